@@ -1,0 +1,132 @@
+//! One error type for the whole crate: what was expected, what was found, where, and what to do.
+
+use std::fmt;
+use std::path::Path;
+
+/// The result of everything here that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What kind of thing went wrong; Python sees one exception class for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The operating system refused: a missing file, a full disk, a lost connection.
+    Io,
+    /// The bytes are not a headwater file of the kind asked for.
+    NotOurs,
+    /// The file is ours, of a format version that this build does not read.
+    Version,
+    /// The file is ours and damaged.
+    Corrupt,
+    /// A limit of a format or a setting was passed.
+    LimitExceeded,
+    /// The caller asked for something that cannot be.
+    InvalidArgument,
+    /// The schema does not describe the data, or contradicts itself.
+    Schema,
+    /// The source data break a promise that the schema makes of them.
+    Data,
+    /// A cursor or checkpoint belongs to another plan, data or format.
+    PlanMismatch,
+    /// The work was stopped from outside (Ctrl-C).
+    Interrupted,
+}
+
+/// An error with its kind and its place.
+///
+/// Context is added on the way up, outermost first, so that the message reads from the general to
+/// the particular: `table "orders": column "price": row 17: expected a number, found "abc"`.
+#[derive(Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    source: Option<std::io::Error>,
+}
+
+impl Error {
+    /// An error of `kind`, saying `message`.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner { kind, message: message.into(), source: None }))
+    }
+
+    /// An operating system's error, with the path that it is about.
+    pub fn io(path: &Path, action: &str, source: std::io::Error) -> Self {
+        let message = format!("{action} {}: {source}", path.display());
+        Self(Box::new(Inner { kind: ErrorKind::Io, message, source: Some(source) }))
+    }
+
+    /// Puts a place in front of the message.
+    #[must_use]
+    pub fn context(mut self, place: impl fmt::Display) -> Self {
+        self.0.message = format!("{place}: {}", self.0.message);
+        self
+    }
+
+    /// What kind of error this is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The operating system's error beneath, when there is one.
+    #[must_use]
+    pub fn os_error(&self) -> Option<&std::io::Error> {
+        self.0.source.as_ref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|e| e as _)
+    }
+}
+
+/// Short constructors, one for each kind that carries only words.
+macro_rules! constructors {
+    ($($name:ident => $kind:ident),* $(,)?) => {
+        impl Error {
+            $(
+                #[doc = concat!("An error of kind [`ErrorKind::", stringify!($kind), "`].")]
+                pub fn $name(message: impl Into<String>) -> Self {
+                    Self::new(ErrorKind::$kind, message)
+                }
+            )*
+        }
+    };
+}
+
+constructors! {
+    not_ours => NotOurs,
+    version => Version,
+    corrupt => Corrupt,
+    limit => LimitExceeded,
+    invalid => InvalidArgument,
+    schema => Schema,
+    data => Data,
+    mismatch => PlanMismatch,
+    interrupted => Interrupted,
+}
+
+/// Adds a place to the error of a result.
+pub trait Context<T> {
+    /// Puts the place that `place` names in front of the message; not called when all is well.
+    ///
+    /// # Errors
+    /// The error that was there, with its place.
+    fn context<D: fmt::Display>(self, place: impl FnOnce() -> D) -> Result<T>;
+}
+
+impl<T> Context<T> for Result<T> {
+    fn context<D: fmt::Display>(self, place: impl FnOnce() -> D) -> Result<T> {
+        self.map_err(|e| e.context(place()))
+    }
+}

@@ -1,0 +1,3 @@
+//! Sources -> store: schema, readers, keys and links, tasks, text embedding.
+
+pub mod schema;
