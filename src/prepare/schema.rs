@@ -3,15 +3,22 @@
 //! Reading it checks everything that can be known without the data: names, references, time
 //! inheritance. What needs the data is checked where the data are read.
 
-use std::collections::HashSet;
-use std::fmt;
+mod check;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
 use std::path::Path;
 
 use indexmap::IndexMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Context, Error, Result};
 use crate::store::SemanticType;
+
+pub use text::Delay;
+use text::{explain, is_false, one_or_many};
 
 /// A database as the schema file describes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -213,7 +220,7 @@ impl Schema {
     /// `Schema`: the text is not TOML, has an unknown or missing field (the message says which was
     /// meant), or contradicts itself.
     pub fn parse(text: &str) -> Result<Self> {
-        let schema: Self = toml::from_str(text).map_err(|e| Error::schema(explain(&e)))?;
+        let schema: Self = toml::from_str(text).map_err(|e| Error::schema(explain(text, &e)))?;
         schema.check()?;
         Ok(schema)
     }

@@ -1,0 +1,305 @@
+//! What can be known to be wrong with a schema before any data are read.
+
+use std::collections::BTreeMap;
+
+use super::{CellTask, DerivedTask, Reference, Schema, Table, Task, Time};
+use crate::error::{Context, Error, Result};
+use crate::prepare::names::{did_you_mean, listed};
+use crate::store::SemanticType;
+
+/// The longest name of a table or task, in bytes; with its ending it must fit a file name.
+const NAME_BYTES: usize = 200;
+
+impl Schema {
+    /// Checks all that can be known without the data.
+    ///
+    /// # Errors
+    /// `Schema`: the first contradiction, in the order of the file, with its table or task and what
+    /// to do about it.
+    pub fn check(&self) -> Result<()> {
+        self.check_limits()?;
+        if self.tables.is_empty() {
+            return fail("the schema has no table; add one with [[table]]");
+        }
+        unique_names("table", self.tables.iter().map(|t| t.name.as_str()))?;
+        unique_names("task", self.tasks.iter().map(|t| t.name.as_str()))?;
+        for table in &self.tables {
+            self.check_table(table).context(|| format!("table {:?}", table.name))?;
+        }
+        for table in &self.tables {
+            self.check_inheritance(table).context(|| format!("table {:?}: time", table.name))?;
+        }
+        for task in &self.tasks {
+            self.check_task(task).context(|| format!("task {:?}", task.name))?;
+        }
+        Ok(())
+    }
+
+    fn check_limits(&self) -> Result<()> {
+        let limits = &self.limits;
+        if !(0.0..=1.0).contains(&limits.unresolved_share) {
+            let found = limits.unresolved_share;
+            return fail(format!("limits: unresolved_share is a share from 0 to 1, found {found}"));
+        }
+        if limits.categories == 0 {
+            return fail("limits: categories must be at least 1, found 0");
+        }
+        Ok(())
+    }
+
+    fn check_table(&self, table: &Table) -> Result<()> {
+        safe_name(&table.name, "; give the table another name and say source = \"...\"")?;
+        has_columns(table, &table.key).context(|| "key")?;
+        let mut names = BTreeMap::new();
+        for reference in &table.references {
+            let name = reference.name();
+            if names.insert(name.clone(), ()).is_some() {
+                return fail(format!(
+                    "there are two references of {name:?}; a column refers to one table"
+                ));
+            }
+            self.check_reference(table, reference).context(|| format!("reference {name:?}"))?;
+        }
+        table.time.as_ref().map_or(Ok(()), |time| check_time(table, time)).context(|| "time")
+    }
+
+    fn check_reference(&self, table: &Table, reference: &Reference) -> Result<()> {
+        if reference.columns.is_empty() {
+            return fail("a reference needs at least one column");
+        }
+        has_columns(table, &reference.columns)?;
+        let parent = self.find_table(&reference.to)?;
+        has_columns(parent, &reference.to_columns)
+            .context(|| format!("to_columns of {:?}", parent.name))?;
+        let target =
+            if reference.to_columns.is_empty() { &parent.key } else { &reference.to_columns };
+        if target.is_empty() {
+            return fail(format!(
+                "table {:?} has no key; give it one, or say which columns are meant with \
+                 to_columns",
+                parent.name
+            ));
+        }
+        if target.len() != reference.columns.len() {
+            return fail(format!(
+                "{} column(s) refer to {} column(s) of {:?} ({}); they must be as many; \
+                 to_columns can name others",
+                reference.columns.len(),
+                target.len(),
+                parent.name,
+                listed(target.iter().map(String::as_str)),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Follows the inherited time of `table` to a table that has one of its own.
+    fn check_inheritance(&self, table: &Table) -> Result<()> {
+        let mut path = vec![table.name.as_str()];
+        let mut current = table;
+        while let Some(through) = current.time.as_ref().and_then(|t| t.through.as_ref()) {
+            let Some(reference) = current.reference(through) else { return Ok(()) };
+            let parent = self.find_table(&current.references[reference].to)?;
+            if parent.time.is_none() {
+                return fail(format!(
+                    "{:?} takes its time through {through:?} from {:?}, which has none; give that \
+                     table a time or leave this one without",
+                    current.name, parent.name
+                ));
+            }
+            path.push(&parent.name);
+            if let Some(start) = path[..path.len() - 1].iter().position(|&t| t == parent.name) {
+                return fail(format!(
+                    "is inherited in a circle: {}; give one of them a time column",
+                    path[start..].join(" -> ")
+                ));
+            }
+            current = parent;
+        }
+        Ok(())
+    }
+
+    fn check_task(&self, task: &Task) -> Result<()> {
+        safe_name(&task.name, "; give the task another name")?;
+        match (&task.cell, &task.derived) {
+            (Some(cell), None) => self.check_cell(task, cell),
+            (None, Some(derived)) => self.check_derived(task, derived),
+            (Some(_), Some(_)) => fail("has both cell and derived; a task is one of them"),
+            (None, None) => fail(
+                "needs cell = { table, column } or derived = { anchor, source, key, time, target, \
+                 type }",
+            ),
+        }
+    }
+
+    fn check_cell(&self, task: &Task, cell: &CellTask) -> Result<()> {
+        let table = self.find_table(&cell.table)?;
+        has_columns(table, std::slice::from_ref(&cell.column))
+            .context(|| format!("table {:?}", table.name))?;
+        if let Some(column) = table.columns.get(&cell.column) {
+            predictable(column.semantic)
+                .context(|| format!("column {:?} of {:?}", cell.column, cell.table))?;
+        }
+        let time = table.time.as_ref();
+        if time.and_then(|t| t.column.as_ref()) == Some(&cell.column) {
+            return fail(format!(
+                "column {:?} is the time of {:?}, which every seed sees; choose another column",
+                cell.column, cell.table
+            ));
+        }
+        if time.is_none() && !task.sees_everything {
+            return fail(format!(
+                "table {:?} has no time, so no seed has an observation time; give the table a time \
+                 or say sees_everything = true",
+                table.name
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_derived(&self, task: &Task, derived: &DerivedTask) -> Result<()> {
+        let anchor = self.find_table(&derived.anchor).context(|| "anchor")?;
+        match (&derived.source, &derived.sql) {
+            (Some(_), Some(_)) => return fail("has both source and sql; its rows come from one"),
+            (None, None) => return fail("needs source = \"...\" or sql = \"...\""),
+            _ => {}
+        }
+        if anchor.key.is_empty() {
+            return fail(format!(
+                "anchor {:?} has no key, so no row of it can be found; give the table a key",
+                anchor.name
+            ));
+        }
+        if derived.key.len() != anchor.key.len() {
+            return fail(format!(
+                "key has {} column(s), the key of {:?} has {} ({}); they must be as many",
+                derived.key.len(),
+                anchor.name,
+                anchor.key.len(),
+                listed(anchor.key.iter().map(String::as_str)),
+            ));
+        }
+        predictable(derived.target_type).context(|| format!("target {:?}", derived.target))?;
+        if derived.time.is_none() && !task.sees_everything {
+            return fail(
+                "has no time, so no seed has an observation time; name the column with time = \
+                 \"...\" or say sees_everything = true",
+            );
+        }
+        Ok(())
+    }
+
+    fn find_table(&self, name: &str) -> Result<&Table> {
+        self.table(name).map(|index| &self.tables[index]).ok_or_else(|| {
+            let names = self.tables.iter().map(|t| t.name.as_str());
+            Error::schema(format!("there is no table {name:?}; {}", did_you_mean(name, names)))
+        })
+    }
+}
+
+fn fail<T>(message: impl Into<String>) -> Result<T> {
+    Err(Error::schema(message))
+}
+
+fn check_time(table: &Table, time: &Time) -> Result<()> {
+    if time.delay.0 < 0 {
+        return fail("the delay is negative; a row is never known before it exists");
+    }
+    match (&time.column, &time.through) {
+        (Some(column), None) => {
+            has_columns(table, std::slice::from_ref(column))?;
+            match table.columns.get(column).map(|c| c.semantic) {
+                Some(SemanticType::Timestamp) => Ok(()),
+                other => fail(format!(
+                    "column {column:?} is {}; a time column must be a timestamp",
+                    other.map_or("unknown", SemanticType::name)
+                )),
+            }
+        }
+        (None, Some(through)) => match table.reference(through) {
+            Some(_) => Ok(()),
+            None => {
+                let names: Vec<_> = table.references.iter().map(Reference::name).collect();
+                fail(format!(
+                    "there is no reference {through:?} to go through; there are: {}",
+                    listed(names.iter().map(String::as_str))
+                ))
+            }
+        },
+        (Some(_), Some(_)) => fail("has both column and through; a time comes from one of them"),
+        (None, None) => fail("needs column = \"...\" or through = \"...\""),
+    }
+}
+
+/// Refuses names of columns that the table has not, repeats, or ignores.
+fn has_columns(table: &Table, names: &[String]) -> Result<()> {
+    for (index, name) in names.iter().enumerate() {
+        match table.columns.get(name).map(|c| c.semantic) {
+            None => {
+                let all = table.columns.keys().map(String::as_str);
+                return fail(format!(
+                    "there is no column {name:?} in columns; {}",
+                    did_you_mean(name, all)
+                ));
+            }
+            Some(SemanticType::Ignored) => {
+                return fail(format!(
+                    "column {name:?} is ignored; give it another type, such as identifier"
+                ));
+            }
+            Some(_) if names[..index].contains(name) => {
+                return fail(format!("column {name:?} stands there twice"));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Refuses types that no head of a model predicts.
+fn predictable(semantic: SemanticType) -> Result<()> {
+    match semantic {
+        SemanticType::Text => fail(
+            "is text, which cannot be predicted; a target is numerical, boolean, categorical or \
+             timestamp",
+        ),
+        SemanticType::Identifier | SemanticType::Ignored => {
+            fail(format!("is {semantic}; a target is numerical, boolean, categorical or timestamp"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses repeated names, also those that a file system may hold for the same.
+fn unique_names<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+    for name in names {
+        if let Some(earlier) = seen.insert(name.to_lowercase(), name) {
+            return fail(if earlier == name {
+                format!("there are two {what}s named {name:?}; names must differ")
+            } else {
+                format!(
+                    "{what}s {earlier:?} and {name:?} differ only in case, which some file systems \
+                     do not tell apart; give one of them another name"
+                )
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses names that would not stay one file inside the store's folder.
+fn safe_name(name: &str, remedy: &str) -> Result<()> {
+    let reason = if name.is_empty() {
+        "is empty".to_owned()
+    } else if name.len() > NAME_BYTES {
+        format!("has {} bytes, the most is {NAME_BYTES}", name.len())
+    } else if name.starts_with('.') {
+        "begins with a dot".to_owned()
+    } else if let Some(c) = name.chars().find(|&c| matches!(c, '/' | '\\') || c.is_control()) {
+        format!("holds {c:?}")
+    } else {
+        return Ok(());
+    };
+    fail(format!("the name {reason}, and so cannot name a file of the store{remedy}"))
+}

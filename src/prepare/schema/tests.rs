@@ -1,0 +1,440 @@
+use super::*;
+
+/// A schema that uses most of what there is, and is right.
+const GOOD: &str = r#"
+database = "league"
+
+[[table]]
+name = "races"
+key = "id"
+time = { column = "date" }
+columns = { id = "identifier", date = "timestamp", laps = "numerical", "lap/h" = "numerical" }
+
+[[table]]
+name = "drivers"
+source = "../drivers"
+key = "id"
+columns = { id = "identifier", name = "text", old = "ignored" }
+
+[[table]]
+name = "results"
+key = ["raceId", "driverId"]
+time = { through = "raceId", delay = "1 day" }
+columns = { raceId = "identifier", driverId = "identifier", won = "boolean", seen = { type = "timestamp", unit = "ms" } }
+references = [{ columns = "raceId", to = "races" }, { columns = "driverId", to = "drivers" }]
+
+[[table]]
+name = "stops"
+time = { through = "raceId+driverId" }
+columns = { raceId = "identifier", driverId = "identifier", lap = "numerical" }
+references = [{ columns = ["raceId", "driverId"], to = "results" }]
+
+[[task]]
+name = "results.won"
+cell = { table = "results", column = "won" }
+
+[[task]]
+name = "top3"
+derived = { anchor = "drivers", source = "task_top3", key = "driverId", time = "obs", target = "top3", type = "boolean" }
+"#;
+
+#[test]
+fn a_good_schema_survives_its_own_text() {
+    let schema = Schema::parse(GOOD).unwrap();
+    assert_eq!(schema.tables[0].key, ["id"]);
+    assert_eq!(schema.tables[2].time.as_ref().unwrap().delay, Delay(86_400_000_000));
+    assert_eq!(schema.tables[2].columns["seen"].unit, Some(TimeUnit::Millisecond));
+    assert_eq!(schema.tables[2].columns.get_index(2).unwrap().0, "won");
+    let text = toml::to_string(&schema).unwrap();
+    assert!(text.contains("key = \"id\""), "{text}");
+    assert!(text.contains("\"1 day\""), "{text}");
+    assert_eq!(Schema::parse(&text).unwrap(), schema);
+}
+
+/// Each replacement in the good schema, and the message that it earns.
+const BAD: &[(&str, &str, &str)] = &[
+    // Spelling.
+    (
+        "database = \"league\"",
+        "databse = \"league\"",
+        "line 2, column 1: unknown field `databse`, expected one of `database`, `limits`, `table`, \
+         `task`; did you mean `database`?",
+    ),
+    (
+        "old = \"ignored\"",
+        "old = \"ignord\"",
+        "line 14, column 53: unknown variant `ignord`, expected one of `identifier`, `numerical`, \
+         `timestamp`, `boolean`, `categorical`, `text`, `ignored`; did you mean `ignored`?",
+    ),
+    (
+        "name = \"stops\"",
+        "name = \"stops\"\ncolums = {}",
+        "line 25, column 1: unknown field `colums`, expected one of `name`, `source`, `key`, \
+         `time`, `columns`, `references`; did you mean `columns`?",
+    ),
+    (
+        "unit = \"ms\"",
+        "unit = \"ns\"",
+        "line 20, column 114: unknown variant `ns`, expected one of `s`, `ms`, `us`",
+    ),
+    (
+        "{ type = \"timestamp\", unit = \"ms\" }",
+        "{ type = \"numerical\", unit = \"ms\" }",
+        "line 20, column 85: a unit is for timestamps; this column is numerical",
+    ),
+    (
+        "lap = \"numerical\" }\nreferences",
+        "lap = 3 }\nreferences",
+        "line 26, column 67: invalid type: integer `3`, expected a semantic type such as \
+         \"numerical\", or { type = \"timestamp\", unit = \"s\" }",
+    ),
+    (
+        "name = \"races\"\nkey = \"id\"",
+        "name = \"races\"\nkey = 7",
+        "line 6, column 7: invalid type: integer `7`, expected a column name or a list of column \
+         names",
+    ),
+    (
+        "delay = \"1 day\"",
+        "delay = \"1 fortnight\"",
+        "line 19, column 38: expected a delay such as \"1 day\", \"12 hours\", \"90 s\" or \"30 \
+         minutes\", found \"1 fortnight\"",
+    ),
+    (
+        "delay = \"1 day\"",
+        "delay = \"9999999999 weeks\"",
+        "line 19, column 38: the delay \"9999999999 weeks\" is longer than 292,000 years",
+    ),
+    ("name = \"top3\"\n", "", "line 33, column 1: missing field `name`"),
+    // Limits.
+    (
+        "\n[[table]]\nname = \"races\"",
+        "limits = { unresolved_share = 1.5 }\n[[table]]\nname = \"races\"",
+        "limits: unresolved_share is a share from 0 to 1, found 1.5",
+    ),
+    (
+        "\n[[table]]\nname = \"races\"",
+        "limits = { unresolved_share = nan }\n[[table]]\nname = \"races\"",
+        "limits: unresolved_share is a share from 0 to 1, found NaN",
+    ),
+    (
+        "\n[[table]]\nname = \"races\"",
+        "limits = { categories = 0 }\n[[table]]\nname = \"races\"",
+        "limits: categories must be at least 1, found 0",
+    ),
+    // Names.
+    (
+        "name = \"stops\"",
+        "name = \"results\"",
+        "there are two tables named \"results\"; names must differ",
+    ),
+    (
+        "name = \"stops\"",
+        "name = \"Results\"",
+        "tables \"results\" and \"Results\" differ only in case, which some file systems do not \
+         tell apart; give one of them another name",
+    ),
+    (
+        "name = \"top3\"",
+        "name = \"results.won\"",
+        "there are two tasks named \"results.won\"; names must differ",
+    ),
+    (
+        "name = \"stops\"",
+        "name = \"../stops\"",
+        "table \"../stops\": the name begins with a dot, and so cannot name a file of the store; \
+         give the table another name and say source = \"...\"",
+    ),
+    (
+        "name = \"stops\"",
+        "name = \"a/stops\"",
+        "table \"a/stops\": the name holds '/', and so cannot name a file of the store; give the \
+         table another name and say source = \"...\"",
+    ),
+    (
+        "name = \"stops\"",
+        "name = 'a\\stops'",
+        "table \"a\\\\stops\": the name holds '\\\\', and so cannot name a file of the store; give \
+         the table another name and say source = \"...\"",
+    ),
+    (
+        "name = \"stops\"",
+        "name = \"a\\u0000stops\"",
+        "table \"a\\0stops\": the name holds '\\0', and so cannot name a file of the store; give \
+         the table another name and say source = \"...\"",
+    ),
+    (
+        "name = \"stops\"",
+        "name = \"\"",
+        "table \"\": the name is empty, and so cannot name a file of the store; give the table \
+         another name and say source = \"...\"",
+    ),
+    (
+        "name = \"top3\"",
+        "name = \"top/3\"",
+        "task \"top/3\": the name holds '/', and so cannot name a file of the store; give the task \
+         another name",
+    ),
+    // Columns.
+    (
+        "key = [\"raceId\", \"driverId\"]",
+        "key = [\"raceID\", \"driverId\"]",
+        "table \"results\": key: there is no column \"raceID\" in columns; did you mean \"raceId\"?",
+    ),
+    (
+        "key = [\"raceId\", \"driverId\"]",
+        "key = [\"raceId\", \"raceId\"]",
+        "table \"results\": key: column \"raceId\" stands there twice",
+    ),
+    (
+        "source = \"../drivers\"\nkey = \"id\"",
+        "key = \"old\"",
+        "table \"drivers\": key: column \"old\" is ignored; give it another type, such as \
+         identifier",
+    ),
+    (
+        "{ columns = \"raceId\", to",
+        "{ columns = \"zzzzzzzz\", to",
+        "table \"results\": reference \"zzzzzzzz\": there is no column \"zzzzzzzz\" in \
+         columns; there are: \"raceId\", \"driverId\", \"won\", \"seen\"",
+    ),
+    // References.
+    (
+        "to = \"races\"",
+        "to = \"race\"",
+        "table \"results\": reference \"raceId\": there is no table \"race\"; did you mean \
+         \"races\"?",
+    ),
+    (
+        "{ columns = \"driverId\", to",
+        "{ columns = \"raceId\", to",
+        "table \"results\": there are two references of \"raceId\"; a column refers to one table",
+    ),
+    (
+        "[{ columns = [\"raceId\", \"driverId\"], to",
+        "[{ columns = [], to",
+        "table \"stops\": reference \"\": a reference needs at least one column",
+    ),
+    (
+        "to = \"drivers\"",
+        "to = \"stops\"",
+        "table \"results\": reference \"driverId\": table \"stops\" has no key; give it one, or \
+         say which columns are meant with to_columns",
+    ),
+    (
+        "to = \"drivers\"",
+        "to = \"drivers\", to_columns = \"nam\"",
+        "table \"results\": reference \"driverId\": to_columns of \"drivers\": there is no column \
+         \"nam\" in columns; did you mean \"name\"?",
+    ),
+    (
+        "{ columns = [\"raceId\", \"driverId\"], to",
+        "{ columns = \"raceId\", to",
+        "table \"stops\": reference \"raceId\": 1 column(s) refer to 2 column(s) of \"results\" \
+         (\"raceId\", \"driverId\"); they must be as many; to_columns can name others",
+    ),
+    // Time.
+    (
+        "time = { column = \"date\" }",
+        "time = { column = \"laps\" }",
+        "table \"races\": time: column \"laps\" is numerical; a time column must be a timestamp",
+    ),
+    (
+        "time = { column = \"date\" }",
+        "time = { column = \"dat\" }",
+        "table \"races\": time: there is no column \"dat\" in columns; did you mean \"date\"?",
+    ),
+    (
+        "time = { column = \"date\" }",
+        "time = { column = \"date\", through = \"x\" }",
+        "table \"races\": time: has both column and through; a time comes from one of them",
+    ),
+    (
+        "time = { column = \"date\" }",
+        "time = { delay = \"1 day\" }",
+        "table \"races\": time: needs column = \"...\" or through = \"...\"",
+    ),
+    (
+        "time = { through = \"raceId\",",
+        "time = { through = \"race\",",
+        "table \"results\": time: there is no reference \"race\" to go through; there are: \
+         \"raceId\", \"driverId\"",
+    ),
+    (
+        "time = { through = \"raceId\",",
+        "time = { through = \"driverId\",",
+        "table \"results\": time: \"results\" takes its time through \"driverId\" from \"drivers\", \
+         which has none; give that table a time or leave this one without",
+    ),
+    // Tasks.
+    (
+        "cell = { table = \"results\", column = \"won\" }",
+        "",
+        "task \"results.won\": needs cell = { table, column } or derived = { anchor, source, key, \
+         time, target, type }",
+    ),
+    (
+        "name = \"top3\"",
+        "name = \"top3\"\ncell = { table = \"results\", column = \"won\" }",
+        "task \"top3\": has both cell and derived; a task is one of them",
+    ),
+    (
+        "column = \"won\"",
+        "column = \"one\"",
+        "task \"results.won\": table \"results\": there is no column \"one\" in columns; \
+         there are: \"raceId\", \"driverId\", \"won\", \"seen\"",
+    ),
+    (
+        "column = \"won\"",
+        "column = \"raceId\"",
+        "task \"results.won\": column \"raceId\" of \"results\": is identifier; a target is \
+         numerical, boolean, categorical or timestamp",
+    ),
+    (
+        "cell = { table = \"results\", column = \"won\" }",
+        "cell = { table = \"drivers\", column = \"name\" }",
+        "task \"results.won\": column \"name\" of \"drivers\": is text, which cannot be predicted; \
+         a target is numerical, boolean, categorical or timestamp",
+    ),
+    (
+        "cell = { table = \"results\", column = \"won\" }",
+        "cell = { table = \"races\", column = \"date\" }",
+        "task \"results.won\": column \"date\" is the time of \"races\", which every seed sees; \
+         choose another column",
+    ),
+    (
+        "type = \"boolean\"",
+        "type = \"text\"",
+        "task \"top3\": target \"top3\": is text, which cannot be predicted; a target is numerical, \
+         boolean, categorical or timestamp",
+    ),
+    ("source = \"task_top3\", ", "", "task \"top3\": needs source = \"...\" or sql = \"...\""),
+    (
+        "source = \"task_top3\", ",
+        "source = \"task_top3\", sql = \"select 1\", ",
+        "task \"top3\": has both source and sql; its rows come from one",
+    ),
+    (
+        "anchor = \"drivers\"",
+        "anchor = \"stops\"",
+        "task \"top3\": anchor \"stops\" has no key, so no row of it can be found; give the table \
+         a key",
+    ),
+    (
+        "anchor = \"drivers\"",
+        "anchor = \"results\"",
+        "task \"top3\": key has 1 column(s), the key of \"results\" has 2 (\"raceId\", \
+         \"driverId\"); they must be as many",
+    ),
+    (
+        "time = \"obs\", ",
+        "",
+        "task \"top3\": has no time, so no seed has an observation time; name the column with time \
+         = \"...\" or say sees_everything = true",
+    ),
+];
+
+#[test]
+fn every_contradiction_has_its_message() {
+    let mut wrong = Vec::new();
+    for (good, bad, message) in BAD {
+        assert_eq!(GOOD.matches(good).count(), 1, "{good:?} must stand once in the good schema");
+        let found = Schema::parse(&GOOD.replace(good, bad));
+        let found = found.map_or_else(|e| e.to_string(), |_| "accepted".into());
+        if found != *message {
+            wrong.push(format!("for {bad:?}\n  expected {message}\n  found    {found}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_cell_task_without_any_time_must_say_that_it_sees_everything() {
+    let text = GOOD.replace(
+        "cell = { table = \"results\", column = \"won\" }",
+        "cell = { table = \"stops\", column = \"lap\" }",
+    );
+    Schema::parse(&text).unwrap();
+    let text = text.replace("time = { through = \"raceId+driverId\" }", "");
+    assert_eq!(
+        Schema::parse(&text).unwrap_err().to_string(),
+        "task \"results.won\": table \"stops\" has no time, so no seed has an observation time; \
+         give the table a time or say sees_everything = true"
+    );
+    let text = text.replace("column = \"lap\" }", "column = \"lap\" }\nsees_everything = true");
+    Schema::parse(&text).unwrap();
+}
+
+#[test]
+fn inherited_time_in_a_circle_names_the_circle() {
+    let table = |name: &str, to: &str| {
+        format!(
+            "[[table]]\nname = {name:?}\nkey = \"id\"\ntime = {{ through = \"up\" }}\n\
+             columns = {{ id = \"identifier\", up = \"identifier\" }}\n\
+             references = [{{ columns = \"up\", to = {to:?} }}]\n"
+        )
+    };
+    let circle = |tables: &[(&str, &str)]| {
+        let tables: String = tables.iter().map(|(name, to)| table(name, to)).collect();
+        Schema::parse(&format!("database = \"x\"\n{tables}")).unwrap_err().to_string()
+    };
+    assert_eq!(
+        circle(&[("a", "b"), ("b", "c"), ("c", "b")]),
+        "table \"a\": time: is inherited in a circle: b -> c -> b; give one of them a time column"
+    );
+    assert_eq!(
+        circle(&[("a", "a")]),
+        "table \"a\": time: is inherited in a circle: a -> a; give one of them a time column"
+    );
+}
+
+#[test]
+fn a_schema_without_tables_and_a_name_too_long_are_refused() {
+    assert_eq!(
+        Schema::parse("database = \"x\"").unwrap_err().to_string(),
+        "the schema has no table; add one with [[table]]"
+    );
+    let long = "n".repeat(201);
+    let text = format!("database = \"x\"\n[[table]]\nname = \"{long}\"");
+    let found = Schema::parse(&text).unwrap_err().to_string();
+    assert!(found.contains("the name has 201 bytes, the most is 200, and so cannot"), "{found}");
+    Schema::parse(&text.replace(&long, &long[1..])).unwrap();
+}
+
+#[test]
+fn the_path_of_a_schema_file_stands_in_its_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.toml");
+    assert_eq!(Schema::read(&path).unwrap_err().kind(), crate::ErrorKind::Io);
+    std::fs::write(&path, "database = 3").unwrap();
+    let found = Schema::read(&path).unwrap_err();
+    assert_eq!(found.kind(), crate::ErrorKind::Schema);
+    let place = format!("schema {}: line 1, column 12: invalid type", path.display());
+    assert!(found.to_string().starts_with(&place), "{found}");
+}
+
+#[test]
+fn delays_are_written_in_their_largest_whole_unit() {
+    let hour = 3_600_000_000;
+    for (delay, text) in [
+        (0, "0 us"),
+        (1, "1 us"),
+        (2000, "2 ms"),
+        (90_000_000, "90 seconds"),
+        (1_800_000_000, "30 minutes"),
+        (hour, "1 hour"),
+        (12 * hour, "12 hours"),
+        (24 * hour, "1 day"),
+        (14 * 24 * hour, "2 weeks"),
+        (i64::MAX, "9223372036854775807 us"),
+    ] {
+        assert_eq!(Delay(delay).to_string(), text);
+        let table = toml::from_str::<Time>(&format!("delay = \" {text} \"")).unwrap();
+        assert_eq!(table.delay, Delay(delay));
+    }
+    let table = toml::from_str::<Time>("delay = \"90 s\"").unwrap();
+    assert_eq!(table.delay, Delay(90_000_000));
+    for bad in ["", "day", "1", "-1 day", "1.5 days", "1 day 2 hours", "99999999999999999999 s"] {
+        toml::from_str::<Time>(&format!("delay = \"{bad}\"")).unwrap_err();
+    }
+}

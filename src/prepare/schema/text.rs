@@ -1,0 +1,190 @@
+//! How the schema's values are spelt in TOML, and what is said when they are not.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::{Column, TimeUnit};
+use crate::prepare::names::suggest;
+use crate::store::SemanticType;
+
+/// A span of time in microseconds; in a schema file a whole number and a unit, like `1 day`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Delay(pub i64);
+
+/// The units of a delay: the names that are read, the first one written, and the microseconds.
+const UNITS: [(&[&str], i64); 7] = [
+    (&["week", "weeks", "w"], 7 * 86_400_000_000),
+    (&["day", "days", "d"], 86_400_000_000),
+    (&["hour", "hours", "h"], 3_600_000_000),
+    (&["minute", "minutes", "min"], 60_000_000),
+    (&["second", "seconds", "s"], 1_000_000),
+    (&["ms", "millisecond", "milliseconds"], 1_000),
+    (&["us", "microsecond", "microseconds"], 1),
+];
+
+impl Delay {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// Reads the text form.
+    fn parse(text: &str) -> Result<Self, String> {
+        let trimmed = text.trim();
+        let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
+        let (number, unit) = trimmed.split_at(digits);
+        let unit = unit.trim().to_ascii_lowercase();
+        let size = UNITS.iter().find(|(names, _)| names.contains(&unit.as_str()));
+        let (Ok(number), Some(&(_, size))) = (number.parse::<i64>(), size) else {
+            return Err(format!(
+                "expected a delay such as \"1 day\", \"12 hours\", \"90 s\" or \"30 minutes\", \
+                 found {text:?}"
+            ));
+        };
+        let total = number.checked_mul(size);
+        total.map(Self).ok_or_else(|| format!("the delay {text:?} is longer than 292,000 years"))
+    }
+}
+
+impl fmt::Display for Delay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fits = |size: i64| self.0 % size == 0;
+        // Zero is "0 us": every unit divides it, and the smallest promises nothing.
+        let found = UNITS.iter().find(|&&(_, size)| fits(size) && !self.is_zero());
+        let Some(&(names, size)) = found else { return write!(f, "0 us") };
+        let number = self.0 / size;
+        let plural = number != 1 && !matches!(names[0], "ms" | "us");
+        write!(f, "{number} {}", names[usize::from(plural)])
+    }
+}
+
+impl Serialize for Delay {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Delay {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(de::Error::custom)
+    }
+}
+
+/// A column written as a table, because it needs more than its type.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LongColumn {
+    #[serde(rename = "type")]
+    semantic: SemanticType,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unit: Option<TimeUnit>,
+}
+
+impl Serialize for Column {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.unit {
+            None => self.semantic.serialize(serializer),
+            unit => LongColumn { semantic: self.semantic, unit }.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Column {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ColumnVisitor)
+    }
+}
+
+struct ColumnVisitor;
+
+impl<'de> de::Visitor<'de> for ColumnVisitor {
+    type Value = Column;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "a semantic type such as \"numerical\", or { type = \"timestamp\", unit = \"s\" }",
+        )
+    }
+
+    fn visit_str<E: de::Error>(self, word: &str) -> Result<Column, E> {
+        SemanticType::deserialize(de::value::StrDeserializer::new(word)).map(Column::from)
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Column, A::Error> {
+        let LongColumn { semantic, unit } =
+            LongColumn::deserialize(de::value::MapAccessDeserializer::new(map))?;
+        if unit.is_some() && semantic != SemanticType::Timestamp {
+            let message = format!("a unit is for timestamps; this column is {semantic}");
+            return Err(de::Error::custom(message));
+        }
+        Ok(Column { semantic, unit })
+    }
+}
+
+/// A list of names that may be written as one string where it holds one.
+pub(super) mod one_or_many {
+    use std::fmt;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        names: &[String],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match names {
+            [name] => name.serialize(serializer),
+            names => names.serialize(serializer),
+        }
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<String>, D::Error> {
+        deserializer.deserialize_any(Names)
+    }
+
+    struct Names;
+
+    impl<'de> de::Visitor<'de> for Names {
+        type Value = Vec<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a column name or a list of column names")
+        }
+
+        fn visit_str<E: de::Error>(self, name: &str) -> Result<Self::Value, E> {
+            Ok(vec![name.to_owned()])
+        }
+
+        fn visit_seq<A: de::SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
+            Vec::deserialize(de::value::SeqAccessDeserializer::new(seq))
+        }
+    }
+}
+
+/// Whether a flag is at its default, so that it need not be written.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(super) fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+/// Says where the TOML in `text` is wrong and, for an unknown word, which one was meant.
+pub(super) fn explain(text: &str, error: &toml::de::Error) -> String {
+    let mut message = error.message().trim_end().replace('\n', "; ");
+    if message.starts_with("unknown ") {
+        // serde: unknown field `colums`, expected one of `name`, `columns`
+        let mut quoted = message.split('`').skip(1).step_by(2);
+        let word = quoted.next().unwrap_or_default();
+        if let Some(near) = suggest(word, quoted) {
+            message = format!("{message}; did you mean `{near}`?");
+        }
+    }
+    let Some(span) = error.span() else { return message };
+    let before = text.get(..span.start).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("line {line}, column {column}: {message}")
+}
