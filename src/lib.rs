@@ -2,6 +2,9 @@
 
 mod error;
 
+pub mod durable;
+pub mod random;
+
 pub mod store;
 
 pub mod plan;
