@@ -1,0 +1,252 @@
+//! Tables in CSV files: commas, double quotes, a header line.
+//!
+//! Every column is text. An empty field is NULL, also a quoted one: writers do not agree on what
+//! the quotes would say. A blank line is no row. A byte order mark is skipped.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatchOptions, StringArray};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use csv::{ByteRecord, ErrorKind, ReaderBuilder};
+
+use super::source::{BATCH_BYTES, BATCH_ROWS, Batches, SourceColumn, check_names};
+use crate::error::{Context, Error, Result};
+
+/// The columns that the header line names.
+pub(super) fn columns(path: &Path) -> Result<Vec<SourceColumn>> {
+    let mut reader = reader(path)?;
+    let place = || path.display();
+    let header = reader.byte_headers().map_err(|e| broken(path, &e))?;
+    if header.is_empty() {
+        let message = "the file is empty; expected a header line with the names of the columns";
+        return Err(Error::data(message).context(place()));
+    }
+    let column = |name: &[u8]| match std::str::from_utf8(name) {
+        Ok(name) => {
+            Ok(SourceColumn { name: name.into(), data_type: DataType::Utf8, declared: None })
+        }
+        Err(_) => {
+            let found = String::from_utf8_lossy(name);
+            Err(Error::data(format!("line 1: expected UTF-8, found {found:?}")).context(place()))
+        }
+    };
+    let columns = header.iter().map(column).collect::<Result<Vec<_>>>()?;
+    check_names(&columns).context(|| format!("{}: line 1", path.display()))?;
+    Ok(columns)
+}
+
+/// Streams the columns at `indices`.
+pub(super) fn read(path: &Path, indices: Vec<usize>) -> Result<Batches> {
+    let names = columns(path)?;
+    let field = |&index: &usize| Field::new(&names[index].name, DataType::Utf8, true);
+    let schema = Arc::new(Schema::new(indices.iter().map(field).collect::<Vec<_>>()));
+    let mut reader = reader(path)?;
+    reader.byte_headers().map_err(|e| broken(path, &e))?;
+    let path = path.to_owned();
+    let columns = indices.iter().map(|_| TextColumn::default()).collect();
+    let record = ByteRecord::new();
+    Ok(Box::new(Rows { path, reader, record, indices, columns, schema, last: None, done: false }))
+}
+
+fn reader(path: &Path) -> Result<csv::Reader<File>> {
+    let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
+    Ok(ReaderBuilder::new().buffer_capacity(256 << 10).from_reader(file))
+}
+
+/// The rows of one file.
+struct Rows {
+    path: PathBuf,
+    reader: csv::Reader<File>,
+    record: ByteRecord,
+    indices: Vec<usize>,
+    columns: Vec<TextColumn>,
+    schema: SchemaRef,
+    /// Where the latest record begins.
+    last: Option<csv::Position>,
+    done: bool,
+}
+
+/// The values of one column of a batch, one after another.
+#[derive(Default)]
+struct TextColumn {
+    bytes: Vec<u8>,
+    ends: Vec<i32>,
+    valid: Vec<bool>,
+}
+
+impl Iterator for Rows {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let batch = self.batch();
+        // An error ends the stream: what follows it could not be trusted.
+        self.done |= batch.is_err();
+        batch.transpose()
+    }
+}
+
+impl Rows {
+    /// The next batch; none at the end of the file.
+    fn batch(&mut self) -> Result<Option<RecordBatch>> {
+        let mut first = None;
+        let mut rows = 0;
+        while rows < BATCH_ROWS && self.columns.iter().all(|c| c.bytes.len() < BATCH_BYTES) {
+            let more = self.reader.read_byte_record(&mut self.record);
+            if !more.map_err(|e| broken(&self.path, &e))? {
+                self.done = true;
+                self.check_end()?;
+                break;
+            }
+            self.last = self.record.position().cloned();
+            first = first.or_else(|| self.last.clone());
+            for (column, &index) in self.columns.iter_mut().zip(&self.indices) {
+                let field = self.record.get(index).unwrap_or_default();
+                column.bytes.extend_from_slice(field);
+                let end = i32::try_from(column.bytes.len()).map_err(|_| {
+                    let line = self.last.as_ref().map_or(0, csv::Position::line);
+                    let message = format!("line {line}: a field holds more than 2 GiB");
+                    Error::limit(message).context(self.path.display())
+                })?;
+                column.ends.push(end);
+                column.valid.push(!field.is_empty());
+            }
+            rows += 1;
+        }
+        if rows == 0 {
+            return Ok(None);
+        }
+        let arrays = self.columns.iter_mut().map(TextColumn::take).collect::<Option<Vec<_>>>();
+        let arrays = match (arrays, first) {
+            (Some(arrays), _) => arrays,
+            (None, first) => return Err(self.find_bad_text(first, rows)),
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
+            .map(Some)
+            .map_err(|e| Error::data(e.to_string()).context(self.path.display()))
+    }
+
+    /// Refuses a file whose last record ends inside quotes, which the reader would let pass.
+    fn check_end(&self) -> Result<()> {
+        let Some(last) = &self.last else { return Ok(()) };
+        let (line, open) = look(&self.path, last)?;
+        if !open {
+            return Ok(());
+        }
+        Err(open_quote(&self.path, line))
+    }
+
+    /// Reads the latest batch of rows again, slowly, for the first field that is not UTF-8.
+    fn find_bad_text(&self, first: Option<csv::Position>, rows: usize) -> Error {
+        let search = || -> Result<Option<Error>> {
+            let mut reader = reader(&self.path)?;
+            let names = reader.byte_headers().map_err(|e| broken(&self.path, &e))?.clone();
+            if let Some(first) = first {
+                reader.seek(first).map_err(|e| broken(&self.path, &e))?;
+            }
+            for record in reader.byte_records().take(rows) {
+                let record = record.map_err(|e| broken(&self.path, &e))?;
+                for &index in &self.indices {
+                    let field = record.get(index).unwrap_or_default();
+                    let (Err(_), Some(position)) = (std::str::from_utf8(field), record.position())
+                    else {
+                        continue;
+                    };
+                    return Ok(Some(Error::data(format!(
+                        "line {}: column {:?}: expected UTF-8, found {:?}; convert the file to \
+                         UTF-8",
+                        look(&self.path, position)?.0,
+                        String::from_utf8_lossy(names.get(index).unwrap_or_default()),
+                        String::from_utf8_lossy(field)
+                    ))));
+                }
+            }
+            Ok(None)
+        };
+        match search() {
+            Ok(Some(error)) => error.context(self.path.display()),
+            Ok(None) => {
+                Error::data("the file changed while it was read").context(self.path.display())
+            }
+            Err(error) => error,
+        }
+    }
+}
+
+impl TextColumn {
+    /// The values as an array; none when they are not UTF-8. The column is empty afterwards.
+    fn take(&mut self) -> Option<ArrayRef> {
+        let column = std::mem::take(self);
+        self.ends.reserve(column.ends.len());
+        self.valid.reserve(column.valid.len());
+        self.bytes.reserve(column.bytes.len());
+        let mut offsets = Vec::with_capacity(column.ends.len() + 1);
+        offsets.push(0);
+        offsets.extend_from_slice(&column.ends);
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        let nulls = Some(NullBuffer::from(column.valid)).filter(|nulls| nulls.null_count() > 0);
+        let array = StringArray::try_new(offsets, Buffer::from_vec(column.bytes), nulls);
+        array.ok().map(|array| Arc::new(array) as ArrayRef)
+    }
+}
+
+/// Says where and how a file is not the CSV that its header promises.
+fn broken(path: &Path, error: &csv::Error) -> Error {
+    match error.kind() {
+        ErrorKind::Io(e) => {
+            Error::io(path, "reading", std::io::Error::new(e.kind(), e.to_string()))
+        }
+        ErrorKind::UnequalLengths { pos: Some(position), expected_len, len } => {
+            match look(path, position) {
+                Err(error) => error,
+                Ok((line, true)) => open_quote(path, line),
+                Ok((line, false)) => Error::data(format!(
+                    "line {line}: expected {expected_len} fields as in the header, found {len}"
+                ))
+                .context(path.display()),
+            }
+        }
+        _ => Error::data(error.to_string()).context(path.display()),
+    }
+}
+
+fn open_quote(path: &Path, line: u64) -> Error {
+    let message = "a quote opens and never closes; expected another \" before the file ends";
+    Error::data(format!("line {line}: {message}")).context(path.display())
+}
+
+/// The line on which a record begins, and whether the file ends within its quotes.
+fn look(path: &Path, position: &csv::Position) -> Result<(u64, bool)> {
+    let fail = |e| Error::io(path, "reading", e);
+    let mut file = File::open(path).map_err(fail)?;
+    file.seek(SeekFrom::Start(position.byte())).map_err(fail)?;
+    let (mut line, mut begun) = (position.line(), false);
+    let (mut inside, mut at_start) = (false, true);
+    for byte in BufReader::new(file).bytes() {
+        let byte = byte.map_err(fail)?;
+        match byte {
+            b'\n' | b'\r' if !begun => {
+                // After CR LF the reader counts the record from the LF on, which ends the line
+                // before.
+                line += u64::from(byte == b'\n');
+                continue;
+            }
+            b'\n' | b'\r' if !inside => return Ok((line, false)),
+            // A doubled quote leaves and enters again, which comes to the same.
+            b'"' if inside => (inside, at_start) = (false, true),
+            b'"' if at_start => (inside, at_start) = (true, false),
+            b',' => at_start = true,
+            _ => at_start = false,
+        }
+        begun = true;
+    }
+    Ok((line, inside))
+}

@@ -1,0 +1,114 @@
+use super::*;
+
+/// The rows of one CSV file, or the message that it earns.
+fn read(bytes: &[u8], columns: &[&str]) -> std::result::Result<Vec<String>, String> {
+    let folder = folder(&[("t.csv", bytes)]);
+    let found = rows(&*opened(folder.path()), "t", columns);
+    match found {
+        Ok(rows) => Ok(rows),
+        error => Err(message(error, ErrorKind::Data, folder.path())),
+    }
+}
+
+#[test]
+fn fields_come_as_they_stand_and_empty_ones_are_null() {
+    let text =
+        "\u{feff}a,b,\"c d\"\r\n1,,x\r\n\r\n\" 2 \",\"\",\"say \"\"hi\"\"\nthere\"\n3,-0.50,é";
+    assert_eq!(
+        read(text.as_bytes(), &["c d", "a"]).unwrap(),
+        ["x|1", "say \"hi\"\nthere| 2 ", "é|3"]
+    );
+    assert_eq!(read(text.as_bytes(), &["b"]).unwrap(), ["-", "-", "-0.50"]);
+}
+
+#[test]
+fn many_rows_come_in_order_in_batches() {
+    let body: String = (0..20_000).map(|i| format!("{i},{}\n", i % 7)).collect();
+    let folder = folder(&[("t.csv", format!("a,b\n{body}").as_bytes())]);
+    let source = opened(folder.path());
+    let expected: Vec<_> = (0..20_000).map(|i| format!("{}|{i}", i % 7)).collect();
+    assert_eq!(rows(&*source, "t", &["b", "a"]).unwrap(), expected);
+    let sizes = |columns: &[&str]| {
+        let batches = batches(&*source, "t", columns).unwrap();
+        batches.iter().map(RecordBatch::num_rows).collect::<Vec<_>>()
+    };
+    assert_eq!(sizes(&["a"]), [8192, 8192, 3616]);
+    assert_eq!(sizes(&[]), [8192, 8192, 3616]);
+}
+
+#[test]
+fn a_header_alone_is_an_empty_table() {
+    assert_eq!(read(b"a,b\n", &["a", "b"]).unwrap(), [""; 0]);
+    assert_eq!(read(b"a,b", &["a"]).unwrap(), [""; 0]);
+}
+
+#[test]
+fn each_broken_file_has_its_message() {
+    let long: String = (0..9000).map(|i| format!("{i},x\n")).collect();
+    let bad_text = [b"a,b\n1,x\n2,\xff\xfe\n".as_slice(), &[b'3', b',', b'y']].concat();
+    let cases: &[(&[u8], &str)] = &[
+        (b"", "DIR/t.csv: the file is empty; expected a header line with the names of the columns"),
+        (
+            b"a,,c\n1,2,3\n",
+            "DIR/t.csv: line 1: column 2 has no name; the names are: \"a\", \"\", \"c\"",
+        ),
+        (
+            b"a,b,a\n1,2,3\n",
+            "DIR/t.csv: line 1: columns 1 and 3 are both named \"a\"; rename one of them",
+        ),
+        (b"a,\xff\n1,2\n", "DIR/t.csv: line 1: expected UTF-8, found \"\u{fffd}\""),
+        (b"a,b\n1,2\n3\n", "DIR/t.csv: line 3: expected 2 fields as in the header, found 1"),
+        (
+            b"a,b\r\n1,2\r\n3,4,5\r\n",
+            "DIR/t.csv: line 3: expected 2 fields as in the header, found 3",
+        ),
+        (b"a,b\n\"x\ny\",2\n3\n", "DIR/t.csv: line 4: expected 2 fields as in the header, found 1"),
+        (
+            b"a,b\n1,2\n3,\"x\n4,5\n",
+            "DIR/t.csv: line 3: a quote opens and never closes; expected another \" before the \
+             file ends",
+        ),
+        (
+            b"a,b\r\n1,2\r\n\"3,x\r\n4,5\r\n",
+            "DIR/t.csv: line 3: a quote opens and never closes; expected another \" before the \
+             file ends",
+        ),
+        (
+            &bad_text,
+            "DIR/t.csv: line 3: column \"b\": expected UTF-8, found \"\u{fffd}\u{fffd}\"; convert \
+             the file to UTF-8",
+        ),
+        (
+            &[b"a,b\n", long.as_bytes(), b"7,\xe9t\xe9\n"].concat(),
+            "DIR/t.csv: line 9002: column \"b\": expected UTF-8, found \"\u{fffd}t\u{fffd}\"; \
+             convert the file to UTF-8",
+        ),
+    ];
+    for (bytes, expected) in cases {
+        let folder = folder(&[("t.csv", bytes)]);
+        let source = opened(folder.path());
+        let found = rows(&*source, "t", &["a", "b"]);
+        assert_eq!(message(found, ErrorKind::Data, folder.path()), *expected);
+    }
+}
+
+#[test]
+fn a_character_split_between_two_fields_is_not_text() {
+    let found = read(b"a,b\n\xc3,\xa9\n", &["a", "b"]).unwrap_err();
+    assert!(found.starts_with("DIR/t.csv: line 2: column \"a\": expected UTF-8"), "{found}");
+}
+
+#[test]
+fn quotes_that_close_at_the_end_are_well() {
+    assert_eq!(read(b"a,b\n1,\"x\"", &["b"]).unwrap(), ["x"]);
+    assert_eq!(read(b"a,b\n1,\"x \"\"y\"\"\"", &["b"]).unwrap(), ["x \"y\""]);
+    assert_eq!(read(b"a,b\n1,5\" disk", &["b"]).unwrap(), ["5\" disk"]);
+}
+
+#[test]
+fn nothing_follows_an_error() {
+    let folder = folder(&[("t.csv", b"a,b\n1\n2,3\n")]);
+    let mut stream = opened(folder.path()).read("t", &["a".into()]).unwrap();
+    assert!(stream.next().unwrap().is_err());
+    assert!(stream.next().is_none());
+}

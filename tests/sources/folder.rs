@@ -1,0 +1,81 @@
+use super::*;
+
+#[test]
+fn a_folder_holds_a_table_for_each_file_and_leaves_others_alone() {
+    let folder = folder(&[
+        ("b.csv", b"x,y\n1,2\n"),
+        ("a.CSV", b"x\n1\n"),
+        ("notes.txt", b"?"),
+        (".hidden.csv", b""),
+        ("sub/deep.csv", b"x\n1\n"),
+        ("README", b"?"),
+    ]);
+    let source = opened(folder.path());
+    assert_eq!(source.describe(), format!("folder {}", folder.path().display()));
+    let tables = source.tables().unwrap();
+    let shape: Vec<_> = tables
+        .iter()
+        .map(|t| (t.name.as_str(), t.columns.iter().map(|c| c.name.as_str()).collect::<Vec<_>>()))
+        .collect();
+    assert_eq!(shape, [("a", vec!["x"]), ("b", vec!["x", "y"])]);
+    assert!(tables.iter().all(|t| t.key.is_empty() && t.references.is_empty()));
+}
+
+#[test]
+fn one_file_is_a_source_too() {
+    let folder = folder(&[("only.csv", b"x\n1\n"), ("other.csv", b"x\n1\n")]);
+    let source = opened(&folder.path().join("only.csv"));
+    assert_eq!(source.tables().unwrap().len(), 1);
+    assert_eq!(rows(&*source, "only", &["x"]).unwrap(), ["1"]);
+}
+
+#[test]
+fn what_cannot_be_a_source_says_why() {
+    let dir = folder(&[("t.txt", b"?"), ("empty/x.txt", b"?"), (".h/x", b"")]);
+    let path = dir.path();
+    let refused = |path: &Path, kind| message(open(path), kind, dir.path());
+    assert_eq!(
+        refused(&path.join("t.txt"), ErrorKind::Data),
+        "DIR/t.txt is neither a folder of .csv and .parquet files, nor a .csv or .parquet file, \
+         nor a SQLite file"
+    );
+    assert_eq!(
+        refused(path, ErrorKind::Data),
+        "folder DIR holds no table; looked for NAME.csv, NAME.parquet and sub-folders of .parquet \
+         files"
+    );
+    assert!(
+        refused(&path.join("nowhere"), ErrorKind::Io).starts_with("opening DIR/nowhere: No such")
+    );
+}
+
+#[test]
+fn two_files_of_one_name_are_refused() {
+    let folder = folder(&[("t.csv", b"x\n1\n"), ("t.parquet", b"")]);
+    assert_eq!(
+        message(open(folder.path()), ErrorKind::Data, folder.path()),
+        "DIR/t.csv and DIR/t.parquet are both table \"t\"; remove or rename one of them"
+    );
+}
+
+#[test]
+fn missing_tables_and_columns_name_the_nearest() {
+    let folder = folder(&[("drivers.csv", b"id,fullName\n1,x\n"), ("races.csv", b"id\n1\n")]);
+    let source = opened(folder.path());
+    let refused = |table, column: &str| {
+        message(rows(&*source, table, &[column]), ErrorKind::Schema, folder.path())
+    };
+    assert_eq!(
+        refused("driver", "id"),
+        "folder DIR has no table \"driver\"; did you mean \"drivers\"?"
+    );
+    assert_eq!(
+        refused("unlike", "id"),
+        "folder DIR has no table \"unlike\"; there are: \"drivers\", \"races\""
+    );
+    assert_eq!(
+        refused("drivers", "full_name"),
+        "table \"drivers\" of folder DIR: there is no column \"full_name\"; did you mean \
+         \"fullName\"?"
+    );
+}

@@ -1,0 +1,55 @@
+//! What the readers make of files, good and bad.
+
+mod csv;
+mod folder;
+mod parquet;
+mod sqlite;
+
+use std::path::Path;
+
+use arrow::array::{Array, AsArray};
+use arrow::record_batch::RecordBatch;
+use headwater::prepare::source::{Source, open};
+use headwater::{Error, ErrorKind, Result};
+
+/// A folder with these files in it.
+fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in files {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+    folder
+}
+
+fn opened(path: &Path) -> Box<dyn Source> {
+    open(path).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn batches(source: &dyn Source, table: &str, columns: &[&str]) -> Result<Vec<RecordBatch>> {
+    let columns: Vec<_> = columns.iter().map(|c| (*c).to_owned()).collect();
+    source.read(table, &columns)?.collect()
+}
+
+/// The rows of a table of text, NULLs as `-`, fields joined by `|`.
+fn rows(source: &dyn Source, table: &str, columns: &[&str]) -> Result<Vec<String>> {
+    let mut rows = Vec::new();
+    for batch in batches(source, table, columns)? {
+        let arrays: Vec<_> = batch.columns().iter().map(|a| a.as_string::<i32>()).collect();
+        for row in 0..batch.num_rows() {
+            let field = |a: &&arrow::array::StringArray| {
+                if a.is_null(row) { "-".to_owned() } else { a.value(row).to_owned() }
+            };
+            rows.push(arrays.iter().map(field).collect::<Vec<_>>().join("|"));
+        }
+    }
+    Ok(rows)
+}
+
+/// The message of an error, with the folder's own path taken out.
+fn message<T>(result: Result<T>, kind: ErrorKind, folder: &Path) -> String {
+    let error: Error = result.err().expect("this must be refused");
+    assert_eq!(error.kind(), kind, "{error}");
+    error.to_string().replace(&folder.display().to_string(), "DIR")
+}
