@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 
 #[cfg(target_endian = "big")]
-compile_error!("headwater maps little-endian files; a big-endian machine cannot read them in place");
+compile_error!(
+    "headwater maps little-endian files; a big-endian machine cannot read them in place"
+);
 
 /// Every section of a store's files, and every array in a batch, starts at a multiple of this.
 pub const ALIGNMENT: usize = 64;

@@ -1,10 +1,12 @@
 //! A deterministic, resumable sampler and reducer for relational data.
 
+mod bytes;
 mod error;
 
 pub mod durable;
 pub mod random;
 
+pub mod fold;
 pub mod store;
 
 pub mod plan;

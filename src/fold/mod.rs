@@ -2,4 +2,4 @@
 
 mod moments;
 
-pub use moments::Moments;
+pub use moments::{Moments, ZScore};

@@ -65,12 +65,34 @@ impl Moments {
         if self.count == 0 { 0.0 } else { self.max }
     }
 
-    /// The z-score of `value`; 0 when all values are the same.
+    /// What turns values into z-scores by these moments.
+    #[must_use]
+    pub fn z_score(&self) -> ZScore {
+        ZScore { mean: self.mean, std: self.std() }
+    }
+}
+
+/// `(value - mean) / std`, and 0 where all values are the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ZScore {
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation.
+    pub std: f64,
+}
+
+impl ZScore {
+    /// The z-score of `value`.
     #[inline]
     #[must_use]
-    pub fn z_score(&self, value: f64) -> f32 {
-        let std = self.std();
-        if std > 0.0 { ((value - self.mean) / std) as f32 } else { 0.0 }
+    pub fn of(&self, value: f64) -> f32 {
+        if self.std > 0.0 { ((value - self.mean) / self.std) as f32 } else { 0.0 }
+    }
+
+    /// The value of a z-score.
+    #[must_use]
+    pub fn value(&self, score: f32) -> f64 {
+        f64::from(score) * self.std + self.mean
     }
 }
 
@@ -94,9 +116,9 @@ mod tests {
     #[test]
     fn nothing_and_constants_have_z_score_zero() {
         let mut moments = Moments::default();
-        assert_eq!((moments.z_score(5.0), moments.min(), moments.max()), (0.0, 0.0, 0.0));
+        assert_eq!((moments.z_score().of(5.0), moments.min(), moments.max()), (0.0, 0.0, 0.0));
         moments.push(3.0);
         moments.push(3.0);
-        assert_eq!((moments.z_score(3.0), moments.std()), (0.0, 0.0));
+        assert_eq!((moments.z_score().of(3.0), moments.std()), (0.0, 0.0));
     }
 }

@@ -1,10 +1,12 @@
 //! Arrow arrays of any type, brought to the few that a store knows.
 
+use arrow::array::timezone::Tz;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder, Float64Array, Int64Array,
     StringViewArray, StringViewBuilder,
 };
 use arrow::compute::cast;
+use arrow::compute::kernels::cast_utils::string_to_datetime;
 use arrow::datatypes::{
     DataType, Float64Type, Int64Type, TimeUnit as ArrowUnit, TimestampMicrosecondType,
 };
@@ -34,7 +36,7 @@ pub(super) struct BadValues {
     /// How many there are.
     pub count: u64,
     /// The row of the first of them in the batch.
-    pub row: usize,
+    pub row: u64,
     /// Its text.
     pub value: String,
     /// What was expected.
@@ -56,6 +58,29 @@ impl Values {
             | SemanticType::Text
             | SemanticType::Ignored => Ok(Self::Words(words(array)?)),
         })
+    }
+
+    /// As many NULLs as there are rows.
+    pub(super) fn nothing(column: Column, rows: usize) -> Self {
+        match column.semantic {
+            SemanticType::Numerical => Self::Numbers(Float64Array::new_null(rows)),
+            SemanticType::Timestamp => Self::Times(Int64Array::new_null(rows)),
+            SemanticType::Boolean => Self::Truths(BooleanArray::new_null(rows)),
+            SemanticType::Identifier
+            | SemanticType::Categorical
+            | SemanticType::Text
+            | SemanticType::Ignored => Self::Words(StringViewArray::new_null(rows)),
+        }
+    }
+
+    /// How many values there are.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Numbers(values) => values.len(),
+            Self::Times(values) => values.len(),
+            Self::Truths(values) => values.len(),
+            Self::Words(values) => values.len(),
+        }
     }
 
     /// How many of the values are NULL.
@@ -135,7 +160,7 @@ fn note(
 ) {
     match bad {
         Some(bad) => bad.count += 1,
-        None => *bad = Some(BadValues { count: 1, row, value: value(), expected }),
+        None => *bad = Some(BadValues { count: 1, row: row as u64, value: value(), expected }),
     }
 }
 
@@ -214,12 +239,9 @@ fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
             Ok(read.map(|values| values.into_iter().collect()))
         }
         (DataType::Utf8View, None) => {
+            let utc: Tz = "+00:00".parse().map_err(arrow_error)?;
             let read = Reader::parse(array.as_string_view(), EXPECTED, |word| {
-                let time = arrow::compute::kernels::cast_utils::string_to_datetime(
-                    &arrow::array::timezone::Tz::from_str_utc(),
-                    word,
-                );
-                Some(time.ok()?.timestamp_micros())
+                Some(string_to_datetime(&utc, word).ok()?.timestamp_micros())
             });
             Ok(read.map(|values| values.into_iter().collect()))
         }
@@ -268,12 +290,10 @@ fn truths(array: &ArrayRef) -> Normalised<BooleanArray> {
         return Ok(Ok(array.as_boolean().clone()));
     }
     let words = words(&array)?;
-    let read = Reader::parse(&words, EXPECTED, |word| {
-        match word.to_ascii_lowercase().as_str() {
-            "true" | "t" | "yes" | "y" | "1" => Some(true),
-            "false" | "f" | "no" | "n" | "0" => Some(false),
-            _ => None,
-        }
+    let read = Reader::parse(&words, EXPECTED, |word| match word.to_ascii_lowercase().as_str() {
+        "true" | "t" | "yes" | "y" | "1" => Some(true),
+        "false" | "f" | "no" | "n" | "0" => Some(false),
+        _ => None,
     });
     Ok(read.map(|values| {
         let mut builder = BooleanBuilder::with_capacity(values.len());

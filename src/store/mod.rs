@@ -93,16 +93,13 @@ impl Store {
                 path.display()
             )));
         }
-        let text = std::fs::read(&metadata_path)
-            .map_err(|e| Error::io(&metadata_path, "reading", e))?;
+        let text =
+            std::fs::read(&metadata_path).map_err(|e| Error::io(&metadata_path, "reading", e))?;
         let metadata =
             Metadata::decode(&text).context(|| format!("{}", metadata_path.display()))?;
         metadata.check().context(|| format!("{}", metadata_path.display()))?;
-        let containers = metadata
-            .files
-            .iter()
-            .map(|file| open_file(path, file))
-            .collect::<Result<Vec<_>>>()?;
+        let containers =
+            metadata.files.iter().map(|file| open_file(path, file)).collect::<Result<Vec<_>>>()?;
         Self::assemble(path, metadata, containers)
     }
 
@@ -345,9 +342,8 @@ impl Metadata {
         for relation in &self.relations {
             let child = self.tables.get(relation.child as usize);
             let parent = self.tables.get(relation.parent as usize);
-            let inside = |t: &TableMetadata| {
-                u64::from(relation.parent_offset) + 4 <= u64::from(t.stride)
-            };
+            let inside =
+                |t: &TableMetadata| u64::from(relation.parent_offset) + 4 <= u64::from(t.stride);
             if parent.is_none() || !child.is_some_and(inside) {
                 return wrong(format!("relation {:?} leads nowhere", relation.name));
             }

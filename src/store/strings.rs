@@ -111,7 +111,10 @@ impl StringsWriter {
 }
 
 /// Reads strings one after the other from a file of them that is still being written.
-pub(crate) fn read_next(reader: &mut impl std::io::BufRead, string: &mut Vec<u8>) -> std::io::Result<()> {
+pub(crate) fn read_next(
+    reader: &mut impl std::io::BufRead,
+    string: &mut Vec<u8>,
+) -> std::io::Result<()> {
     let mut length = 0_usize;
     let mut shift = 0;
     loop {

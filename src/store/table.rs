@@ -273,9 +273,7 @@ impl Row<'_> {
         }
         match metadata.stats {
             ColumnStats::Identifier => Cell::Identifier,
-            ColumnStats::Numerical { .. } => {
-                Cell::Numerical(f32::from_bits(self.u32_at(offset)))
-            }
+            ColumnStats::Numerical { .. } => Cell::Numerical(f32::from_bits(self.u32_at(offset))),
             ColumnStats::Timestamp { .. } => Cell::Timestamp(self.i64_at(offset)),
             ColumnStats::Boolean { .. } => Cell::Boolean(self.bit(offset)),
             ColumnStats::Text => Cell::Text(self.u32_at(offset)),

@@ -1,9 +1,7 @@
 //! One task: seed rows, the times at which they are observed, and what is to be predicted.
 
 use super::container::{Container, Section};
-use super::metadata::{
-    ALWAYS_VISIBLE, ColumnStats, SEES_EVERYTHING, TargetMetadata, TaskMetadata,
-};
+use super::metadata::{ALWAYS_VISIBLE, ColumnStats, SEES_EVERYTHING, TargetMetadata, TaskMetadata};
 use super::semantic::SemanticType;
 use super::table::{Cell, Table};
 use crate::error::{Error, Result};
@@ -121,9 +119,7 @@ impl Derived {
             match stats {
                 ColumnStats::Numerical { .. } => Cell::Numerical(self.targets.value(index)?),
                 ColumnStats::Timestamp { .. } => Cell::Timestamp(self.targets.value(index)?),
-                ColumnStats::Boolean { .. } => {
-                    Cell::Boolean(self.targets.value::<u8>(index)? != 0)
-                }
+                ColumnStats::Boolean { .. } => Cell::Boolean(self.targets.value::<u8>(index)? != 0),
                 ColumnStats::Categorical { cat_emb_start, .. } => {
                     Cell::Categorical(cat_emb_start + self.targets.value::<u32>(index)?)
                 }
@@ -136,7 +132,7 @@ impl Derived {
             None => None,
             Some(splits) => {
                 let tag = splits.value::<u8>(index)?;
-                let split = Split::from_tag(u64::from(tag));
+                let split = Split::ALL.get(usize::from(tag)).copied();
                 Some(split.ok_or_else(|| splits.corrupt(format!("{tag} is no split")))?)
             }
         };

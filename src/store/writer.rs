@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::container::{BLOCK_BYTES, ENTRY_BYTES, HEADER_BYTES, MAGIC, NAME_BYTES, VERSION, table_offset};
+use super::container::{
+    BLOCK_BYTES, ENTRY_BYTES, HEADER_BYTES, MAGIC, NAME_BYTES, VERSION, table_offset,
+};
 use super::metadata::FileMetadata;
 use crate::bytes::align;
 use crate::error::{Error, Result};
@@ -67,7 +69,11 @@ impl ContainerWriter {
     }
 
     /// Appends a section that is at hand as a whole.
-    pub(crate) fn section<T: bytemuck::NoUninit>(&mut self, name: &str, values: &[T]) -> Result<()> {
+    pub(crate) fn section<T: bytemuck::NoUninit>(
+        &mut self,
+        name: &str,
+        values: &[T],
+    ) -> Result<()> {
         self.begin(name)?;
         self.write(bytemuck::cast_slice(values))
     }
