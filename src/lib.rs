@@ -11,6 +11,8 @@ pub mod store;
 
 pub mod plan;
 
+#[cfg(feature = "cli")]
+pub mod cli;
 #[cfg(feature = "prepare")]
 pub mod prepare;
 

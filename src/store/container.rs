@@ -95,7 +95,7 @@ impl Container {
     }
 
     /// Reads every byte of the file: blocks against their digests, and the gaps, which are zero.
-    pub(super) fn verify(&self, progress: &dyn Fn(u64)) -> Result<()> {
+    pub(super) fn verify(&self, progress: &dyn Fn(u64) -> Result<()>) -> Result<()> {
         let bytes = self.file.map.bytes();
         let mut end = HEADER_BYTES;
         for entry in &self.sections {
@@ -110,7 +110,7 @@ impl Container {
             let section = self.any_section(&entry.name)?;
             for block in 0..entry.length.div_ceil(BLOCK_BYTES) {
                 section.check_block(block)?;
-                progress(section.block(block).len() as u64);
+                progress(section.block(block).len() as u64)?;
             }
             end = entry.offset + entry.length;
         }

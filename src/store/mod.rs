@@ -159,12 +159,12 @@ impl Store {
 
     /// Reads every byte of the store and checks it against its digest.
     ///
-    /// `progress` is told how many bytes were read, again and again.
+    /// `progress` is told how many bytes were read, again and again; its error ends the reading.
     ///
     /// # Errors
     /// `Corrupt`, naming the file and the place, when any bit of any file changed; also when a file
     /// lies in the folder that the store does not know.
-    pub fn verify(&self, progress: &dyn Fn(u64)) -> Result<()> {
+    pub fn verify(&self, progress: &dyn Fn(u64) -> Result<()>) -> Result<()> {
         for container in &self.containers {
             container.verify(progress)?;
         }
@@ -328,6 +328,14 @@ impl Metadata {
         }
     }
 
+    /// The targets that are columns of their own.
+    fn derived_columns(&self) -> impl Iterator<Item = &ColumnMetadata> {
+        self.tasks.iter().filter_map(|task| match &task.target {
+            TargetMetadata::Derived { column, .. } => Some(column),
+            TargetMetadata::Cell { .. } => None,
+        })
+    }
+
     /// Checks that all that points somewhere points inside, so that no later read can trip.
     fn check(&self) -> Result<()> {
         let wrong = |what: String| Err(Error::corrupt(format!("the metadata are wrong: {what}")));
@@ -337,6 +345,14 @@ impl Metadata {
                 && relation as usize >= self.relations.len()
             {
                 return wrong(format!("table {:?} inherits through no relation", table.name));
+            }
+        }
+        for column in self.tables.iter().flat_map(|t| &t.columns).chain(self.derived_columns()) {
+            if let ColumnStats::Categorical { cat_emb_start, cat_emb_count } = column.stats {
+                let end = u64::from(cat_emb_start) + u64::from(cat_emb_count);
+                if end > u64::from(self.embedding.category_count) {
+                    return wrong(format!("column {:?} has categories of others", column.name));
+                }
             }
         }
         for relation in &self.relations {

@@ -283,7 +283,7 @@ impl Row<'_> {
                     2 => self.u32_at_most(offset, 2),
                     _ => self.u32_at(offset),
                 };
-                Cell::Categorical(cat_emb_start + local)
+                Cell::Categorical(cat_emb_start.saturating_add(local))
             }
         }
     }
