@@ -49,8 +49,11 @@ pub(super) fn run(args: &InspectArgs) -> Result<()> {
             if args.json { output.json(table) } else { print_table(&store, table, &mut output) }
         }
         (None, _) => {
-            let tasks =
-                store.tasks().iter().map(|t| TaskView::of(&store, t)).collect::<Result<Vec<_>>>()?;
+            let tasks = store
+                .tasks()
+                .iter()
+                .map(|t| TaskView::of(&store, t))
+                .collect::<Result<Vec<_>>>()?;
             match args.json {
                 true => output.json(&serde_json::json!({
                     "metadata": store.metadata(), "tasks": tasks, "bytes": store.file_bytes()

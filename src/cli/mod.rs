@@ -240,12 +240,12 @@ fn cursor(args: &CursorArgs) -> Result<()> {
             cursor.fields().iter().map(|(n, v)| (n.to_owned(), v.to_string().into())).collect();
         return output.json(&serde_json::json!({
             "kind": cursor.kind().name(),
-            "plan": cursor.fingerprint().to_string(),
+            "plan": cursor.fields().fingerprint().to_string(),
             "position": position,
             "fields": fields,
         }));
     }
-    output.line(&format!("{} cursor of plan {}", cursor.kind().name(), cursor.fingerprint()))?;
+    output.line(&format!("{} cursor of plan {}", cursor.kind().name(), cursor.fields().fingerprint()))?;
     output.line("position")?;
     output.columns(position.map(|(name, value)| [name, count(value)]))?;
     output.line("plan")?;

@@ -23,8 +23,9 @@ impl<'a> Bars<'a> {
 
     /// Bars that count bytes.
     pub(super) fn of_bytes(interrupted: Option<&'a (dyn Fn() -> bool + Sync)>) -> Self {
-        let unit = "{bytes}/{total_bytes} {bytes_per_sec}";
-        Self { unit, ..Self::new(interrupted) }
+        let mut bars = Self::new(interrupted);
+        bars.unit = "{bytes}/{total_bytes} {bytes_per_sec}";
+        bars
     }
 
     fn replace(&self, bar: ProgressBar) {

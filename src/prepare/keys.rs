@@ -71,11 +71,6 @@ impl KeyIndex {
         self.digests.len()
     }
 
-    /// The digests, by row.
-    pub(super) fn digests(&self) -> &[KeyDigest] {
-        &self.digests
-    }
-
     /// The first row that has the key.
     pub(super) fn find(&self, digest: KeyDigest) -> Option<u32> {
         let row = self.slots[self.slot(digest)];

@@ -43,7 +43,7 @@ impl Layout {
     ) -> Result<Self> {
         let mut cursor = Cursor(0);
         let time_offset = cursor.take(if inherits_time { 8 } else { 0 });
-        let mut place = |columns: &mut [ColumnMetadata], width: u32, cursor: &mut Cursor| {
+        let place = |columns: &mut [ColumnMetadata], width: u32, cursor: &mut Cursor| {
             for column in columns.iter_mut().filter(|c| c.stats.value_bytes() == width) {
                 column.offset = cursor.take(width);
             }

@@ -61,11 +61,6 @@ impl Container {
         self.file.map.bytes().len() as u64
     }
 
-    /// Whether there is a section of that name.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.sections.iter().any(|s| s.name == name)
-    }
-
     /// The section `name`, which must be exactly `length` bytes long.
     pub(super) fn section(&self, name: &str, length: u64) -> Result<Section> {
         let section = self.any_section(name)?;

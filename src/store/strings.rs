@@ -99,11 +99,6 @@ impl StringsWriter {
         self.count
     }
 
-    /// How many bytes they take.
-    pub(crate) fn byte_count(&self) -> u64 {
-        self.position
-    }
-
     /// Writes the section `{prefix}.offsets`.
     pub(crate) fn finish(self, writer: &mut ContainerWriter, prefix: &str) -> Result<()> {
         writer.section(&format!("{prefix}.offsets"), &self.offsets)

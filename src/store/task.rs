@@ -120,11 +120,9 @@ impl Derived {
                 ColumnStats::Numerical { .. } => Cell::Numerical(self.targets.value(index)?),
                 ColumnStats::Timestamp { .. } => Cell::Timestamp(self.targets.value(index)?),
                 ColumnStats::Boolean { .. } => Cell::Boolean(self.targets.value::<u8>(index)? != 0),
-                ColumnStats::Categorical { cat_emb_start, .. } => {
-                    Cell::Categorical(
-                        cat_emb_start.saturating_add(self.targets.value::<u32>(index)?),
-                    )
-                }
+                ColumnStats::Categorical { cat_emb_start, .. } => Cell::Categorical(
+                    cat_emb_start.saturating_add(self.targets.value::<u32>(index)?),
+                ),
                 ColumnStats::Identifier | ColumnStats::Text => {
                     return Err(self.targets.corrupt("a target is an identifier or a text"));
                 }
