@@ -58,7 +58,7 @@ impl Assignment {
     pub fn owned(self, ordinal: u64) -> Result<u64> {
         ordinal.checked_mul(self.world).and_then(|i| i.checked_add(self.rank)).ok_or_else(|| {
             Error::limit(format!(
-                "element {ordinal} of rank {} of {} lies past index 2^64 - 1; a sequence ends there",
+                "element {ordinal} of rank {} of {} lies past index 2^64 - 1, the last there is",
                 self.rank, self.world
             ))
         })

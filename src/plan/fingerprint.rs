@@ -219,6 +219,8 @@ mod tests {
             fields(&[("a", "\0".repeat(32).as_str().into())]),
             fields(&[("ab", "c".into())]),
             fields(&[("a", "bc".into())]),
+            fields(&[("a\u{2}", "b".into())]),
+            fields(&[("a", "\u{2}b".into())]),
             fields(&[("a", 1.into()), ("b", 1.into())]),
         ];
         let distinct: std::collections::BTreeSet<_> =

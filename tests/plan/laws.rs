@@ -140,6 +140,17 @@ fn a_split_has_about_its_ratio_of_the_rows() {
 }
 
 #[test]
+fn a_split_without_a_share_gets_no_row_and_one_with_all_gets_every_row() {
+    for whole in Split::ALL {
+        let ratio = |split| if split == whole { 1.0 } else { 0.0 };
+        let [train, val, test] = Split::ALL.map(ratio);
+        let rule = SplitRule { seed: 1, ratios: SplitRatios::new(train, val, test).unwrap() };
+        let rows = splits(rule, "orders.status", 0..20_000);
+        assert!(rows.iter().all(|(_, split)| *split == whole), "all to {whole:?}");
+    }
+}
+
+#[test]
 fn p1_golden_values_of_the_split() {
     let letters = |rule, rows| -> String {
         let rows = splits(rule, "orders.status", 0..rows);
