@@ -38,6 +38,7 @@ impl Texts {
             .with_min_len(1024)
             .map(|row| if words.is_null(row) { 0 } else { digest(words.value(row).as_bytes()) })
             .collect();
+        self.index.warm(&digests);
         let mut indexes = Vec::with_capacity(words.len());
         for (row, digest) in digests.into_iter().enumerate() {
             if words.is_null(row) {
