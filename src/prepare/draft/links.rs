@@ -86,8 +86,7 @@ pub(super) fn find_links(
     for index in 0..subjects.len() {
         let mut finder = Finder { source, limits, subjects, index, notes: vec![] };
         let mut links = finder.declared()?;
-        let taken: Vec<_> = links.iter().filter(|l| l.columns.len() == 1).collect();
-        let taken: Vec<_> = taken.iter().map(|link| link.columns[0]).collect();
+        let taken: Vec<_> = links.iter().flat_map(|link| link.columns.clone()).collect();
         for column in (0..subjects[index].profiles.len()).filter(|c| !taken.contains(c)) {
             links.extend(finder.guessed(column)?);
         }
