@@ -1,6 +1,7 @@
 //! Sources -> store: schema, readers, keys and links, tasks, text embedding.
 
 mod csv;
+pub mod demo;
 pub mod draft;
 mod names;
 mod parquet;

@@ -15,9 +15,8 @@ pub(super) fn take_derived(subjects: &[Subject]) -> BTreeMap<usize, Task> {
     let task = |index| derived(subjects, index).map(|task| (index, task));
     let mut tasks: BTreeMap<_, _> = (0..subjects.len()).filter_map(task).collect();
     // A task's anchor must be a table, and so must whatever others refer to.
-    let needed: Vec<_> = (subjects.iter().enumerate())
-        .flat_map(|(_, subject)| subject.links.iter().map(|link| link.to))
-        .collect();
+    let needed: Vec<_> =
+        subjects.iter().flat_map(|subject| &subject.links).map(|link| link.to).collect();
     tasks.retain(|index, _| !needed.contains(index));
     tasks
 }

@@ -47,7 +47,7 @@ const NOT_THE_BEGINNING: [&str; 36] = [
 ];
 
 /// Words of times at which a row is written down.
-const BEGINNING: [&str; 24] = [
+const BEGINNING: [&str; 32] = [
     "created",
     "create",
     "creation",
@@ -72,6 +72,14 @@ const BEGINNING: [&str; 24] = [
     "hire",
     "hired",
     "released",
+    "paid",
+    "happened",
+    "recorded",
+    "logged",
+    "issued",
+    "published",
+    "written",
+    "sent",
 ];
 
 /// Words that are a time and nothing else.
@@ -143,16 +151,23 @@ fn score(column: &[String], table: &[String], nulls: u64) -> Option<u32> {
         return None;
     }
     let rest: Vec<_> = column.iter().filter(|word| !PLAIN.contains(word)).collect();
-    if rest.iter().copied().eq(table) {
+    // delivered_at in deliveries, order_date in orders
+    let kin = |word: &str| table.iter().any(|part| shared_start(word, part) >= 4.min(part.len()));
+    if !rest.is_empty() && rest.iter().all(|word| kin(word)) {
         Some(6)
     } else if rest.is_empty() || has(&["obs", "observation", "event"]) {
         Some(5)
-    } else if has(&BEGINNING) || rest.iter().all(|word| table.iter().any(|part| part == *word)) {
+    } else if has(&BEGINNING) || (column.last() == Some(&"at") && nulls == 0) {
         Some(GOOD)
     } else {
         // Some other time of the row: better than none, if every row has it.
         (nulls == 0).then_some(2)
     }
+}
+
+/// How many characters two words begin with alike.
+fn shared_start(one: &str, other: &str) -> usize {
+    one.chars().zip(other.chars()).take_while(|(a, b)| a == b).count()
 }
 
 /// A word such as `orderdate` as two.
@@ -206,7 +221,8 @@ fn event(subjects: &[Subject], index: usize, notes: &mut Notes) -> Option<usize>
         return Some(link);
     }
     // A row that nothing names, or that ties several rows together, is an event's.
-    let is_tie = subject.key.len() != 1 || subject.links.len() >= 2;
+    let ends: usize = subject.links.iter().map(|link| link.columns.len()).sum();
+    let is_tie = subject.key.len() != 1 || ends >= 2;
     match timed[..] {
         [link] if is_tie => Some(link),
         [] => None,
