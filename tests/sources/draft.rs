@@ -113,7 +113,7 @@ fn declared_keys_of_a_music_shop_are_taken() {
                (InvoiceId, Line) REFERENCES InvoiceLine);
              WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200)
                INSERT INTO Artist SELECT i, 'artist ' || i FROM n;
-             INSERT INTO Album SELECT ArtistId, 'album', ArtistId, x'00', ArtistId % 2 FROM Artist;
+             INSERT INTO Album SELECT ArtistId, 'album ' || ArtistId, ArtistId, x'00', ArtistId % 2 FROM Artist;
              INSERT INTO Employee VALUES (1, 'Ada', NULL, '1960-01-01', '2000-01-01'),
                (2, 'Bob', 1, '1970-01-01 00:00:00', '2001-01-01 00:00:00');
              INSERT INTO Invoice SELECT ArtistId, '2009-01-01 00:00:00', ArtistId * 0.99,
