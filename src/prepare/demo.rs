@@ -326,7 +326,7 @@ impl Shop {
             draws.chance(120).to_string(),
         ];
         self.add(Place::Orders, row);
-        let likes = (carrier + customer.city) % 3 == 0;
+        let likes = (carrier + customer.city).is_multiple_of(3);
         let late = draws.chance(LATE[carrier as usize] * if likes { 1 } else { 3 });
         let arrival = day + 2 + draws.below(4) + if late { 4 + draws.below(6) } else { 0 };
         let row = vec![order.clone(), text::time(draws, arrival), late.to_string()];
