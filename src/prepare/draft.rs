@@ -105,7 +105,7 @@ pub fn draft(source: &dyn Source, name: &str, progress: &(dyn Fn(&str) + Sync)) 
     let kept: Vec<_> = (0..subjects.len()).filter(|&index| !derived.contains_key(&index)).collect();
     let tables: Vec<_> =
         kept.iter().map(|&index| table(&subjects, index, &limits, &mut notes)).collect();
-    let mut tasks = tasks::cell_tasks(&subjects, &kept, &tables);
+    let mut tasks = tasks::cell_tasks(&subjects, &kept, &tables, &derived);
     for (index, task) in derived {
         let reason = "its columns are those of a task: a key, a time, a target".to_owned();
         notes.insert((subjects[index].name.clone(), Place::Task(task.name.clone())), reason);

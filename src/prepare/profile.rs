@@ -385,3 +385,64 @@ fn is_time(word: &str, zone: &Tz) -> bool {
         });
     shaped && string_to_datetime(zone, word).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Float64Array, Int64Array, StringArray};
+
+    use super::*;
+
+    fn profiled(array: ArrayRef) -> Profile {
+        let data_type = array.data_type().clone();
+        let column = SourceColumn { name: "c".into(), data_type, declared: None };
+        let mut profile = Profile::new(&column, None);
+        profile.add(&array).unwrap();
+        profile.values.settle();
+        profile
+    }
+
+    fn text(words: &[&str]) -> Profile {
+        profiled(Arc::new(StringArray::from(words.to_vec())))
+    }
+
+    #[test]
+    fn words_are_counted_as_what_they_could_be() {
+        let integers = text(&["0", "-7", "9223372036854775807"]);
+        assert_eq!((integers.integers, integers.range), (3, Some((-7, i64::MAX))));
+        let reals = text(&["1.5", "-.5", "1e3", "+2", "9223372036854775808", " 3 "]);
+        assert_eq!((reals.numbers, reals.integers, reals.coded), (6, 1, 1));
+        let codes = text(&["007", "00", "-0"]);
+        assert_eq!((codes.numbers, codes.integers, codes.coded), (3, 0, 2));
+        assert_eq!(text(&["inf", "NaN", "1e999", "", "-", "1,5", "0x10"]).numbers, 0);
+        assert_eq!(text(&["true", "F", "Yes", "no", "y", "ja"]).truths, 4);
+        assert_eq!(text(&["0", "1", "1.0", "0.0", "2"]).bits, 4);
+        let times = ["1950-05-13", "2020-01-01 12:00:00", "2020-01-01T12:00:00.5+02:00"];
+        assert_eq!(text(&times).times, 3);
+        let others = ["1950-13-13", "1950-5-13", "12:00:00", "1:50.600", "2020-01-01x", "20200101"];
+        assert_eq!(text(&others).times, 0);
+    }
+
+    #[test]
+    fn one_value_has_one_hash_whatever_its_type() {
+        let integers = profiled(Arc::new(Int64Array::from(vec![1, 2, -3])));
+        let words = text(&["1", "2", "-3", "01"]);
+        let reals = profiled(Arc::new(Float64Array::from(vec![1.0, 2.0, 2.5])));
+        assert_eq!(integers.values.missing_from(&words.values), 0);
+        assert_eq!(words.values.missing_from(&integers.values), 1);
+        assert_eq!(reals.values.missing_from(&integers.values), 1);
+    }
+
+    #[test]
+    fn a_limit_forgets_the_values_and_keeps_that_they_repeat() {
+        let mut distinct = Distinct::new(Some(10));
+        (0..40_000).for_each(|i| distinct.add(mix(i % 20_000)));
+        distinct.settle();
+        assert_eq!((distinct.count(), distinct.overflowed), (None, true));
+        let mut distinct = Distinct::new(Some(10));
+        (0..40_000).for_each(|i| distinct.add(mix(i % 10)));
+        distinct.settle();
+        assert_eq!((distinct.count(), distinct.repeats), (Some(10), true));
+    }
+}

@@ -391,6 +391,67 @@ fn few_dangling_rows_are_borne_and_many_values_are_not_rows() {
 }
 
 #[test]
+fn what_repeats_or_is_missing_is_no_key() {
+    let noted = |id: &dyn Fn(u64) -> String| {
+        let users = csv("id,n", 300, |i| format!("{},{i}", id(i)));
+        let orders = csv("id,user_id", 300, |i| format!("{i},{}", i % 100));
+        let folder = folder(&[("users.csv", &users), ("orders.csv", &orders)]);
+        let draft = drafted(&*opened(folder.path()));
+        let text = draft.render();
+        let linked = !table(&draft.schema, "orders").references.is_empty();
+        assert_eq!(linked, !table(&draft.schema, "users").key.is_empty());
+        let users = text.split("name = \"users\"").nth(1).unwrap();
+        users.lines().nth(1).unwrap().to_owned()
+    };
+    assert_eq!(noted(&|i| i.to_string()), "key = \"id\" # by its name; unique and never NULL");
+    assert_eq!(noted(&|i| (i % 299).to_string()), "# no key: \"id\" is not unique");
+    let gaps = |i: u64| if i < 2 { String::new() } else { i.to_string() };
+    assert_eq!(noted(&gaps), "# no key: \"id\" is NULL in 2 rows");
+}
+
+#[test]
+fn words_are_categories_when_they_are_few_and_come_again() {
+    let text =
+        csv("few,rare,once,many", 400, |i| format!("a{},b{},c{i},d{}", i % 20, i % 21, i % 200));
+    let names = csv("name", 20, |i| format!("n{}", i.min(18)));
+    let folder = folder(&[("t.csv", &text), ("u.csv", &names)]);
+    let schema = drafted(&*opened(folder.path())).schema;
+    assert_eq!(types(&schema, "t"), ["categorical: few", "text: rare once many"]);
+    assert_eq!(types(&schema, "u"), ["text: name"]);
+}
+
+#[test]
+fn tables_of_tasks_are_told_from_tables_of_rows() {
+    let users = csv("id,n", 50, |i| format!("{i},{}", i * i));
+    let split = |i: u64| ["train", "val", "test"][(i % 3) as usize];
+    let seeds = |header: &str, split: &dyn Fn(u64) -> String| {
+        csv(header, 100, |i| format!("{},2020-01-01,{}.0{}", i % 50, i % 2, split(i)))
+    };
+    let whole = seeds("user_id,obs_time,target,split", &|i| format!(",{}", split(i)));
+    let plain = seeds("user_id,obs_time,target", &|_| String::new());
+    let odd = seeds("user_id,obs_time,target,split", &|i| format!(",{}", i % 2));
+    let more = seeds("user_id,obs_time,target,note", &|i| format!(",{i}"));
+    let folder = folder(&[
+        ("users.csv", &users),
+        ("task_a.csv", &whole),
+        ("b.csv", &plain),
+        ("task_b.csv", &plain),
+        ("odd.csv", &odd),
+        ("more.csv", &more),
+        ("task_users.n.csv", &plain),
+    ]);
+    let schema = drafted(&*opened(folder.path())).schema;
+    let names: Vec<_> = schema.tables.iter().map(|t| t.name.as_str()).collect();
+    assert_eq!(names, ["more", "odd", "users"]);
+    let derived = schema.tasks.iter().filter_map(|t| Some((&t.name, t.derived.as_ref()?)));
+    let derived: Vec<_> = derived
+        .map(|(name, task)| format!("{name} < {}", task.source.as_deref().unwrap()))
+        .collect();
+    assert_eq!(derived, ["b < b", "a < task_a", "task_b < task_b", "users.n < task_users.n"]);
+    assert_eq!(schema.tasks.iter().filter(|task| task.name == "users.n").count(), 1);
+}
+
+#[test]
 fn awkward_names_make_a_schema_that_can_be_read() {
     let folder = folder(&[
         ("Über \"x\" #1.csv", b"id,a.b c,\"say \"\"hi\"\"\nnow\"\n1,2,3\n2,3,4\n"),

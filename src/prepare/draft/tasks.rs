@@ -42,7 +42,7 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
     let recorded = split.is_none_or(|split| {
         subject.profiles[split].nulls == 0 && subject.profiles[split].values.are_among(&SPLITS)
     });
-    if !whole || !recorded || link.partial {
+    if !whole || !recorded || link.partial || !link.to_columns.is_empty() {
         return None;
     }
     let profile = &subject.profiles[target];
@@ -62,14 +62,23 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
         target_type,
         split: split.map(name),
     };
-    let task_name = subject.name.strip_prefix("task_").unwrap_or(&subject.name).to_owned();
+    let is_free = |name: &&str| subjects.iter().all(|s| !s.name.eq_ignore_ascii_case(name));
+    let short = subject.name.strip_prefix("task_").filter(|name| !name.is_empty());
+    let task_name = short.filter(is_free).unwrap_or(&subject.name).to_owned();
     Some(Task { name: task_name, cell: None, derived: Some(derived), sees_everything: false })
 }
 
 /// A task for each cell that says something: no key, no time, no constant.
-pub(super) fn cell_tasks(subjects: &[Subject], kept: &[usize], tables: &[Table]) -> Vec<Task> {
+///
+/// A cell whose name the derived task of a table has already is left out.
+pub(super) fn cell_tasks(
+    subjects: &[Subject],
+    kept: &[usize],
+    tables: &[Table],
+    derived: &BTreeMap<usize, Task>,
+) -> Vec<Task> {
     let mut tasks: Vec<Task> = Vec::new();
-    let mut names: Vec<String> = Vec::new();
+    let mut names: Vec<String> = derived.values().map(|task| task.name.to_lowercase()).collect();
     for (&index, table) in kept.iter().zip(tables) {
         let subject = &subjects[index];
         for (place, (column, found)) in table.columns.iter().enumerate() {
