@@ -359,7 +359,10 @@ fn drafts_do_not_depend_on_threads_and_report_each_table() {
     let text = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let seen = Mutex::new(Vec::new());
-        let progress = |table: &str| seen.lock().unwrap().push(table.to_owned());
+        let progress = |table: &str| {
+            seen.lock().unwrap().push(table.to_owned());
+            Ok(())
+        };
         let draft = pool.install(|| draft(&*source, "x", &progress)).unwrap();
         let mut seen = seen.into_inner().unwrap();
         seen.sort();
