@@ -1,12 +1,204 @@
 //! Sources -> store: schema, readers, keys and links, tasks, text embedding.
+//!
+//! A preparation goes over the data twice. The first pass (`ingest`) reads each table once from its
+//! source and stages its cells beside the store; the second (`rows`, `links`) turns them into records and
+//! links, once all statistics, categories and keys are known. Memory holds keys, links and the
+//! digests of texts, never the cells.
 
 mod csv;
 pub mod demo;
 pub mod draft;
+pub mod embed;
+mod ingest;
+mod keys;
+mod layout;
+mod links;
 mod names;
 mod parquet;
+mod pipeline;
 mod profile;
+mod rows;
 pub mod schema;
 pub mod source;
 mod sqlite;
+mod tasks;
+mod texts;
+mod values;
 mod words;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::bytes::Digest;
+use crate::durable::{Disk, commit_folder};
+use crate::error::{Error, Result};
+use embed::Embedder;
+use pipeline::Preparation;
+use schema::Schema;
+use source::{Batches, Source};
+
+/// What a preparation tells of itself while it works, and how it is stopped.
+pub trait Progress: Sync {
+    /// A new stage begins, of `total` units of work where that is known.
+    fn begin(&self, stage: &str, total: Option<u64>);
+
+    /// `count` more units are done.
+    ///
+    /// # Errors
+    /// `Interrupted` when the user wants the work to stop; nothing is left behind then.
+    fn advance(&self, count: u64) -> Result<()>;
+}
+
+/// Says nothing and never stops.
+pub struct Silent;
+
+impl Progress for Silent {
+    fn begin(&self, _stage: &str, _total: Option<u64>) {}
+
+    fn advance(&self, _count: u64) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs the SQL of tasks; the Python package has one on top of DuckDB.
+pub trait SqlEngine: Sync {
+    /// The rows of `query` over the source's tables, with `columns` in that order.
+    ///
+    /// # Errors
+    /// Whatever the engine says.
+    fn query(&self, query: &str, columns: &[String]) -> Result<Batches>;
+}
+
+/// How a store is to be prepared. Only `embedder` and `text_vectors` change its bytes.
+pub struct Options<'a> {
+    /// Embeds names, categories and texts.
+    pub embedder: &'a dyn Embedder,
+    /// Whether the texts are embedded too.
+    pub text_vectors: bool,
+    /// How many threads work; all cores where it is not said.
+    pub threads: Option<usize>,
+    /// Runs SQL tasks, where the schema has any.
+    pub sql: Option<&'a dyn SqlEngine>,
+    /// Hears of the progress.
+    pub progress: &'a dyn Progress,
+}
+
+/// What a preparation found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The identity of the store.
+    pub root: Digest,
+    /// How many rows the tables have together.
+    pub row_count: u64,
+    /// How many links there are.
+    pub edge_count: u64,
+    /// How many distinct texts there are.
+    pub text_count: u32,
+    /// How many bytes the store takes.
+    pub store_bytes: u64,
+    /// What is not as it should be, yet within the limits.
+    pub remarks: Vec<String>,
+}
+
+/// Prepares a store in the folder `out`, which must not be there yet, from what `schema` says of
+/// `source`.
+///
+/// All work is done in `out` with `.partial` added, and renamed at the end: a preparation that was
+/// cut off never leaves a store behind, and the next one clears up after it.
+///
+/// # Determinism
+/// The same rows in the same order, schema and embedder make the same bytes, whatever the format of
+/// the source, the number of threads or the machine.
+///
+/// # Errors
+/// One that names the table, column, row or key at fault, and how many there are of the kind.
+pub fn prepare(
+    source: &dyn Source,
+    schema: &Schema,
+    out: &Path,
+    options: &Options<'_>,
+) -> Result<Report> {
+    schema.check()?;
+    if fs::symlink_metadata(out).is_ok() {
+        return Err(Error::invalid(format!(
+            "{} is there already; remove it, or choose another place",
+            out.display()
+        )));
+    }
+    if schema.tables.is_empty() {
+        return Err(Error::schema("the schema has no table"));
+    }
+    let mut pool = rayon::ThreadPoolBuilder::new();
+    if let Some(threads) = options.threads {
+        pool = pool.num_threads(threads);
+    }
+    let pool = pool.build().map_err(|e| Error::invalid(format!("starting threads: {e}")))?;
+    let partial = Partial::create(out)?;
+    let report = pool.install(|| Preparation::new(source, schema, options, &partial.path).run())?;
+    partial.commit(out)?;
+    Ok(report)
+}
+
+/// The folder in which a store grows; removed again unless it is committed.
+struct Partial {
+    path: PathBuf,
+    /// Held for as long as somebody works there.
+    lock: File,
+}
+
+impl Partial {
+    fn create(out: &Path) -> Result<Self> {
+        let mut name = out.file_name().map(ToOwned::to_owned).ok_or_else(|| {
+            Error::invalid(format!("{} does not name a folder to create", out.display()))
+        })?;
+        name.push(".partial");
+        let path = out.with_file_name(name);
+        let io = |action, path: &Path| {
+            let path = path.to_path_buf();
+            move |e| Error::io(&path, action, e)
+        };
+        fs::create_dir_all(&path).map_err(io("creating", &path))?;
+        let lock_path = path.join("lock");
+        let lock = File::create(&lock_path).map_err(io("creating", &lock_path))?;
+        lock.try_lock().map_err(|_| {
+            Error::invalid(format!(
+                "another preparation is at work in {}; wait for it, or choose another place",
+                path.display()
+            ))
+        })?;
+        for entry in fs::read_dir(&path).map_err(io("listing", &path))? {
+            let entry = entry.map_err(io("listing", &path))?.path();
+            if entry.is_dir() {
+                fs::remove_dir_all(&entry).map_err(io("removing", &entry))?;
+            } else if entry != lock_path {
+                fs::remove_file(&entry).map_err(io("removing", &entry))?;
+            }
+        }
+        for folder in ["tables", "tasks", "staging"] {
+            let folder = path.join(folder);
+            fs::create_dir(&folder).map_err(io("creating", &folder))?;
+        }
+        Ok(Self { path, lock })
+    }
+
+    /// Makes the store durable and gives it its name.
+    fn commit(self, out: &Path) -> Result<()> {
+        for rest in ["staging", "lock"] {
+            let rest = self.path.join(rest);
+            let removed =
+                if rest.is_dir() { fs::remove_dir_all(&rest) } else { fs::remove_file(&rest) };
+            removed.map_err(|e| Error::io(&rest, "removing", e))?;
+        }
+        commit_folder(&Disk, &self.path, out)
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // After a commit there is nothing here; after an error this is all that can be done.
+        let _ = fs::remove_dir_all(&self.path);
+        let _ = self.lock.unlock();
+    }
+}

@@ -1,5 +1,385 @@
-//! The database on disk, memory-mapped: open, validate, verify, read, write.
+#![doc = include_str!("FORMAT.md")]
 
+mod container;
+mod map;
+mod metadata;
+mod relation;
 mod semantic;
+mod strings;
+mod table;
+mod task;
+#[cfg(feature = "prepare")]
+mod writer;
 
+use std::path::{Path, PathBuf};
+
+use half::f16;
+
+use crate::bytes::Digest;
+use crate::error::{Context, Error, Result};
+use container::{Container, Section};
+use strings::Strings;
+
+pub use metadata::{
+    ALWAYS_VISIBLE, ColumnMetadata, ColumnStats, EmbeddingMetadata, FORMAT_VERSION, FileMetadata,
+    Metadata, RelationMetadata, SEES_EVERYTHING, TableMetadata, TargetMetadata, TaskMetadata,
+    TimeMetadata,
+};
+pub use relation::{Children, Relation, is_visible};
 pub use semantic::SemanticType;
+pub use table::{Cell, NO_PARENT, Row, Table, identity_of};
+pub use task::{Seed, Task};
+#[cfg(feature = "prepare")]
+pub(crate) use {
+    strings::{StringsWriter, read_next},
+    task::target_bytes,
+    writer::ContainerWriter,
+};
+
+/// The file that says what the others hold.
+pub const METADATA_FILE: &str = "metadata.json";
+pub(crate) const GRAPH_FILE: &str = "graph.bin";
+pub(crate) const COLUMN_FILE: &str = "column_embeddings.bin";
+pub(crate) const CATEGORY_FILE: &str = "categorical_embeddings.bin";
+pub(crate) const TEXT_FILE: &str = "text_embeddings.bin";
+
+/// The path of a table's file in the store's folder.
+pub(crate) fn table_file(name: &str) -> String {
+    format!("tables/{name}.bin")
+}
+
+/// The path of a derived task's file in the store's folder.
+pub(crate) fn task_file(name: &str) -> String {
+    format!("tasks/{name}.bin")
+}
+
+/// A database on disk, memory-mapped and read-only.
+///
+/// Processes that open the same store share its pages. All methods take `&self` and may be called
+/// from many threads.
+pub struct Store {
+    path: PathBuf,
+    metadata: Metadata,
+    containers: Vec<Container>,
+    tables: Vec<Table>,
+    relations: Vec<Relation>,
+    tasks: Vec<Task>,
+    column_vectors: Section,
+    category_vectors: Section,
+    category_names: Strings,
+    text_vectors: Option<Section>,
+    texts: Strings,
+}
+
+impl Store {
+    /// Opens the store in the folder `path`.
+    ///
+    /// Checks the metadata, each file's length and section table, and that everything lies where it
+    /// should. The contents are checked block by block as they are first read, or all at once by
+    /// [`Store::verify`].
+    ///
+    /// # Cost
+    /// Milliseconds; independent of the number of rows but for 32 bytes in 64 KiB.
+    ///
+    /// # Errors
+    /// `Io` when a file cannot be read, `NotOurs`, `Version` or `Corrupt` when the folder is not
+    /// a whole store of this format.
+    pub fn open(path: &Path) -> Result<Self> {
+        let metadata_path = path.join(METADATA_FILE);
+        if path.is_dir() && !metadata_path.exists() {
+            return Err(Error::not_ours(format!(
+                "{}: this folder is not a store: it has no {METADATA_FILE}; make one with \
+                 `headwater prepare`",
+                path.display()
+            )));
+        }
+        let text =
+            std::fs::read(&metadata_path).map_err(|e| Error::io(&metadata_path, "reading", e))?;
+        let metadata =
+            Metadata::decode(&text).context(|| format!("{}", metadata_path.display()))?;
+        metadata.check().context(|| format!("{}", metadata_path.display()))?;
+        let containers =
+            metadata.files.iter().map(|file| open_file(path, file)).collect::<Result<Vec<_>>>()?;
+        Self::assemble(path, metadata, containers)
+    }
+
+    fn assemble(path: &Path, metadata: Metadata, containers: Vec<Container>) -> Result<Self> {
+        let file = |name: &str| {
+            let found = metadata.files.iter().position(|f| f.path == name);
+            found.and_then(|place| containers.get(place)).ok_or_else(|| {
+                Error::corrupt(format!("{}: {name} is not among the files", path.display()))
+            })
+        };
+        let tables = metadata
+            .tables
+            .iter()
+            .map(|table| Table::open(file(&table_file(&table.name))?, table))
+            .collect::<Result<Vec<_>>>()?;
+        let graph = file(GRAPH_FILE)?;
+        let relations = (metadata.relations.iter().enumerate())
+            .map(|(index, relation)| {
+                let (child, parent) = (relation.child as usize, relation.parent as usize);
+                let timed = metadata.tables[child].time.is_some();
+                let parent_rows = metadata.tables[parent].row_count;
+                Relation::open(graph, index, relation, parent_rows, timed)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let tasks = metadata
+            .tasks
+            .iter()
+            .map(|task| {
+                let container = match task.target {
+                    TargetMetadata::Cell { .. } => None,
+                    TargetMetadata::Derived { .. } => Some(file(&task_file(&task.name))?),
+                };
+                Task::open(container, task, metadata.target_column(task).semantic())
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let embedding = &metadata.embedding;
+        let vectors = |count: u32| u64::from(count) * u64::from(embedding.dimension) * 2;
+        let (columns, categories, texts) =
+            (file(COLUMN_FILE)?, file(CATEGORY_FILE)?, file(TEXT_FILE)?);
+        Ok(Self {
+            column_vectors: columns.section("vectors", vectors(embedding.column_count))?,
+            category_vectors: categories.section("vectors", vectors(embedding.category_count))?,
+            category_names: Strings::open(categories, "names", embedding.category_count as usize)?,
+            text_vectors: match embedding.text_vectors {
+                true => Some(texts.section("vectors", vectors(embedding.text_count))?),
+                false => None,
+            },
+            texts: Strings::open(texts, "texts", embedding.text_count as usize)?,
+            path: path.to_path_buf(),
+            tables,
+            relations,
+            tasks,
+            metadata,
+            containers,
+        })
+    }
+
+    /// Reads every byte of the store and checks it against its digest.
+    ///
+    /// `progress` is told how many bytes were read, again and again; its error ends the reading.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming the file and the place, when any bit of any file changed; also when a file
+    /// lies in the folder that the store does not know.
+    pub fn verify(&self, progress: &dyn Fn(u64) -> Result<()>) -> Result<()> {
+        for container in &self.containers {
+            container.verify(progress)?;
+        }
+        self.verify_no_strangers()
+    }
+
+    fn verify_no_strangers(&self) -> Result<()> {
+        for folder in ["", "tables", "tasks"] {
+            let path = self.path.join(folder);
+            let entries = match std::fs::read_dir(&path) {
+                Ok(entries) => entries,
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(Error::io(&path, "listing", e)),
+            };
+            for entry in entries {
+                let entry = entry.map_err(|e| Error::io(&path, "listing", e))?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                let name = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+                let known = [METADATA_FILE, "tables", "tasks"].contains(&name.as_str());
+                if !known && !self.metadata.files.iter().any(|f| f.path == name) {
+                    return Err(Error::corrupt(format!(
+                        "{}: the file {name} does not belong to this store; remove it",
+                        self.path.display()
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The folder that the store was opened from.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the store holds.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The identity of the data.
+    #[must_use]
+    pub fn root(&self) -> Digest {
+        self.metadata.root
+    }
+
+    /// How many bytes the files have together.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.containers.iter().map(Container::file_bytes).sum()
+    }
+
+    /// The tables, in the order of the schema.
+    #[must_use]
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    /// The table called `name`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is none; the message lists those that are there.
+    pub fn table(&self, name: &str) -> Result<&Table> {
+        self.tables.iter().find(|t| t.metadata().name == name).ok_or_else(|| {
+            let names: Vec<_> = self.tables.iter().map(|t| t.metadata().name.as_str()).collect();
+            Error::invalid(format!("there is no table {name:?}; there are {}", names.join(", ")))
+        })
+    }
+
+    /// The foreign keys, in the order of the schema.
+    #[must_use]
+    pub fn relations(&self) -> &[Relation] {
+        &self.relations
+    }
+
+    /// The tasks, in the order of the schema.
+    #[must_use]
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
+    /// The vectors of the column names, one after the other: the tables' columns, then the derived
+    /// tasks' targets.
+    ///
+    /// # Errors
+    /// `Corrupt` when damaged.
+    pub fn column_embeddings(&self) -> Result<&[f16]> {
+        self.column_vectors.slice(0, self.column_vectors.len() / 2)
+    }
+
+    /// The vectors of the categories, one after the other.
+    ///
+    /// # Errors
+    /// `Corrupt` when damaged.
+    pub fn categorical_embeddings(&self) -> Result<&[f16]> {
+        self.category_vectors.slice(0, self.category_vectors.len() / 2)
+    }
+
+    /// The name of category `index` of the categorical embeddings.
+    ///
+    /// # Errors
+    /// `Corrupt` when damaged or not there.
+    pub fn category(&self, index: u32) -> Result<&str> {
+        self.category_names.get(index as usize)
+    }
+
+    /// The characters of text `index`.
+    ///
+    /// # Errors
+    /// `Corrupt` when damaged or not there.
+    pub fn text(&self, index: u32) -> Result<&str> {
+        self.texts.get(index as usize)
+    }
+
+    /// The vector of text `index`; none when the store was prepared without text vectors.
+    ///
+    /// # Errors
+    /// `Corrupt` when damaged or not there.
+    pub fn text_embedding(&self, index: u32) -> Result<Option<&[f16]>> {
+        let dimension = self.metadata.embedding.dimension as usize;
+        match &self.text_vectors {
+            None => Ok(None),
+            Some(vectors) => {
+                let first = (index as usize).saturating_mul(dimension);
+                Ok(Some(vectors.slice(first, dimension)?))
+            }
+        }
+    }
+}
+
+fn open_file(folder: &Path, file: &FileMetadata) -> Result<Container> {
+    let container = Container::open(&folder.join(&file.path))?;
+    if container.file_bytes() != file.length || container.digest() != file.digest {
+        return Err(Error::corrupt(format!(
+            "{}: the metadata call for a file of {} bytes with digest {}, found {} bytes with {}: \
+             the file belongs to another store; copy the whole folder again",
+            folder.join(&file.path).display(),
+            file.length,
+            file.digest,
+            container.file_bytes(),
+            container.digest()
+        )));
+    }
+    Ok(container)
+}
+
+impl Metadata {
+    /// The column that holds the targets of `task`, one of these metadata's tasks.
+    ///
+    /// # Panics
+    /// When the task is not of this store.
+    #[must_use]
+    pub fn target_column<'a>(&'a self, task: &'a TaskMetadata) -> &'a ColumnMetadata {
+        match &task.target {
+            TargetMetadata::Derived { column, .. } => column,
+            TargetMetadata::Cell { column } => {
+                &self.tables[task.anchor as usize].columns[*column as usize]
+            }
+        }
+    }
+
+    /// The targets that are columns of their own.
+    fn derived_columns(&self) -> impl Iterator<Item = &ColumnMetadata> {
+        self.tasks.iter().filter_map(|task| match &task.target {
+            TargetMetadata::Derived { column, .. } => Some(column),
+            TargetMetadata::Cell { .. } => None,
+        })
+    }
+
+    /// Checks that all that points somewhere points inside, so that no later read can trip.
+    fn check(&self) -> Result<()> {
+        let wrong = |what: String| Err(Error::corrupt(format!("the metadata are wrong: {what}")));
+        for table in &self.tables {
+            table::check_layout(table)?;
+            if let Some(TimeMetadata::Inherited { relation, .. }) = table.time
+                && relation as usize >= self.relations.len()
+            {
+                return wrong(format!("table {:?} inherits through no relation", table.name));
+            }
+        }
+        for column in self.tables.iter().flat_map(|t| &t.columns).chain(self.derived_columns()) {
+            if let ColumnStats::Categorical { cat_emb_start, cat_emb_count } = column.stats {
+                let end = u64::from(cat_emb_start) + u64::from(cat_emb_count);
+                if end > u64::from(self.embedding.category_count) {
+                    return wrong(format!("column {:?} has categories of others", column.name));
+                }
+            }
+        }
+        for relation in &self.relations {
+            let child = self.tables.get(relation.child as usize);
+            let parent = self.tables.get(relation.parent as usize);
+            let inside =
+                |t: &TableMetadata| u64::from(relation.parent_offset) + 4 <= u64::from(t.stride);
+            if parent.is_none() || !child.is_some_and(inside) {
+                return wrong(format!("relation {:?} leads nowhere", relation.name));
+            }
+        }
+        for task in &self.tasks {
+            let columns = self.tables.get(task.anchor as usize).map(|t| t.columns.len());
+            let inside = match task.target {
+                TargetMetadata::Cell { column } => columns.is_some_and(|n| (column as usize) < n),
+                TargetMetadata::Derived { .. } => columns.is_some(),
+            };
+            if !inside {
+                return wrong(format!("task {:?} leads nowhere", task.name));
+            }
+        }
+        for file in &self.files {
+            let inside = |part: &str| !matches!(part, "" | "." | "..");
+            if file.path.contains(['\\', '\0']) || !file.path.split('/').all(inside) {
+                return wrong(format!("the file {:?} lies outside the store", file.path));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,378 @@
+//! `headwater inspect`: what a store holds, and a row with its cells and neighbours.
+
+use std::path::PathBuf;
+
+use arrow::temporal_conversions::timestamp_us_to_datetime;
+use clap::Args;
+use serde::Serialize;
+
+use super::output::{Output, bytes, count};
+use crate::error::{Error, Result};
+use crate::fold::ZScore;
+use crate::plan::{Split, SplitRatios, SplitRule};
+use crate::random::name_identity;
+use crate::store::{
+    ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, Store, Table, TableMetadata, Task,
+    TimeMetadata,
+};
+
+/// Shows what a store holds: tables, relations and tasks; one table's columns; or one row.
+#[derive(Args)]
+pub(super) struct InspectArgs {
+    /// The store's folder.
+    store: PathBuf,
+    /// Show this table's columns, with their statistics.
+    #[arg(long, value_name = "NAME")]
+    table: Option<String>,
+    /// Show the row of that table with this key (a composite one as 1|2), or with this number as #5.
+    #[arg(long, value_name = "KEY", requires = "table")]
+    row: Option<String>,
+    /// Print one JSON object instead of words.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How many children of a row are named.
+const CHILDREN_SHOWN: usize = 8;
+
+pub(super) fn run(args: &InspectArgs) -> Result<()> {
+    let store = Store::open(&args.store)?;
+    let mut output = Output::new();
+    match (&args.table, &args.row) {
+        (Some(table), Some(row)) => {
+            let table = store.table(table)?;
+            let view = RowView::of(&store, table, find_row(table, row)?)?;
+            if args.json { output.json(&view) } else { view.print(&mut output) }
+        }
+        (Some(table), None) => {
+            let table = store.table(table)?.metadata();
+            if args.json { output.json(table) } else { print_table(&store, table, &mut output) }
+        }
+        (None, _) => {
+            let tasks = store
+                .tasks()
+                .iter()
+                .map(|t| TaskView::of(&store, t))
+                .collect::<Result<Vec<_>>>()?;
+            match args.json {
+                true => output.json(&serde_json::json!({
+                    "metadata": store.metadata(), "tasks": tasks, "bytes": store.file_bytes()
+                })),
+                false => print_store(&store, &tasks, &mut output),
+            }
+        }
+    }
+}
+
+fn find_row(table: &Table, wanted: &str) -> Result<u32> {
+    let name = &table.metadata().name;
+    if let Some(number) = wanted.strip_prefix('#') {
+        return number.parse().map_err(|_| {
+            Error::invalid(format!("expected a row number such as #5, found {wanted:?}"))
+        });
+    }
+    table.find(wanted)?.ok_or_else(|| {
+        let example = table.key(0).unwrap_or_default();
+        Error::invalid(format!(
+            "no row of table {name:?} has the key {wanted:?}; a key looks like {example:?}"
+        ))
+    })
+}
+
+/// A task, with how many seeds each split has.
+#[derive(Serialize)]
+struct TaskView {
+    name: String,
+    anchor: String,
+    semantic: String,
+    seeds: u32,
+    train: u64,
+    val: u64,
+    test: u64,
+    recorded_split: bool,
+}
+
+impl TaskView {
+    fn of(store: &Store, task: &Task) -> Result<Self> {
+        let metadata = task.metadata();
+        let anchor = &store.tables()[metadata.anchor as usize];
+        // The sampler's defaults, where the task does not record its own split.
+        let rule = SplitRule { seed: 123, ratios: SplitRatios::default() };
+        let identity = name_identity(&metadata.name);
+        let mut sizes = [0_u64; Split::ALL.len()];
+        let mut recorded_split = false;
+        for index in 0..metadata.seed_count {
+            let seed = task.seed(anchor, index)?;
+            recorded_split |= seed.split.is_some();
+            let split = match seed.split {
+                Some(split) => split,
+                None => rule.split_of(identity, anchor.identity(seed.row)?),
+            };
+            sizes[split as usize] += 1;
+        }
+        let [train, val, test] = sizes;
+        Ok(Self {
+            name: metadata.name.clone(),
+            anchor: anchor.metadata().name.clone(),
+            semantic: task.semantic().to_string(),
+            seeds: metadata.seed_count,
+            train,
+            val,
+            test,
+            recorded_split,
+        })
+    }
+}
+
+fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result<()> {
+    let metadata = store.metadata();
+    let embedding = &metadata.embedding;
+    output.line(&format!(
+        "{}: {} in {} tables; {}",
+        metadata.database,
+        plural(metadata.tables.iter().map(|t| u64::from(t.row_count)).sum(), "row"),
+        metadata.tables.len(),
+        bytes(store.file_bytes())
+    ))?;
+    output.line(&format!("root {}", metadata.root))?;
+    output.line(&format!(
+        "{} of dimension {}: {}, {}, {}{}\n",
+        embedding.embedder,
+        embedding.dimension,
+        plural(embedding.column_count.into(), "column"),
+        plural(embedding.category_count.into(), "category"),
+        plural(embedding.text_count.into(), "text"),
+        if embedding.text_vectors { "" } else { " (without vectors)" }
+    ))?;
+    output.line("tables")?;
+    output.columns(metadata.tables.iter().map(|table| {
+        let key = if table.key.is_empty() { "-".to_owned() } else { table.key.join(", ") };
+        [
+            table.name.clone(),
+            plural(table.row_count.into(), "row"),
+            plural(table.columns.len() as u64, "column"),
+            format!("key {key}"),
+            describe_time(store, table),
+        ]
+    }))?;
+    output.line("\nrelations")?;
+    output.columns(store.relations().iter().map(|relation| {
+        let relation = relation.metadata();
+        [
+            format!("{}.{}", metadata.tables[relation.child as usize].name, relation.name),
+            format!("-> {}", metadata.tables[relation.parent as usize].name),
+            plural(relation.edge_count.into(), "link"),
+            format!("{} NULL", count(relation.null_count)),
+            format!("{} unresolved", count(relation.unresolved_count)),
+        ]
+    }))?;
+    output.line("\ntasks (train / val / test)")?;
+    output.columns(tasks.iter().map(|task| {
+        [
+            task.name.clone(),
+            task.semantic.clone(),
+            format!("of {}", task.anchor),
+            plural(task.seeds.into(), "seed"),
+            format!("{} / {} / {}", count(task.train), count(task.val), count(task.test)),
+            if task.recorded_split { "recorded" } else { "by hash" }.to_owned(),
+        ]
+    }))
+}
+
+fn describe_time(store: &Store, table: &TableMetadata) -> String {
+    let (from, delay_us) = match &table.time {
+        None => return "always visible".to_owned(),
+        Some(TimeMetadata::Column { column, delay_us }) => {
+            (table.columns[*column as usize].name.clone(), *delay_us)
+        }
+        Some(TimeMetadata::Inherited { relation, delay_us, .. }) => {
+            let relation = store.relations()[*relation as usize].metadata();
+            (format!("of its {}", relation.name), *delay_us)
+        }
+    };
+    match delay_us {
+        0 => format!("time {from}"),
+        delay => format!("time {from} + {}", crate::prepare::schema::Delay(delay)),
+    }
+}
+
+fn print_table(store: &Store, table: &TableMetadata, output: &mut Output) -> Result<()> {
+    output.line(&format!(
+        "{}: {}, {} bytes each; {}",
+        table.name,
+        plural(table.row_count.into(), "row"),
+        table.stride,
+        describe_time(store, table)
+    ))?;
+    output.columns(table.columns.iter().map(|column| {
+        [
+            column.index.to_string(),
+            column.name.clone(),
+            column.semantic().to_string(),
+            format!("{} NULL", count(column.null_count)),
+            describe_stats(column),
+        ]
+    }))
+}
+
+fn describe_stats(column: &ColumnMetadata) -> String {
+    match &column.stats {
+        ColumnStats::Identifier | ColumnStats::Text => String::new(),
+        ColumnStats::Numerical { mean, std, min, max } => {
+            format!("{min} to {max}, mean {mean:.6}, std {std:.6}")
+        }
+        ColumnStats::Timestamp { min_us, max_us, .. } => {
+            format!("{} to {}", time_text(*min_us), time_text(*max_us))
+        }
+        ColumnStats::Boolean { true_count } => format!("{} true", count(*true_count)),
+        ColumnStats::Categorical { cat_emb_start, cat_emb_count } => {
+            format!("{}, from {cat_emb_start}", plural((*cat_emb_count).into(), "category"))
+        }
+    }
+}
+
+/// A row with its cells and its neighbours.
+#[derive(Serialize)]
+struct RowView {
+    table: String,
+    row: u32,
+    key: Option<String>,
+    time: Option<String>,
+    cells: Vec<CellView>,
+    parents: Vec<NeighbourView>,
+    children: Vec<NeighbourView>,
+}
+
+#[derive(Serialize)]
+struct CellView {
+    column: String,
+    semantic: String,
+    value: Option<String>,
+}
+
+#[derive(Serialize)]
+struct NeighbourView {
+    relation: String,
+    table: String,
+    count: usize,
+    rows: Vec<String>,
+}
+
+impl RowView {
+    fn of(store: &Store, table: &Table, row: u32) -> Result<Self> {
+        let record = table.row(row)?;
+        let mut cells = Vec::new();
+        for (place, column) in table.metadata().columns.iter().enumerate() {
+            let value = cell_text(store, column, record.cell(place))?;
+            let (column, semantic) = (column.name.clone(), column.semantic().to_string());
+            cells.push(CellView { column, semantic, value });
+        }
+        let (mut parents, mut children) = (Vec::new(), Vec::new());
+        for relation in store.relations() {
+            let metadata = relation.metadata();
+            let child_table = &store.tables()[metadata.child as usize];
+            let parent_table = &store.tables()[metadata.parent as usize];
+            let name = format!("{}.{}", child_table.metadata().name, metadata.name);
+            if std::ptr::eq(child_table, table) {
+                let rows = relation.parent(&record).into_iter().map(|p| row_name(parent_table, p));
+                let rows = rows.collect::<Result<Vec<_>>>()?;
+                parents.push(NeighbourView {
+                    relation: name.clone(),
+                    table: parent_table.metadata().name.clone(),
+                    count: rows.len(),
+                    rows,
+                });
+            }
+            if std::ptr::eq(parent_table, table) {
+                let all = relation.children(row)?.rows();
+                let shown = all.iter().take(CHILDREN_SHOWN).map(|&c| row_name(child_table, c));
+                children.push(NeighbourView {
+                    relation: name,
+                    table: child_table.metadata().name.clone(),
+                    count: all.len(),
+                    rows: shown.collect::<Result<_>>()?,
+                });
+            }
+        }
+        Ok(Self {
+            table: table.metadata().name.clone(),
+            row,
+            key: if table.metadata().key.is_empty() { None } else { Some(table.key(row)?.into()) },
+            time: match record.time() {
+                ALWAYS_VISIBLE => None,
+                time => Some(time_text(time)),
+            },
+            cells,
+            parents,
+            children,
+        })
+    }
+
+    fn print(&self, output: &mut Output) -> Result<()> {
+        let key = self.key.as_ref().map_or_else(String::new, |key| format!(" {key}"));
+        let time = self.time.as_deref().unwrap_or("none: always visible");
+        output.line(&format!("{}{key}  (row #{}, time {time})", self.table, self.row))?;
+        output.columns(self.cells.iter().map(|cell| {
+            let value = cell.value.clone().unwrap_or_else(|| "NULL".to_owned());
+            [cell.column.clone(), cell.semantic.clone(), value]
+        }))?;
+        for (title, neighbours) in [("parents", &self.parents), ("children", &self.children)] {
+            if neighbours.is_empty() {
+                continue;
+            }
+            output.line(title)?;
+            output.columns(neighbours.iter().map(|neighbour| {
+                let more = if neighbour.count > neighbour.rows.len() { ", ..." } else { "" };
+                [
+                    neighbour.relation.clone(),
+                    format!("{} {}", count(neighbour.count as u64), neighbour.table),
+                    format!("{}{more}", neighbour.rows.join(", ")),
+                ]
+            }))?;
+        }
+        Ok(())
+    }
+}
+
+fn row_name(table: &Table, row: u32) -> Result<String> {
+    if table.metadata().key.is_empty() {
+        Ok(format!("#{row}"))
+    } else {
+        table.key(row).map(str::to_owned)
+    }
+}
+
+/// The value of a cell as the source had it, as nearly as the store knows.
+fn cell_text(store: &Store, column: &ColumnMetadata, cell: Cell) -> Result<Option<String>> {
+    Ok(Some(match cell {
+        Cell::Null => return Ok(None),
+        Cell::Identifier => "present".to_owned(),
+        Cell::Boolean(truth) => truth.to_string(),
+        Cell::Timestamp(time) => time_text(time),
+        Cell::Categorical(index) => format!("{:?}", store.category(index)?),
+        Cell::Text(index) => format!("{:?}", store.text(index)?),
+        Cell::Numerical(score) => match column.stats {
+            ColumnStats::Numerical { mean, std, .. } => {
+                // A z-score in f32 carries seven digits of the value, no more.
+                format!("{}", ZScore { mean, std }.value(score) as f32)
+            }
+            _ => score.to_string(),
+        },
+    }))
+}
+
+fn time_text(time_us: i64) -> String {
+    match timestamp_us_to_datetime(time_us) {
+        Some(time) => time.to_string(),
+        None => format!("{time_us} us"),
+    }
+}
+
+/// A count and what is counted.
+fn plural(number: u64, what: &str) -> String {
+    match (number, what) {
+        (1, _) => format!("1 {what}"),
+        (_, "category") => format!("{} categories", count(number)),
+        _ => format!("{} {what}s", count(number)),
+    }
+}

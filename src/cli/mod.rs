@@ -1,0 +1,258 @@
+//! The `headwater` command: one implementation for the Rust binary and the Python console script.
+
+mod inspect;
+mod output;
+mod progress;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::plan::Cursor;
+use crate::prepare::embed::{Embedder, HashingEmbedder};
+use crate::prepare::schema::Schema;
+use crate::prepare::{Options, SqlEngine, prepare, source};
+use crate::store::Store;
+use output::{Output, bytes, count};
+use progress::Bars;
+
+/// What the Python package lends to the command; the binary lends nothing.
+#[derive(Default)]
+pub struct Hooks<'a> {
+    /// Runs the SQL of tasks over the tables of a source.
+    pub sql: Option<&'a dyn Fn(&Path) -> Box<dyn SqlEngine + 'a>>,
+    /// Says whether the user pressed Ctrl-C, where the process is not ended by it.
+    pub interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
+}
+
+const AFTER_HELP: &str = "\
+From data to a store:
+  headwater schema my-folder --out schema.toml     # then read and correct schema.toml
+  headwater prepare my-folder --schema schema.toml --out my.db
+  headwater verify my.db
+  headwater inspect my.db --table orders --row 17
+
+A source is a folder of .csv and .parquet files (a file a table), one such file, or a SQLite file.
+Without data of your own: headwater demo-data demo.
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 damaged or foreign file, 130 interrupted.";
+
+/// Prepares relational data for deterministic sampling, and looks into what it prepared.
+#[derive(Parser)]
+#[command(name = "headwater", version, after_help = AFTER_HELP, max_term_width = 100)]
+struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Schema(SchemaArgs),
+    Prepare(PrepareArgs),
+    Verify(VerifyArgs),
+    Inspect(inspect::InspectArgs),
+    Cursor(CursorArgs),
+    DemoData(DemoDataArgs),
+}
+
+/// Drafts a schema file from the names, types and values of a source, for you to correct.
+#[derive(Args)]
+struct SchemaArgs {
+    /// A folder of .csv and .parquet files, one such file, or a SQLite file.
+    source: PathBuf,
+    /// Where to write the schema; standard output where it is not said.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// The database's name; the source's where it is not said.
+    #[arg(long)]
+    name: Option<String>,
+}
+
+/// Makes a store from a source and its schema.
+#[derive(Args)]
+struct PrepareArgs {
+    /// A folder of .csv and .parquet files, one such file, or a SQLite file.
+    source: PathBuf,
+    /// The schema file; `headwater schema` drafts one.
+    #[arg(long, value_name = "FILE")]
+    schema: PathBuf,
+    /// The folder to make; it must not be there yet.
+    #[arg(long, value_name = "DB")]
+    out: PathBuf,
+    /// How names, categories and texts become vectors.
+    #[arg(long, value_enum, default_value_t = EmbedderChoice::Hashing)]
+    embedder: EmbedderChoice,
+    /// How long a vector is.
+    #[arg(long, value_name = "N", default_value_t = 256,
+          value_parser = clap::value_parser!(u32).range(8..=8192))]
+    dimension: u32,
+    /// Keep the texts without vectors (names and categories have theirs all the same).
+    #[arg(long)]
+    no_text_vectors: bool,
+    /// How many threads work; all cores where it is not said. The bytes do not depend on it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Print one JSON object instead of words.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum EmbedderChoice {
+    /// The built-in one: hashed words and letter triples; no model, no network.
+    Hashing,
+}
+
+/// Reads every byte of a store and checks it against its digest.
+#[derive(Args)]
+struct VerifyArgs {
+    /// The store's folder.
+    store: PathBuf,
+    /// Print one JSON object instead of words.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows what a cursor says: its position, and the plan that it belongs to.
+#[derive(Args)]
+struct CursorArgs {
+    /// The cursor's file.
+    file: PathBuf,
+    /// Print one JSON object instead of words.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Writes a deterministic example: a relational shop with a planted signal, as CSV files.
+#[derive(Args)]
+struct DemoDataArgs {
+    /// The folder to make; it must not be there yet.
+    folder: PathBuf,
+}
+
+/// Runs the command with `arguments`, the first of which is its own name.
+///
+/// Returns the exit status.
+pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) -> u8 {
+    let command = match Command::try_parse_from(arguments) {
+        Ok(command) => command,
+        Err(error) => {
+            // Nobody can be told that telling failed.
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(2);
+        }
+    };
+    let result = match command.verb {
+        Verb::Schema(_args) => Ok(()),
+        Verb::Prepare(args) => run_prepare(&args, hooks),
+        Verb::Verify(args) => verify(&args, hooks),
+        Verb::Inspect(args) => inspect::run(&args),
+        Verb::Cursor(args) => cursor(&args),
+        Verb::DemoData(_args) => Ok(()),
+    };
+    match result {
+        Ok(()) => 0,
+        Err(error) if output::is_closed_pipe(&error) => 0,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "headwater: {error}");
+            match error.kind() {
+                ErrorKind::NotOurs | ErrorKind::Version | ErrorKind::Corrupt => 3,
+                ErrorKind::Interrupted => 130,
+                _ => 1,
+            }
+        }
+    }
+}
+
+fn run_prepare(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
+    let started = Instant::now();
+    let schema = Schema::read(&args.schema)?;
+    let source = source::open(&args.source)?;
+    let embedder: Box<dyn Embedder> = match args.embedder {
+        EmbedderChoice::Hashing => Box::new(HashingEmbedder::new(args.dimension as usize)),
+    };
+    let sql = hooks.sql.map(|engine| engine(&args.source));
+    let bars = Bars::new(hooks.interrupted);
+    let options = Options {
+        embedder: &*embedder,
+        text_vectors: !args.no_text_vectors,
+        threads: args.threads.map(usize::from),
+        sql: sql.as_deref(),
+        progress: &bars,
+    };
+    let report = prepare(&*source, &schema, &args.out, &options)?;
+    drop(bars);
+    let mut output = Output::new();
+    if args.json {
+        return output.json(&report);
+    }
+    output.line(&format!(
+        "{}: {} rows, {} links, {} texts; {} in {:.1} s",
+        args.out.display(),
+        count(report.row_count),
+        count(report.edge_count),
+        count(u64::from(report.text_count)),
+        bytes(report.store_bytes),
+        started.elapsed().as_secs_f64(),
+    ))?;
+    output.line(&format!("root {}", report.root))?;
+    for remark in &report.remarks {
+        output.line(&format!("note: {remark}"))?;
+    }
+    Ok(())
+}
+
+fn verify(args: &VerifyArgs, hooks: &Hooks<'_>) -> Result<()> {
+    use crate::prepare::Progress;
+    let store = Store::open(&args.store)?;
+    let bars = Bars::of_bytes(hooks.interrupted);
+    bars.begin("verifying", Some(store.file_bytes()));
+    store.verify(&|read| bars.advance(read))?;
+    drop(bars);
+    let mut output = Output::new();
+    if args.json {
+        return output.json(&serde_json::json!({
+            "root": store.root(),
+            "bytes": store.file_bytes(),
+            "files": store.metadata().files.len(),
+        }));
+    }
+    output.line(&format!(
+        "{}: whole; {} in {} files match root {}",
+        args.store.display(),
+        bytes(store.file_bytes()),
+        store.metadata().files.len() + 1,
+        store.root()
+    ))
+}
+
+fn cursor(args: &CursorArgs) -> Result<()> {
+    let cursor = Cursor::read(&args.file)?;
+    let mut output = Output::new();
+    let position = cursor.position().iter().map(|(name, value)| (name.to_owned(), value));
+    if args.json {
+        let position: serde_json::Map<_, _> = position.map(|(n, v)| (n, v.into())).collect();
+        let fields: serde_json::Map<_, _> =
+            cursor.fields().iter().map(|(n, v)| (n.to_owned(), v.to_string().into())).collect();
+        return output.json(&serde_json::json!({
+            "kind": cursor.kind().name(),
+            "plan": cursor.fields().fingerprint().to_string(),
+            "position": position,
+            "fields": fields,
+        }));
+    }
+    output.line(&format!("{} cursor of plan {}", cursor.kind().name(), cursor.fields().fingerprint()))?;
+    output.line("position")?;
+    output.columns(position.map(|(name, value)| [name, count(value)]))?;
+    output.line("plan")?;
+    output.columns(cursor.fields().iter().map(|(n, v)| [n.to_owned(), v.to_string()]))
+}
+
+/// An error of the standard output.
+fn output_error(error: std::io::Error) -> Error {
+    Error::io(Path::new("standard output"), "writing to", error)
+}

@@ -1,0 +1,68 @@
+//! Progress bars on a terminal; silence elsewhere.
+
+use std::sync::Mutex;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::error::{Error, Result};
+use crate::prepare::Progress;
+
+/// A bar for each stage, on standard error when that is a terminal.
+pub(super) struct Bars<'a> {
+    current: Mutex<ProgressBar>,
+    interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
+    unit: &'static str,
+}
+
+impl<'a> Bars<'a> {
+    /// Bars that count rows; `interrupted` says when to stop.
+    pub(super) fn new(interrupted: Option<&'a (dyn Fn() -> bool + Sync)>) -> Self {
+        let unit = "{human_pos}/{human_len} {per_sec}";
+        Self { current: Mutex::new(ProgressBar::hidden()), interrupted, unit }
+    }
+
+    /// Bars that count bytes.
+    pub(super) fn of_bytes(interrupted: Option<&'a (dyn Fn() -> bool + Sync)>) -> Self {
+        let mut bars = Self::new(interrupted);
+        bars.unit = "{bytes}/{total_bytes} {bytes_per_sec}";
+        bars
+    }
+
+    fn replace(&self, bar: ProgressBar) {
+        // A poisoned lock only means that another thread failed while drawing.
+        let mut current = self.current.lock().unwrap_or_else(|e| e.into_inner());
+        std::mem::replace(&mut *current, bar).finish_and_clear();
+    }
+}
+
+impl Progress for Bars<'_> {
+    fn begin(&self, stage: &str, total: Option<u64>) {
+        let (bar, template) = match total {
+            Some(total) => {
+                let template = format!("{{msg:32!}} {{bar:24}} {} {{eta}}", self.unit);
+                (ProgressBar::new(total), template)
+            }
+            None => (ProgressBar::no_length(), "{msg:32!} {human_pos} {per_sec}".to_owned()),
+        };
+        // The template is ours and right; were it not, the default style would do.
+        if let Ok(style) = ProgressStyle::with_template(&template) {
+            bar.set_style(style);
+        }
+        bar.set_message(stage.to_owned());
+        self.replace(bar);
+    }
+
+    fn advance(&self, count: u64) -> Result<()> {
+        self.current.lock().unwrap_or_else(|e| e.into_inner()).inc(count);
+        if self.interrupted.is_some_and(|interrupted| interrupted()) {
+            return Err(Error::interrupted("interrupted; nothing was written"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Bars<'_> {
+    fn drop(&mut self) {
+        self.replace(ProgressBar::hidden());
+    }
+}

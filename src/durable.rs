@@ -1,0 +1,312 @@
+//! Files and folders that are there wholly or not at all, whatever happens while they are written.
+//!
+//! One protocol for all of headwater: write a temporary beside the goal, fsync it, rename it over
+//! the goal, fsync the folder. What this asks of a file system: rename replaces atomically, and
+//! after an fsync the data survive a loss of power.
+//!
+//! Disks enter through [`Storage`], so that tests can fail, or cut the power, at every call.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::{Context, Error, Result};
+
+/// How many leftovers of killed writers are stepped over before a person is asked to look.
+const TEMPORARIES_MAX: u32 = 1000;
+
+/// What a [`Storage`] lists in a folder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// The name within the folder.
+    pub name: OsString,
+    /// Whether it is a folder.
+    pub is_folder: bool,
+}
+
+/// A file that is being written.
+pub trait NewFile {
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Returns when everything written so far survives a loss of power.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// The calls that change a disk.
+pub trait Storage {
+    /// Creates a file that must not be there yet.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when it is there, else the operating system's.
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
+
+    /// Returns when a finished file survives a loss of power.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn sync_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Returns when the names in a folder survive a loss of power.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn sync_folder(&self, path: &Path) -> io::Result<()>;
+
+    /// Gives a file or folder another name, in place of what had that name.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Lists a folder in the order of the names.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn list(&self, folder: &Path) -> io::Result<Vec<Entry>>;
+
+    /// Whether there is anything at a path.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+}
+
+/// The disk of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Disk;
+
+impl NewFile for File {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        Write::write_all(self, bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_all()
+    }
+}
+
+impl Storage for Disk {
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        Ok(Box::new(file))
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        // Windows neither opens folders as files nor needs it: names are journalled.
+        if cfg!(windows) { Ok(()) } else { File::open(path)?.sync_all() }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
+        let mut entries = fs::read_dir(folder)?
+            .map(|entry| {
+                let entry = entry?;
+                let is_folder = entry.file_type()?.is_dir();
+                Ok(Entry { name: entry.file_name(), is_folder })
+            })
+            .collect::<io::Result<Vec<Entry>>>()?;
+        entries.sort();
+        Ok(entries)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        // Unlike `Path::try_exists`, a dangling link is something.
+        match fs::symlink_metadata(path) {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// Puts a file with these bytes at `path`, in place of one that may be there.
+///
+/// Whatever happens, a reader finds the old file or the new one, whole. A writer that is killed
+/// may leave a temporary, `.NAME.N.partial`, which is never read and may be deleted. Two writers
+/// at once do not disturb each other: one file is left, whole.
+///
+/// # Cost
+/// Two fsyncs; a temporary as long as the file.
+///
+/// # Errors
+/// `Io`, saying whether the old file is still there.
+pub fn write_file(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<()> {
+    let (mut file, temporary) = create_temporary(storage, path)?;
+    let filled = file
+        .write_all(bytes)
+        .and_then(|()| file.sync())
+        .map_err(|e| Error::io(&temporary, "write", e));
+    drop(file);
+    let renamed = filled.and_then(|()| {
+        storage.rename(&temporary, path).map_err(|e| Error::io(path, "rename a temporary to", e))
+    });
+    if let Err(error) = renamed {
+        // The first error is the one to tell; a leftover does no harm.
+        let _ = storage.remove_file(&temporary);
+        return Err(unchanged(error, path));
+    }
+    sync_names(storage, path)
+}
+
+/// Gives a finished folder its final name, so that it is never seen half-written.
+///
+/// # Cost
+/// An fsync of every file and folder in it.
+///
+/// # Errors
+/// `InvalidArgument` when there is something at `to` already, else `Io`.
+pub fn commit_folder(storage: &dyn Storage, partial: &Path, to: &Path) -> Result<()> {
+    if storage.exists(to).map_err(|e| Error::io(to, "look for", e))? {
+        return Err(Error::invalid(format!(
+            "{} is there already, and nothing is ever written over a folder; remove it, or choose \
+             another place",
+            to.display()
+        )));
+    }
+    sync_tree(storage, partial).map_err(|e| unchanged(e, to))?;
+    let rename = || format!("rename {} to", partial.display());
+    storage.rename(partial, to).map_err(|e| unchanged(Error::io(to, &rename(), e), to))?;
+    sync_names(storage, to)
+}
+
+/// The names of a series of numbered files in one folder: `PREFIX-000000000042SUFFIX`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// What the names begin with.
+    pub prefix: String,
+    /// What the names end with, such as `.cursor`.
+    pub suffix: String,
+}
+
+impl Series {
+    /// The name of file `number`.
+    #[must_use]
+    pub fn file_name(&self, number: u64) -> String {
+        format!("{}-{number:012}{}", self.prefix, self.suffix)
+    }
+
+    /// The number of the file of this name, when it is exactly a name of this series.
+    #[must_use]
+    pub fn number_of(&self, name: &str) -> Option<u64> {
+        let digits = name.strip_prefix(&self.prefix)?.strip_prefix('-')?;
+        let number = digits.strip_suffix(&self.suffix)?.parse().ok()?;
+        (self.file_name(number) == name).then_some(number)
+    }
+
+    /// The numbers of the files that are there, from the lowest to the highest.
+    ///
+    /// # Errors
+    /// `Io` when the folder cannot be listed.
+    pub fn numbers(&self, storage: &dyn Storage, folder: &Path) -> Result<Vec<u64>> {
+        let entries = storage.list(folder).map_err(|e| Error::io(folder, "list", e))?;
+        let mut numbers: Vec<u64> = entries
+            .iter()
+            .filter(|entry| !entry.is_folder)
+            .filter_map(|entry| self.number_of(entry.name.to_str()?))
+            .collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Removes all but the `count` files with the highest numbers; files of other names stay.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when `count` is 0, else `Io`; the newest file stays in any case.
+    pub fn keep_last(&self, storage: &dyn Storage, folder: &Path, count: usize) -> Result<()> {
+        if count == 0 {
+            return Err(Error::invalid(format!(
+                "expected to keep at least 1 file of {}, found 0; the newest is never removed",
+                folder.join(self.file_name(0)).display()
+            )));
+        }
+        let numbers = self.numbers(storage, folder)?;
+        for number in &numbers[..numbers.len().saturating_sub(count)] {
+            let path = folder.join(self.file_name(*number));
+            match storage.remove_file(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::io(&path, "remove", e));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn create_temporary(storage: &dyn Storage, path: &Path) -> Result<(Box<dyn NewFile>, PathBuf)> {
+    let Some(name) = path.file_name() else {
+        return Err(Error::invalid(format!(
+            "expected the path of a file, found {:?}, which has no file name",
+            path.display()
+        )));
+    };
+    for attempt in 0..TEMPORARIES_MAX {
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{attempt}.partial"));
+        let temporary = path.with_file_name(hidden);
+        match storage.create_new(&temporary) {
+            Ok(file) => return Ok((file, temporary)),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(unchanged(Error::io(&temporary, "create", e), path)),
+        }
+    }
+    Err(Error::limit(format!(
+        "{} has {TEMPORARIES_MAX} leftovers of killed writers beside it, named .*.partial; delete \
+         them",
+        path.display()
+    )))
+}
+
+fn sync_tree(storage: &dyn Storage, folder: &Path) -> Result<()> {
+    for entry in storage.list(folder).map_err(|e| Error::io(folder, "list", e))? {
+        let path = folder.join(&entry.name);
+        if entry.is_folder {
+            sync_tree(storage, &path)?;
+        } else {
+            storage.sync_file(&path).map_err(|e| Error::io(&path, "write", e))?;
+        }
+    }
+    storage.sync_folder(folder).map_err(|e| Error::io(folder, "write", e))
+}
+
+/// Makes the new name of `path` survive a loss of power.
+fn sync_names(storage: &dyn Storage, path: &Path) -> Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    storage
+        .sync_folder(folder)
+        .map_err(|e| Error::io(folder, "write the names in", e))
+        .context(|| format!("{} is new and whole, but a loss of power may undo it", path.display()))
+}
+
+fn unchanged(error: Error, path: &Path) -> Error {
+    error.context(format!("{} was left as it was", path.display()))
+}

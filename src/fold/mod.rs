@@ -1,0 +1,5 @@
+//! Statistics over rows, the same bits whatever the threads.
+
+mod moments;
+
+pub use moments::{Moments, ZScore};

@@ -1,0 +1,164 @@
+//! Which rows are for training, validation and test: a hash of names and keys.
+
+use crate::random::{Purpose, Stream};
+use crate::{Error, Result};
+
+/// The number of buckets that rows fall into.
+const BUCKETS: u64 = 1000;
+/// How far from 1 the sum of three ratios may lie.
+const SUM_TOLERANCE: f64 = 1e-6;
+
+/// One of the three parts of a task's rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Split {
+    /// To learn from.
+    Train = 0,
+    /// To choose a model by.
+    Val = 1,
+    /// To judge the chosen model by.
+    Test = 2,
+}
+
+impl Split {
+    /// All three, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Train, Self::Val, Self::Test];
+
+    /// The name in files, messages and Python: `train`, `val` or `test`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Val => "val",
+            Self::Test => "test",
+        }
+    }
+}
+
+/// The parts of three splits, as whole buckets of a thousand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SplitRatios {
+    train_end: u64,
+    val_end: u64,
+}
+
+impl SplitRatios {
+    /// Turns ratios that add up to 1 into bounds, each rounded to the nearest thousandth.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when a ratio is negative or not a number, when they do not add up to 1
+    /// within 1e-6, or when a ratio above 0 rounds to no bucket at all.
+    pub fn new(train: f64, val: f64, test: f64) -> Result<Self> {
+        let sum = train + val + test;
+        let fits = [train, val, test].iter().all(|r| r.is_finite() && *r >= 0.0)
+            && (sum - 1.0).abs() <= SUM_TOLERANCE;
+        if !fits {
+            return Err(Error::invalid(format!(
+                "expected split ratios of 0 or more that add up to 1, found train {train}, val \
+                 {val}, test {test} (sum {sum}); give three parts such as 0.8, 0.1, 0.1"
+            )));
+        }
+        let bound = |ratio: f64| ((ratio * BUCKETS as f64).round() as u64).min(BUCKETS);
+        let ratios = Self { train_end: bound(train), val_end: bound(train + val) };
+        for (split, ratio) in Split::ALL.into_iter().zip([train, val, test]) {
+            if ratio > 0.0 && ratios.bucket_count(split) == 0 {
+                return Err(Error::invalid(format!(
+                    "the {} ratio {ratio} rounds to none of the {BUCKETS} buckets that rows are \
+                     divided into; give it 0.001 or more, or 0 to do without it",
+                    split.name()
+                )));
+            }
+        }
+        Ok(ratios)
+    }
+
+    /// How many of the thousand buckets belong to `split`; the plan's fingerprint holds these.
+    #[must_use]
+    pub fn bucket_count(self, split: Split) -> u64 {
+        match split {
+            Split::Train => self.train_end,
+            Split::Val => self.val_end - self.train_end,
+            Split::Test => BUCKETS - self.val_end,
+        }
+    }
+}
+
+impl Default for SplitRatios {
+    /// 0.8, 0.1, 0.1.
+    fn default() -> Self {
+        Self { train_end: 800, val_end: 900 }
+    }
+}
+
+/// How the rows of every task without a recorded split are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SplitRule {
+    /// The seed of the split, which is not the seed of the run: runs share their test rows.
+    pub seed: u64,
+    /// The parts.
+    pub ratios: SplitRatios,
+}
+
+impl SplitRule {
+    /// Returns the split of the row whose anchor has this key, in the task of this name.
+    ///
+    /// Both identities come from names and keys ([`name_identity`](crate::random::name_identity)),
+    /// never from indices.
+    ///
+    /// # Determinism
+    /// Depends on the rule and the two identities: other tasks, other rows and their order move
+    /// nobody.
+    #[must_use]
+    pub fn split_of(&self, task_identity: u64, anchor_key_identity: u64) -> Split {
+        let stream =
+            Stream::new(self.seed, Purpose::Split, [task_identity, anchor_key_identity, 0]);
+        let bucket = stream.word(0) % BUCKETS;
+        if bucket < self.ratios.train_end {
+            Split::Train
+        } else if bucket < self.ratios.val_end {
+            Split::Val
+        } else {
+            Split::Test
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(train: f64, val: f64, test: f64) -> [u64; 3] {
+        let ratios = SplitRatios::new(train, val, test).unwrap();
+        Split::ALL.map(|s| ratios.bucket_count(s))
+    }
+
+    #[test]
+    fn ratios_become_whole_buckets() {
+        assert_eq!(counts(0.8, 0.1, 0.1), [800, 100, 100]);
+        assert_eq!(counts(1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0), [333, 334, 333]);
+        assert_eq!(counts(0.7, 0.3, 0.0), [700, 300, 0]);
+        assert_eq!(counts(0.0, 0.9986, 0.0014), [0, 999, 1]);
+    }
+
+    #[test]
+    fn default_ratios_are_eight_tenths_one_tenth_one_tenth() {
+        assert_eq!(SplitRatios::default(), SplitRatios::new(0.8, 0.1, 0.1).unwrap());
+    }
+
+    #[test]
+    fn impossible_ratios_are_refused() {
+        let nan = f64::NAN;
+        for (train, val, test) in [
+            (-0.1, 1.0, 0.1),
+            (nan, 0.5, 0.5),
+            (0.8, 0.1, 0.2),
+            (0.8, 0.1, 0.09999),
+            (f64::INFINITY, 0.0, f64::NEG_INFINITY),
+            (0.999, 0.0007, 0.0003),
+            (0.0, 0.0, 0.0),
+        ] {
+            let error = SplitRatios::new(train, val, test).unwrap_err();
+            assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument, "{error}");
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! The first pass: each table is read once, as a stream, from its source into a staging file.
+//!
+//! What stays in memory are keys (16 bytes and a slot a row) and categories. Cells go to the
+//! staging file as numbers, since z-scores and the order of categories are known only at the end.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, Decimal128Array, RecordBatch, StringViewArray, UInt32Array,
+};
+use arrow::datatypes::{Field, Schema as ArrowSchema, SchemaRef};
+use arrow::ipc::writer::StreamWriter;
+use rayon::prelude::*;
+
+use super::keys::{KeyDigest, KeyIndex, KeyTrouble, digest, identity, write_key};
+use super::schema::{Column, Limits, Table};
+use super::source::Source;
+use super::values::{BadValues, Values, arrow_error, words};
+use super::{Progress, texts::Texts};
+use crate::error::{Context, Error, Result};
+use crate::fold::Moments;
+use crate::store::{ContainerWriter, SemanticType, StringsWriter, identity_of};
+
+/// The most rows that a table can have; the two numbers above mean something else.
+const ROW_LIMIT: u64 = u32::MAX as u64 - 1;
+
+/// A table after the first pass.
+pub(super) struct Ingested {
+    /// How many rows it has.
+    pub row_count: u32,
+    /// The columns that the store keeps, in the schema's order.
+    pub columns: Vec<ColumnSummary>,
+    /// For each list of columns that is referred to, which row has which values.
+    pub indexes: HashMap<Vec<String>, KeyIndex>,
+    /// How many rows repeat a key.
+    pub duplicate_keys: u64,
+    /// The table's file, with its keys in it and its rows still to come.
+    pub file: ContainerWriter,
+    /// Where the cells and references are staged.
+    pub staged: PathBuf,
+}
+
+/// What was learnt of a column.
+pub(super) struct ColumnSummary {
+    /// Its name.
+    pub name: String,
+    /// What the schema says of it.
+    pub column: Column,
+    /// How many values are NULL.
+    pub null_count: u64,
+    /// The statistics of its semantic type.
+    pub summary: Summary,
+    trouble: Option<BadValues>,
+}
+
+/// Statistics by semantic type, still growing.
+pub(super) enum Summary {
+    Identifier,
+    Numerical(Moments),
+    Timestamp { moments: Moments, min: i64, max: i64 },
+    Boolean { true_count: u64 },
+    Categorical(Dictionary),
+    Text,
+}
+
+/// The categories of a column, numbered as they come.
+#[derive(Default)]
+pub(super) struct Dictionary {
+    codes: HashMap<Box<str>, u32>,
+    names: Vec<Box<str>>,
+}
+
+impl Dictionary {
+    fn code(&mut self, name: &str) -> u32 {
+        if let Some(&code) = self.codes.get(name) {
+            return code;
+        }
+        let code = self.names.len() as u32;
+        self.names.push(name.into());
+        self.codes.insert(name.into(), code);
+        code
+    }
+
+    /// How many categories there are.
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The names in the order of their bytes, and for each code its place in that order: rows in
+    /// another order make the same categories.
+    pub(super) fn sorted(&self) -> (Vec<&str>, Vec<u32>) {
+        let mut order: Vec<usize> = (0..self.names.len()).collect();
+        order.sort_unstable_by_key(|&code| &self.names[code]);
+        let mut places = vec![0; order.len()];
+        for (place, &code) in order.iter().enumerate() {
+            places[code] = place as u32;
+        }
+        (order.iter().map(|&code| &*self.names[code]).collect(), places)
+    }
+}
+
+impl ColumnSummary {
+    pub(super) fn new(name: &str, column: Column) -> Self {
+        let moments = Moments::default();
+        let summary = match column.semantic {
+            SemanticType::Identifier | SemanticType::Ignored => Summary::Identifier,
+            SemanticType::Numerical => Summary::Numerical(moments),
+            SemanticType::Timestamp => Summary::Timestamp { moments, min: i64::MAX, max: i64::MIN },
+            SemanticType::Boolean => Summary::Boolean { true_count: 0 },
+            SemanticType::Categorical => Summary::Categorical(Dictionary::default()),
+            SemanticType::Text => Summary::Text,
+        };
+        Self { name: name.to_owned(), column, null_count: 0, summary, trouble: None }
+    }
+
+    /// Reads a batch of values; what cannot be read is counted, and is NULL until the end of the
+    /// table tells of it.
+    pub(super) fn read(&mut self, array: &ArrayRef, first_row: u64) -> Result<Values> {
+        match Values::read(array, self.column).context(|| self.place())? {
+            Ok(values) => Ok(values),
+            Err(bad) => {
+                let trouble = self.trouble.get_or_insert(BadValues {
+                    count: 0,
+                    row: first_row + bad.row,
+                    ..bad.clone()
+                });
+                trouble.count += bad.count;
+                Ok(Values::nothing(self.column, array.len()))
+            }
+        }
+    }
+
+    /// Takes in a batch; yields what is staged of it. Texts are staged by [`Texts`].
+    pub(super) fn take_in(&mut self, values: &Values) -> ArrayRef {
+        self.null_count += values.null_count() as u64;
+        match (&mut self.summary, values) {
+            (Summary::Numerical(moments), Values::Numbers(numbers)) => {
+                numbers.iter().flatten().for_each(|number| moments.push(number));
+                Arc::new(numbers.clone())
+            }
+            (Summary::Timestamp { moments, min, max }, Values::Times(times)) => {
+                for time in times.iter().flatten() {
+                    moments.push(time as f64);
+                    (*min, *max) = ((*min).min(time), (*max).max(time));
+                }
+                Arc::new(times.clone())
+            }
+            (Summary::Boolean { true_count }, Values::Truths(truths)) => {
+                *true_count += truths.true_count() as u64;
+                Arc::new(truths.clone())
+            }
+            (Summary::Categorical(dictionary), Values::Words(words)) => {
+                let codes = words.iter().map(|word| word.map(|word| dictionary.code(word)));
+                Arc::new(codes.collect::<UInt32Array>())
+            }
+            // Of an identifier only its NULLs matter.
+            (_, Values::Words(words)) => {
+                let present = arrow::buffer::BooleanBuffer::new_unset(words.len());
+                Arc::new(BooleanArray::new(present, words.logical_nulls()))
+            }
+            (_, Values::Numbers(_) | Values::Times(_) | Values::Truths(_)) => {
+                unreachable!("values are read by the same semantic type")
+            }
+        }
+    }
+
+    /// The error about the values that could not be read, when there were any.
+    pub(super) fn check(&self, limits: &Limits) -> Result<()> {
+        if let Some(bad) = &self.trouble {
+            return Err(Error::data(format!(
+                "{} {} cannot be read as {}: expected {}, found {:?} in row {}; correct the \
+                 data or the column's type",
+                bad.count,
+                if bad.count == 1 { "value" } else { "values" },
+                self.column.semantic,
+                bad.expected,
+                bad.value,
+                bad.row + 1
+            ))
+            .context(self.place()));
+        }
+        if let Summary::Categorical(dictionary) = &self.summary
+            && dictionary.len() > limits.categories as usize
+        {
+            return Err(Error::limit(format!(
+                "{} categories, more than the limit of {}; make the column text, or raise \
+                 limits.categories",
+                dictionary.len(),
+                limits.categories
+            ))
+            .context(self.place()));
+        }
+        Ok(())
+    }
+
+    fn place(&self) -> String {
+        format!("column {:?}", self.name)
+    }
+}
+
+/// The lists of columns by whose values rows are looked up, the key first.
+struct KeyColumns {
+    columns: Vec<String>,
+    places: Vec<usize>,
+    index: KeyIndex,
+    nulls: KeyTrouble,
+    duplicates: KeyTrouble,
+}
+
+/// A table on its way through the first pass.
+struct Ingest<'a> {
+    table: &'a Table,
+    looked_up: &'a [Vec<String>],
+    /// The columns that are read, those that the store keeps first.
+    read: Vec<ColumnSummary>,
+    kept: usize,
+    keys: Vec<KeyColumns>,
+    references: Vec<Vec<usize>>,
+    identities: Vec<u64>,
+    strings: Option<StringsWriter>,
+    file: ContainerWriter,
+    schema: SchemaRef,
+    row_count: u64,
+}
+
+/// Reads `table` from `source`. `looked_up` are the lists of its columns that others refer to.
+pub(super) fn ingest(
+    source: &dyn Source,
+    table: &Table,
+    limits: &Limits,
+    looked_up: &[Vec<String>],
+    folder: &Path,
+    texts: &mut Texts,
+    progress: &dyn Progress,
+) -> Result<Ingested> {
+    let mut ingest = Ingest::new(table, looked_up, folder)?;
+    let names: Vec<String> = ingest.read.iter().map(|c| c.name.clone()).collect();
+    let batches = source.read(table.source_name(), &names)?;
+    let staged = folder.join("staging").join(format!("{}.arrow", table.name));
+    let create = File::create_new(&staged).map_err(|e| Error::io(&staged, "creating", e))?;
+    let writer = BufWriter::with_capacity(1 << 20, create);
+    let mut writer = StreamWriter::try_new(writer, &ingest.schema).map_err(arrow_error)?;
+    read_ahead(batches, |batch| {
+        progress.advance(batch.num_rows() as u64)?;
+        let staged_batch = ingest.take_in(&batch, texts)?;
+        writer.write(&staged_batch).map_err(|e| staging_error(&staged, e))
+    })?;
+    writer
+        .into_inner()
+        .map_err(|e| staging_error(&staged, e))?
+        .into_inner()
+        .map_err(|e| Error::io(&staged, "writing", e.into_error()))?;
+    ingest.finish(limits, staged)
+}
+
+/// Runs `consume` on each batch while another thread reads the next.
+fn read_ahead(
+    batches: super::source::Batches,
+    mut consume: impl FnMut(RecordBatch) -> Result<()>,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let (send, receive) = std::sync::mpsc::sync_channel(4);
+        scope.spawn(move || {
+            for batch in batches {
+                let stop = batch.is_err();
+                if send.send(batch).is_err() || stop {
+                    return;
+                }
+            }
+        });
+        receive.into_iter().try_for_each(|batch| consume(batch?))
+    })
+}
+
+fn staging_error(path: &Path, error: arrow::error::ArrowError) -> Error {
+    match error {
+        arrow::error::ArrowError::IoError(_, e) => Error::io(path, "writing", e),
+        other => arrow_error(other).context(path.display()),
+    }
+}
+
+impl<'a> Ingest<'a> {
+    fn new(table: &'a Table, looked_up: &'a [Vec<String>], folder: &Path) -> Result<Self> {
+        let summary = |(name, column): (&String, &Column)| ColumnSummary::new(name, *column);
+        let is_kept = |column: &Column| column.semantic != SemanticType::Ignored;
+        let mut read: Vec<_> =
+            table.columns.iter().filter(|(_, c)| is_kept(c)).map(summary).collect();
+        let kept = read.len();
+        let mut place_of = |name: &String| -> Result<usize> {
+            if let Some(place) = read.iter().position(|c| c.name == *name) {
+                return Ok(place);
+            }
+            let Some(entry) = table.columns.get_key_value(name) else {
+                return Err(Error::schema(format!("there is no column {name:?}")));
+            };
+            read.push(summary(entry));
+            Ok(read.len() - 1)
+        };
+        let mut lists: Vec<Vec<String>> = Vec::new();
+        if !table.key.is_empty() {
+            lists.push(table.key.clone());
+        }
+        lists.extend(looked_up.iter().filter(|list| **list != table.key).cloned());
+        let keys = lists
+            .into_iter()
+            .map(|columns| {
+                Ok(KeyColumns {
+                    places: columns.iter().map(&mut place_of).collect::<Result<_>>()?,
+                    columns,
+                    index: KeyIndex::new(),
+                    nulls: KeyTrouble::default(),
+                    duplicates: KeyTrouble::default(),
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let references = table
+            .references
+            .iter()
+            .map(|reference| reference.columns.iter().map(&mut place_of).collect())
+            .collect::<Result<Vec<_>>>()?;
+        let mut file = ContainerWriter::create(folder, &crate::store::table_file(&table.name))?;
+        let strings = match table.key.is_empty() {
+            true => None,
+            false => Some(StringsWriter::begin(&mut file, "keys")?),
+        };
+        let schema = staging_schema(&read[..kept], references.len());
+        Ok(Self {
+            table,
+            looked_up,
+            read,
+            kept,
+            keys,
+            references,
+            identities: Vec::new(),
+            strings,
+            file,
+            schema,
+            row_count: 0,
+        })
+    }
+
+    /// Takes in a batch; yields what is to be staged of it.
+    fn take_in(&mut self, batch: &RecordBatch, texts: &mut Texts) -> Result<RecordBatch> {
+        let first_row = self.row_count;
+        self.row_count += batch.num_rows() as u64;
+        if self.row_count > ROW_LIMIT {
+            return Err(Error::limit(format!(
+                "more than {ROW_LIMIT} rows, which is the most that a table can have; split it"
+            )));
+        }
+        let values = self
+            .read
+            .par_iter_mut()
+            .zip(batch.columns())
+            .map(|(column, array)| column.read(array, first_row))
+            .collect::<Result<Vec<_>>>()?;
+        // Keys are compared as text, whatever else their columns are.
+        let mut key_words: Vec<Option<StringViewArray>> = vec![None; values.len()];
+        for &place in
+            self.keys.iter().flat_map(|k| &k.places).chain(self.references.iter().flatten())
+        {
+            key_words[place] = Some(match &values[place] {
+                Values::Words(words) => words.clone(),
+                _ => words(batch.column(place))?,
+            });
+        }
+        self.take_in_keys(first_row, &key_words, &values)?;
+
+        let mut staged = self.read[..self.kept]
+            .par_iter_mut()
+            .zip(&values)
+            .map(|(column, values)| column.take_in(values))
+            .collect::<Vec<_>>();
+        for ((column, values), staged) in self.read.iter().zip(&values).zip(&mut staged) {
+            if let (SemanticType::Text, Values::Words(words)) = (column.column.semantic, values) {
+                *staged = Arc::new(texts.intern(words)?);
+            }
+        }
+        staged.par_extend(self.references.par_iter().map(|places| -> ArrayRef {
+            let columns = key_columns(places, &key_words);
+            let mut text = String::new();
+            let digests: Decimal128Array = (0..batch.num_rows())
+                .map(|row| {
+                    write_key(&columns, row, &mut text).then(|| digest(text.as_bytes()) as i128)
+                })
+                .collect();
+            Arc::new(digests.with_data_type(arrow::datatypes::DataType::Decimal128(38, 0)))
+        }));
+        RecordBatch::try_new(Arc::clone(&self.schema), staged).map_err(arrow_error)
+    }
+
+    fn take_in_keys(
+        &mut self,
+        first_row: u64,
+        key_words: &[Option<StringViewArray>],
+        values: &[Values],
+    ) -> Result<()> {
+        let rows = values.first().map_or(0, Values::len);
+        let mut text = String::new();
+        for (place, key) in self.keys.iter_mut().enumerate() {
+            let columns = key_columns(&key.places, key_words);
+            let is_key = place == 0 && !self.table.key.is_empty();
+            for row in 0..rows {
+                let at = first_row as usize + row;
+                if !write_key(&columns, row, &mut text) {
+                    key.nulls.add(|first| *first = format!("row {}", at + 1));
+                    text.clear();
+                }
+                let digest: KeyDigest = digest(text.as_bytes());
+                if let Some(earlier) = key.index.push(digest)? {
+                    key.duplicates.add_duplicate(&text, at, earlier);
+                }
+                if is_key {
+                    self.identities.push(identity(digest));
+                    if let Some(strings) = &mut self.strings {
+                        strings.push(&mut self.file, &text)?;
+                    }
+                }
+            }
+        }
+        if self.table.key.is_empty() {
+            let mut bytes = Vec::new();
+            for row in 0..rows {
+                bytes.clear();
+                values.iter().for_each(|values| values.append_identity(row, &mut bytes));
+                self.identities.push(identity_of(&bytes));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, limits: &Limits, staged: PathBuf) -> Result<Ingested> {
+        if self.row_count == 0 {
+            return Err(Error::data(
+                "the table has no rows; take it out of the schema, with what refers to it",
+            ));
+        }
+        self.read.iter().try_for_each(|column| column.check(limits))?;
+        let mut duplicate_keys = 0;
+        for key in &self.keys {
+            key.check(limits)?;
+            duplicate_keys += key.duplicates.count;
+        }
+        if let Some(strings) = self.strings.take() {
+            strings.finish(&mut self.file, "keys")?;
+            let mut rows: Vec<u32> = (0..self.identities.len() as u32).collect();
+            rows.par_sort_unstable_by_key(|&row| (self.identities[row as usize], row));
+            self.file.section("by_identity", &rows)?;
+        }
+        self.file.section("identities", &self.identities)?;
+        self.read.truncate(self.kept);
+        Ok(Ingested {
+            row_count: self.row_count as u32,
+            columns: self.read,
+            indexes: (self.keys.into_iter().filter(|key| self.looked_up.contains(&key.columns)))
+                .map(|key| (key.columns, key.index))
+                .collect(),
+            duplicate_keys,
+            file: self.file,
+            staged,
+        })
+    }
+}
+
+impl KeyColumns {
+    fn check(&self, limits: &Limits) -> Result<()> {
+        let KeyTrouble { count, first } = &self.nulls;
+        if *count > 0 {
+            return Err(Error::data(format!(
+                "{count} rows have a NULL in the key ({}), the first is {first}; a key names every \
+                 row: take it out of the schema, or correct the data",
+                self.columns.join(", ")
+            )));
+        }
+        let KeyTrouble { count, first } = &self.duplicates;
+        if *count > limits.duplicate_keys {
+            return Err(Error::data(format!(
+                "{count} rows repeat a key ({}) that an earlier row has, the first is {first}; \
+                 limits.duplicate_keys allows {}: correct the key or the data, or raise the limit \
+                 (references then go to the first row)",
+                self.columns.join(", "),
+                limits.duplicate_keys
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn key_columns<'a>(
+    places: &[usize],
+    key_words: &'a [Option<StringViewArray>],
+) -> Vec<&'a StringViewArray> {
+    places.iter().filter_map(|&place| key_words[place].as_ref()).collect()
+}
+
+/// The columns of the staging file: cells, then the digests of what the references hold.
+fn staging_schema(kept: &[ColumnSummary], reference_count: usize) -> SchemaRef {
+    use arrow::datatypes::DataType;
+    let cells = kept.iter().map(|column| match column.summary {
+        Summary::Identifier | Summary::Boolean { .. } => DataType::Boolean,
+        Summary::Numerical(_) => DataType::Float64,
+        Summary::Timestamp { .. } => DataType::Int64,
+        Summary::Categorical(_) | Summary::Text => DataType::UInt32,
+    });
+    let references = std::iter::repeat_n(DataType::Decimal128(38, 0), reference_count);
+    let fields = cells.chain(references).enumerate();
+    Arc::new(ArrowSchema::new(
+        fields.map(|(place, kind)| Field::new(place.to_string(), kind, true)).collect::<Vec<_>>(),
+    ))
+}

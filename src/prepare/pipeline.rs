@@ -1,0 +1,566 @@
+//! The whole way from a source to a store's files.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use half::f16;
+
+use super::ingest::{ColumnSummary, Ingested, Summary, ingest};
+use super::keys::KeyIndex;
+use super::layout::{Layout, column_metadata};
+use super::schema::{CellTask, DerivedTask, Reference, Schema, Task};
+use super::source::Source;
+use super::tasks::{self, Derived};
+use super::texts::Texts;
+use super::{Options, Report, links, rows};
+use crate::bytes::Digest;
+use crate::error::{Context, Error, Result};
+use crate::store::{
+    ALWAYS_VISIBLE, CATEGORY_FILE, COLUMN_FILE, ColumnMetadata, ContainerWriter, EmbeddingMetadata,
+    FORMAT_VERSION, FileMetadata, GRAPH_FILE, METADATA_FILE, Metadata, RelationMetadata,
+    StringsWriter, TableMetadata, TargetMetadata, TaskMetadata, TimeMetadata,
+};
+
+/// A preparation under way.
+pub(super) struct Preparation<'a> {
+    source: &'a dyn Source,
+    schema: &'a Schema,
+    options: &'a Options<'a>,
+    folder: &'a Path,
+    column_count: u32,
+    category_count: u32,
+    /// The names of all categories so far, in the order of their indexes.
+    categories: Vec<String>,
+    /// What each column is called when it is embedded.
+    column_names: Vec<String>,
+    files: Vec<FileMetadata>,
+    relations: Vec<RelationMetadata>,
+    remarks: Vec<String>,
+    /// How many rows of each table have no time.
+    undated: Vec<u64>,
+}
+
+impl<'a> Preparation<'a> {
+    pub(super) fn new(
+        source: &'a dyn Source,
+        schema: &'a Schema,
+        options: &'a Options<'a>,
+        folder: &'a Path,
+    ) -> Self {
+        Self {
+            source,
+            schema,
+            options,
+            folder,
+            column_count: 0,
+            category_count: 0,
+            categories: Vec::new(),
+            column_names: Vec::new(),
+            files: Vec::new(),
+            relations: Vec::new(),
+            remarks: Vec::new(),
+            undated: Vec::new(),
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<Report> {
+        let mut texts = Texts::create(self.folder)?;
+        let mut ingested = Vec::new();
+        for place in 0..self.schema.tables.len() {
+            ingested.push(self.ingest(place, &mut texts)?);
+        }
+        let derived = self.read_tasks(&ingested)?;
+        let tables = self.write_tables(ingested)?;
+        let tasks = self.write_tasks(&tables, &derived)?;
+        self.write_names()?;
+        let text_count = texts.count();
+        self.options.progress.begin("embedding texts", Some(u64::from(text_count)));
+        let embedder = self.options.text_vectors.then_some(self.options.embedder);
+        self.files.push(texts.finish(embedder, self.options.progress)?);
+        self.write_metadata(tables, tasks, text_count)
+    }
+
+    /// The first pass over one table.
+    fn ingest(&mut self, place: usize, texts: &mut Texts) -> Result<Ingested> {
+        let table = &self.schema.tables[place];
+        self.options.progress.begin(&format!("reading {}", table.name), None);
+        let looked_up = looked_up(self.schema, &table.name);
+        let read = ingest(
+            self.source,
+            table,
+            &self.schema.limits,
+            &looked_up,
+            self.folder,
+            texts,
+            self.options.progress,
+        )
+        .context(|| format!("table {:?}", table.name))?;
+        if read.duplicate_keys > 0 {
+            self.remarks.push(format!(
+                "table {:?}: {} rows repeat a key; references go to the first of them",
+                table.name, read.duplicate_keys
+            ));
+        }
+        Ok(read)
+    }
+
+    fn read_tasks(&self, ingested: &[Ingested]) -> Result<HashMap<String, Derived>> {
+        let mut derived_tasks = HashMap::new();
+        for task in &self.schema.tasks {
+            let Some(derived) = &task.derived else { continue };
+            self.options.progress.begin(&format!("reading task {}", task.name), None);
+            let read = self
+                .read_task(task, derived, ingested)
+                .context(|| format!("task {:?}", task.name))?;
+            derived_tasks.insert(task.name.clone(), read);
+        }
+        Ok(derived_tasks)
+    }
+
+    fn read_task(
+        &self,
+        task: &Task,
+        derived: &DerivedTask,
+        ingested: &[Ingested],
+    ) -> Result<Derived> {
+        let columns = tasks::columns_of(derived);
+        let batches = match (&derived.source, &derived.sql, self.options.sql) {
+            (Some(source), _, _) => self.source.read(source, &columns)?,
+            (None, Some(query), Some(engine)) => engine.query(query, &columns)?,
+            (None, Some(_), None) => {
+                return Err(Error::schema(
+                    "SQL is run by DuckDB, from the Python package: prepare with headwater.prepare \
+                     or the headwater command of `pip install headwater[sql]`, or give the task's \
+                     rows as a file",
+                ));
+            }
+            (None, None, _) => return Err(Error::schema("the task has no source and no sql")),
+        };
+        let anchor = self.schema.table(&derived.anchor);
+        let index =
+            anchor.and_then(|place| ingested[place].indexes.get(&self.schema.tables[place].key));
+        let index = index.ok_or_else(|| {
+            Error::schema(format!(
+                "the anchor table {:?} has no key by which the task could name its rows",
+                derived.anchor
+            ))
+        })?;
+        tasks::read(task, derived, batches, index, &self.schema.limits)
+    }
+
+    /// The second pass: a table whose time another inherits comes before it.
+    fn write_tables(&mut self, mut ingested: Vec<Ingested>) -> Result<Vec<TableMetadata>> {
+        let row_counts: Vec<u32> = ingested.iter().map(|table| table.row_count).collect();
+        let rows = row_counts.iter().map(|&count| u64::from(count)).sum();
+        self.options.progress.begin("writing rows and links", Some(rows));
+        let columns = self.place_columns(&ingested)?;
+        let schema = self.schema;
+        let mut second = SecondPass {
+            schema,
+            indexes: ingested.iter_mut().map(|t| std::mem::take(&mut t.indexes)).collect(),
+            row_counts,
+            first_relations: first_relations(schema),
+            times: vec![None; schema.tables.len()],
+            undated: vec![0; schema.tables.len()],
+            graph: ContainerWriter::create(self.folder, GRAPH_FILE)?,
+        };
+        let mut written: Vec<_> = schema.tables.iter().map(|_| None).collect();
+        let mut waiting: Vec<_> = ingested.into_iter().zip(columns).map(Some).collect();
+        for place in time_order(schema) {
+            let Some((read, columns)) = waiting[place].take() else { continue };
+            let table = second
+                .write(place, read, columns)
+                .context(|| format!("table {:?}", schema.tables[place].name))?;
+            self.options.progress.advance(u64::from(table.metadata.row_count))?;
+            self.files.push(table.file);
+            written[place] = Some((table.metadata, table.relations));
+        }
+        self.files.push(second.graph.finish()?);
+        self.undated = second.undated;
+        let mut tables = Vec::new();
+        for (table, relations) in written.into_iter().flatten() {
+            self.remarks.extend(relations.iter().filter_map(|r| unresolved_remark(&table, r)));
+            self.relations.extend(relations);
+            tables.push(table);
+        }
+        Ok(tables)
+    }
+
+    /// Numbers the columns and categories of all tables, in the schema's order.
+    fn place_columns(&mut self, ingested: &[Ingested]) -> Result<Vec<Vec<ColumnMetadata>>> {
+        let mut all = Vec::new();
+        for (read, table) in ingested.iter().zip(&self.schema.tables) {
+            let mut columns = Vec::new();
+            for summary in &read.columns {
+                columns.push(self.add_column(summary, &summary.name, &table.name)?);
+            }
+            all.push(columns);
+        }
+        Ok(all)
+    }
+
+    fn add_column(
+        &mut self,
+        summary: &ColumnSummary,
+        name: &str,
+        table: &str,
+    ) -> Result<ColumnMetadata> {
+        let column = column_metadata(summary, self.column_count, &mut self.category_count)?;
+        self.name_column(summary, name, table);
+        Ok(column)
+    }
+
+    /// Remembers a column's name and its categories, to embed them later.
+    fn name_column(&mut self, summary: &ColumnSummary, name: &str, table: &str) {
+        self.column_count += 1;
+        self.column_names.push(format!("{} of {}", spoken(name), spoken(table)));
+        if let Summary::Categorical(dictionary) = &summary.summary {
+            self.categories.extend(dictionary.sorted().0.into_iter().map(str::to_owned));
+        }
+    }
+
+    fn write_tasks(
+        &mut self,
+        tables: &[TableMetadata],
+        derived_tasks: &HashMap<String, Derived>,
+    ) -> Result<Vec<TaskMetadata>> {
+        let mut tasks = Vec::new();
+        for task in &self.schema.tasks {
+            let metadata = match (&task.cell, &task.derived, derived_tasks.get(&task.name)) {
+                (Some(cell), _, _) => self.cell_task(task, cell, tables),
+                (_, Some(derived), Some(read)) => self.write_task(task, derived, read),
+                _ => Err(Error::schema("a task is either a cell or derived")),
+            };
+            tasks.push(metadata.context(|| format!("task {:?}", task.name))?);
+        }
+        Ok(tasks)
+    }
+
+    fn write_task(
+        &mut self,
+        task: &Task,
+        derived: &DerivedTask,
+        read: &Derived,
+    ) -> Result<TaskMetadata> {
+        let index = self.column_count;
+        let (column, file) = read.write(self.folder, task, index, &mut self.category_count)?;
+        self.name_column(&read.summary, &task.name, &derived.anchor);
+        self.files.push(file);
+        let anchor = self.schema.table(&derived.anchor);
+        Ok(TaskMetadata {
+            name: task.name.clone(),
+            anchor: anchor.unwrap_or_default() as u32,
+            seed_count: read.seed_count(),
+            sees_everything: task.sees_everything,
+            target: TargetMetadata::Derived { column, recorded_split: derived.split.is_some() },
+        })
+    }
+
+    fn cell_task(
+        &self,
+        task: &Task,
+        cell: &CellTask,
+        tables: &[TableMetadata],
+    ) -> Result<TaskMetadata> {
+        let missing = || Error::schema("its table or column is not in the schema");
+        let anchor = self.schema.table(&cell.table).ok_or_else(missing)?;
+        let table = &tables[anchor];
+        let column = table.columns.iter().position(|c| c.name == cell.column);
+        let column = column.ok_or_else(missing)? as u32;
+        let undated = self.undated[anchor];
+        if undated > 0 && !task.sees_everything {
+            return Err(Error::data(format!(
+                "{undated} of {} rows of table {:?} have no time at which they could be observed, \
+                 and would see the future; say sees_everything = true in this task if they may",
+                table.row_count, table.name
+            )));
+        }
+        Ok(TaskMetadata {
+            name: task.name.clone(),
+            anchor: anchor as u32,
+            seed_count: table.row_count,
+            sees_everything: task.sees_everything,
+            target: TargetMetadata::Cell { column },
+        })
+    }
+
+    /// Embeds the names of columns and categories.
+    fn write_names(&mut self) -> Result<()> {
+        self.options.progress.begin("embedding names", None);
+        let embed = |names: &[String]| -> Result<Vec<f16>> {
+            let embedder = self.options.embedder;
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let mut vectors = vec![f16::ZERO; names.len() * embedder.dimension()];
+            embedder.embed(&names, &mut vectors)?;
+            Ok(vectors)
+        };
+        let mut columns = ContainerWriter::create(self.folder, COLUMN_FILE)?;
+        columns.section("vectors", &embed(&self.column_names)?)?;
+        let mut categories = ContainerWriter::create(self.folder, CATEGORY_FILE)?;
+        categories.section("vectors", &embed(&self.categories)?)?;
+        let mut names = StringsWriter::begin(&mut categories, "names")?;
+        for name in &self.categories {
+            names.push(&mut categories, name)?;
+        }
+        names.finish(&mut categories, "names")?;
+        self.files.push(columns.finish()?);
+        self.files.push(categories.finish()?);
+        Ok(())
+    }
+
+    fn write_metadata(
+        mut self,
+        tables: Vec<TableMetadata>,
+        tasks: Vec<TaskMetadata>,
+        text_count: u32,
+    ) -> Result<Report> {
+        self.files.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut metadata = Metadata {
+            format_version: FORMAT_VERSION,
+            root: Digest([0; 32]),
+            database: self.schema.database.clone(),
+            embedding: EmbeddingMetadata {
+                embedder: self.options.embedder.name(),
+                dimension: self.options.embedder.dimension() as u32,
+                column_count: self.column_count,
+                category_count: self.category_count,
+                text_count,
+                text_vectors: self.options.text_vectors,
+            },
+            tables,
+            relations: self.relations,
+            tasks,
+            files: self.files,
+        };
+        let text = metadata.encode()?;
+        let path = self.folder.join(METADATA_FILE);
+        fs::write(&path, &text).map_err(|e| Error::io(&path, "writing", e))?;
+        let file_bytes: u64 = metadata.files.iter().map(|file| file.length).sum();
+        Ok(Report {
+            root: metadata.root,
+            row_count: metadata.tables.iter().map(|t| u64::from(t.row_count)).sum(),
+            edge_count: metadata.relations.iter().map(|r| u64::from(r.edge_count)).sum(),
+            text_count,
+            store_bytes: file_bytes + text.len() as u64,
+            remarks: self.remarks,
+        })
+    }
+}
+
+/// The lists of columns of `table` by whose values others look up its rows, the key among them
+/// where it is one of those.
+fn looked_up(schema: &Schema, table: &str) -> Vec<Vec<String>> {
+    let mut lists: Vec<Vec<String>> = Vec::new();
+    let references = schema.tables.iter().flat_map(|t| &t.references).filter(|r| r.to == table);
+    let referred = references.map(|reference| referred_columns(schema, reference));
+    let anchored = schema.tasks.iter().filter_map(|task| task.derived.as_ref());
+    let anchored = anchored.filter(|derived| derived.anchor == table);
+    for list in referred.chain(anchored.map(|_| key_of(schema, table))) {
+        if !lists.contains(&list) {
+            lists.push(list);
+        }
+    }
+    lists
+}
+
+/// The columns that a reference refers to.
+fn referred_columns(schema: &Schema, reference: &Reference) -> Vec<String> {
+    if !reference.to_columns.is_empty() {
+        return reference.to_columns.clone();
+    }
+    key_of(schema, &reference.to)
+}
+
+fn key_of(schema: &Schema, table: &str) -> Vec<String> {
+    schema.table(table).map_or_else(Vec::new, |place| schema.tables[place].key.clone())
+}
+
+/// The number of each table's first relation.
+fn first_relations(schema: &Schema) -> Vec<usize> {
+    let counts = schema.tables.iter().map(|table| table.references.len());
+    counts.scan(0, |next, count| Some(std::mem::replace(next, *next + count))).collect()
+}
+
+/// The tables, each after the one that lends it its time.
+fn time_order(schema: &Schema) -> Vec<usize> {
+    fn visit(schema: &Schema, place: usize, order: &mut Vec<usize>) {
+        if order.contains(&place) {
+            return;
+        }
+        if let Some(parent) = time_parent(schema, place) {
+            // The schema's check found no cycle.
+            visit(schema, parent, order);
+        }
+        order.push(place);
+    }
+    let mut order = Vec::new();
+    (0..schema.tables.len()).for_each(|place| visit(schema, place, &mut order));
+    order
+}
+
+/// The table that lends table `place` its time.
+fn time_parent(schema: &Schema, place: usize) -> Option<usize> {
+    let table = &schema.tables[place];
+    let through = table.reference(table.time.as_ref()?.through.as_deref()?)?;
+    schema.table(&table.references[through].to)
+}
+
+fn unresolved_remark(table: &TableMetadata, relation: &RelationMetadata) -> Option<String> {
+    (relation.unresolved_count > 0).then(|| {
+        format!(
+            "table {:?}: {} values of reference {:?} point at no row; those rows are kept without \
+             that parent",
+            table.name, relation.unresolved_count, relation.name
+        )
+    })
+}
+
+/// A name as a person would say it: `countryOfBirth_id` is "country of birth id".
+fn spoken(name: &str) -> String {
+    let mut spoken = String::with_capacity(name.len() + 8);
+    let mut previous = ' ';
+    for character in name.chars() {
+        let starts_word = character.is_uppercase() && previous.is_lowercase();
+        if !character.is_alphanumeric() || starts_word {
+            if !spoken.ends_with(' ') && !spoken.is_empty() {
+                spoken.push(' ');
+            }
+        }
+        if character.is_alphanumeric() {
+            spoken.extend(character.to_lowercase());
+        }
+        previous = character;
+    }
+    spoken.trim_end().to_owned()
+}
+
+/// What the second pass over all tables shares.
+struct SecondPass<'a> {
+    schema: &'a Schema,
+    indexes: Vec<HashMap<Vec<String>, KeyIndex>>,
+    row_counts: Vec<u32>,
+    first_relations: Vec<usize>,
+    /// The times of the rows of those tables whose time others inherit.
+    times: Vec<Option<Vec<i64>>>,
+    undated: Vec<u64>,
+    graph: ContainerWriter,
+}
+
+/// A table that is written.
+struct Written {
+    metadata: TableMetadata,
+    relations: Vec<RelationMetadata>,
+    file: FileMetadata,
+}
+
+impl SecondPass<'_> {
+    /// Writes the records of table `place` and the children of its references.
+    fn write(
+        &mut self,
+        place: usize,
+        mut read: Ingested,
+        columns: Vec<ColumnMetadata>,
+    ) -> Result<Written> {
+        let table = &self.schema.tables[place];
+        let parents = self.resolve(place, &read)?;
+        let inherits = table.time.as_ref().is_some_and(|time| time.through.is_some());
+        let layout = Layout::new(columns, table.references.len(), inherits)?;
+        let (time, times) = self.times(place, &read, &layout, &parents)?;
+        let inherited = times.as_deref().filter(|_| inherits);
+        rows::write_records(
+            &mut read.file,
+            &read.staged,
+            &layout,
+            &read.columns,
+            &parents,
+            inherited,
+        )?;
+        fs::remove_file(&read.staged).map_err(|e| Error::io(&read.staged, "removing", e))?;
+        let file = read.file.finish()?;
+
+        let order = times.as_deref().and_then(links::time_order);
+        let mut relations = Vec::new();
+        for (number, (reference, parents)) in table.references.iter().zip(&parents).enumerate() {
+            let parent = self.schema.table(&reference.to).unwrap_or_default();
+            let index = self.first_relations[place] + number;
+            let (order, times) = (order.as_deref(), times.as_deref());
+            let parent_rows = self.row_counts[parent];
+            links::write_children(&mut self.graph, index, parents, parent_rows, order, times)?;
+            relations.push(RelationMetadata {
+                name: reference.name(),
+                child: place as u32,
+                parent: parent as u32,
+                parent_offset: layout.parent_offsets[number],
+                edge_count: parents.edge_count,
+                null_count: parents.null_count,
+                unresolved_count: parents.unresolved_count,
+            });
+        }
+        let dated = |times: &Vec<i64>| times.iter().filter(|&&t| t != ALWAYS_VISIBLE).count();
+        let dated = times.as_ref().map_or(0, dated);
+        self.undated[place] = u64::from(read.row_count) - dated as u64;
+        let lends = |other| time_parent(self.schema, other) == Some(place);
+        if (0..self.schema.tables.len()).any(lends) {
+            self.times[place] = times;
+        }
+        let metadata = TableMetadata {
+            name: table.name.clone(),
+            row_count: read.row_count,
+            stride: layout.stride,
+            null_offset: layout.null_offset,
+            time,
+            key: table.key.clone(),
+            columns: layout.columns,
+        };
+        Ok(Written { metadata, relations, file })
+    }
+
+    /// What the references of table `place` lead to.
+    fn resolve(&self, place: usize, read: &Ingested) -> Result<Vec<links::Parents>> {
+        let table = &self.schema.tables[place];
+        let resolve = |(number, reference): (usize, &Reference)| {
+            let parent = self.schema.table(&reference.to);
+            let list = referred_columns(self.schema, reference);
+            let index = parent.and_then(|parent| self.indexes[parent].get(&list));
+            let index = index.ok_or_else(|| {
+                Error::schema(format!("table {:?} has no key to refer to", reference.to))
+            })?;
+            let column = read.columns.len() + number;
+            let parents = links::resolve(&read.staged, column, index, read.row_count)?;
+            parents.check(reference, &self.schema.limits)?;
+            Ok(parents)
+        };
+        table.references.iter().enumerate().map(resolve).collect()
+    }
+
+    /// When the rows of table `place` came to exist, and where the store keeps that.
+    fn times(
+        &self,
+        place: usize,
+        read: &Ingested,
+        layout: &Layout,
+        parents: &[links::Parents],
+    ) -> Result<(Option<TimeMetadata>, Option<Vec<i64>>)> {
+        let table = &self.schema.tables[place];
+        let Some(time) = &table.time else { return Ok((None, None)) };
+        let delay_us = time.delay.0;
+        if let Some(column) = &time.column {
+            let column = read.columns.iter().position(|c| c.name == *column);
+            let column =
+                column.ok_or_else(|| Error::schema("the time's column is not a column"))?;
+            let times = links::column_times(&read.staged, column, delay_us)?;
+            let column = column as u32;
+            return Ok((Some(TimeMetadata::Column { column, delay_us }), Some(times)));
+        }
+        let through = time.through.as_deref().and_then(|name| table.reference(name));
+        let lent = time_parent(self.schema, place).and_then(|p| self.times[p].as_ref());
+        let (Some(through), Some(lent)) = (through, lent) else {
+            return Err(Error::schema("the time is inherited from a table that has none"));
+        };
+        let relation = (self.first_relations[place] + through) as u32;
+        let offset = layout.time_offset;
+        let times = links::inherited_times(&parents[through].rows, lent, delay_us);
+        Ok((Some(TimeMetadata::Inherited { relation, delay_us, offset }), Some(times)))
+    }
+}

@@ -1,0 +1,332 @@
+//! Arrow arrays of any type, brought to the few that a store knows.
+
+use arrow::array::timezone::Tz;
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder, Float64Array, Int64Array,
+    StringViewArray, StringViewBuilder,
+};
+use arrow::compute::cast;
+use arrow::compute::kernels::cast_utils::string_to_datetime;
+use arrow::datatypes::{
+    DataType, Float64Type, Int64Type, TimeUnit as ArrowUnit, TimestampMicrosecondType,
+};
+use arrow::temporal_conversions::MICROSECONDS;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+
+use super::schema::{Column, TimeUnit};
+use crate::error::{Error, Result};
+use crate::store::SemanticType;
+
+/// The values of one column of one batch, as its semantic type has them.
+#[derive(Clone)]
+pub(super) enum Values {
+    /// Numerical.
+    Numbers(Float64Array),
+    /// Timestamp, in microseconds.
+    Times(Int64Array),
+    /// Boolean.
+    Truths(BooleanArray),
+    /// Identifier, categorical or text.
+    Words(StringViewArray),
+}
+
+/// A value that cannot be what the schema says, and how many more there are of its kind.
+#[derive(Clone, Debug)]
+pub(super) struct BadValues {
+    /// How many there are.
+    pub count: u64,
+    /// The row of the first of them in the batch.
+    pub row: u64,
+    /// Its text.
+    pub value: String,
+    /// What was expected.
+    pub expected: &'static str,
+}
+
+/// Either the values, or those that stand in the way.
+pub(super) type Normalised<T> = Result<std::result::Result<T, BadValues>>;
+
+impl Values {
+    /// Reads `array` as the semantic type of `column`.
+    pub(super) fn read(array: &ArrayRef, column: Column) -> Normalised<Self> {
+        Ok(match column.semantic {
+            SemanticType::Numerical => numbers(array)?.map(Self::Numbers),
+            SemanticType::Timestamp => times(array, column.unit)?.map(Self::Times),
+            SemanticType::Boolean => truths(array)?.map(Self::Truths),
+            SemanticType::Identifier
+            | SemanticType::Categorical
+            | SemanticType::Text
+            | SemanticType::Ignored => Ok(Self::Words(words(array)?)),
+        })
+    }
+
+    /// As many NULLs as there are rows.
+    pub(super) fn nothing(column: Column, rows: usize) -> Self {
+        match column.semantic {
+            SemanticType::Numerical => Self::Numbers(Float64Array::new_null(rows)),
+            SemanticType::Timestamp => Self::Times(Int64Array::new_null(rows)),
+            SemanticType::Boolean => Self::Truths(BooleanArray::new_null(rows)),
+            SemanticType::Identifier
+            | SemanticType::Categorical
+            | SemanticType::Text
+            | SemanticType::Ignored => Self::Words(StringViewArray::new_null(rows)),
+        }
+    }
+
+    /// How many values there are.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Numbers(values) => values.len(),
+            Self::Times(values) => values.len(),
+            Self::Truths(values) => values.len(),
+            Self::Words(values) => values.len(),
+        }
+    }
+
+    /// How many of the values are NULL.
+    pub(super) fn null_count(&self) -> usize {
+        match self {
+            Self::Numbers(values) => values.null_count(),
+            Self::Times(values) => values.null_count(),
+            Self::Truths(values) => values.null_count(),
+            Self::Words(values) => values.null_count(),
+        }
+    }
+
+    /// Appends what identifies the value of `row`, for rows that have no key.
+    pub(super) fn append_identity(&self, row: usize, bytes: &mut Vec<u8>) {
+        let null = match self {
+            Self::Numbers(values) => values.is_null(row),
+            Self::Times(values) => values.is_null(row),
+            Self::Truths(values) => values.is_null(row),
+            Self::Words(values) => values.is_null(row),
+        };
+        if null {
+            return bytes.push(0);
+        }
+        bytes.push(1);
+        match self {
+            Self::Numbers(values) => bytes.extend_from_slice(&values.value(row).to_le_bytes()),
+            Self::Times(values) => bytes.extend_from_slice(&values.value(row).to_le_bytes()),
+            Self::Truths(values) => bytes.push(u8::from(values.value(row))),
+            Self::Words(values) => {
+                let word = values.value(row).as_bytes();
+                bytes.extend_from_slice(&(word.len() as u64).to_le_bytes());
+                bytes.extend_from_slice(word);
+            }
+        }
+    }
+}
+
+/// Collects what cannot be read, so that the error can say how much of it there is.
+struct Reader<'a> {
+    words: &'a StringViewArray,
+    expected: &'static str,
+    bad: Option<BadValues>,
+}
+
+impl<'a> Reader<'a> {
+    fn parse<T>(
+        words: &'a StringViewArray,
+        expected: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> std::result::Result<Vec<Option<T>>, BadValues> {
+        let mut reader = Self { words, expected, bad: None };
+        let values = (0..words.len()).map(|row| reader.value(row, &parse)).collect();
+        match reader.bad {
+            None => Ok(values),
+            Some(bad) => Err(bad),
+        }
+    }
+
+    fn value<T>(&mut self, row: usize, parse: &impl Fn(&str) -> Option<T>) -> Option<T> {
+        if self.words.is_null(row) {
+            return None;
+        }
+        let word = self.words.value(row);
+        let value = parse(word.trim());
+        if value.is_none() {
+            note(&mut self.bad, row, self.expected, || word.to_owned());
+        }
+        value
+    }
+}
+
+fn note(
+    bad: &mut Option<BadValues>,
+    row: usize,
+    expected: &'static str,
+    value: impl FnOnce() -> String,
+) {
+    match bad {
+        Some(bad) => bad.count += 1,
+        None => *bad = Some(BadValues { count: 1, row: row as u64, value: value(), expected }),
+    }
+}
+
+/// The array as text: what keys are compared by, categories are named and texts consist of.
+///
+/// A number without a fraction has the text of an integer whatever its type, so that a key that
+/// one table keeps as an integer and another as a float still meets.
+pub(super) fn words(array: &ArrayRef) -> Result<StringViewArray> {
+    let array = unpack(array)?;
+    match array.data_type() {
+        DataType::Utf8View => Ok(array.as_string_view().clone()),
+        DataType::Float16 | DataType::Float32 | DataType::Float64 => {
+            let numbers = convert(&array, &DataType::Float64)?;
+            let numbers = numbers.as_primitive::<Float64Type>();
+            Ok(numbers.iter().map(|number| number.map(|n| n.to_string())).collect())
+        }
+        DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
+            let options = FormatOptions::default();
+            let formatter = ArrayFormatter::try_new(&array, &options).map_err(arrow_error)?;
+            let mut builder = StringViewBuilder::with_capacity(array.len());
+            for row in 0..array.len() {
+                match array.is_null(row) {
+                    true => builder.append_null(),
+                    false => builder.append_value(formatter.value(row).to_string()),
+                }
+            }
+            Ok(builder.finish())
+        }
+        _ => Ok(convert(&array, &DataType::Utf8View)?.as_string_view().clone()),
+    }
+}
+
+fn numbers(array: &ArrayRef) -> Normalised<Float64Array> {
+    const EXPECTED: &str = "a finite number";
+    let array = unpack(array)?;
+    let numbers: Float64Array = match array.data_type() {
+        DataType::Utf8View => {
+            let read = Reader::parse(array.as_string_view(), EXPECTED, |word| {
+                word.parse::<f64>().ok().filter(|number| number.is_finite())
+            });
+            match read {
+                Ok(values) => return Ok(Ok(values.into_iter().collect())),
+                Err(bad) => return Ok(Err(bad)),
+            }
+        }
+        kind if kind.is_numeric() || *kind == DataType::Boolean || *kind == DataType::Null => {
+            convert(&array, &DataType::Float64)?.as_primitive::<Float64Type>().clone()
+        }
+        _ => return Err(wrong_type(&array, "numerical")),
+    };
+    let mut bad = None;
+    for (row, number) in numbers.iter().enumerate() {
+        if let Some(number) = number.filter(|n| !n.is_finite()) {
+            note(&mut bad, row, EXPECTED, || number.to_string());
+        }
+    }
+    Ok(match bad {
+        None => Ok(numbers),
+        Some(bad) => Err(bad),
+    })
+}
+
+fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
+    const EXPECTED: &str = "a time such as 2020-01-31, 2020-01-31 12:00:00 or with a zone";
+    let array = unpack(array)?;
+    let per_unit = |unit| match unit {
+        TimeUnit::Second => MICROSECONDS,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1,
+    };
+    match (array.data_type(), unit) {
+        (DataType::Utf8View, Some(unit)) => {
+            let read = Reader::parse(array.as_string_view(), "an integer", |word| {
+                word.parse::<i64>().ok()?.checked_mul(per_unit(unit))
+            });
+            Ok(read.map(|values| values.into_iter().collect()))
+        }
+        (DataType::Utf8View, None) => {
+            let utc: Tz = "+00:00".parse().map_err(arrow_error)?;
+            let read = Reader::parse(array.as_string_view(), EXPECTED, |word| {
+                Some(string_to_datetime(&utc, word).ok()?.timestamp_micros())
+            });
+            Ok(read.map(|values| values.into_iter().collect()))
+        }
+        (kind, Some(unit)) if kind.is_integer() => {
+            let integers = convert(&array, &DataType::Int64)?;
+            let mut bad = None;
+            let scaled = (integers.as_primitive::<Int64Type>().iter().enumerate())
+                .map(|(row, value)| {
+                    let scaled = value?.checked_mul(per_unit(unit));
+                    if scaled.is_none() {
+                        note(&mut bad, row, EXPECTED, || format!("{value:?}"));
+                    }
+                    scaled
+                })
+                .collect();
+            Ok(match bad {
+                None => Ok(scaled),
+                Some(bad) => Err(bad),
+            })
+        }
+        (DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 | DataType::Null, None) => {
+            let micros = DataType::Timestamp(ArrowUnit::Microsecond, None);
+            let naive = match array.data_type() {
+                // Dropping the zone keeps the instant, which is what the integers are.
+                DataType::Timestamp(unit, Some(_)) => {
+                    convert(&array, &DataType::Timestamp(*unit, Some("UTC".into())))?
+                }
+                _ => array,
+            };
+            let naive = convert(&naive, &micros)?;
+            let times = naive.as_primitive::<TimestampMicrosecondType>();
+            Ok(Ok(times.reinterpret_cast::<Int64Type>()))
+        }
+        (kind, None) if kind.is_integer() => Err(Error::schema(format!(
+            "expected a time, found integers ({kind}): say their unit, as in {{ type = \
+             \"timestamp\", unit = \"s\" }} (or \"ms\", \"us\")"
+        ))),
+        _ => Err(wrong_type(&array, "timestamp")),
+    }
+}
+
+fn truths(array: &ArrayRef) -> Normalised<BooleanArray> {
+    const EXPECTED: &str = "true or false (or t/f, yes/no, y/n, 1/0)";
+    let array = unpack(array)?;
+    if *array.data_type() == DataType::Boolean {
+        return Ok(Ok(array.as_boolean().clone()));
+    }
+    let words = words(&array)?;
+    let read = Reader::parse(&words, EXPECTED, |word| match word.to_ascii_lowercase().as_str() {
+        "true" | "t" | "yes" | "y" | "1" => Some(true),
+        "false" | "f" | "no" | "n" | "0" => Some(false),
+        _ => None,
+    });
+    Ok(read.map(|values| {
+        let mut builder = BooleanBuilder::with_capacity(values.len());
+        values.into_iter().for_each(|value| builder.append_option(value));
+        builder.finish()
+    }))
+}
+
+/// Takes strings out of their many wrappings: dictionaries, runs, other offsets.
+fn unpack(array: &ArrayRef) -> Result<ArrayRef> {
+    let inner = match array.data_type() {
+        DataType::Dictionary(_, values) => convert(array, values)?,
+        DataType::RunEndEncoded(_, values) => convert(array, values.data_type())?,
+        _ => ArrayRef::clone(array),
+    };
+    match inner.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 => convert(&inner, &DataType::Utf8View),
+        _ => Ok(inner),
+    }
+}
+
+fn convert(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    cast(array, to).map_err(arrow_error)
+}
+
+fn wrong_type(array: &ArrayRef, semantic: &str) -> Error {
+    Error::schema(format!(
+        "expected values that can be {semantic}, found {}; correct the column's type in the schema",
+        array.data_type()
+    ))
+}
+
+/// An error of the Arrow library about the data at hand.
+pub(super) fn arrow_error(error: arrow::error::ArrowError) -> Error {
+    Error::data(error.to_string())
+}

@@ -1,0 +1,29 @@
+//! The memory map: the one place that hands out bytes which another process could change.
+#![expect(unsafe_code, reason = "mapping a file is unsafe; see the reason beside the call")]
+
+use std::fs::File;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// A whole file, mapped read-only.
+pub(super) struct Map(memmap2::Mmap);
+
+impl Map {
+    /// Maps the file at `path`.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
+        // SAFETY: The map is read-only and the store's files are never edited: they are written
+        // under another name, then renamed (`durable`). A process that truncates one in place
+        // nevertheless ends its readers with a signal, as with every map; that is documented in
+        // `FORMAT.md`. Any bytes are valid `u8`, and nothing is decoded before its digest holds.
+        let map = unsafe { memmap2::Mmap::map(&file) };
+        map.map(Self).map_err(|e| Error::io(path, "mapping", e))
+    }
+
+    /// The file's bytes.
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}

@@ -1,0 +1,126 @@
+//! Many short strings in two sections: their bytes, and where every sixteenth of them starts.
+//!
+//! Each string is preceded by its length as a LEB128 number. Sixteen strings share one offset, since
+//! a full offset for each would take as much room as the keys and short texts themselves.
+
+use super::container::{Container, Section};
+use super::writer::ContainerWriter;
+use crate::error::Result;
+
+/// How many strings share one recorded offset.
+const GROUP: usize = 16;
+
+/// Strings of a store, by index.
+pub(super) struct Strings {
+    count: usize,
+    offsets: Section,
+    bytes: Section,
+}
+
+impl Strings {
+    /// The `count` strings in the sections `{prefix}.offsets` and `{prefix}.bytes`.
+    pub(super) fn open(container: &Container, prefix: &str, count: usize) -> Result<Self> {
+        let offsets = (count.div_ceil(GROUP) * size_of::<u64>()) as u64;
+        Ok(Self {
+            count,
+            offsets: container.section(&format!("{prefix}.offsets"), offsets)?,
+            bytes: container.any_section(&format!("{prefix}.bytes"))?,
+        })
+    }
+
+    /// The string at `index`.
+    ///
+    /// # Cost
+    /// Steps over at most fifteen strings before it.
+    pub(super) fn get(&self, index: usize) -> Result<&str> {
+        if index >= self.count {
+            let count = self.count;
+            return Err(self.bytes.corrupt(format!("there is no string {index} of {count}")));
+        }
+        let mut at = self.offsets.value::<u64>(index / GROUP)? as usize;
+        for _ in 0..index % GROUP {
+            let (start, length) = self.length_at(at)?;
+            at = start + length;
+        }
+        let (start, length) = self.length_at(at)?;
+        std::str::from_utf8(self.bytes.get(start, length)?)
+            .map_err(|e| self.bytes.corrupt(format!("string {index} is not UTF-8: {e}")))
+    }
+
+    /// Where the string that is recorded at `at` starts, and how long it is.
+    fn length_at(&self, at: usize) -> Result<(usize, usize)> {
+        let mut length = 0_usize;
+        for (i, shift) in (0..35).step_by(7).enumerate() {
+            let byte = self.bytes.get(at.saturating_add(i), 1)?[0];
+            length |= usize::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok((at + i + 1, length));
+            }
+        }
+        Err(self.bytes.corrupt(format!("the length at {at} does not end")))
+    }
+}
+
+/// Strings being written: their bytes go to the file at once, the offsets wait.
+pub(crate) struct StringsWriter {
+    count: usize,
+    position: u64,
+    offsets: Vec<u64>,
+    buffer: Vec<u8>,
+}
+
+impl StringsWriter {
+    /// Begins the section `{prefix}.bytes`.
+    pub(crate) fn begin(writer: &mut ContainerWriter, prefix: &str) -> Result<Self> {
+        writer.begin(&format!("{prefix}.bytes"))?;
+        Ok(Self { count: 0, position: 0, offsets: Vec::new(), buffer: Vec::new() })
+    }
+
+    /// Appends a string.
+    pub(crate) fn push(&mut self, writer: &mut ContainerWriter, string: &str) -> Result<()> {
+        if self.count.is_multiple_of(GROUP) {
+            self.offsets.push(self.position);
+        }
+        self.buffer.clear();
+        let mut length = string.len();
+        while length >= 0x80 {
+            self.buffer.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        self.buffer.push(length as u8);
+        self.buffer.extend_from_slice(string.as_bytes());
+        self.count += 1;
+        self.position += self.buffer.len() as u64;
+        writer.write(&self.buffer)
+    }
+
+    /// How many strings were written.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Writes the section `{prefix}.offsets`.
+    pub(crate) fn finish(self, writer: &mut ContainerWriter, prefix: &str) -> Result<()> {
+        writer.section(&format!("{prefix}.offsets"), &self.offsets)
+    }
+}
+
+/// Reads strings one after the other from a file of them that is still being written.
+pub(crate) fn read_next(
+    reader: &mut impl std::io::BufRead,
+    string: &mut Vec<u8>,
+) -> std::io::Result<()> {
+    let mut length = 0_usize;
+    let mut shift = 0;
+    loop {
+        let mut byte = [0];
+        reader.read_exact(&mut byte)?;
+        length |= usize::from(byte[0] & 0x7f) << shift;
+        shift += 7;
+        if byte[0] < 0x80 {
+            break;
+        }
+    }
+    string.resize(length, 0);
+    reader.read_exact(string)
+}

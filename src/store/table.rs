@@ -1,0 +1,312 @@
+//! One table: rows as records, their keys and their identities.
+
+use std::cmp::Ordering;
+
+use super::container::{Container, Section};
+use super::metadata::{ALWAYS_VISIBLE, ColumnStats, TableMetadata, TimeMetadata};
+use super::strings::Strings;
+use crate::bytes::{u32_at, u64_at};
+use crate::error::{Error, Result};
+
+/// Stands in a record for a parent that is not there.
+pub const NO_PARENT: u32 = u32::MAX;
+
+/// One value of a row, encoded as the sampler hands it on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cell {
+    /// Not known.
+    Null,
+    /// An identifier, which has no value of its own.
+    Identifier,
+    /// A z-score.
+    Numerical(f32),
+    /// Microseconds since 1970.
+    Timestamp(i64),
+    /// A truth.
+    Boolean(bool),
+    /// An index into the categorical embeddings.
+    Categorical(u32),
+    /// An index into the texts.
+    Text(u32),
+}
+
+/// A table of an open store.
+pub struct Table {
+    metadata: TableMetadata,
+    rows: Section,
+    identities: Section,
+    keys: Option<Keys>,
+    time: Option<RowTime>,
+}
+
+struct Keys {
+    texts: Strings,
+    by_identity: Section,
+}
+
+#[derive(Clone, Copy)]
+struct RowTime {
+    offset: usize,
+    delay_us: i64,
+    null_bit: Option<usize>,
+}
+
+impl Table {
+    pub(super) fn open(container: &Container, metadata: &TableMetadata) -> Result<Self> {
+        let rows = u64::from(metadata.row_count);
+        let keys = if metadata.key.is_empty() {
+            None
+        } else {
+            Some(Keys {
+                texts: Strings::open(container, "keys", metadata.row_count as usize)?,
+                by_identity: container.section("by_identity", rows * 4)?,
+            })
+        };
+        Ok(Self {
+            time: row_time(metadata)?,
+            rows: container.section("rows", rows * u64::from(metadata.stride))?,
+            identities: container.section("identities", rows * 8)?,
+            keys,
+            metadata: metadata.clone(),
+        })
+    }
+
+    /// What the table holds.
+    #[must_use]
+    pub fn metadata(&self) -> &TableMetadata {
+        &self.metadata
+    }
+
+    /// How many rows it has.
+    #[must_use]
+    pub fn row_count(&self) -> u32 {
+        self.metadata.row_count
+    }
+
+    /// The record of row `row`.
+    ///
+    /// # Cost
+    /// One or two cache lines, and no copy.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such row, `Corrupt` when its block is damaged.
+    #[inline]
+    pub fn row(&self, row: u32) -> Result<Row<'_>> {
+        if row >= self.metadata.row_count {
+            return Err(self.no_such_row(row));
+        }
+        let stride = self.metadata.stride as usize;
+        Ok(Row { table: self, record: self.rows.get(row as usize * stride, stride)? })
+    }
+
+    /// The key of row `row` as text: its columns' values, joined by `|`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the row or the key is not there, `Corrupt` when damaged.
+    pub fn key(&self, row: u32) -> Result<&str> {
+        if row >= self.metadata.row_count {
+            return Err(self.no_such_row(row));
+        }
+        match &self.keys {
+            Some(keys) => keys.texts.get(row as usize),
+            None => Err(Error::invalid(format!("table {:?} has no key", self.metadata.name))),
+        }
+    }
+
+    /// What the split goes by: the digest of the key, or of the whole row where there is no key.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such row, `Corrupt` when damaged.
+    #[inline]
+    pub fn identity(&self, row: u32) -> Result<u64> {
+        self.identities.value(row as usize)
+    }
+
+    /// The row whose key has the text `key`.
+    ///
+    /// # Cost
+    /// A binary search.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the table has no key, `Corrupt` when damaged.
+    pub fn find(&self, key: &str) -> Result<Option<u32>> {
+        let Some(keys) = &self.keys else {
+            return Err(Error::invalid(format!(
+                "table {:?} has no key to find a row by; give the row's number",
+                self.metadata.name
+            )));
+        };
+        let wanted = identity_of(key.as_bytes());
+        let (mut low, mut high) = (0, self.metadata.row_count as usize);
+        while low < high {
+            let middle = low.midpoint(high);
+            let row: u32 = keys.by_identity.value(middle)?;
+            match self.identity(row)?.cmp(&wanted) {
+                Ordering::Less => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        // Two keys can share an identity, though it takes billions of rows to see it once.
+        for place in low..self.metadata.row_count as usize {
+            let row: u32 = keys.by_identity.value(place)?;
+            if self.identity(row)? != wanted {
+                break;
+            }
+            if keys.texts.get(row as usize)? == key {
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
+    }
+
+    #[cold]
+    fn no_such_row(&self, row: u32) -> Error {
+        let TableMetadata { name, row_count, .. } = &self.metadata;
+        Error::invalid(format!("there is no row {row} in table {name:?} of {row_count} rows"))
+    }
+}
+
+/// Where a row's time is, after checking that it is inside the record.
+fn row_time(metadata: &TableMetadata) -> Result<Option<RowTime>> {
+    let time = match metadata.time {
+        None => return Ok(None),
+        Some(TimeMetadata::Inherited { offset, .. }) => {
+            RowTime { offset: offset as usize, delay_us: 0, null_bit: None }
+        }
+        Some(TimeMetadata::Column { column, delay_us }) => {
+            let place = column as usize;
+            match metadata.columns.get(place) {
+                Some(c) if matches!(c.stats, ColumnStats::Timestamp { .. }) => {
+                    RowTime { offset: c.offset as usize, delay_us, null_bit: Some(place) }
+                }
+                _ => return Err(wrong(metadata, "its time is not a timestamp column")),
+            }
+        }
+    };
+    if time.offset + 8 > metadata.stride as usize {
+        return Err(wrong(metadata, "its time lies outside the record"));
+    }
+    Ok(Some(time))
+}
+
+/// Checks that every cell of a table lies inside its records.
+pub(super) fn check_layout(metadata: &TableMetadata) -> Result<()> {
+    let stride = u64::from(metadata.stride);
+    let mut boolean_bits = metadata.columns.len() as u64;
+    for column in &metadata.columns {
+        let offset = u64::from(column.offset);
+        let inside = match column.stats {
+            ColumnStats::Boolean { .. } => {
+                boolean_bits = boolean_bits.max(offset + 1);
+                true
+            }
+            ref stats => offset + u64::from(stats.value_bytes()) <= stride,
+        };
+        if !inside {
+            return Err(wrong(metadata, &format!("column {:?} lies outside", column.name)));
+        }
+    }
+    if u64::from(metadata.null_offset) + boolean_bits.div_ceil(8) > stride {
+        return Err(wrong(metadata, "its null bits lie outside the record"));
+    }
+    Ok(())
+}
+
+fn wrong(metadata: &TableMetadata, what: &str) -> Error {
+    Error::corrupt(format!("the layout of table {:?} is wrong: {what}", metadata.name))
+}
+
+/// The identity of a key (or of a row without one): the first 8 bytes of its BLAKE3 digest.
+#[must_use]
+pub fn identity_of(bytes: &[u8]) -> u64 {
+    u64_at(blake3::hash(bytes).as_bytes(), 0).unwrap_or_default()
+}
+
+/// One row's record.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    table: &'a Table,
+    record: &'a [u8],
+}
+
+impl Row<'_> {
+    /// When the row came to exist; [`ALWAYS_VISIBLE`] when that is not known.
+    #[inline]
+    #[must_use]
+    pub fn time(&self) -> i64 {
+        match self.table.time {
+            None => ALWAYS_VISIBLE,
+            Some(time) if time.null_bit.is_some_and(|bit| self.bit(bit)) => ALWAYS_VISIBLE,
+            Some(time) => self.i64_at(time.offset).saturating_add(time.delay_us),
+        }
+    }
+
+    /// The parent whose number is recorded at `offset`, which a relation's metadata tell.
+    #[inline]
+    #[must_use]
+    pub(super) fn parent(&self, offset: usize) -> Option<u32> {
+        u32_at(self.record, offset).filter(|&parent| parent != NO_PARENT)
+    }
+
+    /// Whether column `column` is NULL.
+    ///
+    /// # Panics
+    /// When the table has no such column.
+    #[inline]
+    #[must_use]
+    pub fn is_null(&self, column: usize) -> bool {
+        assert!(column < self.table.metadata.columns.len());
+        self.bit(column)
+    }
+
+    /// The value of column `column`.
+    ///
+    /// # Panics
+    /// When the table has no such column.
+    #[inline]
+    #[must_use]
+    pub fn cell(&self, column: usize) -> Cell {
+        let metadata = &self.table.metadata.columns[column];
+        let offset = metadata.offset as usize;
+        if self.bit(column) {
+            return Cell::Null;
+        }
+        match metadata.stats {
+            ColumnStats::Identifier => Cell::Identifier,
+            ColumnStats::Numerical { .. } => Cell::Numerical(f32::from_bits(self.u32_at(offset))),
+            ColumnStats::Timestamp { .. } => Cell::Timestamp(self.i64_at(offset)),
+            ColumnStats::Boolean { .. } => Cell::Boolean(self.bit(offset)),
+            ColumnStats::Text => Cell::Text(self.u32_at(offset)),
+            ColumnStats::Categorical { cat_emb_start, .. } => {
+                let local = match metadata.stats.value_bytes() {
+                    1 => u32::from(self.record[offset]),
+                    2 => self.u32_at_most(offset, 2),
+                    _ => self.u32_at(offset),
+                };
+                Cell::Categorical(cat_emb_start.saturating_add(local))
+            }
+        }
+    }
+
+    #[inline]
+    fn bit(&self, bit: usize) -> bool {
+        self.record[self.table.metadata.null_offset as usize + bit / 8] >> (bit % 8) & 1 == 1
+    }
+
+    #[inline]
+    fn u32_at(&self, offset: usize) -> u32 {
+        self.u32_at_most(offset, 4)
+    }
+
+    #[inline]
+    fn u32_at_most(&self, offset: usize, bytes: usize) -> u32 {
+        let mut value = [0; 4];
+        value[..bytes].copy_from_slice(&self.record[offset..offset + bytes]);
+        u32::from_le_bytes(value)
+    }
+
+    #[inline]
+    fn i64_at(&self, offset: usize) -> i64 {
+        u64_at(self.record, offset).map_or(ALWAYS_VISIBLE, |v| v as i64)
+    }
+}

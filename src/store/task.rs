@@ -1,0 +1,146 @@
+//! One task: seed rows, the times at which they are observed, and what is to be predicted.
+
+use super::container::{Container, Section};
+use super::metadata::{ALWAYS_VISIBLE, ColumnStats, SEES_EVERYTHING, TargetMetadata, TaskMetadata};
+use super::semantic::SemanticType;
+use super::table::{Cell, Table};
+use crate::error::{Error, Result};
+use crate::plan::Split;
+
+/// A task of an open store.
+pub struct Task {
+    metadata: TaskMetadata,
+    semantic: SemanticType,
+    derived: Option<Derived>,
+}
+
+struct Derived {
+    anchors: Section,
+    obs_times: Section,
+    targets: Section,
+    nulls: Section,
+    splits: Option<Section>,
+}
+
+/// One seed of a task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seed {
+    /// The row of the anchor table.
+    pub row: u32,
+    /// When it is observed; [`SEES_EVERYTHING`] for a seed that no time limits.
+    pub obs_time: i64,
+    /// What is to be predicted.
+    pub target: Cell,
+    /// The split that the task records for this seed, where it records one.
+    pub split: Option<Split>,
+}
+
+impl Task {
+    pub(super) fn open(
+        container: Option<&Container>,
+        metadata: &TaskMetadata,
+        semantic: SemanticType,
+    ) -> Result<Self> {
+        let seeds = u64::from(metadata.seed_count);
+        let derived = match (&metadata.target, container) {
+            (TargetMetadata::Derived { column, recorded_split }, Some(container)) => {
+                let width = u64::from(target_bytes(&column.stats));
+                Some(Derived {
+                    anchors: container.section("anchors", seeds * 4)?,
+                    obs_times: container.section("obs_times", seeds * 8)?,
+                    targets: container.section("targets", seeds * width)?,
+                    nulls: container.section("nulls", seeds)?,
+                    splits: match recorded_split {
+                        true => Some(container.section("splits", seeds)?),
+                        false => None,
+                    },
+                })
+            }
+            _ => None,
+        };
+        Ok(Self { metadata: metadata.clone(), semantic, derived })
+    }
+
+    /// What the task is.
+    #[must_use]
+    pub fn metadata(&self) -> &TaskMetadata {
+        &self.metadata
+    }
+
+    /// The semantic type of its target.
+    #[must_use]
+    pub fn semantic(&self) -> SemanticType {
+        self.semantic
+    }
+
+    /// Seed `index`, a row of `anchor`, the task's table.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such seed, `Corrupt` when damaged.
+    pub fn seed(&self, anchor: &Table, index: u32) -> Result<Seed> {
+        let TaskMetadata { name, seed_count, target, .. } = &self.metadata;
+        if index >= *seed_count {
+            return Err(Error::invalid(format!(
+                "there is no seed {index} of task {name:?}, which has {seed_count}"
+            )));
+        }
+        match (target, &self.derived) {
+            (TargetMetadata::Derived { column, .. }, Some(derived)) => {
+                derived.seed(index as usize, &column.stats)
+            }
+            (TargetMetadata::Cell { column }, _) => {
+                let row = anchor.row(index)?;
+                let obs_time = match row.time() {
+                    ALWAYS_VISIBLE => SEES_EVERYTHING,
+                    time => time,
+                };
+                let target = row.cell(*column as usize);
+                Ok(Seed { row: index, obs_time, target, split: None })
+            }
+            _ => Err(Error::corrupt(format!("the file of task {name:?} is not open"))),
+        }
+    }
+}
+
+/// How many bytes a derived target takes: as in a record, but a boolean is a byte.
+pub(crate) fn target_bytes(stats: &ColumnStats) -> u32 {
+    match stats {
+        ColumnStats::Boolean { .. } => 1,
+        ColumnStats::Categorical { .. } => 4,
+        stats => stats.value_bytes(),
+    }
+}
+
+impl Derived {
+    fn seed(&self, index: usize, stats: &ColumnStats) -> Result<Seed> {
+        let target = if self.nulls.value::<u8>(index)? != 0 {
+            Cell::Null
+        } else {
+            match stats {
+                ColumnStats::Numerical { .. } => Cell::Numerical(self.targets.value(index)?),
+                ColumnStats::Timestamp { .. } => Cell::Timestamp(self.targets.value(index)?),
+                ColumnStats::Boolean { .. } => Cell::Boolean(self.targets.value::<u8>(index)? != 0),
+                ColumnStats::Categorical { cat_emb_start, .. } => Cell::Categorical(
+                    cat_emb_start.saturating_add(self.targets.value::<u32>(index)?),
+                ),
+                ColumnStats::Identifier | ColumnStats::Text => {
+                    return Err(self.targets.corrupt("a target is an identifier or a text"));
+                }
+            }
+        };
+        let split = match &self.splits {
+            None => None,
+            Some(splits) => {
+                let tag = splits.value::<u8>(index)?;
+                let split = Split::ALL.get(usize::from(tag)).copied();
+                Some(split.ok_or_else(|| splits.corrupt(format!("{tag} is no split")))?)
+            }
+        };
+        Ok(Seed {
+            row: self.anchors.value(index)?,
+            obs_time: self.obs_times.value(index)?,
+            target,
+            split,
+        })
+    }
+}

@@ -1,0 +1,258 @@
+//! Whole-or-nothing files and folders on disks that break at every call.
+
+use std::fs;
+use std::path::Path;
+
+use headwater::ErrorKind;
+use headwater::durable::{Disk, Series, Storage, commit_folder, write_file};
+
+use crate::simulated_disk::{Breakage, SURVIVALS, SimulatedDisk};
+
+const OLD: &[u8] = b"the old content of the file";
+const NEW: &[u8] = b"the new content, which is longer than the old one was";
+
+fn checkpoints_folder(old: Option<&[u8]>) -> SimulatedDisk {
+    let disk = SimulatedDisk::new();
+    disk.put_folder(Path::new("ck"));
+    disk.sync_folder(Path::new("")).unwrap();
+    if let Some(bytes) = old {
+        disk.put(Path::new("ck/a.cursor"), bytes);
+    }
+    disk
+}
+
+fn file_names(disk: &SimulatedDisk, folder: &str) -> Vec<String> {
+    let entries = disk.list(Path::new(folder)).unwrap();
+    entries.into_iter().map(|e| e.name.into_string().unwrap()).collect()
+}
+
+/// How many calls a write makes on a disk that does not break.
+fn calls_of_a_write() -> usize {
+    let disk = checkpoints_folder(None);
+    let before = disk.calls();
+    write_file(&disk, Path::new("ck/a.cursor"), NEW).unwrap();
+    disk.calls() - before
+}
+
+#[test]
+fn p6_a_file_is_wholly_old_or_wholly_new_whatever_breaks_when() {
+    let path = Path::new("ck/a.cursor");
+    assert_eq!(calls_of_a_write(), 5, "create, write, fsync, rename, fsync");
+    for old in [None, Some(OLD)] {
+        for breakage in [Breakage::FailOnce, Breakage::Full, Breakage::PowerLoss] {
+            for at in 0..=calls_of_a_write() {
+                let disk = checkpoints_folder(old);
+                disk.break_at(at, breakage);
+                let result = write_file(&disk, path, NEW);
+                let place = format!("{breakage:?} at call {at}, old {old:?}, {result:?}");
+                if breakage != Breakage::PowerLoss {
+                    assert_eq!(result.is_ok(), at == calls_of_a_write(), "{place}");
+                    let is_new = disk.read(path).as_deref() == Some(NEW);
+                    assert!(is_new || disk.read(path).as_deref() == old, "{place}");
+                    if let Err(error) = &result {
+                        let says_old = error.to_string().contains("was left as it was");
+                        assert_eq!(says_old, !is_new, "{place}");
+                    }
+                    let expected: &[&str] =
+                        if is_new || old.is_some() { &["a.cursor"] } else { &[] };
+                    assert_eq!(file_names(&disk, "ck"), expected, "{place}");
+                }
+                disk.mend();
+                for survival in SURVIVALS {
+                    let place = format!("{place}, {survival:?}");
+                    let found = disk.after_power_loss(survival);
+                    let content = found.read(path);
+                    let content = content.as_deref();
+                    assert!(content == old || content == Some(NEW), "{place}: {content:?}");
+                    if result.is_ok() && at == calls_of_a_write() {
+                        assert_eq!(content, Some(NEW), "{place}: what was reported done is gone");
+                    }
+                    write_file(&found, path, NEW).expect(&place);
+                    assert_eq!(found.read(path).as_deref(), Some(NEW), "{place}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_and_what_was_there_stays() {
+    let disk = checkpoints_folder(Some(OLD));
+    disk.break_at(1, Breakage::Full);
+    let error = write_file(&disk, Path::new("ck/a.cursor"), NEW).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert_eq!(
+        error.to_string(),
+        "ck/a.cursor was left as it was: write ck/.a.cursor.0.partial: no storage space"
+    );
+    disk.break_at(4, Breakage::FailOnce);
+    let error = write_file(&disk, Path::new("ck/a.cursor"), NEW).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "ck/a.cursor is new and whole, but a loss of power may undo it: write the names in ck: no \
+         storage space"
+    );
+}
+
+#[test]
+fn leftovers_of_killed_writers_are_stepped_over() {
+    let disk = checkpoints_folder(None);
+    disk.put(Path::new("ck/.a.cursor.0.partial"), b"half");
+    write_file(&disk, Path::new("ck/a.cursor"), NEW).unwrap();
+    assert_eq!(file_names(&disk, "ck"), [".a.cursor.0.partial", "a.cursor"]);
+    for attempt in 1..1000 {
+        disk.put(Path::new(&format!("ck/.a.cursor.{attempt}.partial")), b"half");
+    }
+    let error = write_file(&disk, Path::new("ck/a.cursor"), OLD).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LimitExceeded);
+    assert_eq!(disk.read(Path::new("ck/a.cursor")).as_deref(), Some(NEW));
+}
+
+/// A folder of two files and a folder, nothing of it durable yet.
+fn finished_folder() -> SimulatedDisk {
+    let disk = SimulatedDisk::new();
+    for folder in ["db.partial", "db.partial/tables"] {
+        disk.put_folder(Path::new(folder));
+    }
+    for file in STORE_FILES {
+        let path = Path::new("db.partial").join(file);
+        disk.create_new(&path).unwrap().write_all(file.as_bytes()).unwrap();
+    }
+    disk
+}
+
+const STORE_FILES: [&str; 3] = ["graph.bin", "metadata.json", "tables/orders.bin"];
+
+fn assert_absent_or_whole(disk: &SimulatedDisk, place: &str) -> bool {
+    let is_there = disk.exists(Path::new("db")).unwrap();
+    for file in STORE_FILES {
+        let content = disk.read(&Path::new("db").join(file));
+        let expected = is_there.then(|| file.as_bytes().to_vec());
+        assert_eq!(content, expected, "{file}, {place}");
+    }
+    is_there
+}
+
+#[test]
+fn p6_a_folder_is_absent_or_whole_whatever_breaks_when() {
+    let (partial, to) = (Path::new("db.partial"), Path::new("db"));
+    let undisturbed = finished_folder();
+    let before = undisturbed.calls();
+    commit_folder(&undisturbed, partial, to).unwrap();
+    let calls = undisturbed.calls() - before;
+    assert_eq!(calls, 7, "three files, two folders, rename, the folder above");
+    for breakage in [Breakage::FailOnce, Breakage::PowerLoss] {
+        for at in 0..=calls {
+            let disk = finished_folder();
+            disk.break_at(at, breakage);
+            let result = commit_folder(&disk, partial, to);
+            disk.mend();
+            let place = format!("{breakage:?} at call {at}, {result:?}");
+            assert_eq!(result.is_ok(), breakage == Breakage::PowerLoss || at == calls, "{place}");
+            if breakage == Breakage::FailOnce && !assert_absent_or_whole(&disk, &place) {
+                commit_folder(&disk, partial, to).expect("the second attempt");
+                assert!(assert_absent_or_whole(&disk, &place));
+            }
+            for survival in SURVIVALS {
+                let place = format!("{place}, {survival:?}");
+                let is_there = assert_absent_or_whole(&disk.after_power_loss(survival), &place);
+                assert!(is_there || at < calls, "{place}: what was reported done is gone");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_folder_is_never_written_over() {
+    let disk = finished_folder();
+    disk.put_folder(Path::new("db"));
+    let error = commit_folder(&disk, Path::new("db.partial"), Path::new("db")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(
+        error.to_string(),
+        "db is there already, and nothing is ever written over a folder; remove it, or choose \
+         another place"
+    );
+}
+
+fn series() -> Series {
+    Series { prefix: "run".into(), suffix: ".cursor".into() }
+}
+
+#[test]
+fn a_series_keeps_its_highest_numbers_and_touches_nothing_else() {
+    let disk = checkpoints_folder(Some(OLD));
+    let foreign = [
+        "run-7.cursor",
+        "run-000000000007.cursor.bak",
+        ".run-000000000007.cursor.0.partial",
+        "run-+00000000007.cursor",
+        "other-000000000007.cursor",
+        "run-0000000000007.cursor",
+    ];
+    foreign.iter().for_each(|f| disk.put(&Path::new("ck").join(f), OLD));
+    disk.put_folder(Path::new("ck/run-000000000003.cursor"));
+    for number in [9, 10, 999_999_999_999, 1_000_000_000_000, 2] {
+        disk.put(&Path::new("ck").join(series().file_name(number)), NEW);
+    }
+    series().keep_last(&disk, Path::new("ck"), 3).unwrap();
+    let numbers = series().numbers(&disk, Path::new("ck")).unwrap();
+    assert_eq!(numbers, [10, 999_999_999_999, 1_000_000_000_000]);
+    let names = file_names(&disk, "ck");
+    assert!(foreign.iter().all(|f| names.iter().any(|n| n == f)), "{names:?}");
+    assert!(names.iter().any(|n| n == "run-000000000003.cursor"), "a folder stays");
+    series().keep_last(&disk, Path::new("ck"), 7).unwrap();
+    assert_eq!(series().numbers(&disk, Path::new("ck")).unwrap(), numbers);
+    let error = series().keep_last(&disk, Path::new("ck"), 0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+}
+
+#[test]
+fn the_newest_of_a_series_stays_whatever_breaks_when() {
+    for breakage in [Breakage::FailOnce, Breakage::PowerLoss] {
+        for at in 0..4 {
+            let disk = checkpoints_folder(None);
+            for number in 0..5 {
+                disk.put(&Path::new("ck").join(series().file_name(number)), NEW);
+            }
+            disk.break_at(at, breakage);
+            let result = series().keep_last(&disk, Path::new("ck"), 1);
+            assert_eq!(result.is_ok(), breakage == Breakage::PowerLoss, "{at}");
+            disk.mend();
+            for survival in SURVIVALS {
+                let found = disk.after_power_loss(survival);
+                let numbers = series().numbers(&found, Path::new("ck")).unwrap();
+                assert_eq!(numbers.last(), Some(&4), "{breakage:?} at call {at}");
+                series().keep_last(&found, Path::new("ck"), 1).unwrap();
+                assert_eq!(series().numbers(&found, Path::new("ck")).unwrap(), [4]);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_real_disk_keeps_the_same_promises() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run-000000000001.cursor");
+    write_file(&Disk, &path, OLD).unwrap();
+    write_file(&Disk, &path, NEW).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), NEW);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary is left");
+    assert_eq!(series().numbers(&Disk, folder.path()).unwrap(), [1]);
+
+    let partial = folder.path().join("db.partial");
+    fs::create_dir_all(partial.join("tables")).unwrap();
+    fs::write(partial.join("tables/a.bin"), NEW).unwrap();
+    let to = folder.path().join("db");
+    commit_folder(&Disk, &partial, &to).unwrap();
+    assert_eq!(fs::read(to.join("tables/a.bin")).unwrap(), NEW);
+    assert!(!partial.exists());
+    fs::create_dir(&partial).unwrap();
+    assert!(commit_folder(&Disk, &partial, &to).is_err());
+
+    let nowhere = folder.path().join("missing/run.cursor");
+    let error = write_file(&Disk, &nowhere, NEW).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.to_string().contains("missing/run.cursor was left as it was"), "{error}");
+    assert!(write_file(&Disk, Path::new("/"), NEW).is_err());
+}

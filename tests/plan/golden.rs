@@ -1,0 +1,219 @@
+//! The golden files in `checkpoints/`: what this build writes, and what every build reads.
+//!
+//! `HEADWATER_REGENERATE=1 cargo test --test plan golden` writes those of the present format
+//! version anew; files of older versions stay as they are.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use headwater::plan::{Cursor, CursorKind, Fields, Position};
+
+const GENERATOR: &str = "tests/plan/golden.rs";
+const MANIFEST_HEAD: &str = "\
+# The golden files of this folder: the BLAKE3 of each, what it holds and what made it; of a bad one
+# the exact message with which it is refused. A test checks that folder and manifest agree.
+# HEADWATER_REGENERATE=1 cargo test --test plan golden
+";
+
+fn cursor(fields: Fields, counters: &[(&str, u64)]) -> Cursor {
+    let mut position = Position::new();
+    counters.iter().for_each(|(name, count)| position.set(*name, *count));
+    Cursor::new(CursorKind::Sampler, fields, position)
+}
+
+fn typical_fields() -> Fields {
+    let mut fields = Fields::new();
+    fields.add("seed", 42).unwrap();
+    fields.add("store/root_hash", *blake3::hash(b"a store").as_bytes()).unwrap();
+    fields.add("task/orders.status/share", 3).unwrap();
+    fields.add("walk/latest_children", false).unwrap();
+    fields.add("walk/order", "breadth first").unwrap();
+    fields
+}
+
+/// A cursor with every kind of field, half-way through a run.
+pub(crate) fn typical() -> Cursor {
+    cursor(
+        typical_fields(),
+        &[("train/step", 1200), ("train/task/orders.status/draws", 38_400), ("val/step", 1 << 40)],
+    )
+}
+
+/// Ends a body with the hash of it.
+pub(crate) fn sealed(mut body: Vec<u8>) -> Vec<u8> {
+    let hash = blake3::hash(&body);
+    body.extend_from_slice(hash.as_bytes());
+    body
+}
+
+/// File name, what it is, and the cursor.
+fn good() -> Vec<(&'static str, &'static str, Cursor)> {
+    let mut foreign = Fields::new();
+    foreign.add("tâche/état", "\u{1F3C1}").unwrap();
+    foreign.add("seed", u64::MAX).unwrap();
+    vec![
+        ("cursor-v1-empty.cursor", "no field, no counter", cursor(Fields::new(), &[])),
+        ("cursor-v1-typical.cursor", "every kind of field, half-way through a run", typical()),
+        (
+            "cursor-v1-extremes.cursor",
+            "names beyond ASCII, the greatest numbers, an empty name",
+            cursor(foreign, &[("", 0), ("ÿ", u64::MAX)]),
+        ),
+    ]
+}
+
+/// File name, what is wrong with it, and the bytes.
+fn bad() -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    let whole = typical().encode().unwrap();
+    let body = whole[..whole.len() - 32].to_vec();
+    let edited = |edit: &dyn Fn(&mut Vec<u8>)| {
+        let mut edited = body.clone();
+        edit(&mut edited);
+        let payload_bytes = edited.len() as u64 - 24;
+        edited[16..24].copy_from_slice(&payload_bytes.to_le_bytes());
+        sealed(edited)
+    };
+    let replaced = |from: &[u8], to: &[u8]| {
+        let at = body.windows(from.len()).position(|w| w == from).unwrap();
+        edited(&|b| drop(b.splice(at..at + from.len(), to.iter().copied())))
+    };
+    let mut flipped = whole.clone();
+    flipped[100] ^= 0x10;
+    let mut wrong_length = body.clone();
+    wrong_length[16] ^= 1;
+    vec![
+        ("bad/cursor-nothing.cursor", "no byte at all", vec![]),
+        ("bad/cursor-other-file.cursor", "a PNG image", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec()),
+        ("bad/cursor-cut-short.cursor", "the first 40 bytes", whole[..40].to_vec()),
+        ("bad/cursor-cut-at-the-end.cursor", "all but the last byte", {
+            whole[..whole.len() - 1].to_vec()
+        }),
+        ("bad/cursor-flipped-bit.cursor", "one bit of the payload", flipped),
+        ("bad/cursor-newer-version.cursor", "format version 2", edited(&|b| b[8] = 2)),
+        ("bad/cursor-unknown-kind.cursor", "kind 7", edited(&|b| b[12] = 7)),
+        ("bad/cursor-wrong-length.cursor", "another length in the header", sealed(wrong_length)),
+        ("bad/cursor-wrong-fingerprint.cursor", "a bit of the fingerprint", {
+            edited(&|b| b[24] ^= 1)
+        }),
+        ("bad/cursor-changed-field.cursor", "the fingerprint of other fields", {
+            replaced(b"breadth first", b"breadth worst")
+        }),
+        ("bad/cursor-longer-payload.cursor", "bytes after the end of the payload", {
+            edited(&|b| b.extend([0; 3]))
+        }),
+        ("bad/cursor-shorter-payload.cursor", "a payload without its last counter", {
+            edited(&|b| b.truncate(b.len() - 8))
+        }),
+        ("bad/cursor-name-twice.cursor", "two counters of one name", {
+            replaced(
+                &[&8_u64.to_le_bytes()[..], b"val/step"].concat(),
+                &[&10_u64.to_le_bytes()[..], b"train/step"].concat(),
+            )
+        }),
+        ("bad/cursor-names-in-disorder.cursor", "counters out of order", {
+            replaced(
+                &[&8_u64.to_le_bytes()[..], b"val/step"].concat(),
+                &[&8_u64.to_le_bytes()[..], b"all/step"].concat(),
+            )
+        }),
+        ("bad/cursor-flag-of-two.cursor", "a flag that is neither 0 nor 1", {
+            replaced(b"children\x01\0\0\0\0", b"children\x01\0\0\0\x02")
+        }),
+        ("bad/cursor-unknown-type.cursor", "a field of type 9", {
+            replaced(b"children\x01\0\0\0\0", b"children\x09\0\0\0\0")
+        }),
+        ("bad/cursor-name-not-text.cursor", "a name that is not UTF-8", {
+            replaced(b"val/step", b"val/\xffstp")
+        }),
+        ("bad/cursor-endless-name.cursor", "a name of 2^56 bytes", {
+            replaced(
+                &[&8_u64.to_le_bytes()[..], b"val/step"].concat(),
+                &[&(1_u64 << 56).to_le_bytes()[..], b"val/step"].concat(),
+            )
+        }),
+    ]
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints")
+}
+
+fn manifest() -> toml::Table {
+    fs::read_to_string(folder().join("MANIFEST.toml")).unwrap_or_default().parse().unwrap()
+}
+
+fn digest(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
+}
+
+fn regenerate() {
+    let mut entries: BTreeMap<String, toml::Value> = manifest().into_iter().collect();
+    let mut put = |name: &str, what: &str, bytes: &[u8], message: Option<String>| {
+        fs::create_dir_all(folder().join(name).parent().unwrap()).unwrap();
+        fs::write(folder().join(name), bytes).unwrap();
+        let mut entry = toml::Table::new();
+        entry.insert("digest".into(), digest(bytes).into());
+        entry.insert("what".into(), what.into());
+        entry.insert("generator".into(), GENERATOR.into());
+        message.map(|m| entry.insert("message".into(), m.into()));
+        entries.insert(name.into(), entry.into());
+    };
+    for (name, what, cursor) in good() {
+        put(name, what, &cursor.encode().unwrap(), None);
+    }
+    for (name, what, bytes) in bad() {
+        put(name, what, &bytes, Some(Cursor::decode(&bytes).unwrap_err().to_string()));
+    }
+    let table: toml::Table = entries.into_iter().collect();
+    let text = format!("{MANIFEST_HEAD}\n{}", toml::to_string(&table).unwrap());
+    fs::write(folder().join("MANIFEST.toml"), text).unwrap();
+}
+
+/// One test, so that regenerating comes before checking.
+#[test]
+fn p6_golden_cursors_are_read_and_written_alike_and_bad_ones_refused_with_their_message() {
+    if std::env::var("HEADWATER_REGENERATE").is_ok_and(|v| v == "1") {
+        regenerate();
+    }
+    let manifest = manifest();
+    for (name, _, cursor) in good() {
+        let bytes = fs::read(folder().join(name)).unwrap();
+        assert_eq!(Cursor::decode(&bytes).unwrap(), cursor, "{name}");
+        assert_eq!(cursor.encode().unwrap(), bytes, "{name}");
+    }
+    for (name, _, bytes) in bad() {
+        assert_eq!(fs::read(folder().join(name)).unwrap(), bytes, "{name}");
+    }
+    // Whoever adds a file, of whatever version, has it checked by adding it to the manifest.
+    for (name, entry) in &manifest {
+        let bytes = fs::read(folder().join(name)).unwrap();
+        assert_eq!(entry["digest"].as_str(), Some(digest(&bytes).as_str()), "{name}");
+        assert!(entry["what"].as_str().is_some_and(|w| !w.is_empty()), "{name}");
+        assert!(entry["generator"].as_str().is_some_and(|g| !g.is_empty()), "{name}");
+        if name.ends_with(".cursor") {
+            let message = Cursor::decode(&bytes).err().map(|e| e.to_string());
+            let expected = entry.get("message").and_then(|m| m.as_str());
+            assert_eq!(message.as_deref(), expected, "{name}");
+            assert_eq!(name.starts_with("bad/"), message.is_some(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn golden_folder_and_manifest_agree() {
+    let mut found = Vec::new();
+    for prefix in ["", "bad/"] {
+        for entry in fs::read_dir(folder().join(prefix)).unwrap() {
+            let entry = entry.unwrap();
+            let name = format!("{prefix}{}", entry.file_name().to_str().unwrap());
+            if entry.file_type().unwrap().is_file() && name != "MANIFEST.toml" {
+                found.push(name);
+            }
+        }
+    }
+    found.sort();
+    let mut listed: Vec<String> = manifest().keys().cloned().collect();
+    listed.sort();
+    assert_eq!(found, listed);
+}

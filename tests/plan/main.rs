@@ -1,0 +1,8 @@
+//! The plan and its cursor through the public API: laws, golden files and broken disks.
+
+mod cursor;
+mod durable;
+mod golden;
+mod laws;
+mod shuffle;
+mod simulated_disk;

@@ -1,0 +1,278 @@
+//! A disk in memory that breaks at a chosen call, and knows what a loss of power would leave.
+//!
+//! Bytes and names each have two states: what a running program sees, and what has reached the
+//! medium. Between two fsyncs a disk may let through any of it, in any order; the four extremes
+//! are tried.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+
+use headwater::durable::{Entry, NewFile, Storage};
+
+/// What happens at the chosen call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Breakage {
+    /// This call fails, half done where it can be; later ones work.
+    FailOnce,
+    /// This call and all later ones that need space fail.
+    Full,
+    /// This call is half done where it can be; nothing later has any effect.
+    PowerLoss,
+}
+
+/// Which of its two states survives, for names and for bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Survival {
+    pub(crate) all_names: bool,
+    pub(crate) all_bytes: bool,
+}
+
+pub(crate) const SURVIVALS: [Survival; 4] = [
+    Survival { all_names: true, all_bytes: true },
+    Survival { all_names: true, all_bytes: false },
+    Survival { all_names: false, all_bytes: true },
+    Survival { all_names: false, all_bytes: false },
+];
+
+type Names = BTreeMap<OsString, usize>;
+
+#[derive(Clone)]
+enum Node {
+    File { seen: Vec<u8>, durable: Vec<u8> },
+    Folder { seen: Names, durable: Names },
+}
+
+struct State {
+    /// Node 0 is the root.
+    nodes: Vec<Node>,
+    calls: usize,
+    breakage: Option<(usize, Breakage)>,
+}
+
+#[derive(Clone)]
+pub(crate) struct SimulatedDisk(Rc<RefCell<State>>);
+
+/// What is left to do of a call.
+#[derive(PartialEq)]
+enum Part {
+    Whole,
+    Half,
+    Nothing,
+}
+
+impl State {
+    /// Counts a call that changes something, and says how much of it is done.
+    fn begin(&mut self, needs_space: bool) -> Part {
+        let call = self.calls;
+        self.calls += 1;
+        match self.breakage {
+            Some((at, Breakage::FailOnce)) if call == at => Part::Half,
+            Some((at, Breakage::Full)) if call >= at && needs_space => Part::Half,
+            Some((at, Breakage::PowerLoss)) if call == at => Part::Half,
+            Some((at, Breakage::PowerLoss)) if call > at => Part::Nothing,
+            _ => Part::Whole,
+        }
+    }
+
+    /// What a call that was not done whole returns.
+    fn end(&self, part: &Part) -> io::Result<()> {
+        match self.breakage {
+            Some((_, Breakage::FailOnce | Breakage::Full)) if *part != Part::Whole => {
+                Err(io::Error::from(io::ErrorKind::StorageFull))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn find(&self, path: &Path) -> Option<usize> {
+        path.iter().filter(|name| *name != ".").try_fold(0, |node, name| match &self.nodes[node] {
+            Node::Folder { seen, .. } => seen.get(name).copied(),
+            Node::File { .. } => None,
+        })
+    }
+
+    fn must_find(&self, path: &Path) -> io::Result<usize> {
+        self.find(path).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    fn names(&mut self, folder: &Path) -> io::Result<&mut Names> {
+        let node = self.must_find(folder)?;
+        match &mut self.nodes[node] {
+            Node::Folder { seen, .. } => Ok(seen),
+            Node::File { .. } => Err(io::Error::from(io::ErrorKind::NotADirectory)),
+        }
+    }
+
+    fn add(&mut self, path: &Path, node: Node) -> io::Result<usize> {
+        let number = self.nodes.len();
+        self.nodes.push(node);
+        self.names(parent(path))?.insert(name(path).to_owned(), number);
+        Ok(number)
+    }
+
+    fn sync(&mut self, node: usize) {
+        match &mut self.nodes[node] {
+            Node::File { seen, durable } => durable.clone_from(seen),
+            Node::Folder { seen, durable } => durable.clone_from(seen),
+        }
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap()
+}
+
+fn name(path: &Path) -> &OsStr {
+    path.file_name().unwrap()
+}
+
+impl SimulatedDisk {
+    pub(crate) fn new() -> Self {
+        let root = Node::Folder { seen: Names::new(), durable: Names::new() };
+        Self(Rc::new(RefCell::new(State { nodes: vec![root], calls: 0, breakage: None })))
+    }
+
+    /// Breaks at the call that is `at` calls from now, counted from 0.
+    pub(crate) fn break_at(&self, at: usize, breakage: Breakage) {
+        let mut state = self.0.borrow_mut();
+        state.breakage = Some((state.calls + at, breakage));
+    }
+
+    pub(crate) fn mend(&self) {
+        self.0.borrow_mut().breakage = None;
+    }
+
+    pub(crate) fn calls(&self) -> usize {
+        self.0.borrow().calls
+    }
+
+    /// Puts a file there, past any fsync.
+    pub(crate) fn put(&self, path: &Path, bytes: &[u8]) {
+        let node = Node::File { seen: bytes.to_vec(), durable: bytes.to_vec() };
+        self.0.borrow_mut().add(path, node).unwrap();
+        self.sync_folder(parent(path)).unwrap();
+    }
+
+    /// Puts an unsynced folder there.
+    pub(crate) fn put_folder(&self, path: &Path) {
+        let node = Node::Folder { seen: Names::new(), durable: Names::new() };
+        self.0.borrow_mut().add(path, node).unwrap();
+    }
+
+    pub(crate) fn read(&self, path: &Path) -> Option<Vec<u8>> {
+        let state = self.0.borrow();
+        match &state.nodes[state.find(path)?] {
+            Node::File { seen, .. } => Some(seen.clone()),
+            Node::Folder { .. } => None,
+        }
+    }
+
+    /// The disk as it is found after the power has come back.
+    pub(crate) fn after_power_loss(&self, survival: Survival) -> Self {
+        let mut nodes = self.0.borrow().nodes.clone();
+        for node in &mut nodes {
+            match node {
+                Node::File { seen, durable } if survival.all_bytes => durable.clone_from(seen),
+                Node::Folder { seen, durable } if survival.all_names => durable.clone_from(seen),
+                Node::File { seen, durable } => seen.clone_from(durable),
+                Node::Folder { seen, durable } => seen.clone_from(durable),
+            }
+        }
+        Self(Rc::new(RefCell::new(State { nodes, calls: 0, breakage: None })))
+    }
+}
+
+struct SimulatedFile {
+    disk: SimulatedDisk,
+    /// None for a file that was created after the power was lost.
+    node: Option<usize>,
+}
+
+impl NewFile for SimulatedFile {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.disk.0.borrow_mut();
+        let part = state.begin(true);
+        let written = match part {
+            Part::Whole => bytes,
+            Part::Half => &bytes[..bytes.len() / 2],
+            Part::Nothing => &[],
+        };
+        if let Some(Node::File { seen, .. }) = self.node.map(|n| &mut state.nodes[n]) {
+            seen.extend_from_slice(written);
+        }
+        state.end(&part)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let mut state = self.disk.0.borrow_mut();
+        let part = state.begin(true);
+        if let (Part::Whole, Some(node)) = (&part, self.node) {
+            state.sync(node);
+        }
+        state.end(&part)
+    }
+}
+
+impl Storage for SimulatedDisk {
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
+        let mut state = self.0.borrow_mut();
+        let part = state.begin(true);
+        if state.find(path).is_some() {
+            return Err(io::Error::from(io::ErrorKind::AlreadyExists));
+        }
+        state.end(&part)?;
+        let empty = Node::File { seen: Vec::new(), durable: Vec::new() };
+        let node = if part == Part::Whole { Some(state.add(path, empty)?) } else { None };
+        Ok(Box::new(SimulatedFile { disk: self.clone(), node }))
+    }
+
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.0.borrow_mut();
+        let part = state.begin(true);
+        let node = state.must_find(path)?;
+        if part == Part::Whole {
+            state.sync(node);
+        }
+        state.end(&part)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        self.sync_file(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.0.borrow_mut();
+        let part = state.begin(true);
+        if part == Part::Whole {
+            let node = state.must_find(from)?;
+            state.names(parent(from))?.remove(name(from));
+            state.names(parent(to))?.insert(name(to).to_owned(), node);
+        }
+        state.end(&part)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.0.borrow_mut();
+        let part = state.begin(false);
+        if part == Part::Whole {
+            state.must_find(path)?;
+            state.names(parent(path))?.remove(name(path));
+        }
+        state.end(&part)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
+        let mut state = self.0.borrow_mut();
+        let names = state.names(folder)?.clone();
+        let is_folder = |n: usize| matches!(state.nodes[n], Node::Folder { .. });
+        Ok(names.into_iter().map(|(name, n)| Entry { name, is_folder: is_folder(n) }).collect())
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.0.borrow().find(path).is_some())
+    }
+}
