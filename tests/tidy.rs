@@ -27,8 +27,14 @@ const NEIGHBOURS: [(&str, &str); 8] = [
 
 /// Where clocks and ambient randomness may be read: progress and timing, never results.
 const CLOCK_ROOMS: [&str; 3] = ["cli", "py", "bin"];
-const CLOCKS: [&str; 6] =
-    ["Instant::now", "SystemTime", "thread_rng", "RandomState", "getrandom", "available_parallelism"];
+const CLOCKS: [&str; 6] = [
+    "Instant::now",
+    "SystemTime",
+    "thread_rng",
+    "RandomState",
+    "getrandom",
+    "available_parallelism",
+];
 
 const LINE_LIMIT: usize = 1000;
 
@@ -82,9 +88,8 @@ fn dependencies_run_downward() {
                     rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
                 // Types that lib.rs hands out are on the ground floor.
                 let Some(below) = floor(&to) else { continue };
-                let allowed = to == from
-                    || below < own
-                    || NEIGHBOURS.contains(&(from.as_str(), to.as_str()));
+                let allowed =
+                    to == from || below < own || NEIGHBOURS.contains(&(from.as_str(), to.as_str()));
                 assert!(allowed, "{}:{}: {from} uses {to}", path.display(), number + 1);
             }
         }
