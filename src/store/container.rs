@@ -122,9 +122,13 @@ impl Container {
 }
 
 fn corrupt(path: &Path, what: impl std::fmt::Display) -> Error {
+    damaged(what).context(path.display())
+}
+
+/// An error about a file of which nothing can be used, and what to do about it.
+fn damaged(what: impl std::fmt::Display) -> Error {
     Error::corrupt(format!(
-        "{}: {what}; copy the store again from where it is whole, or prepare it anew",
-        path.display()
+        "{what}; copy the store again from where it is whole, or prepare it anew"
     ))
 }
 
@@ -138,7 +142,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
     if bytes.get(..8) != Some(&MAGIC[..]) {
         return Err(Error::not_ours("this is not a file of a headwater store (wrong first bytes)"));
     }
-    let short = || Error::corrupt("the file is cut off inside its header");
+    let short = || damaged("the file is cut off inside its header");
     let version = u32_at(bytes, 8).ok_or_else(short)?;
     if version != VERSION {
         return Err(Error::version(format!(
@@ -151,7 +155,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
     let table_bytes = u64_at(bytes, 24).ok_or_else(short)?;
     let recorded = header_digest(bytes).ok_or_else(short)?;
     if table_at.checked_add(table_bytes) != Some(bytes.len() as u64) {
-        return Err(Error::corrupt(format!(
+        return Err(damaged(format_args!(
             "the file is {} bytes long, its header calls for {}",
             bytes.len(),
             table_at.saturating_add(table_bytes)
@@ -161,7 +165,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&bytes[..32]).update(table);
     if *hasher.finalize().as_bytes() != recorded.0 {
-        return Err(Error::corrupt("the section table does not match the header's digest"));
+        return Err(damaged("the section table does not match the header's digest"));
     }
     entries(table, count, table_at as usize)
 }
@@ -169,7 +173,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
 /// Reads the section table, whose digest is right; what it says is checked all the same, because
 /// the next lines take slices by it.
 fn entries(table: &[u8], count: usize, table_at: usize) -> Result<Vec<Entry>> {
-    let wrong = |what: &str| Error::corrupt(format!("the section table is wrong: {what}"));
+    let wrong = |what: &str| damaged(format_args!("the section table is wrong: {what}"));
     let digests_start = count.checked_mul(ENTRY_BYTES).ok_or_else(|| wrong("too many sections"))?;
     let mut digests_at = digests_start;
     let mut end = HEADER_BYTES;

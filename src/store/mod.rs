@@ -135,7 +135,9 @@ impl Store {
             })
             .collect::<Result<Vec<_>>>()?;
         let embedding = &metadata.embedding;
-        let vectors = |count: u32| u64::from(count) * u64::from(embedding.dimension) * 2;
+        let row_bytes = u64::from(embedding.dimension) * 2;
+        // Two such counts multiplied can pass even 64 bits; no section is that long.
+        let vectors = |count: u32| u64::from(count).saturating_mul(row_bytes);
         let (columns, categories, texts) =
             (file(COLUMN_FILE)?, file(CATEGORY_FILE)?, file(TEXT_FILE)?);
         Ok(Self {
@@ -346,13 +348,28 @@ impl Metadata {
                 return wrong(format!("table {:?} inherits through no relation", table.name));
             }
         }
-        for column in self.tables.iter().flat_map(|t| &t.columns).chain(self.derived_columns()) {
+        let columns = self.tables.iter().flat_map(|t| &t.columns).chain(self.derived_columns());
+        let mut column_count = 0;
+        for column in columns {
+            if column.index != column_count {
+                return wrong(format!(
+                    "column {:?} is number {}, its place is {column_count}",
+                    column.name, column.index
+                ));
+            }
+            column_count += 1;
             if let ColumnStats::Categorical { cat_emb_start, cat_emb_count } = column.stats {
                 let end = u64::from(cat_emb_start) + u64::from(cat_emb_count);
                 if end > u64::from(self.embedding.category_count) {
                     return wrong(format!("column {:?} has categories of others", column.name));
                 }
             }
+        }
+        if self.embedding.column_count != column_count {
+            return wrong(format!(
+                "{} columns have a name's vector, and there are {column_count}",
+                self.embedding.column_count
+            ));
         }
         for relation in &self.relations {
             let child = self.tables.get(relation.child as usize);
@@ -364,10 +381,12 @@ impl Metadata {
             }
         }
         for task in &self.tasks {
-            let columns = self.tables.get(task.anchor as usize).map(|t| t.columns.len());
+            let anchor = self.tables.get(task.anchor as usize);
             let inside = match task.target {
-                TargetMetadata::Cell { column } => columns.is_some_and(|n| (column as usize) < n),
-                TargetMetadata::Derived { .. } => columns.is_some(),
+                TargetMetadata::Cell { column } => anchor.is_some_and(|table| {
+                    (column as usize) < table.columns.len() && task.seed_count == table.row_count
+                }),
+                TargetMetadata::Derived { .. } => anchor.is_some(),
             };
             if !inside {
                 return wrong(format!("task {:?} leads nowhere", task.name));

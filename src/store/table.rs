@@ -119,6 +119,9 @@ impl Table {
     /// `InvalidArgument` when there is no such row, `Corrupt` when damaged.
     #[inline]
     pub fn identity(&self, row: u32) -> Result<u64> {
+        if row >= self.metadata.row_count {
+            return Err(self.no_such_row(row));
+        }
         self.identities.value(row as usize)
     }
 
@@ -237,7 +240,10 @@ impl Row<'_> {
         match self.table.time {
             None => ALWAYS_VISIBLE,
             Some(time) if time.null_bit.is_some_and(|bit| self.bit(bit)) => ALWAYS_VISIBLE,
-            Some(time) => self.i64_at(time.offset).saturating_add(time.delay_us),
+            Some(time) => match self.i64_at(time.offset) {
+                ALWAYS_VISIBLE => ALWAYS_VISIBLE,
+                at => at.saturating_add(time.delay_us),
+            },
         }
     }
 

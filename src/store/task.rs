@@ -86,7 +86,15 @@ impl Task {
         }
         match (target, &self.derived) {
             (TargetMetadata::Derived { column, .. }, Some(derived)) => {
-                derived.seed(index as usize, &column.stats)
+                let seed = derived.seed(index as usize, &column.stats)?;
+                match seed.row < anchor.row_count() {
+                    true => Ok(seed),
+                    false => Err(derived.anchors.corrupt(format!(
+                        "seed {index} is row {} of a table of {} rows",
+                        seed.row,
+                        anchor.row_count()
+                    ))),
+                }
             }
             (TargetMetadata::Cell { column }, _) => {
                 let row = anchor.row(index)?;
