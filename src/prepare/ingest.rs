@@ -189,6 +189,17 @@ impl ColumnSummary {
             ))
             .context(self.place()));
         }
+        if let Summary::Numerical(moments) = &self.summary
+            && !(moments.mean().is_finite() && moments.std().is_finite())
+        {
+            return Err(Error::data(format!(
+                "the numbers from {:e} to {:e} have no finite mean and deviation; scale them down, \
+                 or make the column categorical or text",
+                moments.min(),
+                moments.max()
+            ))
+            .context(self.place()));
+        }
         if let Summary::Categorical(dictionary) = &self.summary
             && dictionary.len() > limits.categories as usize
         {
@@ -413,10 +424,14 @@ impl<'a> Ingest<'a> {
             .zip(&values)
             .map(|(column, values)| column.take_in(values))
             .collect::<Vec<_>>();
-        for ((column, values), staged) in self.read.iter().zip(&values).zip(&mut staged) {
-            if let (SemanticType::Text, Values::Words(words)) = (column.column.semantic, values) {
-                *staged = Arc::new(texts.intern(words)?);
-            }
+        let is_text = |column: &ColumnSummary| column.column.semantic == SemanticType::Text;
+        let places: Vec<_> = (0..self.kept).filter(|&place| is_text(&self.read[place])).collect();
+        let words = places.iter().filter_map(|&place| match &values[place] {
+            Values::Words(words) => Some(words),
+            _ => None,
+        });
+        for (&place, interned) in places.iter().zip(texts.intern(&words.collect::<Vec<_>>())?) {
+            staged[place] = Arc::new(interned);
         }
         self.references.par_iter_mut().for_each(|reference| {
             let columns = key_columns(&reference.places, &key_words);
@@ -443,10 +458,10 @@ impl<'a> Ingest<'a> {
             key.index.warm(&digests);
             for (row, &digest) in digests.iter().enumerate() {
                 let at = first_row as usize + row;
+                let earlier = key.index.push(digest)?;
                 if digest == NULL_KEY {
                     key.nulls.add(|first| *first = format!("row {}", at + 1));
-                }
-                if let Some(earlier) = key.index.push(digest)? {
+                } else if let Some(earlier) = earlier {
                     write_key(&columns, row, &mut text);
                     key.duplicates.add_duplicate(&text, at, earlier);
                 }
@@ -479,7 +494,7 @@ impl<'a> Ingest<'a> {
         self.read.iter().try_for_each(|column| column.check(limits))?;
         let mut duplicate_keys = 0;
         for key in &self.keys {
-            key.check(limits)?;
+            key.check(limits, key.columns == self.table.key)?;
             duplicate_keys += key.duplicates.count;
         }
         if let Some(strings) = self.strings.take() {
@@ -507,9 +522,11 @@ impl<'a> Ingest<'a> {
 }
 
 impl KeyColumns {
-    fn check(&self, limits: &Limits) -> Result<()> {
+    /// Refuses what the limits do not allow. Only the table's own key names every row: other columns
+    /// that are referred to may be NULL, and nothing refers to such a row.
+    fn check(&self, limits: &Limits, is_key: bool) -> Result<()> {
         let KeyTrouble { count, first } = &self.nulls;
-        if *count > 0 {
+        if *count > 0 && is_key {
             return Err(Error::data(format!(
                 "{count} rows have a NULL in the key ({}), the first is {first}; a key names every \
                  row: take it out of the schema, or correct the data",

@@ -150,8 +150,8 @@ impl Reading<'_> {
                 Some(split) => self.result.splits.push(split),
                 None => {
                     let at = self.row + row as u64 + 1;
-                    let word = word.unwrap_or("NULL");
-                    self.troubles.bad_split.add(|first| *first = format!("{word:?} in row {at}"));
+                    let word = word.map_or_else(|| "NULL".to_owned(), |word| format!("{word:?}"));
+                    self.troubles.bad_split.add(|first| *first = format!("{word} in row {at}"));
                 }
             }
         }
@@ -180,7 +180,8 @@ impl Troubles {
         let key = derived.key.join(", ");
         if null_key.count > 0 {
             return Err(Error::data(format!(
-                "{} rows have a NULL in the anchor's key ({key}), the first is {}",
+                "{} rows have a NULL in the anchor's key ({key}), the first is {}; remove those \
+                 rows, or correct the data",
                 null_key.count, null_key.first
             )));
         }
@@ -204,8 +205,11 @@ impl Troubles {
         }
         if bad_split.count > 0 {
             return Err(Error::data(format!(
-                "{} rows have a split other than train, val or test, the first is {}",
-                bad_split.count, bad_split.first
+                "{} rows have a split other than train, val or test, the first is {}; correct the \
+                 column {:?}",
+                bad_split.count,
+                bad_split.first,
+                derived.split.as_deref().unwrap_or_default()
             )));
         }
         Ok(())
@@ -218,22 +222,31 @@ impl Derived {
         self.anchors.len() as u32
     }
 
-    /// Scales numerical targets by the train split alone, so that the scale tells nothing of the
+    /// Scales numbers and times by the train split alone, so that the scale tells nothing of the
     /// rest.
     fn use_train_statistics(&mut self) {
         use arrow::array::AsArray;
-        use arrow::datatypes::Float64Type;
+        use arrow::datatypes::{Float64Type, Int64Type};
         if self.splits.is_empty() || !self.splits.contains(&Split::Train) {
             return;
         }
-        if let Summary::Numerical(moments) = &mut self.summary.summary {
-            *moments = Moments::default();
-            let targets = self.targets.as_primitive::<Float64Type>();
-            for (target, split) in targets.iter().zip(&self.splits) {
-                if let (Some(target), Split::Train) = (target, split) {
-                    moments.push(target);
+        let in_train = |row: usize| self.splits[row] == Split::Train && self.targets.is_valid(row);
+        let rows = (0..self.splits.len()).filter(|&row| in_train(row));
+        match &mut self.summary.summary {
+            Summary::Numerical(moments) => {
+                *moments = Moments::default();
+                let targets = self.targets.as_primitive::<Float64Type>();
+                rows.for_each(|row| moments.push(targets.value(row)));
+            }
+            Summary::Timestamp { moments, min, max } => {
+                (*moments, *min, *max) = (Moments::default(), i64::MAX, i64::MIN);
+                let targets = self.targets.as_primitive::<Int64Type>();
+                for time in rows.map(|row| targets.value(row)) {
+                    moments.push(time as f64);
+                    (*min, *max) = ((*min).min(time), (*max).max(time));
                 }
             }
+            _ => {}
         }
     }
 

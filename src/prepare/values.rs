@@ -246,13 +246,16 @@ fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
             Ok(read.map(|values| values.into_iter().collect()))
         }
         (kind, Some(unit)) if kind.is_integer() => {
-            let integers = convert(&array, &DataType::Int64)?;
+            let integers = match convert_all(&array, &DataType::Int64, EXPECTED)? {
+                Ok(integers) => integers,
+                Err(bad) => return Ok(Err(bad)),
+            };
             let mut bad = None;
             let scaled = (integers.as_primitive::<Int64Type>().iter().enumerate())
                 .map(|(row, value)| {
                     let scaled = value?.checked_mul(per_unit(unit));
                     if scaled.is_none() {
-                        note(&mut bad, row, EXPECTED, || format!("{value:?}"));
+                        note(&mut bad, row, EXPECTED, || value.unwrap_or_default().to_string());
                     }
                     scaled
                 })
@@ -271,9 +274,10 @@ fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
                 }
                 _ => array,
             };
-            let naive = convert(&naive, &micros)?;
-            let times = naive.as_primitive::<TimestampMicrosecondType>();
-            Ok(Ok(times.reinterpret_cast::<Int64Type>()))
+            Ok(convert_all(&naive, &micros, EXPECTED)?.map(|times| {
+                let times = times.as_primitive::<TimestampMicrosecondType>();
+                times.reinterpret_cast::<Int64Type>()
+            }))
         }
         (kind, None) if kind.is_integer() => Err(Error::schema(format!(
             "expected a time, found integers ({kind}): say their unit, as in {{ type = \
@@ -317,6 +321,26 @@ fn unpack(array: &ArrayRef) -> Result<ArrayRef> {
 
 fn convert(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     cast(array, to).map_err(arrow_error)
+}
+
+/// Converts, and counts what would become NULL by it: a time that is lost would make its row
+/// visible always.
+fn convert_all(array: &ArrayRef, to: &DataType, expected: &'static str) -> Normalised<ArrayRef> {
+    let converted = convert(array, to)?;
+    if converted.logical_null_count() == array.logical_null_count() {
+        return Ok(Ok(converted));
+    }
+    let (before, options) = (array.logical_nulls(), FormatOptions::default());
+    let formatter = ArrayFormatter::try_new(array, &options).map_err(arrow_error)?;
+    let mut bad = None;
+    for row in 0..array.len() {
+        let was_null = before.as_ref().is_some_and(|nulls| nulls.is_null(row));
+        if converted.is_null(row) && !was_null {
+            let value = || formatter.value(row).try_to_string();
+            note(&mut bad, row, expected, || value().unwrap_or_else(|e| e.to_string()));
+        }
+    }
+    Ok(bad.map_or(Ok(converted), Err))
 }
 
 fn wrong_type(array: &ArrayRef, semantic: &str) -> Error {

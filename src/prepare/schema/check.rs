@@ -49,6 +49,11 @@ impl Schema {
 
     fn check_table(&self, table: &Table) -> Result<()> {
         safe_name(&table.name, "; give the table another name and say source = \"...\"")?;
+        if table.columns.values().all(|column| column.semantic == SemanticType::Ignored) {
+            return fail(
+                "has no column that is kept; give it one that is not ignored, or take the table out",
+            );
+        }
         has_columns(table, &table.key).context(|| "key")?;
         let mut names = BTreeMap::new();
         for reference in &table.references {
