@@ -122,10 +122,7 @@ pub fn prepare(
 ) -> Result<Report> {
     schema.check()?;
     if fs::symlink_metadata(out).is_ok() {
-        return Err(Error::invalid(format!(
-            "{} is there already; remove it, or choose another place",
-            out.display()
-        )));
+        return Err(taken(out));
     }
     if schema.tables.is_empty() {
         return Err(Error::schema("the schema has no table"));
@@ -136,14 +133,19 @@ pub fn prepare(
     }
     let pool = pool.build().map_err(|e| Error::invalid(format!("starting threads: {e}")))?;
     let partial = Partial::create(out)?;
-    let report = pool.install(|| Preparation::new(source, schema, options, &partial.path).run())?;
+    let report =
+        pool.install(|| Preparation::new(source, schema, options, &partial.store).run())?;
     partial.commit(out)?;
     Ok(report)
 }
 
-/// The folder in which a store grows; removed again unless it is committed.
+/// The folder in which a store grows; removed again in the end.
+///
+/// The store is a folder in it, beside the lock, so that the lock is held until the store has gone to
+/// its own name: nobody else clears up there before.
 struct Partial {
     path: PathBuf,
+    store: PathBuf,
     /// Held for as long as somebody works there.
     lock: File,
 }
@@ -168,37 +170,53 @@ impl Partial {
                 path.display()
             ))
         })?;
-        for entry in fs::read_dir(&path).map_err(io("listing", &path))? {
-            let entry = entry.map_err(io("listing", &path))?.path();
-            if entry.is_dir() {
-                fs::remove_dir_all(&entry).map_err(io("removing", &entry))?;
-            } else if entry != lock_path {
-                fs::remove_file(&entry).map_err(io("removing", &entry))?;
-            }
+        let store = path.join("store");
+        let partial = Self { path, store, lock };
+        // Whoever held the lock until now may have finished.
+        if fs::symlink_metadata(out).is_ok() {
+            return Err(taken(out));
         }
-        for folder in ["tables", "tasks", "staging"] {
-            let folder = path.join(folder);
+        partial.clear(&lock_path)?;
+        for folder in ["", "tables", "tasks", "staging"] {
+            let folder = partial.store.join(folder);
             fs::create_dir(&folder).map_err(io("creating", &folder))?;
         }
-        Ok(Self { path, lock })
+        Ok(partial)
+    }
+
+    /// Removes what a preparation that was cut off has left.
+    fn clear(&self, lock: &Path) -> Result<()> {
+        for entry in fs::read_dir(&self.path).map_err(|e| Error::io(&self.path, "listing", e))? {
+            let entry = entry.map_err(|e| Error::io(&self.path, "listing", e))?.path();
+            let removed = match entry.is_dir() {
+                true => fs::remove_dir_all(&entry),
+                false if entry == lock => Ok(()),
+                false => fs::remove_file(&entry),
+            };
+            removed.map_err(|e| Error::io(&entry, "removing", e))?;
+        }
+        Ok(())
     }
 
     /// Makes the store durable and gives it its name.
     fn commit(self, out: &Path) -> Result<()> {
-        for rest in ["staging", "lock"] {
-            let rest = self.path.join(rest);
-            let removed =
-                if rest.is_dir() { fs::remove_dir_all(&rest) } else { fs::remove_file(&rest) };
-            removed.map_err(|e| Error::io(&rest, "removing", e))?;
-        }
-        commit_folder(&Disk, &self.path, out)
+        let staging = self.store.join("staging");
+        fs::remove_dir_all(&staging).map_err(|e| Error::io(&staging, "removing", e))?;
+        commit_folder(&Disk, &self.store, out)
     }
 }
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // After a commit there is nothing here; after an error this is all that can be done.
+        // The store has gone or will never be; that this fails is no error worth telling.
         let _ = fs::remove_dir_all(&self.path);
         let _ = self.lock.unlock();
     }
+}
+
+fn taken(out: &Path) -> Error {
+    Error::invalid(format!(
+        "{} is there already; remove it, or choose another place",
+        out.display()
+    ))
 }
