@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use super::profile::{Profile, profile};
+use super::profile::{Profile, Storage, profile};
 use super::schema::{Limits, Schema, Table};
 use super::source::{Source, SourceTable};
 use super::words::{key_rank, may_number_rows, names_rows, names_same_table, shared_prefix, words};
@@ -28,6 +28,8 @@ pub struct Draft {
     pub schema: Schema,
     source: String,
     notes: Notes,
+    /// Tables of which nothing can be kept, and why.
+    left_out: Vec<(String, &'static str)>,
 }
 
 /// The reasons, by table and place.
@@ -101,6 +103,13 @@ pub fn draft(
 ) -> Result<Draft> {
     let limits = Limits::default();
     let mut subjects = examine(source, &limits, progress)?;
+    let left_out = leave_out(&mut subjects);
+    if subjects.is_empty() {
+        return Err(Error::data(format!(
+            "{} has no table with a row and a column that could be used",
+            source.describe()
+        )));
+    }
     let mut notes = Notes::new();
     links::find_keys(&mut subjects, &mut notes);
     links::find_links(source, &limits, &mut subjects, &mut notes)?;
@@ -117,7 +126,7 @@ pub fn draft(
     }
     let schema = Schema { database: name.to_owned(), limits, tables, tasks };
     schema.check()?;
-    Ok(Draft { schema, source: source.describe(), notes })
+    Ok(Draft { schema, source: source.describe(), notes, left_out })
 }
 
 /// Reads every table once.
@@ -165,6 +174,34 @@ fn examine(
         Ok(Subject { source: table, name, words, column_words, profiles, key, links, time: None })
     });
     examined.collect()
+}
+
+/// Takes out the tables of which nothing could be kept; a store has none without rows or cells.
+fn leave_out(subjects: &mut Vec<Subject>) -> Vec<(String, &'static str)> {
+    let reason = |subject: &Subject| {
+        // As `columns::guess` ignores them.
+        let is_kept = |p: &Profile| match p.storage {
+            Storage::Other => false,
+            Storage::Real => p.all(p.numbers),
+            _ => p.present() > 0,
+        };
+        if subject.profiles.iter().any(is_kept) {
+            return None;
+        }
+        // Columns that no semantic type takes are not read, so that their rows are not counted.
+        let is_empty = |p: &Profile| p.rows == 0 && p.storage != Storage::Other;
+        Some(match subject.profiles.iter().any(is_empty) {
+            true => "it has no rows",
+            false => "each column is NULL throughout, or has values that no semantic type takes",
+        })
+    };
+    let mut left_out = Vec::new();
+    subjects.retain(|subject| {
+        let reason = reason(subject);
+        left_out.extend(reason.map(|reason| (subject.source.name.clone(), reason)));
+        reason.is_none()
+    });
+    left_out
 }
 
 /// The tables' names, made fit for files and different from each other in any case.

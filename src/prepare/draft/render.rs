@@ -31,6 +31,9 @@ impl Draft {
         )?;
         writeln!(text, "duplicate_keys = {} # rows of a table", limits.duplicate_keys)?;
         writeln!(text, "categories = {} # of a column", limits.categories)?;
+        for (table, reason) in &self.left_out {
+            writeln!(text, "\n# Table {} is left out: {reason}.", quoted(table))?;
+        }
         for table in &self.schema.tables {
             self.write_table(text, table)?;
         }
