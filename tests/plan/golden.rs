@@ -1,20 +1,15 @@
 //! The golden files in `checkpoints/`: what this build writes, and what every build reads.
 //!
-//! `HEADWATER_REGENERATE=1 cargo test --test plan golden` writes those of the present format
+//! `HEADWATER_REGENERATE=1 cargo test --release --test plan golden` writes those of the present format
 //! version anew; files of older versions stay as they are.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use headwater::plan::{Cursor, CursorKind, Fields, Position};
 
+use crate::manifest::{self, Golden, digest, folder, is_asked_to_regenerate, manifest};
+
 const GENERATOR: &str = "tests/plan/golden.rs";
-const MANIFEST_HEAD: &str = "\
-# The golden files of this folder: the BLAKE3 of each, what it holds and what made it; of a bad one
-# the exact message with which it is refused. A test checks that folder and manifest agree.
-# HEADWATER_REGENERATE=1 cargo test --test plan golden
-";
 
 fn cursor(fields: Fields, counters: &[(&str, u64)]) -> Cursor {
     let mut position = Position::new();
@@ -135,45 +130,26 @@ fn bad() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     ]
 }
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints")
-}
-
-fn manifest() -> toml::Table {
-    fs::read_to_string(folder().join("MANIFEST.toml")).unwrap_or_default().parse().unwrap()
-}
-
-fn digest(bytes: &[u8]) -> String {
-    blake3::hash(bytes).to_hex().to_string()
-}
-
 fn regenerate() {
-    let mut entries: BTreeMap<String, toml::Value> = manifest().into_iter().collect();
-    let mut put = |name: &str, what: &str, bytes: &[u8], message: Option<String>| {
-        fs::create_dir_all(folder().join(name).parent().unwrap()).unwrap();
-        fs::write(folder().join(name), bytes).unwrap();
-        let mut entry = toml::Table::new();
-        entry.insert("digest".into(), digest(bytes).into());
-        entry.insert("what".into(), what.into());
-        entry.insert("generator".into(), GENERATOR.into());
-        message.map(|m| entry.insert("message".into(), m.into()));
-        entries.insert(name.into(), entry.into());
-    };
-    for (name, what, cursor) in good() {
-        put(name, what, &cursor.encode().unwrap(), None);
-    }
-    for (name, what, bytes) in bad() {
-        put(name, what, &bytes, Some(Cursor::decode(&bytes).unwrap_err().to_string()));
-    }
-    let table: toml::Table = entries.into_iter().collect();
-    let text = format!("{MANIFEST_HEAD}\n{}", toml::to_string(&table).unwrap());
-    fs::write(folder().join("MANIFEST.toml"), text).unwrap();
+    let good =
+        good().into_iter().map(|(name, what, cursor)| (name, what, cursor.encode().unwrap()));
+    let all: Vec<_> = good.chain(bad()).collect();
+    let goldens: Vec<_> = all
+        .iter()
+        .map(|(name, what, bytes)| Golden {
+            name: (*name).to_owned(),
+            what: (*what).to_owned(),
+            bytes,
+            message: Cursor::decode(bytes).err().map(|e| e.to_string()),
+        })
+        .collect();
+    manifest::regenerate(GENERATOR, &goldens);
 }
 
 /// One test, so that regenerating comes before checking.
 #[test]
 fn p6_golden_cursors_are_read_and_written_alike_and_bad_ones_refused_with_their_message() {
-    if std::env::var("HEADWATER_REGENERATE").is_ok_and(|v| v == "1") {
+    if is_asked_to_regenerate() {
         regenerate();
     }
     let manifest = manifest();
@@ -203,11 +179,14 @@ fn p6_golden_cursors_are_read_and_written_alike_and_bad_ones_refused_with_their_
 #[test]
 fn golden_folder_and_manifest_agree() {
     let mut found = Vec::new();
-    for prefix in ["", "bad/"] {
-        for entry in fs::read_dir(folder().join(prefix)).unwrap() {
+    let mut folders = vec![String::new()];
+    while let Some(prefix) = folders.pop() {
+        for entry in fs::read_dir(folder().join(&prefix)).unwrap() {
             let entry = entry.unwrap();
             let name = format!("{prefix}{}", entry.file_name().to_str().unwrap());
-            if entry.file_type().unwrap().is_file() && name != "MANIFEST.toml" {
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(name + "/");
+            } else if name != "MANIFEST.toml" {
                 found.push(name);
             }
         }

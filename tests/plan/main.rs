@@ -4,5 +4,7 @@ mod cursor;
 mod durable;
 mod golden;
 mod laws;
+#[path = "../shared/manifest.rs"]
+mod manifest;
 mod shuffle;
 mod simulated_disk;

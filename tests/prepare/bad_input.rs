@@ -1,0 +1,310 @@
+//! What is wrong with rows, keys, references, times and tasks: one clear message each.
+
+use crate::Workshop;
+
+const CUSTOMERS: &str = "id,since,city\n1,2020-01-01,Ulm\n2,2020-02-01,Bonn\n3,,Ulm\n";
+const ORDERS: &str = "customer,at,total,note\n1,2020-03-01,2.5,a b\n2,2020-03-02,3,c\n\
+                      1,2020-03-03,4,d\n";
+const SEEDS: &str = "customer,at,y,part\n1,2020-04-01,0.5,train\n2,2020-04-02,1.5,test\n";
+
+/// The schema of the shop, into which each test puts its mistake.
+const SCHEMA: &str = r#"
+database = "shop"
+
+[[table]]
+name = "customers"
+key = "id"
+time = { column = "since" }
+columns = { id = "identifier", since = "timestamp", city = "categorical" }
+
+[[table]]
+name = "orders"
+time = { column = "at" }
+columns = { customer = "identifier", at = "timestamp", total = "numerical", note = "text" }
+references = [{ columns = "customer", to = "customers" }]
+
+[[task]]
+name = "churn"
+derived = { anchor = "customers", source = "seeds", key = "customer", time = "at", target = "y", type = "numerical", split = "part" }
+"#;
+
+fn shop() -> [(&'static str, String); 3] {
+    [
+        ("customers.csv", CUSTOMERS.to_owned()),
+        ("orders.csv", ORDERS.to_owned()),
+        ("seeds.csv", SEEDS.to_owned()),
+    ]
+}
+
+fn workshop(files: &[(&str, String)]) -> Workshop {
+    Workshop::new(&files.iter().map(|(n, t)| (*n, t.as_str())).collect::<Vec<_>>())
+}
+
+/// The message when `from` in one of the files is `to`.
+fn with_data(file: &str, from: &str, to: &str) -> String {
+    let mut files = shop();
+    let (_, text) = files.iter_mut().find(|(name, _)| *name == file).unwrap();
+    assert!(text.contains(from));
+    *text = text.replacen(from, to, 1);
+    workshop(&files).refused(SCHEMA)
+}
+
+/// The message when `from` in the schema is `to`.
+fn with_schema(from: &str, to: &str) -> String {
+    assert!(SCHEMA.contains(from));
+    workshop(&shop()).refused(&SCHEMA.replacen(from, to, 1))
+}
+
+#[test]
+fn the_shop_itself_is_well() {
+    let workshop = workshop(&shop());
+    let output = workshop.prepare(SCHEMA);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    crate::succeed(&["verify", &workshop.text("db")]);
+    assert!(!workshop.path("db.partial").exists());
+    // What is there is never written over.
+    let again = workshop.prepare(SCHEMA);
+    assert_eq!(
+        String::from_utf8_lossy(&again.stderr),
+        format!(
+            "headwater: {} is there already; remove it, or choose another place\n",
+            workshop.text("db")
+        )
+    );
+}
+
+#[test]
+fn missing_tables_and_columns() {
+    assert_eq!(
+        with_data("orders.csv", "total", "totale"),
+        "table \"orders\": table \"orders\" of folder DIR/data: there is no column \"total\"; did \
+         you mean \"totale\"?"
+    );
+    let files = shop();
+    assert_eq!(
+        workshop(&files[..2]).refused(SCHEMA),
+        "task \"churn\": folder DIR/data has no table \"seeds\"; there are: \"customers\", \
+         \"orders\""
+    );
+}
+
+#[test]
+fn duplicate_and_null_keys() {
+    assert_eq!(
+        with_data("customers.csv", "\n3,", "\n1,"),
+        "table \"customers\": 1 rows repeat a key (id) that an earlier row has, the first is \"1\" \
+         in row 1 and row 3; limits.duplicate_keys allows 0: correct the key or the data, or raise \
+         the limit (references then go to the first row)"
+    );
+    assert_eq!(
+        with_data("customers.csv", "\n2,", "\n,"),
+        "table \"customers\": 1 rows have a NULL in the key (id), the first is row 2; a key names \
+         every row: take it out of the schema, or correct the data"
+    );
+}
+
+#[test]
+fn unresolved_references_over_the_limit_and_under() {
+    assert_eq!(
+        with_data("orders.csv", "\n2,", "\n9,"),
+        "table \"orders\": reference \"customer\": 1 of 3 values are not among the keys of table \
+         \"customers\"; limits.unresolved_share allows a share of 0.01: correct the reference or \
+         the data, or raise the limit (such rows are then kept without a parent)"
+    );
+    let mut files = shop();
+    files[1].1 = ORDERS.replacen("\n2,", "\n9,", 1);
+    let workshop = workshop(&files);
+    let schema = format!("limits = {{ unresolved_share = 0.4 }}\n{SCHEMA}");
+    let output = workshop.prepare(&schema);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success());
+    assert!(
+        printed.ends_with(
+            "note: table \"orders\": 1 values of reference \"customer\" point at no row; those \
+             rows are kept without that parent\n"
+        ),
+        "{printed}"
+    );
+}
+
+#[test]
+fn times_that_go_in_a_circle_or_are_none() {
+    let schema = r#"
+database = "circle"
+[[table]]
+name = "a"
+key = "id"
+time = { through = "b" }
+columns = { id = "identifier", b = "identifier" }
+references = [{ columns = "b", to = "b" }]
+[[table]]
+name = "b"
+key = "id"
+time = { through = "a" }
+columns = { id = "identifier", a = "identifier" }
+references = [{ columns = "a", to = "a" }]
+"#;
+    let circle = Workshop::new(&[("a.csv", "id,b\n1,1\n"), ("b.csv", "id,a\n1,1\n")]);
+    assert_eq!(
+        circle.refused(schema),
+        "schema DIR/schema.toml: table \"a\": time: is inherited in a circle: a -> b -> a; give one \
+         of them a time column"
+    );
+    assert_eq!(
+        with_data("customers.csv", "2020-02-01", "last winter"),
+        "table \"customers\": column \"since\": 1 value cannot be read as timestamp: expected a \
+         time such as 2020-01-31, 2020-01-31 12:00:00 or with a zone, found \"last winter\" in row \
+         2; correct the data or the column's type"
+    );
+    assert_eq!(
+        with_schema("time = { column = \"at\" }", "time = { column = \"total\" }"),
+        "schema DIR/schema.toml: table \"orders\": time: column \"total\" is numerical; a time \
+         column must be a timestamp"
+    );
+}
+
+#[test]
+fn empty_tables_and_tasks() {
+    assert_eq!(
+        with_data("orders.csv", &ORDERS[ORDERS.find('\n').unwrap() + 1..], ""),
+        "table \"orders\": the table has no rows; take it out of the schema, with what refers to it"
+    );
+    assert_eq!(
+        with_data("seeds.csv", &SEEDS[SEEDS.find('\n').unwrap() + 1..], ""),
+        "task \"churn\": the task has no rows; take it out of the schema"
+    );
+    assert_eq!(
+        with_data("customers.csv", CUSTOMERS, ""),
+        "table \"customers\": DIR/data/customers.csv: the file is empty; expected a header line \
+         with the names of the columns"
+    );
+    let all = "columns = { customer = \"identifier\", at = \"timestamp\", total = \"numerical\", \
+               note = \"text\" }\nreferences = [{ columns = \"customer\", to = \"customers\" }]";
+    let none = with_schema(all, "columns = { note = \"ignored\" }");
+    assert_eq!(
+        none,
+        "schema DIR/schema.toml: table \"orders\": has no column that is kept; give it one that is \
+         not ignored, or take the table out"
+    );
+}
+
+#[test]
+fn seeds_that_lead_nowhere_or_see_the_future() {
+    assert_eq!(
+        with_data("seeds.csv", "\n2,", "\n7,"),
+        "task \"churn\": 1 rows name an anchor (customer) that is not in table \"customers\", the \
+         first is \"7\" in row 2; remove those rows, or correct the key"
+    );
+    assert_eq!(
+        with_data("seeds.csv", "\n2,", "\n,"),
+        "task \"churn\": 1 rows have a NULL in the anchor's key (customer), the first is row 2; \
+         remove those rows, or correct the data"
+    );
+    assert_eq!(
+        with_data("seeds.csv", "2020-04-01", ""),
+        "task \"churn\": 1 seeds have a NULL in the observation time (\"at\"), the first is row 1; \
+         such a seed would see the future: give it a time, or say sees_everything = true in task \
+         \"churn\""
+    );
+    assert_eq!(
+        with_data("seeds.csv", "train", "Train"),
+        "task \"churn\": 1 rows have a split other than train, val or test, the first is \"Train\" \
+         in row 1; correct the column \"part\""
+    );
+    assert_eq!(
+        with_data("seeds.csv", "test", ""),
+        "task \"churn\": 1 rows have a split other than train, val or test, the first is NULL in \
+         row 2; correct the column \"part\""
+    );
+    let cell = "[[task]]\nname = \"city\"\ncell = { table = \"customers\", column = \"city\" }\n";
+    assert_eq!(
+        workshop(&shop()).refused(&format!("{SCHEMA}\n{cell}")),
+        "task \"city\": 1 of 3 rows of table \"customers\" have no time at which they could be \
+         observed, and would see the future; say sees_everything = true in this task if they may"
+    );
+}
+
+#[test]
+fn targets_of_no_kind_that_can_be_predicted() {
+    assert_eq!(
+        with_schema("type = \"numerical\"", "type = \"text\""),
+        "schema DIR/schema.toml: task \"churn\": target \"y\": is text, which cannot be predicted; \
+         a target is numerical, boolean, categorical or timestamp"
+    );
+    assert_eq!(
+        with_data("seeds.csv", "1.5", "much"),
+        "task \"churn\": column \"y\": 1 value cannot be read as numerical: expected a finite \
+         number, found \"much\" in row 2; correct the data or the column's type"
+    );
+}
+
+#[test]
+fn schemas_with_misspelt_words() {
+    let file = "schema DIR/schema.toml: ";
+    assert_eq!(
+        with_schema("references =", "refrences ="),
+        format!(
+            "{file}line 14, column 1: unknown field `refrences`, expected one of `name`, `source`, \
+             `key`, `time`, `columns`, `references`; did you mean `references`?"
+        )
+    );
+    assert_eq!(
+        with_schema("\"categorical\"", "\"categoric\""),
+        format!(
+            "{file}line 8, column 60: unknown variant `categoric`, expected one of `identifier`, \
+             `numerical`, `timestamp`, `boolean`, `categorical`, `text`, `ignored`; did you mean \
+             `categorical`?"
+        )
+    );
+    assert_eq!(
+        with_schema("to = \"customers\"", "to = \"costumers\""),
+        format!(
+            "{file}table \"orders\": reference \"customer\": there is no table \"costumers\"; did \
+             you mean \"customers\"?"
+        )
+    );
+}
+
+#[test]
+fn names_that_would_leave_the_folder() {
+    for (name, reason) in [
+        ("../x", "begins with a dot"),
+        ("a/../../x", "holds '/'"),
+        ("/etc/x", "holds '/'"),
+        ("a\\\\b", "holds '\\\\'"),
+        ("", "is empty"),
+    ] {
+        assert_eq!(
+            with_schema("name = \"orders\"", &format!("name = \"{name}\"\nsource = \"orders\"")),
+            format!(
+                "schema DIR/schema.toml: table {}: the name {reason}, and so cannot name a file of \
+                 the store; give the table another name and say source = \"...\"",
+                if name == "a\\\\b" { "\"a\\\\b\"".to_owned() } else { format!("{name:?}") }
+            )
+        );
+    }
+    assert_eq!(
+        with_schema("name = \"churn\"", "name = \"../churn\""),
+        "schema DIR/schema.toml: task \"../churn\": the name begins with a dot, and so cannot name \
+         a file of the store; give the task another name"
+    );
+}
+
+#[test]
+fn two_columns_referred_to_may_be_null_where_nothing_refers() {
+    let workshop =
+        Workshop::new(&[("a.csv", "id,code\n1,x\n2,\n3,\n"), ("b.csv", "code\nx\n\nx\n")]);
+    let schema = r#"
+database = "codes"
+[[table]]
+name = "a"
+key = "id"
+columns = { id = "identifier", code = "identifier" }
+[[table]]
+name = "b"
+columns = { code = "identifier" }
+references = [{ columns = "code", to = "a", to_columns = "code" }]
+"#;
+    let output = workshop.prepare(schema);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

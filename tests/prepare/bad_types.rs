@@ -1,0 +1,205 @@
+//! Values and files that are not what they should be: one clear message each.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, Date32Array, Float64Array, ListArray, NullArray, StringArray, TimestampSecondArray,
+    UInt64Array,
+};
+use arrow::datatypes::Int32Type;
+use arrow::record_batch::RecordBatch;
+use headwater::prepare::embed::HashingEmbedder;
+use headwater::prepare::schema::Schema;
+use headwater::prepare::source::{Batches, Source, SourceTable};
+use headwater::prepare::{Options, Silent, prepare};
+use headwater::store::Store;
+use headwater::{ErrorKind, Result};
+
+use crate::Workshop;
+
+const SCHEMA: &str = r#"
+database = "d"
+[[table]]
+name = "t"
+columns = { x = "TYPE" }
+"#;
+
+/// One batch, whatever is asked for.
+struct Single(RecordBatch);
+
+impl Source for Single {
+    fn describe(&self) -> String {
+        "memory".into()
+    }
+
+    fn tables(&self) -> Result<Vec<SourceTable>> {
+        Ok(vec![])
+    }
+
+    fn read(&self, _table: &str, _columns: &[String]) -> Result<Batches> {
+        Ok(Box::new(std::iter::once(Ok(self.0.clone()))))
+    }
+}
+
+/// What becomes of a table with one column of this type.
+fn outcome(array: ArrayRef, column: &str) -> Result<Store> {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("db");
+    let batch = RecordBatch::try_from_iter_with_nullable([("x", array, true)]).unwrap();
+    let schema = Schema::parse(&SCHEMA.replace("\"TYPE\"", column)).unwrap();
+    let embedder = HashingEmbedder::new(8);
+    let options = Options {
+        embedder: &embedder,
+        text_vectors: false,
+        threads: Some(1),
+        sql: None,
+        progress: &Silent,
+    };
+    let report = prepare(&Single(batch), &schema, &out, &options);
+    assert!(!folder.path().join("db.partial").exists());
+    assert_eq!(report.is_ok(), out.exists());
+    report.and_then(|_| Store::open(&out))
+}
+
+fn refused(array: impl arrow::array::Array + 'static, column: &str, kind: ErrorKind) -> String {
+    let error = outcome(Arc::new(array), column).err().unwrap_or_else(|| panic!("{column}"));
+    assert_eq!(error.kind(), kind, "{error}");
+    error.to_string()
+}
+
+const NUMERICAL: &str = "\"numerical\"";
+const TIMESTAMP: &str = "\"timestamp\"";
+const SECONDS: &str = "{ type = \"timestamp\", unit = \"s\" }";
+
+#[test]
+fn numbers_that_are_none() {
+    let place = "table \"t\": column \"x\": ";
+    for (number, shown) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf"), (-f64::INFINITY, "-inf")] {
+        let array = Float64Array::from(vec![1.0, number, number]);
+        assert_eq!(
+            refused(array, NUMERICAL, ErrorKind::Data),
+            format!(
+                "{place}2 values cannot be read as numerical: expected a finite number, found \
+                 \"{shown}\" in row 2; correct the data or the column's type"
+            )
+        );
+    }
+    for array in [[1e308, -1e308], [1e200, -1e200]] {
+        let message = refused(Float64Array::from(array.to_vec()), NUMERICAL, ErrorKind::Data);
+        assert_eq!(
+            message,
+            format!(
+                "{place}the numbers from {:e} to {:e} have no finite mean and deviation; scale \
+                 them down, or make the column categorical or text",
+                array[1], array[0]
+            )
+        );
+    }
+    let lists = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1)])]);
+    let message = refused(lists, NUMERICAL, ErrorKind::Schema);
+    assert!(
+        message.starts_with(&format!("{place}expected values that can be numerical, found List"))
+    );
+    assert!(message.ends_with("; correct the column's type in the schema"), "{message}");
+}
+
+#[test]
+fn times_that_do_not_fit() {
+    let message = |shown: &str| {
+        format!(
+            "table \"t\": column \"x\": 1 value cannot be read as timestamp: expected a time such \
+             as 2020-01-31, 2020-01-31 12:00:00 or with a zone, found \"{shown}\" in row 2; correct \
+             the data or the column's type"
+        )
+    };
+    // Each would have been NULL after a careless conversion, and its row visible always.
+    assert_eq!(
+        refused(UInt64Array::from(vec![1, u64::MAX]), SECONDS, ErrorKind::Data),
+        message(&u64::MAX.to_string())
+    );
+    assert_eq!(
+        refused(arrow::array::Int64Array::from(vec![1, i64::MAX]), SECONDS, ErrorKind::Data),
+        message(&i64::MAX.to_string())
+    );
+    let seconds =
+        refused(TimestampSecondArray::from(vec![1, i64::MAX]), TIMESTAMP, ErrorKind::Data);
+    assert!(seconds.contains(": 1 value cannot be read as timestamp: "), "{seconds}");
+    let dates = refused(Date32Array::from(vec![1, i32::MAX]), TIMESTAMP, ErrorKind::Data);
+    assert!(dates.contains(": 1 value cannot be read as timestamp: "), "{dates}");
+    assert_eq!(
+        refused(UInt64Array::from(vec![1]), TIMESTAMP, ErrorKind::Schema),
+        "table \"t\": column \"x\": expected a time, found integers (UInt64): say their unit, as in \
+         { type = \"timestamp\", unit = \"s\" } (or \"ms\", \"us\")"
+    );
+    let fine = outcome(Arc::new(UInt64Array::from(vec![Some(1), None])), SECONDS).unwrap();
+    assert_eq!(fine.tables()[0].metadata().columns[0].null_count, 1);
+}
+
+#[test]
+fn words_that_are_neither_true_nor_false() {
+    let array = StringArray::from(vec![Some("yes"), None, Some("perhaps"), Some("maybe")]);
+    assert_eq!(
+        refused(array, "\"boolean\"", ErrorKind::Data),
+        "table \"t\": column \"x\": 2 values cannot be read as boolean: expected true or false (or \
+         t/f, yes/no, y/n, 1/0), found \"perhaps\" in row 3; correct the data or the column's type"
+    );
+}
+
+#[test]
+fn more_categories_than_the_limit() {
+    let words: Vec<_> = (0..4097).map(|number| number.to_string()).collect();
+    assert_eq!(
+        refused(StringArray::from(words), "\"categorical\"", ErrorKind::LimitExceeded),
+        "table \"t\": column \"x\": 4097 categories, more than the limit of 4096; make the column \
+         text, or raise limits.categories"
+    );
+}
+
+#[test]
+fn more_rows_than_the_format_counts() {
+    let rows = u32::MAX as usize;
+    assert_eq!(
+        refused(NullArray::new(rows), "\"identifier\"", ErrorKind::LimitExceeded),
+        "table \"t\": more than 4294967294 rows, which is the most that a table can have; split it"
+    );
+}
+
+#[test]
+fn csv_with_a_broken_line() {
+    let schema = SCHEMA.replace("TYPE", "text");
+    let workshop = Workshop::new(&[("t.csv", "x,y\n1,2\n3\n5,6\n")]);
+    assert_eq!(
+        workshop.refused(&schema),
+        "table \"t\": DIR/data/t.csv: line 3: expected 2 fields as in the header, found 1"
+    );
+    let workshop = Workshop::new(&[("t.csv", "x,y\n1,2\n3,\"4\n5,6\n")]);
+    assert_eq!(
+        workshop.refused(&schema),
+        "table \"t\": DIR/data/t.csv: line 3: a quote opens and never closes; expected another \" \
+         before the file ends"
+    );
+}
+
+#[test]
+fn parquet_cut_in_half() {
+    let workshop = Workshop::new(&[]);
+    let path = workshop.path("data/t.parquet");
+    let array: ArrayRef = Arc::new(StringArray::from_iter_values((0..999).map(|i| i.to_string())));
+    let batch = RecordBatch::try_from_iter([("x", array)]).unwrap();
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let message = workshop.refused(&SCHEMA.replace("TYPE", "text"));
+    let place = "table \"t\": DIR/data/t.parquet: not a whole Parquet file: ";
+    assert!(message.starts_with(place), "{message}");
+    assert!(message.ends_with("; it may have been cut short, write it again"), "{message}");
+    // Pages that are damaged, though the file is as long as it should be.
+    let mut damaged = whole.clone();
+    damaged[4..whole.len() / 2].fill(0xa5);
+    std::fs::write(&path, damaged).unwrap();
+    let message = workshop.refused(&SCHEMA.replace("TYPE", "text"));
+    assert!(message.starts_with(place), "{message}");
+}

@@ -1,0 +1,91 @@
+//! The `headwater` command from data to a store: bad input, broken disks, kills, real data.
+
+mod bad_input;
+mod bad_types;
+mod crash;
+mod f1db;
+mod full_disk;
+mod whole;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use headwater::store::Store;
+
+/// The command, to be given its arguments.
+fn headwater() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_headwater"))
+}
+
+fn run(arguments: &[&str]) -> Output {
+    headwater().args(arguments).output().unwrap()
+}
+
+/// Runs the command, which must succeed; yields what it prints.
+fn succeed(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A folder with a place for the data, one for the schema and one for the store.
+struct Workshop {
+    folder: tempfile::TempDir,
+}
+
+impl Workshop {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let workshop = Self { folder: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(workshop.path("data")).unwrap();
+        for (name, text) in files {
+            std::fs::write(workshop.path("data").join(name), text).unwrap();
+        }
+        workshop
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    /// Prepares the data by this schema.
+    fn prepare(&self, schema: &str) -> Output {
+        std::fs::write(self.path("schema.toml"), schema).unwrap();
+        let (data, schema, out) = (self.text("data"), self.text("schema.toml"), self.text("db"));
+        run(&["prepare", &data, "--schema", &schema, "--out", &out, "--dimension", "8"])
+    }
+
+    /// Prepares, which must fail with status 1 and leave nothing; yields its message.
+    fn refused(&self, schema: &str) -> String {
+        let output = self.prepare(schema);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        for rest in ["db", "db.partial"] {
+            assert!(std::fs::symlink_metadata(self.path(rest)).is_err(), "{rest}: {message}");
+        }
+        let folder = self.folder.path().to_str().unwrap();
+        let message = message.replace(folder, "DIR");
+        let message = message.strip_prefix("headwater: ").unwrap_or_else(|| panic!("{message}"));
+        message.trim_end().to_owned()
+    }
+
+    /// Drafts a schema, prepares by it as it is, verifies; yields the store.
+    fn unedited(&self, source: &Path) -> Store {
+        let source = source.to_str().unwrap();
+        let (schema, out) = (self.text("drafted.toml"), self.text("drafted.db"));
+        succeed(&["schema", source, "--out", &schema]);
+        succeed(&["prepare", source, "--schema", &schema, "--out", &out, "--no-text-vectors"]);
+        succeed(&["verify", &out]);
+        Store::open(Path::new(&out)).unwrap()
+    }
+}
+
+/// Whether two folders hold the same files.
+fn assert_same_folders(a: &Path, b: &Path) {
+    let output = Command::new("diff").args(["-r"]).arg(a).arg(b).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}

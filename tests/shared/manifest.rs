@@ -1,0 +1,55 @@
+//! The manifest of the golden files in `checkpoints/`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const HEAD: &str = "\
+# The golden files of this folder: the BLAKE3 of each, what it holds and what made it; of a bad one
+# the exact message with which it is refused. A test checks that folder and manifest agree.
+# HEADWATER_REGENERATE=1 cargo test --release --test plan --test store golden
+";
+
+/// A golden file to be.
+pub struct Golden<'a> {
+    pub name: String,
+    pub what: String,
+    pub bytes: &'a [u8],
+    pub message: Option<String>,
+}
+
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints")
+}
+
+pub fn manifest() -> toml::Table {
+    fs::read_to_string(folder().join("MANIFEST.toml")).unwrap_or_default().parse().unwrap()
+}
+
+pub fn digest(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
+}
+
+/// Whether the golden files of the present format version are to be written anew.
+pub fn is_asked_to_regenerate() -> bool {
+    std::env::var("HEADWATER_REGENERATE").is_ok_and(|v| v == "1")
+}
+
+/// Writes `goldens`, and their lines of the manifest.
+pub fn regenerate(generator: &str, goldens: &[Golden<'_>]) {
+    let mut entries: BTreeMap<String, toml::Value> = manifest().into_iter().collect();
+    for golden in goldens {
+        let path = folder().join(&golden.name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, golden.bytes).unwrap();
+        let mut entry = toml::Table::new();
+        entry.insert("digest".into(), digest(golden.bytes).into());
+        entry.insert("what".into(), golden.what.clone().into());
+        entry.insert("generator".into(), generator.into());
+        golden.message.clone().map(|m| entry.insert("message".into(), m.into()));
+        entries.insert(golden.name.clone(), entry.into());
+    }
+    let table: toml::Table = entries.into_iter().collect();
+    let text = format!("{HEAD}\n{}", toml::to_string(&table).unwrap());
+    fs::write(folder().join("MANIFEST.toml"), text).unwrap();
+}

@@ -1,0 +1,323 @@
+//! Damage of every kind: refused, or not where anybody reads; never a panic, never a wrong value.
+
+use std::fs;
+use std::path::Path;
+
+use headwater::store::Store;
+use headwater::{Error, ErrorKind};
+
+use crate::same_bits::files;
+use crate::{folder, random, store_of, tiny};
+
+/// What every read of a store yields, in one order.
+fn everything(store: &Store) -> Vec<Result<String, Error>> {
+    let mut reads = Vec::new();
+    let mut read = |value: Result<String, Error>| reads.push(value);
+    for table in store.tables() {
+        for row in 0..table.row_count() {
+            let columns = table.metadata().columns.len();
+            read(table.row(row).map(|record| {
+                let cells: Vec<_> = (0..columns).map(|column| record.cell(column)).collect();
+                let parents = store.relations().iter().filter(|relation| {
+                    std::ptr::eq(
+                        &raw const store.tables()[relation.metadata().child as usize],
+                        table,
+                    )
+                });
+                let parents: Vec<_> = parents.map(|relation| relation.parent(&record)).collect();
+                format!("{} {cells:?} {parents:?}", record.time())
+            }));
+            read(table.identity(row).map(|identity| identity.to_string()));
+            if !table.metadata().key.is_empty() {
+                read(table.key(row).map(str::to_owned));
+                read(table.key(row).and_then(|key| table.find(key)).map(|row| format!("{row:?}")));
+            }
+        }
+    }
+    for relation in store.relations() {
+        let parents = store.tables()[relation.metadata().parent as usize].row_count();
+        for parent in 0..parents {
+            read(relation.children(parent).map(|children| format!("{children:?}")));
+        }
+    }
+    for task in store.tasks() {
+        let anchor = &store.tables()[task.metadata().anchor as usize];
+        for seed in 0..task.metadata().seed_count {
+            read(task.seed(anchor, seed).map(|seed| format!("{seed:?}")));
+        }
+    }
+    let embedding = &store.metadata().embedding;
+    for index in 0..embedding.text_count {
+        read(store.text(index).map(str::to_owned));
+        read(store.text_embedding(index).map(|vector| format!("{vector:?}")));
+    }
+    for index in 0..embedding.category_count {
+        read(store.category(index).map(str::to_owned));
+    }
+    read(store.column_embeddings().map(|vectors| format!("{vectors:?}")));
+    read(store.categorical_embeddings().map(|vectors| format!("{vectors:?}")));
+    reads
+}
+
+/// A whole store, what it says, and the means to damage a copy.
+struct Patient {
+    folder: tempfile::TempDir,
+    whole: Vec<String>,
+}
+
+impl Patient {
+    fn new() -> Self {
+        let (folder, store) = store_of(&tiny::database(), &[5]);
+        store.verify(&|_| Ok(())).unwrap();
+        let whole = everything(&store).into_iter().map(Result::unwrap).collect();
+        Self { folder, whole }
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join("store")
+    }
+
+    /// Opens the damaged store and reads all of it; yields what `open` or else `verify` says.
+    fn examine(&self, what: &str) -> Error {
+        let store = match Store::open(&self.path()) {
+            Ok(store) => store,
+            Err(error) => {
+                assert_known(&error, what);
+                return error;
+            }
+        };
+        let reads = everything(&store);
+        assert_eq!(reads.len(), self.whole.len(), "{what}");
+        for (read, whole) in reads.into_iter().zip(&self.whole) {
+            match read {
+                Ok(value) => assert_eq!(value, *whole, "{what}: read wrongly"),
+                Err(error) => assert_known(&error, what),
+            }
+        }
+        let error = store.verify(&|_| Ok(())).expect_err(what);
+        assert_known(&error, what);
+        error
+    }
+
+    /// Puts `bytes` in place of the file `name`, examines, and puts back what was there.
+    fn with_file(&self, name: &str, bytes: &[u8], what: &str) -> Error {
+        let path = self.path().join(name);
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, bytes).unwrap();
+        let error = self.examine(what);
+        fs::write(&path, whole).unwrap();
+        error
+    }
+}
+
+fn assert_known(error: &Error, what: &str) {
+    let known = [ErrorKind::NotOurs, ErrorKind::Version, ErrorKind::Corrupt, ErrorKind::Io];
+    assert!(known.contains(&error.kind()), "{what}: {:?}: {error}", error.kind());
+}
+
+/// The first byte of a container's section table.
+fn table_at(bytes: &[u8]) -> usize {
+    u64::from_le_bytes(bytes[16..24].try_into().unwrap()) as usize
+}
+
+#[test]
+fn p6_no_silent_change_by_a_flipped_bit() {
+    let patient = Patient::new();
+    for (name, whole) in files(&patient.path()) {
+        for at in 0..whole.len() {
+            // Every bit of a header; elsewhere a bit of every byte, and every bit in turn.
+            let bits = match name.ends_with(".bin") && at < 64 {
+                true => 0..8,
+                false => at % 8..at % 8 + 1,
+            };
+            // Blocks are whole or not: a sample of their bytes shows as much as all of them.
+            let in_block = name.ends_with(".bin") && (64..table_at(&whole)).contains(&at);
+            if in_block && at % 7 != 0 {
+                continue;
+            }
+            for bit in bits {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << bit;
+                patient.with_file(&name, &bytes, &format!("{name}: byte {at}, bit {bit}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn p6_no_silent_change_by_lost_or_added_bytes() {
+    let patient = Patient::new();
+    for (name, whole) in files(&patient.path()) {
+        let near = [0, 1, 8, 31, 32, 63, 64, 65].into_iter();
+        let ends = (whole.len() - 70..whole.len()).step_by(3);
+        for length in near.chain((66..whole.len() - 70).step_by(41)).chain(ends) {
+            let what = format!("{name}: the first {length} bytes");
+            patient.with_file(&name, &whole[..length], &what);
+        }
+        for tail in [&b"\0"[..], b"\n", &[0; 64], b"}"] {
+            let bytes = [&whole[..], tail].concat();
+            patient.with_file(&name, &bytes, &format!("{name}: with {tail:?} at the end"));
+        }
+    }
+}
+
+#[test]
+fn p6_no_silent_change_by_files_of_others_lost_ones_and_strangers() {
+    let patient = Patient::new();
+    let mut other = tiny::database();
+    other.schema.database = "another".into();
+    for (_, values) in other.data.get_mut("orders").unwrap() {
+        values.swap(0, 1);
+    }
+    let (other, _) = store_of(&other, &[5]);
+    let others = files(&other.path().join("store"));
+    let own = files(&patient.path());
+    for (name, whole) in &own {
+        let path = patient.path().join(name);
+        // A file that is the same in both, such as the table that was not touched, does no harm.
+        if others[name] != *whole {
+            patient.with_file(name, &others[name], &format!("{name} of another store"));
+        }
+        for (another, bytes) in &own {
+            if another != name {
+                patient.with_file(name, bytes, &format!("{another} in place of {name}"));
+            }
+        }
+        fs::remove_file(&path).unwrap();
+        let error = patient.examine(&format!("{name} is lost"));
+        let expected = if name == "metadata.json" { ErrorKind::NotOurs } else { ErrorKind::Io };
+        assert_eq!(error.kind(), expected, "{error}");
+        fs::write(&path, whole).unwrap();
+        for stranger in [format!("{name}.copy"), format!("{name}.partial")] {
+            fs::write(patient.path().join(&stranger), whole).unwrap();
+            let error = patient.examine(&stranger);
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "{}: the file {stranger} does not belong to this store; remove it",
+                    patient.path().display()
+                )
+            );
+            fs::remove_file(patient.path().join(&stranger)).unwrap();
+        }
+    }
+    fs::create_dir(patient.path().join("tables/more")).unwrap();
+    let error = patient.examine("a folder");
+    assert!(error.to_string().contains("the file tables/more does not belong"), "{error}");
+}
+
+/// The message of what is wrong with a store, its own path taken out.
+fn message(patient: &Patient, name: &str, edit: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut bytes = fs::read(patient.path().join(name)).unwrap();
+    edit(&mut bytes);
+    let error = patient.with_file(name, &bytes, name);
+    error.to_string().replace(&patient.path().display().to_string(), "DB")
+}
+
+#[test]
+fn p6_messages_say_what_is_damaged_and_what_to_do() {
+    let patient = Patient::new();
+    let orders = "tables/orders.bin";
+    let again = "; copy the store again from where it is whole, or prepare it anew";
+    assert_eq!(
+        message(&patient, orders, |bytes| bytes[70] ^= 4).split_once("section").unwrap().1,
+        format!(" \"keys.bytes\": the bytes 64..89 of the file do not match their digest{again}")
+    );
+    assert_eq!(
+        message(&patient, orders, |bytes| bytes[0] = b'x'),
+        "DB/tables/orders.bin: this is not a file of a headwater store (wrong first bytes)"
+    );
+    assert_eq!(
+        message(&patient, orders, |bytes| bytes[8] = 2),
+        "DB/tables/orders.bin: store format version 2; this build reads version 1: prepare the \
+         store with this version of headwater, or read it with the one that wrote it"
+    );
+    assert_eq!(
+        message(&patient, orders, |bytes| bytes[40] ^= 1),
+        format!(
+            "DB/tables/orders.bin: the section table does not match the header's digest{again}"
+        )
+    );
+    assert_eq!(
+        message(&patient, orders, |bytes| bytes.truncate(40)),
+        format!("DB/tables/orders.bin: the file is cut off inside its header{again}")
+    );
+    let length = fs::metadata(patient.path().join(orders)).unwrap().len();
+    assert_eq!(
+        message(&patient, orders, |bytes| bytes.truncate(bytes.len() - 1)),
+        format!(
+            "DB/tables/orders.bin: the file is {} bytes long, its header calls for {length}{again}",
+            length - 1
+        )
+    );
+    assert_eq!(
+        message(&patient, "metadata.json", |bytes| bytes.push(b' ')),
+        format!(
+            "DB/metadata.json: the metadata do not match their digest: the file was edited or \
+             damaged{again}"
+        )
+    );
+    let edited = message(&patient, "metadata.json", |bytes| {
+        let text = String::from_utf8(std::mem::take(bytes)).unwrap();
+        *bytes = text.replacen("\"format_version\": 1", "\"format_version\": 9", 1).into_bytes();
+    });
+    assert_eq!(
+        edited,
+        "DB/metadata.json: store format version 9; this build reads version 1: prepare the store \
+         with this version of headwater, or read it with the one that wrote it"
+    );
+    assert!(
+        message(&patient, "metadata.json", |bytes| bytes.truncate(9))
+            .starts_with("DB/metadata.json: this is not a headwater store's metadata: ")
+    );
+}
+
+#[test]
+fn what_is_no_store_is_called_so() {
+    let folder = folder();
+    let refused = |path: &Path| {
+        let error = Store::open(path).err().unwrap();
+        (error.kind(), error.to_string().replace(&folder.path().display().to_string(), "DIR"))
+    };
+    let (kind, message) = refused(folder.path());
+    assert_eq!(kind, ErrorKind::NotOurs);
+    assert_eq!(
+        message,
+        "DIR: this folder is not a store: it has no metadata.json; make one with `headwater \
+         prepare`"
+    );
+    let (kind, message) = refused(&folder.path().join("nowhere"));
+    assert_eq!(kind, ErrorKind::Io);
+    assert!(message.starts_with("reading DIR/nowhere/metadata.json: No such file"), "{message}");
+}
+
+/// Sections of several blocks, of which each is checked when it is met.
+#[test]
+fn p6_no_silent_change_in_the_second_block() {
+    let mut database = random::database(3, 1, 1);
+    let table = &mut database.schema.tables[0];
+    table.columns.clear();
+    table.columns.insert("note".into(), headwater::store::SemanticType::Text.into());
+    (table.key, table.time, table.references) = (vec![], None, vec![]);
+    database.schema.tasks.clear();
+    let note = |row| crate::database::Value::Word(format!("{row} {}", "x".repeat(100)));
+    let data = vec![("note".to_owned(), (0..2000).map(note).collect())];
+    let source = database.schema.tables[0].source_name().to_owned();
+    database.data = [(source, data)].into();
+    let (folder, store) = store_of(&database, &[100]);
+    drop(store);
+    let path = folder.path().join("store/text_embeddings.bin");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[64 + 70_000] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let store = Store::open(&folder.path().join("store")).unwrap();
+    assert!(store.text(0).is_ok());
+    let broken = (0..2000).filter(|&text| store.text(text).is_err()).count();
+    assert!((500..800).contains(&broken), "{broken}");
+    let error = store.verify(&|_| Ok(())).unwrap_err();
+    assert_eq!(
+        error.to_string().split_once("section").unwrap().1,
+        " \"texts.bytes\": the bytes 65600..131136 of the file do not match their digest; copy the \
+         store again from where it is whole, or prepare it anew"
+    );
+}

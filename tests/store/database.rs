@@ -1,0 +1,180 @@
+//! Small databases as plain values, and the sources that they can be read from.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray, TimestampMicrosecondArray,
+};
+use arrow::datatypes::{Field, Schema as ArrowSchema};
+use arrow::record_batch::RecordBatch;
+use arrow::temporal_conversions::timestamp_us_to_datetime;
+use headwater::prepare::schema::{Schema, Table};
+use headwater::prepare::source::{Batches, Source, SourceColumn, SourceTable};
+use headwater::{Error, Result};
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Null,
+    Number(f64),
+    Integer(i64),
+    Time(i64),
+    Truth(bool),
+    Word(String),
+}
+
+impl Value {
+    /// The text by which keys are compared; none for NULL.
+    pub fn text(&self) -> Option<String> {
+        match self {
+            Self::Null => None,
+            Self::Number(number) => Some(number.to_string()),
+            Self::Integer(integer) => Some(integer.to_string()),
+            Self::Truth(truth) => Some(truth.to_string()),
+            Self::Word(word) => Some(word.clone()),
+            Self::Time(time) => Some(timestamp_us_to_datetime(*time).unwrap().to_string()),
+        }
+    }
+}
+
+/// The columns of one source table.
+pub type Data = Vec<(String, Vec<Value>)>;
+
+/// A schema and the rows that it describes, by the source's names.
+#[derive(Clone, Debug)]
+pub struct Database {
+    pub schema: Schema,
+    pub data: BTreeMap<String, Data>,
+}
+
+impl Database {
+    pub fn column(&self, table: &str, column: &str) -> &[Value] {
+        let found = self.data[table].iter().find(|(name, _)| name == column);
+        &found.unwrap_or_else(|| panic!("{table}.{column}")).1
+    }
+
+    pub fn table(&self, name: &str) -> &Table {
+        &self.schema.tables[self.schema.table(name).unwrap()]
+    }
+
+    pub fn row_count(&self, table: &str) -> usize {
+        self.data[table][0].1.len()
+    }
+
+    /// The rows as Arrow batches of the lengths in `cuts`, over and over.
+    pub fn memory(&self, cuts: &[usize]) -> Memory {
+        let tables = self.data.iter().map(|(name, data)| (name.clone(), batch(data))).collect();
+        Memory { tables, cuts: cuts.to_vec() }
+    }
+
+    /// Writes a CSV file for each table.
+    pub fn write_csv(&self, folder: &Path) {
+        for (name, data) in &self.data {
+            let mut text = data.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>().join(",");
+            text.push('\n');
+            for row in 0..data[0].1.len() {
+                let fields = data.iter().map(|(_, values)| match values[row].text() {
+                    None => String::new(),
+                    Some(field) => format!("\"{}\"", field.replace('"', "\"\"")),
+                });
+                writeln!(text, "{}", fields.collect::<Vec<_>>().join(",")).unwrap();
+            }
+            std::fs::write(folder.join(format!("{name}.csv")), text).unwrap();
+        }
+    }
+
+    /// Writes a Parquet file for each table.
+    pub fn write_parquet(&self, folder: &Path) {
+        for (name, data) in &self.data {
+            let batch = batch(data);
+            let file = std::fs::File::create(folder.join(format!("{name}.parquet"))).unwrap();
+            let mut writer =
+                parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+            writer.write(&batch).unwrap();
+            writer.close().unwrap();
+        }
+    }
+}
+
+fn batch(data: &Data) -> RecordBatch {
+    let arrays: Vec<ArrayRef> = data.iter().map(|(_, values)| array(values)).collect();
+    let fields = data
+        .iter()
+        .zip(&arrays)
+        .map(|((name, _), array)| Field::new(name, array.data_type().clone(), true));
+    let schema = ArrowSchema::new(fields.collect::<Vec<_>>());
+    RecordBatch::try_new(Arc::new(schema), arrays).unwrap()
+}
+
+/// The values as an array of the type of the first that is not NULL.
+fn array(values: &[Value]) -> ArrayRef {
+    macro_rules! collect {
+        ($variant:ident, $array:ty) => {
+            Arc::new(
+                values
+                    .iter()
+                    .map(|value| match value {
+                        Value::$variant(value) => Some(value.clone()),
+                        Value::Null => None,
+                        other => panic!("{other:?} among others"),
+                    })
+                    .collect::<$array>(),
+            )
+        };
+    }
+    match values.iter().find(|value| **value != Value::Null) {
+        Some(Value::Number(_)) => collect!(Number, Float64Array),
+        Some(Value::Integer(_)) => collect!(Integer, Int64Array),
+        Some(Value::Time(_)) => collect!(Time, TimestampMicrosecondArray),
+        Some(Value::Truth(_)) => collect!(Truth, BooleanArray),
+        Some(Value::Word(_)) | None => collect!(Word, StringArray),
+        Some(Value::Null) => unreachable!("it is not NULL"),
+    }
+}
+
+/// Tables in memory, handed out in slices.
+pub struct Memory {
+    tables: BTreeMap<String, RecordBatch>,
+    cuts: Vec<usize>,
+}
+
+impl Source for Memory {
+    fn describe(&self) -> String {
+        "memory".into()
+    }
+
+    fn tables(&self) -> Result<Vec<SourceTable>> {
+        let column = |field: &Arc<Field>| SourceColumn {
+            name: field.name().clone(),
+            data_type: field.data_type().clone(),
+            declared: None,
+        };
+        let table = |(name, batch): (&String, &RecordBatch)| SourceTable {
+            name: name.clone(),
+            columns: batch.schema().fields().iter().map(column).collect(),
+            key: vec![],
+            references: vec![],
+        };
+        Ok(self.tables.iter().map(table).collect())
+    }
+
+    fn read(&self, table: &str, columns: &[String]) -> Result<Batches> {
+        let missing = |what: &str| Error::schema(format!("memory has no {what:?}"));
+        let batch = self.tables.get(table).ok_or_else(|| missing(table))?;
+        let place = |name: &String| batch.schema().index_of(name).map_err(|_| missing(name));
+        let places = columns.iter().map(place).collect::<Result<Vec<_>>>()?;
+        let batch = batch.project(&places).unwrap();
+        let (mut at, mut slices) = (0, Vec::new());
+        for &cut in self.cuts.iter().cycle() {
+            let length = cut.min(batch.num_rows() - at);
+            slices.push(Ok(batch.slice(at, length)));
+            at += length;
+            if at == batch.num_rows() {
+                break;
+            }
+        }
+        Ok(Box::new(slices.into_iter()))
+    }
+}

@@ -1,0 +1,264 @@
+//! Random databases: every kind of key, reference, time, column and task, in small.
+
+use std::collections::BTreeMap;
+
+use headwater::prepare::schema::{
+    CellTask, Delay, DerivedTask, Limits, Reference, Schema, Table, Task, Time,
+};
+use headwater::random::{Purpose, Stream};
+use headwater::store::SemanticType;
+
+use crate::database::{Data, Database, Value};
+
+/// Names that files and messages have to bear.
+const WORDS: [&str; 8] =
+    ["plain", "two words", "a|b", "back\\slash", "quo\"te", "comma,", "ÿ\u{1F3C1}", "\\|"];
+
+struct Maker {
+    random: Stream,
+    tables: Vec<Table>,
+    data: Vec<Data>,
+}
+
+/// The database that `seed` stands for, with `table_count` tables of at most `row_limit` rows.
+pub fn database(seed: u64, table_count: usize, row_limit: usize) -> Database {
+    let random = Stream::new(seed, Purpose::Split, [0xda7a, 0, 0]);
+    let mut maker = Maker { random, tables: vec![], data: vec![] };
+    for place in 0..table_count {
+        maker.add_table(place, row_limit);
+    }
+    for place in 0..table_count {
+        maker.add_references(place);
+    }
+    for place in 0..table_count {
+        maker.add_time(place);
+    }
+    maker.finish()
+}
+
+impl Maker {
+    fn below(&mut self, bound: usize) -> usize {
+        self.random.below(bound as u64) as usize
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    fn add_column(&mut self, place: usize, name: &str, kind: SemanticType, values: Vec<Value>) {
+        self.tables[place].columns.insert(name.into(), kind.into());
+        self.data[place].push((name.into(), values));
+    }
+
+    /// A table with its key and its plain columns.
+    fn add_table(&mut self, place: usize, row_limit: usize) {
+        let source = self.chance(30).then(|| format!("source_{place}"));
+        self.tables.push(Table {
+            name: format!("table {place}"),
+            source,
+            key: vec![],
+            time: None,
+            columns: Default::default(),
+            references: vec![],
+        });
+        self.data.push(vec![]);
+        let rows = 1 + self.below(row_limit);
+        let key_kind = self.below(4);
+        let numbered = |row: usize| Value::Integer(row as i64 * 7 - 20);
+        let named = |row: usize| Value::Word(format!("{}{}", WORDS[row % 8], row / 8));
+        match key_kind {
+            0 => {}
+            1 => {
+                self.add_column(place, "id", SemanticType::Identifier, map(rows, numbered));
+                self.tables[place].key = vec!["id".into()];
+            }
+            2 => {
+                self.add_column(place, "name", SemanticType::Identifier, map(rows, named));
+                self.tables[place].key = vec!["name".into()];
+            }
+            _ => {
+                // Neither part is unique alone, and the parts hold what joins them.
+                let first = map(rows, |row| Value::Word(WORDS[row % 8].into()));
+                let second = map(rows, |row| Value::Integer((row / 8) as i64));
+                self.add_column(place, "first", SemanticType::Categorical, first);
+                self.add_column(place, "second", SemanticType::Numerical, second);
+                self.tables[place].key = vec!["second".into(), "first".into()];
+            }
+        }
+        if key_kind == 0 || self.chance(30) {
+            let nulls = self.chance(50);
+            let code = |row| if nulls && row % 5 == 3 { Value::Null } else { named(row) };
+            self.add_column(place, "code", SemanticType::Text, map(rows, code));
+        }
+        for number in 0..self.below(8) {
+            let kind = SemanticType::ALL[1 + self.below(6)];
+            let values = self.values(kind, rows);
+            self.add_column(place, &format!("column {number}"), kind, values);
+        }
+    }
+
+    /// Random values of one type; sometimes all NULL, sometimes all the same.
+    fn values(&mut self, kind: SemanticType, rows: usize) -> Vec<Value> {
+        let null_percent = [0, 10, 50, 100][self.below(4)];
+        let constant = self.chance(10);
+        let mut values = Vec::new();
+        for _ in 0..rows {
+            if self.chance(null_percent) {
+                values.push(Value::Null);
+            } else if let (true, Some(first)) =
+                (constant, values.iter().find(|v| **v != Value::Null).cloned())
+            {
+                values.push(first);
+            } else {
+                values.push(self.value(kind));
+            }
+        }
+        values
+    }
+
+    fn value(&mut self, kind: SemanticType) -> Value {
+        match kind {
+            SemanticType::Numerical => {
+                let scale = [1.0, 1e-9, 1e9, 0.1][self.below(4)];
+                Value::Number((self.below(2001) as f64 - 1000.0) * scale)
+            }
+            // From 1905 to 2060, some of them alike, not all of whole seconds.
+            SemanticType::Timestamp => {
+                let days = self.below(200) as i64 * 283 - 23_700;
+                Value::Time(days * 86_400_000_000 + self.below(3) as i64 * 1_500_001)
+            }
+            SemanticType::Boolean => Value::Truth(self.chance(40)),
+            SemanticType::Categorical => Value::Word(WORDS[self.below(8)].into()),
+            _ => Value::Word(format!("{} {}", WORDS[self.below(8)], self.below(30))),
+        }
+    }
+
+    /// Up to four references: to itself, forward, backward, by key or by other columns.
+    fn add_references(&mut self, place: usize) {
+        let rows = self.data[place][0].1.len();
+        for number in 0..self.below(5) {
+            let parent = self.below(self.tables.len());
+            let has_code = self.tables[parent].columns.contains_key("code");
+            let by_code = has_code && (self.tables[parent].key.is_empty() || self.chance(40));
+            let to_columns = if by_code { vec!["code".to_owned()] } else { vec![] };
+            let target = if by_code { &to_columns } else { &self.tables[parent].key }.clone();
+            let parent_rows = self.data[parent][0].1.len();
+            let mut columns: Vec<Vec<Value>> = vec![vec![]; target.len()];
+            for _ in 0..rows {
+                let fate = self.below(100);
+                let row = self.below(parent_rows);
+                for (part, name) in target.iter().enumerate() {
+                    let found = self.data[parent].iter().find(|(n, _)| n == name).unwrap();
+                    columns[part].push(match (fate, &found.1[row]) {
+                        (0..10, _) => Value::Null,
+                        // Half a key leads nowhere, and is not the key with something else missing.
+                        (10..15, _) if part == 0 => Value::Null,
+                        (15..20, Value::Integer(_)) => Value::Integer(1_000_000),
+                        (15..20, _) => Value::Word("nobody".into()),
+                        (_, value) => value.clone(),
+                    });
+                }
+            }
+            let names: Vec<_> =
+                (0..columns.len()).map(|part| format!("ref {number}.{part}")).collect();
+            for (name, values) in names.iter().zip(columns) {
+                self.add_column(place, name, SemanticType::Identifier, values);
+            }
+            let to = self.tables[parent].name.clone();
+            self.tables[place].references.push(Reference { columns: names, to, to_columns });
+        }
+    }
+
+    fn add_time(&mut self, place: usize) {
+        let delay = Delay([0, 1, 86_400_000_000][self.below(3)]);
+        let is_earlier = |r: &&Reference| {
+            let parent = self.tables.iter().position(|t| t.name == r.to).unwrap();
+            parent < place && self.tables[parent].time.is_some()
+        };
+        let through = self.tables[place].references.iter().find(is_earlier).map(Reference::name);
+        let rows = self.data[place][0].1.len();
+        match (self.below(3), through) {
+            (0, _) => {}
+            (1, Some(through)) => {
+                self.tables[place].time =
+                    Some(Time { column: None, through: Some(through), delay });
+            }
+            _ => {
+                let values = self.values(SemanticType::Timestamp, rows);
+                self.add_column(place, "when", SemanticType::Timestamp, values);
+                self.tables[place].time =
+                    Some(Time { column: Some("when".into()), through: None, delay });
+            }
+        }
+    }
+
+    fn finish(mut self) -> Database {
+        let mut tasks = Vec::new();
+        let mut task_data = BTreeMap::new();
+        for place in 0..self.tables.len() {
+            tasks.extend(self.cell_task(place));
+            if let Some((task, data)) = self.derived_task(place) {
+                task_data.insert(task.derived.as_ref().unwrap().source.clone().unwrap(), data);
+                tasks.push(task);
+            }
+        }
+        let names: Vec<_> = self.tables.iter().map(|t| t.source_name().to_owned()).collect();
+        let mut data: BTreeMap<_, _> = names.into_iter().zip(self.data).collect();
+        data.append(&mut task_data);
+        let limits = Limits { unresolved_share: 1.0, ..Limits::default() };
+        let schema = Schema { database: "random".into(), limits, tables: self.tables, tasks };
+        Database { schema, data }
+    }
+
+    fn cell_task(&mut self, place: usize) -> Option<Task> {
+        let table = &self.tables[place];
+        let is_target = |kind| {
+            !matches!(kind, SemanticType::Identifier | SemanticType::Text | SemanticType::Ignored)
+        };
+        let (column, _) =
+            table.columns.iter().find(|(n, c)| *n != "when" && is_target(c.semantic))?;
+        let cell = CellTask { table: table.name.clone(), column: column.clone() };
+        let name = format!("cell of {}", table.name);
+        Some(Task { name, cell: Some(cell), derived: None, sees_everything: true })
+    }
+
+    fn derived_task(&mut self, place: usize) -> Option<(Task, Data)> {
+        let key = self.tables[place].key.clone();
+        if key.is_empty() {
+            return None;
+        }
+        let (rows, anchors) = (1 + self.below(30), self.data[place][0].1.len());
+        let chosen: Vec<_> = (0..rows).map(|_| self.below(anchors)).collect();
+        let mut data = Data::new();
+        for (part, name) in key.iter().enumerate() {
+            let values = &self.data[place].iter().find(|(n, _)| n == name).unwrap().1;
+            let values = chosen.iter().map(|&row| values[row].clone()).collect();
+            data.push((format!("key {part}"), values));
+        }
+        let target_type = SemanticType::ALL[1 + self.below(4)];
+        data.push(("target".into(), self.values(target_type, rows)));
+        data.push(("at".into(), self.values(SemanticType::Timestamp, rows)));
+        let splits = ["train", "val", "test"];
+        let recorded = self.chance(50);
+        if recorded {
+            let split = map(rows, |_| Value::Word(splits[self.below(3)].into()));
+            data.push(("split".into(), split));
+        }
+        let derived = DerivedTask {
+            anchor: self.tables[place].name.clone(),
+            source: Some(format!("task_{place}")),
+            sql: None,
+            key: (0..key.len()).map(|part| format!("key {part}")).collect(),
+            time: Some("at".into()),
+            target: "target".into(),
+            target_type,
+            split: recorded.then(|| "split".into()),
+        };
+        let name = format!("derived of {place}");
+        Some((Task { name, cell: None, derived: Some(derived), sees_everything: true }, data))
+    }
+}
+
+fn map(rows: usize, value: impl FnMut(usize) -> Value) -> Vec<Value> {
+    (0..rows).map(value).collect()
+}

@@ -1,0 +1,24 @@
+//! A store gives back every cell of any database.
+
+use proptest::prelude::*;
+
+use crate::{random, store_of, twin};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_cell_link_and_seed_of_a_random_database_reads_back(
+        seed: u64,
+        tables in 1_usize..=4,
+        rows in 1_usize..=40,
+        cuts in proptest::collection::vec(0_usize..30, 0..4),
+    ) {
+        let database = random::database(seed, tables, rows);
+        // An empty batch is one too, but they must come to an end.
+        let cuts: Vec<_> = cuts.into_iter().chain([7]).collect();
+        let (_folder, store) = store_of(&database, &cuts);
+        store.verify(&|_| Ok(())).unwrap();
+        twin::compare(&database, &store);
+    }
+}

@@ -1,0 +1,376 @@
+//! The plain twin of a store: what should be in it, by loops over the values themselves.
+
+use headwater::prepare::schema::{Reference, Table};
+use headwater::store::{
+    ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, SEES_EVERYTHING, SemanticType, Store,
+};
+
+use crate::database::{Database, Value};
+use crate::plain_vector;
+
+/// The mean and the deviation, value after value.
+pub fn moments<'a>(values: impl Iterator<Item = &'a Value>) -> (f64, f64) {
+    let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
+    for value in values {
+        let number = match value {
+            Value::Number(number) => *number,
+            Value::Integer(integer) | Value::Time(integer) => *integer as f64,
+            _ => continue,
+        };
+        count += 1.0;
+        let distance = number - mean;
+        mean += distance / count;
+        squares += distance * (number - mean);
+    }
+    if count == 0.0 { (0.0, 0.0) } else { (mean, (squares / count).sqrt()) }
+}
+
+pub fn z_score(value: f64, (mean, std): (f64, f64)) -> f32 {
+    if std == 0.0 { 0.0 } else { ((value - mean) / std) as f32 }
+}
+
+/// The text of a key of several columns; none where a part is NULL.
+pub fn key_text(parts: &[&Value]) -> Option<String> {
+    let parts = parts.iter().map(|part| part.text()).collect::<Option<Vec<_>>>()?;
+    if let [part] = &parts[..] {
+        return Some(part.clone());
+    }
+    let escape = |part: &String| part.replace('\\', "\\\\").replace('|', "\\|");
+    Some(parts.iter().map(escape).collect::<Vec<_>>().join("|"))
+}
+
+/// The keys of a table's rows by the columns `names`.
+pub fn keys(database: &Database, table: &Table, names: &[String]) -> Vec<Option<String>> {
+    let columns: Vec<_> =
+        names.iter().map(|name| database.column(table.source_name(), name)).collect();
+    (0..database.row_count(table.source_name()))
+        .map(|row| key_text(&columns.iter().map(|column| &column[row]).collect::<Vec<_>>()))
+        .collect()
+}
+
+/// The parent of each row, by looking at all of them.
+pub fn parents(database: &Database, table: &Table, reference: &Reference) -> Vec<Option<u32>> {
+    let parent = database.table(&reference.to);
+    let target = if reference.to_columns.is_empty() { &parent.key } else { &reference.to_columns };
+    let targets = keys(database, parent, target);
+    let find = |key: Option<String>| {
+        let key = key?;
+        targets.iter().position(|t| t.as_ref() == Some(&key)).map(|row| row as u32)
+    };
+    keys(database, table, &reference.columns).into_iter().map(find).collect()
+}
+
+/// The time of each row; none for a row that is always visible.
+pub fn times(database: &Database, table: &Table) -> Vec<Option<i64>> {
+    let rows = database.row_count(table.source_name());
+    let Some(time) = &table.time else { return vec![None; rows] };
+    let given: Vec<Option<i64>> = match (&time.column, &time.through) {
+        (Some(column), _) => {
+            let time = |value: &Value| match value {
+                Value::Time(time) => Some(*time),
+                _ => None,
+            };
+            database.column(table.source_name(), column).iter().map(time).collect()
+        }
+        (None, Some(through)) => {
+            let reference = &table.references[table.reference(through).unwrap()];
+            let lent = times(database, database.table(&reference.to));
+            let parents = parents(database, table, reference);
+            parents.into_iter().map(|parent| lent[parent? as usize]).collect()
+        }
+        (None, None) => panic!("a time from nowhere"),
+    };
+    given.into_iter().map(|time| Some(time?.saturating_add(time_delay(table)))).collect()
+}
+
+fn time_delay(table: &Table) -> i64 {
+    table.time.as_ref().map_or(0, |time| time.delay.0)
+}
+
+/// The identity of each row.
+pub fn identities(database: &Database, table: &Table) -> Vec<u64> {
+    let first =
+        |bytes: &[u8]| u64::from_le_bytes(blake3::hash(bytes).as_bytes()[..8].try_into().unwrap());
+    if !table.key.is_empty() {
+        let keys = keys(database, table, &table.key);
+        return keys.into_iter().map(|key| first(key.unwrap().as_bytes())).collect();
+    }
+    let columns: Vec<_> = (table.columns.iter())
+        .filter(|(_, column)| column.semantic != SemanticType::Ignored)
+        .map(|(name, _)| database.column(table.source_name(), name))
+        .collect();
+    let identity = |row: usize| {
+        let mut bytes = Vec::new();
+        for column in &columns {
+            bytes.push(u8::from(column[row] != Value::Null));
+            match &column[row] {
+                Value::Null => {}
+                Value::Number(number) => bytes.extend(number.to_le_bytes()),
+                Value::Time(time) => bytes.extend(time.to_le_bytes()),
+                Value::Truth(truth) => bytes.push(u8::from(*truth)),
+                word @ (Value::Word(_) | Value::Integer(_)) => {
+                    let text = word.text().unwrap();
+                    bytes.extend((text.len() as u64).to_le_bytes());
+                    bytes.extend(text.as_bytes());
+                }
+            }
+        }
+        first(&bytes)
+    };
+    (0..database.row_count(table.source_name())).map(identity).collect()
+}
+
+/// Compares everything in `store` with what `database` says.
+pub fn compare(database: &Database, store: &Store) {
+    let tables = &database.schema.tables;
+    assert_eq!(store.tables().len(), tables.len());
+    let mut relation = 0;
+    let mut texts = std::collections::BTreeSet::new();
+    for (place, table) in tables.iter().enumerate() {
+        compare_rows(database, store, place, &mut texts);
+        for reference in &table.references {
+            compare_relation(database, store, place, reference, relation);
+            relation += 1;
+        }
+    }
+    assert_eq!(store.relations().len(), relation);
+    assert_eq!(store.metadata().embedding.text_count as usize, texts.len());
+    for index in 0..texts.len() as u32 {
+        let text = store.text(index).unwrap();
+        assert!(texts.remove(text), "{text:?} twice, or in no row");
+        assert_eq!(store.text_embedding(index).unwrap().unwrap(), plain_vector(text));
+    }
+    let categories = store.metadata().embedding.category_count;
+    let vectors = store.categorical_embeddings().unwrap();
+    for index in 0..categories {
+        let vector = &vectors[index as usize * 8..][..8];
+        assert_eq!(vector, plain_vector(store.category(index).unwrap()));
+    }
+    compare_tasks(database, store);
+}
+
+fn compare_rows(
+    database: &Database,
+    store: &Store,
+    place: usize,
+    texts: &mut std::collections::BTreeSet<String>,
+) {
+    let schema = &database.schema.tables[place];
+    let table = &store.tables()[place];
+    assert!(std::ptr::eq(store.table(&schema.name).unwrap(), table));
+    let rows = database.row_count(schema.source_name());
+    assert_eq!(table.row_count() as usize, rows);
+    let times = times(database, schema);
+    let identities = identities(database, schema);
+    let keys = keys(database, schema, &schema.key);
+    for row in 0..rows as u32 {
+        let at = row as usize;
+        let record = table.row(row).unwrap();
+        assert_eq!(record.time(), times[at].unwrap_or(ALWAYS_VISIBLE));
+        assert_eq!(table.identity(row).unwrap(), identities[at]);
+        if schema.key.is_empty() {
+            assert!(table.key(row).is_err());
+        } else {
+            assert_eq!(Some(table.key(row).unwrap()), keys[at].as_deref());
+            assert_eq!(table.find(table.key(row).unwrap()).unwrap(), Some(row));
+        }
+    }
+    assert!(table.row(rows as u32).is_err() && table.identity(rows as u32).is_err());
+    if !schema.key.is_empty() {
+        assert_eq!(table.find("nobody of this name").unwrap(), None);
+    }
+    let kept = schema.columns.iter().filter(|(_, c)| c.semantic != SemanticType::Ignored);
+    let kept: Vec<_> = kept.map(|(name, _)| name).collect();
+    let found: Vec<_> = table.metadata().columns.iter().map(|c| &c.name).collect();
+    assert_eq!(found, kept);
+    for (column, metadata) in table.metadata().columns.iter().enumerate() {
+        let values = database.column(schema.source_name(), &metadata.name);
+        check_statistics(values, metadata, values);
+        for (row, value) in values.iter().enumerate() {
+            let record = table.row(row as u32).unwrap();
+            let cell = record.cell(column);
+            assert_eq!(record.is_null(column), *value == Value::Null);
+            compare_cell(store, metadata, value, cell);
+            if let (Cell::Text(_), Value::Word(word)) = (cell, value) {
+                texts.insert(word.clone());
+            }
+        }
+    }
+}
+
+/// `counted` are the values that the statistics are of: a target's train split, or all values.
+fn check_statistics(values: &[Value], column: &ColumnMetadata, counted: &[Value]) {
+    let nulls = values.iter().filter(|value| **value == Value::Null).count();
+    assert_eq!(column.null_count, nulls as u64);
+    let expected = moments(counted.iter());
+    match column.stats {
+        ColumnStats::Numerical { mean, std, .. } => assert_eq!((mean, std), expected),
+        ColumnStats::Timestamp { mean_us, std_us, min_us, max_us } => {
+            assert_eq!((mean_us, std_us), expected);
+            let times = counted.iter().filter_map(|value| match value {
+                Value::Time(time) => Some(*time),
+                _ => None,
+            });
+            assert_eq!(min_us, times.clone().min().unwrap_or(0));
+            assert_eq!(max_us, times.max().unwrap_or(0));
+        }
+        ColumnStats::Boolean { true_count } => {
+            let truths = values.iter().filter(|value| **value == Value::Truth(true)).count();
+            assert_eq!(true_count, truths as u64);
+        }
+        ColumnStats::Categorical { cat_emb_count, .. } => {
+            let mut names: Vec<_> = values.iter().filter_map(Value::text).collect();
+            names.sort();
+            names.dedup();
+            assert_eq!(cat_emb_count as usize, names.len());
+        }
+        ColumnStats::Identifier | ColumnStats::Text => {}
+    }
+}
+
+fn compare_cell(store: &Store, column: &ColumnMetadata, value: &Value, cell: Cell) {
+    let expected = match (&column.stats, value) {
+        (_, Value::Null) => Cell::Null,
+        (ColumnStats::Identifier, _) => Cell::Identifier,
+        (ColumnStats::Numerical { mean, std, .. }, Value::Number(number)) => {
+            Cell::Numerical(z_score(*number, (*mean, *std)))
+        }
+        (ColumnStats::Numerical { mean, std, .. }, Value::Integer(number)) => {
+            Cell::Numerical(z_score(*number as f64, (*mean, *std)))
+        }
+        (ColumnStats::Timestamp { .. }, Value::Time(time)) => Cell::Timestamp(*time),
+        (ColumnStats::Boolean { .. }, Value::Truth(truth)) => Cell::Boolean(*truth),
+        (ColumnStats::Text, Value::Word(word)) => {
+            let Cell::Text(index) = cell else { panic!("{cell:?} for {word:?}") };
+            assert_eq!(store.text(index).unwrap(), word);
+            cell
+        }
+        (ColumnStats::Categorical { cat_emb_start, cat_emb_count }, value) => {
+            let Cell::Categorical(index) = cell else { panic!("{cell:?} for {value:?}") };
+            assert!((*cat_emb_start..cat_emb_start + cat_emb_count).contains(&index));
+            assert_eq!(Some(store.category(index).unwrap()), value.text().as_deref());
+            cell
+        }
+        (stats, value) => panic!("{value:?} in {stats:?}"),
+    };
+    assert_eq!(cell, expected, "column {:?}", column.name);
+}
+
+fn compare_relation(
+    database: &Database,
+    store: &Store,
+    place: usize,
+    reference: &Reference,
+    index: usize,
+) {
+    let schema = &database.schema.tables[place];
+    let relation = &store.relations()[index];
+    let metadata = relation.metadata();
+    assert_eq!(metadata.name, reference.name());
+    assert_eq!(metadata.child as usize, place);
+    assert_eq!(Some(metadata.parent as usize), database.schema.table(&reference.to));
+    let parents = parents(database, schema, reference);
+    let nulls = keys(database, schema, &reference.columns).iter().filter(|k| k.is_none()).count();
+    assert_eq!(metadata.null_count as usize, nulls);
+    let edges = parents.iter().flatten().count();
+    assert_eq!(metadata.edge_count as usize, edges);
+    assert_eq!(metadata.unresolved_count as usize, parents.len() - nulls - edges);
+    let times = times(database, schema);
+    for (row, parent) in parents.iter().enumerate() {
+        let record = store.tables()[place].row(row as u32).unwrap();
+        assert_eq!(relation.parent(&record), *parent);
+    }
+    let parent_rows = store.tables()[metadata.parent as usize].row_count();
+    for parent in 0..parent_rows {
+        let mut expected: Vec<(Option<i64>, u32)> = (parents.iter().enumerate())
+            .filter(|(_, found)| **found == Some(parent))
+            .map(|(row, _)| (times[row], row as u32))
+            .collect();
+        // None is less than any time, as always visible is.
+        expected.sort_unstable();
+        let children = relation.children(parent).unwrap();
+        let rows: Vec<u32> = expected.iter().map(|(_, row)| *row).collect();
+        assert_eq!(children.rows(), rows);
+        assert_eq!(children.times().is_some(), schema.time.is_some());
+        let mut moments: Vec<i64> = times.iter().flatten().copied().collect();
+        moments.extend(moments.clone().iter().map(|time| time - 1));
+        moments.extend([i64::MIN, 0, SEES_EVERYTHING]);
+        for now in moments {
+            let visible = expected.iter().filter(|(time, _)| time.is_none_or(|time| time <= now));
+            let visible: Vec<u32> = visible.map(|(_, row)| *row).collect();
+            assert_eq!(children.visible(now), visible);
+        }
+    }
+    assert!(relation.children(parent_rows).is_err());
+}
+
+fn compare_tasks(database: &Database, store: &Store) {
+    let tables_columns: usize = store.metadata().tables.iter().map(|t| t.columns.len()).sum();
+    let mut column_index = tables_columns as u32;
+    assert_eq!(store.tasks().len(), database.schema.tasks.len());
+    for (task, schema) in store.tasks().iter().zip(&database.schema.tasks) {
+        assert_eq!(task.metadata().name, schema.name);
+        let anchor = &store.tables()[task.metadata().anchor as usize];
+        if let Some(cell) = &schema.cell {
+            let table = database.table(&cell.table);
+            let times = times(database, table);
+            let column = anchor.metadata().columns.iter().position(|c| c.name == cell.column);
+            assert_eq!(task.metadata().seed_count, anchor.row_count());
+            for row in 0..anchor.row_count() {
+                let seed = task.seed(anchor, row).unwrap();
+                assert_eq!(seed.row, row);
+                assert_eq!(seed.obs_time, times[row as usize].unwrap_or(SEES_EVERYTHING));
+                assert_eq!(seed.target, anchor.row(row).unwrap().cell(column.unwrap()));
+                assert_eq!(seed.split, None);
+            }
+            continue;
+        }
+        let derived = schema.derived.as_ref().unwrap();
+        let source = derived.source.as_ref().unwrap();
+        let rows = database.row_count(source);
+        let table = database.table(&derived.anchor);
+        let anchor_keys = keys(database, table, &table.key);
+        let targets = database.column(source, &derived.target);
+        let column = store.metadata().target_column(task.metadata());
+        assert_eq!(column.index, column_index);
+        column_index += 1;
+        let train: Vec<_> =
+            (0..rows).filter(|&row| split(database, schema, row) == "train").collect();
+        let counted = if train.is_empty() { (0..rows).collect() } else { train };
+        let counted: Vec<_> = counted.into_iter().map(|row| targets[row].clone()).collect();
+        check_statistics(targets, column, &counted);
+        assert_eq!(task.metadata().seed_count as usize, rows);
+        for row in 0..rows {
+            let seed = task.seed(anchor, row as u32).unwrap();
+            let parts: Vec<_> =
+                derived.key.iter().map(|name| &database.column(source, name)[row]).collect();
+            let key = key_text(&parts);
+            let expected = anchor_keys.iter().position(|found| *found == key).unwrap();
+            assert_eq!(seed.row as usize, expected);
+            let expected = match database.column(source, "at")[row] {
+                Value::Time(time) => time,
+                _ => SEES_EVERYTHING,
+            };
+            assert_eq!(seed.obs_time, expected);
+            compare_cell(store, column, &targets[row], seed.target);
+            assert_eq!(seed.split.map_or("", |split| split.name()), split(database, schema, row));
+        }
+        assert!(task.seed(anchor, rows as u32).is_err());
+    }
+    assert_eq!(store.metadata().embedding.column_count, column_index);
+    assert_eq!(store.column_embeddings().unwrap().len(), column_index as usize * 8);
+}
+
+/// The recorded split of a task's row, or nothing.
+fn split<'a>(
+    database: &'a Database,
+    task: &headwater::prepare::schema::Task,
+    row: usize,
+) -> &'a str {
+    let derived = task.derived.as_ref().unwrap();
+    let (Some(source), Some(split)) = (&derived.source, &derived.split) else { return "" };
+    match &database.column(source, split)[row] {
+        Value::Word(word) => word,
+        other => panic!("{other:?} is no split"),
+    }
+}
