@@ -1,0 +1,244 @@
+//! Whatever was done to a store's files, opening, reading and verifying it end in errors or values.
+//!
+//! The input is a list of edits to a small store. No search finds a BLAKE3, so half of the inputs
+//! have all digests made to fit again: then only the checks behind them are left.
+
+#![no_main]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use headwater::Digest;
+use headwater::store::{Metadata, Store, Table};
+use libfuzzer_sys::fuzz_target;
+
+macro_rules! golden {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_bytes!(concat!("../../checkpoints/store-v1-small/", $name)))),*]
+    };
+}
+
+const FILES: &[(&str, &[u8])] = golden![
+    "metadata.json",
+    "graph.bin",
+    "tables/customers.bin",
+    "tables/orders.bin",
+    "tables/remarks.bin",
+    "tasks/churn.bin",
+    "tasks/next order.bin",
+    "column_embeddings.bin",
+    "categorical_embeddings.bin",
+    "text_embeddings.bin",
+];
+
+/// More rows than the store has; counts that lie are not followed to their end.
+const READS: u32 = 64;
+
+/// Numbers at the edges of what the metadata count.
+const EDGES: [&str; 12] = [
+    "0", "1", "2", "7", "255", "256", "65537", "2147483647", "2147483648", "4294967294",
+    "4294967295", "9223372036854775807",
+];
+
+/// The fuzzer's bytes, taken from the front; zeros when there are no more.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        let number = usize::from(self.byte()) | usize::from(self.byte()) << 8;
+        if bound == 0 { 0 } else { number % bound }
+    }
+}
+
+/// Changes one file in one place.
+fn edit(input: &mut Input<'_>, files: &mut [Vec<u8>]) {
+    let place = input.below(files.len());
+    let kind = input.byte() % 6;
+    if kind == 5 {
+        return edit_number(input, &mut files[0]);
+    }
+    let other = files[input.below(files.len())].clone();
+    let file = &mut files[place];
+    let at = input.below(file.len());
+    match kind {
+        0 => file.truncate(at),
+        1 => *file = other,
+        2 => file.insert(at, input.byte()),
+        // Four bytes that are a number, as most things in these files are.
+        3 => {
+            let value = [u32::MAX, 0, 1, 1 << 31, 0xffff, 64][input.below(6)];
+            for (byte, new) in file[at..].iter_mut().zip(value.to_le_bytes()) {
+                *byte = new;
+            }
+        }
+        _ => {
+            let length = input.below(16);
+            file[at..].iter_mut().take(length).for_each(|byte| *byte = input.byte());
+        }
+    }
+}
+
+/// Replaces one of the numbers in the metadata's text.
+fn edit_number(input: &mut Input<'_>, metadata: &mut Vec<u8>) {
+    let text = String::from_utf8_lossy(metadata).into_owned();
+    let is_start = |at: &usize| {
+        text[..*at].ends_with(": ") && text[*at..].starts_with(|c: char| c.is_ascii_digit())
+    };
+    let starts: Vec<usize> =
+        text.char_indices().map(|(at, _)| at).filter(is_start).collect();
+    let Some(&start) = starts.get(input.below(starts.len())) else { return };
+    let rest = &text[start..];
+    let length = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let edge = EDGES[input.below(EDGES.len())];
+    *metadata = format!("{}{edge}{}", &text[..start], &rest[length..]).into_bytes();
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<usize> {
+    let value = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
+    usize::try_from(u64::from_le_bytes(value)).ok()
+}
+
+/// Makes the digests of a `.bin` file fit what is in it, as far as its table can be found.
+fn repair(bytes: &mut [u8]) -> Option<()> {
+    let count = u32::from_le_bytes(bytes.get(12..16)?.try_into().ok()?) as usize;
+    let table_at = u64_at(bytes, 16)?;
+    let mut digest_at = table_at.checked_add(count.checked_mul(64)?)?;
+    for entry in 0..count.min(64) {
+        let at = table_at.checked_add(entry * 64)?;
+        let (offset, length) = (u64_at(bytes, at.checked_add(24)?)?, u64_at(bytes, at + 32)?);
+        let Some(section) = bytes.get(offset..offset.saturating_add(length)) else { continue };
+        let digests: Vec<_> =
+            section.chunks(64 << 10).map(|block| *blake3::hash(block).as_bytes()).collect();
+        for digest in digests {
+            bytes.get_mut(digest_at..digest_at + 32)?.copy_from_slice(&digest);
+            digest_at += 32;
+        }
+    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&bytes[..32]).update(bytes.get(table_at..)?);
+    let digest = *hasher.finalize().as_bytes();
+    bytes.get_mut(32..64)?.copy_from_slice(&digest);
+    Some(())
+}
+
+/// Makes the metadata fit the other files.
+fn seal(files: &mut [Vec<u8>]) {
+    files[1..].iter_mut().for_each(|file| drop(repair(file)));
+    let Ok(mut metadata) = serde_json::from_slice::<Metadata>(&files[0]) else { return };
+    for file in &mut metadata.files {
+        let Some(place) = FILES.iter().position(|(name, _)| *name == file.path) else { continue };
+        file.length = files[place].len() as u64;
+        if let Some(digest) = files[place].get(32..64) {
+            file.digest = Digest(digest.try_into().expect("it has 32 bytes"));
+        }
+    }
+    if let Ok(text) = metadata.encode() {
+        files[0] = text.into_bytes();
+    }
+}
+
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let folder = parent.join(format!("headwater-fuzz-{}", std::process::id()));
+        for part in ["tables", "tasks"] {
+            fs::create_dir_all(folder.join(part)).expect("a folder for the store");
+        }
+        folder
+    })
+}
+
+fn read_table(store: &Store, table: &Table) {
+    for row in 0..=table.row_count().min(READS) {
+        let Ok(record) = table.row(row) else { continue };
+        let _ = (record.time(), table.identity(row));
+        for column in 0..table.metadata().columns.len() {
+            assert_eq!(record.is_null(column), record.cell(column) == headwater::store::Cell::Null);
+        }
+        if let Ok(key) = table.key(row) {
+            let _ = table.find(key);
+        }
+        for relation in store.relations() {
+            let child = &store.tables()[relation.metadata().child as usize];
+            if std::ptr::eq(child, table) {
+                let _ = relation.parent(&record);
+            }
+        }
+    }
+    let _ = (table.row(u32::MAX), table.identity(u32::MAX), table.key(u32::MAX), table.find("bob"));
+}
+
+fn read_all(store: &Store) {
+    store.tables().iter().for_each(|table| read_table(store, table));
+    for relation in store.relations() {
+        let metadata = relation.metadata();
+        let parents = store.tables()[metadata.parent as usize].row_count();
+        for parent in 0..=parents.min(READS) {
+            let Ok(children) = relation.children(parent) else { continue };
+            for &child in children.visible(0).iter().chain(children.rows()).take(64) {
+                let _ = store.tables()[metadata.child as usize].row(child);
+            }
+        }
+        let _ = relation.children(u32::MAX);
+    }
+    for task in store.tasks() {
+        let anchor = &store.tables()[task.metadata().anchor as usize];
+        for index in 0..=task.metadata().seed_count.min(READS) {
+            if let Ok(seed) = task.seed(anchor, index) {
+                assert!(seed.row < anchor.row_count());
+            }
+        }
+        let _ = store.metadata().target_column(task.metadata()).semantic();
+    }
+    let embedding = &store.metadata().embedding;
+    for index in (0..=embedding.text_count.min(READS)).chain([u32::MAX]) {
+        let _ = (store.text(index), store.text_embedding(index));
+    }
+    for index in (0..=embedding.category_count.min(READS)).chain([u32::MAX]) {
+        let _ = store.category(index);
+    }
+    let columns = store.tables().iter().flat_map(|table| &table.metadata().columns);
+    if let Ok(vectors) = store.column_embeddings() {
+        for column in columns {
+            let first = column.index as usize * embedding.dimension as usize;
+            assert!(first + embedding.dimension as usize <= vectors.len());
+        }
+    }
+    let _ = store.categorical_embeddings();
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut input = Input(bytes);
+    let mode = input.byte();
+    let mut files: Vec<Vec<u8>> = FILES.iter().map(|(_, bytes)| bytes.to_vec()).collect();
+    let mut edits = 0;
+    while !input.0.is_empty() && edits < 8 {
+        edit(&mut input, &mut files);
+        edits += 1;
+    }
+    if mode % 2 == 0 {
+        seal(&mut files);
+    }
+    for ((name, _), bytes) in FILES.iter().zip(&files) {
+        fs::write(folder().join(name), bytes).expect("the file can be written");
+    }
+    let changed = FILES.iter().zip(&files).any(|((_, whole), bytes)| **whole != **bytes);
+    match Store::open(folder()) {
+        Err(_) => assert!(changed, "a whole store does not open"),
+        Ok(store) => {
+            read_all(&store);
+            let verified = store.verify(&|_| Ok(()));
+            // Without digests that fit, nothing that was changed may pass.
+            assert!(mode % 2 == 0 || verified.is_err() == changed, "{verified:?}");
+        }
+    }
+});
