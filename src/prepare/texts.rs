@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::store::{ContainerWriter, FileMetadata, StringsWriter, TEXT_FILE, read_next};
 
 /// How many texts are embedded at a time.
-const TEXTS_AT_A_TIME: usize = 8192;
+const TEXTS_AT_A_TIME: usize = 2048;
 
 /// Texts by the order in which they first occur.
 pub(super) struct Texts {
