@@ -445,8 +445,8 @@ impl<'a> Ingest<'a> {
                 let at = first_row as usize + row;
                 if digest == NULL_KEY {
                     key.nulls.add(|first| *first = format!("row {}", at + 1));
-                }
-                if let Some(earlier) = key.index.push(digest)? {
+                    key.index.push_null()?;
+                } else if let Some(earlier) = key.index.push(digest)? {
                     write_key(&columns, row, &mut text);
                     key.duplicates.add_duplicate(&text, at, earlier);
                 }
@@ -479,7 +479,7 @@ impl<'a> Ingest<'a> {
         self.read.iter().try_for_each(|column| column.check(limits))?;
         let mut duplicate_keys = 0;
         for key in &self.keys {
-            key.check(limits)?;
+            key.check(limits, key.columns == self.table.key)?;
             duplicate_keys += key.duplicates.count;
         }
         if let Some(strings) = self.strings.take() {
@@ -507,9 +507,11 @@ impl<'a> Ingest<'a> {
 }
 
 impl KeyColumns {
-    fn check(&self, limits: &Limits) -> Result<()> {
+    /// Refuses rows without a key and, past the limit, keys of several rows. Other columns that are
+    /// referred to may be NULL: nothing can refer to such a row.
+    fn check(&self, limits: &Limits, is_key: bool) -> Result<()> {
         let KeyTrouble { count, first } = &self.nulls;
-        if *count > 0 {
+        if is_key && *count > 0 {
             return Err(Error::data(format!(
                 "{count} rows have a NULL in the key ({}), the first is {first}; a key names every \
                  row: take it out of the schema, or correct the data",

@@ -109,6 +109,13 @@ impl KeyIndex {
         Ok(found)
     }
 
+    /// Adds a row that has no key.
+    pub(super) fn push_null(&mut self) -> Result<()> {
+        self.next_row()?;
+        self.digests.push(NULL_KEY);
+        Ok(())
+    }
+
     /// The entry of `digest`, which is added when it is not there, and whether it was added.
     pub(super) fn intern(&mut self, digest: KeyDigest) -> Result<(u32, bool)> {
         if let Some(entry) = self.find(digest) {

@@ -26,7 +26,8 @@ mod texts;
 mod values;
 mod words;
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -127,9 +128,6 @@ pub fn prepare(
             out.display()
         )));
     }
-    if schema.tables.is_empty() {
-        return Err(Error::schema("the schema has no table"));
-    }
     let mut pool = rayon::ThreadPoolBuilder::new();
     if let Some(threads) = options.threads {
         pool = pool.num_threads(threads);
@@ -144,8 +142,9 @@ pub fn prepare(
 /// The folder in which a store grows; removed again unless it is committed.
 struct Partial {
     path: PathBuf,
-    /// Held for as long as somebody works there.
-    lock: File,
+    /// The folder itself, locked for as long as somebody works there: a lock beside it would have
+    /// to be let go before the folder gets its name.
+    _locked: File,
 }
 
 impl Partial {
@@ -160,37 +159,38 @@ impl Partial {
             move |e| Error::io(&path, action, e)
         };
         fs::create_dir_all(&path).map_err(io("creating", &path))?;
-        let lock_path = path.join("lock");
-        let lock = File::create(&lock_path).map_err(io("creating", &lock_path))?;
-        lock.try_lock().map_err(|_| {
-            Error::invalid(format!(
-                "another preparation is at work in {}; wait for it, or choose another place",
-                path.display()
-            ))
-        })?;
-        for entry in fs::read_dir(&path).map_err(io("listing", &path))? {
-            let entry = entry.map_err(io("listing", &path))?.path();
-            if entry.is_dir() {
-                fs::remove_dir_all(&entry).map_err(io("removing", &entry))?;
-            } else if entry != lock_path {
-                fs::remove_file(&entry).map_err(io("removing", &entry))?;
+        let locked = File::open(&path).map_err(io("opening", &path))?;
+        match locked.try_lock() {
+            Ok(()) => {}
+            // Some cluster file systems have no locks; better to work there than not at all.
+            Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(e)) => return Err(Error::io(&path, "locking", e)),
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::invalid(format!(
+                    "another preparation is at work in {}; wait for it, or choose another place",
+                    path.display()
+                )));
             }
         }
+        let partial = Self { path, _locked: locked };
+        for entry in fs::read_dir(&partial.path).map_err(io("listing", &partial.path))? {
+            let entry = entry.map_err(io("listing", &partial.path))?.path();
+            let is_folder = entry.is_dir() && !entry.is_symlink();
+            let removed =
+                if is_folder { fs::remove_dir_all(&entry) } else { fs::remove_file(&entry) };
+            removed.map_err(io("removing", &entry))?;
+        }
         for folder in ["tables", "tasks", "staging"] {
-            let folder = path.join(folder);
+            let folder = partial.path.join(folder);
             fs::create_dir(&folder).map_err(io("creating", &folder))?;
         }
-        Ok(Self { path, lock })
+        Ok(partial)
     }
 
     /// Makes the store durable and gives it its name.
     fn commit(self, out: &Path) -> Result<()> {
-        for rest in ["staging", "lock"] {
-            let rest = self.path.join(rest);
-            let removed =
-                if rest.is_dir() { fs::remove_dir_all(&rest) } else { fs::remove_file(&rest) };
-            removed.map_err(|e| Error::io(&rest, "removing", e))?;
-        }
+        let staging = self.path.join("staging");
+        fs::remove_dir_all(&staging).map_err(|e| Error::io(&staging, "removing", e))?;
         commit_folder(&Disk, &self.path, out)
     }
 }
@@ -199,6 +199,5 @@ impl Drop for Partial {
     fn drop(&mut self) {
         // After a commit there is nothing here; after an error this is all that can be done.
         let _ = fs::remove_dir_all(&self.path);
-        let _ = self.lock.unlock();
     }
 }

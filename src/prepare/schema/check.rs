@@ -49,6 +49,9 @@ impl Schema {
 
     fn check_table(&self, table: &Table) -> Result<()> {
         safe_name(&table.name, "; give the table another name and say source = \"...\"")?;
+        if table.columns.values().all(|c| c.semantic == SemanticType::Ignored) {
+            return fail("the table keeps no column; give one a type other than ignored");
+        }
         has_columns(table, &table.key).context(|| "key")?;
         let mut names = BTreeMap::new();
         for reference in &table.references {
