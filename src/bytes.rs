@@ -77,3 +77,9 @@ pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
 pub fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
 }
+
+/// The identity of something that has a name or a key: the first 8 bytes of its BLAKE3 digest.
+#[must_use]
+pub fn identity_of(bytes: &[u8]) -> u64 {
+    u64_at(blake3::hash(bytes).as_bytes(), 0).unwrap_or_default()
+}
