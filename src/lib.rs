@@ -15,5 +15,7 @@ pub mod plan;
 pub mod cli;
 #[cfg(feature = "prepare")]
 pub mod prepare;
+#[cfg(feature = "python")]
+mod py;
 
 pub use error::{Context, Error, ErrorKind, Result};

@@ -245,7 +245,11 @@ fn cursor(args: &CursorArgs) -> Result<()> {
             "fields": fields,
         }));
     }
-    output.line(&format!("{} cursor of plan {}", cursor.kind().name(), cursor.fields().fingerprint()))?;
+    output.line(&format!(
+        "{} cursor of plan {}",
+        cursor.kind().name(),
+        cursor.fields().fingerprint()
+    ))?;
     output.line("position")?;
     output.columns(position.map(|(name, value)| [name, count(value)]))?;
     output.line("plan")?;

@@ -11,7 +11,7 @@ mod ingest;
 mod keys;
 mod layout;
 mod links;
-mod names;
+pub(crate) mod names;
 mod parquet;
 mod pipeline;
 mod rows;
