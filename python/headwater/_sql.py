@@ -64,6 +64,7 @@ class Engine:
             ":memory:",
             config={
                 "threads": 1,
+                "python_enable_replacements": False,
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
             },
@@ -91,8 +92,12 @@ class Engine:
         """
         try:
             self._register(query)
-            inner = query.strip().rstrip(";")
-            rows = self._connection.sql(f"SELECT * FROM (\n{inner}\n) ORDER BY ALL")
+            if [str(part.type) for part in self._connection.extract_statements(query)] != [
+                "StatementType.SELECT"
+            ]:
+                raise SchemaError(f"the SQL of a task is one SELECT, found {query.strip()!r}")
+            self._connection.execute(f"CREATE OR REPLACE TEMP VIEW headwater_query AS\n{query}")
+            rows = self._connection.sql("FROM headwater_query ORDER BY ALL")
             return rows.to_arrow_reader(8192)
         except self._error as error:
             raise SchemaError(f"DuckDB refuses the query: {error}") from error
@@ -120,7 +125,7 @@ class Engine:
                     )
                 else:
                     rows = self._connection.read_parquet(parts)
-                rows.create_view(_quoted(name))
+                rows.create_view(name)
 
     def _register_sqlite(self, words: str) -> None:
         path = os.fspath(self._source)  # type: ignore[arg-type]

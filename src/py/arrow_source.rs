@@ -1,8 +1,8 @@
 //! Tables that Python holds in memory or computes, as Arrow streams.
 #![expect(unsafe_code, reason = "the Arrow C stream is a C struct; see the reason at the call")]
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatchReader;
 use arrow::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
@@ -20,8 +20,8 @@ pub(super) struct ArrowSource {
     tables: BTreeMap<String, Py<PyAny>>,
     /// The streams that were opened for their columns' sake and not read yet.
     opened: Mutex<BTreeMap<String, RecordBatchStreamReader>>,
-    /// The tables that were read.
-    read: Mutex<BTreeSet<String>>,
+    /// How many rows each table had when it was first read to its end.
+    row_counts: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 impl ArrowSource {
@@ -43,8 +43,8 @@ impl ArrowSource {
         if objects.is_empty() {
             return Err(Error::invalid("source: the dictionary holds no table").into());
         }
-        let (opened, read) = Default::default();
-        Ok(Self { tables: objects, opened, read })
+        let (opened, row_counts) = Default::default();
+        Ok(Self { tables: objects, opened, row_counts })
     }
 
     fn open(&self, table: &str) -> Result<RecordBatchStreamReader> {
@@ -57,20 +57,7 @@ impl ArrowSource {
             let hint = crate::prepare::names::did_you_mean(table, names);
             Error::schema(format!("{} has no table {table:?}; {hint}", self.describe()))
         })?;
-        Python::attach(|py| {
-            let object = object.bind(py);
-            open_stream(object).map_err(|error| {
-                let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-                match read.contains(table) {
-                    true => Error::invalid(format!(
-                        "{} can be read once, and was ({error}); pass a table or a frame in place \
-                         of a reader",
-                        super::type_name(object)
-                    )),
-                    false => error,
-                }
-            })
-        })
+        Python::attach(|py| open_stream(object.bind(py)))
     }
 }
 
@@ -97,8 +84,37 @@ impl Source for ArrowSource {
         let reader = self.open(table)?;
         let batches = batches(reader, columns)
             .context(|| format!("table {table:?} of {}", self.describe()))?;
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).insert(table.to_owned());
-        Ok(batches)
+        let (table, row_counts) = (table.to_owned(), Arc::clone(&self.row_counts));
+        Ok(Box::new(Counted { batches, table, row_count: 0, row_counts }))
+    }
+}
+
+/// The rows of a table, which must be as many each time: a reader that can be read once ends
+/// early the second time, and says nothing.
+struct Counted {
+    batches: Batches,
+    table: String,
+    row_count: u64,
+    row_counts: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+impl Iterator for Counted {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(batch) = self.batches.next() {
+            self.row_count += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
+            return Some(batch);
+        }
+        let mut row_counts = self.row_counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *row_counts.entry(self.table.clone()).or_insert(self.row_count);
+        (before != self.row_count).then(|| {
+            Err(Error::invalid(format!(
+                "source[{:?}] gave {before} rows when it was first read and {} now: a reader can \
+                 be read once; pass a table or a frame",
+                self.table, self.row_count
+            )))
+        })
     }
 }
 

@@ -17,7 +17,8 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(super) struct Calls {
     stop: AtomicBool,
-    raised: Mutex<Option<PyErr>>,
+    /// What a Python function raised, and the same in words.
+    raised: Mutex<Option<(PyErr, String)>>,
     on_stop: Mutex<Vec<Py<PyAny>>>,
 }
 
@@ -45,7 +46,8 @@ impl Calls {
     pub(super) fn raise(&self, py: Python<'_>, error: PyErr) -> Error {
         let is_interrupt = error.is_instance_of::<PyKeyboardInterrupt>(py);
         let words = format!("{}: {}", super::type_name(error.value(py)), error.value(py));
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        let mut raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
+        raised.get_or_insert((error, words.clone()));
         self.stop.store(true, Ordering::Relaxed);
         match is_interrupt {
             true => Error::interrupted("interrupted; nothing was written"),
@@ -62,14 +64,18 @@ impl Calls {
     }
 
     /// The result of work for Python: an exception of a Python function goes before the error
-    /// that it led to, which becomes its note.
+    /// that it led to, whose place becomes its note.
     pub(super) fn settle<T>(self, py: Python<'_>, result: Result<T>) -> PyResult<T> {
         let raised = self.raised.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (result, raised) {
             (Ok(value), _) => Ok(value),
             (Err(error), None) => Err(error.into()),
-            (Err(error), Some(raised)) => {
-                raised.value(py).call_method1("add_note", (error.to_string(),))?;
+            (Err(error), Some((raised, words))) => {
+                let message = error.to_string();
+                // The place, without the words that the exception says itself.
+                if let Some(place) = message.strip_suffix(&format!(": {words}")) {
+                    raised.value(py).call_method1("add_note", (place,))?;
+                }
                 Err(raised)
             }
         }
