@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from headwater._headwater import SchemaError, table_files
 
 if TYPE_CHECKING:
-    import duckdb
     import pyarrow
 
 # Where the declared type of a SQLite column holds one of these, its values are cast to that type;
@@ -121,7 +120,7 @@ class Engine:
                 parts = [os.fspath(path) for path in paths]
                 if parts[0].lower().endswith(".csv"):
                     rows = self._connection.read_csv(
-                        parts, header=True, delimiter=",", sample_size=-1
+                        parts[0], header=True, delimiter=",", sample_size=-1
                     )
                 else:
                     rows = self._connection.read_parquet(parts)

@@ -1,9 +1,9 @@
 """The shop of `shop.py`, as files and as a store."""
 
 import pytest
-from shop import SCHEMA, shop, write_csv
 
 import headwater
+from shop import SCHEMA, shop, write_csv
 
 
 @pytest.fixture(scope="session")

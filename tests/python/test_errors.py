@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow
 import pytest
-from shop import SCHEMA
 
 import headwater
+from shop import SCHEMA
 
 CURSORS = Path(__file__).parents[2] / "checkpoints"
 

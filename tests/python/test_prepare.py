@@ -8,9 +8,9 @@ import time
 
 import numpy as np
 import pytest
-from shop import orders, shop, write_csv
 
 import headwater
+from shop import orders, shop, write_csv
 
 DIMENSION = 16
 
@@ -41,9 +41,7 @@ def test_a_function_embeds(tmp_path, shop_folder, schema_file):
 )
 def test_a_wrong_embedder_is_told(vectors, message, tmp_path, shop_folder, schema_file):
     with pytest.raises(headwater.HeadwaterError, match=message):
-        headwater.prepare(
-            shop_folder, schema_file, tmp_path / "db", embedder=vectors, dimension=16
-        )
+        headwater.prepare(shop_folder, schema_file, tmp_path / "db", embedder=vectors, dimension=16)
     assert not any(tmp_path.iterdir())
 
 

@@ -8,9 +8,9 @@ import polars
 import pyarrow
 import pyarrow.parquet
 import pytest
-from shop import SCHEMA, shop
 
 import headwater
+from shop import SCHEMA, shop
 
 
 def as_pyarrow():

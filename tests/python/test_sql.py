@@ -8,9 +8,9 @@ import duckdb
 import pyarrow
 import pyarrow.parquet
 import pytest
-from shop import SCHEMA, SQL_TASK, shop
 
 import headwater
+from shop import SCHEMA, SQL_TASK, shop
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def test_a_row_has_its_cells_and_neighbours(store):
     children = customer["children"]["orders.customer_id"]
     assert children.dtype == np.uint32
     assert children.tolist() == list(range(3, 20_000, 40))
-    assert store.row("customers", "121") .keys() == customer.keys()
+    assert store.row("customers", "121").keys() == customer.keys()
     assert store.row("customers", index=0)["cells"]["city"] is None
 
 
