@@ -66,12 +66,6 @@ impl TryFrom<String> for Digest {
     }
 }
 
-/// The next multiple of [`ALIGNMENT`] at or after `offset`.
-#[must_use]
-pub fn align(offset: u64) -> u64 {
-    offset.next_multiple_of(ALIGNMENT as u64)
-}
-
 /// The little-endian `u32` at `offset` of `bytes`.
 #[must_use]
 pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {

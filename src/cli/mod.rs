@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Cursor;
 use crate::prepare::embed::{Embedder, HashingEmbedder};
 use crate::prepare::schema::Schema;
-use crate::prepare::{Options, SqlEngine, prepare, source};
+use crate::prepare::{Options, Progress, SqlEngine, draft, prepare, source};
 use crate::store::Store;
 use output::{Output, bytes, count};
 use progress::Bars;
@@ -130,7 +130,7 @@ struct CursorArgs {
 /// Writes a deterministic example: a relational shop with a planted signal, as CSV files.
 #[derive(Args)]
 struct DemoDataArgs {
-    /// The folder to make; it must not be there yet.
+    /// The folder to write them to.
     folder: PathBuf,
 }
 
@@ -147,12 +147,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
         }
     };
     let result = match command.verb {
-        Verb::Schema(_args) => Ok(()),
+        Verb::Schema(args) => schema(&args, hooks),
         Verb::Prepare(args) => run_prepare(&args, hooks),
         Verb::Verify(args) => verify(&args, hooks),
         Verb::Inspect(args) => inspect::run(&args),
         Verb::Cursor(args) => cursor(&args),
-        Verb::DemoData(_args) => Ok(()),
+        Verb::DemoData(args) => demo_data(&args),
     };
     match result {
         Ok(()) => 0,
@@ -164,6 +164,39 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
                 ErrorKind::Interrupted => 130,
                 _ => 1,
             }
+        }
+    }
+}
+
+fn schema(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
+    let source = source::open(&args.source)?;
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => args
+            .source
+            .file_stem()
+            .map_or_else(|| "database".to_owned(), |stem| stem.to_string_lossy().into_owned()),
+    };
+    let bars = Bars::new(hooks.interrupted);
+    bars.begin("reading tables", None);
+    let draft = draft::draft(&*source, &name, &|_table| bars.advance(1))?;
+    drop(bars);
+    let text = draft.render();
+    let mut output = Output::new();
+    match &args.out {
+        None => output.line(text.trim_end()),
+        Some(path) => {
+            crate::durable::write_file(&crate::durable::Disk, path, text.as_bytes())?;
+            output.line(&format!(
+                "{}: {} tables, {} references, {} tasks; read and correct it, then\n  headwater \
+                 prepare {} --schema {} --out DB",
+                path.display(),
+                draft.schema.tables.len(),
+                draft.schema.tables.iter().map(|t| t.references.len()).sum::<usize>(),
+                draft.schema.tasks.len(),
+                args.source.display(),
+                path.display(),
+            ))
         }
     }
 }
@@ -207,7 +240,6 @@ fn run_prepare(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
 }
 
 fn verify(args: &VerifyArgs, hooks: &Hooks<'_>) -> Result<()> {
-    use crate::prepare::Progress;
     let store = Store::open(&args.store)?;
     let bars = Bars::of_bytes(hooks.interrupted);
     bars.begin("verifying", Some(store.file_bytes()));
@@ -254,6 +286,18 @@ fn cursor(args: &CursorArgs) -> Result<()> {
     output.columns(position.map(|(name, value)| [name, count(value)]))?;
     output.line("plan")?;
     output.columns(cursor.fields().iter().map(|(n, v)| [n.to_owned(), v.to_string()]))
+}
+
+fn demo_data(args: &DemoDataArgs) -> Result<()> {
+    let made = crate::prepare::demo::demo_data(&args.folder)?;
+    let mut output = Output::new();
+    let folder = args.folder.display();
+    output.line(&format!(
+        "{folder}: {} rows in {} tables, with a schema; next\n  headwater prepare {folder} --schema \
+         {folder}/schema.toml --out demo.db",
+        count(made.tables.iter().map(|(_, rows)| rows).sum()),
+        made.tables.len(),
+    ))
 }
 
 /// An error of the standard output.

@@ -1,7 +1,7 @@
 //! The first pass: each table is read once, as a stream, from its source into a staging file.
 //!
-//! What stays in memory are keys (16 bytes and a slot a row) and categories. Cells go to the
-//! staging file as numbers, since z-scores and the order of categories are known only at the end.
+//! What stays in memory are keys (16 bytes and a slot a row), links (4 bytes a row) and categories.
+//! Cells go to the staging file as numbers, since z-scores and the order of categories are known only at the end.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,21 +9,20 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, BooleanArray, Decimal128Array, RecordBatch, StringViewArray, UInt32Array,
-};
-use arrow::datatypes::{Field, Schema as ArrowSchema, SchemaRef};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, StringViewArray, UInt32Array};
+use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use arrow::ipc::writer::StreamWriter;
 use rayon::prelude::*;
 
-use super::keys::{KeyDigest, KeyIndex, KeyTrouble, digest, identity, write_key};
+use super::keys::{KeyDigest, KeyIndex, KeyTrouble, NULL_KEY, digest, identity, write_key};
+use super::links::{Links, Parents};
 use super::schema::{Column, Limits, Table};
 use super::source::Source;
 use super::values::{BadValues, Values, arrow_error, words};
 use super::{Progress, texts::Texts};
 use crate::error::{Context, Error, Result};
 use crate::fold::Moments;
-use crate::store::{ContainerWriter, SemanticType, StringsWriter, identity_of};
+use crate::store::{ALWAYS_VISIBLE, ContainerWriter, SemanticType, StringsWriter, identity_of};
 
 /// The most rows that a table can have; the two numbers above mean something else.
 const ROW_LIMIT: u64 = u32::MAX as u64 - 1;
@@ -35,14 +34,21 @@ pub(super) struct Ingested {
     /// The columns that the store keeps, in the schema's order.
     pub columns: Vec<ColumnSummary>,
     /// For each list of columns that is referred to, which row has which values.
-    pub indexes: HashMap<Vec<String>, KeyIndex>,
+    pub indexes: Indexes,
+    /// What each reference leads to.
+    pub links: Vec<Links>,
+    /// The values of the column that the rows' time comes from.
+    pub times: Option<Vec<i64>>,
     /// How many rows repeat a key.
     pub duplicate_keys: u64,
     /// The table's file, with its keys in it and its rows still to come.
     pub file: ContainerWriter,
-    /// Where the cells and references are staged.
+    /// Where the cells are staged.
     pub staged: PathBuf,
 }
+
+/// For lists of a table's columns, which row has which values.
+pub(super) type Indexes = HashMap<Vec<String>, KeyIndex>;
 
 /// What was learnt of a column.
 pub(super) struct ColumnSummary {
@@ -211,6 +217,14 @@ struct KeyColumns {
     duplicates: KeyTrouble,
 }
 
+/// One reference of the table.
+struct ReferenceColumns<'a> {
+    places: Vec<usize>,
+    /// The keys that it refers to, when their table has been read already.
+    index: Option<&'a KeyIndex>,
+    links: Links,
+}
+
 /// A table on its way through the first pass.
 struct Ingest<'a> {
     table: &'a Table,
@@ -219,7 +233,9 @@ struct Ingest<'a> {
     read: Vec<ColumnSummary>,
     kept: usize,
     keys: Vec<KeyColumns>,
-    references: Vec<Vec<usize>>,
+    references: Vec<ReferenceColumns<'a>>,
+    time_place: Option<usize>,
+    times: Vec<i64>,
     identities: Vec<u64>,
     strings: Option<StringsWriter>,
     file: ContainerWriter,
@@ -227,17 +243,23 @@ struct Ingest<'a> {
     row_count: u64,
 }
 
-/// Reads `table` from `source`. `looked_up` are the lists of its columns that others refer to.
-pub(super) fn ingest(
-    source: &dyn Source,
-    table: &Table,
-    limits: &Limits,
-    looked_up: &[Vec<String>],
-    folder: &Path,
-    texts: &mut Texts,
-    progress: &dyn Progress,
-) -> Result<Ingested> {
-    let mut ingest = Ingest::new(table, looked_up, folder)?;
+/// Where a table is read from, and where it goes.
+pub(super) struct Reading<'a> {
+    pub source: &'a dyn Source,
+    pub table: &'a Table,
+    pub limits: &'a Limits,
+    /// The lists of the table's columns that others refer to.
+    pub looked_up: &'a [Vec<String>],
+    /// For each reference, the keys of the table that it refers to, when that was read before.
+    pub parents: Vec<Option<&'a KeyIndex>>,
+    pub folder: &'a Path,
+    pub progress: &'a dyn Progress,
+}
+
+/// Reads a table from its source.
+pub(super) fn ingest(reading: Reading<'_>, texts: &mut Texts) -> Result<Ingested> {
+    let Reading { source, table, limits, folder, progress, .. } = reading;
+    let mut ingest = Ingest::new(reading)?;
     let names: Vec<String> = ingest.read.iter().map(|c| c.name.clone()).collect();
     let batches = source.read(table.source_name(), &names)?;
     let staged = folder.join("staging").join(format!("{}.arrow", table.name));
@@ -284,7 +306,8 @@ fn staging_error(path: &Path, error: arrow::error::ArrowError) -> Error {
 }
 
 impl<'a> Ingest<'a> {
-    fn new(table: &'a Table, looked_up: &'a [Vec<String>], folder: &Path) -> Result<Self> {
+    fn new(reading: Reading<'a>) -> Result<Self> {
+        let Reading { table, looked_up, parents, folder, .. } = reading;
         let summary = |(name, column): (&String, &Column)| ColumnSummary::new(name, *column);
         let is_kept = |column: &Column| column.semantic != SemanticType::Ignored;
         let mut read: Vec<_> =
@@ -320,14 +343,24 @@ impl<'a> Ingest<'a> {
         let references = table
             .references
             .iter()
-            .map(|reference| reference.columns.iter().map(&mut place_of).collect())
+            .zip(parents)
+            .map(|(reference, index)| {
+                let places = reference.columns.iter().map(&mut place_of).collect::<Result<_>>()?;
+                let links = match index {
+                    Some(_) => Links::Rows(Parents::default()),
+                    None => Links::Keys(Vec::new()),
+                };
+                Ok(ReferenceColumns { places, index, links })
+            })
             .collect::<Result<Vec<_>>>()?;
+        let time = table.time.as_ref().and_then(|time| time.column.as_ref());
+        let time_place = time.map(&mut place_of).transpose()?;
         let mut file = ContainerWriter::create(folder, &crate::store::table_file(&table.name))?;
         let strings = match table.key.is_empty() {
             true => None,
             false => Some(StringsWriter::begin(&mut file, "keys")?),
         };
-        let schema = staging_schema(&read[..kept], references.len());
+        let schema = staging_schema(&read[..kept]);
         Ok(Self {
             table,
             looked_up,
@@ -335,6 +368,8 @@ impl<'a> Ingest<'a> {
             kept,
             keys,
             references,
+            time_place,
+            times: Vec::new(),
             identities: Vec::new(),
             strings,
             file,
@@ -360,8 +395,11 @@ impl<'a> Ingest<'a> {
             .collect::<Result<Vec<_>>>()?;
         // Keys are compared as text, whatever else their columns are.
         let mut key_words: Vec<Option<StringViewArray>> = vec![None; values.len()];
-        for &place in
-            self.keys.iter().flat_map(|k| &k.places).chain(self.references.iter().flatten())
+        for &place in self
+            .keys
+            .iter()
+            .flat_map(|k| &k.places)
+            .chain(self.references.iter().flat_map(|r| &r.places))
         {
             key_words[place] = Some(match &values[place] {
                 Values::Words(words) => words.clone(),
@@ -386,16 +424,14 @@ impl<'a> Ingest<'a> {
         for (place, indexes) in places.into_iter().zip(texts.intern(&columns)?) {
             staged[place] = Arc::new(indexes);
         }
-        staged.par_extend(self.references.par_iter().map(|places| -> ArrayRef {
-            let columns = key_columns(places, &key_words);
-            let mut text = String::new();
-            let digests: Decimal128Array = (0..batch.num_rows())
-                .map(|row| {
-                    write_key(&columns, row, &mut text).then(|| digest(text.as_bytes()) as i128)
-                })
-                .collect();
-            Arc::new(digests.with_data_type(arrow::datatypes::DataType::Decimal128(38, 0)))
-        }));
+        self.references.par_iter_mut().for_each(|reference| {
+            let columns = key_columns(&reference.places, &key_words);
+            let keys = key_digests(&columns, batch.num_rows());
+            reference.links.extend(&keys, reference.index);
+        });
+        if let Some(Values::Times(times)) = self.time_place.map(|place| &values[place]) {
+            self.times.extend(times.iter().map(|time| time.unwrap_or(ALWAYS_VISIBLE)));
+        }
         RecordBatch::try_new(Arc::clone(&self.schema), staged).map_err(arrow_error)
     }
 
@@ -409,22 +445,23 @@ impl<'a> Ingest<'a> {
         let mut text = String::new();
         for (place, key) in self.keys.iter_mut().enumerate() {
             let columns = key_columns(&key.places, key_words);
-            let is_key = place == 0 && !self.table.key.is_empty();
-            for row in 0..rows {
+            let digests = key_digests(&columns, rows);
+            key.index.warm(&digests);
+            for (row, &digest) in digests.iter().enumerate() {
                 let at = first_row as usize + row;
-                if !write_key(&columns, row, &mut text) {
+                if digest == NULL_KEY {
                     key.nulls.add(|first| *first = format!("row {}", at + 1));
-                    text.clear();
                 }
-                let digest: KeyDigest = digest(text.as_bytes());
                 if let Some(earlier) = key.index.push(digest)? {
+                    write_key(&columns, row, &mut text);
                     key.duplicates.add_duplicate(&text, at, earlier);
                 }
-                if is_key {
-                    self.identities.push(identity(digest));
-                    if let Some(strings) = &mut self.strings {
-                        strings.push(&mut self.file, &text)?;
-                    }
+            }
+            if let (0, Some(strings)) = (place, &mut self.strings) {
+                self.identities.extend(digests.iter().map(|&digest| identity(digest)));
+                for row in 0..rows {
+                    write_key(&columns, row, &mut text);
+                    strings.push(&mut self.file, &text)?;
                 }
             }
         }
@@ -453,14 +490,17 @@ impl<'a> Ingest<'a> {
         }
         if let Some(strings) = self.strings.take() {
             strings.finish(&mut self.file, "keys")?;
-            let mut rows: Vec<u32> = (0..self.identities.len() as u32).collect();
-            rows.par_sort_unstable_by_key(|&row| (self.identities[row as usize], row));
+            let mut order: Vec<(u64, u32)> = self.identities.iter().copied().zip(0..).collect();
+            order.par_sort_unstable();
+            let rows: Vec<u32> = order.into_iter().map(|(_, row)| row).collect();
             self.file.section("by_identity", &rows)?;
         }
         self.file.section("identities", &self.identities)?;
         self.read.truncate(self.kept);
         Ok(Ingested {
             row_count: self.row_count as u32,
+            links: self.references.into_iter().map(|reference| reference.links).collect(),
+            times: self.time_place.map(|_| self.times),
             columns: self.read,
             indexes: (self.keys.into_iter().filter(|key| self.looked_up.contains(&key.columns)))
                 .map(|key| (key.columns, key.index))
@@ -503,18 +543,26 @@ fn key_columns<'a>(
     places.iter().filter_map(|&place| key_words[place].as_ref()).collect()
 }
 
-/// The columns of the staging file: cells, then the digests of what the references hold.
-fn staging_schema(kept: &[ColumnSummary], reference_count: usize) -> SchemaRef {
-    use arrow::datatypes::DataType;
-    let cells = kept.iter().map(|column| match column.summary {
-        Summary::Identifier | Summary::Boolean { .. } => DataType::Boolean,
-        Summary::Numerical(_) => DataType::Float64,
-        Summary::Timestamp { .. } => DataType::Int64,
-        Summary::Categorical(_) | Summary::Text => DataType::UInt32,
+/// The digest of the key in each row, [`NULL_KEY`] where a part of it is NULL.
+fn key_digests(columns: &[&StringViewArray], rows: usize) -> Vec<KeyDigest> {
+    let mut text = String::new();
+    let digest_of = |row| match write_key(columns, row, &mut text) {
+        true => digest(text.as_bytes()),
+        false => NULL_KEY,
+    };
+    (0..rows).map(digest_of).collect()
+}
+
+/// The columns of the staging file: those that the store keeps.
+fn staging_schema(kept: &[ColumnSummary]) -> SchemaRef {
+    let fields = kept.iter().enumerate().map(|(place, column)| {
+        let kind = match column.summary {
+            Summary::Identifier | Summary::Boolean { .. } => DataType::Boolean,
+            Summary::Numerical(_) => DataType::Float64,
+            Summary::Timestamp { .. } => DataType::Int64,
+            Summary::Categorical(_) | Summary::Text => DataType::UInt32,
+        };
+        Field::new(place.to_string(), kind, true)
     });
-    let references = std::iter::repeat_n(DataType::Decimal128(38, 0), reference_count);
-    let fields = cells.chain(references).enumerate();
-    Arc::new(ArrowSchema::new(
-        fields.map(|(place, kind)| Field::new(place.to_string(), kind, true)).collect::<Vec<_>>(),
-    ))
+    Arc::new(ArrowSchema::new(fields.collect::<Vec<_>>()))
 }

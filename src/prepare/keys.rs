@@ -17,6 +17,9 @@ pub(super) fn digest(bytes: &[u8]) -> KeyDigest {
     digest.as_bytes().first_chunk().map_or(0, |first| u128::from_le_bytes(*first))
 }
 
+/// Stands for a key that is NULL.
+pub(super) const NULL_KEY: KeyDigest = 0;
+
 /// The identity that belongs to a digest.
 pub(super) fn identity(digest: KeyDigest) -> u64 {
     digest as u64
@@ -54,12 +57,18 @@ pub(super) fn write_key(columns: &[&StringViewArray], row: usize, text: &mut Str
 }
 
 /// Which row has which key: an open-addressing table over digests that are evenly spread already.
+///
+/// A slot holds 32 bits of the digest and the row, so that a search leaves the table only to
+/// confirm what it found.
 pub(super) struct KeyIndex {
     digests: Vec<KeyDigest>,
-    slots: Vec<u32>,
+    slots: Vec<u64>,
 }
 
-const EMPTY: u32 = u32::MAX;
+const EMPTY: u64 = u64::MAX;
+
+/// The most entries: a row number of all ones would make an empty slot.
+const ENTRY_LIMIT: usize = u32::MAX as usize - 1;
 
 impl KeyIndex {
     pub(super) fn new() -> Self {
@@ -73,25 +82,31 @@ impl KeyIndex {
 
     /// The first row that has the key.
     pub(super) fn find(&self, digest: KeyDigest) -> Option<u32> {
-        let row = self.slots[self.slot(digest)];
-        (row != EMPTY).then_some(row)
+        row_of(self.slots[self.slot(digest)])
+    }
+
+    /// Brings the slots of `digests` into the cache, many at a time: a search alone would wait for
+    /// each of them in turn.
+    pub(super) fn warm(&self, digests: &[KeyDigest]) {
+        let mask = self.slots.len() - 1;
+        let touch = |touched, &digest| touched ^ self.slots[first_slot(digest, mask)];
+        std::hint::black_box(digests.iter().fold(0, touch));
     }
 
     /// Adds the next row; tells the earlier row that has the same key, which then remains the one
     /// that is found.
     pub(super) fn push(&mut self, digest: KeyDigest) -> Result<Option<u32>> {
+        let row = self.next_row()?;
         let slot = self.slot(digest);
-        let found = self.slots[slot];
-        if found == EMPTY {
-            self.slots[slot] = self.next_row()?;
-        } else {
-            self.next_row()?;
-        }
+        let found = row_of(self.slots[slot]);
         self.digests.push(digest);
-        if found == EMPTY && self.digests.len() * 4 > self.slots.len() * 3 {
-            self.grow();
+        if found.is_none() {
+            self.slots[slot] = slot_of(digest, row);
+            if self.digests.len() * 3 > self.slots.len() * 2 {
+                self.grow();
+            }
         }
-        Ok((found != EMPTY).then_some(found))
+        Ok(found)
     }
 
     /// The entry of `digest`, which is added when it is not there, and whether it was added.
@@ -105,29 +120,54 @@ impl KeyIndex {
     }
 
     fn next_row(&self) -> Result<u32> {
-        u32::try_from(self.digests.len()).ok().filter(|&row| row < EMPTY - 1).ok_or_else(|| {
-            Error::limit(format!("more than {} entries; the format counts no further", EMPTY - 2))
-        })
+        match self.digests.len() {
+            row if row < ENTRY_LIMIT => Ok(row as u32),
+            _ => Err(Error::limit(format!(
+                "more than {ENTRY_LIMIT} entries, which is as far as the format counts"
+            ))),
+        }
     }
 
+    /// The slot that holds `digest`, or the empty one where it would go.
     fn slot(&self, digest: KeyDigest) -> usize {
         let mask = self.slots.len() - 1;
-        let mut slot = (digest >> 64) as usize & mask;
-        while self.slots[slot] != EMPTY && self.digests[self.slots[slot] as usize] != digest {
-            slot = (slot + 1) & mask;
+        let tag = slot_of(digest, 0) >> 32;
+        let mut place = first_slot(digest, mask);
+        loop {
+            let slot = self.slots[place];
+            let is_same = || self.digests[slot as u32 as usize] == digest;
+            if slot == EMPTY || (slot >> 32 == tag && is_same()) {
+                return place;
+            }
+            place = (place + 1) & mask;
         }
-        slot
     }
 
     fn grow(&mut self) {
-        self.slots = vec![EMPTY; self.slots.len() * 2];
-        for row in 0..self.digests.len() {
-            let slot = self.slot(self.digests[row]);
-            if self.slots[slot] == EMPTY {
-                self.slots[slot] = row as u32;
+        let old = std::mem::take(&mut self.slots);
+        self.slots = vec![EMPTY; old.len() * 2];
+        let mask = self.slots.len() - 1;
+        for slot in old.into_iter().filter(|&slot| slot != EMPTY) {
+            let mut place = first_slot(self.digests[slot as u32 as usize], mask);
+            while self.slots[place] != EMPTY {
+                place = (place + 1) & mask;
             }
+            self.slots[place] = slot;
         }
     }
+}
+
+fn first_slot(digest: KeyDigest, mask: usize) -> usize {
+    (digest >> 64) as usize & mask
+}
+
+fn slot_of(digest: KeyDigest, row: u32) -> u64 {
+    // Other bits than those that choose the slot.
+    (digest >> 32) as u32 as u64 * (1 << 32) | u64::from(row)
+}
+
+fn row_of(slot: u64) -> Option<u32> {
+    (slot != EMPTY).then_some(slot as u32)
 }
 
 /// Keys that should not be, and how many of them.

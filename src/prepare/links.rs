@@ -1,18 +1,22 @@
 //! The second pass over links: references become parents, and parents' lists of children.
 
-use std::path::Path;
-
-use arrow::array::{Array, AsArray};
-use arrow::datatypes::{Decimal128Type, Int64Type};
 use rayon::prelude::*;
 
-use super::keys::KeyIndex;
-use super::rows::staged;
+use super::keys::{KeyDigest, KeyIndex, NULL_KEY};
 use super::schema::{Limits, Reference};
 use crate::error::{Error, Result};
 use crate::store::{ALWAYS_VISIBLE, ContainerWriter, NO_PARENT};
 
+/// What a reference leads to, as far as that is known while its table is read.
+pub(super) enum Links {
+    /// Rows of a table that was read before.
+    Rows(Parents),
+    /// The digests of keys of a table that is read later, or is the same one.
+    Keys(Vec<KeyDigest>),
+}
+
 /// The rows that one reference leads to.
+#[derive(Default)]
 pub(super) struct Parents {
     /// The parent of each row, or [`NO_PARENT`].
     pub rows: Vec<u32>,
@@ -24,35 +28,46 @@ pub(super) struct Parents {
     pub unresolved_count: u64,
 }
 
-/// Looks up what the references that are staged in column `place` refer to.
-pub(super) fn resolve(
-    staged_path: &Path,
-    place: usize,
-    index: &KeyIndex,
-    row_count: u32,
-) -> Result<Parents> {
-    let mut rows = Vec::with_capacity(row_count as usize);
-    let mut null_count = 0;
-    for batch in staged(staged_path)? {
-        let batch = batch?;
-        let digests = batch.column(place).as_primitive::<Decimal128Type>();
-        null_count += digests.null_count() as u64;
-        let found: Vec<u32> = (0..digests.len())
-            .into_par_iter()
-            .with_min_len(1024)
-            .map(|row| match digests.is_null(row) {
-                true => NO_PARENT,
-                false => index.find(digests.value(row) as u128).unwrap_or(NO_PARENT),
-            })
-            .collect();
-        rows.extend_from_slice(&found);
+impl Links {
+    /// Takes in the keys of a batch.
+    pub(super) fn extend(&mut self, keys: &[KeyDigest], index: Option<&KeyIndex>) {
+        match (self, index) {
+            (Self::Rows(parents), Some(index)) => parents.extend(keys, index),
+            (Self::Rows(_), None) => unreachable!("links are rows because there is an index"),
+            (Self::Keys(all), _) => all.extend_from_slice(keys),
+        }
     }
-    let edge_count = rows.iter().filter(|&&parent| parent != NO_PARENT).count();
-    let unresolved_count = rows.len() as u64 - null_count - edge_count as u64;
-    Ok(Parents { rows, edge_count: edge_count as u32, null_count, unresolved_count })
+
+    /// The rows, now that all tables have been read.
+    pub(super) fn resolve(self, index: &KeyIndex) -> Parents {
+        match self {
+            Self::Rows(parents) => parents,
+            Self::Keys(keys) => {
+                let mut parents = Parents::default();
+                keys.chunks(8192).for_each(|keys| parents.extend(keys, index));
+                parents
+            }
+        }
+    }
 }
 
 impl Parents {
+    fn extend(&mut self, keys: &[KeyDigest], index: &KeyIndex) {
+        index.warm(keys);
+        for &key in keys {
+            let parent = match key {
+                NULL_KEY => None,
+                key => index.find(key),
+            };
+            match (key, parent) {
+                (NULL_KEY, _) => self.null_count += 1,
+                (_, Some(_)) => self.edge_count += 1,
+                (_, None) => self.unresolved_count += 1,
+            }
+            self.rows.push(parent.unwrap_or(NO_PARENT));
+        }
+    }
+
     /// Refuses a reference that leads nowhere too often.
     pub(super) fn check(&self, reference: &Reference, limits: &Limits) -> Result<()> {
         let referring = u64::from(self.edge_count) + self.unresolved_count;
@@ -71,18 +86,12 @@ impl Parents {
     }
 }
 
-/// The time of each row from a timestamp column.
-pub(super) fn column_times(staged_path: &Path, place: usize, delay_us: i64) -> Result<Vec<i64>> {
-    let mut times = Vec::new();
-    for batch in staged(staged_path)? {
-        let batch = batch?;
-        let column = batch.column(place).as_primitive::<Int64Type>();
-        times.extend(column.iter().map(|time| match time {
-            None => ALWAYS_VISIBLE,
-            Some(time) => time.saturating_add(delay_us),
-        }));
+/// The time of each row from a column's values.
+pub(super) fn column_times(mut times: Vec<i64>, delay_us: i64) -> Vec<i64> {
+    for time in times.iter_mut().filter(|time| **time != ALWAYS_VISIBLE) {
+        *time = time.saturating_add(delay_us);
     }
-    Ok(times)
+    times
 }
 
 /// The time of each row from its parent.

@@ -1,11 +1,13 @@
 //! Sources -> store: schema, readers, keys and links, tasks, text embedding.
 //!
 //! A preparation goes over the data twice. The first pass (`ingest`) reads each table once from its
-//! source and stages its cells beside the store; the second (`rows`, `links`) turns them into records and
-//! links, once all statistics, categories and keys are known. Memory holds keys, links and the
-//! digests of texts, never the cells.
+//! source and stages its cells beside the store; the second (`rows`, `links`) turns them into
+//! records and lists of children, once all statistics, categories and keys are known. Memory holds
+//! keys, links and the digests of texts, never the cells.
 
 mod csv;
+pub mod demo;
+pub mod draft;
 pub mod embed;
 mod ingest;
 mod keys;
@@ -14,6 +16,7 @@ mod links;
 pub(crate) mod names;
 mod parquet;
 mod pipeline;
+mod profile;
 mod rows;
 pub mod schema;
 pub mod source;
@@ -21,6 +24,7 @@ mod sqlite;
 mod tasks;
 mod texts;
 mod values;
+mod words;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use half::f16;
 
-use super::ingest::{ColumnSummary, Ingested, Summary, ingest};
+use super::ingest::{ColumnSummary, Indexes, Ingested, Reading, Summary, ingest};
 use super::keys::KeyIndex;
 use super::layout::{Layout, column_metadata};
 use super::schema::{CellTask, DerivedTask, Reference, Schema, Task};
@@ -28,6 +28,8 @@ pub(super) struct Preparation<'a> {
     schema: &'a Schema,
     options: &'a Options<'a>,
     folder: &'a Path,
+    /// The keys of each table that others look up.
+    indexes: Vec<Indexes>,
     column_count: u32,
     category_count: u32,
     /// The names of all categories so far, in the order of their indexes.
@@ -53,6 +55,7 @@ impl<'a> Preparation<'a> {
             schema,
             options,
             folder,
+            indexes: schema.tables.iter().map(|_| Indexes::new()).collect(),
             column_count: 0,
             category_count: 0,
             categories: Vec::new(),
@@ -67,10 +70,14 @@ impl<'a> Preparation<'a> {
     pub(super) fn run(mut self) -> Result<Report> {
         let mut texts = Texts::create(self.folder)?;
         let mut ingested = Vec::new();
-        for place in 0..self.schema.tables.len() {
-            ingested.push(self.ingest(place, &mut texts)?);
+        ingested.resize_with(self.schema.tables.len(), || None);
+        for place in reading_order(self.schema) {
+            let mut read = self.ingest(place, &mut texts)?;
+            self.indexes[place] = std::mem::take(&mut read.indexes);
+            ingested[place] = Some(read);
         }
-        let derived = self.read_tasks(&ingested)?;
+        let ingested = ingested.into_iter().flatten().collect();
+        let derived = self.read_tasks()?;
         let tables = self.write_tables(ingested)?;
         let tasks = self.write_tasks(&tables, &derived)?;
         self.write_names()?;
@@ -86,16 +93,17 @@ impl<'a> Preparation<'a> {
         let table = &self.schema.tables[place];
         self.options.progress.begin(&format!("reading {}", table.name), None);
         let looked_up = looked_up(self.schema, &table.name);
-        let read = ingest(
-            self.source,
+        let parents = table.references.iter().map(|r| self.index_of(r)).collect();
+        let reading = Reading {
+            source: self.source,
             table,
-            &self.schema.limits,
-            &looked_up,
-            self.folder,
-            texts,
-            self.options.progress,
-        )
-        .context(|| format!("table {:?}", table.name))?;
+            limits: &self.schema.limits,
+            looked_up: &looked_up,
+            parents,
+            folder: self.folder,
+            progress: self.options.progress,
+        };
+        let read = ingest(reading, texts).context(|| format!("table {:?}", table.name))?;
         if read.duplicate_keys > 0 {
             self.remarks.push(format!(
                 "table {:?}: {} rows repeat a key; references go to the first of them",
@@ -105,25 +113,24 @@ impl<'a> Preparation<'a> {
         Ok(read)
     }
 
-    fn read_tasks(&self, ingested: &[Ingested]) -> Result<HashMap<String, Derived>> {
+    /// The keys that `reference` refers to, when their table has been read.
+    fn index_of(&self, reference: &Reference) -> Option<&KeyIndex> {
+        let parent = self.schema.table(&reference.to)?;
+        self.indexes[parent].get(&referred_columns(self.schema, reference))
+    }
+
+    fn read_tasks(&self) -> Result<HashMap<String, Derived>> {
         let mut derived_tasks = HashMap::new();
         for task in &self.schema.tasks {
             let Some(derived) = &task.derived else { continue };
             self.options.progress.begin(&format!("reading task {}", task.name), None);
-            let read = self
-                .read_task(task, derived, ingested)
-                .context(|| format!("task {:?}", task.name))?;
+            let read = self.read_task(task, derived).context(|| format!("task {:?}", task.name))?;
             derived_tasks.insert(task.name.clone(), read);
         }
         Ok(derived_tasks)
     }
 
-    fn read_task(
-        &self,
-        task: &Task,
-        derived: &DerivedTask,
-        ingested: &[Ingested],
-    ) -> Result<Derived> {
+    fn read_task(&self, task: &Task, derived: &DerivedTask) -> Result<Derived> {
         let columns = tasks::columns_of(derived);
         let batches = match (&derived.source, &derived.sql, self.options.sql) {
             (Some(source), _, _) => self.source.read(source, &columns)?,
@@ -139,7 +146,7 @@ impl<'a> Preparation<'a> {
         };
         let anchor = self.schema.table(&derived.anchor);
         let index =
-            anchor.and_then(|place| ingested[place].indexes.get(&self.schema.tables[place].key));
+            anchor.and_then(|place| self.indexes[place].get(&self.schema.tables[place].key));
         let index = index.ok_or_else(|| {
             Error::schema(format!(
                 "the anchor table {:?} has no key by which the task could name its rows",
@@ -150,7 +157,7 @@ impl<'a> Preparation<'a> {
     }
 
     /// The second pass: a table whose time another inherits comes before it.
-    fn write_tables(&mut self, mut ingested: Vec<Ingested>) -> Result<Vec<TableMetadata>> {
+    fn write_tables(&mut self, ingested: Vec<Ingested>) -> Result<Vec<TableMetadata>> {
         let row_counts: Vec<u32> = ingested.iter().map(|table| table.row_count).collect();
         let rows = row_counts.iter().map(|&count| u64::from(count)).sum();
         self.options.progress.begin("writing rows and links", Some(rows));
@@ -158,7 +165,7 @@ impl<'a> Preparation<'a> {
         let schema = self.schema;
         let mut second = SecondPass {
             schema,
-            indexes: ingested.iter_mut().map(|t| std::mem::take(&mut t.indexes)).collect(),
+            indexes: std::mem::take(&mut self.indexes),
             row_counts,
             first_relations: first_relations(schema),
             times: vec![None; schema.tables.len()],
@@ -382,20 +389,35 @@ fn first_relations(schema: &Schema) -> Vec<usize> {
     counts.scan(0, |next, count| Some(std::mem::replace(next, *next + count))).collect()
 }
 
-/// The tables, each after the one that lends it its time.
+/// The tables, each after those that it refers to, as far as there is no circle.
+fn reading_order(schema: &Schema) -> Vec<usize> {
+    let parents = |place: usize| -> Vec<usize> {
+        schema.tables[place].references.iter().filter_map(|r| schema.table(&r.to)).collect()
+    };
+    parents_first(schema.tables.len(), &parents)
+}
+
+/// The tables, each after the one that lends it its time; the schema's check found no circle.
 fn time_order(schema: &Schema) -> Vec<usize> {
-    fn visit(schema: &Schema, place: usize, order: &mut Vec<usize>) {
-        if order.contains(&place) {
+    parents_first(schema.tables.len(), &|place| time_parent(schema, place).into_iter().collect())
+}
+
+/// The numbers below `count`, each after its parents; one that is its own ancestor comes as it can.
+fn parents_first(count: usize, parents: &dyn Fn(usize) -> Vec<usize>) -> Vec<usize> {
+    fn visit(
+        place: usize,
+        parents: &dyn Fn(usize) -> Vec<usize>,
+        seen: &mut [bool],
+        order: &mut Vec<usize>,
+    ) {
+        if std::mem::replace(&mut seen[place], true) {
             return;
         }
-        if let Some(parent) = time_parent(schema, place) {
-            // The schema's check found no cycle.
-            visit(schema, parent, order);
-        }
+        parents(place).into_iter().for_each(|parent| visit(parent, parents, seen, order));
         order.push(place);
     }
-    let mut order = Vec::new();
-    (0..schema.tables.len()).for_each(|place| visit(schema, place, &mut order));
+    let (mut seen, mut order) = (vec![false; count], Vec::new());
+    (0..count).for_each(|place| visit(place, parents, &mut seen, &mut order));
     order
 }
 
@@ -438,7 +460,7 @@ fn spoken(name: &str) -> String {
 /// What the second pass over all tables shares.
 struct SecondPass<'a> {
     schema: &'a Schema,
-    indexes: Vec<HashMap<Vec<String>, KeyIndex>>,
+    indexes: Vec<Indexes>,
     row_counts: Vec<u32>,
     first_relations: Vec<usize>,
     /// The times of the rows of those tables whose time others inherit.
@@ -463,10 +485,10 @@ impl SecondPass<'_> {
         columns: Vec<ColumnMetadata>,
     ) -> Result<Written> {
         let table = &self.schema.tables[place];
-        let parents = self.resolve(place, &read)?;
+        let parents = self.resolve(place, std::mem::take(&mut read.links))?;
         let inherits = table.time.as_ref().is_some_and(|time| time.through.is_some());
         let layout = Layout::new(columns, table.references.len(), inherits)?;
-        let (time, times) = self.times(place, &read, &layout, &parents)?;
+        let (time, times) = self.times(place, &mut read, &layout, &parents)?;
         let inherited = times.as_deref().filter(|_| inherits);
         rows::write_records(
             &mut read.file,
@@ -517,28 +539,27 @@ impl SecondPass<'_> {
     }
 
     /// What the references of table `place` lead to.
-    fn resolve(&self, place: usize, read: &Ingested) -> Result<Vec<links::Parents>> {
-        let table = &self.schema.tables[place];
-        let resolve = |(number, reference): (usize, &Reference)| {
+    fn resolve(&self, place: usize, links: Vec<links::Links>) -> Result<Vec<links::Parents>> {
+        let references = &self.schema.tables[place].references;
+        let resolve = |(links, reference): (links::Links, &Reference)| {
             let parent = self.schema.table(&reference.to);
             let list = referred_columns(self.schema, reference);
             let index = parent.and_then(|parent| self.indexes[parent].get(&list));
             let index = index.ok_or_else(|| {
                 Error::schema(format!("table {:?} has no key to refer to", reference.to))
             })?;
-            let column = read.columns.len() + number;
-            let parents = links::resolve(&read.staged, column, index, read.row_count)?;
+            let parents = links.resolve(index);
             parents.check(reference, &self.schema.limits)?;
             Ok(parents)
         };
-        table.references.iter().enumerate().map(resolve).collect()
+        links.into_iter().zip(references).map(resolve).collect()
     }
 
     /// When the rows of table `place` came to exist, and where the store keeps that.
     fn times(
         &self,
         place: usize,
-        read: &Ingested,
+        read: &mut Ingested,
         layout: &Layout,
         parents: &[links::Parents],
     ) -> Result<(Option<TimeMetadata>, Option<Vec<i64>>)> {
@@ -549,7 +570,7 @@ impl SecondPass<'_> {
             let column = read.columns.iter().position(|c| c.name == *column);
             let column =
                 column.ok_or_else(|| Error::schema("the time's column is not a column"))?;
-            let times = links::column_times(&read.staged, column, delay_us)?;
+            let times = links::column_times(read.times.take().unwrap_or_default(), delay_us);
             let column = column as u32;
             return Ok((Some(TimeMetadata::Column { column, delay_us }), Some(times)));
         }

@@ -17,7 +17,7 @@ use crate::fold::ZScore;
 use crate::store::{ColumnStats, ContainerWriter};
 
 /// The batches of a staging file, in order.
-pub(super) fn staged(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
+fn staged(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
     let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
     let reader = BufReader::with_capacity(1 << 20, file);
     let reader = StreamReader::try_new(reader, None).map_err(arrow_error)?;

@@ -35,9 +35,8 @@ impl Texts {
     ///
     /// Texts are numbered row by row, so that it does not matter how rows are cut into batches.
     pub(super) fn intern(&mut self, columns: &[&StringViewArray]) -> Result<Vec<UInt32Array>> {
-        let digest_of = |words: &StringViewArray, row| match words.is_null(row) {
-            true => 0,
-            false => digest(words.value(row).as_bytes()),
+        let digest_of = |words: &StringViewArray, row| {
+            if words.is_null(row) { 0 } else { digest(words.value(row).as_bytes()) }
         };
         let digests: Vec<Vec<u128>> = (columns.iter())
             .map(|words| {
@@ -45,6 +44,7 @@ impl Texts {
                 rows.map(|row| digest_of(words, row)).collect()
             })
             .collect();
+        digests.iter().for_each(|digests| self.index.warm(digests));
         let rows = columns.first().map_or(0, |words| words.len());
         let mut indexes = vec![Vec::with_capacity(rows); columns.len()];
         for row in 0..rows {

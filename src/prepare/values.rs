@@ -291,8 +291,8 @@ fn truths(array: &ArrayRef) -> Normalised<BooleanArray> {
     }
     let words = words(&array)?;
     let read = Reader::parse(&words, EXPECTED, |word| match word.to_ascii_lowercase().as_str() {
-        "true" | "t" | "yes" | "y" | "1" => Some(true),
-        "false" | "f" | "no" | "n" | "0" => Some(false),
+        "true" | "t" | "yes" | "y" | "1" | "1.0" => Some(true),
+        "false" | "f" | "no" | "n" | "0" | "0.0" => Some(false),
         _ => None,
     });
     Ok(read.map(|values| {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::map::Map;
-use crate::bytes::{ALIGNMENT, Digest, align, u32_at, u64_at};
+use crate::bytes::{ALIGNMENT, Digest, u32_at, u64_at};
 use crate::error::{Error, Result};
 
 pub(super) const MAGIC: [u8; 8] = *b"HWSTORE\0";
@@ -290,9 +290,4 @@ impl Section {
         let to = (from + BLOCK_BYTES).min(self.length);
         &self.file.map.bytes()[self.offset + from..self.offset + to]
     }
-}
-
-/// Where the sections of a file end and its table begins.
-pub(super) fn table_offset(sections_end: u64) -> u64 {
-    align(sections_end)
 }

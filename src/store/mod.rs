@@ -31,9 +31,8 @@ pub use table::{Cell, NO_PARENT, Row, Table, identity_of};
 pub use task::{Seed, Task};
 #[cfg(feature = "prepare")]
 pub(crate) use {
-    strings::{StringsWriter, read_next},
     task::target_bytes,
-    writer::ContainerWriter,
+    writer::{ContainerWriter, StringsWriter, read_next},
 };
 
 /// The file that says what the others hold.

@@ -4,11 +4,10 @@
 //! a full offset for each would take as much room as the keys and short texts themselves.
 
 use super::container::{Container, Section};
-use super::writer::ContainerWriter;
 use crate::error::Result;
 
 /// How many strings share one recorded offset.
-const GROUP: usize = 16;
+pub(super) const GROUP: usize = 16;
 
 /// Strings of a store, by index.
 pub(super) struct Strings {
@@ -59,68 +58,4 @@ impl Strings {
         }
         Err(self.bytes.corrupt(format!("the length at {at} does not end")))
     }
-}
-
-/// Strings being written: their bytes go to the file at once, the offsets wait.
-pub(crate) struct StringsWriter {
-    count: usize,
-    position: u64,
-    offsets: Vec<u64>,
-    buffer: Vec<u8>,
-}
-
-impl StringsWriter {
-    /// Begins the section `{prefix}.bytes`.
-    pub(crate) fn begin(writer: &mut ContainerWriter, prefix: &str) -> Result<Self> {
-        writer.begin(&format!("{prefix}.bytes"))?;
-        Ok(Self { count: 0, position: 0, offsets: Vec::new(), buffer: Vec::new() })
-    }
-
-    /// Appends a string.
-    pub(crate) fn push(&mut self, writer: &mut ContainerWriter, string: &str) -> Result<()> {
-        if self.count.is_multiple_of(GROUP) {
-            self.offsets.push(self.position);
-        }
-        self.buffer.clear();
-        let mut length = string.len();
-        while length >= 0x80 {
-            self.buffer.push(length as u8 | 0x80);
-            length >>= 7;
-        }
-        self.buffer.push(length as u8);
-        self.buffer.extend_from_slice(string.as_bytes());
-        self.count += 1;
-        self.position += self.buffer.len() as u64;
-        writer.write(&self.buffer)
-    }
-
-    /// How many strings were written.
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Writes the section `{prefix}.offsets`.
-    pub(crate) fn finish(self, writer: &mut ContainerWriter, prefix: &str) -> Result<()> {
-        writer.section(&format!("{prefix}.offsets"), &self.offsets)
-    }
-}
-
-/// Reads strings one after the other from a file of them that is still being written.
-pub(crate) fn read_next(
-    reader: &mut impl std::io::BufRead,
-    string: &mut Vec<u8>,
-) -> std::io::Result<()> {
-    let mut length = 0_usize;
-    let mut shift = 0;
-    loop {
-        let mut byte = [0];
-        reader.read_exact(&mut byte)?;
-        length |= usize::from(byte[0] & 0x7f) << shift;
-        shift += 7;
-        if byte[0] < 0x80 {
-            break;
-        }
-    }
-    string.resize(length, 0);
-    reader.read_exact(string)
 }

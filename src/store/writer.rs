@@ -4,11 +4,10 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::container::{
-    BLOCK_BYTES, ENTRY_BYTES, HEADER_BYTES, MAGIC, NAME_BYTES, VERSION, table_offset,
-};
+use super::container::{BLOCK_BYTES, ENTRY_BYTES, HEADER_BYTES, MAGIC, NAME_BYTES, VERSION};
 use super::metadata::FileMetadata;
-use crate::bytes::align;
+use super::strings::GROUP;
+use crate::bytes::ALIGNMENT;
 use crate::error::{Error, Result};
 
 /// A `.bin` file being written.
@@ -48,8 +47,7 @@ impl ContainerWriter {
     pub(crate) fn begin(&mut self, name: &str) -> Result<()> {
         self.end()?;
         debug_assert!(name.len() < NAME_BYTES);
-        let gap = align(self.position) - self.position;
-        self.put(&[0; 64][..gap as usize])?;
+        self.pad()?;
         self.section = Some((name.to_owned(), self.position));
         Ok(())
     }
@@ -99,9 +97,8 @@ impl ContainerWriter {
     /// Writes the section table and the header.
     pub(crate) fn finish(mut self) -> Result<FileMetadata> {
         self.end()?;
-        let table_at = table_offset(self.position);
-        let gap = table_at - self.position;
-        self.put(&[0; 64][..gap as usize])?;
+        self.pad()?;
+        let table_at = self.position;
         let mut table = self.entries.concat();
         table.append(&mut self.digests);
         self.put(&table)?;
@@ -127,6 +124,12 @@ impl ContainerWriter {
         })
     }
 
+    /// Fills up with zeros to where something may start.
+    fn pad(&mut self) -> Result<()> {
+        let gap = self.position.next_multiple_of(ALIGNMENT as u64) - self.position;
+        self.put(&[0; ALIGNMENT][..gap as usize])
+    }
+
     fn flush_block(&mut self) -> Result<()> {
         if self.block.is_empty() {
             return Ok(());
@@ -144,4 +147,68 @@ impl ContainerWriter {
         self.position += bytes.len() as u64;
         Ok(())
     }
+}
+
+/// Strings being written: their bytes go to the file at once, the offsets wait.
+pub(crate) struct StringsWriter {
+    count: usize,
+    position: u64,
+    offsets: Vec<u64>,
+    buffer: Vec<u8>,
+}
+
+impl StringsWriter {
+    /// Begins the section `{prefix}.bytes`.
+    pub(crate) fn begin(writer: &mut ContainerWriter, prefix: &str) -> Result<Self> {
+        writer.begin(&format!("{prefix}.bytes"))?;
+        Ok(Self { count: 0, position: 0, offsets: Vec::new(), buffer: Vec::new() })
+    }
+
+    /// Appends a string.
+    pub(crate) fn push(&mut self, writer: &mut ContainerWriter, string: &str) -> Result<()> {
+        if self.count.is_multiple_of(GROUP) {
+            self.offsets.push(self.position);
+        }
+        self.buffer.clear();
+        let mut length = string.len();
+        while length >= 0x80 {
+            self.buffer.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        self.buffer.push(length as u8);
+        self.buffer.extend_from_slice(string.as_bytes());
+        self.count += 1;
+        self.position += self.buffer.len() as u64;
+        writer.write(&self.buffer)
+    }
+
+    /// How many strings were written.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Writes the section `{prefix}.offsets`.
+    pub(crate) fn finish(self, writer: &mut ContainerWriter, prefix: &str) -> Result<()> {
+        writer.section(&format!("{prefix}.offsets"), &self.offsets)
+    }
+}
+
+/// Reads strings one after the other from a file of them that is still being written.
+pub(crate) fn read_next(
+    reader: &mut impl std::io::BufRead,
+    string: &mut Vec<u8>,
+) -> std::io::Result<()> {
+    let mut length = 0_usize;
+    let mut shift = 0;
+    loop {
+        let mut byte = [0];
+        reader.read_exact(&mut byte)?;
+        length |= usize::from(byte[0] & 0x7f) << shift;
+        shift += 7;
+        if byte[0] < 0x80 {
+            break;
+        }
+    }
+    string.resize(length, 0);
+    reader.read_exact(string)
 }

@@ -1,6 +1,8 @@
 //! What the readers make of files, good and bad.
 
 mod csv;
+mod demo;
+mod draft;
 mod folder;
 mod parquet;
 mod sqlite;

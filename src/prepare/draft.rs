@@ -1,0 +1,215 @@
+//! A first schema for data that nobody has described: keys, references, types, times and tasks,
+//! guessed from declarations, names and values, each guess with its reason.
+//!
+//! The rules are cautious: a key is verified to be unique, a reference to be contained in its
+//! target, and what is not sure is left out with a note. The drafted schema is one that `prepare`
+//! accepts as it is; whether it says what the data mean, a person has to judge.
+
+mod columns;
+mod links;
+mod render;
+mod tasks;
+mod times;
+
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+
+use super::profile::{Profile, profile};
+use super::schema::{Limits, Schema, Table};
+use super::source::{Source, SourceTable};
+use super::words::{key_rank, may_number_rows, names_rows, names_same_table, shared_prefix, words};
+use crate::error::{Error, Result};
+
+/// A drafted schema, and why it is what it is.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The schema.
+    pub schema: Schema,
+    source: String,
+    notes: Notes,
+}
+
+/// The reasons, by table and place.
+type Notes = BTreeMap<(String, Place), String>;
+
+/// What a note is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Table,
+    Key,
+    Time,
+    Column(String),
+    Reference(String),
+    Task(String),
+}
+
+/// A table under examination.
+struct Subject {
+    source: SourceTable,
+    /// Its name in the schema, which must be fit for a file.
+    name: String,
+    words: Vec<String>,
+    /// The words of each column's name, without a prefix that all columns share.
+    column_words: Vec<Vec<String>>,
+    profiles: Vec<Profile>,
+    key: Vec<usize>,
+    links: Vec<Link>,
+    time: Option<Chosen>,
+}
+
+/// A reference that was found.
+struct Link {
+    columns: Vec<usize>,
+    to: usize,
+    to_columns: Vec<String>,
+    /// Some rows refer to nothing, or to no row that there is.
+    partial: bool,
+}
+
+/// A time that was chosen.
+struct Chosen {
+    from: Origin,
+    /// Some rows have none.
+    nullable: bool,
+}
+
+/// Where a time comes from.
+enum Origin {
+    Column(usize),
+    Link(usize),
+}
+
+/// Drafts a schema for `source`, in which the database is called `name`.
+///
+/// Calls `progress` with the name of each table whose rows have been read.
+///
+/// # Determinism
+/// Depends on the source's data alone; not on the thread count.
+///
+/// # Cost
+/// Reads every row once. Keeps eight bytes for each different value of columns that may be keys or
+/// references.
+///
+/// # Errors
+/// `Io` and `Data` when the source cannot be read; `Data` when no table has a row and a column that
+/// could be used.
+pub fn draft(
+    source: &dyn Source,
+    name: &str,
+    progress: &(dyn Fn(&str) -> Result<()> + Sync),
+) -> Result<Draft> {
+    let limits = Limits::default();
+    let mut subjects = examine(source, &limits, progress)?;
+    let mut notes = Notes::new();
+    links::find_keys(&mut subjects, &mut notes);
+    links::find_links(source, &limits, &mut subjects, &mut notes)?;
+    let derived = tasks::take_derived(&subjects);
+    times::find_times(&mut subjects, &derived, &mut notes);
+    let kept: Vec<_> = (0..subjects.len()).filter(|&index| !derived.contains_key(&index)).collect();
+    let tables: Vec<_> =
+        kept.iter().map(|&index| table(&subjects, index, &limits, &mut notes)).collect();
+    let mut tasks = tasks::cell_tasks(&subjects, &kept, &tables, &derived);
+    for (index, task) in derived {
+        let reason = "its columns are those of a task: a key, a time, a target".to_owned();
+        notes.insert((subjects[index].name.clone(), Place::Task(task.name.clone())), reason);
+        tasks.push(task);
+    }
+    let schema = Schema { database: name.to_owned(), limits, tables, tasks };
+    schema.check()?;
+    Ok(Draft { schema, source: source.describe(), notes })
+}
+
+/// Reads every table once.
+fn examine(
+    source: &dyn Source,
+    limits: &Limits,
+    progress: &(dyn Fn(&str) -> Result<()> + Sync),
+) -> Result<Vec<Subject>> {
+    let mut tables = source.tables()?;
+    tables.retain(|table| !table.columns.is_empty());
+    if tables.is_empty() {
+        return Err(Error::data(format!("{} has no table with a column", source.describe())));
+    }
+    let names = safe_names(&tables);
+    let table_words: Vec<_> = tables.iter().map(|table| words(&table.name)).collect();
+    let examined = tables.into_par_iter().zip(names).enumerate().map(|(index, (table, name))| {
+        let mut column_words: Vec<_> = table.columns.iter().map(|c| words(&c.name)).collect();
+        if let Some(prefix) = shared_prefix(&column_words) {
+            for words in &mut column_words {
+                words.retain(|word| *word != prefix);
+            }
+        }
+        let place = |name: &str| table.columns.iter().position(|c| c.name == name);
+        let declared: Vec<_> = (table.key.iter())
+            .chain(table.references.iter().flat_map(|r| &r.columns))
+            .filter_map(|name| place(name))
+            .collect();
+        let in_full = |column: usize| {
+            let words = &column_words[column];
+            declared.contains(&column)
+                || names_rows(words)
+                || names_same_table(words)
+                || key_rank(words, &table_words[index]).is_some()
+                || table_words.contains(words)
+                || may_number_rows(words)
+        };
+        let limit = |name: &str| match place(name).is_some_and(in_full) {
+            true => None,
+            false => Some(limits.categories as usize),
+        };
+        let profiles = profile(source, &table.name, &table.columns, |c| limit(&c.name))?;
+        progress(&table.name)?;
+        let words = table_words[index].clone();
+        let (key, links) = (vec![], vec![]);
+        Ok(Subject { source: table, name, words, column_words, profiles, key, links, time: None })
+    });
+    examined.collect()
+}
+
+/// The tables' names, made fit for files and different from each other in any case.
+fn safe_names(tables: &[SourceTable]) -> Vec<String> {
+    let mut taken: Vec<String> = Vec::new();
+    let mut names = Vec::new();
+    for table in tables {
+        let safe = |c: char| if c.is_control() || matches!(c, '/' | '\\') { '_' } else { c };
+        let mut name: String = table.name.chars().map(safe).collect();
+        name = name.trim_start_matches('.').to_owned();
+        // A task's name is made of this one and a column's.
+        name.truncate(name.floor_char_boundary(100));
+        if name.is_empty() {
+            name = "table".into();
+        }
+        let stem = name.clone();
+        for number in 2.. {
+            if !taken.contains(&name.to_lowercase()) {
+                break;
+            }
+            name = format!("{stem}_{number}");
+        }
+        taken.push(name.to_lowercase());
+        names.push(name);
+    }
+    names
+}
+
+/// One table of the schema.
+fn table(subjects: &[Subject], index: usize, limits: &Limits, notes: &mut Notes) -> Table {
+    let subject = &subjects[index];
+    let column_name = |&column: &usize| subject.source.columns[column].name.clone();
+    let columns = columns::columns(subject, limits, notes);
+    let renamed = (subject.source.name != subject.name).then(|| subject.source.name.clone());
+    Table {
+        name: subject.name.clone(),
+        source: renamed,
+        key: subject.key.iter().map(column_name).collect(),
+        time: times::time(subject),
+        columns,
+        references: subject.links.iter().map(|link| link.reference(subjects, subject)).collect(),
+    }
+}
+
+/// A count with its share, for notes.
+fn share(count: u64, of: u64) -> String {
+    format!("{count} of {of}")
+}

@@ -1,0 +1,126 @@
+//! Each column's semantic type.
+
+use indexmap::IndexMap;
+
+use super::{Notes, Origin, Place, Subject};
+use crate::prepare::profile::{Profile, Storage};
+use crate::prepare::schema::{Column, Limits, TimeUnit};
+use crate::prepare::words::names_rows;
+use crate::store::SemanticType;
+
+/// The columns of a table, with a note for each guess that is not plain.
+pub(super) fn columns(
+    subject: &Subject,
+    limits: &Limits,
+    notes: &mut Notes,
+) -> IndexMap<String, Column> {
+    let mut columns = IndexMap::new();
+    for (place, column) in subject.source.columns.iter().enumerate() {
+        let (found, note) = match is_identifier(subject, place) {
+            true => (SemanticType::Identifier.into(), None),
+            false => guess(subject, place, limits),
+        };
+        if let Some(note) = note {
+            let place = (subject.name.clone(), Place::Column(column.name.clone()));
+            // What was said about a reference that failed is the better reason.
+            notes.entry(place).or_insert(note);
+        }
+        columns.insert(column.name.clone(), found);
+    }
+    columns
+}
+
+/// Whether a column is part of the key or of a reference.
+fn is_identifier(subject: &Subject, column: usize) -> bool {
+    let is_time = |time: &super::Chosen| matches!(time.from, Origin::Column(own) if own == column);
+    let refers = subject.links.iter().any(|link| link.columns.contains(&column));
+    (refers || subject.key.contains(&column)) && !subject.time.as_ref().is_some_and(is_time)
+}
+
+/// The semantic type that a column's values and name suggest, and why.
+pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Column, Option<String>) {
+    let profile = &subject.profiles[column];
+    let words = &subject.column_words[column];
+    let plain = |semantic: SemanticType| (semantic.into(), None);
+    let with = |semantic: SemanticType, note: String| (semantic.into(), Some(note));
+    if profile.storage == Storage::Other {
+        let source = &subject.source.columns[column];
+        let found = source.declared.clone().unwrap_or_else(|| source.data_type.to_string());
+        return with(SemanticType::Ignored, format!("{found} values have no semantic type"));
+    }
+    if profile.present() == 0 {
+        return with(SemanticType::Ignored, "always NULL".into());
+    }
+    if profile.all(profile.times) {
+        return plain(SemanticType::Timestamp);
+    }
+    if profile.all(profile.truths) {
+        return plain(SemanticType::Boolean);
+    }
+    let declared = subject.source.columns[column].declared.as_deref().unwrap_or_default();
+    let is_truth = declared.to_ascii_lowercase().contains("bool") || asks(words);
+    if profile.all(profile.bits) && is_truth {
+        return with(SemanticType::Boolean, "0 and 1, named like a question".into());
+    }
+    if names_rows(words) {
+        return match few(profile, limits) {
+            Some(count) => with(
+                SemanticType::Categorical,
+                format!("{count} different value(s), a key of no table here"),
+            ),
+            None => with(SemanticType::Identifier, "named like a key of no table here".into()),
+        };
+    }
+    if profile.all(profile.integers) {
+        if let Some((unit, note)) = epoch(words, profile) {
+            let column = Column { semantic: SemanticType::Timestamp, unit: Some(unit) };
+            return (column, Some(note));
+        }
+        return plain(SemanticType::Numerical);
+    }
+    if profile.storage == Storage::Real && !profile.all(profile.numbers) {
+        return with(SemanticType::Ignored, "holds NaN or infinity, which no z-score takes".into());
+    }
+    if profile.all(profile.numbers) && profile.coded == 0 {
+        return plain(SemanticType::Numerical);
+    }
+    let same_length = profile.lengths.is_some_and(|(low, high)| low == high && low >= 16);
+    if same_length && profile.spaced == 0 && profile.is_unique() {
+        return with(SemanticType::Identifier, "unique words of one length".into());
+    }
+    match few(profile, limits) {
+        Some(count) => with(SemanticType::Categorical, format!("{count} different value(s)")),
+        None => plain(SemanticType::Text),
+    }
+}
+
+/// How many different values there are, when they are few and come again.
+fn few(profile: &Profile, limits: &Limits) -> Option<u64> {
+    let count = profile.values.count()?;
+    let most = u64::from(limits.categories).min((profile.rows / 20).max(20));
+    (count <= most && count * 2 <= profile.present()).then_some(count)
+}
+
+/// Whether a name asks a question that 0 and 1 answer.
+fn asks(words: &[String]) -> bool {
+    let first = ["is", "ha", "has", "was", "wa", "can", "should", "did", "doe", "does", "will"];
+    let last = ["flag", "active", "enabled", "deleted", "bool", "boolean"];
+    words.len() > 1 && words.first().is_some_and(|word| first.contains(&word.as_str()))
+        || words.last().is_some_and(|word| last.contains(&word.as_str()))
+}
+
+/// The unit in which integers count from 1970, when their name and size say that they do.
+fn epoch(words: &[String], profile: &Profile) -> Option<(TimeUnit, String)> {
+    let ends = ["at", "time", "t", "ts", "timestamp", "date", "datetime", "epoch", "created"];
+    words.last().filter(|last| ends.contains(&last.as_str()))?;
+    let (low, high) = profile.range?;
+    // The years 1980 to 2100, in seconds.
+    let within = |unit: i64| low >= 315_532_800 * unit && high < 4_102_444_800 * unit;
+    let units = [
+        (TimeUnit::Second, 1, "seconds"),
+        (TimeUnit::Millisecond, 1_000, "milliseconds"),
+        (TimeUnit::Microsecond, 1_000_000, "microseconds"),
+    ];
+    let (unit, _, name) = units.into_iter().find(|&(_, size, _)| within(size))?;
+    Some((unit, format!("integers that read as {name} since 1970")))
+}

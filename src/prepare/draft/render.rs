@@ -1,0 +1,194 @@
+//! The drafted schema as TOML, with the reason for each guess beside it.
+
+use std::fmt::Write;
+
+use super::{Draft, Place};
+use crate::prepare::schema::{Column, Reference, Table, Task, Time, TimeUnit};
+
+impl Draft {
+    /// The schema file: TOML that reads back as the same schema, with comments.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut text = format!(
+            "# Drafted from {}. Each guess has its reason beside it: correct what is wrong.\n\
+             # Types: identifier numerical timestamp boolean categorical text ignored.\n\n\
+             database = {}\n\n",
+            self.source.replace(char::is_control, " "),
+            quoted(&self.schema.database)
+        );
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut text);
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        let limits = &self.schema.limits;
+        writeln!(text, "[limits]")?;
+        writeln!(
+            text,
+            "unresolved_share = {:?} # of a reference's values that may point at no row",
+            limits.unresolved_share
+        )?;
+        writeln!(text, "duplicate_keys = {} # rows of a table", limits.duplicate_keys)?;
+        writeln!(text, "categories = {} # of a column", limits.categories)?;
+        for table in &self.schema.tables {
+            self.write_table(text, table)?;
+        }
+        let (cells, others): (Vec<_>, Vec<_>) =
+            self.schema.tasks.iter().partition(|task| task.cell.is_some());
+        if !cells.is_empty() {
+            let tables = "predict a cell from the rest; delete those that are of no interest";
+            writeln!(text, "\n# {tables}.")?;
+        }
+        for task in cells.into_iter().chain(others) {
+            self.write_task(text, task)?;
+        }
+        Ok(())
+    }
+
+    fn write_table(&self, text: &mut String, table: &Table) -> std::fmt::Result {
+        let note = |place| self.note(&table.name, place);
+        writeln!(text, "\n[[table]]{}", note(Place::Table))?;
+        writeln!(text, "name = {}", quoted(&table.name))?;
+        if let Some(source) = &table.source {
+            writeln!(text, "source = {}", quoted(source))?;
+        }
+        match table.key.is_empty() {
+            true => writeln!(text, "{}", note(Place::Key).trim_start())?,
+            false => writeln!(text, "key = {}{}", list(&table.key), note(Place::Key))?,
+        }
+        match &table.time {
+            Some(time) => writeln!(text, "time = {}{}", inline_time(time), note(Place::Time))?,
+            None if note(Place::Time).is_empty() => {
+                writeln!(text, "# no time: its rows are always visible")?;
+            }
+            None => writeln!(text, "{}", note(Place::Time).trim_start())?,
+        }
+        if !table.references.is_empty() {
+            writeln!(text, "references = [")?;
+            for reference in &table.references {
+                let note = note(Place::Reference(reference.name()));
+                writeln!(text, "  {},{note}", inline_reference(reference))?;
+            }
+            writeln!(text, "]")?;
+        }
+        writeln!(text, "[table.columns]")?;
+        for (name, column) in &table.columns {
+            let note = note(Place::Column(name.clone()));
+            writeln!(text, "{} = {}{note}", key(name), inline_column(*column))?;
+        }
+        Ok(())
+    }
+
+    fn write_task(&self, text: &mut String, task: &Task) -> std::fmt::Result {
+        let note = self
+            .notes
+            .iter()
+            .find(|((_, place), _)| *place == Place::Task(task.name.clone()))
+            .map_or_else(String::new, |(_, note)| comment(note));
+        writeln!(text, "\n[[task]]{note}")?;
+        writeln!(text, "name = {}", quoted(&task.name))?;
+        if let Some(cell) = &task.cell {
+            let (table, column) = (quoted(&cell.table), quoted(&cell.column));
+            writeln!(text, "cell = {{ table = {table}, column = {column} }}")?;
+        }
+        if task.sees_everything {
+            let reason = "seeds without a time see every row";
+            writeln!(text, "sees_everything = true # {reason}")?;
+        }
+        if let Some(derived) = &task.derived {
+            writeln!(text, "[task.derived]")?;
+            writeln!(text, "anchor = {}", quoted(&derived.anchor))?;
+            let optional = [
+                ("source", &derived.source),
+                ("sql", &derived.sql),
+                ("time", &derived.time),
+                ("split", &derived.split),
+            ];
+            for (name, value) in optional {
+                if let Some(value) = value {
+                    writeln!(text, "{name} = {}", quoted(value))?;
+                }
+            }
+            writeln!(text, "key = {}", list(&derived.key))?;
+            writeln!(text, "target = {}", quoted(&derived.target))?;
+            writeln!(text, "type = {}", quoted(derived.target_type.name()))?;
+        }
+        Ok(())
+    }
+
+    fn note(&self, table: &str, place: Place) -> String {
+        let note = self.notes.get(&(table.to_owned(), place));
+        note.map_or_else(String::new, |note| comment(note))
+    }
+}
+
+/// A comment at the end of a line, whatever characters the note quotes.
+fn comment(note: &str) -> String {
+    format!(" # {}", note.replace(char::is_control, " "))
+}
+
+fn inline_time(time: &Time) -> String {
+    let mut fields = Vec::new();
+    fields.extend(time.column.iter().map(|column| format!("column = {}", quoted(column))));
+    fields.extend(time.through.iter().map(|through| format!("through = {}", quoted(through))));
+    if !time.delay.is_zero() {
+        fields.push(format!("delay = \"{}\"", time.delay));
+    }
+    format!("{{ {} }}", fields.join(", "))
+}
+
+fn inline_reference(reference: &Reference) -> String {
+    let (columns, to) = (list(&reference.columns), quoted(&reference.to));
+    match &reference.to_columns[..] {
+        [] => format!("{{ columns = {columns}, to = {to} }}"),
+        others => format!("{{ columns = {columns}, to = {to}, to_columns = {} }}", list(others)),
+    }
+}
+
+fn inline_column(column: Column) -> String {
+    let semantic = quoted(column.semantic.name());
+    match column.unit {
+        None => semantic,
+        Some(unit) => {
+            let unit = match unit {
+                TimeUnit::Second => "s",
+                TimeUnit::Millisecond => "ms",
+                TimeUnit::Microsecond => "us",
+            };
+            format!("{{ type = {semantic}, unit = \"{unit}\" }}")
+        }
+    }
+}
+
+fn list(names: &[String]) -> String {
+    match names {
+        [name] => quoted(name),
+        names => {
+            format!("[{}]", names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// A key of a table, bare where TOML lets it be.
+fn key(name: &str) -> String {
+    let bare = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    match !name.is_empty() && name.bytes().all(bare) {
+        true => name.to_owned(),
+        false => quoted(name),
+    }
+}
+
+/// A basic string.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

@@ -1,0 +1,115 @@
+//! What could be predicted.
+
+use std::collections::BTreeMap;
+
+use super::{Origin, Subject};
+use crate::prepare::profile::Storage;
+use crate::prepare::schema::{CellTask, DerivedTask, Limits, Table, Task};
+use crate::store::SemanticType;
+
+/// The names that a task's recorded splits go by.
+const SPLITS: [&str; 3] = ["train", "val", "test"];
+
+/// Finds the tables that are tasks: a key, a time, a target, perhaps a split, and nothing else.
+pub(super) fn take_derived(subjects: &[Subject]) -> BTreeMap<usize, Task> {
+    let task = |index| derived(subjects, index).map(|task| (index, task));
+    let mut tasks: BTreeMap<_, _> = (0..subjects.len()).filter_map(task).collect();
+    // A task's anchor must be a table, and so must whatever others refer to.
+    let needed: Vec<_> =
+        subjects.iter().flat_map(|subject| &subject.links).map(|link| link.to).collect();
+    tasks.retain(|index, _| !needed.contains(index));
+    tasks
+}
+
+fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
+    let subject = &subjects[index];
+    let named = |wanted: &str| subject.column_words.iter().position(|words| words[..] == [wanted]);
+    let target = named("target").or_else(|| named("label"))?;
+    let split = named("split");
+    let [link] = &subject.links[..] else { return None };
+    let [key] = link.columns[..] else { return None };
+    let is_time = |&column: &usize| {
+        subject.profiles[column].all(subject.profiles[column].times)
+            && subject.profiles[column].nulls == 0
+    };
+    let time = (0..subject.profiles.len()).find(is_time)?;
+    let mut used = vec![target, key, time];
+    used.extend(split);
+    used.sort_unstable();
+    used.dedup();
+    let whole =
+        used.len() == subject.profiles.len() && used.len() == 3 + usize::from(split.is_some());
+    let recorded = split.is_none_or(|split| {
+        subject.profiles[split].nulls == 0 && subject.profiles[split].values.are_among(&SPLITS)
+    });
+    if !whole || !recorded || link.partial || !link.to_columns.is_empty() {
+        return None;
+    }
+    let profile = &subject.profiles[target];
+    let target_type = match super::columns::guess(subject, target, &Limits::default()).0.semantic {
+        SemanticType::Numerical if profile.all(profile.bits) => SemanticType::Boolean,
+        SemanticType::Text | SemanticType::Identifier | SemanticType::Ignored => return None,
+        semantic => semantic,
+    };
+    let name = |column: usize| subject.source.columns[column].name.clone();
+    let derived = DerivedTask {
+        anchor: subjects[link.to].name.clone(),
+        source: Some(subject.source.name.clone()),
+        sql: None,
+        key: vec![name(key)],
+        time: Some(name(time)),
+        target: name(target),
+        target_type,
+        split: split.map(name),
+    };
+    let is_free = |name: &&str| subjects.iter().all(|s| !s.name.eq_ignore_ascii_case(name));
+    let short = subject.name.strip_prefix("task_").filter(|name| !name.is_empty());
+    let task_name = short.filter(is_free).unwrap_or(&subject.name).to_owned();
+    Some(Task { name: task_name, cell: None, derived: Some(derived), sees_everything: false })
+}
+
+/// A task for each cell that says something: no key, no time, no constant.
+///
+/// A cell whose name the derived task of a table has already is left out.
+pub(super) fn cell_tasks(
+    subjects: &[Subject],
+    kept: &[usize],
+    tables: &[Table],
+    derived: &BTreeMap<usize, Task>,
+) -> Vec<Task> {
+    let mut tasks: Vec<Task> = Vec::new();
+    let mut names: Vec<String> = derived.values().map(|task| task.name.to_lowercase()).collect();
+    for (&index, table) in kept.iter().zip(tables) {
+        let subject = &subjects[index];
+        for (place, (column, found)) in table.columns.iter().enumerate() {
+            let predictable = matches!(
+                found.semantic,
+                SemanticType::Numerical | SemanticType::Boolean | SemanticType::Categorical
+            );
+            if !predictable || is_constant(subject, place) {
+                continue;
+            }
+            let name = format!("{}.{column}", table.name);
+            let fits = name.len() <= 200 && !name.contains(['/', '\\']);
+            // Two names that differ in case only are one file on some systems.
+            if !fits || name.contains(char::is_control) || names.contains(&name.to_lowercase()) {
+                continue;
+            }
+            names.push(name.to_lowercase());
+            let cell = CellTask { table: table.name.clone(), column: column.clone() };
+            let sees_everything = subject.time.as_ref().is_none_or(|time| time.nullable);
+            tasks.push(Task { name, cell: Some(cell), derived: None, sees_everything });
+        }
+    }
+    tasks
+}
+
+fn is_constant(subject: &Subject, column: usize) -> bool {
+    let profile = &subject.profiles[column];
+    let own_time = matches!(
+        subject.time.as_ref().map(|time| &time.from),
+        Some(Origin::Column(own)) if *own == column
+    );
+    let counted = profile.storage != Storage::Time;
+    own_time || (counted && profile.values.count().is_some_and(|count| count < 2))
+}
