@@ -45,7 +45,7 @@ impl Texts {
             })
             .collect();
         digests.iter().for_each(|digests| self.index.warm(digests));
-        let rows = columns.first().map_or(0, |words| words.len());
+        let rows = columns.first().map_or(0, Array::len);
         let mut indexes = vec![Vec::with_capacity(rows); columns.len()];
         for row in 0..rows {
             for ((words, digests), indexes) in columns.iter().zip(&digests).zip(&mut indexes) {
