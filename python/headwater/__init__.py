@@ -18,6 +18,7 @@ from headwater._headwater import (
     Store,
     VersionMismatch,
     __version__,
+    draft_schema,
     prepare,
 )
 
@@ -35,5 +36,6 @@ __all__ = [
     "Store",
     "VersionMismatch",
     "__version__",
+    "draft_schema",
     "prepare",
 ]

@@ -190,6 +190,23 @@ class Cursor:
     def fields(self) -> dict[str, int | bool | str]:
         """The fields of the plan by name."""
 
+def draft_schema(
+    source: str | os.PathLike[str] | dict[str, ArrowTable], name: str = "database"
+) -> str:
+    """Drafts a schema file from the names, types and values of a source, for a person to correct.
+
+    Args:
+        source: As for `prepare`; each table is read once.
+        name: The database's name.
+
+    Returns:
+        The schema file's text, in TOML.
+
+    Raises:
+        DataError: The source cannot be read.
+        IoError: The operating system refused.
+    """
+
 def prepare(
     source: str | os.PathLike[str] | dict[str, ArrowTable],
     schema: str | os.PathLike[str] | dict[str, Any],

@@ -3,6 +3,7 @@
 mod arrow_source;
 mod cli;
 mod cursor;
+mod draft;
 mod embedder;
 mod errors;
 mod prepare;
@@ -25,6 +26,8 @@ mod _headwater {
     use super::cli::main;
     #[pymodule_export]
     use super::cursor::Cursor;
+    #[pymodule_export]
+    use super::draft::draft_schema;
     #[pymodule_export]
     use super::prepare::{prepare, table_files};
     #[pymodule_export]

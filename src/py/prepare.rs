@@ -93,7 +93,8 @@ fn read_schema(schema: &Bound<'_, PyAny>) -> PyResult<Schema> {
     Ok(Schema::read(&schema.extract::<PathBuf>()?)?)
 }
 
-fn open_source(source: &Bound<'_, PyAny>) -> PyResult<Box<dyn Source>> {
+/// The source at a path, or the one of the tables that a dictionary holds.
+pub(super) fn open_source(source: &Bound<'_, PyAny>) -> PyResult<Box<dyn Source>> {
     if let Ok(tables) = source.cast::<PyDict>() {
         return Ok(Box::new(ArrowSource::new(tables)?));
     }
