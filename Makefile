@@ -35,9 +35,8 @@ $(VENV)/.tools: pyproject.toml
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
-	@echo "building the Python package and the command"
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PATH="$(CURDIR)/$(BIN):$$PATH" \
-		$(BIN)/maturin develop --release --quiet
+	@echo "building the Python package and the command (ten minutes or so when nothing is built yet)"
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release
 	@touch $@
 
 demo: setup clean-demo ## make a demo store, verify it and look into it
@@ -56,7 +55,8 @@ clean-demo:
 	@rm -rf $(DEMO)
 	@mkdir $(DEMO)
 
-test: setup ## run all tests
+test: setup ## run all tests; say what was skipped
+	$(CARGO) test --release --no-run
 	$(CARGO) test --release --quiet
 	$(CARGO) check --release --quiet --no-default-features --lib
 	$(BIN)/python -m pytest --quiet

@@ -1,6 +1,7 @@
 """The same rows make the same store, whatever holds them."""
 
 import datetime
+import tomllib
 
 import duckdb
 import pandas
@@ -83,8 +84,6 @@ def test_threads_do_not_matter(tmp_path, schema_file, shop_folder, store_path):
 
 
 def test_a_schema_can_be_a_dictionary(tmp_path, shop_folder, store_path):
-    import tomllib
-
     report = headwater.prepare(shop_folder, tomllib.loads(SCHEMA), tmp_path / "db", dimension=32)
     assert report["root"] == headwater.Store(store_path).root
 
@@ -151,3 +150,14 @@ def test_an_error_in_the_middle_of_a_stream_leaves_nothing(tmp_path, schema_file
     with pytest.raises(headwater.DataError, match="the line went dead"):
         headwater.prepare(tables, schema_file, tmp_path / "db")
     assert not any(tmp_path.iterdir())
+
+
+def test_a_draft_prepares(tmp_path):
+    text = headwater.draft_schema(as_pyarrow(), "shop")
+    schema = tomllib.loads(text)
+    assert schema["database"] == "shop"
+    tables = {table["name"]: table for table in schema["table"]}
+    assert tables["orders"]["key"] == "order_id"
+    assert tables["orders"]["references"] == [{"columns": "customer_id", "to": "customers"}]
+    report = headwater.prepare(as_pyarrow(), schema, tmp_path / "db")
+    assert (report["row_count"], report["edge_count"]) == (20_040, 20_000)
