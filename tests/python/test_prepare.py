@@ -124,6 +124,7 @@ except KeyboardInterrupt:
     errors = process.communicate(timeout=20)[1].decode()
     took = time.monotonic() - pressed
     assert process.returncode == (130 if as_command else 42), errors
-    assert took < 1
+    # A second; and another one, since a test machine may be busy.
+    assert took < 2
     assert "Traceback" not in errors
     assert os.listdir(tmp_path) == []
