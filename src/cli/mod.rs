@@ -20,11 +20,14 @@ use crate::store::Store;
 use output::{Output, bytes, count};
 use progress::Bars;
 
+/// Makes the engine for the SQL of a source's tasks.
+pub type SqlHook<'a> = dyn Fn(&Path) -> Box<dyn SqlEngine + 'a> + 'a;
+
 /// What the Python package lends to the command; the binary lends nothing.
 #[derive(Default)]
 pub struct Hooks<'a> {
     /// Runs the SQL of tasks over the tables of a source.
-    pub sql: Option<&'a dyn Fn(&Path) -> Box<dyn SqlEngine + 'a>>,
+    pub sql: Option<&'a SqlHook<'a>>,
     /// Says whether the user pressed Ctrl-C, where the process is not ended by it.
     pub interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
 }

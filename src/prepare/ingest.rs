@@ -413,10 +413,16 @@ impl<'a> Ingest<'a> {
             .zip(&values)
             .map(|(column, values)| column.take_in(values))
             .collect::<Vec<_>>();
-        for ((column, values), staged) in self.read.iter().zip(&values).zip(&mut staged) {
-            if let (SemanticType::Text, Values::Words(words)) = (column.column.semantic, values) {
-                *staged = Arc::new(texts.intern(words)?);
-            }
+        let is_text = |place: &usize| self.read[*place].column.semantic == SemanticType::Text;
+        let (places, columns): (Vec<_>, Vec<_>) = (0..self.kept)
+            .filter(is_text)
+            .filter_map(|place| match &values[place] {
+                Values::Words(words) => Some((place, words)),
+                _ => None,
+            })
+            .unzip();
+        for (place, indexes) in places.into_iter().zip(texts.intern(&columns)?) {
+            staged[place] = Arc::new(indexes);
         }
         self.references.par_iter_mut().for_each(|reference| {
             let columns = key_columns(&reference.places, &key_words);

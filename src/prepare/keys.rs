@@ -170,7 +170,7 @@ fn first_slot(digest: KeyDigest, mask: usize) -> usize {
 
 fn slot_of(digest: KeyDigest, row: u32) -> u64 {
     // Other bits than those that choose the slot.
-    (digest >> 32) as u32 as u64 * (1 << 32) | u64::from(row)
+    u64::from((digest >> 32) as u32) << 32 | u64::from(row)
 }
 
 fn row_of(slot: u64) -> Option<u32> {

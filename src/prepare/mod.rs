@@ -13,7 +13,7 @@ mod ingest;
 mod keys;
 mod layout;
 mod links;
-mod names;
+pub(crate) mod names;
 mod parquet;
 mod pipeline;
 mod profile;

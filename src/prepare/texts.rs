@@ -31,27 +31,37 @@ impl Texts {
         Ok(Self { index: KeyIndex::new(), strings, file, path: folder.join(TEXT_FILE) })
     }
 
-    /// The index of each of `words`, which are added where they are new.
-    pub(super) fn intern(&mut self, words: &StringViewArray) -> Result<UInt32Array> {
-        let digests: Vec<u128> = (0..words.len())
-            .into_par_iter()
-            .with_min_len(1024)
-            .map(|row| if words.is_null(row) { 0 } else { digest(words.value(row).as_bytes()) })
+    /// The indexes of the words of each of `columns`, which are added where they are new.
+    ///
+    /// Texts are numbered row by row, so that it does not matter how rows are cut into batches.
+    pub(super) fn intern(&mut self, columns: &[&StringViewArray]) -> Result<Vec<UInt32Array>> {
+        let digest_of = |words: &StringViewArray, row| {
+            if words.is_null(row) { 0 } else { digest(words.value(row).as_bytes()) }
+        };
+        let digests: Vec<Vec<u128>> = (columns.iter())
+            .map(|words| {
+                let rows = (0..words.len()).into_par_iter().with_min_len(1024);
+                rows.map(|row| digest_of(words, row)).collect()
+            })
             .collect();
-        self.index.warm(&digests);
-        let mut indexes = Vec::with_capacity(words.len());
-        for (row, digest) in digests.into_iter().enumerate() {
-            if words.is_null(row) {
-                indexes.push(0);
-                continue;
+        digests.iter().for_each(|digests| self.index.warm(digests));
+        let rows = columns.first().map_or(0, Array::len);
+        let mut indexes = vec![Vec::with_capacity(rows); columns.len()];
+        for row in 0..rows {
+            for ((words, digests), indexes) in columns.iter().zip(&digests).zip(&mut indexes) {
+                if words.is_null(row) {
+                    indexes.push(0);
+                    continue;
+                }
+                let (index, is_new) = self.index.intern(digests[row])?;
+                if is_new {
+                    self.strings.push(&mut self.file, words.value(row))?;
+                }
+                indexes.push(index);
             }
-            let (index, is_new) = self.index.intern(digest)?;
-            if is_new {
-                self.strings.push(&mut self.file, words.value(row))?;
-            }
-            indexes.push(index);
         }
-        Ok(UInt32Array::new(indexes.into(), words.logical_nulls()))
+        let arrays = indexes.into_iter().zip(columns);
+        Ok(arrays.map(|(i, words)| UInt32Array::new(i.into(), words.logical_nulls())).collect())
     }
 
     /// How many distinct texts there are.

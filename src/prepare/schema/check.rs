@@ -1,6 +1,6 @@
 //! What can be known to be wrong with a schema before any data are read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CellTask, DerivedTask, Reference, Schema, Table, Task, Time};
 use crate::error::{Context, Error, Result};
@@ -53,10 +53,10 @@ impl Schema {
             return fail("the table keeps no column; give one a type other than ignored");
         }
         has_columns(table, &table.key).context(|| "key")?;
-        let mut names = BTreeMap::new();
+        let mut names = BTreeSet::new();
         for reference in &table.references {
             let name = reference.name();
-            if names.insert(name.clone(), ()).is_some() {
+            if !names.insert(name.clone()) {
                 return fail(format!(
                     "there are two references of {name:?}; a column refers to one table"
                 ));
