@@ -61,8 +61,10 @@ test: setup ## run all tests; say what was skipped
 	@echo "skipped: MPI, of which nothing is written yet; and what pytest lists as skipped below"
 	$(BIN)/python -m pytest --quiet
 
-bench: ## measure; writes nothing
+bench: setup ## measure; takes minutes and 10 GB in target/bench
 	$(CARGO) bench
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check tpchgen-cli==4.0.0
+	$(BIN)/python benches/prepare.py --scale 1
 
 lint: $(VENV)/.tools ## check formatting, lints and types
 	cargo fmt --check
