@@ -68,6 +68,7 @@ class Engine:
                 "autoload_known_extensions": False,
             },
         )
+        self._connection.execute("SET enable_progress_bar = false")
         # The setting belongs to an extension that a build of DuckDB may lack; times with a zone,
         # which alone need it, are then refused by DuckDB.
         with contextlib.suppress(duckdb.Error):

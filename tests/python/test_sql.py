@@ -123,11 +123,15 @@ def test_a_long_query_is_interrupted(tmp_path, shop_folder):
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True
     )
-    time.sleep(3)
-    assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    pressed = time.monotonic()
-    errors = process.communicate(timeout=30)[1]
-    assert time.monotonic() - pressed < 2
+    try:
+        time.sleep(3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        pressed = time.monotonic()
+        errors = process.communicate(timeout=30)[1]
+        assert time.monotonic() - pressed < 2
+    finally:
+        process.kill()
+        process.communicate()
     assert "KeyboardInterrupt" in errors
     assert not (tmp_path / "db.partial").exists()
