@@ -190,6 +190,24 @@ class Cursor:
     def fields(self) -> dict[str, int | bool | str]:
         """The fields of the plan by name."""
 
+@final
+class Endpoint:
+    """A server that speaks OpenAI's embeddings protocol, as an embedder of `prepare`.
+
+    What the server answered is kept in the file `cache`, so that no text is asked for twice, not
+    even after a crash. A cache serves one model and one dimension.
+
+    Args:
+        url: The server, such as "http://localhost:8000/v1".
+        model: The model that it is asked for.
+        cache: The file of vectors; made where it is not there.
+        key: Sent as a bearer token.
+    """
+
+    def __new__(
+        cls, url: str, model: str, cache: str | os.PathLike[str], *, key: str | None = None
+    ) -> Endpoint: ...
+
 def draft_schema(
     source: str | os.PathLike[str] | dict[str, ArrowTable], name: str = "database"
 ) -> str:
@@ -212,7 +230,7 @@ def prepare(
     schema: str | os.PathLike[str] | dict[str, Any],
     out: str | os.PathLike[str],
     *,
-    embedder: str | Callable[[list[str]], npt.ArrayLike] = "hashing",
+    embedder: str | Endpoint | Callable[[list[str]], npt.ArrayLike] = "hashing",
     dimension: int = 256,
     text_vectors: bool = True,
     threads: int | None = None,
@@ -229,7 +247,7 @@ def prepare(
             DuckDB). Each table is read once; one that a task reads too must be readable twice.
         schema: The path of a schema file, or its contents as `tomllib` reads them.
         out: The folder to make, which must not be there yet.
-        embedder: "hashing", which is built in; or a function from texts to an array [n, dimension]
+        embedder: "hashing", which is built in; an `Endpoint`; or a function from texts to an array [n, dimension]
             that can become float16. The store records its `name`, or else its `__qualname__`. The
             vector of a text must depend on the text alone.
         dimension: How long a vector is.

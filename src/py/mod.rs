@@ -5,6 +5,7 @@ mod cli;
 mod cursor;
 mod draft;
 mod embedder;
+mod endpoint;
 mod errors;
 mod prepare;
 mod sql;
@@ -28,6 +29,8 @@ mod _headwater {
     use super::cursor::Cursor;
     #[pymodule_export]
     use super::draft::draft_schema;
+    #[pymodule_export]
+    use super::endpoint::Endpoint;
     #[pymodule_export]
     use super::prepare::{prepare, table_files};
     #[pymodule_export]

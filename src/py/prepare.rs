@@ -9,6 +9,7 @@ use pyo3::types::PyDict;
 
 use super::arrow_source::ArrowSource;
 use super::embedder::CallableEmbedder;
+use super::endpoint::Endpoint;
 use super::sql::DuckDb;
 use super::work::{self, Calls};
 use super::{to_json, to_python};
@@ -46,6 +47,9 @@ pub(super) fn prepare<'py>(
         None => Box::new(HashingEmbedder::new(dimension)),
         Some(word) if word.extract::<&str>().is_ok_and(|word| word == "hashing") => {
             Box::new(HashingEmbedder::new(dimension))
+        }
+        Some(endpoint) if endpoint.is_instance_of::<Endpoint>() => {
+            Box::new(endpoint.cast::<Endpoint>()?.get().connect(dimension)?)
         }
         Some(function) => Box::new(CallableEmbedder::new(function, dimension, &calls)?),
     };

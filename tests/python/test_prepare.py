@@ -1,10 +1,14 @@
 """The embedder, the progress and the interruption of a preparation."""
 
+import http.server
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -29,6 +33,55 @@ def test_a_function_embeds(tmp_path, shop_folder, schema_file):
     assert vectors[:, 0].tolist() == [len(store.category(i)) for i in range(len(vectors))]
     assert store.text_embedding(0).tolist() == [len(store.text(0))] * DIMENSION
     store.verify()
+
+
+class EmbeddingServer(http.server.BaseHTTPRequestHandler):
+    """Speaks OpenAI's protocol; the vectors are those of `lengths`."""
+
+    asked: ClassVar[list] = []
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert self.path == "/v1/embeddings"
+        assert request["model"] == "tiny"
+        assert self.headers["Authorization"] == "Bearer secret"
+        self.asked.extend(request["input"])
+        vectors = enumerate(lengths(request["input"]))
+        data = [{"index": index, "embedding": vector} for index, vector in vectors]
+        answer = json.dumps({"data": data}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *args):
+        """Says nothing."""
+
+
+def test_an_endpoint_embeds_and_is_asked_once(tmp_path, shop_folder, schema_file):
+    with http.server.HTTPServer(("127.0.0.1", 0), EmbeddingServer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            roots = set()
+            for out in ("first", "second"):
+                endpoint = headwater.Endpoint(
+                    f"http://127.0.0.1:{server.server_port}/v1",
+                    "tiny",
+                    tmp_path / "cache",
+                    key="secret",
+                )
+                options = {"embedder": endpoint, "dimension": DIMENSION}
+                report = headwater.prepare(shop_folder, schema_file, tmp_path / out, **options)
+                roots.add(report["root"])
+        finally:
+            server.shutdown()
+            thread.join()
+    assert len(roots) == 1
+    assert len(EmbeddingServer.asked) == len(set(EmbeddingServer.asked)) > 0
+    store = headwater.Store(tmp_path / "first")
+    assert store.metadata()["embedding"]["embedder"] == "model tiny"
+    assert store.text_embedding(0).tolist() == [len(store.text(0))] * DIMENSION
 
 
 @pytest.mark.parametrize(
