@@ -313,7 +313,12 @@ impl RowView {
         let time = self.time.as_deref().unwrap_or("none: always visible");
         output.line(&format!("{}{key}  (row #{}, time {time})", self.table, self.row))?;
         output.columns(self.cells.iter().map(|cell| {
-            let value = cell.value.clone().unwrap_or_else(|| "NULL".to_owned());
+            let quoted = ["categorical", "text"].contains(&cell.semantic.as_str());
+            let value = match &cell.value {
+                None => "NULL".to_owned(),
+                Some(value) if quoted => format!("{value:?}"),
+                Some(value) => value.clone(),
+            };
             [cell.column.clone(), cell.semantic.clone(), value]
         }))?;
         for (title, neighbours) in [("parents", &self.parents), ("children", &self.children)] {
@@ -349,8 +354,8 @@ fn cell_text(store: &Store, column: &ColumnMetadata, cell: Cell) -> Result<Optio
         Cell::Identifier => "present".to_owned(),
         Cell::Boolean(truth) => truth.to_string(),
         Cell::Timestamp(time) => time_text(time),
-        Cell::Categorical(index) => format!("{:?}", store.category(index)?),
-        Cell::Text(index) => format!("{:?}", store.text(index)?),
+        Cell::Categorical(index) => store.category(index)?.to_owned(),
+        Cell::Text(index) => store.text(index)?.to_owned(),
         Cell::Numerical(score) => match column.stats {
             ColumnStats::Numerical { mean, std, .. } => {
                 significant(ZScore { mean, std }.value(score))
