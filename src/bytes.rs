@@ -15,7 +15,7 @@ compile_error!(
 );
 
 /// Every section of a store's files, and every array in a batch, starts at a multiple of this.
-pub const ALIGNMENT: usize = 64;
+pub(crate) const ALIGNMENT: usize = 64;
 
 /// A BLAKE3 digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -68,12 +68,18 @@ impl TryFrom<String> for Digest {
 
 /// The little-endian `u32` at `offset` of `bytes`.
 #[must_use]
-pub fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
 }
 
 /// The little-endian `u64` at `offset` of `bytes`.
 #[must_use]
-pub fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
+}
+
+/// The identity of something that has a name or a key: the first 8 bytes of its BLAKE3 digest.
+#[must_use]
+pub fn identity_of(bytes: &[u8]) -> u64 {
+    u64_at(blake3::hash(bytes).as_bytes(), 0).unwrap_or_default()
 }

@@ -53,6 +53,7 @@ impl Error {
     }
 
     /// An operating system's error, with the path that it is about.
+    #[must_use]
     pub fn io(path: &Path, action: &str, source: std::io::Error) -> Self {
         let message = format!("{action} {}: {source}", path.display());
         Self(Box::new(Inner { kind: ErrorKind::Io, message, source: Some(source) }))

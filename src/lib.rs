@@ -40,6 +40,8 @@ pub mod fold;
 pub mod plan;
 #[cfg(feature = "prepare")]
 pub mod prepare;
+#[cfg(feature = "python")]
+mod py;
 pub mod random;
 pub mod store;
 

@@ -6,6 +6,8 @@
 //! identity of three words; its words have random access, so no generator state is ever saved.
 //! `plan/FORMAT.md` has the exact layout.
 
+use crate::bytes::identity_of;
+
 /// What a stream of randomness is used for; two purposes never share a word.
 ///
 /// To add one: take the next free number, never change or reuse a number, add a line to the table
@@ -19,6 +21,8 @@ pub enum Purpose {
     Schedule = 2,
     /// The bucket that decides the split of a row.
     Split = 3,
+    /// The draws of the demo shop.
+    Demo = 4,
 }
 
 /// The words that belong to one (seed, purpose, identity).
@@ -81,10 +85,7 @@ impl Stream {
 /// of the BLAKE3 of its UTF-8.
 #[must_use]
 pub fn name_identity(name: &str) -> u64 {
-    let hash = blake3::hash(name.as_bytes());
-    let mut first = [0; 8];
-    first.copy_from_slice(&hash.as_bytes()[..8]);
-    u64::from_le_bytes(first)
+    identity_of(name.as_bytes())
 }
 
 fn philox4x64_10(key: [u64; 2], counter: [u64; 4]) -> [u64; 4] {

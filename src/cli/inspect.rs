@@ -219,7 +219,7 @@ fn describe_stats(column: &ColumnMetadata) -> String {
     match &column.stats {
         ColumnStats::Identifier | ColumnStats::Text => String::new(),
         ColumnStats::Numerical { mean, std, min, max } => {
-            format!("{min} to {max}, mean {mean:.6}, std {std:.6}")
+            format!("{min} to {max}, mean {}, std {}", significant(*mean), significant(*std))
         }
         ColumnStats::Timestamp { min_us, max_us, .. } => {
             format!("{} to {}", time_text(*min_us), time_text(*max_us))
@@ -313,7 +313,12 @@ impl RowView {
         let time = self.time.as_deref().unwrap_or("none: always visible");
         output.line(&format!("{}{key}  (row #{}, time {time})", self.table, self.row))?;
         output.columns(self.cells.iter().map(|cell| {
-            let value = cell.value.clone().unwrap_or_else(|| "NULL".to_owned());
+            let quoted = ["categorical", "text"].contains(&cell.semantic.as_str());
+            let value = match &cell.value {
+                None => "NULL".to_owned(),
+                Some(value) if quoted => format!("{value:?}"),
+                Some(value) => value.clone(),
+            };
             [cell.column.clone(), cell.semantic.clone(), value]
         }))?;
         for (title, neighbours) in [("parents", &self.parents), ("children", &self.children)] {
@@ -349,16 +354,22 @@ fn cell_text(store: &Store, column: &ColumnMetadata, cell: Cell) -> Result<Optio
         Cell::Identifier => "present".to_owned(),
         Cell::Boolean(truth) => truth.to_string(),
         Cell::Timestamp(time) => time_text(time),
-        Cell::Categorical(index) => format!("{:?}", store.category(index)?),
-        Cell::Text(index) => format!("{:?}", store.text(index)?),
+        Cell::Categorical(index) => store.category(index)?.to_owned(),
+        Cell::Text(index) => store.text(index)?.to_owned(),
         Cell::Numerical(score) => match column.stats {
             ColumnStats::Numerical { mean, std, .. } => {
-                // A z-score in f32 carries seven digits of the value, no more.
-                format!("{}", ZScore { mean, std }.value(score) as f32)
+                significant(ZScore { mean, std }.value(score))
             }
             _ => score.to_string(),
         },
     }))
+}
+
+/// The six digits of a number that a z-score in 32 bits is sure of.
+fn significant(value: f64) -> String {
+    let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
+    // Minus zero is what is left of a mean that cancels.
+    (rounded + 0.0).to_string()
 }
 
 fn time_text(time_us: i64) -> String {

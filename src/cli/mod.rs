@@ -9,22 +9,25 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Cursor;
-use crate::prepare::embed::{Embedder, HashingEmbedder};
+use crate::prepare::embed::{Embedder, EndpointEmbedder, HashingEmbedder};
 use crate::prepare::schema::Schema;
 use crate::prepare::{Options, Progress, SqlEngine, draft, prepare, source};
 use crate::store::Store;
 use output::{Output, bytes, count};
 use progress::Bars;
 
+/// Makes the engine for the SQL of a source's tasks.
+pub type SqlHook<'a> = dyn Fn(&Path) -> Box<dyn SqlEngine + 'a> + 'a;
+
 /// What the Python package lends to the command; the binary lends nothing.
 #[derive(Default)]
 pub struct Hooks<'a> {
     /// Runs the SQL of tasks over the tables of a source.
-    pub sql: Option<&'a dyn Fn(&Path) -> Box<dyn SqlEngine + 'a>>,
+    pub sql: Option<&'a SqlHook<'a>>,
     /// Says whether the user pressed Ctrl-C, where the process is not ended by it.
     pub interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
 }
@@ -83,9 +86,19 @@ struct PrepareArgs {
     /// The folder to make; it must not be there yet.
     #[arg(long, value_name = "DB")]
     out: PathBuf,
-    /// How names, categories and texts become vectors.
-    #[arg(long, value_enum, default_value_t = EmbedderChoice::Hashing)]
-    embedder: EmbedderChoice,
+    /// How names, categories and texts become vectors: `hashing` (built in: words and letter
+    /// triples, no model, no network), or the URL of a server with OpenAI's embeddings protocol,
+    /// such as http://localhost:8000/v1; its key is taken from HEADWATER_EMBEDDING_KEY or
+    /// OPENAI_API_KEY.
+    #[arg(long, value_name = "hashing|URL", default_value = "hashing")]
+    embedder: String,
+    /// The model that the server is asked for.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Where the server's vectors are kept, so that none is asked for twice, not even after a crash;
+    /// DB.embeddings where it is not said.
+    #[arg(long, value_name = "FILE", requires = "model")]
+    embedding_cache: Option<PathBuf>,
     /// How long a vector is.
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(8..=8192))]
@@ -99,12 +112,6 @@ struct PrepareArgs {
     /// Print one JSON object instead of words.
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum EmbedderChoice {
-    /// The built-in one: hashed words and letter triples; no model, no network.
-    Hashing,
 }
 
 /// Reads every byte of a store and checks it against its digest.
@@ -205,9 +212,7 @@ fn run_prepare(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
     let started = Instant::now();
     let schema = Schema::read(&args.schema)?;
     let source = source::open(&args.source)?;
-    let embedder: Box<dyn Embedder> = match args.embedder {
-        EmbedderChoice::Hashing => Box::new(HashingEmbedder::new(args.dimension as usize)),
-    };
+    let embedder = embedder(args)?;
     let sql = hooks.sql.map(|engine| engine(&args.source));
     let bars = Bars::new(hooks.interrupted);
     let options = Options {
@@ -237,6 +242,30 @@ fn run_prepare(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
         output.line(&format!("note: {remark}"))?;
     }
     Ok(())
+}
+
+fn embedder(args: &PrepareArgs) -> Result<Box<dyn Embedder>> {
+    let dimension = args.dimension as usize;
+    match (args.embedder.as_str(), &args.model) {
+        ("hashing", None) => Ok(Box::new(HashingEmbedder::new(dimension))),
+        ("hashing", Some(_)) => {
+            Err(Error::invalid("--model is for a server; give its URL with --embedder"))
+        }
+        (url, Some(model)) => {
+            let key = ["HEADWATER_EMBEDDING_KEY", "OPENAI_API_KEY"];
+            let key = key.iter().find_map(|name| std::env::var(name).ok());
+            let cache = args.embedding_cache.clone().unwrap_or_else(|| {
+                let mut name = args.out.clone().into_os_string();
+                name.push(".embeddings");
+                name.into()
+            });
+            Ok(Box::new(EndpointEmbedder::new(url, model, key, dimension, &cache)?))
+        }
+        (other, None) => Err(Error::invalid(format!(
+            "expected `--embedder hashing`, or a server's URL and the --model to ask it for; found \
+             --embedder {other} alone"
+        ))),
+    }
 }
 
 fn verify(args: &VerifyArgs, hooks: &Hooks<'_>) -> Result<()> {

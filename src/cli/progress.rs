@@ -1,6 +1,6 @@
 //! Progress bars on a terminal; silence elsewhere.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -30,7 +30,7 @@ impl<'a> Bars<'a> {
 
     fn replace(&self, bar: ProgressBar) {
         // A poisoned lock only means that another thread failed while drawing.
-        let mut current = self.current.lock().unwrap_or_else(|e| e.into_inner());
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *current, bar).finish_and_clear();
     }
 }
@@ -53,7 +53,7 @@ impl Progress for Bars<'_> {
     }
 
     fn advance(&self, count: u64) -> Result<()> {
-        self.current.lock().unwrap_or_else(|e| e.into_inner()).inc(count);
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).inc(count);
         if self.interrupted.is_some_and(|interrupted| interrupted()) {
             return Err(Error::interrupted("interrupted; nothing was written"));
         }

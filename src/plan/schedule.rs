@@ -192,7 +192,7 @@ mod tests {
     fn equal_weights_take_one_slot_each_and_zero_takes_none() {
         assert_eq!(shares_of(&[0.3, 0.3, 0.0, 0.3]).unwrap(), [1, 1, 0, 1]);
         assert_eq!(shares_of(&[5.0]).unwrap(), [1]);
-        assert_eq!(shares_of(&[1.0; 5000]).unwrap(), [1; 5000]);
+        assert_eq!(shares_of(&vec![1.0; 5000]).unwrap(), vec![1; 5000]);
     }
 
     #[test]

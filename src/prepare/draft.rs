@@ -211,7 +211,7 @@ fn safe_names(tables: &[SourceTable]) -> Vec<String> {
     for table in tables {
         let safe = |c: char| if c.is_control() || matches!(c, '/' | '\\') { '_' } else { c };
         let mut name: String = table.name.chars().map(safe).collect();
-        name = name.trim_start_matches('.').to_owned();
+        name.drain(..name.len() - name.trim_start_matches('.').len());
         // A task's name is made of this one and a column's.
         name.truncate(name.floor_char_boundary(100));
         if name.is_empty() {

@@ -424,14 +424,16 @@ impl<'a> Ingest<'a> {
             .zip(&values)
             .map(|(column, values)| column.take_in(values))
             .collect::<Vec<_>>();
-        let is_text = |column: &ColumnSummary| column.column.semantic == SemanticType::Text;
-        let places: Vec<_> = (0..self.kept).filter(|&place| is_text(&self.read[place])).collect();
-        let words = places.iter().filter_map(|&place| match &values[place] {
-            Values::Words(words) => Some(words),
-            _ => None,
-        });
-        for (&place, interned) in places.iter().zip(texts.intern(&words.collect::<Vec<_>>())?) {
-            staged[place] = Arc::new(interned);
+        let is_text = |place: &usize| self.read[*place].column.semantic == SemanticType::Text;
+        let (places, columns): (Vec<_>, Vec<_>) = (0..self.kept)
+            .filter(is_text)
+            .filter_map(|place| match &values[place] {
+                Values::Words(words) => Some((place, words)),
+                _ => None,
+            })
+            .unzip();
+        for (place, indexes) in places.into_iter().zip(texts.intern(&columns)?) {
+            staged[place] = Arc::new(indexes);
         }
         self.references.par_iter_mut().for_each(|reference| {
             let columns = key_columns(&reference.places, &key_words);
@@ -458,10 +460,10 @@ impl<'a> Ingest<'a> {
             key.index.warm(&digests);
             for (row, &digest) in digests.iter().enumerate() {
                 let at = first_row as usize + row;
-                let earlier = key.index.push(digest)?;
                 if digest == NULL_KEY {
                     key.nulls.add(|first| *first = format!("row {}", at + 1));
-                } else if let Some(earlier) = earlier {
+                    key.index.push_null()?;
+                } else if let Some(earlier) = key.index.push(digest)? {
                     write_key(&columns, row, &mut text);
                     key.duplicates.add_duplicate(&text, at, earlier);
                 }
@@ -522,11 +524,11 @@ impl<'a> Ingest<'a> {
 }
 
 impl KeyColumns {
-    /// Refuses what the limits do not allow. Only the table's own key names every row: other columns
-    /// that are referred to may be NULL, and nothing refers to such a row.
+    /// Refuses rows without a key and, past the limit, keys of several rows. Other columns that are
+    /// referred to may be NULL: nothing can refer to such a row.
     fn check(&self, limits: &Limits, is_key: bool) -> Result<()> {
         let KeyTrouble { count, first } = &self.nulls;
-        if *count > 0 && is_key {
+        if is_key && *count > 0 {
             return Err(Error::data(format!(
                 "{count} rows have a NULL in the key ({}), the first is {first}; a key names every \
                  row: take it out of the schema, or correct the data",

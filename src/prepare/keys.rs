@@ -109,6 +109,13 @@ impl KeyIndex {
         Ok(found)
     }
 
+    /// Adds a row that has no key.
+    pub(super) fn push_null(&mut self) -> Result<()> {
+        self.next_row()?;
+        self.digests.push(NULL_KEY);
+        Ok(())
+    }
+
     /// The entry of `digest`, which is added when it is not there, and whether it was added.
     pub(super) fn intern(&mut self, digest: KeyDigest) -> Result<(u32, bool)> {
         if let Some(entry) = self.find(digest) {
@@ -163,7 +170,7 @@ fn first_slot(digest: KeyDigest, mask: usize) -> usize {
 
 fn slot_of(digest: KeyDigest, row: u32) -> u64 {
     // Other bits than those that choose the slot.
-    (digest >> 32) as u32 as u64 * (1 << 32) | u64::from(row)
+    u64::from((digest >> 32) as u32) << 32 | u64::from(row)
 }
 
 fn row_of(slot: u64) -> Option<u32> {

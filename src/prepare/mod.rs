@@ -13,7 +13,7 @@ mod ingest;
 mod keys;
 mod layout;
 mod links;
-mod names;
+pub(crate) mod names;
 mod parquet;
 mod pipeline;
 mod profile;
@@ -26,7 +26,8 @@ mod texts;
 mod values;
 mod words;
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -124,30 +125,23 @@ pub fn prepare(
     if fs::symlink_metadata(out).is_ok() {
         return Err(taken(out));
     }
-    if schema.tables.is_empty() {
-        return Err(Error::schema("the schema has no table"));
-    }
     let mut pool = rayon::ThreadPoolBuilder::new();
     if let Some(threads) = options.threads {
         pool = pool.num_threads(threads);
     }
     let pool = pool.build().map_err(|e| Error::invalid(format!("starting threads: {e}")))?;
     let partial = Partial::create(out)?;
-    let report =
-        pool.install(|| Preparation::new(source, schema, options, &partial.store).run())?;
+    let report = pool.install(|| Preparation::new(source, schema, options, &partial.path).run())?;
     partial.commit(out)?;
     Ok(report)
 }
 
-/// The folder in which a store grows; removed again in the end.
-///
-/// The store is a folder in it, beside the lock, so that the lock is held until the store has gone to
-/// its own name: nobody else clears up there before.
+/// The folder in which a store grows; removed again unless it is committed.
 struct Partial {
     path: PathBuf,
-    store: PathBuf,
-    /// Held for as long as somebody works there.
-    lock: File,
+    /// The folder itself, locked for as long as somebody works there: a lock beside it would have
+    /// to be let go before the folder gets its name.
+    _locked: File,
 }
 
 impl Partial {
@@ -162,47 +156,43 @@ impl Partial {
             move |e| Error::io(&path, action, e)
         };
         fs::create_dir_all(&path).map_err(io("creating", &path))?;
-        let lock_path = path.join("lock");
-        let lock = File::create(&lock_path).map_err(io("creating", &lock_path))?;
-        lock.try_lock().map_err(|_| {
-            Error::invalid(format!(
-                "another preparation is at work in {}; wait for it, or choose another place",
-                path.display()
-            ))
-        })?;
-        let store = path.join("store");
-        let partial = Self { path, store, lock };
-        // Whoever held the lock until now may have finished.
+        let locked = File::open(&path).map_err(io("opening", &path))?;
+        match locked.try_lock() {
+            Ok(()) => {}
+            // Some cluster file systems have no locks; better to work there than not at all.
+            Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(e)) => return Err(Error::io(&path, "locking", e)),
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::invalid(format!(
+                    "another preparation is at work in {}; wait for it, or choose another place",
+                    path.display()
+                )));
+            }
+        }
+        let partial = Self { path, _locked: locked };
+        // Whoever worked here until now may have finished.
         if fs::symlink_metadata(out).is_ok() {
             return Err(taken(out));
         }
-        partial.clear(&lock_path)?;
-        for folder in ["", "tables", "tasks", "staging"] {
-            let folder = partial.store.join(folder);
+        for entry in fs::read_dir(&partial.path).map_err(io("listing", &partial.path))? {
+            let entry = entry.map_err(io("listing", &partial.path))?.path();
+            let is_folder = entry.is_dir() && !entry.is_symlink();
+            let removed =
+                if is_folder { fs::remove_dir_all(&entry) } else { fs::remove_file(&entry) };
+            removed.map_err(io("removing", &entry))?;
+        }
+        for folder in ["tables", "tasks", "staging"] {
+            let folder = partial.path.join(folder);
             fs::create_dir(&folder).map_err(io("creating", &folder))?;
         }
         Ok(partial)
     }
 
-    /// Removes what a preparation that was cut off has left.
-    fn clear(&self, lock: &Path) -> Result<()> {
-        for entry in fs::read_dir(&self.path).map_err(|e| Error::io(&self.path, "listing", e))? {
-            let entry = entry.map_err(|e| Error::io(&self.path, "listing", e))?.path();
-            let removed = match entry.is_dir() {
-                true => fs::remove_dir_all(&entry),
-                false if entry == lock => Ok(()),
-                false => fs::remove_file(&entry),
-            };
-            removed.map_err(|e| Error::io(&entry, "removing", e))?;
-        }
-        Ok(())
-    }
-
     /// Makes the store durable and gives it its name.
     fn commit(self, out: &Path) -> Result<()> {
-        let staging = self.store.join("staging");
+        let staging = self.path.join("staging");
         fs::remove_dir_all(&staging).map_err(|e| Error::io(&staging, "removing", e))?;
-        commit_folder(&Disk, &self.store, out)
+        commit_folder(&Disk, &self.path, out)
     }
 }
 
@@ -210,7 +200,6 @@ impl Drop for Partial {
     fn drop(&mut self) {
         // The store has gone or will never be; that this fails is no error worth telling.
         let _ = fs::remove_dir_all(&self.path);
-        let _ = self.lock.unlock();
     }
 }
 

@@ -444,10 +444,9 @@ fn spoken(name: &str) -> String {
     let mut previous = ' ';
     for character in name.chars() {
         let starts_word = character.is_uppercase() && previous.is_lowercase();
-        if !character.is_alphanumeric() || starts_word {
-            if !spoken.ends_with(' ') && !spoken.is_empty() {
-                spoken.push(' ');
-            }
+        let ends_word = starts_word || !character.is_alphanumeric();
+        if ends_word && !spoken.ends_with(' ') && !spoken.is_empty() {
+            spoken.push(' ');
         }
         if character.is_alphanumeric() {
             spoken.extend(character.to_lowercase());

@@ -17,7 +17,7 @@ use super::{csv, parquet};
 use crate::error::{Context, Error, Result};
 
 /// How many rows a batch holds, but for the last.
-pub(super) const BATCH_ROWS: usize = 8192;
+pub(crate) const BATCH_ROWS: usize = 8192;
 
 /// A column of a batch that holds this much text ends the batch, so that no offset overflows.
 pub(super) const BATCH_BYTES: usize = 64 << 20;
@@ -91,23 +91,9 @@ pub struct DeclaredReference {
 /// # Errors
 /// `Io` when nothing can be read there; `Data` when there is no table, or two of the same name.
 pub fn open(path: &Path) -> Result<Box<dyn Source>> {
-    let metadata = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", e))?;
-    if metadata.is_dir() {
-        return Ok(Box::new(Files::folder(path)?));
-    }
-    if sqlite::is_sqlite(path)? {
-        return Ok(Box::new(Sqlite::open(path)?));
-    }
-    match table_file(path)? {
-        Some((name, file)) => Ok(Box::new(Files {
-            description: format!("file {}", path.display()),
-            tables: BTreeMap::from([(name, file)]),
-        })),
-        None => Err(Error::data(format!(
-            "{} is neither a folder of .csv and .parquet files, nor a .csv or .parquet file, nor a \
-             SQLite file",
-            path.display()
-        ))),
+    match Files::at(path)? {
+        Some(files) => Ok(Box::new(files)),
+        None => Ok(Box::new(Sqlite::open(path)?)),
     }
 }
 
@@ -124,6 +110,28 @@ enum TableFile {
 }
 
 impl Files {
+    /// Finds the tables at `path`; none when it is a SQLite file.
+    fn at(path: &Path) -> Result<Option<Self>> {
+        let metadata = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", e))?;
+        if metadata.is_dir() {
+            return Self::folder(path).map(Some);
+        }
+        if sqlite::is_sqlite(path)? {
+            return Ok(None);
+        }
+        match table_file(path)? {
+            Some(table) => Ok(Some(Self {
+                description: format!("file {}", path.display()),
+                tables: BTreeMap::from([table]),
+            })),
+            None => Err(Error::data(format!(
+                "{} is neither a folder of .csv and .parquet files, nor a .csv or .parquet file, \
+                 nor a SQLite file",
+                path.display()
+            ))),
+        }
+    }
+
     /// Finds the tables of a folder.
     fn folder(path: &Path) -> Result<Self> {
         let mut tables = BTreeMap::new();
@@ -192,8 +200,22 @@ impl Source for Files {
     }
 }
 
+/// The files of each table at `path`, by the table's name; none when it is a SQLite file.
+///
+/// # Errors
+/// As [`open`].
+#[cfg(feature = "python")]
+pub(crate) fn table_files(path: &Path) -> Result<Option<BTreeMap<String, Vec<PathBuf>>>> {
+    let Some(files) = Files::at(path)? else { return Ok(None) };
+    let files_of = |file| match file {
+        TableFile::Csv(path) => vec![path],
+        TableFile::Parquet(parts) => parts,
+    };
+    Ok(Some(files.tables.into_iter().map(|(name, file)| (name, files_of(file))).collect()))
+}
+
 /// Where the columns asked for stand among those that there are.
-pub(super) fn positions(there: &[SourceColumn], asked: &[String]) -> Result<Vec<usize>> {
+pub(crate) fn positions(there: &[SourceColumn], asked: &[String]) -> Result<Vec<usize>> {
     let position = |name: &String| {
         there.iter().position(|column| column.name == *name).ok_or_else(|| {
             let names = there.iter().map(|c| c.name.as_str());
@@ -204,7 +226,7 @@ pub(super) fn positions(there: &[SourceColumn], asked: &[String]) -> Result<Vec<
 }
 
 /// Refuses column names that nobody could ask for.
-pub(super) fn check_names(columns: &[SourceColumn]) -> Result<()> {
+pub(crate) fn check_names(columns: &[SourceColumn]) -> Result<()> {
     for (index, column) in columns.iter().enumerate() {
         if column.name.is_empty() {
             return Err(Error::data(format!(

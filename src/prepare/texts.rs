@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::store::{ContainerWriter, FileMetadata, StringsWriter, TEXT_FILE, read_next};
 
 /// How many texts are embedded at a time.
-const TEXTS_AT_A_TIME: usize = 8192;
+const TEXTS_AT_A_TIME: usize = 2048;
 
 /// Texts by the order in which they first occur.
 pub(super) struct Texts {
@@ -31,21 +31,21 @@ impl Texts {
         Ok(Self { index: KeyIndex::new(), strings, file, path: folder.join(TEXT_FILE) })
     }
 
-    /// The indexes of the texts in the `columns` of a batch; new ones are added.
+    /// The indexes of the words of each of `columns`, which are added where they are new.
     ///
-    /// They are numbered row by row, so that it does not matter where a batch ends.
+    /// Texts are numbered row by row, so that it does not matter how rows are cut into batches.
     pub(super) fn intern(&mut self, columns: &[&StringViewArray]) -> Result<Vec<UInt32Array>> {
-        let digests: Vec<Vec<u128>> = columns
-            .iter()
+        let digest_of = |words: &StringViewArray, row| {
+            if words.is_null(row) { 0 } else { digest(words.value(row).as_bytes()) }
+        };
+        let digests: Vec<Vec<u128>> = (columns.iter())
             .map(|words| {
-                let digests = (0..words.len()).into_par_iter().with_min_len(1024).map(|row| {
-                    if words.is_null(row) { 0 } else { digest(words.value(row).as_bytes()) }
-                });
-                digests.collect()
+                let rows = (0..words.len()).into_par_iter().with_min_len(1024);
+                rows.map(|row| digest_of(words, row)).collect()
             })
             .collect();
         digests.iter().for_each(|digests| self.index.warm(digests));
-        let rows = digests.first().map_or(0, Vec::len);
+        let rows = columns.first().map_or(0, Array::len);
         let mut indexes = vec![Vec::with_capacity(rows); columns.len()];
         for row in 0..rows {
             for ((words, digests), indexes) in columns.iter().zip(&digests).zip(&mut indexes) {
@@ -60,10 +60,8 @@ impl Texts {
                 indexes.push(index);
             }
         }
-        let array = |(indexes, words): (Vec<u32>, &&StringViewArray)| {
-            UInt32Array::new(indexes.into(), words.logical_nulls())
-        };
-        Ok(indexes.into_iter().zip(columns).map(array).collect())
+        let arrays = indexes.into_iter().zip(columns);
+        Ok(arrays.map(|(i, words)| UInt32Array::new(i.into(), words.logical_nulls())).collect())
     }
 
     /// How many distinct texts there are.

@@ -22,7 +22,8 @@ pub(super) const NAME_BYTES: usize = 24;
 pub(super) const BLOCK_BYTES: usize = 64 * 1024;
 const DIGEST_BYTES: usize = 32;
 
-const _: () = assert!(HEADER_BYTES % ALIGNMENT == 0 && BLOCK_BYTES % ALIGNMENT == 0);
+const _: () =
+    assert!(HEADER_BYTES.is_multiple_of(ALIGNMENT) && BLOCK_BYTES.is_multiple_of(ALIGNMENT));
 
 /// One open file of a store.
 pub(super) struct Container {

@@ -20,6 +20,7 @@ use crate::error::{Context, Error, Result};
 use container::{Container, Section};
 use strings::Strings;
 
+pub use crate::bytes::identity_of;
 pub use metadata::{
     ALWAYS_VISIBLE, ColumnMetadata, ColumnStats, EmbeddingMetadata, FORMAT_VERSION, FileMetadata,
     Metadata, RelationMetadata, SEES_EVERYTHING, TableMetadata, TargetMetadata, TaskMetadata,
@@ -27,7 +28,7 @@ pub use metadata::{
 };
 pub use relation::{Children, Relation, is_visible};
 pub use semantic::SemanticType;
-pub use table::{Cell, NO_PARENT, Row, Table, identity_of};
+pub use table::{Cell, NO_PARENT, Row, Table};
 pub use task::{Seed, Task};
 #[cfg(feature = "prepare")]
 pub(crate) use {

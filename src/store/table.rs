@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::container::{Container, Section};
 use super::metadata::{ALWAYS_VISIBLE, ColumnStats, TableMetadata, TimeMetadata};
 use super::strings::Strings;
-use crate::bytes::{u32_at, u64_at};
+use crate::bytes::{identity_of, u32_at, u64_at};
 use crate::error::{Error, Result};
 
 /// Stands in a record for a parent that is not there.
@@ -217,12 +217,6 @@ pub(super) fn check_layout(metadata: &TableMetadata) -> Result<()> {
 
 fn wrong(metadata: &TableMetadata, what: &str) -> Error {
     Error::corrupt(format!("the layout of table {:?} is wrong: {what}", metadata.name))
-}
-
-/// The identity of a key (or of a row without one): the first 8 bytes of its BLAKE3 digest.
-#[must_use]
-pub fn identity_of(bytes: &[u8]) -> u64 {
-    u64_at(blake3::hash(bytes).as_bytes(), 0).unwrap_or_default()
 }
 
 /// One row's record.

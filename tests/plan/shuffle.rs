@@ -125,8 +125,8 @@ fn long_shuffles_pass_chi_squares_over_many_keys() {
 /// From a program in another language, written after `src/plan/FORMAT.md` alone.
 #[test]
 fn p1_golden_values_of_the_shuffle() {
-    let task = [name_identity("orders.status"), 3, 0];
     type Elements = &'static [(u64, u64)];
+    let task = [name_identity("orders.status"), 3, 0];
     let golden: [(u64, u64, [u64; 3], Elements); 6] = [
         (1, 0, [0; 3], &[(0, 0)]),
         (10, 42, [7, 0, 0], &[(0, 9), (1, 0), (2, 7), (3, 6), (4, 5), (5, 3), (8, 4), (9, 2)]),

@@ -183,8 +183,8 @@ fn empty_tables_and_tasks() {
     let none = with_schema(all, "columns = { note = \"ignored\" }");
     assert_eq!(
         none,
-        "schema DIR/schema.toml: table \"orders\": has no column that is kept; give it one that is \
-         not ignored, or take the table out"
+        "schema DIR/schema.toml: table \"orders\": the table keeps no column; give one a type other \
+         than ignored"
     );
 }
 

@@ -8,16 +8,16 @@ use super::*;
 const FILES: &[(&str, &str)] = &[
     ("carriers.csv", "9cee49e5d62747cc30bb9aea8407de790bb1be104d86afdcc0bacdcebe17d475"),
     ("categories.csv", "ac37d59e43dec6d023aa60a7c1adcf0cf56a65d5f52137b19998da2adbe9dc62"),
-    ("customers.csv", "2483b26298e49379e23c661e44bfe118ecda5f932caa3b9885c338996017ec39"),
-    ("deliveries.csv", "3d47cf7c899f193e920443e541cf53c9ef2f4ca164ecde5aaec04a810915a2c7"),
-    ("order_items.csv", "2d1bca9e7337e519e09ebdd5c5a971e91fd0c2a4ea60251d647cdbf3db47f6a3"),
-    ("orders.csv", "c7f17f50a150758e964b72cdd02054b66466b38a43db27fa5892748eede9b4ff"),
-    ("products.csv", "5069293d26ea5474e14de88acf03ad039d422cb3b496d0eead760d5c2768a416"),
-    ("reviews.csv", "fc68568ab16f691a02b7f38f25ea08e8abbb9c97616174a1ba453b5515325340"),
+    ("customers.csv", "2631bef1ed01aa23274ac1f3cacdf9e6fea31c0d1e553f1526e8a3b1d5e78837"),
+    ("deliveries.csv", "db6e3aa899ef45d905082a98ab488d528530356a74db3d502922572044ea1a8f"),
+    ("order_items.csv", "830c23819e4feafbcaa83e102895440f7255d53e92c3a66e640eb305e2b1e074"),
+    ("orders.csv", "d96cf004a26cbb2330184ed3dab8155483998f539da2f1674e306f93d3e79520"),
+    ("products.csv", "00e1543f9491774296d343816c62e7bd14a63439a31fb38f84e3f15a60d9083b"),
+    ("reviews.csv", "84260236cad441ed7823c73eb73d0a88679aa139c00a85761825bd605494df20"),
     ("schema.toml", "7c89801e612e2a78ba5c4a412e6d68c6f262ef1f5441f6bb5e13f35371da22c8"),
-    ("suppliers.csv", "64777643f7ac7c54527036538e59ca4dac0b03155f81dce75c7ad12ecec302d1"),
-    ("task_churn.csv", "e7b7bb0abf3f466b3c823b3b59427b006e8c3abb72a90045930eb4b4cb16d768"),
-    ("task_spend.csv", "361434750c403cdceab612c0defc45527ee29f59ceb30209a650ee96bd6d5c79"),
+    ("suppliers.csv", "1613322cc131f03b73601372793c130be263d72867f783d4ba8313844ea5a02b"),
+    ("task_churn.csv", "49e5f8c1801909281499ba893471353c5065e47e2419db19418882f21218bc20"),
+    ("task_spend.csv", "526a9f2d66229d3c8572ed5d2ddc0af6e4f11d3f70665df797883d04bcfce2a5"),
 ];
 
 #[test]
@@ -42,7 +42,7 @@ fn the_demo_shop_is_the_same_everywhere() {
     let pinned: Vec<_> = FILES.iter().map(|(n, d)| format!("(\"{n}\", \"{d}\"),")).collect();
     assert!(found == pinned, "found\n{}", found.join("\n"));
     let total: u64 = data.tables.iter().map(|(_, rows)| rows).sum();
-    assert_eq!((data.tables.len(), total), (11, 119_036));
+    assert_eq!((data.tables.len(), total), (11, 122_846));
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn batches(source: &dyn Source, table: &str, columns: &[&str]) -> Result<Vec<Rec
 fn rows(source: &dyn Source, table: &str, columns: &[&str]) -> Result<Vec<String>> {
     let mut rows = Vec::new();
     for batch in batches(source, table, columns)? {
-        let arrays: Vec<_> = batch.columns().iter().map(|a| a.as_string::<i32>()).collect();
+        let arrays: Vec<_> = batch.columns().iter().map(AsArray::as_string::<i32>).collect();
         for row in 0..batch.num_rows() {
             let field = |a: &&arrow::array::StringArray| {
                 if a.is_null(row) { "-".to_owned() } else { a.value(row).to_owned() }

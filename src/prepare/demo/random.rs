@@ -1,27 +1,19 @@
-//! The demo's own randomness: integers only, so that every platform draws the same.
+//! The demo's draws.
 
-/// A stream of draws (SplitMix64).
-pub(super) struct Draws(u64);
+use crate::random::{Purpose, Stream};
+
+/// The draws for one thing.
+pub(super) struct Draws(Stream);
 
 impl Draws {
-    /// The stream of one thing of one kind.
+    /// The draws of thing `number` of one kind.
     pub(super) fn new(kind: u64, number: u64) -> Self {
-        let mut draws = Self(kind << 32 ^ number);
-        // Two rounds part the streams of neighbours.
-        Self(draws.next() ^ draws.next().rotate_left(32))
+        Self(Stream::new(0, Purpose::Demo, [kind, number, 0]))
     }
 
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
-    }
-
-    /// A number below `bound`. The bounds here are so small that the bias is below 2^-40.
+    /// A number below `bound`.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+        self.0.below(bound)
     }
 
     /// True in `per_mille` of 1000 cases.

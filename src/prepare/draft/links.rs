@@ -186,7 +186,7 @@ impl Finder<'_> {
             if found.holds {
                 let note = format!("by its name; {}", found.words);
                 self.notes.push((Place::Reference(name), note));
-                return Ok(Some(self.link(column, to, found.partial)));
+                return Ok(Some(Self::link(column, to, found.partial)));
             }
             let parent = &self.subjects[to].name;
             refused.get_or_insert(format!(
@@ -200,10 +200,10 @@ impl Finder<'_> {
         };
         let note = "its values are keys of this table and of no other".to_owned();
         self.notes.push((Place::Reference(name), note));
-        Ok(Some(self.link(column, to, self.subject().profiles[column].nulls > 0)))
+        Ok(Some(Self::link(column, to, self.subject().profiles[column].nulls > 0)))
     }
 
-    fn link(&self, column: usize, to: usize, partial: bool) -> Link {
+    fn link(column: usize, to: usize, partial: bool) -> Link {
         Link { columns: vec![column], to, to_columns: vec![], partial }
     }
 

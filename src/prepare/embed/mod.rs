@@ -1,11 +1,14 @@
 //! Texts -> vectors.
 
+mod cache;
+mod endpoint;
 mod hashing;
 
 use half::f16;
 
 use crate::error::Result;
 
+pub use endpoint::EndpointEmbedder;
 pub use hashing::HashingEmbedder;
 
 /// Turns texts into vectors of one length.

@@ -1,6 +1,6 @@
 //! What can be known to be wrong with a schema before any data are read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CellTask, DerivedTask, Reference, Schema, Table, Task, Time};
 use crate::error::{Context, Error, Result};
@@ -49,16 +49,14 @@ impl Schema {
 
     fn check_table(&self, table: &Table) -> Result<()> {
         safe_name(&table.name, "; give the table another name and say source = \"...\"")?;
-        if table.columns.values().all(|column| column.semantic == SemanticType::Ignored) {
-            return fail(
-                "has no column that is kept; give it one that is not ignored, or take the table out",
-            );
+        if table.columns.values().all(|c| c.semantic == SemanticType::Ignored) {
+            return fail("the table keeps no column; give one a type other than ignored");
         }
         has_columns(table, &table.key).context(|| "key")?;
-        let mut names = BTreeMap::new();
+        let mut names = BTreeSet::new();
         for reference in &table.references {
             let name = reference.name();
-            if names.insert(name.clone(), ()).is_some() {
+            if !names.insert(name.clone()) {
                 return fail(format!(
                     "there are two references of {name:?}; a column refers to one table"
                 ));

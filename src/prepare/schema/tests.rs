@@ -395,10 +395,19 @@ fn a_schema_without_tables_and_a_name_too_long_are_refused() {
         "the schema has no table; add one with [[table]]"
     );
     let long = "n".repeat(201);
-    let text = format!("database = \"x\"\n[[table]]\nname = \"{long}\"");
+    let text =
+        format!("database = \"x\"\n[[table]]\nname = \"{long}\"\ncolumns = {{ a = \"text\" }}");
     let found = Schema::parse(&text).unwrap_err().to_string();
     assert!(found.contains("the name has 201 bytes, the most is 200, and so cannot"), "{found}");
-    Schema::parse(&text.replace(&long, &long[1..])).unwrap();
+    let fits = text.replace(&long, &long[1..]);
+    Schema::parse(&fits).unwrap();
+    assert_eq!(
+        Schema::parse(&fits.replace("\"text\"", "\"ignored\"")).unwrap_err().to_string(),
+        format!(
+            "table \"{}\": the table keeps no column; give one a type other than ignored",
+            &long[1..]
+        )
+    );
 }
 
 #[test]

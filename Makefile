@@ -1,0 +1,74 @@
+# Needs Rust, Python 3.11 or newer with venv, a C compiler and make; no root.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+HEADWATER := $(BIN)/headwater
+DEMO := demo
+
+# Everything is compiled for this interpreter, and the extension is not linked against it.
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+export PYO3_BUILD_EXTENSION_MODULE := 1
+CARGO := cargo --locked
+
+RUST_SOURCES := $(shell find src -type f) Cargo.toml Cargo.lock
+PYTHON_SOURCES := $(shell find python -type f -name '*.py*' -not -name '*.pyc')
+
+.PHONY: help setup demo test bench lint clean-demo
+
+help: ## list what can be made
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: $(VENV)/.built ## build the command and the Python package in .venv
+
+$(VENV)/.tools: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "headwater needs Python 3.11 or newer; say make PYTHON=python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing what building and testing need into $(VENV)"
+	@$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); \
+		e = p["project"]["optional-dependencies"]; \
+		own = lambda r: r.startswith("headwater["); \
+		r = p["build-system"]["requires"] + p["project"]["dependencies"] + sum(e.values(), []); \
+		print(*[x for x in r if not own(x)], sep="\n")' > $(VENV)/requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(VENV)/requirements.txt
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
+	@echo "building the Python package and the command (ten minutes or so when nothing is built yet)"
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release
+	@touch $@
+
+demo: setup clean-demo ## make a demo store, verify it and look into it
+	$(HEADWATER) demo-data $(DEMO)/data
+	$(HEADWATER) prepare $(DEMO)/data --schema $(DEMO)/data/schema.toml --out $(DEMO)/store
+	$(HEADWATER) verify $(DEMO)/store
+	$(HEADWATER) inspect $(DEMO)/store
+	$(HEADWATER) inspect $(DEMO)/store --table orders
+	$(HEADWATER) inspect $(DEMO)/store --table orders --row '#0'
+	$(HEADWATER) inspect $(DEMO)/store --table customers --row '#0'
+
+# Only what an earlier demo made is removed.
+clean-demo:
+	@test ! -e $(DEMO) || test -e $(DEMO)/.made-by-make \
+		|| { echo "$(DEMO) was not made by make demo; move it away"; exit 1; }
+	@rm -rf $(DEMO) && mkdir $(DEMO) && touch $(DEMO)/.made-by-make
+
+test: setup ## run all tests; say what was skipped
+	$(CARGO) test --release --no-run
+	$(CARGO) test --release --quiet
+	$(CARGO) check --release --quiet --no-default-features --lib
+	@echo "skipped: MPI, of which nothing is written yet; and what pytest lists as skipped below"
+	$(BIN)/python -m pytest --quiet
+
+bench: setup ## measure; takes minutes and 10 GB in target/bench
+	$(CARGO) bench
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check tpchgen-cli==4.0.0
+	$(BIN)/python benches/prepare.py --scale 1
+
+lint: $(VENV)/.tools ## check formatting, lints and types
+	cargo fmt --check
+	$(CARGO) clippy --release --quiet --all-targets --features python -- -D warnings
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/mypy

@@ -1,0 +1,206 @@
+"""Measures `headwater prepare` on TPC-H, and the store that it makes.
+
+    python benches/prepare.py --scale 1 --record benches/record/NAME.json
+
+Needs the `headwater` package and `tpchgen-cli` (`make bench` installs both). Times are CPU seconds of
+the whole process as the operating system accounts them, the median of several runs with one and two
+threads in turn; on a shared machine wall time says little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BIN = Path(sys.executable).parent
+READERS = 8
+READER = """
+import sys, headwater
+store = headwater.Store(sys.argv[1])
+store.verify()
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+def run(command: list[str]) -> dict[str, float]:
+    """Runs a command to its end; returns what it cost."""
+    print("$", " ".join(command), flush=True)
+    started = time.monotonic()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode != 0:
+        sys.exit(f"{command[0]} ended with status {child.returncode}")
+    return {
+        "cpu_s": usage.ru_utime + usage.ru_stime,
+        "user_s": usage.ru_utime,
+        "system_s": usage.ru_stime,
+        "wall_s": time.monotonic() - started,
+        "peak_rss_mb": usage.ru_maxrss / 1000,
+    }
+
+
+def median(runs: list[dict[str, float]]) -> dict[str, float]:
+    """The median of each figure."""
+    return {name: round(statistics.median(r[name] for r in runs), 2) for name in runs[0]}
+
+
+def folder_bytes(folder: Path) -> int:
+    """How many bytes the files below a folder have."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def prepare(source: Path, out: Path, *options: str) -> dict[str, float]:
+    """Prepares a store anew."""
+    shutil.rmtree(out, ignore_errors=True)
+    schema = str(HERE / "tpch.toml")
+    return run(
+        [str(BIN / "headwater"), "prepare", str(source), "--schema", schema]
+        + ["--out", str(out), *options]
+    )
+
+
+def open_times(store: Path) -> dict[str, float]:
+    """How long it takes to open a store, in milliseconds."""
+    import headwater
+
+    times = []
+    for _ in range(20):
+        started = time.process_time()
+        headwater.Store(store)
+        times.append((time.process_time() - started) * 1000)
+    return {"open_cpu_ms_median": round(statistics.median(times), 2)}
+
+
+def proportional_mb(pid: int, below: Path) -> float:
+    """The process's share of the pages that are mapped from files below a folder."""
+    total, ours = 0, False
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        if "-" in line.split(" ")[0]:
+            ours = str(below) in line
+        elif ours and line.startswith("Pss:"):
+            total += int(line.split()[1])
+    return total * 1024 / 1e6
+
+
+def shared_pages(store: Path) -> dict[str, float]:
+    """Eight processes that each read all of a store: how much memory its pages take together."""
+    readers = [
+        subprocess.Popen(
+            [sys.executable, "-c", READER, str(store)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(READERS)
+    ]
+    try:
+        for reader in readers:
+            assert reader.stdout and reader.stdout.readline().strip() == "ready"
+        total = sum(proportional_mb(reader.pid, store.resolve()) for reader in readers)
+    finally:
+        for reader in readers:
+            reader.communicate("\n")
+    size = folder_bytes(store) / 1e6
+    return {
+        "readers": READERS,
+        "store_mb": round(size, 1),
+        "pss_mb": round(total, 1),
+        "pss_over_store": round(total / size, 3),
+    }
+
+
+def machine() -> dict[str, object]:
+    """Where this ran."""
+    info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    models = [line.split(":")[1].strip() for line in info.splitlines() if "model name" in line]
+    return {
+        "processor": models[0] if models else platform.processor(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "load_average": os.getloadavg(),
+    }
+
+
+def commit() -> str:
+    """The commit that is checked out, marked where the tree differs from it."""
+    git = ["git", "-C", str(HERE)]
+    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    state = subprocess.run([*git, "status", "--porcelain", "--untracked-files=no"],
+                           capture_output=True, text=True, check=True)
+    return head.stdout.strip() + (" and changes" if state.stdout.strip() else "")
+
+
+def main() -> None:
+    """Runs the measurements and writes them down."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--scale", type=int, default=1, help="TPC-H scale factor (default 1)")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each kind (default 3)")
+    parser.add_argument("--work", type=Path, default=HERE.parent / "target" / "bench",
+                        help="where data and stores go (default target/bench)")
+    parser.add_argument("--no-embedding", action="store_true",
+                        help="leave out the run that embeds the texts")
+    parser.add_argument("--record", type=Path, help="write the figures here as JSON")
+    args = parser.parse_args()
+    args.work.mkdir(parents=True, exist_ok=True)
+
+    record: dict[str, object] = {
+        "what": f"headwater prepare, TPC-H scale factor {args.scale}",
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
+        "command": " ".join(["python", "benches/prepare.py", *sys.argv[1:]]),
+        "machine": machine(),
+    }
+    source = args.work / f"tpch-sf{args.scale}"
+    if not source.exists():
+        partial = source.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        run([str(BIN / "tpchgen-cli"), "parquet", "-s", str(args.scale),
+             "--output-dir", str(partial)])
+        partial.rename(source)
+    record["source_mb"] = round(folder_bytes(source) / 1e6, 1)
+
+    out = args.work / f"tpch-sf{args.scale}.db"
+    by_threads: dict[int, list[dict[str, float]]] = {1: [], 2: []}
+    roots = set()
+    for _ in range(args.runs):
+        for threads, runs in by_threads.items():
+            runs.append(prepare(source, out, "--no-text-vectors", "--threads", str(threads)))
+            roots.add(json.loads((out / "metadata.json").read_text())["root"])
+    for threads, runs in by_threads.items():
+        record[f"without_text_vectors_{threads}_threads"] = median(runs)
+    record["same_root_whatever_the_threads"] = len(roots) == 1
+    record["store_without_text_vectors_mb"] = round(folder_bytes(out) / 1e6, 1)
+    record["open"] = open_times(out)
+    record["shared_pages"] = shared_pages(out)
+    record["verify"] = median([run([str(BIN / "headwater"), "verify", str(out)])])
+    if not args.no_embedding:
+        record["with_text_vectors_2_threads"] = median([prepare(source, out, "--threads", "2")])
+        record["store_with_text_vectors_mb"] = round(folder_bytes(out) / 1e6, 1)
+        metadata = json.loads((out / "metadata.json").read_text())
+        record["texts"] = metadata["embedding"]["text_count"]
+        record["open_with_text_vectors"] = open_times(out)
+    shutil.rmtree(out)
+    text = json.dumps(record, indent=2)
+    print(text)
+    if args.record:
+        args.record.write_text(text + "\n")
+    if not record["same_root_whatever_the_threads"]:
+        sys.exit("the number of threads changed the store")
+
+
+if __name__ == "__main__":
+    main()

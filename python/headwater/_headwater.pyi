@@ -1,0 +1,275 @@
+"""The compiled half of the package."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypedDict, final
+
+import numpy as np
+import numpy.typing as npt
+
+__version__: str
+
+class ArrowTable(Protocol):
+    """A table that can be read as an Arrow stream, such as pyarrow's, Polars' or DuckDB's."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+class Report(TypedDict):
+    """What a preparation found."""
+
+    root: str
+    row_count: int
+    edge_count: int
+    text_count: int
+    store_bytes: int
+    remarks: list[str]
+
+class RowView(TypedDict):
+    """A row with its cells and neighbours.
+
+    A cell is None, True for an identifier, a float, a bool, a str, or a `numpy.datetime64[us]`. A
+    parent is its row number, or None. The children are row numbers, uint32 [n], sorted by their
+    time and then by their number.
+    """
+
+    table: str
+    row: int
+    key: str | None
+    time: np.datetime64 | None
+    cells: dict[str, Any]
+    parents: dict[str, int | None]
+    children: dict[str, npt.NDArray[np.uint32]]
+
+class HeadwaterError(Exception):
+    """Everything that headwater raises, but for KeyboardInterrupt."""
+
+class IoError(HeadwaterError, OSError):
+    """The operating system refused; also an OSError."""
+
+class NotOurs(HeadwaterError):
+    """The bytes are not a headwater file of the kind asked for."""
+
+class VersionMismatch(HeadwaterError):
+    """A format version that this build does not read."""
+
+class Corrupt(HeadwaterError):
+    """The file is headwater's and damaged."""
+
+class LimitExceeded(HeadwaterError):
+    """A limit of a format or a setting was passed."""
+
+class InvalidArgument(HeadwaterError, ValueError):
+    """The caller asked for something that cannot be; also a ValueError."""
+
+class SchemaError(HeadwaterError):
+    """The schema does not describe the data, or contradicts itself."""
+
+class DataError(HeadwaterError):
+    """The source data break a promise that the schema makes."""
+
+class PlanMismatch(HeadwaterError):
+    """A cursor or checkpoint belongs to another plan, data or format."""
+
+@final
+class Store:
+    """A database on disk, memory-mapped and read-only.
+
+    Processes that open the same store share its pages. Opening checks the metadata and where
+    everything lies; the contents are checked block by block as they are first read, or all at
+    once by `verify`.
+
+    Args:
+        path: The folder that `prepare` made.
+
+    Raises:
+        IoError: A file cannot be read.
+        NotOurs: The folder is not a store.
+        VersionMismatch: The store is of another format version.
+        Corrupt: The store is damaged.
+    """
+
+    def __new__(cls, path: str | os.PathLike[str]) -> Store: ...
+    @property
+    def path(self) -> os.PathLike[str]:
+        """The folder that the store was opened from."""
+
+    @property
+    def root(self) -> str:
+        """The identity of the data, in hexadecimal digits."""
+
+    def metadata(self) -> dict[str, Any]:
+        """Returns what the store holds: the contents of metadata.json."""
+
+    def database_metadata(self) -> dict[str, Any]:
+        """Returns what `metadata` returns."""
+
+    def column_embeddings(self) -> npt.NDArray[np.float16]:
+        """Returns the vectors of the column names.
+
+        Returns:
+            A new array, float16 [C, D_t]: the tables' columns by their `index`, then the targets of
+            the derived tasks.
+        """
+
+    def categorical_embeddings(self) -> npt.NDArray[np.float16]:
+        """Returns the vectors of the categories.
+
+        Returns:
+            A new array, float16 [Vc, D_t]. A column's categories are together, from its
+            `cat_emb_start`.
+        """
+
+    def text_embedding(self, index: int) -> npt.NDArray[np.float16] | None:
+        """Returns the vector of a text.
+
+        Returns:
+            A new array, float16 [D_t]; None where the store has no text vectors.
+        """
+
+    def text(self, index: int) -> str:
+        """Returns the characters of a text."""
+
+    def category(self, index: int) -> str:
+        """Returns the name of a category."""
+
+    def verify(self) -> None:
+        """Reads every byte of the store and checks it against its digest.
+
+        Raises:
+            Corrupt: Any bit of any file changed; the message names the file and the place.
+        """
+
+    def row(self, table: str, key: str | int | None = None, *, index: int | None = None) -> RowView:
+        """Returns a row with its cells and neighbours.
+
+        Args:
+            table: The table's name.
+            key: The row's key; a composite one with `|` between its parts.
+            index: The row's number, in place of a key.
+
+        Raises:
+            InvalidArgument: There is no such table or row.
+        """
+
+@final
+class Cursor:
+    """A position in the sequence of a plan, and the plan that it belongs to."""
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> Cursor:
+        """Reads a cursor from a file.
+
+        Raises:
+            IoError: The file cannot be read.
+            NotOurs: The file is not a cursor.
+            VersionMismatch: The cursor is of another format version.
+            Corrupt: The cursor is damaged.
+            LimitExceeded: The file is longer than any cursor.
+        """
+
+    @staticmethod
+    def decode(data: bytes) -> Cursor:
+        """Reads a cursor from its bytes; raises as `read` does."""
+
+    def encode(self) -> bytes:
+        """Returns the bytes of the cursor; equal cursors have equal bytes."""
+
+    @property
+    def kind(self) -> str:
+        """What it is a position in, such as "sampler"."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the plan, in hexadecimal digits."""
+
+    @property
+    def position(self) -> dict[str, int]:
+        """The position: counters by name."""
+
+    @property
+    def fields(self) -> dict[str, int | bool | str]:
+        """The fields of the plan by name."""
+
+@final
+class Endpoint:
+    """A server that speaks OpenAI's embeddings protocol, as an embedder of `prepare`.
+
+    What the server answered is kept in the file `cache`, so that no text is asked for twice, not
+    even after a crash. A cache serves one model and one dimension.
+
+    Args:
+        url: The server, such as "http://localhost:8000/v1".
+        model: The model that it is asked for.
+        cache: The file of vectors; made where it is not there.
+        key: Sent as a bearer token.
+    """
+
+    def __new__(
+        cls, url: str, model: str, cache: str | os.PathLike[str], *, key: str | None = None
+    ) -> Endpoint: ...
+
+def draft_schema(
+    source: str | os.PathLike[str] | dict[str, ArrowTable], name: str = "database"
+) -> str:
+    """Drafts a schema file from the names, types and values of a source, for a person to correct.
+
+    Args:
+        source: As for `prepare`; each table is read once.
+        name: The database's name.
+
+    Returns:
+        The schema file's text, in TOML.
+
+    Raises:
+        DataError: The source cannot be read.
+        IoError: The operating system refused.
+    """
+
+def prepare(
+    source: str | os.PathLike[str] | dict[str, ArrowTable],
+    schema: str | os.PathLike[str] | dict[str, Any],
+    out: str | os.PathLike[str],
+    *,
+    embedder: str | Endpoint | Callable[[list[str]], npt.ArrayLike] = "hashing",
+    dimension: int = 256,
+    text_vectors: bool = True,
+    threads: int | None = None,
+    progress: Callable[[str, int, int | None], object] | None = None,
+) -> Report:
+    """Makes a store from a source and its schema.
+
+    The same rows in the same order, schema and embedder make the same bytes, whatever the kind of
+    source, the number of threads or the machine. Ctrl-C ends it and leaves nothing behind.
+
+    Args:
+        source: The path of a folder of .csv and .parquet files, of one such file or of a SQLite
+            file; or tables by name, each with `__arrow_c_stream__` (pyarrow, Polars, pandas >= 2.2,
+            DuckDB). Each table is read once; one that a task reads too must be readable twice.
+        schema: The path of a schema file, or its contents as `tomllib` reads them.
+        out: The folder to make, which must not be there yet.
+        embedder: "hashing", which is built in; an `Endpoint`; or a function from texts to an array [n, dimension]
+            that can become float16. The store records its `name`, or else its `__qualname__`. The
+            vector of a text must depend on the text alone.
+        dimension: How long a vector is.
+        text_vectors: Whether texts have vectors; columns and categories always have.
+        threads: How many threads work; None is all cores.
+        progress: Called with the stage, how much of it is done, and of how much, where known.
+
+    Returns:
+        The store's root and counts, and remarks on what is not as it should be.
+
+    Raises:
+        SchemaError: The schema does not fit the source.
+        DataError: The data are not as the schema says.
+        LimitExceeded: A limit of the schema or of the format was passed.
+        InvalidArgument: An argument cannot be, or `out` is there already.
+        IoError: The operating system refused.
+    """
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command and returns its exit status."""
+
+def table_files(
+    path: str | os.PathLike[str] | Mapping[str, Any],
+) -> dict[str, list[os.PathLike[str]]] | None:
+    """The files of each table of a folder or file; None for a SQLite file."""

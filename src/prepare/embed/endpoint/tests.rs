@@ -1,0 +1,208 @@
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::error::ErrorKind;
+
+/// A server on loopback; `answer` makes status and body of each request from its number and texts.
+struct Server {
+    url: String,
+    asked: Arc<AtomicUsize>,
+}
+
+type Reply = (u16, String);
+
+fn serve(answer: impl Fn(usize, &[String]) -> Reply + Send + 'static) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    // Ends with the test's process; each connection serves one request.
+    std::thread::spawn(move || {
+        for stream in listener.incoming().take(100) {
+            let mut stream = stream.unwrap();
+            let texts = read_request(&mut stream);
+            let (status, body) = answer(counter.fetch_add(1, Ordering::SeqCst), &texts);
+            let head = format!(
+                "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
+            stream.write_all((head + &body).as_bytes()).unwrap();
+        }
+    });
+    Server { url, asked }
+}
+
+fn read_request(stream: &mut TcpStream) -> Vec<String> {
+    let mut reader = BufReader::new(stream);
+    let (mut length, mut line) = (0, String::new());
+    loop {
+        line.clear();
+        reader.read_line(&mut line).unwrap();
+        if line == "\r\n" {
+            break;
+        }
+        let lower = line.to_ascii_lowercase();
+        if let Some(value) = lower.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if let Some(value) = lower.strip_prefix("authorization:") {
+            assert_eq!(value.trim(), "bearer secret");
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["model"], "m");
+    serde_json::from_value(body["input"].clone()).unwrap()
+}
+
+/// The vector that the servers here give: the text's length and its first byte.
+fn vector_of(text: &str) -> [f32; 2] {
+    [text.len() as f32, f32::from(text.as_bytes()[0])]
+}
+
+fn right_answer(texts: &[String]) -> Reply {
+    // Backwards, because the protocol goes by the index.
+    let data: Vec<_> = (texts.iter().enumerate().rev())
+        .map(|(i, text)| serde_json::json!({"index": i, "embedding": vector_of(text)}))
+        .collect();
+    (200, serde_json::json!({ "data": data }).to_string())
+}
+
+fn embedder(server: &Server, cache: &Path) -> Result<EndpointEmbedder> {
+    let mut embedder = EndpointEmbedder::new(&server.url, "m", Some("secret".into()), 2, cache)?;
+    embedder.first_wait = Duration::from_millis(1);
+    Ok(embedder)
+}
+
+fn embed(embedder: &EndpointEmbedder, texts: &[&str]) -> Result<Vec<f32>> {
+    let mut vectors = vec![f16::ONE; texts.len() * 2];
+    embedder.embed(texts, &mut vectors)?;
+    Ok(vectors.into_iter().map(f16::to_f32).collect())
+}
+
+fn expected(texts: &[&str]) -> Vec<f32> {
+    texts.iter().flat_map(|text| vector_of(text)).collect()
+}
+
+#[test]
+fn asks_once_for_each_text_and_never_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let server = serve(|_, texts| right_answer(texts));
+    let texts: Vec<String> = (0..200).map(|i| format!("{i} text")).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let first = embedder(&server, &cache).unwrap();
+    assert_eq!(embed(&first, &texts).unwrap(), expected(&texts));
+    assert_eq!(server.asked.load(Ordering::SeqCst), 4, "200 texts at 64 a request");
+    drop(first);
+    let second = embedder(&server, &cache).unwrap();
+    assert_eq!(embed(&second, &texts).unwrap(), expected(&texts));
+    assert_eq!(embed(&second, &["", "  "]).unwrap(), [0.0; 4]);
+    assert_eq!(server.asked.load(Ordering::SeqCst), 4);
+}
+
+#[test]
+fn a_cache_that_was_cut_off_or_damaged_loses_only_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let server = serve(|_, texts| {
+        assert!(texts.len() == 3 || texts == ["b", "c"], "{texts:?}");
+        right_answer(texts)
+    });
+    let texts = ["a", "b", "c"];
+    embed(&embedder(&server, &cache).unwrap(), &texts).unwrap();
+    let mut bytes = std::fs::read(&cache).unwrap();
+    let entry = (bytes.len() - 64) / 3;
+    bytes[64 + entry + 33] ^= 1;
+    bytes.truncate(bytes.len() - 5);
+    std::fs::write(&cache, &bytes).unwrap();
+    let again = embedder(&server, &cache).unwrap();
+    assert_eq!(embed(&again, &texts).unwrap(), expected(&texts));
+    assert_eq!(server.asked.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_cache_of_another_model_dimension_or_kind_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let open = |model, dimension| {
+        let opened = EndpointEmbedder::new("http://h", model, None, dimension, &cache);
+        opened.err().map(|e| (e.kind(), e.to_string()))
+    };
+    assert_eq!(open("m", 2), None);
+    let path = cache.display();
+    let (kind, message) = open("m", 3).unwrap();
+    assert_eq!(kind, ErrorKind::PlanMismatch);
+    assert_eq!(
+        message,
+        format!("the embedding cache {path} holds vectors of 2 numbers, not 3; name another file")
+    );
+    let (kind, message) = open("other", 2).unwrap();
+    assert_eq!(kind, ErrorKind::PlanMismatch);
+    assert!(message.contains("another model than \"other\""), "{message}");
+    std::fs::write(&cache, "something else entirely, which is longer than any header would be")
+        .unwrap();
+    assert_eq!(open("m", 2).unwrap().0, ErrorKind::NotOurs);
+}
+
+#[test]
+fn a_server_that_is_busy_is_asked_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(|request, texts| match request {
+        0 => (429, "slow down".into()),
+        1 => (500, String::new()),
+        _ => right_answer(texts),
+    });
+    let embedder = embedder(&server, &folder.path().join("cache")).unwrap();
+    assert_eq!(embed(&embedder, &["x"]).unwrap(), expected(&["x"]));
+    assert_eq!(server.asked.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn a_server_that_stays_broken_is_given_up_with_its_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(|_, _| (503, "out of order".into()));
+    let broken = embedder(&server, &folder.path().join("cache")).unwrap();
+    let error = embed(&broken, &["x"]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    let url = format!("{}/embeddings", server.url);
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "embedding texts: {url} after 6 tries: {url} answered with status 503: out of order"
+        )
+    );
+    assert_eq!(server.asked.load(Ordering::SeqCst), 6);
+}
+
+#[test]
+fn what_will_not_get_better_is_not_tried_again() {
+    let cases: [(Reply, &str); 5] = [
+        ((401, "who are you".into()), "answered with status 401: who are you"),
+        ((200, "[]".into()), "the answer is no list of embeddings"),
+        (
+            (200, r#"{"data":[{"index":0,"embedding":[1,2,3]}]}"#.into()),
+            "makes vectors of 3 numbers, not 2: say --dimension 3",
+        ),
+        ((200, r#"{"data":[{"index":7,"embedding":[1,2]}]}"#.into()), "text 7 of 1 was not asked"),
+        ((200, r#"{"data":[]}"#.into()), "the answer lacks text 0 of 1"),
+    ];
+    for (reply, message) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let server = serve(move |_, _| reply.clone());
+        let embedder = embedder(&server, &folder.path().join("cache")).unwrap();
+        let error = embed(&embedder, &["x"]).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+        assert_eq!(server.asked.load(Ordering::SeqCst), 1);
+    }
+    let (url, cache) = ("ftp://x", Path::new("unused"));
+    let error = EndpointEmbedder::new(url, "m", None, 2, cache).err().unwrap().to_string();
+    assert_eq!(
+        error,
+        "expected the URL of an embedding server, such as https://host/v1, found \"ftp://x\""
+    );
+}

@@ -1,0 +1,183 @@
+//! Tables that Python holds in memory or computes, as Arrow streams.
+#![expect(unsafe_code, reason = "the Arrow C stream is a C struct; see the reason at the call")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::RecordBatchReader;
+use arrow::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow::record_batch::RecordBatch;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+
+use crate::error::{Context, Error, Result};
+use crate::prepare::source::{
+    BATCH_ROWS, Batches, Source, SourceColumn, SourceTable, check_names, positions,
+};
+
+/// Objects with `__arrow_c_stream__`, by the names of their tables.
+pub(super) struct ArrowSource {
+    tables: BTreeMap<String, Py<PyAny>>,
+    /// The streams that were opened for their columns' sake and not read yet.
+    opened: Mutex<BTreeMap<String, RecordBatchStreamReader>>,
+    /// How many rows each table had when it was first read to its end.
+    row_counts: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+impl ArrowSource {
+    /// A source of the tables in `tables`.
+    pub(super) fn new(tables: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let mut objects = BTreeMap::new();
+        for (name, object) in tables {
+            let name: String = name.extract()?;
+            if !object.hasattr("__arrow_c_stream__")? {
+                return Err(Error::invalid(format!(
+                    "source[{name:?}]: expected a table that gives an Arrow stream (pyarrow, \
+                     Polars, pandas >= 2.2, DuckDB), found {}",
+                    super::type_name(&object)
+                ))
+                .into());
+            }
+            objects.insert(name, object.unbind());
+        }
+        if objects.is_empty() {
+            return Err(Error::invalid("source: the dictionary holds no table").into());
+        }
+        let (opened, row_counts) = Default::default();
+        Ok(Self { tables: objects, opened, row_counts })
+    }
+
+    fn open(&self, table: &str) -> Result<RecordBatchStreamReader> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reader) = opened.remove(table) {
+            return Ok(reader);
+        }
+        let object = self.tables.get(table).ok_or_else(|| {
+            let names = self.tables.keys().map(String::as_str);
+            let hint = crate::prepare::names::did_you_mean(table, names);
+            Error::schema(format!("{} has no table {table:?}; {hint}", self.describe()))
+        })?;
+        Python::attach(|py| open_stream(object.bind(py)))
+    }
+}
+
+impl Source for ArrowSource {
+    fn describe(&self) -> String {
+        "the dictionary of tables".to_owned()
+    }
+
+    fn tables(&self) -> Result<Vec<SourceTable>> {
+        let mut tables = Vec::new();
+        for name in self.tables.keys() {
+            let reader = self.open(name).context(|| format!("table {name:?}"))?;
+            let columns = columns_of(&reader).context(|| format!("table {name:?}"))?;
+            // A reader that can be read once has not been read by this.
+            let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            opened.insert(name.clone(), reader);
+            let (key, references) = (Vec::new(), Vec::new());
+            tables.push(SourceTable { name: name.clone(), columns, key, references });
+        }
+        Ok(tables)
+    }
+
+    fn read(&self, table: &str, columns: &[String]) -> Result<Batches> {
+        let reader = self.open(table)?;
+        let batches = batches(reader, columns)
+            .context(|| format!("table {table:?} of {}", self.describe()))?;
+        let (table, row_counts) = (table.to_owned(), Arc::clone(&self.row_counts));
+        Ok(Box::new(Counted { batches, table, row_count: 0, row_counts }))
+    }
+}
+
+/// The rows of a table, which must be as many each time: a reader that can be read once ends
+/// early the second time, and says nothing.
+struct Counted {
+    batches: Batches,
+    table: String,
+    row_count: u64,
+    row_counts: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+impl Iterator for Counted {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(batch) = self.batches.next() {
+            self.row_count += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
+            return Some(batch);
+        }
+        let mut row_counts = self.row_counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *row_counts.entry(self.table.clone()).or_insert(self.row_count);
+        (before != self.row_count).then(|| {
+            Err(Error::invalid(format!(
+                "source[{:?}] gave {before} rows when it was first read and {} now: a reader can \
+                 be read once; pass a table or a frame",
+                self.table, self.row_count
+            )))
+        })
+    }
+}
+
+/// Takes the Arrow stream of a Python object.
+pub(super) fn open_stream(object: &Bound<'_, PyAny>) -> Result<RecordBatchStreamReader> {
+    let py = object.py();
+    let name = c"arrow_array_stream";
+    let capsule = super::in_words(py, object.call_method0("__arrow_c_stream__"))?;
+    let capsule = super::in_words(py, capsule.cast::<PyCapsule>().map_err(PyErr::from))?;
+    let pointer = super::in_words(py, capsule.pointer_checked(Some(name)))?;
+    // SAFETY: A capsule of this name holds, by the Arrow PyCapsule interface, a valid, aligned and
+    // initialised stream that nobody else uses; the capsule outlives this call. Its contents are
+    // moved out, and what stays behind is marked as released, so that the capsule's destructor
+    // leaves it alone.
+    let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
+    RecordBatchStreamReader::try_new(stream).map_err(|error| {
+        Error::data(format!("{} gives no Arrow stream: {error}", super::type_name(object)))
+    })
+}
+
+/// The columns asked for, in that order, in batches of a size that can be worked on.
+pub(super) fn batches(reader: RecordBatchStreamReader, columns: &[String]) -> Result<Batches> {
+    let indices = positions(&columns_of(&reader)?, columns)?;
+    Ok(Box::new(reader.flat_map(move |batch| {
+        let batch = batch.and_then(|batch| batch.project(&indices));
+        Slices { batch: Some(batch.map_err(|e| Error::data(e.to_string()))), done: 0 }
+    })))
+}
+
+fn columns_of(reader: &RecordBatchStreamReader) -> Result<Vec<SourceColumn>> {
+    let schema = reader.schema();
+    let columns: Vec<_> = (schema.fields().iter())
+        .map(|field| SourceColumn {
+            name: field.name().clone(),
+            data_type: field.data_type().clone(),
+            declared: None,
+        })
+        .collect();
+    check_names(&columns)?;
+    Ok(columns)
+}
+
+/// A batch, which may be a whole table, cut without a copy.
+struct Slices {
+    batch: Option<Result<RecordBatch>>,
+    done: usize,
+}
+
+impl Iterator for Slices {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = match self.batch.take()? {
+            Ok(batch) => batch,
+            Err(error) => return Some(Err(error)),
+        };
+        let length = BATCH_ROWS.min(batch.num_rows() - self.done);
+        if length == 0 {
+            return None;
+        }
+        let slice = batch.slice(self.done, length);
+        self.done += length;
+        self.batch = Some(Ok(batch));
+        Some(Ok(slice))
+    }
+}

@@ -1,0 +1,80 @@
+//! `headwater.Cursor`.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::plan::{Cursor as PlanCursor, Value};
+
+/// A position in the sequence of a plan, and the plan that it belongs to.
+#[pyclass(frozen, eq, module = "headwater")]
+#[derive(PartialEq)]
+pub(super) struct Cursor(PlanCursor);
+
+#[pymethods]
+impl Cursor {
+    /// Reads a cursor from a file.
+    #[staticmethod]
+    fn read(path: PathBuf) -> PyResult<Self> {
+        Ok(Self(PlanCursor::read(&path)?))
+    }
+
+    /// Reads a cursor from its bytes.
+    #[staticmethod]
+    fn decode(data: &[u8]) -> PyResult<Self> {
+        Ok(Self(PlanCursor::decode(data)?))
+    }
+
+    /// Returns the bytes of the cursor; equal cursors have equal bytes.
+    fn encode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.0.encode()?))
+    }
+
+    /// What it is a position in, such as "sampler".
+    #[getter]
+    fn kind(&self) -> &'static str {
+        self.0.kind().name()
+    }
+
+    /// The fingerprint of the plan, in hexadecimal digits.
+    #[getter]
+    fn fingerprint(&self) -> String {
+        self.0.fields().fingerprint().to_string()
+    }
+
+    /// The position: counters by name.
+    #[getter]
+    fn position<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let position = PyDict::new(py);
+        for (name, count) in self.0.position().iter() {
+            position.set_item(name, count)?;
+        }
+        Ok(position)
+    }
+
+    /// The fields of the plan by name.
+    #[getter]
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let fields = PyDict::new(py);
+        for (name, value) in self.0.fields().iter() {
+            set_field(&fields, name, value)?;
+        }
+        Ok(fields)
+    }
+
+    fn __repr__(&self) -> String {
+        let counters: Vec<_> =
+            self.0.position().iter().map(|(name, count)| format!("{name}={count}")).collect();
+        format!("<{} cursor at {}>", self.kind(), counters.join(", "))
+    }
+}
+
+fn set_field(fields: &Bound<'_, PyDict>, name: &str, value: &Value) -> PyResult<()> {
+    match value {
+        Value::Number(number) => fields.set_item(name, number),
+        Value::Flag(flag) => fields.set_item(name, flag),
+        Value::Text(text) => fields.set_item(name, text),
+        Value::Hash(_) => fields.set_item(name, value.to_string()),
+    }
+}

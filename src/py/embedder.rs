@@ -1,0 +1,103 @@
+//! A Python callable as an embedder.
+
+use half::f16;
+use numpy::{PyReadonlyArray2, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use super::work::Calls;
+use crate::error::{Error, Result};
+use crate::prepare::embed::Embedder;
+
+/// How many texts a call is given at most: enough for a model, few enough for Ctrl-C.
+const TEXTS_AT_A_TIME: usize = 1024;
+
+/// Asks a Python function for vectors.
+pub(super) struct CallableEmbedder<'a> {
+    function: Py<PyAny>,
+    name: String,
+    dimension: usize,
+    calls: &'a Calls,
+}
+
+impl<'a> CallableEmbedder<'a> {
+    pub(super) fn new(
+        function: &Bound<'_, PyAny>,
+        dimension: usize,
+        calls: &'a Calls,
+    ) -> PyResult<Self> {
+        if !function.is_callable() {
+            return Err(Error::invalid(format!(
+                "embedder: expected \"hashing\" or a function of a list of texts, found {}",
+                super::type_name(function)
+            ))
+            .into());
+        }
+        Ok(Self { name: name_of(function), function: function.clone().unbind(), dimension, calls })
+    }
+
+    fn call(&self, py: Python<'_>, texts: &[&str], vectors: &mut [f16]) -> PyResult<()> {
+        let found = self.function.call1(py, (PyList::new(py, texts)?,))?;
+        let options = PyDict::new(py);
+        options.set_item("dtype", "float16")?;
+        let found = py.import("numpy")?.call_method("asarray", (found,), Some(&options))?;
+        let array = found.cast::<PyUntypedArray>()?;
+        let expected = [texts.len(), self.dimension];
+        if array.shape() != expected {
+            return Err(Error::invalid(format!(
+                "the embedder {} returned an array of shape {:?} for {} texts, expected \
+                 {expected:?}; say the length of its vectors with dimension=...",
+                self.name,
+                array.shape(),
+                texts.len(),
+            ))
+            .into());
+        }
+        let array: PyReadonlyArray2<'_, f16> = found.extract()?;
+        for (vector, value) in vectors.iter_mut().zip(array.as_array()) {
+            *vector = *value;
+        }
+        if let Some(bad) = vectors.iter().position(|value| !value.is_finite()) {
+            return Err(Error::data(format!(
+                "the embedder {} returned {} for {:?}; expected numbers that float16 can hold",
+                self.name,
+                vectors[bad],
+                texts.get(bad / self.dimension).unwrap_or(&""),
+            ))
+            .into());
+        }
+        Ok(())
+    }
+}
+
+/// The name that the store records: the function's own `name`, or else what Python calls it.
+fn name_of(function: &Bound<'_, PyAny>) -> String {
+    for attribute in ["name", "__qualname__"] {
+        let name = function.getattr(attribute).and_then(|name| name.extract::<String>());
+        if let Ok(name) = name {
+            return format!("python:{name}");
+        }
+    }
+    format!("python:{}", super::type_name(function))
+}
+
+impl Embedder for CallableEmbedder<'_> {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    fn embed(&self, texts: &[&str], vectors: &mut [f16]) -> Result<()> {
+        let vectors = vectors.chunks_mut(TEXTS_AT_A_TIME * self.dimension);
+        for (texts, vectors) in texts.chunks(TEXTS_AT_A_TIME).zip(vectors) {
+            self.calls.check()?;
+            Python::attach(|py| {
+                self.call(py, texts, vectors).map_err(|error| self.calls.raise(py, error))
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,34 @@
+//! `headwater.Endpoint`.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+
+use crate::error::Result;
+use crate::prepare::embed::EndpointEmbedder;
+
+/// A server that speaks OpenAI's embeddings protocol, as an embedder of `prepare`.
+#[pyclass(frozen, module = "headwater")]
+pub(super) struct Endpoint {
+    url: String,
+    model: String,
+    cache: PathBuf,
+    key: Option<String>,
+}
+
+#[pymethods]
+impl Endpoint {
+    #[new]
+    #[pyo3(signature = (url, model, cache, *, key = None))]
+    fn new(url: String, model: String, cache: PathBuf, key: Option<String>) -> Self {
+        Self { url, model, cache, key }
+    }
+}
+
+impl Endpoint {
+    /// The embedder, its cache open.
+    pub(super) fn connect(&self, dimension: usize) -> Result<EndpointEmbedder> {
+        let key = self.key.clone();
+        EndpointEmbedder::new(&self.url, &self.model, key, dimension, &self.cache)
+    }
+}

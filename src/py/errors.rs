@@ -1,0 +1,106 @@
+//! One exception class for each kind of error.
+
+use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use crate::error::{Error, ErrorKind};
+
+/// The exception classes: the base, then one for each kind.
+struct Classes {
+    base: Py<PyType>,
+    kinds: Vec<(ErrorKind, Py<PyType>)>,
+}
+
+/// Each kind, the name of its class, and what the class says of itself.
+const KINDS: [(ErrorKind, &str, &str); 9] = [
+    (ErrorKind::Io, "IoError", "The operating system refused; also an OSError."),
+    (ErrorKind::NotOurs, "NotOurs", "The bytes are not a headwater file of the kind asked for."),
+    (ErrorKind::Version, "VersionMismatch", "A format version that this build does not read."),
+    (ErrorKind::Corrupt, "Corrupt", "The file is headwater's and damaged."),
+    (ErrorKind::LimitExceeded, "LimitExceeded", "A limit of a format or a setting was passed."),
+    (
+        ErrorKind::InvalidArgument,
+        "InvalidArgument",
+        "The caller asked for something that cannot be; also a ValueError.",
+    ),
+    (
+        ErrorKind::Schema,
+        "SchemaError",
+        "The schema does not describe the data, or contradicts itself.",
+    ),
+    (ErrorKind::Data, "DataError", "The source data break a promise that the schema makes."),
+    (
+        ErrorKind::PlanMismatch,
+        "PlanMismatch",
+        "A cursor or checkpoint belongs to another plan, data or format.",
+    ),
+];
+
+static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
+
+fn classes(py: Python<'_>) -> PyResult<&Classes> {
+    CLASSES.get_or_try_init(py, || {
+        let exception = py.get_type::<PyException>();
+        let about = "Everything that headwater raises, but for KeyboardInterrupt.";
+        let base = new_class(py, "HeadwaterError", about, &[exception])?;
+        let mut kinds = Vec::new();
+        for (kind, name, about) in KINDS {
+            let mut bases = vec![base.clone()];
+            match kind {
+                ErrorKind::Io => bases.push(py.get_type::<PyOSError>()),
+                ErrorKind::InvalidArgument => bases.push(py.get_type::<PyValueError>()),
+                _ => {}
+            }
+            kinds.push((kind, new_class(py, name, about, &bases)?.unbind()));
+        }
+        Ok(Classes { base: base.unbind(), kinds })
+    })
+}
+
+fn new_class<'py>(
+    py: Python<'py>,
+    name: &str,
+    about: &str,
+    bases: &[Bound<'py, PyType>],
+) -> PyResult<Bound<'py, PyType>> {
+    let members = PyDict::new(py);
+    members.set_item("__module__", "headwater")?;
+    members.set_item("__doc__", about)?;
+    let bases = PyTuple::new(py, bases)?;
+    Ok(py.get_type::<PyType>().call1((name, bases, members))?.cast_into()?)
+}
+
+/// Adds the classes to the module.
+pub(super) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let classes = classes(py)?;
+    let all = std::iter::once(&classes.base).chain(classes.kinds.iter().map(|(_, class)| class));
+    for class in all {
+        let class = class.bind(py);
+        module.add(class.name()?, class)?;
+    }
+    Ok(())
+}
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        if error.kind() == ErrorKind::Interrupted {
+            return PyKeyboardInterrupt::new_err(message);
+        }
+        Python::attach(|py| {
+            let classes = match classes(py) {
+                Ok(classes) => classes,
+                Err(error) => return error,
+            };
+            let found = classes.kinds.iter().find(|(kind, _)| *kind == error.kind());
+            let class = found.map_or(&classes.base, |(_, class)| class).bind(py).clone();
+            match error.os_error().and_then(std::io::Error::raw_os_error) {
+                Some(number) => Self::from_type(class, (number, message)),
+                None => Self::from_type(class, (message,)),
+            }
+        })
+    }
+}

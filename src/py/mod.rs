@@ -1,0 +1,67 @@
+//! The Python extension module: one file for each thing that Python sees.
+
+mod arrow_source;
+mod cli;
+mod cursor;
+mod draft;
+mod embedder;
+mod endpoint;
+mod errors;
+mod prepare;
+mod sql;
+mod store;
+mod work;
+
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+
+/// The compiled half of the `headwater` package.
+#[pymodule]
+mod _headwater {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::cli::main;
+    #[pymodule_export]
+    use super::cursor::Cursor;
+    #[pymodule_export]
+    use super::draft::draft_schema;
+    #[pymodule_export]
+    use super::endpoint::Endpoint;
+    #[pymodule_export]
+    use super::prepare::{prepare, table_files};
+    #[pymodule_export]
+    use super::store::Store;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        super::errors::add_to(module)
+    }
+}
+
+/// `value` as the Python objects that its JSON stands for.
+fn to_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
+    let text =
+        serde_json::to_string(value).map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
+    py.import("json")?.call_method1("loads", (text,))
+}
+
+/// The JSON that a Python object stands for.
+fn to_json(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    value.py().import("json")?.call_method1("dumps", (value,))?.extract()
+}
+
+/// What a message calls a Python object: its type.
+fn type_name(value: &Bound<'_, PyAny>) -> String {
+    let name = value.get_type().fully_qualified_name();
+    name.map_or_else(|_| "an object".to_owned(), |name: Bound<'_, PyString>| name.to_string())
+}
+
+/// Turns what `call` raises into an error of ours, which says the same in words.
+fn in_words<T>(py: Python<'_>, call: PyResult<T>) -> Result<T> {
+    call.map_err(|error| Error::data(error.value(py).to_string()))
+}

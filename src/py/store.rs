@@ -1,0 +1,226 @@
+//! `headwater.Store`.
+
+use std::path::{Path, PathBuf};
+
+use half::f16;
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::work::{self, Calls};
+use super::{to_python, type_name};
+use crate::error::{Error, Result};
+use crate::fold::ZScore;
+use crate::store::{
+    ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, Row, Store as DiskStore, Table,
+};
+
+/// A database on disk, memory-mapped and read-only.
+#[pyclass(frozen, module = "headwater")]
+pub(super) struct Store(DiskStore);
+
+#[pymethods]
+impl Store {
+    #[new]
+    fn new(path: PathBuf) -> PyResult<Self> {
+        Ok(Self(DiskStore::open(&path)?))
+    }
+
+    /// The folder that the store was opened from.
+    #[getter]
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The identity of the data, in hexadecimal digits.
+    #[getter]
+    fn root(&self) -> String {
+        self.0.root().to_string()
+    }
+
+    /// Returns what the store holds: the contents of metadata.json.
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_python(py, self.0.metadata())
+    }
+
+    /// Returns what `metadata` returns.
+    fn database_metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.metadata(py)
+    }
+
+    /// Returns the vectors of the column names, float16 [C, D_t].
+    fn column_embeddings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f16>>> {
+        self.matrix(py, self.0.column_embeddings()?)
+    }
+
+    /// Returns the vectors of the categories, float16 [Vc, D_t].
+    fn categorical_embeddings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f16>>> {
+        self.matrix(py, self.0.categorical_embeddings()?)
+    }
+
+    /// Returns the vector of a text, float16 [D_t]; None where texts have none.
+    fn text_embedding<'py>(
+        &self,
+        py: Python<'py>,
+        index: u32,
+    ) -> PyResult<Option<Bound<'py, PyArray1<f16>>>> {
+        let count = self.0.metadata().embedding.text_count;
+        check_index(index, count, "text")?;
+        Ok(self.0.text_embedding(index)?.map(|vector| PyArray1::from_slice(py, vector)))
+    }
+
+    /// Returns the characters of a text.
+    fn text(&self, index: u32) -> PyResult<&str> {
+        check_index(index, self.0.metadata().embedding.text_count, "text")?;
+        Ok(self.0.text(index)?)
+    }
+
+    /// Returns the name of a category.
+    fn category(&self, index: u32) -> PyResult<&str> {
+        check_index(index, self.0.metadata().embedding.category_count, "category")?;
+        Ok(self.0.category(index)?)
+    }
+
+    /// Reads every byte of the store and checks it against its digest.
+    fn verify(&self, py: Python<'_>) -> PyResult<()> {
+        let calls = Calls::default();
+        let result = work::run(py, &calls, || self.0.verify(&|_| calls.check()));
+        calls.settle(py, result)
+    }
+
+    /// Returns a row with its cells and neighbours.
+    #[pyo3(signature = (table, key = None, *, index = None))]
+    fn row<'py>(
+        &self,
+        py: Python<'py>,
+        table: &str,
+        key: Option<&Bound<'py, PyAny>>,
+        index: Option<u32>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let table = self.0.table(table)?;
+        let row = match (key, index) {
+            (Some(key), None) => find(table, key)?,
+            (None, Some(index)) => index,
+            _ => {
+                return Err(Error::invalid("row: expected a key or index=..., one of them").into());
+            }
+        };
+        self.view(py, table, row)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<store {} at {}>", self.0.metadata().database, self.0.path().display())
+    }
+}
+
+impl Store {
+    fn matrix<'py>(&self, py: Python<'py>, vectors: &[f16]) -> PyResult<Bound<'py, PyArray2<f16>>> {
+        let dimension = self.0.metadata().embedding.dimension as usize;
+        let rows = vectors.len().checked_div(dimension).unwrap_or_default();
+        PyArray1::from_slice(py, vectors).reshape([rows, dimension])
+    }
+
+    fn view<'py>(&self, py: Python<'py>, table: &Table, row: u32) -> PyResult<Bound<'py, PyDict>> {
+        let record = table.row(row)?;
+        let cells = PyDict::new(py);
+        for (place, column) in table.metadata().columns.iter().enumerate() {
+            cells.set_item(&column.name, self.cell(py, column, record.cell(place))?)?;
+        }
+        let view = PyDict::new(py);
+        view.set_item("table", &table.metadata().name)?;
+        view.set_item("row", row)?;
+        let has_key = !table.metadata().key.is_empty();
+        view.set_item("key", if has_key { Some(table.key(row)?) } else { None })?;
+        let time = Some(record.time()).filter(|&time| time != ALWAYS_VISIBLE);
+        view.set_item("time", time.map(|time| timestamp(py, time)).transpose()?)?;
+        view.set_item("cells", cells)?;
+        let (parents, children) = self.neighbours(py, table, row, &record)?;
+        view.set_item("parents", parents)?;
+        view.set_item("children", children)?;
+        Ok(view)
+    }
+
+    fn neighbours<'py>(
+        &self,
+        py: Python<'py>,
+        table: &Table,
+        row: u32,
+        record: &Row<'_>,
+    ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+        let (parents, children) = (PyDict::new(py), PyDict::new(py));
+        for relation in self.0.relations() {
+            let metadata = relation.metadata();
+            let child = &self.0.tables()[metadata.child as usize];
+            let parent = &self.0.tables()[metadata.parent as usize];
+            let name = format!("{}.{}", child.metadata().name, metadata.name);
+            if std::ptr::eq(child, table) {
+                parents.set_item(&name, relation.parent(record))?;
+            }
+            if std::ptr::eq(parent, table) {
+                let rows = relation.children(row)?.rows();
+                children.set_item(&name, PyArray1::from_slice(py, rows))?;
+            }
+        }
+        Ok((parents, children))
+    }
+
+    /// A cell's value as the source had it, as nearly as the store knows.
+    fn cell<'py>(
+        &self,
+        py: Python<'py>,
+        column: &ColumnMetadata,
+        cell: Cell,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(Some(match cell {
+            Cell::Null => return Ok(None),
+            Cell::Identifier => true.into_pyobject(py)?.to_owned().into_any(),
+            Cell::Boolean(truth) => truth.into_pyobject(py)?.to_owned().into_any(),
+            Cell::Timestamp(time) => timestamp(py, time)?,
+            Cell::Categorical(index) => self.0.category(index)?.into_pyobject(py)?.into_any(),
+            Cell::Text(index) => self.0.text(index)?.into_pyobject(py)?.into_any(),
+            Cell::Numerical(score) => {
+                let value = match column.stats {
+                    ColumnStats::Numerical { mean, std, .. } => ZScore { mean, std }.value(score),
+                    _ => f64::from(score),
+                };
+                value.into_pyobject(py)?.into_any()
+            }
+        }))
+    }
+}
+
+/// The number of the row with `key`: its text, or a number whose text it is.
+fn find(table: &Table, key: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let text = match key.extract::<String>() {
+        Ok(text) => text,
+        Err(_) => match key.extract::<i128>() {
+            Ok(number) => number.to_string(),
+            Err(_) => {
+                return Err(Error::invalid(format!(
+                    "key: expected a str or an int, found {}; join a composite key by |",
+                    type_name(key)
+                ))
+                .into());
+            }
+        },
+    };
+    Ok(table.find(&text)?.ok_or_else(|| {
+        let name = &table.metadata().name;
+        let example = table.key(0).unwrap_or_default();
+        Error::invalid(format!(
+            "no row of table {name:?} has the key {text:?}; a key looks like {example:?}"
+        ))
+    })?)
+}
+
+fn check_index(index: u32, count: u32, what: &str) -> Result<()> {
+    match index < count {
+        true => Ok(()),
+        false => Err(Error::invalid(format!("there is no {what} {index}; there are {count}"))),
+    }
+}
+
+/// A `numpy.datetime64` of microseconds, which holds every time that the store does.
+fn timestamp(py: Python<'_>, time_us: i64) -> PyResult<Bound<'_, PyAny>> {
+    py.import("numpy")?.call_method1("datetime64", (time_us, "us"))
+}

@@ -1,0 +1,59 @@
+"""The console script."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headwater
+
+SCRIPT = Path(sys.executable).with_name("headwater")
+CURSORS = Path(__file__).parents[2] / "checkpoints"
+
+
+def run(*arguments):
+    return subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_help_and_version():
+    assert run("--version").stdout == f"headwater {headwater.__version__}\n"
+    done = run("--help")
+    assert done.returncode == 0
+    assert "inspect" in done.stdout
+
+
+def test_a_store_from_end_to_end(tmp_path, shop_folder, schema_file, store_path):
+    out = tmp_path / "db"
+    arguments = ["prepare", shop_folder, "--schema", schema_file, "--out", out]
+    done = run(*arguments, "--dimension", "32", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["root"] == headwater.Store(store_path).root
+    done = run("verify", out)
+    assert done.returncode == 0
+    assert "whole" in done.stdout
+    done = run("inspect", out, "--table", "orders", "--row", "3", "--json")
+    assert json.loads(done.stdout)["key"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["frobnicate"], 2, "unrecognized subcommand"),
+        (["verify", "/nowhere"], 1, "/nowhere"),
+        (["verify", "."], 3, "not a store"),
+        (["cursor", CURSORS / "bad" / "cursor-flipped-bit.cursor"], 3, "damaged"),
+    ],
+)
+def test_exit_statuses(arguments, status, message):
+    done = run(*arguments)
+    assert done.returncode == status
+    assert message in done.stderr
+
+
+def test_a_closed_pipe_is_no_error(store_path):
+    command = f"{SCRIPT} inspect {store_path} | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

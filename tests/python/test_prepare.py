@@ -1,0 +1,183 @@
+"""The embedder, the progress and the interruption of a preparation."""
+
+import http.server
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import headwater
+from shop import orders, shop, write_csv
+
+DIMENSION = 16
+
+
+def lengths(texts):
+    """Embeds a text as its length, over and over."""
+    return [[len(text)] * DIMENSION for text in texts]
+
+
+def test_a_function_embeds(tmp_path, shop_folder, schema_file):
+    out = tmp_path / "db"
+    headwater.prepare(shop_folder, schema_file, out, embedder=lengths, dimension=DIMENSION)
+    store = headwater.Store(out)
+    assert store.metadata()["embedding"]["embedder"] == "python:lengths"
+    vectors = store.categorical_embeddings()
+    assert vectors[:, 0].tolist() == [len(store.category(i)) for i in range(len(vectors))]
+    assert store.text_embedding(0).tolist() == [len(store.text(0))] * DIMENSION
+    store.verify()
+
+
+class EmbeddingServer(http.server.BaseHTTPRequestHandler):
+    """Speaks OpenAI's protocol; the vectors are those of `lengths`."""
+
+    asked: ClassVar[list] = []
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert self.path == "/v1/embeddings"
+        assert request["model"] == "tiny"
+        assert self.headers["Authorization"] == "Bearer secret"
+        self.asked.extend(request["input"])
+        vectors = enumerate(lengths(request["input"]))
+        data = [{"index": index, "embedding": vector} for index, vector in vectors]
+        answer = json.dumps({"data": data}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *args):
+        """Says nothing."""
+
+
+def test_an_endpoint_embeds_and_is_asked_once(tmp_path, shop_folder, schema_file):
+    with http.server.HTTPServer(("127.0.0.1", 0), EmbeddingServer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            roots = set()
+            for out in ("first", "second"):
+                endpoint = headwater.Endpoint(
+                    f"http://127.0.0.1:{server.server_port}/v1",
+                    "tiny",
+                    tmp_path / "cache",
+                    key="secret",
+                )
+                options = {"embedder": endpoint, "dimension": DIMENSION}
+                report = headwater.prepare(shop_folder, schema_file, tmp_path / out, **options)
+                roots.add(report["root"])
+        finally:
+            server.shutdown()
+            thread.join()
+    assert len(roots) == 1
+    assert len(EmbeddingServer.asked) == len(set(EmbeddingServer.asked)) > 0
+    store = headwater.Store(tmp_path / "first")
+    assert store.metadata()["embedding"]["embedder"] == "model tiny"
+    assert store.text_embedding(0).tolist() == [len(store.text(0))] * DIMENSION
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        (lambda texts: np.zeros((len(texts), 7)), r"\[9, 7\] for 9 texts, expected \[9, 16\]"),
+        (lambda texts: np.full((len(texts), 16), np.nan), 'NaN for "customer id of customers"'),
+    ],
+    ids=["shape", "nan"],
+)
+def test_a_wrong_embedder_is_told(vectors, message, tmp_path, shop_folder, schema_file):
+    with pytest.raises(headwater.HeadwaterError, match=message):
+        headwater.prepare(shop_folder, schema_file, tmp_path / "db", embedder=vectors, dimension=16)
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_a_function_raises_is_raised(tmp_path, shop_folder, schema_file):
+    def fails(texts):
+        raise ZeroDivisionError("by the embedder")
+
+    with pytest.raises(ZeroDivisionError, match="by the embedder"):
+        headwater.prepare(shop_folder, schema_file, tmp_path / "db", embedder=fails)
+
+    def stops(stage, done, total):
+        if done > 0:
+            raise LookupError(stage)
+
+    with pytest.raises(LookupError, match="reading customers"):
+        headwater.prepare(shop_folder, schema_file, tmp_path / "db", progress=stops)
+    assert not any(tmp_path.iterdir())
+
+
+def test_progress_is_told(tmp_path, shop_folder, schema_file):
+    calls = []
+    headwater.prepare(
+        shop_folder, schema_file, tmp_path / "db", progress=lambda *call: calls.append(call)
+    )
+    assert ("reading orders", 20_000, None) in calls
+    assert ("embedding texts", 12, 12) in calls
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dimension": 0}, "dimension: expected 8 to 8192, found 0"),
+        ({"threads": 0}, "threads: expected at least 1"),
+        ({"embedder": "word2vec"}, 'expected "hashing" or a function'),
+    ],
+)
+def test_arguments_are_checked(arguments, message, tmp_path, shop_folder, schema_file):
+    with pytest.raises(headwater.InvalidArgument, match=message):
+        headwater.prepare(shop_folder, schema_file, tmp_path / "db", **arguments)
+
+
+@pytest.fixture(scope="module")
+def long_folder(tmp_path_factory):
+    """A source whose preparation takes some seconds."""
+    folder = write_csv(tmp_path_factory.mktemp("long"), shop())
+    with (folder / "orders.csv").open() as file:
+        header, *lines = file.read().splitlines()
+    with (folder / "orders.csv").open("w") as file:
+        file.write(header + "\n")
+        number = len(orders()["order_id"])
+        for again in range(200):
+            for line in lines:
+                order, rest = line.split(",", 1)
+                file.write(f"{int(order) + again * number},{rest}\n")
+    return folder
+
+
+@pytest.mark.parametrize("as_command", [True, False], ids=["command", "function"])
+def test_ctrl_c_ends_a_preparation_within_a_second(as_command, tmp_path, long_folder, schema_file):
+    out = tmp_path / "db"
+    if as_command:
+        arguments = ["-m", "headwater", "prepare", long_folder]
+        arguments += ["--schema", schema_file, "--out", out]
+    else:
+        code = f"""
+import headwater
+try:
+    headwater.prepare({str(long_folder)!r}, {str(schema_file)!r}, {str(out)!r})
+except KeyboardInterrupt:
+    raise SystemExit(42)
+"""
+        arguments = ["-c", code]
+    process = subprocess.Popen([sys.executable, *arguments], stderr=subprocess.PIPE)
+    partial = tmp_path / "db.partial"
+    deadline = time.monotonic() + 20
+    while not (partial / "staging" / "orders.arrow").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    pressed = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate(timeout=20)[1].decode()
+    took = time.monotonic() - pressed
+    assert process.returncode == (130 if as_command else 42), errors
+    # A second; and another one, since a test machine may be busy.
+    assert took < 2
+    assert "Traceback" not in errors
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,163 @@
+"""The same rows make the same store, whatever holds them."""
+
+import datetime
+import tomllib
+
+import duckdb
+import pandas
+import polars
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import headwater
+from shop import SCHEMA, shop
+
+
+def as_pyarrow():
+    return {name: pyarrow.table(columns) for name, columns in shop().items()}
+
+
+def as_chunks_of(rows):
+    """Tables whose batches have `rows` rows each."""
+    tables = as_pyarrow()
+    return {
+        name: pyarrow.Table.from_batches(table.to_batches(max_chunksize=rows))
+        for name, table in tables.items()
+    }
+
+
+def as_readers():
+    return {name: table.to_reader() for name, table in as_pyarrow().items()}
+
+
+def as_polars():
+    return {name: polars.DataFrame(columns) for name, columns in shop().items()}
+
+
+def as_pandas():
+    return {name: pandas.DataFrame(columns) for name, columns in shop().items()}
+
+
+def as_duckdb():
+    connection = duckdb.connect()
+    for name, table in as_pyarrow().items():
+        connection.register(f"{name}_arrow", table)
+    return {name: connection.sql(f"SELECT * FROM {name}_arrow") for name in shop()}
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [as_pyarrow, as_readers, as_polars, as_pandas, as_duckdb],
+    ids=["pyarrow", "readers", "polars", "pandas", "duckdb"],
+)
+def test_tables_in_memory_make_the_store_that_csv_makes(tables, tmp_path, schema_file, store_path):
+    report = headwater.prepare(tables(), schema_file, tmp_path / "db", dimension=32)
+    assert report["root"] == headwater.Store(store_path).root
+
+
+@pytest.mark.parametrize("rows", [1_000, 8_192, 9_999])
+def test_batch_boundaries_do_not_matter(rows, tmp_path, schema_file, store_path):
+    report = headwater.prepare(as_chunks_of(rows), schema_file, tmp_path / "db", dimension=32)
+    assert report["root"] == headwater.Store(store_path).root
+
+
+def test_small_batches_with_two_text_columns_do_not_matter(tmp_path, schema_file, store_path):
+    report = headwater.prepare(as_chunks_of(3), schema_file, tmp_path / "db", dimension=32)
+    assert report["root"] == headwater.Store(store_path).root
+
+
+def test_parquet_makes_the_store_that_csv_makes(tmp_path, schema_file, store_path):
+    folder = tmp_path / "parquet"
+    folder.mkdir()
+    for name, table in as_pyarrow().items():
+        pyarrow.parquet.write_table(table, folder / f"{name}.parquet")
+    report = headwater.prepare(folder, schema_file, tmp_path / "db", dimension=32)
+    assert report["root"] == headwater.Store(store_path).root
+
+
+def test_threads_do_not_matter(tmp_path, schema_file, shop_folder, store_path):
+    for threads in (1, 2, 7):
+        out = tmp_path / f"db{threads}"
+        report = headwater.prepare(shop_folder, schema_file, out, dimension=32, threads=threads)
+        assert report["root"] == headwater.Store(store_path).root
+
+
+def test_a_schema_can_be_a_dictionary(tmp_path, shop_folder, store_path):
+    report = headwater.prepare(shop_folder, tomllib.loads(SCHEMA), tmp_path / "db", dimension=32)
+    assert report["root"] == headwater.Store(store_path).root
+
+
+def test_a_time_with_a_zone_is_an_instant(tmp_path):
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    at = [datetime.datetime(2024, 1, 1, 2, tzinfo=zone)]
+    schema = {
+        "database": "x",
+        "table": [
+            {"name": "t", "key": "k", "columns": {"k": "identifier", "at": "timestamp"}},
+        ],
+    }
+    table = pyarrow.table({"k": [1], "at": pyarrow.array(at, pyarrow.timestamp("ms", "+02:00"))})
+    headwater.prepare({"t": table}, schema, tmp_path / "db")
+    row = headwater.Store(tmp_path / "db").row("t", 1)
+    assert str(row["cells"]["at"]) == "2024-01-01T00:00:00.000000"
+
+
+def test_a_reader_is_read_once_and_says_so(tmp_path):
+    tables = as_readers()
+    columns = {"customer_id": "identifier"}
+    schema = {
+        "database": "x",
+        "table": [
+            {"name": "a", "source": "customers", "columns": columns},
+            {"name": "b", "source": "customers", "columns": columns},
+        ],
+    }
+    with pytest.raises(headwater.InvalidArgument, match='"b": .*gave 40 rows .* and 0 now'):
+        headwater.prepare(tables, schema, tmp_path / "db")
+    report = headwater.prepare(as_pyarrow(), schema, tmp_path / "db")
+    assert report["row_count"] == 80
+
+
+def test_a_missing_column_or_table_is_named(tmp_path):
+    columns = {"customer_id": "identifier", "nmae": "text"}
+    schema = {
+        "database": "x",
+        "table": [{"name": "customers", "key": "customer_id", "columns": columns}],
+    }
+    with pytest.raises(headwater.SchemaError, match='no column "nmae"; did you mean "name"'):
+        headwater.prepare(as_pyarrow(), schema, tmp_path / "db")
+    schema["table"][0]["name"] = "costumers"
+    with pytest.raises(headwater.SchemaError, match='did you mean "customers"'):
+        headwater.prepare(as_pyarrow(), schema, tmp_path / "db")
+
+
+def test_an_object_that_is_no_table_is_refused(tmp_path, schema_file):
+    with pytest.raises(headwater.InvalidArgument, match=r'source\["orders"\].*found list'):
+        headwater.prepare({"orders": [1, 2]}, schema_file, tmp_path / "db")
+
+
+def test_an_error_in_the_middle_of_a_stream_leaves_nothing(tmp_path, schema_file):
+    table = as_pyarrow()["orders"]
+
+    def batches():
+        yield from table.to_batches(max_chunksize=5_000)[:2]
+        raise RuntimeError("the line went dead")
+
+    tables = as_pyarrow() | {
+        "orders": pyarrow.RecordBatchReader.from_batches(table.schema, batches())
+    }
+    with pytest.raises(headwater.DataError, match="the line went dead"):
+        headwater.prepare(tables, schema_file, tmp_path / "db")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_draft_prepares(tmp_path):
+    text = headwater.draft_schema(as_pyarrow(), "shop")
+    schema = tomllib.loads(text)
+    assert schema["database"] == "shop"
+    tables = {table["name"]: table for table in schema["table"]}
+    assert tables["orders"]["key"] == "order_id"
+    assert tables["orders"]["references"] == [{"columns": "customer_id", "to": "customers"}]
+    report = headwater.prepare(as_pyarrow(), schema, tmp_path / "db")
+    assert (report["row_count"], report["edge_count"]) == (20_040, 20_000)

@@ -1,0 +1,126 @@
+"""What a store shows."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import headwater
+
+
+@pytest.fixture(scope="module")
+def store(store_path):
+    return headwater.Store(store_path)
+
+
+def test_metadata_are_those_on_disk(store, store_path):
+    assert store.metadata() == json.loads((store_path / "metadata.json").read_text())
+    assert store.database_metadata() == store.metadata()
+    assert store.root == store.metadata()["root"]
+    assert Path(store.path) == store_path
+
+
+def test_embeddings_are_real_float16(store):
+    columns = store.column_embeddings()
+    assert columns.dtype == np.float16
+    assert columns.shape == (9, 32)
+    norms = np.linalg.norm(columns.astype(np.float64), axis=1)
+    np.testing.assert_allclose(norms, 1, atol=1e-2)
+    categories = store.categorical_embeddings()
+    assert categories.dtype == np.float16
+    assert categories.shape == (3, 32)
+    assert [store.category(index) for index in range(3)] == ["Kyoto", "Lima", "Oslo"]
+    assert store.text_embedding(0).dtype == np.float16
+    assert store.text(0) == "customer 0"
+
+
+def test_arrays_outlive_the_store_and_are_the_callers(store_path):
+    columns = headwater.Store(store_path).column_embeddings()
+    columns[:] = 0
+    assert headwater.Store(store_path).column_embeddings().any()
+
+
+def test_a_row_has_its_cells_and_neighbours(store):
+    order = store.row("orders", 3)
+    assert order["key"] == "3"
+    assert order["time"] == np.datetime64("2023-01-01T00:03:00")
+    assert order["cells"]["price"] == pytest.approx(0.375, abs=1e-5)
+    assert order["cells"]["order_id"] is True
+    assert order["parents"] == {"orders.customer_id": 21}
+    customer = store.row("customers", index=21)
+    assert customer["cells"] == {
+        "customer_id": True,
+        "name": "customer 0",
+        "city": "Oslo",
+        "member": False,
+        "note": "note 1",
+    }
+    assert customer["time"] is None
+    children = customer["children"]["orders.customer_id"]
+    assert children.dtype == np.uint32
+    assert children.tolist() == list(range(3, 20_000, 40))
+    assert store.row("customers", "121").keys() == customer.keys()
+    assert store.row("customers", index=0)["cells"]["city"] is None
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda store: store.row("order", 3), 'no table "order"'),
+        (lambda store: store.row("orders", -1), 'no row of table "orders" has the key "-1"'),
+        (lambda store: store.row("orders", index=20_000), "no row 20000"),
+        (lambda store: store.row("orders"), "expected a key or index"),
+        (lambda store: store.row("orders", 1.5), "expected a str or an int, found float"),
+        (lambda store: store.text(12), "no text 12; there are 12"),
+        (lambda store: store.category(3), "no category 3; there are 3"),
+        (lambda store: store.text_embedding(12), "no text 12"),
+    ],
+)
+def test_what_is_not_there_is_an_invalid_argument(store, call, message):
+    with pytest.raises(headwater.InvalidArgument, match=message):
+        call(store)
+
+
+SHARE = """
+import sys, headwater
+store = headwater.Store(sys.argv[1])
+store.verify()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def proportional_bytes(process, folder):
+    """How much memory a process has of the files in a folder, its share of what is shared."""
+    total, inside = 0, False
+    for line in Path(f"/proc/{process.pid}/smaps").read_text().splitlines():
+        if not line.split(":")[0].isidentifier():
+            inside = str(folder) in line
+        elif inside and line.startswith("Pss:"):
+            total += int(line.split()[1]) * 1024
+    return total
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/PID/smaps, which is Linux's")
+def test_eight_processes_share_the_pages_of_a_store(tmp_path):
+    import pyarrow
+
+    rows = 400_000
+    texts = pyarrow.array([f"text {number}" for number in range(rows)])
+    schema = {"database": "big", "table": [{"name": "t", "columns": {"x": "text"}}]}
+    out = tmp_path / "db"
+    size = headwater.prepare({"t": pyarrow.table({"x": texts})}, schema, out)["store_bytes"]
+    assert size > 100e6
+    command = [sys.executable, "-c", SHARE, str(out)]
+    pipe = subprocess.PIPE
+    processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe) for _ in range(8)]
+    try:
+        assert [process.stdout.readline() for process in processes] == [b"ready\n"] * 8
+        total = sum(proportional_bytes(process, out) for process in processes)
+    finally:
+        for process in processes:
+            process.communicate(b"")
+    assert 0.9 * size < total < 1.1 * size

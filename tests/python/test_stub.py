@@ -1,0 +1,85 @@
+"""The stub says of the compiled module what is so."""
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+import headwater
+from headwater import _headwater
+
+STUB = ast.parse((Path(headwater.__file__).parent / "_headwater.pyi").read_text())
+# What only the types need.
+TYPES = {"ArrowTable", "Report", "RowView"}
+
+
+def stub_names(body):
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name not in TYPES:
+            yield node.name, node
+        elif isinstance(node, ast.AnnAssign):
+            yield node.target.id, node
+
+
+def public(value):
+    return {name for name in vars(value) if not name.startswith("_")}
+
+
+def test_the_names_agree():
+    names = {name for name, _ in stub_names(STUB.body)}
+    assert names == public(_headwater) | {"__version__"}
+    assert set(headwater.__all__) <= names
+    assert headwater.__all__ == sorted(headwater.__all__)
+
+
+def stub_arguments(node):
+    """The arguments as `inspect` prints them, without their types."""
+    arguments = node.args
+    for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
+        argument.annotation = None
+    return f"({ast.unparse(arguments)})"
+
+
+FUNCTIONS = [
+    (name, node, getattr(_headwater, name))
+    for name, node in stub_names(STUB.body)
+    if isinstance(node, ast.FunctionDef)
+]
+CLASSES = [
+    (name, node, getattr(_headwater, name))
+    for name, node in stub_names(STUB.body)
+    if isinstance(node, ast.ClassDef)
+]
+METHODS = [
+    (f"{class_name}.{name}", node, inspect.getattr_static(value, name))
+    for class_name, class_node, value in CLASSES
+    for name, node in stub_names(class_node.body)
+]
+
+
+@pytest.mark.parametrize(("name", "node", "value"), CLASSES, ids=lambda value: str(value)[:30])
+def test_classes_agree(name, node, value):
+    if not issubclass(value, Exception):
+        assert {name for name, _ in stub_names(node.body)} - {"__new__"} == public(value)
+    else:
+        bases = [ast.unparse(base) for base in node.bases]
+        assert bases == [base.__name__ for base in value.__bases__]
+        assert ast.get_docstring(node) == value.__doc__
+
+
+@pytest.mark.parametrize(
+    ("name", "node", "value"), FUNCTIONS + METHODS, ids=lambda value: str(value)[:30]
+)
+def test_signatures_agree(name, node, value):
+    decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
+    if "property" in decorators:
+        assert inspect.isgetsetdescriptor(value)
+        return
+    if isinstance(value, staticmethod):
+        assert "staticmethod" in decorators
+        value = value.__func__
+    if name.endswith(".__new__"):
+        return
+    signature = str(inspect.signature(value)).replace("$self", "self").replace(", /", "")
+    assert signature == stub_arguments(node)
