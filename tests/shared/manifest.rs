@@ -11,32 +11,32 @@ const HEAD: &str = "\
 ";
 
 /// A golden file to be.
-pub struct Golden<'a> {
-    pub name: String,
-    pub what: String,
-    pub bytes: &'a [u8],
-    pub message: Option<String>,
+pub(crate) struct Golden<'a> {
+    pub(crate) name: String,
+    pub(crate) what: String,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) message: Option<String>,
 }
 
-pub fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints")
 }
 
-pub fn manifest() -> toml::Table {
+pub(crate) fn manifest() -> toml::Table {
     fs::read_to_string(folder().join("MANIFEST.toml")).unwrap_or_default().parse().unwrap()
 }
 
-pub fn digest(bytes: &[u8]) -> String {
+pub(crate) fn digest(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
 /// Whether the golden files of the present format version are to be written anew.
-pub fn is_asked_to_regenerate() -> bool {
+pub(crate) fn is_asked_to_regenerate() -> bool {
     std::env::var("HEADWATER_REGENERATE").is_ok_and(|v| v == "1")
 }
 
 /// Writes `goldens`, and their lines of the manifest.
-pub fn regenerate(generator: &str, goldens: &[Golden<'_>]) {
+pub(crate) fn regenerate(generator: &str, goldens: &[Golden<'_>]) {
     let mut entries: BTreeMap<String, toml::Value> = manifest().into_iter().collect();
     for golden in goldens {
         let path = folder().join(&golden.name);

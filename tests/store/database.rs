@@ -16,7 +16,7 @@ use headwater::prepare::source::{Batches, Source, SourceColumn, SourceTable};
 use headwater::{Error, Result};
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub(crate) enum Value {
     Null,
     Number(f64),
     Integer(i64),
@@ -27,7 +27,7 @@ pub enum Value {
 
 impl Value {
     /// The text by which keys are compared; none for NULL.
-    pub fn text(&self) -> Option<String> {
+    pub(crate) fn text(&self) -> Option<String> {
         match self {
             Self::Null => None,
             Self::Number(number) => Some(number.to_string()),
@@ -40,37 +40,37 @@ impl Value {
 }
 
 /// The columns of one source table.
-pub type Data = Vec<(String, Vec<Value>)>;
+pub(crate) type Data = Vec<(String, Vec<Value>)>;
 
 /// A schema and the rows that it describes, by the source's names.
 #[derive(Clone, Debug)]
-pub struct Database {
-    pub schema: Schema,
-    pub data: BTreeMap<String, Data>,
+pub(crate) struct Database {
+    pub(crate) schema: Schema,
+    pub(crate) data: BTreeMap<String, Data>,
 }
 
 impl Database {
-    pub fn column(&self, table: &str, column: &str) -> &[Value] {
+    pub(crate) fn column(&self, table: &str, column: &str) -> &[Value] {
         let found = self.data[table].iter().find(|(name, _)| name == column);
         &found.unwrap_or_else(|| panic!("{table}.{column}")).1
     }
 
-    pub fn table(&self, name: &str) -> &Table {
+    pub(crate) fn table(&self, name: &str) -> &Table {
         &self.schema.tables[self.schema.table(name).unwrap()]
     }
 
-    pub fn row_count(&self, table: &str) -> usize {
+    pub(crate) fn row_count(&self, table: &str) -> usize {
         self.data[table][0].1.len()
     }
 
     /// The rows as Arrow batches of the lengths in `cuts`, over and over.
-    pub fn memory(&self, cuts: &[usize]) -> Memory {
+    pub(crate) fn memory(&self, cuts: &[usize]) -> Memory {
         let tables = self.data.iter().map(|(name, data)| (name.clone(), batch(data))).collect();
         Memory { tables, cuts: cuts.to_vec() }
     }
 
     /// Writes a CSV file for each table.
-    pub fn write_csv(&self, folder: &Path) {
+    pub(crate) fn write_csv(&self, folder: &Path) {
         for (name, data) in &self.data {
             let mut text = data.iter().map(|(n, _)| n.clone()).collect::<Vec<_>>().join(",");
             text.push('\n');
@@ -86,7 +86,7 @@ impl Database {
     }
 
     /// Writes a Parquet file for each table.
-    pub fn write_parquet(&self, folder: &Path) {
+    pub(crate) fn write_parquet(&self, folder: &Path) {
         for (name, data) in &self.data {
             let batch = batch(data);
             let file = std::fs::File::create(folder.join(format!("{name}.parquet"))).unwrap();
@@ -135,7 +135,7 @@ fn array(values: &[Value]) -> ArrayRef {
 }
 
 /// Tables in memory, handed out in slices.
-pub struct Memory {
+pub(crate) struct Memory {
     tables: BTreeMap<String, RecordBatch>,
     cuts: Vec<usize>,
 }

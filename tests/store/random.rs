@@ -7,6 +7,7 @@ use headwater::prepare::schema::{
 };
 use headwater::random::{Purpose, Stream};
 use headwater::store::SemanticType;
+use indexmap::IndexMap;
 
 use crate::database::{Data, Database, Value};
 
@@ -21,7 +22,7 @@ struct Maker {
 }
 
 /// The database that `seed` stands for, with `table_count` tables of at most `row_limit` rows.
-pub fn database(seed: u64, table_count: usize, row_limit: usize) -> Database {
+pub(crate) fn database(seed: u64, table_count: usize, row_limit: usize) -> Database {
     let random = Stream::new(seed, Purpose::Split, [0xda7a, 0, 0]);
     let mut maker = Maker { random, tables: vec![], data: vec![] };
     for place in 0..table_count {
@@ -58,7 +59,7 @@ impl Maker {
             source,
             key: vec![],
             time: None,
-            columns: Default::default(),
+            columns: IndexMap::new(),
             references: vec![],
         });
         self.data.push(vec![]);

@@ -9,7 +9,7 @@ use crate::database::Database;
 use crate::{folder, prepared, random};
 
 /// Every file of a store.
-pub fn files(store: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn files(store: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for part in ["", "tables", "tasks"] {
         for entry in std::fs::read_dir(store.join(part)).unwrap() {

@@ -55,7 +55,7 @@ fn day(day: i64) -> Value {
     if day < 0 { Value::Null } else { Value::Time(day * DAY) }
 }
 
-pub fn database() -> Database {
+pub(crate) fn database() -> Database {
     let column = |name: &str, values: Vec<Value>| (name.to_owned(), values);
     let words = |text: &str| text.split(' ').map(word).collect::<Vec<_>>();
     let integers = |numbers: &[i64]| numbers.iter().copied().map(integer).collect::<Vec<_>>();

@@ -9,7 +9,7 @@ use crate::database::{Database, Value};
 use crate::plain_vector;
 
 /// The mean and the deviation, value after value.
-pub fn moments<'a>(values: impl Iterator<Item = &'a Value>) -> (f64, f64) {
+pub(crate) fn moments<'a>(values: impl Iterator<Item = &'a Value>) -> (f64, f64) {
     let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
     for value in values {
         let number = match value {
@@ -25,12 +25,12 @@ pub fn moments<'a>(values: impl Iterator<Item = &'a Value>) -> (f64, f64) {
     if count == 0.0 { (0.0, 0.0) } else { (mean, (squares / count).sqrt()) }
 }
 
-pub fn z_score(value: f64, (mean, std): (f64, f64)) -> f32 {
+pub(crate) fn z_score(value: f64, (mean, std): (f64, f64)) -> f32 {
     if std == 0.0 { 0.0 } else { ((value - mean) / std) as f32 }
 }
 
 /// The text of a key of several columns; none where a part is NULL.
-pub fn key_text(parts: &[&Value]) -> Option<String> {
+pub(crate) fn key_text(parts: &[&Value]) -> Option<String> {
     let parts = parts.iter().map(|part| part.text()).collect::<Option<Vec<_>>>()?;
     if let [part] = &parts[..] {
         return Some(part.clone());
@@ -40,7 +40,7 @@ pub fn key_text(parts: &[&Value]) -> Option<String> {
 }
 
 /// The keys of a table's rows by the columns `names`.
-pub fn keys(database: &Database, table: &Table, names: &[String]) -> Vec<Option<String>> {
+pub(crate) fn keys(database: &Database, table: &Table, names: &[String]) -> Vec<Option<String>> {
     let columns: Vec<_> =
         names.iter().map(|name| database.column(table.source_name(), name)).collect();
     (0..database.row_count(table.source_name()))
@@ -49,7 +49,11 @@ pub fn keys(database: &Database, table: &Table, names: &[String]) -> Vec<Option<
 }
 
 /// The parent of each row, by looking at all of them.
-pub fn parents(database: &Database, table: &Table, reference: &Reference) -> Vec<Option<u32>> {
+pub(crate) fn parents(
+    database: &Database,
+    table: &Table,
+    reference: &Reference,
+) -> Vec<Option<u32>> {
     let parent = database.table(&reference.to);
     let target = if reference.to_columns.is_empty() { &parent.key } else { &reference.to_columns };
     let targets = keys(database, parent, target);
@@ -61,7 +65,7 @@ pub fn parents(database: &Database, table: &Table, reference: &Reference) -> Vec
 }
 
 /// The time of each row; none for a row that is always visible.
-pub fn times(database: &Database, table: &Table) -> Vec<Option<i64>> {
+pub(crate) fn times(database: &Database, table: &Table) -> Vec<Option<i64>> {
     let rows = database.row_count(table.source_name());
     let Some(time) = &table.time else { return vec![None; rows] };
     let given: Vec<Option<i64>> = match (&time.column, &time.through) {
@@ -88,7 +92,7 @@ fn time_delay(table: &Table) -> i64 {
 }
 
 /// The identity of each row.
-pub fn identities(database: &Database, table: &Table) -> Vec<u64> {
+pub(crate) fn identities(database: &Database, table: &Table) -> Vec<u64> {
     let first =
         |bytes: &[u8]| u64::from_le_bytes(blake3::hash(bytes).as_bytes()[..8].try_into().unwrap());
     if !table.key.is_empty() {
@@ -121,7 +125,7 @@ pub fn identities(database: &Database, table: &Table) -> Vec<u64> {
 }
 
 /// Compares everything in `store` with what `database` says.
-pub fn compare(database: &Database, store: &Store) {
+pub(crate) fn compare(database: &Database, store: &Store) {
     let tables = &database.schema.tables;
     assert_eq!(store.tables().len(), tables.len());
     let mut relation = 0;
@@ -340,7 +344,7 @@ fn compare_tasks(database: &Database, store: &Store) {
         let counted: Vec<_> = counted.into_iter().map(|row| targets[row].clone()).collect();
         check_statistics(targets, column, &counted);
         assert_eq!(task.metadata().seed_count as usize, rows);
-        for row in 0..rows {
+        for (row, target) in targets.iter().enumerate() {
             let seed = task.seed(anchor, row as u32).unwrap();
             let parts: Vec<_> =
                 derived.key.iter().map(|name| &database.column(source, name)[row]).collect();
@@ -352,7 +356,7 @@ fn compare_tasks(database: &Database, store: &Store) {
                 _ => SEES_EVERYTHING,
             };
             assert_eq!(seed.obs_time, expected);
-            compare_cell(store, column, &targets[row], seed.target);
+            compare_cell(store, column, target, seed.target);
             assert_eq!(seed.split.map_or("", |split| split.name()), split(database, schema, row));
         }
         assert!(task.seed(anchor, rows as u32).is_err());
