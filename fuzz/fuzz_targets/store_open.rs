@@ -37,8 +37,18 @@ const READS: u32 = 64;
 
 /// Numbers at the edges of what the metadata count.
 const EDGES: [&str; 12] = [
-    "0", "1", "2", "7", "255", "256", "65537", "2147483647", "2147483648", "4294967294",
-    "4294967295", "9223372036854775807",
+    "0",
+    "1",
+    "2",
+    "7",
+    "255",
+    "256",
+    "65537",
+    "2147483647",
+    "2147483648",
+    "4294967294",
+    "4294967295",
+    "9223372036854775807",
 ];
 
 /// The fuzzer's bytes, taken from the front; zeros when there are no more.
@@ -91,8 +101,7 @@ fn edit_number(input: &mut Input<'_>, metadata: &mut Vec<u8>) {
     let is_start = |at: &usize| {
         text[..*at].ends_with(": ") && text[*at..].starts_with(|c: char| c.is_ascii_digit())
     };
-    let starts: Vec<usize> =
-        text.char_indices().map(|(at, _)| at).filter(is_start).collect();
+    let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).filter(is_start).collect();
     let Some(&start) = starts.get(input.below(starts.len())) else { return };
     let rest = &text[start..];
     let length = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -130,7 +139,10 @@ fn repair(bytes: &mut [u8]) -> Option<()> {
 
 /// Makes the metadata fit the other files.
 fn seal(files: &mut [Vec<u8>]) {
-    files[1..].iter_mut().for_each(|file| drop(repair(file)));
+    for file in &mut files[1..] {
+        // What cannot be found cannot be repaired, and is refused as it is.
+        let _ = repair(file);
+    }
     let Ok(mut metadata) = serde_json::from_slice::<Metadata>(&files[0]) else { return };
     for file in &mut metadata.files {
         let Some(place) = FILES.iter().position(|(name, _)| *name == file.path) else { continue };

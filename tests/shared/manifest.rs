@@ -12,10 +12,10 @@ const HEAD: &str = "\
 
 /// A golden file to be.
 pub(crate) struct Golden<'a> {
-    pub name: String,
-    pub what: String,
-    pub bytes: &'a [u8],
-    pub message: Option<String>,
+    pub(crate) name: String,
+    pub(crate) what: String,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) message: Option<String>,
 }
 
 pub(crate) fn folder() -> PathBuf {

@@ -45,8 +45,8 @@ pub(crate) type Data = Vec<(String, Vec<Value>)>;
 /// A schema and the rows that it describes, by the source's names.
 #[derive(Clone, Debug)]
 pub(crate) struct Database {
-    pub schema: Schema,
-    pub data: BTreeMap<String, Data>,
+    pub(crate) schema: Schema,
+    pub(crate) data: BTreeMap<String, Data>,
 }
 
 impl Database {

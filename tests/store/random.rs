@@ -7,6 +7,7 @@ use headwater::prepare::schema::{
 };
 use headwater::random::{Purpose, Stream};
 use headwater::store::SemanticType;
+use indexmap::IndexMap;
 
 use crate::database::{Data, Database, Value};
 
@@ -58,7 +59,7 @@ impl Maker {
             source,
             key: vec![],
             time: None,
-            columns: indexmap::IndexMap::default(),
+            columns: IndexMap::new(),
             references: vec![],
         });
         self.data.push(vec![]);
