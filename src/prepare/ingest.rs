@@ -1,7 +1,8 @@
 //! The first pass: each table is read once, as a stream, from its source into a staging file.
 //!
 //! What stays in memory are keys (16 bytes and a slot a row), links (4 bytes a row) and categories.
-//! Cells go to the staging file as numbers, since z-scores and the order of categories are known only at the end.
+//! Cells go to the staging file as numbers, since z-scores and the order of categories are known
+//! only at the end.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,19 +10,19 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, StringViewArray, UInt32Array};
+use arrow::array::{RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use arrow::ipc::writer::StreamWriter;
 use rayon::prelude::*;
 
+use super::columns::{ColumnSummary, Summary};
 use super::keys::{KeyDigest, KeyIndex, KeyTrouble, NULL_KEY, digest, identity, write_key};
 use super::links::{Links, Parents};
 use super::schema::{Column, Limits, Table};
 use super::source::Source;
-use super::values::{BadValues, Values, arrow_error, words};
+use super::values::{Values, arrow_error, words};
 use super::{Progress, texts::Texts};
-use crate::error::{Context, Error, Result};
-use crate::fold::Moments;
+use crate::error::{Error, Result};
 use crate::store::{ALWAYS_VISIBLE, ContainerWriter, SemanticType, StringsWriter, identity_of};
 
 /// The most rows that a table can have; the two numbers above mean something else.
@@ -49,175 +50,6 @@ pub(super) struct Ingested {
 
 /// For lists of a table's columns, which row has which values.
 pub(super) type Indexes = HashMap<Vec<String>, KeyIndex>;
-
-/// What was learnt of a column.
-pub(super) struct ColumnSummary {
-    /// Its name.
-    pub name: String,
-    /// What the schema says of it.
-    pub column: Column,
-    /// How many values are NULL.
-    pub null_count: u64,
-    /// The statistics of its semantic type.
-    pub summary: Summary,
-    trouble: Option<BadValues>,
-}
-
-/// Statistics by semantic type, still growing.
-pub(super) enum Summary {
-    Identifier,
-    Numerical(Moments),
-    Timestamp { moments: Moments, min: i64, max: i64 },
-    Boolean { true_count: u64 },
-    Categorical(Dictionary),
-    Text,
-}
-
-/// The categories of a column, numbered as they come.
-#[derive(Default)]
-pub(super) struct Dictionary {
-    codes: HashMap<Box<str>, u32>,
-    names: Vec<Box<str>>,
-}
-
-impl Dictionary {
-    fn code(&mut self, name: &str) -> u32 {
-        if let Some(&code) = self.codes.get(name) {
-            return code;
-        }
-        let code = self.names.len() as u32;
-        self.names.push(name.into());
-        self.codes.insert(name.into(), code);
-        code
-    }
-
-    /// How many categories there are.
-    pub(super) fn len(&self) -> usize {
-        self.names.len()
-    }
-
-    /// The names in the order of their bytes, and for each code its place in that order: rows in
-    /// another order make the same categories.
-    pub(super) fn sorted(&self) -> (Vec<&str>, Vec<u32>) {
-        let mut order: Vec<usize> = (0..self.names.len()).collect();
-        order.sort_unstable_by_key(|&code| &self.names[code]);
-        let mut places = vec![0; order.len()];
-        for (place, &code) in order.iter().enumerate() {
-            places[code] = place as u32;
-        }
-        (order.iter().map(|&code| &*self.names[code]).collect(), places)
-    }
-}
-
-impl ColumnSummary {
-    pub(super) fn new(name: &str, column: Column) -> Self {
-        let moments = Moments::default();
-        let summary = match column.semantic {
-            SemanticType::Identifier | SemanticType::Ignored => Summary::Identifier,
-            SemanticType::Numerical => Summary::Numerical(moments),
-            SemanticType::Timestamp => Summary::Timestamp { moments, min: i64::MAX, max: i64::MIN },
-            SemanticType::Boolean => Summary::Boolean { true_count: 0 },
-            SemanticType::Categorical => Summary::Categorical(Dictionary::default()),
-            SemanticType::Text => Summary::Text,
-        };
-        Self { name: name.to_owned(), column, null_count: 0, summary, trouble: None }
-    }
-
-    /// Reads a batch of values; what cannot be read is counted, and is NULL until the end of the
-    /// table tells of it.
-    pub(super) fn read(&mut self, array: &ArrayRef, first_row: u64) -> Result<Values> {
-        match Values::read(array, self.column).context(|| self.place())? {
-            Ok(values) => Ok(values),
-            Err(bad) => {
-                let trouble = self.trouble.get_or_insert(BadValues {
-                    count: 0,
-                    row: first_row + bad.row,
-                    ..bad.clone()
-                });
-                trouble.count += bad.count;
-                Ok(Values::nothing(self.column, array.len()))
-            }
-        }
-    }
-
-    /// Takes in a batch; yields what is staged of it. Texts are staged by [`Texts`].
-    pub(super) fn take_in(&mut self, values: &Values) -> ArrayRef {
-        self.null_count += values.null_count() as u64;
-        match (&mut self.summary, values) {
-            (Summary::Numerical(moments), Values::Numbers(numbers)) => {
-                numbers.iter().flatten().for_each(|number| moments.push(number));
-                Arc::new(numbers.clone())
-            }
-            (Summary::Timestamp { moments, min, max }, Values::Times(times)) => {
-                for time in times.iter().flatten() {
-                    moments.push(time as f64);
-                    (*min, *max) = ((*min).min(time), (*max).max(time));
-                }
-                Arc::new(times.clone())
-            }
-            (Summary::Boolean { true_count }, Values::Truths(truths)) => {
-                *true_count += truths.true_count() as u64;
-                Arc::new(truths.clone())
-            }
-            (Summary::Categorical(dictionary), Values::Words(words)) => {
-                let codes = words.iter().map(|word| word.map(|word| dictionary.code(word)));
-                Arc::new(codes.collect::<UInt32Array>())
-            }
-            // Of an identifier only its NULLs matter.
-            (_, Values::Words(words)) => {
-                let present = arrow::buffer::BooleanBuffer::new_unset(words.len());
-                Arc::new(BooleanArray::new(present, words.logical_nulls()))
-            }
-            (_, Values::Numbers(_) | Values::Times(_) | Values::Truths(_)) => {
-                unreachable!("values are read by the same semantic type")
-            }
-        }
-    }
-
-    /// The error about the values that could not be read, when there were any.
-    pub(super) fn check(&self, limits: &Limits) -> Result<()> {
-        if let Some(bad) = &self.trouble {
-            return Err(Error::data(format!(
-                "{} {} cannot be read as {}: expected {}, found {:?} in row {}; correct the \
-                 data or the column's type",
-                bad.count,
-                if bad.count == 1 { "value" } else { "values" },
-                self.column.semantic,
-                bad.expected,
-                bad.value,
-                bad.row + 1
-            ))
-            .context(self.place()));
-        }
-        if let Summary::Numerical(moments) = &self.summary
-            && !(moments.mean().is_finite() && moments.std().is_finite())
-        {
-            return Err(Error::data(format!(
-                "the numbers from {:e} to {:e} have no finite mean and deviation; scale them down, \
-                 or make the column categorical or text",
-                moments.min(),
-                moments.max()
-            ))
-            .context(self.place()));
-        }
-        if let Summary::Categorical(dictionary) = &self.summary
-            && dictionary.len() > limits.categories as usize
-        {
-            return Err(Error::limit(format!(
-                "{} categories, more than the limit of {}; make the column text, or raise \
-                 limits.categories",
-                dictionary.len(),
-                limits.categories
-            ))
-            .context(self.place()));
-        }
-        Ok(())
-    }
-
-    fn place(&self) -> String {
-        format!("column {:?}", self.name)
-    }
-}
 
 /// The lists of columns by whose values rows are looked up, the key first.
 struct KeyColumns {

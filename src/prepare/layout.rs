@@ -1,6 +1,6 @@
 //! Where in a row's record each thing lies.
 
-use super::ingest::{ColumnSummary, Summary};
+use super::columns::{ColumnSummary, Summary};
 use crate::error::{Error, Result};
 use crate::store::{ColumnMetadata, ColumnStats};
 

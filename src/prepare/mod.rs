@@ -5,6 +5,7 @@
 //! records and lists of children, once all statistics, categories and keys are known. Memory holds
 //! keys, links and the digests of texts, never the cells.
 
+mod columns;
 mod csv;
 pub mod demo;
 pub mod draft;
@@ -17,8 +18,10 @@ pub(crate) mod names;
 mod parquet;
 mod pipeline;
 mod profile;
+mod references;
 mod rows;
 pub mod schema;
+mod second_pass;
 pub mod source;
 mod sqlite;
 mod tasks;

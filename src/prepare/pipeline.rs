@@ -6,20 +6,23 @@ use std::path::Path;
 
 use half::f16;
 
-use super::ingest::{ColumnSummary, Indexes, Ingested, Reading, Summary, ingest};
+use super::columns::{ColumnSummary, Summary};
+use super::ingest::{Indexes, Ingested, Reading, ingest};
 use super::keys::KeyIndex;
-use super::layout::{Layout, column_metadata};
+use super::layout::column_metadata;
+use super::references::{first_relations, looked_up, reading_order, referred_columns, time_order};
 use super::schema::{CellTask, DerivedTask, Reference, Schema, Task};
+use super::second_pass::SecondPass;
 use super::source::Source;
 use super::tasks::{self, Derived};
 use super::texts::Texts;
-use super::{Options, Report, links, rows};
+use super::{Options, Report};
 use crate::bytes::Digest;
 use crate::error::{Context, Error, Result};
 use crate::store::{
-    ALWAYS_VISIBLE, CATEGORY_FILE, COLUMN_FILE, ColumnMetadata, ContainerWriter, EmbeddingMetadata,
-    FORMAT_VERSION, FileMetadata, GRAPH_FILE, METADATA_FILE, Metadata, RelationMetadata,
-    StringsWriter, TableMetadata, TargetMetadata, TaskMetadata, TimeMetadata,
+    CATEGORY_FILE, COLUMN_FILE, ColumnMetadata, ContainerWriter, EmbeddingMetadata, FORMAT_VERSION,
+    FileMetadata, GRAPH_FILE, METADATA_FILE, Metadata, RelationMetadata, StringsWriter,
+    TableMetadata, TargetMetadata, TaskMetadata,
 };
 
 /// A preparation under way.
@@ -355,79 +358,6 @@ impl<'a> Preparation<'a> {
     }
 }
 
-/// The lists of columns of `table` by whose values others look up its rows, the key among them
-/// where it is one of those.
-fn looked_up(schema: &Schema, table: &str) -> Vec<Vec<String>> {
-    let mut lists: Vec<Vec<String>> = Vec::new();
-    let references = schema.tables.iter().flat_map(|t| &t.references).filter(|r| r.to == table);
-    let referred = references.map(|reference| referred_columns(schema, reference));
-    let anchored = schema.tasks.iter().filter_map(|task| task.derived.as_ref());
-    let anchored = anchored.filter(|derived| derived.anchor == table);
-    for list in referred.chain(anchored.map(|_| key_of(schema, table))) {
-        if !lists.contains(&list) {
-            lists.push(list);
-        }
-    }
-    lists
-}
-
-/// The columns that a reference refers to.
-fn referred_columns(schema: &Schema, reference: &Reference) -> Vec<String> {
-    if !reference.to_columns.is_empty() {
-        return reference.to_columns.clone();
-    }
-    key_of(schema, &reference.to)
-}
-
-fn key_of(schema: &Schema, table: &str) -> Vec<String> {
-    schema.table(table).map_or_else(Vec::new, |place| schema.tables[place].key.clone())
-}
-
-/// The number of each table's first relation.
-fn first_relations(schema: &Schema) -> Vec<usize> {
-    let counts = schema.tables.iter().map(|table| table.references.len());
-    counts.scan(0, |next, count| Some(std::mem::replace(next, *next + count))).collect()
-}
-
-/// The tables, each after those that it refers to, as far as there is no circle.
-fn reading_order(schema: &Schema) -> Vec<usize> {
-    let parents = |place: usize| -> Vec<usize> {
-        schema.tables[place].references.iter().filter_map(|r| schema.table(&r.to)).collect()
-    };
-    parents_first(schema.tables.len(), &parents)
-}
-
-/// The tables, each after the one that lends it its time; the schema's check found no circle.
-fn time_order(schema: &Schema) -> Vec<usize> {
-    parents_first(schema.tables.len(), &|place| time_parent(schema, place).into_iter().collect())
-}
-
-/// The numbers below `count`, each after its parents; one that is its own ancestor comes as it can.
-fn parents_first(count: usize, parents: &dyn Fn(usize) -> Vec<usize>) -> Vec<usize> {
-    fn visit(
-        place: usize,
-        parents: &dyn Fn(usize) -> Vec<usize>,
-        seen: &mut [bool],
-        order: &mut Vec<usize>,
-    ) {
-        if std::mem::replace(&mut seen[place], true) {
-            return;
-        }
-        parents(place).into_iter().for_each(|parent| visit(parent, parents, seen, order));
-        order.push(place);
-    }
-    let (mut seen, mut order) = (vec![false; count], Vec::new());
-    (0..count).for_each(|place| visit(place, parents, &mut seen, &mut order));
-    order
-}
-
-/// The table that lends table `place` its time.
-fn time_parent(schema: &Schema, place: usize) -> Option<usize> {
-    let table = &schema.tables[place];
-    let through = table.reference(table.time.as_ref()?.through.as_deref()?)?;
-    schema.table(&table.references[through].to)
-}
-
 fn unresolved_remark(table: &TableMetadata, relation: &RelationMetadata) -> Option<String> {
     (relation.unresolved_count > 0).then(|| {
         format!(
@@ -454,133 +384,4 @@ fn spoken(name: &str) -> String {
         previous = character;
     }
     spoken.trim_end().to_owned()
-}
-
-/// What the second pass over all tables shares.
-struct SecondPass<'a> {
-    schema: &'a Schema,
-    indexes: Vec<Indexes>,
-    row_counts: Vec<u32>,
-    first_relations: Vec<usize>,
-    /// The times of the rows of those tables whose time others inherit.
-    times: Vec<Option<Vec<i64>>>,
-    undated: Vec<u64>,
-    graph: ContainerWriter,
-}
-
-/// A table that is written.
-struct Written {
-    metadata: TableMetadata,
-    relations: Vec<RelationMetadata>,
-    file: FileMetadata,
-}
-
-impl SecondPass<'_> {
-    /// Writes the records of table `place` and the children of its references.
-    fn write(
-        &mut self,
-        place: usize,
-        mut read: Ingested,
-        columns: Vec<ColumnMetadata>,
-    ) -> Result<Written> {
-        let table = &self.schema.tables[place];
-        let parents = self.resolve(place, std::mem::take(&mut read.links))?;
-        let inherits = table.time.as_ref().is_some_and(|time| time.through.is_some());
-        let layout = Layout::new(columns, table.references.len(), inherits)?;
-        let (time, times) = self.times(place, &mut read, &layout, &parents)?;
-        let inherited = times.as_deref().filter(|_| inherits);
-        rows::write_records(
-            &mut read.file,
-            &read.staged,
-            &layout,
-            &read.columns,
-            &parents,
-            inherited,
-        )?;
-        fs::remove_file(&read.staged).map_err(|e| Error::io(&read.staged, "removing", e))?;
-        let file = read.file.finish()?;
-
-        let order = times.as_deref().and_then(links::time_order);
-        let mut relations = Vec::new();
-        for (number, (reference, parents)) in table.references.iter().zip(&parents).enumerate() {
-            let parent = self.schema.table(&reference.to).unwrap_or_default();
-            let index = self.first_relations[place] + number;
-            let (order, times) = (order.as_deref(), times.as_deref());
-            let parent_rows = self.row_counts[parent];
-            links::write_children(&mut self.graph, index, parents, parent_rows, order, times)?;
-            relations.push(RelationMetadata {
-                name: reference.name(),
-                child: place as u32,
-                parent: parent as u32,
-                parent_offset: layout.parent_offsets[number],
-                edge_count: parents.edge_count,
-                null_count: parents.null_count,
-                unresolved_count: parents.unresolved_count,
-            });
-        }
-        let dated = |times: &Vec<i64>| times.iter().filter(|&&t| t != ALWAYS_VISIBLE).count();
-        let dated = times.as_ref().map_or(0, dated);
-        self.undated[place] = u64::from(read.row_count) - dated as u64;
-        let lends = |other| time_parent(self.schema, other) == Some(place);
-        if (0..self.schema.tables.len()).any(lends) {
-            self.times[place] = times;
-        }
-        let metadata = TableMetadata {
-            name: table.name.clone(),
-            row_count: read.row_count,
-            stride: layout.stride,
-            null_offset: layout.null_offset,
-            time,
-            key: table.key.clone(),
-            columns: layout.columns,
-        };
-        Ok(Written { metadata, relations, file })
-    }
-
-    /// What the references of table `place` lead to.
-    fn resolve(&self, place: usize, links: Vec<links::Links>) -> Result<Vec<links::Parents>> {
-        let references = &self.schema.tables[place].references;
-        let resolve = |(links, reference): (links::Links, &Reference)| {
-            let parent = self.schema.table(&reference.to);
-            let list = referred_columns(self.schema, reference);
-            let index = parent.and_then(|parent| self.indexes[parent].get(&list));
-            let index = index.ok_or_else(|| {
-                Error::schema(format!("table {:?} has no key to refer to", reference.to))
-            })?;
-            let parents = links.resolve(index);
-            parents.check(reference, &self.schema.limits)?;
-            Ok(parents)
-        };
-        links.into_iter().zip(references).map(resolve).collect()
-    }
-
-    /// When the rows of table `place` came to exist, and where the store keeps that.
-    fn times(
-        &self,
-        place: usize,
-        read: &mut Ingested,
-        layout: &Layout,
-        parents: &[links::Parents],
-    ) -> Result<(Option<TimeMetadata>, Option<Vec<i64>>)> {
-        let table = &self.schema.tables[place];
-        let Some(time) = &table.time else { return Ok((None, None)) };
-        let delay_us = time.delay.0;
-        if let Some(column) = &time.column {
-            let column = read.columns.iter().position(|c| c.name == *column);
-            let column =
-                column.ok_or_else(|| Error::schema("the time's column is not a column"))?;
-            let times = links::column_times(read.times.take().unwrap_or_default(), delay_us);
-            let column = column as u32;
-            return Ok((Some(TimeMetadata::Column { column, delay_us }), Some(times)));
-        }
-        let through = time.through.as_deref().and_then(|name| table.reference(name));
-        let lent = time_parent(self.schema, place).and_then(|p| self.times[p].as_ref());
-        let (Some(through), Some(lent)) = (through, lent) else {
-            return Err(Error::schema("the time is inherited from a table that has none"));
-        };
-        let relation = (self.first_relations[place] + through) as u32;
-        let offset = layout.time_offset;
-        let times = links::inherited_times(&parents[through].rows, lent, delay_us);
-        Ok((Some(TimeMetadata::Inherited { relation, delay_us, offset }), Some(times)))
-    }
 }

@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Float64Type, Int64Type, UInt32Type};
 use arrow::ipc::reader::StreamReader;
 
-use super::ingest::{ColumnSummary, Summary};
+use super::columns::{ColumnSummary, Summary};
 use super::layout::Layout;
 use super::links::Parents;
 use super::values::arrow_error;

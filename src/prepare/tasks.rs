@@ -5,7 +5,7 @@ use std::path::Path;
 use arrow::array::{Array, ArrayRef, RecordBatch, StringViewArray};
 use arrow::compute::concat;
 
-use super::ingest::{ColumnSummary, Summary};
+use super::columns::{ColumnSummary, Summary};
 use super::keys::{KeyIndex, KeyTrouble, digest, write_key};
 use super::layout::column_metadata;
 use super::rows::encode_target;
