@@ -189,7 +189,8 @@ impl<'a> Preparation<'a> {
         self.files.push(second.graph.finish()?);
         self.undated = second.undated;
         let mut tables = Vec::new();
-        for (table, relations) in written.into_iter().flatten() {
+        for (place, (table, relations)) in written.into_iter().flatten().enumerate() {
+            self.remarks.extend(undated_remark(&table, self.undated[place]));
             self.remarks.extend(relations.iter().filter_map(|r| unresolved_remark(&table, r)));
             self.relations.extend(relations);
             tables.push(table);
@@ -356,6 +357,15 @@ impl<'a> Preparation<'a> {
             remarks: self.remarks,
         })
     }
+}
+
+fn undated_remark(table: &TableMetadata, undated: u64) -> Option<String> {
+    (table.time.is_some() && undated > 0).then(|| {
+        format!(
+            "table {:?}: {undated} of {} rows have no time, and are visible always",
+            table.name, table.row_count
+        )
+    })
 }
 
 fn unresolved_remark(table: &TableMetadata, relation: &RelationMetadata) -> Option<String> {
