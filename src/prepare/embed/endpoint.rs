@@ -20,8 +20,8 @@ const TRIES: u32 = 6;
 /// How long to wait after the first try that failed; twice as long after each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The longest that a server may ask to be left alone.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-const TIMEOUT: Duration = Duration::from_secs(120);
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(2);
 const ANSWER_LIMIT: u64 = 256 << 20;
 
 /// Asks a server for the vectors of texts, and remembers them.
@@ -100,7 +100,7 @@ impl EndpointEmbedder {
 
     fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
         // What the cache holds is whole after any panic: entries are checked when they are read.
-        self.cache.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// The vectors of `texts` from the server.
