@@ -155,8 +155,19 @@ pub(super) fn encode_target(
     let mut bytes = Vec::with_capacity(array.len() * row_bytes as usize);
     match Encoder::new(summary) {
         Encoder::Numerical(score) => {
-            for number in array.as_primitive::<Float64Type>() {
-                bytes.extend(number.map_or(0.0, |n| score.of(n)).to_le_bytes());
+            for (row, number) in array.as_primitive::<Float64Type>().iter().enumerate() {
+                let value = number.map_or(0.0, |n| score.of(n));
+                if !value.is_finite() {
+                    return Err(Error::data(format!(
+                        "column {:?}: {:e} in row {} is too many deviations of the train split ({:e}) \
+                         from its mean for 32 bits; correct it, or scale the targets",
+                        summary.name,
+                        number.unwrap_or_default(),
+                        row + 1,
+                        score.std
+                    )));
+                }
+                bytes.extend(value.to_le_bytes());
             }
         }
         Encoder::Timestamp => {

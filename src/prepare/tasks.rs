@@ -12,7 +12,7 @@ use super::rows::encode_target;
 use super::schema::{Column, DerivedTask, Limits, Task};
 use super::source::Batches;
 use super::values::{Values, arrow_error, words};
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
 use crate::fold::Moments;
 use crate::plan::Split;
 use crate::store::{ColumnMetadata, ContainerWriter, FileMetadata, SEES_EVERYTHING, task_file};
@@ -262,8 +262,7 @@ impl Derived {
         let mut file = ContainerWriter::create(folder, &task_file(&task.name))?;
         file.section("anchors", &self.anchors)?;
         file.section("obs_times", &self.obs_times)?;
-        let targets = encode_target(&self.summary, &column.stats, &self.targets)
-            .context(|| format!("task {:?}", task.name))?;
+        let targets = encode_target(&self.summary, &column.stats, &self.targets)?;
         file.section("targets", &targets)?;
         let nulls: Vec<u8> =
             (0..self.targets.len()).map(|row| u8::from(self.targets.is_null(row))).collect();

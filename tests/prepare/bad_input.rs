@@ -239,6 +239,17 @@ fn targets_of_no_kind_that_can_be_predicted() {
 }
 
 #[test]
+fn targets_that_the_train_split_cannot_scale() {
+    let seeds = "customer,at,y,part\n1,2020-04-01,0,train\n1,2020-04-02,2e-150,train\n\
+                 2,2020-04-02,1e150,test\n";
+    assert_eq!(
+        with_data("seeds.csv", SEEDS, seeds),
+        "task \"churn\": column \"y\": 1e150 in row 3 is too many deviations of the train split \
+         (1e-150) from its mean for 32 bits; correct it, or scale the targets"
+    );
+}
+
+#[test]
 fn schemas_with_misspelt_words() {
     let file = "schema DIR/schema.toml: ";
     assert_eq!(

@@ -1,5 +1,6 @@
 //! What a store gives back, what it refuses, and that its bytes depend on the data alone.
 
+mod crafted;
 mod damage;
 mod database;
 mod golden;
