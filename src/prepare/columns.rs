@@ -136,7 +136,7 @@ impl ColumnSummary {
     }
 
     /// The error about the values that could not be read, when there were any.
-    pub(super) fn check(&self, limits: &Limits) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         if let Some(bad) = &self.trouble {
             return Err(Error::data(format!(
                 "{} {} cannot be read as {}: expected {}, found {:?} in row {}; correct the \
@@ -161,12 +161,17 @@ impl ColumnSummary {
             ))
             .context(self.place()));
         }
+        Ok(())
+    }
+
+    /// The error about too many categories, as soon as there are, so that memory is not theirs.
+    pub(super) fn check_categories(&self, limits: &Limits) -> Result<()> {
         if let Summary::Categorical(dictionary) = &self.summary
             && dictionary.len() > limits.categories as usize
         {
             return Err(Error::limit(format!(
-                "{} categories, more than the limit of {}; make the column text, or raise \
-                 limits.categories",
+                "{} categories or more, which passes the limit of {}; make the column text, or \
+                 raise limits.categories",
                 dictionary.len(),
                 limits.categories
             ))

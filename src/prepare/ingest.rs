@@ -71,6 +71,7 @@ struct ReferenceColumns<'a> {
 /// A table on its way through the first pass.
 struct Ingest<'a> {
     table: &'a Table,
+    limits: &'a Limits,
     looked_up: &'a [Vec<String>],
     /// The columns that are read, those that the store keeps first.
     read: Vec<ColumnSummary>,
@@ -101,7 +102,7 @@ pub(super) struct Reading<'a> {
 
 /// Reads a table from its source.
 pub(super) fn ingest(reading: Reading<'_>, texts: &mut Texts) -> Result<Ingested> {
-    let Reading { source, table, limits, folder, progress, .. } = reading;
+    let Reading { source, table, folder, progress, .. } = reading;
     let mut ingest = Ingest::new(reading)?;
     let names: Vec<String> = ingest.read.iter().map(|c| c.name.clone()).collect();
     let batches = source.read(table.source_name(), &names)?;
@@ -119,7 +120,7 @@ pub(super) fn ingest(reading: Reading<'_>, texts: &mut Texts) -> Result<Ingested
         .map_err(|e| staging_error(&staged, e))?
         .into_inner()
         .map_err(|e| Error::io(&staged, "writing", e.into_error()))?;
-    ingest.finish(limits, staged)
+    ingest.finish(staged)
 }
 
 /// Runs `consume` on each batch while another thread reads the next.
@@ -150,7 +151,7 @@ fn staging_error(path: &Path, error: arrow::error::ArrowError) -> Error {
 
 impl<'a> Ingest<'a> {
     fn new(reading: Reading<'a>) -> Result<Self> {
-        let Reading { table, looked_up, parents, folder, .. } = reading;
+        let Reading { table, limits, looked_up, parents, folder, .. } = reading;
         let summary = |(name, column): (&String, &Column)| ColumnSummary::new(name, *column);
         let is_kept = |column: &Column| column.semantic != SemanticType::Ignored;
         let mut read: Vec<_> =
@@ -206,6 +207,7 @@ impl<'a> Ingest<'a> {
         let schema = staging_schema(&read[..kept]);
         Ok(Self {
             table,
+            limits,
             looked_up,
             read,
             kept,
@@ -319,16 +321,16 @@ impl<'a> Ingest<'a> {
         Ok(())
     }
 
-    fn finish(mut self, limits: &Limits, staged: PathBuf) -> Result<Ingested> {
+    fn finish(mut self, staged: PathBuf) -> Result<Ingested> {
         if self.row_count == 0 {
             return Err(Error::data(
                 "the table has no rows; take it out of the schema, with what refers to it",
             ));
         }
-        self.read.iter().try_for_each(|column| column.check(limits))?;
+        self.read.iter().try_for_each(ColumnSummary::check)?;
         let mut duplicate_keys = 0;
         for key in &self.keys {
-            key.check(limits, key.columns == self.table.key)?;
+            key.check(self.limits, key.columns == self.table.key)?;
             duplicate_keys += key.duplicates.count;
         }
         if let Some(strings) = self.strings.take() {

@@ -164,8 +164,9 @@ impl Reading<'_> {
         if self.row > u64::from(u32::MAX) {
             return Err(Error::limit(format!("{} seeds; the format counts to 2^32 - 1", self.row)));
         }
-        self.times.check(limits)?;
-        self.result.summary.check(limits)?;
+        self.times.check()?;
+        self.result.summary.check()?;
+        self.result.summary.check_categories(limits)?;
         self.troubles.check(self.task, self.derived)?;
         let targets: Vec<&dyn Array> = self.targets.iter().map(|array| &**array).collect();
         self.result.targets = concat(&targets).map_err(arrow_error)?;

@@ -150,8 +150,8 @@ fn more_categories_than_the_limit() {
     let words: Vec<_> = (0..4097).map(|number| number.to_string()).collect();
     assert_eq!(
         refused(StringArray::from(words), "\"categorical\"", ErrorKind::LimitExceeded),
-        "table \"t\": column \"x\": 4097 categories, more than the limit of 4096; make the column \
-         text, or raise limits.categories"
+        "table \"t\": column \"x\": 4097 categories or more, which passes the limit of 4096; make \
+         the column text, or raise limits.categories"
     );
 }
 
