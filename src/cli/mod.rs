@@ -107,7 +107,7 @@ struct PrepareArgs {
     #[arg(long)]
     no_text_vectors: bool,
     /// How many threads work; all cores where it is not said. The bytes do not depend on it.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Print one JSON object instead of words.
     #[arg(long)]

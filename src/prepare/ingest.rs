@@ -258,6 +258,7 @@ impl<'a> Ingest<'a> {
             .zip(&values)
             .map(|(column, values)| column.take_in(values))
             .collect::<Vec<_>>();
+        self.read.iter().try_for_each(|column| column.check_categories(self.limits))?;
         let is_text = |place: &usize| self.read[*place].column.semantic == SemanticType::Text;
         let (places, columns): (Vec<_>, Vec<_>) = (0..self.kept)
             .filter(is_text)

@@ -81,7 +81,9 @@ fn check_numbers(dimension: usize, threads: Option<usize>) -> Result<()> {
         return Err(Error::invalid(format!("dimension: expected 8 to 8192, found {dimension}")));
     }
     match threads {
-        Some(0) => Err(Error::invalid("threads: expected at least 1, found 0; None is all cores")),
+        Some(threads) if !(1..=1024).contains(&threads) => Err(Error::invalid(format!(
+            "threads: expected 1 to 1024, found {threads}; None is all cores"
+        ))),
         _ => Ok(()),
     }
 }
