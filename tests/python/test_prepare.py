@@ -127,7 +127,7 @@ def test_progress_is_told(tmp_path, shop_folder, schema_file):
     ("arguments", "message"),
     [
         ({"dimension": 0}, "dimension: expected 8 to 8192, found 0"),
-        ({"threads": 0}, "threads: expected at least 1"),
+        ({"threads": 0}, "threads: expected 1 to 1024"),
         ({"embedder": "word2vec"}, 'expected "hashing" or a function'),
     ],
 )
