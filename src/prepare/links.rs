@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::keys::{KeyDigest, KeyIndex, NULL_KEY};
 use super::schema::{Limits, Reference};
 use crate::error::{Error, Result};
-use crate::store::{ALWAYS_VISIBLE, ContainerWriter, NO_PARENT};
+use crate::store::{ALWAYS_VISIBLE, ContainerWriter, NO_PARENT, known_from};
 
 /// What a reference leads to, as far as that is known while its table is read.
 pub(super) enum Links {
@@ -89,7 +89,7 @@ impl Parents {
 /// The time of each row from a column's values.
 pub(super) fn column_times(mut times: Vec<i64>, delay_us: i64) -> Vec<i64> {
     for time in times.iter_mut().filter(|time| **time != ALWAYS_VISIBLE) {
-        *time = time.saturating_add(delay_us);
+        *time = known_from(*time, delay_us);
     }
     times
 }
@@ -98,7 +98,7 @@ pub(super) fn column_times(mut times: Vec<i64>, delay_us: i64) -> Vec<i64> {
 pub(super) fn inherited_times(parents: &[u32], times: &[i64], delay_us: i64) -> Vec<i64> {
     let time_of = |&parent: &u32| match times.get(parent as usize) {
         None | Some(&ALWAYS_VISIBLE) => ALWAYS_VISIBLE,
-        Some(time) => time.saturating_add(delay_us),
+        Some(&time) => known_from(time, delay_us),
     };
     parents.iter().map(time_of).collect()
 }

@@ -38,6 +38,7 @@ use serde::Serialize;
 use crate::bytes::Digest;
 use crate::durable::{Disk, commit_folder};
 use crate::error::{Error, Result};
+use crate::store::METADATA_FILE;
 use embed::Embedder;
 use pipeline::Preparation;
 use schema::Schema;
@@ -158,6 +159,12 @@ impl Partial {
             let path = path.to_path_buf();
             move |e| Error::io(&path, action, e)
         };
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir()) {
+            return Err(Error::invalid(format!(
+                "{} is in the way: the store grows in a folder of that name; move it away",
+                path.display()
+            )));
+        }
         fs::create_dir_all(&path).map_err(io("creating", &path))?;
         let locked = File::open(&path).map_err(io("opening", &path))?;
         match locked.try_lock() {
@@ -172,13 +179,23 @@ impl Partial {
                 )));
             }
         }
-        let partial = Self { path, _locked: locked };
         // Whoever worked here until now may have finished.
         if fs::symlink_metadata(out).is_ok() {
             return Err(taken(out));
         }
-        for entry in fs::read_dir(&partial.path).map_err(io("listing", &partial.path))? {
-            let entry = entry.map_err(io("listing", &partial.path))?.path();
+        let listed = fs::read_dir(&path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let left = listed.map_err(io("listing", &path))?;
+        // What an earlier preparation left may go, what somebody else put there may not.
+        if let Some(strange) = left.iter().find(|entry| !is_ours(entry)) {
+            return Err(Error::invalid(format!(
+                "{} holds {:?}, which no preparation left there; move it away",
+                path.display(),
+                strange.file_name()
+            )));
+        }
+        let partial = Self { path, _locked: locked };
+        for entry in left {
+            let entry = entry.path();
             let is_folder = entry.is_dir() && !entry.is_symlink();
             let removed =
                 if is_folder { fs::remove_dir_all(&entry) } else { fs::remove_file(&entry) };
@@ -204,6 +221,14 @@ impl Drop for Partial {
         // The store has gone or will never be; that this fails is no error worth telling.
         let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+/// Whether a preparation makes something of that name.
+fn is_ours(entry: &fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    let name = name.to_string_lossy();
+    let folders = ["tables", "tasks", "staging"];
+    folders.contains(&&*name) || *name == *METADATA_FILE || name.ends_with(".bin")
 }
 
 fn taken(out: &Path) -> Error {

@@ -1,5 +1,7 @@
 //! Arrow arrays of any type, brought to the few that a store knows.
 
+use std::sync::Arc;
+
 use arrow::array::timezone::Tz;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder, Float64Array, Int64Array,
@@ -15,7 +17,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use super::schema::{Column, TimeUnit};
 use crate::error::{Error, Result};
-use crate::store::SemanticType;
+use crate::store::{ALWAYS_VISIBLE, SEES_EVERYTHING, SemanticType};
 
 /// The values of one column of one batch, as its semantic type has them.
 #[derive(Clone)]
@@ -51,7 +53,9 @@ impl Values {
     pub(super) fn read(array: &ArrayRef, column: Column) -> Normalised<Self> {
         Ok(match column.semantic {
             SemanticType::Numerical => numbers(array)?.map(Self::Numbers),
-            SemanticType::Timestamp => times(array, column.unit)?.map(Self::Times),
+            SemanticType::Timestamp => {
+                times(array, column.unit)?.and_then(refuse_ends_of_time).map(Self::Times)
+            }
             SemanticType::Boolean => truths(array)?.map(Self::Truths),
             SemanticType::Identifier
             | SemanticType::Categorical
@@ -177,7 +181,10 @@ pub(super) fn words(array: &ArrayRef) -> Result<StringViewArray> {
             let numbers = numbers.as_primitive::<Float64Type>();
             Ok(numbers.iter().map(|number| number.map(|n| n.to_string())).collect())
         }
-        DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => {
             let options = FormatOptions::default();
             let formatter = ArrayFormatter::try_new(&array, &options).map_err(arrow_error)?;
             let mut builder = StringViewBuilder::with_capacity(array.len());
@@ -188,6 +195,14 @@ pub(super) fn words(array: &ArrayRef) -> Result<StringViewArray> {
                 }
             }
             Ok(builder.finish())
+        }
+        // The same instant has the same text in every zone.
+        DataType::Timestamp(_, Some(_)) => {
+            let utc = DataType::Timestamp(ArrowUnit::Microsecond, Some("+00:00".into()));
+            let utc = convert(&array, &utc)?;
+            let naive = utc.as_primitive::<TimestampMicrosecondType>().clone();
+            let naive: ArrayRef = Arc::new(naive.with_timezone_opt(None::<&str>));
+            Ok(convert(&naive, &DataType::Utf8View)?.as_string_view().clone())
         }
         _ => Ok(convert(&array, &DataType::Utf8View)?.as_string_view().clone()),
     }
@@ -287,6 +302,18 @@ fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
     }
 }
 
+/// Refuses the two times that mean "always visible" and "sees everything"; databases write them for
+/// minus and plus infinity.
+fn refuse_ends_of_time(times: Int64Array) -> std::result::Result<Int64Array, BadValues> {
+    let mut bad = None;
+    for (row, time) in times.iter().enumerate() {
+        if let Some(time @ (ALWAYS_VISIBLE | SEES_EVERYTHING)) = time {
+            note(&mut bad, row, "a time that is not infinite", || time.to_string());
+        }
+    }
+    bad.map_or(Ok(times), Err)
+}
+
 fn truths(array: &ArrayRef) -> Normalised<BooleanArray> {
     const EXPECTED: &str = "true or false (or t/f, yes/no, y/n, 1/0)";
     let array = unpack(array)?;
@@ -353,4 +380,39 @@ fn wrong_type(array: &ArrayRef, semantic: &str) -> Error {
 /// An error of the Arrow library about the data at hand.
 pub(super) fn arrow_error(error: arrow::error::ArrowError) -> Error {
     Error::data(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{BinaryArray, BinaryViewArray, TimestampMillisecondArray};
+
+    use super::*;
+
+    #[test]
+    fn bytes_have_one_text_however_they_are_wrapped() {
+        let values: [&[u8]; 2] = [b"ab", b"\xff\xfe"];
+        let plain: ArrayRef = Arc::new(BinaryArray::from_iter_values(values));
+        let view: ArrayRef = Arc::new(BinaryViewArray::from_iter_values(values));
+        assert_eq!(words(&plain).unwrap(), words(&view).unwrap());
+        assert_eq!(words(&view).unwrap().value(1), "fffe");
+    }
+
+    #[test]
+    fn an_instant_has_one_text_in_every_zone() {
+        let instants = || TimestampMillisecondArray::from(vec![Some(1_500_000_000_000), None]);
+        for zone in ["UTC", "+00:00", "+02:00"] {
+            let zoned: ArrayRef = Arc::new(instants().with_timezone(zone));
+            let words = words(&zoned).unwrap();
+            assert_eq!((words.value(0), words.is_null(1)), ("2017-07-14T02:40:00", true), "{zone}");
+        }
+    }
+
+    #[test]
+    fn p7_no_leak_by_an_infinite_time() {
+        for time in [i64::MIN, i64::MAX] {
+            let found = refuse_ends_of_time(Int64Array::from(vec![Some(1), None, Some(time)]));
+            let bad = found.unwrap_err();
+            assert_eq!((bad.count, bad.row, bad.value), (1, 2, time.to_string()));
+        }
+    }
 }

@@ -26,6 +26,8 @@ pub use metadata::{
     Metadata, RelationMetadata, SEES_EVERYTHING, TableMetadata, TargetMetadata, TaskMetadata,
     TimeMetadata,
 };
+#[cfg(feature = "prepare")]
+pub(crate) use relation::known_from;
 pub use relation::{Children, Relation, is_visible};
 pub use semantic::SemanticType;
 pub use table::{Cell, NO_PARENT, Row, Table};

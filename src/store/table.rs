@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use super::container::{Container, Section};
 use super::metadata::{ALWAYS_VISIBLE, ColumnStats, TableMetadata, TimeMetadata};
+use super::relation::known_from;
 use super::strings::Strings;
 use crate::bytes::{identity_of, u32_at, u64_at};
 use crate::error::{Error, Result};
@@ -236,7 +237,7 @@ impl Row<'_> {
             Some(time) if time.null_bit.is_some_and(|bit| self.bit(bit)) => ALWAYS_VISIBLE,
             Some(time) => match self.i64_at(time.offset) {
                 ALWAYS_VISIBLE => ALWAYS_VISIBLE,
-                at => at.saturating_add(time.delay_us),
+                at => known_from(at, time.delay_us),
             },
         }
     }

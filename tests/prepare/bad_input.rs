@@ -319,3 +319,48 @@ references = [{ columns = "code", to = "a", to_columns = "code" }]
     let output = workshop.prepare(schema);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn what_others_left_where_the_store_would_grow_stays() {
+    let workshop = workshop(&shop());
+    let partial = workshop.path("db.partial");
+    let refused = || {
+        let output = workshop.prepare(SCHEMA);
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    std::fs::create_dir(&partial).unwrap();
+    std::fs::write(partial.join("gold"), "gold").unwrap();
+    assert_eq!(
+        refused(),
+        format!(
+            "headwater: {} holds \"gold\", which no preparation left there; move it away\n",
+            partial.display()
+        )
+    );
+    assert_eq!(std::fs::read_to_string(partial.join("gold")).unwrap(), "gold");
+
+    let elsewhere = workshop.path("elsewhere");
+    std::fs::rename(&partial, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &partial).unwrap();
+    assert!(refused().contains("is in the way: the store grows in a folder of that name"));
+    assert_eq!(std::fs::read_to_string(elsewhere.join("gold")).unwrap(), "gold");
+
+    // What a preparation left that was cut off is cleared away.
+    std::fs::remove_file(&partial).unwrap();
+    std::fs::create_dir_all(partial.join("staging")).unwrap();
+    std::fs::write(partial.join("graph.bin"), "half").unwrap();
+    assert!(workshop.prepare(SCHEMA).status.success());
+    assert!(!partial.exists());
+}
+
+#[test]
+fn p7_no_leak_of_a_target_through_a_link() {
+    let linking = SCHEMA.replacen("customer = \"identifier\"", "customer = \"categorical\"", 1);
+    let task = "\n[[task]]\nname = \"who\"\ncell = { table = \"orders\", column = \"customer\" }\n";
+    assert_eq!(
+        workshop(&shop()).refused(&(linking + task)),
+        "schema DIR/schema.toml: task \"who\": column \"customer\" of \"orders\" is part of a key \
+         or reference, so the row's links tell it; choose another column"
+    );
+}

@@ -150,6 +150,14 @@ impl Schema {
                 cell.column, cell.table
             ));
         }
+        let mut linking = table.references.iter().flat_map(|r| &r.columns).chain(&table.key);
+        if linking.any(|column| *column == cell.column) {
+            return fail(format!(
+                "column {:?} of {:?} is part of a key or reference, so the row's links tell it; \
+                 choose another column",
+                cell.column, cell.table
+            ));
+        }
         if time.is_none() && !task.sees_everything {
             return fail(format!(
                 "table {:?} has no time, so no seed has an observation time; give the table a time \
