@@ -216,8 +216,11 @@ impl Maker {
         let is_target = |kind| {
             !matches!(kind, SemanticType::Identifier | SemanticType::Text | SemanticType::Ignored)
         };
-        let (column, _) =
-            table.columns.iter().find(|(n, c)| *n != "when" && is_target(c.semantic))?;
+        let links = |name: &String| {
+            table.key.contains(name) || table.references.iter().any(|r| r.columns.contains(name))
+        };
+        let (column, _) = (table.columns.iter())
+            .find(|(n, c)| *n != "when" && !links(n) && is_target(c.semantic))?;
         let cell = CellTask { table: table.name.clone(), column: column.clone() };
         let name = format!("cell of {}", table.name);
         Some(Task { name, cell: Some(cell), derived: None, sees_everything: true })
