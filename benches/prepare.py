@@ -2,9 +2,9 @@
 
     python benches/prepare.py --scale 1 --record benches/record/NAME.json
 
-Needs the `headwater` package and `tpchgen-cli` (`make bench` installs both). Times are CPU seconds of
-the whole process as the operating system accounts them, the median of several runs with one and two
-threads in turn; on a shared machine wall time says little.
+Needs the `headwater` package and `tpchgen-cli` (`make bench` installs both). Times are CPU seconds
+of the whole process as the operating system accounts them, the median of several runs with one and
+two threads in turn; on a shared machine wall time says little.
 """
 
 from __future__ import annotations
@@ -64,11 +64,8 @@ def folder_bytes(folder: Path) -> int:
 def prepare(source: Path, out: Path, *options: str) -> dict[str, float]:
     """Prepares a store anew."""
     shutil.rmtree(out, ignore_errors=True)
-    schema = str(HERE / "tpch.toml")
-    return run(
-        [str(BIN / "headwater"), "prepare", str(source), "--schema", schema]
-        + ["--out", str(out), *options]
-    )
+    headwater, schema = str(BIN / "headwater"), str(HERE / "tpch.toml")
+    return run([headwater, "prepare", str(source), "--schema", schema, "--out", str(out), *options])
 
 
 def open_times(store: Path) -> dict[str, float]:
@@ -107,7 +104,8 @@ def shared_pages(store: Path) -> dict[str, float]:
     ]
     try:
         for reader in readers:
-            assert reader.stdout and reader.stdout.readline().strip() == "ready"
+            assert reader.stdout
+            assert reader.stdout.readline().strip() == "ready"
         total = sum(proportional_mb(reader.pid, store.resolve()) for reader in readers)
     finally:
         for reader in readers:
@@ -139,8 +137,12 @@ def commit() -> str:
     """The commit that is checked out, marked where the tree differs from it."""
     git = ["git", "-C", str(HERE)]
     head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    state = subprocess.run([*git, "status", "--porcelain", "--untracked-files=no"],
-                           capture_output=True, text=True, check=True)
+    state = subprocess.run(
+        [*git, "status", "--porcelain", "--untracked-files=no"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return head.stdout.strip() + (" and changes" if state.stdout.strip() else "")
 
 
@@ -149,10 +151,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--scale", type=int, default=1, help="TPC-H scale factor (default 1)")
     parser.add_argument("--runs", type=int, default=3, help="runs of each kind (default 3)")
-    parser.add_argument("--work", type=Path, default=HERE.parent / "target" / "bench",
-                        help="where data and stores go (default target/bench)")
-    parser.add_argument("--no-embedding", action="store_true",
-                        help="leave out the run that embeds the texts")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=HERE.parent / "target" / "bench",
+        help="where data and stores go (default target/bench)",
+    )
+    parser.add_argument(
+        "--no-embedding", action="store_true", help="leave out the run that embeds the texts"
+    )
     parser.add_argument("--record", type=Path, help="write the figures here as JSON")
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
@@ -168,8 +175,16 @@ def main() -> None:
     if not source.exists():
         partial = source.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
-        run([str(BIN / "tpchgen-cli"), "parquet", "-s", str(args.scale),
-             "--output-dir", str(partial)])
+        run(
+            [
+                str(BIN / "tpchgen-cli"),
+                "parquet",
+                "-s",
+                str(args.scale),
+                "--output-dir",
+                str(partial),
+            ]
+        )
         partial.rename(source)
     record["source_mb"] = round(folder_bytes(source) / 1e6, 1)
 

@@ -247,9 +247,9 @@ def prepare(
             DuckDB). Each table is read once; one that a task reads too must be readable twice.
         schema: The path of a schema file, or its contents as `tomllib` reads them.
         out: The folder to make, which must not be there yet.
-        embedder: "hashing", which is built in; an `Endpoint`; or a function from texts to an array [n, dimension]
-            that can become float16. The store records its `name`, or else its `__qualname__`. The
-            vector of a text must depend on the text alone.
+        embedder: "hashing", which is built in; an `Endpoint`; or a function from texts to an array
+            [n, dimension] that can become float16. The store records its `name`, or else its
+            `__qualname__`. The vector of a text must depend on the text alone.
         dimension: How long a vector is.
         text_vectors: Whether texts have vectors; columns and categories always have.
         threads: How many threads work; None is all cores.

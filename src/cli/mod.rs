@@ -137,7 +137,7 @@ struct CursorArgs {
 /// Writes a deterministic example: a relational shop with a planted signal, as CSV files.
 #[derive(Args)]
 struct DemoDataArgs {
-    /// The folder to write them to.
+    /// The folder to write them to: a new one, or an empty one.
     folder: PathBuf,
 }
 
@@ -176,6 +176,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
 }
 
 fn schema(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
+    if let Some(path) = args.out.as_deref().filter(|path| path.exists()) {
+        return Err(Error::invalid(format!(
+            "{} is there already, and may hold corrections; remove it, or choose another place",
+            path.display()
+        )));
+    }
     let source = source::open(&args.source)?;
     let name = match &args.name {
         Some(name) => name.clone(),
@@ -279,7 +285,7 @@ fn verify(args: &VerifyArgs, hooks: &Hooks<'_>) -> Result<()> {
         return output.json(&serde_json::json!({
             "root": store.root(),
             "bytes": store.file_bytes(),
-            "files": store.metadata().files.len(),
+            "files": store.metadata().files.len() + 1,
         }));
     }
     output.line(&format!(
@@ -318,6 +324,12 @@ fn cursor(args: &CursorArgs) -> Result<()> {
 }
 
 fn demo_data(args: &DemoDataArgs) -> Result<()> {
+    if std::fs::read_dir(&args.folder).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(Error::invalid(format!(
+            "{} is not empty; choose another folder",
+            args.folder.display()
+        )));
+    }
     let made = crate::prepare::demo::demo_data(&args.folder)?;
     let mut output = Output::new();
     let folder = args.folder.display();

@@ -190,7 +190,7 @@ impl Partial {
             return Err(Error::invalid(format!(
                 "{} holds {:?}, which no preparation left there; move it away",
                 path.display(),
-                strange.file_name()
+                strange.file_name().to_string_lossy()
             )));
         }
         let partial = Self { path, _locked: locked };

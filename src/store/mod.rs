@@ -62,6 +62,7 @@ pub(crate) fn task_file(name: &str) -> String {
 pub struct Store {
     path: PathBuf,
     metadata: Metadata,
+    metadata_bytes: u64,
     containers: Vec<Container>,
     tables: Vec<Table>,
     relations: Vec<Relation>,
@@ -102,10 +103,15 @@ impl Store {
         metadata.check().context(|| format!("{}", metadata_path.display()))?;
         let containers =
             metadata.files.iter().map(|file| open_file(path, file)).collect::<Result<Vec<_>>>()?;
-        Self::assemble(path, metadata, containers)
+        Self::assemble(path, metadata, text.len() as u64, containers)
     }
 
-    fn assemble(path: &Path, metadata: Metadata, containers: Vec<Container>) -> Result<Self> {
+    fn assemble(
+        path: &Path,
+        metadata: Metadata,
+        metadata_bytes: u64,
+        containers: Vec<Container>,
+    ) -> Result<Self> {
         let file = |name: &str| {
             let found = metadata.files.iter().position(|f| f.path == name);
             found.and_then(|place| containers.get(place)).ok_or_else(|| {
@@ -157,6 +163,7 @@ impl Store {
             relations,
             tasks,
             metadata,
+            metadata_bytes,
             containers,
         })
     }
@@ -220,7 +227,7 @@ impl Store {
     /// How many bytes the files have together.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
-        self.containers.iter().map(Container::file_bytes).sum()
+        self.metadata_bytes + self.containers.iter().map(Container::file_bytes).sum::<u64>()
     }
 
     /// The tables, in the order of the schema.
