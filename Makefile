@@ -59,6 +59,9 @@ test: setup ## run all tests; say what was skipped
 	$(CARGO) test --release --quiet
 	$(CARGO) check --release --quiet --no-default-features --lib
 	@echo "skipped: MPI, of which nothing is written yet; and what pytest lists as skipped below"
+	@test -d "$${HEADWATER_SHARED:-../shared}/data/f1db" \
+		|| echo "skipped: the Rust tests on f1db, which is not at $${HEADWATER_SHARED:-../shared}/data"
+	@test "$$(id -u)" = 0 || echo "skipped: the Rust test of a full disk, which mounts one as root"
 	$(BIN)/python -m pytest --quiet
 
 bench: setup ## measure; takes minutes and 10 GB in target/bench

@@ -114,8 +114,9 @@ pub struct Report {
 /// cut off never leaves a store behind, and the next one clears up after it.
 ///
 /// # Determinism
-/// The same rows in the same order, schema and embedder make the same bytes, whatever the format of
-/// the source, the number of threads or the machine.
+/// The same values in the same order, schema and embedder make the same bytes, whatever the number
+/// of threads, the batches or the machine. Formats that carry the values alike make them too; keys,
+/// categories and texts are what they are as text there.
 ///
 /// # Errors
 /// One that names the table, column, row or key at fault, and how many there are of the kind.

@@ -170,8 +170,8 @@ fn note(
 
 /// The array as text: what keys are compared by, categories are named and texts consist of.
 ///
-/// A number without a fraction has the text of an integer whatever its type, so that a key that
-/// one table keeps as an integer and another as a float still meets.
+/// A float without a fraction has the text of an integer, so that a key that one table keeps as an
+/// integer and another as a float still meets. Decimals and text keep their digits: `1.00` is not 1.
 pub(super) fn words(array: &ArrayRef) -> Result<StringViewArray> {
     let array = unpack(array)?;
     match array.data_type() {

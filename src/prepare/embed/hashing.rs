@@ -1,4 +1,7 @@
-//! The built-in embedder: no model, no network, the same bits everywhere.
+//! The built-in embedder: no model, no network, the same bits on every machine.
+//!
+//! Which characters make words, and their small letters, are those of the Unicode tables in Rust's
+//! standard library, so a build by another Rust may differ for characters that those tables gained.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
