@@ -12,8 +12,8 @@ use crate::fold::ZScore;
 use crate::plan::{Split, SplitRatios, SplitRule};
 use crate::random::name_identity;
 use crate::store::{
-    ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, Store, Table, TableMetadata, Task,
-    TimeMetadata,
+    ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE, Store, Table, TableMetadata,
+    Task, TimeMetadata,
 };
 
 /// Shows what a store holds: tables, relations and tasks; one table's columns; or one row.
@@ -300,6 +300,7 @@ impl RowView {
             key: if table.metadata().key.is_empty() { None } else { Some(table.key(row)?.into()) },
             time: match record.time() {
                 ALWAYS_VISIBLE => None,
+                NEVER_VISIBLE => Some("never".to_owned()),
                 time => Some(time_text(time)),
             },
             cells,

@@ -273,7 +273,7 @@ impl<'a> Ingest<'a> {
         self.references.par_iter_mut().for_each(|reference| {
             let columns = key_columns(&reference.places, &key_words);
             let keys = key_digests(&columns, batch.num_rows());
-            reference.links.extend(&keys, reference.index);
+            reference.links.extend(&keys, &columns, reference.index);
         });
         if let Some(Values::Times(times)) = self.time_place.map(|place| &values[place]) {
             self.times.extend(times.iter().map(|time| time.unwrap_or(ALWAYS_VISIBLE)));
@@ -393,10 +393,18 @@ fn key_columns<'a>(
 
 /// The digest of the key in each row, [`NULL_KEY`] where a part of it is NULL.
 fn key_digests(columns: &[&StringViewArray], rows: usize) -> Vec<KeyDigest> {
-    let mut text = String::new();
-    let digest_of = |row| match write_key(columns, row, &mut text) {
-        true => digest(text.as_bytes()),
-        false => NULL_KEY,
+    let (mut text, mut last) = (String::new(), String::new());
+    let mut last_digest = digest(last.as_bytes());
+    let digest_of = |row| {
+        if !write_key(columns, row, &mut text) {
+            return NULL_KEY;
+        }
+        // The rows that refer to one parent often lie together.
+        if text != last {
+            last_digest = digest(text.as_bytes());
+            std::mem::swap(&mut text, &mut last);
+        }
+        last_digest
     };
     (0..rows).map(digest_of).collect()
 }

@@ -173,16 +173,14 @@ impl Partial {
             // Some cluster file systems have no locks; better to work there than not at all.
             Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(e)) => return Err(Error::io(&path, "locking", e)),
-            Err(TryLockError::WouldBlock) => {
-                return Err(Error::invalid(format!(
-                    "another preparation is at work in {}; wait for it, or choose another place",
-                    path.display()
-                )));
-            }
+            Err(TryLockError::WouldBlock) => return Err(at_work(&path)),
         }
-        // Whoever worked here until now may have finished.
+        // Whoever worked here until now may have finished, and the folder have got its name.
         if fs::symlink_metadata(out).is_ok() {
             return Err(taken(out));
+        }
+        if !is_still_at(&locked, &path).map_err(io("examining", &path))? {
+            return Err(at_work(&path));
         }
         let listed = fs::read_dir(&path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let left = listed.map_err(io("listing", &path))?;
@@ -230,6 +228,25 @@ fn is_ours(entry: &fs::DirEntry) -> bool {
     let name = name.to_string_lossy();
     let folders = ["tables", "tasks", "staging"];
     folders.contains(&&*name) || *name == *METADATA_FILE || name.ends_with(".bin")
+}
+
+/// Whether what was opened at `path` is what lies there now, and not a folder that was moved away
+/// between opening and locking.
+fn is_still_at(opened: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok(identity(found) == identity(opened.metadata()?)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+fn at_work(path: &Path) -> Error {
+    Error::invalid(format!(
+        "another preparation is at work in {}; wait for it, or choose another place",
+        path.display()
+    ))
 }
 
 fn taken(out: &Path) -> Error {

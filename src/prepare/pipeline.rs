@@ -12,7 +12,7 @@ use super::keys::KeyIndex;
 use super::layout::column_metadata;
 use super::references::{first_relations, looked_up, reading_order, referred_columns, time_order};
 use super::schema::{CellTask, DerivedTask, Reference, Schema, Task};
-use super::second_pass::SecondPass;
+use super::second_pass::{SecondPass, Undated};
 use super::source::Source;
 use super::tasks::{self, Derived};
 use super::texts::Texts;
@@ -43,7 +43,7 @@ pub(super) struct Preparation<'a> {
     relations: Vec<RelationMetadata>,
     remarks: Vec<String>,
     /// How many rows of each table have no time.
-    undated: Vec<u64>,
+    undated: Vec<Undated>,
 }
 
 impl<'a> Preparation<'a> {
@@ -172,7 +172,7 @@ impl<'a> Preparation<'a> {
             row_counts,
             first_relations: first_relations(schema),
             times: vec![None; schema.tables.len()],
-            undated: vec![0; schema.tables.len()],
+            undated: vec![Undated::default(); schema.tables.len()],
             graph: ContainerWriter::create(self.folder, GRAPH_FILE)?,
         };
         let mut written: Vec<_> = schema.tables.iter().map(|_| None).collect();
@@ -190,7 +190,7 @@ impl<'a> Preparation<'a> {
         self.undated = second.undated;
         let mut tables = Vec::new();
         for (place, (table, relations)) in written.into_iter().flatten().enumerate() {
-            self.remarks.extend(undated_remark(&table, self.undated[place]));
+            self.remarks.extend(undated_remarks(&table, self.undated[place]));
             self.remarks.extend(relations.iter().filter_map(|r| unresolved_remark(&table, r)));
             self.relations.extend(relations);
             tables.push(table);
@@ -279,7 +279,7 @@ impl<'a> Preparation<'a> {
         let table = &tables[anchor];
         let column = table.columns.iter().position(|c| c.name == cell.column);
         let column = column.ok_or_else(missing)? as u32;
-        let undated = self.undated[anchor];
+        let undated = self.undated[anchor].always + self.undated[anchor].never;
         if undated > 0 && !task.sees_everything {
             return Err(Error::data(format!(
                 "{undated} of {} rows of table {:?} have no time at which they could be observed, \
@@ -359,13 +359,17 @@ impl<'a> Preparation<'a> {
     }
 }
 
-fn undated_remark(table: &TableMetadata, undated: u64) -> Option<String> {
-    (table.time.is_some() && undated > 0).then(|| {
-        format!(
-            "table {:?}: {undated} of {} rows have no time, and are visible always",
-            table.name, table.row_count
-        )
-    })
+fn undated_remarks(table: &TableMetadata, undated: Undated) -> Vec<String> {
+    let counts = [
+        (undated.always, "have no time, and are visible always"),
+        (undated.never, "inherit their time from a row that is not there, and are never visible"),
+    ];
+    (counts.into_iter())
+        .filter(|&(count, _)| table.time.is_some() && count > 0)
+        .map(|(count, fate)| {
+            format!("table {:?}: {count} of {} rows {fate}", table.name, table.row_count)
+        })
+        .collect()
 }
 
 fn unresolved_remark(table: &TableMetadata, relation: &RelationMetadata) -> Option<String> {

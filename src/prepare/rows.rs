@@ -48,8 +48,8 @@ pub(super) fn write_records(
             target.put(layout.time_offset, times.iter().map(|time| time.to_le_bytes()));
         }
         for (&offset, parents) in layout.parent_offsets.iter().zip(parents) {
-            let rows = &parents.rows[first_row..first_row + batch.num_rows()];
-            target.put(offset, rows.iter().map(|row| row.to_le_bytes()));
+            let rows = parents.stored(first_row..first_row + batch.num_rows());
+            target.put(offset, rows.map(u32::to_le_bytes));
         }
         for (place, (array, encoder)) in batch.columns().iter().zip(&encoders).enumerate() {
             encoder.write(&mut target, place, array);

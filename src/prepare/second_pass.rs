@@ -9,8 +9,8 @@ use super::schema::{Reference, Schema};
 use super::{links, rows};
 use crate::error::{Error, Result};
 use crate::store::{
-    ALWAYS_VISIBLE, ColumnMetadata, ContainerWriter, FileMetadata, RelationMetadata, TableMetadata,
-    TimeMetadata,
+    ALWAYS_VISIBLE, ColumnMetadata, ContainerWriter, FileMetadata, NEVER_VISIBLE, RelationMetadata,
+    TableMetadata, TimeMetadata,
 };
 
 /// What the second pass over all tables shares.
@@ -21,7 +21,7 @@ pub(super) struct SecondPass<'a> {
     pub first_relations: Vec<usize>,
     /// The times of the rows of those tables whose time others inherit.
     pub times: Vec<Option<Vec<i64>>>,
-    pub undated: Vec<u64>,
+    pub undated: Vec<Undated>,
     pub graph: ContainerWriter,
 }
 
@@ -30,6 +30,23 @@ pub(super) struct Written {
     pub metadata: TableMetadata,
     pub relations: Vec<RelationMetadata>,
     pub file: FileMetadata,
+}
+
+/// The rows of a table of which nobody knows when they came to exist.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Undated {
+    /// How many are visible always.
+    pub always: u64,
+    /// How many are visible to none but a seed that sees everything.
+    pub never: u64,
+}
+
+impl Undated {
+    fn count(times: Option<&[i64]>, rows: u32) -> Self {
+        let Some(times) = times else { return Self { always: u64::from(rows), never: 0 } };
+        let count = |what| times.iter().filter(|&&time| time == what).count() as u64;
+        Self { always: count(ALWAYS_VISIBLE), never: count(NEVER_VISIBLE) }
+    }
 }
 
 impl SecondPass<'_> {
@@ -75,9 +92,7 @@ impl SecondPass<'_> {
                 unresolved_count: parents.unresolved_count,
             });
         }
-        let dated = |times: &Vec<i64>| times.iter().filter(|&&t| t != ALWAYS_VISIBLE).count();
-        let dated = times.as_ref().map_or(0, dated);
-        self.undated[place] = u64::from(read.row_count) - dated as u64;
+        self.undated[place] = Undated::count(times.as_deref(), read.row_count);
         let lends = |other| time_parent(self.schema, other) == Some(place);
         if (0..self.schema.tables.len()).any(lends) {
             self.times[place] = times;
@@ -137,7 +152,7 @@ impl SecondPass<'_> {
         };
         let relation = (self.first_relations[place] + through) as u32;
         let offset = layout.time_offset;
-        let times = links::inherited_times(&parents[through].rows, lent, delay_us);
+        let times = links::inherited_times(&parents[through], lent, delay_us);
         Ok((Some(TimeMetadata::Inherited { relation, delay_us, offset }), Some(times)))
     }
 }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, StringViewArray};
-use arrow::compute::concat;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringViewArray};
+use arrow::compute::{concat, filter};
+use arrow::datatypes::{Float64Type, Int64Type};
 
 use super::columns::{ColumnSummary, Summary};
 use super::keys::{KeyIndex, KeyTrouble, digest, write_key};
@@ -170,7 +171,7 @@ impl Reading<'_> {
         self.troubles.check(self.task, self.derived)?;
         let targets: Vec<&dyn Array> = self.targets.iter().map(|array| &**array).collect();
         self.result.targets = concat(&targets).map_err(arrow_error)?;
-        self.result.use_train_statistics();
+        self.result.use_train_statistics()?;
         Ok(self.result)
     }
 }
@@ -223,32 +224,57 @@ impl Derived {
         self.anchors.len() as u32
     }
 
-    /// Scales numbers and times by the train split alone, so that the scale tells nothing of the
+    /// Takes the statistics from the recorded train split alone, so that they tell nothing of the
     /// rest.
-    fn use_train_statistics(&mut self) {
-        use arrow::array::AsArray;
-        use arrow::datatypes::{Float64Type, Int64Type};
-        if self.splits.is_empty() || !self.splits.contains(&Split::Train) {
-            return;
+    fn use_train_statistics(&mut self) -> Result<()> {
+        if self.splits.is_empty() {
+            return Ok(());
         }
-        let in_train = |row: usize| self.splits[row] == Split::Train && self.targets.is_valid(row);
-        let rows = (0..self.splits.len()).filter(|&row| in_train(row));
-        match &mut self.summary.summary {
+        let train: BooleanArray =
+            self.splits.iter().map(|&split| Some(split == Split::Train)).collect();
+        let train = filter(&self.targets, &train).map_err(arrow_error)?;
+        self.summary.null_count = train.logical_null_count() as u64;
+        let scale = match &mut self.summary.summary {
             Summary::Numerical(moments) => {
-                *moments = Moments::default();
-                let targets = self.targets.as_primitive::<Float64Type>();
-                rows.for_each(|row| moments.push(targets.value(row)));
+                let all = std::mem::take(moments);
+                let targets = train.as_primitive::<Float64Type>();
+                targets.iter().flatten().for_each(|target| moments.push(target));
+                Some((all, *moments))
             }
             Summary::Timestamp { moments, min, max } => {
-                (*moments, *min, *max) = (Moments::default(), i64::MAX, i64::MIN);
-                let targets = self.targets.as_primitive::<Int64Type>();
-                for time in rows.map(|row| targets.value(row)) {
-                    moments.push(time as f64);
-                    (*min, *max) = ((*min).min(time), (*max).max(time));
-                }
+                let all = std::mem::take(moments);
+                let targets = train.as_primitive::<Int64Type>();
+                targets.iter().flatten().for_each(|target| moments.push(target as f64));
+                *min = arrow::compute::min(targets).unwrap_or(i64::MAX);
+                *max = arrow::compute::max(targets).unwrap_or(i64::MIN);
+                Some((all, *moments))
             }
-            _ => {}
+            Summary::Boolean { true_count } => {
+                *true_count = train.as_boolean().true_count() as u64;
+                None
+            }
+            _ => None,
+        };
+        match scale {
+            Some((all, train)) => self.check_scale(&all, &train),
+            None => Ok(()),
         }
+    }
+
+    /// Refuses targets that the train split cannot scale: all of them would be the same number.
+    fn check_scale(&self, all: &Moments, train: &Moments) -> Result<()> {
+        if train.std() > 0.0 || all.std() == 0.0 {
+            return Ok(());
+        }
+        let found = match train.count() {
+            0 => "none of its rows has one".to_owned(),
+            count => format!("its {count} targets are all the same"),
+        };
+        Err(Error::data(format!(
+            "the train split cannot scale the target {:?}: {found}, and those of the other splits \
+             differ; correct the splits, or leave the column out of the task",
+            self.summary.name,
+        )))
     }
 
     /// Writes the task's file; tells of its target as a column.

@@ -17,7 +17,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use super::schema::{Column, TimeUnit};
 use crate::error::{Error, Result};
-use crate::store::{ALWAYS_VISIBLE, SEES_EVERYTHING, SemanticType};
+use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, SemanticType};
 
 /// The values of one column of one batch, as its semantic type has them.
 #[derive(Clone)]
@@ -302,12 +302,12 @@ fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
     }
 }
 
-/// Refuses the two times that mean "always visible" and "sees everything"; databases write them for
+/// Refuses the times that mean something else; databases write the first and the last of them for
 /// minus and plus infinity.
 fn refuse_ends_of_time(times: Int64Array) -> std::result::Result<Int64Array, BadValues> {
     let mut bad = None;
     for (row, time) in times.iter().enumerate() {
-        if let Some(time @ (ALWAYS_VISIBLE | SEES_EVERYTHING)) = time {
+        if let Some(time @ (ALWAYS_VISIBLE | NEVER_VISIBLE | SEES_EVERYTHING)) = time {
             note(&mut bad, row, "a time that is not infinite", || time.to_string());
         }
     }
@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn p7_no_leak_by_an_infinite_time() {
-        for time in [i64::MIN, i64::MAX] {
+        for time in [i64::MIN, i64::MAX - 1, i64::MAX] {
             let found = refuse_ends_of_time(Int64Array::from(vec![Some(1), None, Some(time)]));
             let bad = found.unwrap_err();
             assert_eq!((bad.count, bad.row, bad.value), (1, 2, time.to_string()));

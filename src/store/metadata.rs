@@ -15,6 +15,10 @@ pub const ALWAYS_VISIBLE: i64 = i64::MIN;
 /// The observation time of a seed that sees every row.
 pub const SEES_EVERYTHING: i64 = i64::MAX;
 
+/// The time of a row that came to exist nobody knows when: its time should be its parent's, and that
+/// parent is not there. Only a seed that sees everything sees it.
+pub const NEVER_VISIBLE: i64 = SEES_EVERYTHING - 1;
+
 /// What a store holds.
 ///
 /// The file is the canonical JSON of this value, and [`Metadata::root`] is the digest of it with a

@@ -23,8 +23,8 @@ use strings::Strings;
 pub use crate::bytes::identity_of;
 pub use metadata::{
     ALWAYS_VISIBLE, ColumnMetadata, ColumnStats, EmbeddingMetadata, FORMAT_VERSION, FileMetadata,
-    Metadata, RelationMetadata, SEES_EVERYTHING, TableMetadata, TargetMetadata, TaskMetadata,
-    TimeMetadata,
+    Metadata, NEVER_VISIBLE, RelationMetadata, SEES_EVERYTHING, TableMetadata, TargetMetadata,
+    TaskMetadata, TimeMetadata,
 };
 #[cfg(feature = "prepare")]
 pub(crate) use relation::known_from;

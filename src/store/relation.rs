@@ -1,7 +1,7 @@
 //! One foreign key, walked both ways.
 
 use super::container::{Container, Section};
-use super::metadata::{ALWAYS_VISIBLE, RelationMetadata, SEES_EVERYTHING};
+use super::metadata::{ALWAYS_VISIBLE, NEVER_VISIBLE, RelationMetadata};
 use super::table::Row;
 use crate::error::{Error, Result};
 
@@ -122,10 +122,10 @@ pub fn is_visible(time: i64, obs_time: i64) -> bool {
     time == ALWAYS_VISIBLE || time <= obs_time
 }
 
-/// When a row that happened at `time` became known. However late that is, some day it is: only a
-/// seed that sees everything lies beyond.
+/// When a row that happened at `time` became known; at the latest when nobody but a seed that sees
+/// everything can know it.
 #[inline]
 #[must_use]
 pub(crate) fn known_from(time: i64, delay_us: i64) -> i64 {
-    time.saturating_add(delay_us).min(SEES_EVERYTHING - 1)
+    time.saturating_add(delay_us).min(NEVER_VISIBLE)
 }

@@ -1,7 +1,9 @@
 //! One task: seed rows, the times at which they are observed, and what is to be predicted.
 
 use super::container::{Container, Section};
-use super::metadata::{ALWAYS_VISIBLE, ColumnStats, SEES_EVERYTHING, TargetMetadata, TaskMetadata};
+use super::metadata::{
+    ALWAYS_VISIBLE, ColumnStats, NEVER_VISIBLE, SEES_EVERYTHING, TargetMetadata, TaskMetadata,
+};
 use super::semantic::SemanticType;
 use super::table::{Cell, Table};
 use crate::error::{Error, Result};
@@ -99,7 +101,7 @@ impl Task {
             (TargetMetadata::Cell { column }, _) => {
                 let row = anchor.row(index)?;
                 let obs_time = match row.time() {
-                    ALWAYS_VISIBLE => SEES_EVERYTHING,
+                    ALWAYS_VISIBLE | NEVER_VISIBLE => SEES_EVERYTHING,
                     time => time,
                 };
                 let target = row.cell(*column as usize);

@@ -1,11 +1,14 @@
 //! What is wrong with rows, keys, references, times and tasks: one clear message each.
 
-use crate::Workshop;
+use headwater::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, Store, is_visible};
+
+use crate::{Workshop, succeed};
 
 const CUSTOMERS: &str = "id,since,city\n1,2020-01-01,Ulm\n2,2020-02-01,Bonn\n3,,Ulm\n";
 const ORDERS: &str = "customer,at,total,note\n1,2020-03-01,2.5,a b\n2,2020-03-02,3,c\n\
                       1,2020-03-03,4,d\n";
-const SEEDS: &str = "customer,at,y,part\n1,2020-04-01,0.5,train\n2,2020-04-02,1.5,test\n";
+const SEEDS: &str = "customer,at,y,part\n1,2020-04-01,0.5,train\n2,2020-04-02,1.5,test\n\
+                     3,2020-04-03,2.5,train\n";
 
 /// The schema of the shop, into which each test puts its mistake.
 const SCHEMA: &str = r#"
@@ -108,8 +111,9 @@ fn unresolved_references_over_the_limit_and_under() {
     assert_eq!(
         with_data("orders.csv", "\n2,", "\n9,"),
         "table \"orders\": reference \"customer\": 1 of 3 values are not among the keys of table \
-         \"customers\"; limits.unresolved_share allows a share of 0.01: correct the reference or \
-         the data, or raise the limit (such rows are then kept without a parent)"
+         \"customers\", the first is \"9\" in row 2; limits.unresolved_share allows a share of \
+         0.01: correct the reference or the data, or raise the limit (such rows are then kept \
+         without a parent)"
     );
     let mut files = shop();
     files[1].1 = ORDERS.replacen("\n2,", "\n9,", 1);
@@ -124,6 +128,53 @@ fn unresolved_references_over_the_limit_and_under() {
              rows are kept without that parent\n"
         ),
         "{printed}"
+    );
+}
+
+#[test]
+fn p7_no_leak_by_a_time_inherited_from_a_row_that_is_missing() {
+    let schema = r#"
+database = "races"
+limits = { unresolved_share = 0.5 }
+[[table]]
+name = "races"
+key = "id"
+time = { column = "at" }
+columns = { id = "identifier", at = "timestamp" }
+[[table]]
+name = "results"
+key = "id"
+time = { through = "race", delay = "1 day" }
+columns = { id = "identifier", race = "identifier", points = "numerical" }
+references = [{ columns = "race", to = "races" }]
+"#;
+    let workshop = Workshop::new(&[
+        ("races.csv", "id,at\n1,2020-01-01\n"),
+        ("results.csv", "id,race,points\n1,1,10\n2,7,8\n3,,6\n"),
+    ]);
+    let output = workshop.prepare(schema);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let note = "table \"results\": 1 of 3 rows inherit their time from a row that is not there, and \
+                are never visible\n";
+    assert!(printed.contains(note), "{printed}");
+    let store = Store::open(&workshop.path("db")).unwrap();
+    let results = store.table("results").unwrap();
+    let times: Vec<i64> = (0..3).map(|row| results.row(row).unwrap().time()).collect();
+    assert_eq!(times, [1_577_923_200_000_000, NEVER_VISIBLE, ALWAYS_VISIBLE]);
+    assert!(!is_visible(times[1], NEVER_VISIBLE - 1) && is_visible(times[1], SEES_EVERYTHING));
+    let shown = succeed(&["inspect", &workshop.text("db"), "--table", "results", "--row", "2"]);
+    assert!(shown.contains("never"), "{shown}");
+
+    // As a seed it would be observed at the end of time, and see everything.
+    let task = "[[task]]\nname = \"points\"\ncell = { table = \"results\", column = \"points\" }\n";
+    let only_missing = Workshop::new(&[
+        ("races.csv", "id,at\n1,2020-01-01\n"),
+        ("results.csv", "id,race,points\n1,1,10\n2,7,8\n3,1,6\n"),
+    ]);
+    assert_eq!(
+        only_missing.refused(&format!("{schema}{task}")),
+        "task \"points\": 1 of 3 rows of table \"results\" have no time at which they could be \
+         observed, and would see the future; say sees_everything = true in this task if they may"
     );
 }
 
@@ -247,6 +298,25 @@ fn targets_that_the_train_split_cannot_scale() {
         "task \"churn\": column \"y\": 1e150 in row 3 is too many deviations of the train split \
          (1e-150) from its mean for 32 bits; correct it, or scale the targets"
     );
+    for (from, to, found) in [
+        ("2.5,train", "0.5,train", "its 2 targets are all the same"),
+        (
+            "0.5,train\n2,2020-04-02,1.5,test\n",
+            ",train\n2,2020-04-02,1.5,test\n\
+          1,2020-04-02,1,val\n2,2020-04-02,,train\n3,2020-04-02,,train\n#",
+            "none of its rows has one",
+        ),
+    ] {
+        let seeds = SEEDS.replacen(from, to, 1);
+        let seeds = seeds.split('#').next().unwrap();
+        assert_eq!(
+            with_data("seeds.csv", SEEDS, seeds),
+            format!(
+                "task \"churn\": the train split cannot scale the target \"y\": {found}, and those \
+                 of the other splits differ; correct the splits, or leave the column out of the task"
+            )
+        );
+    }
 }
 
 #[test]

@@ -240,12 +240,13 @@ impl Maker {
             data.push((format!("key {part}"), values));
         }
         let target_type = SemanticType::ALL[1 + self.below(4)];
-        data.push(("target".into(), self.values(target_type, rows)));
+        let targets = self.values(target_type, rows);
+        data.push(("target".into(), targets.clone()));
         data.push(("at".into(), self.values(SemanticType::Timestamp, rows)));
         let splits = ["train", "val", "test"];
-        let recorded = self.chance(50);
+        let split = map(rows, |_| Value::Word(splits[self.below(3)].into()));
+        let recorded = self.chance(50) && can_scale(&targets, &split);
         if recorded {
-            let split = map(rows, |_| Value::Word(splits[self.below(3)].into()));
             data.push(("split".into(), split));
         }
         let derived = DerivedTask {
@@ -261,6 +262,15 @@ impl Maker {
         let name = format!("derived of {place}");
         Some((Task { name, cell: None, derived: Some(derived), sees_everything: true }, data))
     }
+}
+
+/// Whether the train split has two values to scale by, or there is nothing to scale.
+fn can_scale(targets: &[Value], split: &[Value]) -> bool {
+    let differ = |values: &[&Value]| values.windows(2).any(|pair| pair[0] != pair[1]);
+    let known = || targets.iter().zip(split).filter(|(target, _)| **target != Value::Null);
+    let train = known().filter(|(_, split)| **split == Value::Word("train".into()));
+    !differ(&known().map(|(target, _)| target).collect::<Vec<_>>())
+        || differ(&train.map(|(target, _)| target).collect::<Vec<_>>())
 }
 
 fn map(rows: usize, value: impl FnMut(usize) -> Value) -> Vec<Value> {

@@ -2,7 +2,8 @@
 
 use headwater::prepare::schema::{Reference, Table};
 use headwater::store::{
-    ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, SEES_EVERYTHING, SemanticType, Store,
+    ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE, SEES_EVERYTHING,
+    SemanticType, Store,
 };
 
 use crate::database::{Database, Value};
@@ -80,11 +81,19 @@ pub(crate) fn times(database: &Database, table: &Table) -> Vec<Option<i64>> {
             let reference = &table.references[table.reference(through).unwrap()];
             let lent = times(database, database.table(&reference.to));
             let parents = parents(database, table, reference);
-            parents.into_iter().map(|parent| lent[parent? as usize]).collect()
+            let keys = keys(database, table, &reference.columns);
+            // A missing parent is not the same as none.
+            let time = |(parent, key): (Option<u32>, Option<String>)| match (parent, key) {
+                (Some(parent), _) => lent[parent as usize],
+                (None, Some(_)) => Some(NEVER_VISIBLE),
+                (None, None) => None,
+            };
+            parents.into_iter().zip(keys).map(time).collect()
         }
         (None, None) => panic!("a time from nowhere"),
     };
-    given.into_iter().map(|time| Some(time?.saturating_add(time_delay(table)))).collect()
+    let delayed = |time: i64| time.saturating_add(time_delay(table)).min(NEVER_VISIBLE);
+    given.into_iter().map(|time| time.map(delayed)).collect()
 }
 
 fn time_delay(table: &Table) -> i64 {
@@ -204,7 +213,7 @@ fn compare_rows(
 
 /// `counted` are the values that the statistics are of: a target's train split, or all values.
 fn check_statistics(values: &[Value], column: &ColumnMetadata, counted: &[Value]) {
-    let nulls = values.iter().filter(|value| **value == Value::Null).count();
+    let nulls = counted.iter().filter(|value| **value == Value::Null).count();
     assert_eq!(column.null_count, nulls as u64);
     let expected = moments(counted.iter());
     match column.stats {
@@ -219,7 +228,7 @@ fn check_statistics(values: &[Value], column: &ColumnMetadata, counted: &[Value]
             assert_eq!(max_us, times.max().unwrap_or(0));
         }
         ColumnStats::Boolean { true_count } => {
-            let truths = values.iter().filter(|value| **value == Value::Truth(true)).count();
+            let truths = counted.iter().filter(|value| **value == Value::Truth(true)).count();
             assert_eq!(true_count, truths as u64);
         }
         ColumnStats::Categorical { cat_emb_count, .. } => {
@@ -323,7 +332,8 @@ fn compare_tasks(database: &Database, store: &Store) {
             for row in 0..anchor.row_count() {
                 let seed = task.seed(anchor, row).unwrap();
                 assert_eq!(seed.row, row);
-                assert_eq!(seed.obs_time, times[row as usize].unwrap_or(SEES_EVERYTHING));
+                let known = times[row as usize].filter(|&time| time != NEVER_VISIBLE);
+                assert_eq!(seed.obs_time, known.unwrap_or(SEES_EVERYTHING));
                 assert_eq!(seed.target, anchor.row(row).unwrap().cell(column.unwrap()));
                 assert_eq!(seed.split, None);
             }
@@ -340,7 +350,7 @@ fn compare_tasks(database: &Database, store: &Store) {
         column_index += 1;
         let train: Vec<_> =
             (0..rows).filter(|&row| split(database, schema, row) == "train").collect();
-        let counted = if train.is_empty() { (0..rows).collect() } else { train };
+        let counted = if derived.split.is_none() { (0..rows).collect() } else { train };
         let counted: Vec<_> = counted.into_iter().map(|row| targets[row].clone()).collect();
         check_statistics(targets, column, &counted);
         assert_eq!(task.metadata().seed_count as usize, rows);
