@@ -274,7 +274,7 @@ impl RowView {
             let parent_table = &store.tables()[metadata.parent as usize];
             let name = format!("{}.{}", child_table.metadata().name, metadata.name);
             if std::ptr::eq(child_table, table) {
-                let rows = relation.parent(&record).into_iter().map(|p| row_name(parent_table, p));
+                let rows = relation.parent(&record)?.into_iter().map(|p| row_name(parent_table, p));
                 let rows = rows.collect::<Result<Vec<_>>>()?;
                 parents.push(NeighbourView {
                     relation: name.clone(),

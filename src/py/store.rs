@@ -154,7 +154,7 @@ impl Store {
             let parent = &self.0.tables()[metadata.parent as usize];
             let name = format!("{}.{}", child.metadata().name, metadata.name);
             if std::ptr::eq(child, table) {
-                parents.set_item(&name, relation.parent(record))?;
+                parents.set_item(&name, relation.parent(record)?)?;
             }
             if std::ptr::eq(parent, table) {
                 let rows = relation.children(row)?.rows();

@@ -350,12 +350,16 @@ impl Metadata {
     /// Checks that all that points somewhere points inside, so that no later read can trip.
     fn check(&self) -> Result<()> {
         let wrong = |what: String| Err(Error::corrupt(format!("the metadata are wrong: {what}")));
-        for table in &self.tables {
+        for (place, table) in self.tables.iter().enumerate() {
             table::check_layout(table)?;
+            let is_own = |relation: &RelationMetadata| relation.child as usize == place;
             if let Some(TimeMetadata::Inherited { relation, .. }) = table.time
-                && relation as usize >= self.relations.len()
+                && !self.relations.get(relation as usize).is_some_and(is_own)
             {
-                return wrong(format!("table {:?} inherits through no relation", table.name));
+                return wrong(format!(
+                    "table {:?} inherits its time through no relation of its own",
+                    table.name
+                ));
             }
         }
         let columns = self.tables.iter().flat_map(|t| &t.columns).chain(self.derived_columns());

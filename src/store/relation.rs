@@ -46,10 +46,19 @@ impl Relation {
     }
 
     /// The parent of `child`, a row of the relation's child table.
+    ///
+    /// # Errors
+    /// `Corrupt` when the parent's table has no such row.
     #[inline]
-    #[must_use]
-    pub fn parent(&self, child: &Row<'_>) -> Option<u32> {
-        child.parent(self.metadata.parent_offset as usize).filter(|&p| p < self.parent_rows)
+    pub fn parent(&self, child: &Row<'_>) -> Result<Option<u32>> {
+        match child.parent(self.metadata.parent_offset as usize) {
+            Some(parent) if parent >= self.parent_rows => Err(Error::corrupt(format!(
+                "relation {:?}: a row refers to row {parent} of a table of {} rows; verify the \
+                 store, and copy or prepare it again",
+                self.metadata.name, self.parent_rows
+            ))),
+            parent => Ok(parent),
+        }
     }
 
     /// The children of row `parent`, the oldest first.

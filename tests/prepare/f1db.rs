@@ -89,7 +89,7 @@ fn f1db_is_what_its_files_say() {
     let date = races.metadata().columns.iter().position(|c| c.name == "date").unwrap();
     for row in 0..results.row_count() {
         let result = results.row(row).unwrap();
-        let race = races.row(by_race.parent(&result).unwrap()).unwrap();
+        let race = races.row(by_race.parent(&result).unwrap().unwrap()).unwrap();
         let Cell::Timestamp(date) = race.cell(date) else { panic!("a race without a date") };
         assert_eq!(race.time(), date);
         assert_eq!(result.time(), date + DAY_US);

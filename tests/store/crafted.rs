@@ -52,11 +52,15 @@ fn p6_links_and_tasks_that_lead_nowhere() {
     assert_eq!(refused(|m| m.tasks[0].anchor = 3), task);
     assert_eq!(refused(|m| m.tasks[0].seed_count += 1), task);
     assert_eq!(refused(|m| m.tasks[0].target = TargetMetadata::Cell { column: 5 }), task);
-    let through = refused(|m| match &mut m.tables[1].time {
-        Some(TimeMetadata::Inherited { relation, .. }) => *relation = 3,
-        other => panic!("{other:?}"),
-    });
-    assert_eq!(through, wrong("table \"orders\" inherits through no relation"));
+    // The first is the customers' own.
+    for not_of_the_orders in [0, 3] {
+        let through = refused(|m| match &mut m.tables[1].time {
+            Some(TimeMetadata::Inherited { relation, .. }) => *relation = not_of_the_orders,
+            other => panic!("{other:?}"),
+        });
+        let own = "table \"orders\" inherits its time through no relation of its own";
+        assert_eq!(through, wrong(own));
+    }
     for path in ["../x", "/etc/x", "tables/../../x", "a\\b", ""] {
         let outside = refused(|m| m.files[0].path = path.to_owned());
         assert_eq!(outside, wrong(&format!("the file {path:?} lies outside the store")));

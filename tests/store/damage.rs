@@ -24,7 +24,8 @@ fn everything(store: &Store) -> Vec<Result<String, Error>> {
                         table,
                     )
                 });
-                let parents: Vec<_> = parents.map(|relation| relation.parent(&record)).collect();
+                let parents: Vec<_> =
+                    parents.map(|relation| relation.parent(&record).unwrap()).collect();
                 format!("{} {cells:?} {parents:?}", record.time())
             }));
             read(table.identity(row).map(|identity| identity.to_string()));

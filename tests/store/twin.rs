@@ -291,7 +291,7 @@ fn compare_relation(
     let times = times(database, schema);
     for (row, parent) in parents.iter().enumerate() {
         let record = store.tables()[place].row(row as u32).unwrap();
-        assert_eq!(relation.parent(&record), *parent);
+        assert_eq!(relation.parent(&record).unwrap(), *parent);
     }
     let parent_rows = store.tables()[metadata.parent as usize].row_count();
     for parent in 0..parent_rows {
