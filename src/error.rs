@@ -30,6 +30,8 @@ pub enum ErrorKind {
     PlanMismatch,
     /// The work was stopped from outside (Ctrl-C).
     Interrupted,
+    /// A sampler was used after it was shut down.
+    Shutdown,
 }
 
 /// An error with its kind and its place.
@@ -115,6 +117,7 @@ constructors! {
     data => Data,
     mismatch => PlanMismatch,
     interrupted => Interrupted,
+    shutdown => Shutdown,
 }
 
 /// Adds a place to the error of a result.

@@ -43,6 +43,7 @@ pub mod prepare;
 #[cfg(feature = "python")]
 mod py;
 pub mod random;
+pub mod sampler;
 pub mod store;
 
 pub use bytes::Digest;

@@ -23,6 +23,10 @@ pub enum Purpose {
     Split = 3,
     /// The draws of the demo shop.
     Demo = 4,
+    /// The walk from a seed that was drawn.
+    Walk = 5,
+    /// The walk from a row that the caller chose.
+    ChosenWalk = 6,
 }
 
 /// The words that belong to one (seed, purpose, identity).

@@ -196,7 +196,9 @@ fn read_all(store: &Store) {
         let parents = store.tables()[metadata.parent as usize].row_count();
         for parent in 0..=parents.min(READS) {
             let Ok(children) = relation.children(parent) else { continue };
-            for &child in children.visible(0).iter().chain(children.rows()).take(64) {
+            let _ = children.visible_count(0);
+            let Ok(rows) = children.rows() else { continue };
+            for &child in rows.iter().take(64) {
                 let _ = store.tables()[metadata.child as usize].row(child);
             }
         }

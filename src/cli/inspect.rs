@@ -284,7 +284,7 @@ impl RowView {
                 });
             }
             if std::ptr::eq(parent_table, table) {
-                let all = relation.children(row)?.rows();
+                let all = relation.children(row)?.rows()?;
                 let shown = all.iter().take(CHILDREN_SHOWN).map(|&c| row_name(child_table, c));
                 children.push(NeighbourView {
                     relation: name,

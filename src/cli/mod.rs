@@ -1,5 +1,6 @@
 //! The `headwater` command: one implementation for the Rust binary and the Python console script.
 
+mod bench;
 mod inspect;
 mod output;
 mod progress;
@@ -58,6 +59,7 @@ enum Verb {
     Prepare(PrepareArgs),
     Verify(VerifyArgs),
     Inspect(inspect::InspectArgs),
+    Bench(bench::BenchArgs),
     Cursor(CursorArgs),
     DemoData(DemoDataArgs),
 }
@@ -158,6 +160,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
         Verb::Prepare(args) => run_prepare(&args, hooks),
         Verb::Verify(args) => verify(&args, hooks),
         Verb::Inspect(args) => inspect::run(&args),
+        Verb::Bench(args) => args.run(),
         Verb::Cursor(args) => cursor(&args),
         Verb::DemoData(args) => demo_data(&args),
     };

@@ -157,7 +157,7 @@ impl Store {
                 parents.set_item(&name, relation.parent(record)?)?;
             }
             if std::ptr::eq(parent, table) {
-                let rows = relation.children(row)?.rows();
+                let rows = relation.children(row)?.rows()?;
                 children.set_item(&name, PyArray1::from_slice(py, rows))?;
             }
         }

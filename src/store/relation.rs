@@ -82,45 +82,80 @@ impl Relation {
         let Some(count) = to.checked_sub(from) else {
             return Err(self.offsets.corrupt(format!("row {parent} has less than no children")));
         };
-        let times = match &self.times {
-            Some(times) => Some(times.slice(from, count)?),
-            None => None,
-        };
-        Ok(Children { rows: self.children.slice(from, count)?, times })
+        Ok(Children { relation: self, from, count })
     }
 }
 
 /// The children of one row through one relation, sorted by (time, row).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Children<'a> {
-    rows: &'a [u32],
-    times: Option<&'a [i64]>,
+    relation: &'a Relation,
+    from: usize,
+    count: usize,
 }
 
 impl<'a> Children<'a> {
-    /// All of them.
+    /// How many there are.
     #[must_use]
-    pub fn rows(&self) -> &'a [u32] {
-        self.rows
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The child at `place`, counted from the oldest.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there are not so many, `Corrupt` when damaged.
+    #[inline]
+    pub fn row(&self, place: usize) -> Result<u32> {
+        if place >= self.count {
+            let count = self.count;
+            return Err(Error::invalid(format!("there is no child {place} of {count}")));
+        }
+        self.relation.children.value(self.from + place)
+    }
+
+    /// All of them.
+    ///
+    /// # Errors
+    /// `Corrupt` when damaged.
+    pub fn rows(&self) -> Result<&'a [u32]> {
+        self.relation.children.slice(self.from, self.count)
     }
 
     /// The time of each; none where the table has no time.
-    #[must_use]
-    pub fn times(&self) -> Option<&'a [i64]> {
-        self.times
+    ///
+    /// # Errors
+    /// `Corrupt` when damaged.
+    pub fn times(&self) -> Result<Option<&'a [i64]>> {
+        let times = self.relation.times.as_ref();
+        times.map(|times| times.slice(self.from, self.count)).transpose()
     }
 
-    /// Those that existed at `obs_time`: a prefix.
+    /// How many of them existed at `obs_time`: they are the first ones.
     ///
     /// # Cost
-    /// A binary search among the times.
+    /// A binary search among the times, which reads no other.
+    ///
+    /// # Errors
+    /// `Corrupt` when damaged.
     #[inline]
-    #[must_use]
-    pub fn visible(&self, obs_time: i64) -> &'a [u32] {
-        match self.times {
-            None => self.rows,
-            Some(times) => &self.rows[..times.partition_point(|&time| is_visible(time, obs_time))],
+    pub fn visible_count(&self, obs_time: i64) -> Result<usize> {
+        let Some(times) = &self.relation.times else { return Ok(self.count) };
+        let is_visible = |place| Ok(is_visible(times.value(self.from + place)?, obs_time));
+        // A seed is often observed after all that it has to do with.
+        if self.count == 0 || is_visible(self.count - 1)? {
+            return Ok(self.count);
         }
+        let (mut visible, mut hidden) = (0, self.count - 1);
+        while visible < hidden {
+            let middle = visible.midpoint(hidden);
+            if is_visible(middle)? {
+                visible = middle + 1;
+            } else {
+                hidden = middle;
+            }
+        }
+        Ok(visible)
     }
 }
 

@@ -75,18 +75,28 @@ impl Task {
         self.semantic
     }
 
+    /// The row of seed `index` and the split that is recorded for it, of which only these are read.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such seed, `Corrupt` when damaged.
+    pub(crate) fn anchor_and_split(&self, index: u32) -> Result<(u32, Option<Split>)> {
+        self.check_index(index)?;
+        match &self.derived {
+            Some(derived) => {
+                let index = index as usize;
+                Ok((derived.anchors.value(index)?, derived.split(index)?))
+            }
+            None => Ok((index, None)),
+        }
+    }
+
     /// Seed `index`, a row of `anchor`, the task's table.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such seed, `Corrupt` when damaged.
     pub fn seed(&self, anchor: &Table, index: u32) -> Result<Seed> {
-        let TaskMetadata { name, seed_count, target, .. } = &self.metadata;
-        if index >= *seed_count {
-            return Err(Error::invalid(format!(
-                "there is no seed {index} of task {name:?}, which has {seed_count}"
-            )));
-        }
-        match (target, &self.derived) {
+        self.check_index(index)?;
+        match (&self.metadata.target, &self.derived) {
             (TargetMetadata::Derived { column, .. }, Some(derived)) => {
                 let seed = derived.seed(index as usize, &column.stats)?;
                 match seed.row < anchor.row_count() {
@@ -107,8 +117,21 @@ impl Task {
                 let target = row.cell(*column as usize);
                 Ok(Seed { row: index, obs_time, target, split: None })
             }
-            _ => Err(Error::corrupt(format!("the file of task {name:?} is not open"))),
+            _ => Err(Error::corrupt(format!(
+                "the file of task {:?} is not open",
+                self.metadata.name
+            ))),
         }
+    }
+
+    fn check_index(&self, index: u32) -> Result<()> {
+        let TaskMetadata { name, seed_count, .. } = &self.metadata;
+        if index < *seed_count {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "there is no seed {index} of task {name:?}, which has {seed_count}"
+        )))
     }
 }
 
@@ -138,19 +161,18 @@ impl Derived {
                 }
             }
         };
-        let split = match &self.splits {
-            None => None,
-            Some(splits) => {
-                let tag = splits.value::<u8>(index)?;
-                let split = Split::ALL.get(usize::from(tag)).copied();
-                Some(split.ok_or_else(|| splits.corrupt(format!("{tag} is no split")))?)
-            }
-        };
         Ok(Seed {
             row: self.anchors.value(index)?,
             obs_time: self.obs_times.value(index)?,
             target,
-            split,
+            split: self.split(index)?,
         })
+    }
+
+    fn split(&self, index: usize) -> Result<Option<Split>> {
+        let Some(splits) = &self.splits else { return Ok(None) };
+        let tag = splits.value::<u8>(index)?;
+        let split = Split::ALL.get(usize::from(tag)).copied();
+        Ok(Some(split.ok_or_else(|| splits.corrupt(format!("{tag} is no split")))?))
     }
 }

@@ -105,6 +105,6 @@ fn a_folder_of_csv_files_is_prepared_unedited() {
     assert_eq!(relations, [("author_id", 3), ("book_id", 2)]);
     let books = store.table("books").unwrap();
     let author = store.table("authors").unwrap().find("1").unwrap().unwrap();
-    let children = store.relations()[0].children(author).unwrap().rows();
+    let children = store.relations()[0].children(author).unwrap().rows().unwrap();
     assert_eq!(children, [books.find("10").unwrap().unwrap(), books.find("11").unwrap().unwrap()]);
 }

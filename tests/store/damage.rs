@@ -38,7 +38,9 @@ fn everything(store: &Store) -> Vec<Result<String, Error>> {
     for relation in store.relations() {
         let parents = store.tables()[relation.metadata().parent as usize].row_count();
         for parent in 0..parents {
-            read(relation.children(parent).map(|children| format!("{children:?}")));
+            read(relation.children(parent).and_then(|children| {
+                Ok(format!("{:?} {:?}", children.rows()?, children.times()?))
+            }));
         }
     }
     for task in store.tasks() {

@@ -303,15 +303,20 @@ fn compare_relation(
         expected.sort_unstable();
         let children = relation.children(parent).unwrap();
         let rows: Vec<u32> = expected.iter().map(|(_, row)| *row).collect();
-        assert_eq!(children.rows(), rows);
-        assert_eq!(children.times().is_some(), schema.time.is_some());
+        assert_eq!(children.rows().unwrap(), rows);
+        for (place, &row) in rows.iter().enumerate() {
+            assert_eq!(children.row(place).unwrap(), row);
+        }
+        assert!(children.row(children.count()).is_err());
+        assert_eq!(children.times().unwrap().is_some(), schema.time.is_some());
         let mut moments: Vec<i64> = times.iter().flatten().copied().collect();
         moments.extend(moments.clone().iter().map(|time| time - 1));
         moments.extend([i64::MIN, 0, SEES_EVERYTHING]);
         for now in moments {
             let visible = expected.iter().filter(|(time, _)| time.is_none_or(|time| time <= now));
             let visible: Vec<u32> = visible.map(|(_, row)| *row).collect();
-            assert_eq!(children.visible(now), visible);
+            assert_eq!(children.visible_count(now).unwrap(), visible.len());
+            assert_eq!(&rows[..visible.len()], visible);
         }
     }
     assert!(relation.children(parent_rows).is_err());

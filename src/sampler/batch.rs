@@ -1,0 +1,57 @@
+//! A batch, ready to be handed on.
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use super::slab::Slab;
+use super::tensors::{Dtype, Tensor, Tensors};
+
+/// The sequences of one step on one rank, as named tensors in one aligned buffer (and the vectors of
+/// the texts in another).
+///
+/// `sampler/FORMAT.md` says what each tensor means. The buffers are used again once the batch is
+/// dropped.
+pub struct Batch {
+    pub(super) slab: Slab,
+    pub(super) tensors: Arc<Tensors>,
+    /// The vectors of the texts, and their shape.
+    pub(super) texts: Option<(Slab, Tensor)>,
+}
+
+impl Batch {
+    pub(super) fn text_tensor(count: u32, dimension: u32) -> Tensor {
+        Tensor {
+            name: "text_batch_embeddings",
+            dtype: Dtype::Float16,
+            shape: vec![count as usize, dimension as usize],
+            offset: 0,
+        }
+    }
+
+    /// Every tensor with its bytes, which start at a multiple of 64.
+    pub fn tensors(&self) -> impl Iterator<Item = (&Tensor, &[u8])> {
+        let fixed = self.tensors.all.iter().map(|tensor| (tensor, self.slab.bytes()));
+        let texts = self.texts.iter().map(|(slab, tensor)| (tensor, slab.bytes()));
+        fixed
+            .chain(texts)
+            .map(|(tensor, bytes)| (tensor, &bytes[tensor.offset..][..tensor.bytes()]))
+    }
+
+    /// The elements of the tensor `name`; none when the batch has no such tensor.
+    ///
+    /// # Panics
+    /// When `T` is not of the size of its elements.
+    #[must_use]
+    pub fn get<T: Pod>(&self, name: &str) -> Option<&[T]> {
+        let (tensor, bytes) = self.tensors().find(|(tensor, _)| tensor.name == name)?;
+        assert_eq!(size_of::<T>(), tensor.dtype.bytes(), "{name} is of {:?}", tensor.dtype);
+        Some(bytemuck::cast_slice(bytes))
+    }
+
+    /// How many bytes the tensors have together.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.tensors().map(|(_, bytes)| bytes.len()).sum()
+    }
+}

@@ -1,0 +1,189 @@
+//! Makes batches: from the seeds of one to its tensors.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::prelude::*;
+
+use super::batch::Batch;
+use super::database::Database;
+use super::order::Orders;
+use super::sequence::{Sequence, sequences};
+use super::settings::{Settings, Texts};
+use super::slab::Pool;
+use super::tasks::Task;
+use super::tensors::Tensors;
+use super::texts::{TextTable, buckets};
+use super::walk::{Bounds, Start, Walker};
+use crate::error::{Error, Result};
+use crate::random::{Purpose, Stream};
+use crate::store::{Cell, TargetMetadata};
+
+/// What one sequence of a batch is to be about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// A seed of the task, in some epoch.
+    Seed { index: u32, epoch: u64 },
+    /// A row of the anchor table that the caller chose, and a time.
+    Chosen { row: u32, obs_time: i64 },
+    /// Nothing: the sequence fills up the batch.
+    Filler,
+}
+
+/// What all batches of a sampler have in common, and the buffers they are made in.
+pub(super) struct Engine {
+    pub databases: Vec<Database>,
+    pub tasks: Vec<Task>,
+    pub settings: Settings,
+    bounds: Bounds,
+    tensors: Arc<Tensors>,
+    text_buckets: Vec<u32>,
+    threads: rayon::ThreadPool,
+    buffers: Arc<Pool>,
+    scratch: Mutex<Vec<Scratch>>,
+    text_tables: Mutex<Vec<TextTable>>,
+}
+
+/// What a thread needs to make a sequence.
+struct Scratch {
+    walker: Walker,
+    orders: Orders,
+}
+
+impl Engine {
+    pub(super) fn new(
+        databases: Vec<Database>,
+        tasks: Vec<Task>,
+        settings: Settings,
+        threads: Option<usize>,
+    ) -> Result<Self> {
+        let shape = &settings.shape;
+        let cell_count = u64::from(shape.batch_size) * u64::from(shape.sequence_length);
+        let cell_count = u32::try_from(cell_count).map_err(|_| {
+            Error::limit(format!(
+                "a batch of {} sequences of {} cells has more than 2^32 - 1 cells; make it smaller",
+                shape.batch_size, shape.sequence_length
+            ))
+        })?;
+        let references = databases.iter().flat_map(|database| &database.tables);
+        let references_max = references.map(|table| table.parents.len()).max().unwrap_or(0);
+        let text_buckets = match &shape.texts {
+            Texts::Batch(given) => buckets(given, cell_count)?,
+            Texts::Global => Vec::new(),
+        };
+        let mut pool = rayon::ThreadPoolBuilder::new();
+        if let Some(threads) = threads {
+            pool = pool.num_threads(threads);
+        }
+        Ok(Self {
+            bounds: Bounds {
+                walk: settings.walk,
+                cells_max: shape.sequence_length as usize,
+                rows_max: shape.max_rows as usize,
+            },
+            tensors: Arc::new(Tensors::new(shape, references_max)),
+            text_buckets,
+            threads: pool.build().map_err(|e| Error::invalid(format!("starting threads: {e}")))?,
+            buffers: Arc::default(),
+            scratch: Mutex::default(),
+            text_tables: Mutex::default(),
+            databases,
+            tasks,
+            settings,
+        })
+    }
+
+    /// Makes the batch of these subjects, of which there are as many as a batch has sequences.
+    ///
+    /// # Determinism
+    /// Each sequence depends on its subject, the databases and the settings, and not on the others;
+    /// only the texts are numbered in their order.
+    pub(super) fn make(&self, task: usize, subjects: &[Subject]) -> Result<Batch> {
+        let task = &self.tasks[task];
+        let database = &self.databases[task.database];
+        let mut slab = self.buffers.take(self.tensors.bytes);
+        let compact = self.settings.shape.compact;
+        let places = sequences(&self.tensors, slab.bytes_mut(), compact, task.heading);
+        self.threads.install(|| {
+            (places.into_par_iter().zip(subjects)).try_for_each(|(place, &subject)| {
+                let mut scratch = self.take_scratch();
+                let made = self.make_sequence(task, subject, place, &mut scratch);
+                lock(&self.scratch).push(scratch);
+                made
+            })
+        })?;
+        let texts = self.tensors.all.iter().find(|tensor| tensor.name == "text_embed_ids");
+        let texts = texts.expect("every batch has texts");
+        let bytes = &mut slab.bytes_mut()[texts.offset..][..texts.bytes()];
+        let cells: &mut [u32] = bytemuck::cast_slice_mut(bytes);
+        let vectors = match self.settings.shape.texts {
+            Texts::Global => {
+                cells.iter_mut().for_each(|cell| *cell = cell.saturating_sub(1));
+                None
+            }
+            Texts::Batch(_) => {
+                let mut table = lock(&self.text_tables).pop().unwrap_or_default();
+                table.number(cells);
+                let gathered = table.gather(&database.store, &self.text_buckets, &self.buffers);
+                lock(&self.text_tables).push(table);
+                let (vectors, count) = gathered?;
+                let dimension = database.store.metadata().embedding.dimension;
+                Some((vectors, Batch::text_tensor(count, dimension)))
+            }
+        };
+        Ok(Batch { slab, tensors: Arc::clone(&self.tensors), texts: vectors })
+    }
+
+    fn take_scratch(&self) -> Scratch {
+        let waiting = lock(&self.scratch).pop();
+        waiting.unwrap_or_else(|| {
+            let columns = self.databases.iter().map(|database| database.column_count);
+            Scratch {
+                walker: Walker::new(self.settings.shape.max_rows),
+                orders: Orders::new(self.settings.row_order, columns.max().unwrap_or(0)),
+            }
+        })
+    }
+
+    fn make_sequence(
+        &self,
+        task: &Task,
+        subject: Subject,
+        place: Sequence<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let database = &self.databases[task.database];
+        let stored = task.stored(&self.databases);
+        let table = stored.metadata().anchor;
+        let anchor = &database.store.tables()[table as usize];
+        let words = |purpose, [a, b]: [u64; 2]| {
+            Stream::new(self.settings.seed, purpose, [task.identity, a, b])
+        };
+        let (row, obs_time, cell, mut random) = match subject {
+            Subject::Filler => {
+                place.fill();
+                return Ok(());
+            }
+            Subject::Seed { index, epoch } => {
+                let seed = stored.seed(anchor, index)?;
+                let random = words(Purpose::Walk, [epoch, u64::from(index)]);
+                (seed.row, seed.obs_time, seed.target, random)
+            }
+            Subject::Chosen { row, obs_time } => {
+                let random = words(Purpose::ChosenWalk, [obs_time as u64, u64::from(row)]);
+                (row, obs_time, Cell::Null, random)
+            }
+        };
+        let is_derived = matches!(stored.metadata().target, TargetMetadata::Derived { .. });
+        let start = Start { table, row, obs_time, extra_cells: usize::from(is_derived) };
+        scratch.walker.walk(database, start, &self.bounds, &mut random)?;
+        let target = task.target(&self.databases, cell);
+        let keep_future = self.settings.keep_future_cells;
+        let (walker, orders) = (&scratch.walker, &mut scratch.orders);
+        place.write(database, walker, target, obs_time, keep_future, orders)
+    }
+}
+
+/// Nothing that panics leaves these half changed.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,171 @@
+//! Batches made ahead: one producer for each stream, and an ordered, bounded hand-off.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
+
+use super::batch::Batch;
+use super::engine::Engine;
+use super::stream::{Place, Steps};
+use crate::error::{Error, Result};
+use crate::plan::Split;
+
+/// A batch, and where its stream stands after it.
+type Made = Result<(Batch, Place)>;
+
+/// Lets the other streams' producers wait for train's: a training run asks for train batches all the
+/// time, and for others now and then.
+#[derive(Default)]
+pub(super) struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether train has fewer batches ahead than it may have.
+    train_is_behind: bool,
+    /// Whether a consumer waits, for each split.
+    is_awaited: [bool; 3],
+    is_closed: bool,
+}
+
+impl Gate {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.changed.notify_all();
+    }
+
+    /// Waits until it is this split's turn; false when there will be none.
+    fn enter(&self, split: Split) -> bool {
+        let must_wait = |state: &mut State| {
+            let others_first = split != Split::Train && state.train_is_behind;
+            others_first && !state.is_awaited[split as usize] && !state.is_closed
+        };
+        let state = self.changed.wait_while(self.state(), must_wait);
+        !state.unwrap_or_else(PoisonError::into_inner).is_closed
+    }
+
+    /// Ends all producers after the batch that they are at.
+    pub(super) fn close(&self) {
+        self.change(|state| state.is_closed = true);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().is_closed
+    }
+}
+
+/// A thread that makes a stream's batches, some ahead of its consumer.
+pub(super) struct Producer {
+    split: Split,
+    gate: Arc<Gate>,
+    /// None once the producer is to end.
+    made: Option<Receiver<Made>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Producer {
+    /// Starts to make the batches from `place` on, at most `ahead` before they are asked for.
+    pub(super) fn start(
+        engine: Arc<Engine>,
+        steps: Arc<Steps>,
+        place: Place,
+        ahead: usize,
+        gate: Arc<Gate>,
+    ) -> Result<Self> {
+        let split = steps.split;
+        let (send, made) = bounded(ahead);
+        let name = format!("headwater-{}", split.name());
+        let work = Work { engine, steps, gate: Arc::clone(&gate), send };
+        let thread = std::thread::Builder::new().name(name).spawn(move || work.run(place));
+        let thread = thread.map_err(|e| Error::invalid(format!("starting a thread: {e}")))?;
+        Ok(Self { split, gate, made: Some(made), thread: Some(thread) })
+    }
+
+    /// The next batch; waits until it is made.
+    pub(super) fn next(&self) -> Made {
+        let made = self.made.as_ref().ok_or_else(closed)?;
+        let received = match made.try_recv() {
+            Err(TryRecvError::Empty) => {
+                let wait = |waits| {
+                    move |state: &mut State| {
+                        state.is_awaited[self.split as usize] = waits;
+                    }
+                };
+                self.gate.change(wait(true));
+                let received = made.recv();
+                self.gate.change(wait(false));
+                received.ok()
+            }
+            received => received.ok(),
+        };
+        // A producer that ends without a word was told to, or has told its error before.
+        received.unwrap_or_else(|| Err(closed()))
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        // Wakes the producer where it waits for room.
+        self.made = None;
+        if self.split == Split::Train {
+            self.gate.change(|state| state.train_is_behind = false);
+        }
+        if let Some(thread) = self.thread.take() {
+            // It has caught its panics itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+pub(super) fn closed() -> Error {
+    Error::shutdown(
+        "the sampler was shut down, or ended with an error before this call; make a new one, and \
+         resume it from a cursor",
+    )
+}
+
+struct Work {
+    engine: Arc<Engine>,
+    steps: Arc<Steps>,
+    gate: Arc<Gate>,
+    send: Sender<Made>,
+}
+
+impl Work {
+    fn run(self, mut place: Place) {
+        while self.gate.enter(self.steps.split) {
+            let made = catch_unwind(AssertUnwindSafe(|| self.make(&mut place)));
+            let made = made.unwrap_or_else(|panic| Err(panicked(&*panic)));
+            let ends = made.is_err();
+            if self.steps.split == Split::Train {
+                let is_behind = self.send.len() + 1 < self.send.capacity().unwrap_or(usize::MAX);
+                self.gate.change(|state| state.train_is_behind = is_behind);
+            }
+            if self.send.send(made).is_err() || ends {
+                break;
+            }
+        }
+    }
+
+    fn make(&self, place: &mut Place) -> Made {
+        let (task, subjects) = self.steps.advance(place, &self.engine.tasks)?;
+        Ok((self.engine.make(task, &subjects)?, place.clone()))
+    }
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
+    let words = panic.downcast_ref::<String>().map(String::as_str);
+    let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
+    Error::invalid(format!(
+        "making a batch failed in a way that it never should ({words}); this is a fault in \
+         headwater: please report it with the cursor of the last batch"
+    ))
+}

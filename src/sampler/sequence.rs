@@ -1,0 +1,263 @@
+//! One sequence of a batch: the rows of a context as cells, links and orders.
+
+use super::calendar::{FEATURES, write_features};
+use super::database::{ColumnShape, Database};
+use super::order::Orders;
+use super::tensors::Tensors;
+use super::walk::Walker;
+use crate::error::Result;
+use crate::store::{Cell, Row};
+
+/// Stands for "no place" among the links of a compact batch.
+const NO_PLACE: u16 = u16::MAX;
+
+/// Where one sequence goes, in every tensor of the batch.
+pub(super) struct Sequence<'a> {
+    semantic_types: &'a mut [i8],
+    column_ids: &'a mut [i32],
+    seq_row_ids: &'a mut [u16],
+    numeric_values: &'a mut [f32],
+    times: Times<'a>,
+    bool_values: &'a mut [u8],
+    categorical_embed_ids: &'a mut [u32],
+    text_embed_ids: &'a mut [u32],
+    is_null: &'a mut [u8],
+    is_target: &'a mut [u8],
+    is_padding: &'a mut [u8],
+    links: Links<'a>,
+    col_perm: &'a mut [u16],
+    out_perm: &'a mut [u16],
+    in_perm: &'a mut [u16],
+    target_pos: &'a mut i32,
+    seq_weight: &'a mut f32,
+    obs_time: &'a mut i64,
+    seed_row: &'a mut u32,
+    num_rows: &'a mut i32,
+}
+
+enum Times<'a> {
+    Features(&'a mut [f32]),
+    Microseconds(&'a mut [i64]),
+}
+
+enum Links<'a> {
+    Matrix(&'a mut [u8]),
+    Edges(&'a mut [u16]),
+}
+
+/// What a batch tells of its task.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heading {
+    pub target_stype: u8,
+    pub task_idx: u32,
+    pub cat_emb_start: u32,
+    pub cat_emb_count: u32,
+}
+
+/// Cuts a batch's buffer into its sequences, and writes what belongs to the batch as a whole.
+pub(super) fn sequences<'a>(
+    tensors: &'a Tensors,
+    buffer: &'a mut [u8],
+    compact: bool,
+    heading: Heading,
+) -> Vec<Sequence<'a>> {
+    let mut carver = tensors.carve(buffer);
+    let mut semantic_types = carver.rows("semantic_types");
+    let mut column_ids = carver.rows("column_ids");
+    let mut seq_row_ids = carver.rows("seq_row_ids");
+    let mut numeric_values = carver.rows("numeric_values");
+    let mut times: Box<dyn Iterator<Item = Times<'a>>> = match compact {
+        true => Box::new(carver.rows("timestamp_us").map(Times::Microseconds)),
+        false => Box::new(carver.rows("timestamp_values").map(Times::Features)),
+    };
+    let mut bool_values = carver.rows("bool_values");
+    let mut categorical_embed_ids = carver.rows("categorical_embed_ids");
+    let mut text_embed_ids = carver.rows("text_embed_ids");
+    let mut is_null = carver.rows("is_null");
+    let mut is_target = carver.rows("is_target");
+    let mut is_padding = carver.rows("is_padding");
+    let mut links: Box<dyn Iterator<Item = Links<'a>>> = match compact {
+        true => Box::new(carver.rows("fk_edges").map(Links::Edges)),
+        false => Box::new(carver.rows("fk_adj").map(Links::Matrix)),
+    };
+    let mut col_perm = carver.rows("col_perm");
+    let mut out_perm = carver.rows("out_perm");
+    let mut in_perm = carver.rows("in_perm");
+    let target_pos = carver.whole("target_pos");
+    let mut seq_weight = carver.whole("seq_weight").iter_mut();
+    let mut obs_time = carver.whole("obs_time").iter_mut();
+    let mut seed_row = carver.whole("seed_row").iter_mut();
+    let mut num_rows = carver.whole("num_rows").iter_mut();
+    carver.whole("target_stype")[0] = heading.target_stype;
+    carver.whole("task_idx")[0] = heading.task_idx;
+    carver.whole("cat_emb_start")[0] = heading.cat_emb_start;
+    carver.whole("cat_emb_count")[0] = heading.cat_emb_count;
+    let sequence = |target_pos| {
+        Some(Sequence {
+            semantic_types: semantic_types.next()?,
+            column_ids: column_ids.next()?,
+            seq_row_ids: seq_row_ids.next()?,
+            numeric_values: numeric_values.next()?,
+            times: times.next()?,
+            bool_values: bool_values.next()?,
+            categorical_embed_ids: categorical_embed_ids.next()?,
+            text_embed_ids: text_embed_ids.next()?,
+            is_null: is_null.next()?,
+            is_target: is_target.next()?,
+            is_padding: is_padding.next()?,
+            links: links.next()?,
+            col_perm: col_perm.next()?,
+            out_perm: out_perm.next()?,
+            in_perm: in_perm.next()?,
+            target_pos,
+            seq_weight: seq_weight.next()?,
+            obs_time: obs_time.next()?,
+            seed_row: seed_row.next()?,
+            num_rows: num_rows.next()?,
+        })
+    };
+    target_pos.iter_mut().map_while(sequence).collect()
+}
+
+/// What is to be predicted, and where in the seed row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    /// The place of its cell in the seed row.
+    pub cell: usize,
+    /// The cell itself, where it is none of the table's.
+    pub own: Option<(ColumnShape, Cell)>,
+}
+
+impl Sequence<'_> {
+    /// A sequence that fills up a batch: nothing but padding, of no weight.
+    pub(super) fn fill(mut self) {
+        self.clear();
+        self.is_padding.fill(1);
+        for order in [self.col_perm, self.out_perm, self.in_perm] {
+            (0..).zip(order).for_each(|(place, slot)| *slot = place);
+        }
+    }
+
+    /// Writes the context that `walker` has collected; `obs_time` is when it is observed, and
+    /// `future` whether a timestamp cell that lies after it is kept.
+    pub(super) fn write(
+        mut self,
+        database: &Database,
+        walker: &Walker,
+        target: Target,
+        obs_time: i64,
+        keep_future: bool,
+        orders: &mut Orders,
+    ) -> Result<()> {
+        self.clear();
+        let visits = walker.visits();
+        let mut length = 0;
+        for (place, visit) in visits.iter().enumerate() {
+            let record = database.store.tables()[visit.table as usize].row(visit.row)?;
+            let shape = &database.tables[visit.table as usize];
+            let own = target.own.filter(|_| place == 0);
+            let is_known = place > 0 || crate::store::is_visible(record.time(), obs_time);
+            let end = (length + shape.columns.len() + usize::from(own.is_some()))
+                .min(self.semantic_types.len());
+            self.seq_row_ids[length..end].fill(place as u16);
+            let columns = shape.columns.iter().enumerate();
+            for (at, (column, shape)) in (length..end).zip(columns) {
+                let is_target = place == 0 && at == target.cell;
+                let cell = match is_known || is_target {
+                    true => cell(&record, column, (!keep_future && !is_target).then_some(obs_time)),
+                    false => Cell::Null,
+                };
+                self.put(at, shape, cell);
+            }
+            if let Some((shape, cell)) = own {
+                self.put(target.cell, &shape, cell);
+            }
+            length = end;
+        }
+        self.is_target[target.cell] = 1;
+        self.is_padding[length..].fill(1);
+        self.connect(walker.links());
+        orders.write(
+            &self.column_ids[..length],
+            &self.seq_row_ids[..length],
+            walker,
+            [self.col_perm, self.out_perm, self.in_perm],
+        );
+        *self.target_pos = target.cell as i32;
+        *self.seq_weight = 1.0;
+        *self.obs_time = obs_time;
+        *self.seed_row = visits[0].row;
+        *self.num_rows = visits.len() as i32;
+        Ok(())
+    }
+
+    /// Makes all zero that is not written whatever the context.
+    fn clear(&mut self) {
+        self.semantic_types.fill(0);
+        self.column_ids.fill(0);
+        self.seq_row_ids.fill(0);
+        self.numeric_values.fill(0.0);
+        match &mut self.times {
+            Times::Features(features) => features.fill(0.0),
+            Times::Microseconds(times) => times.fill(0),
+        }
+        self.bool_values.fill(0);
+        self.categorical_embed_ids.fill(0);
+        self.text_embed_ids.fill(0);
+        self.is_null.fill(0);
+        self.is_target.fill(0);
+        self.is_padding.fill(0);
+        match &mut self.links {
+            Links::Matrix(matrix) => matrix.fill(0),
+            Links::Edges(edges) => edges.fill(NO_PLACE),
+        }
+        *self.target_pos = 0;
+        *self.seq_weight = 0.0;
+        *self.obs_time = 0;
+        *self.seed_row = 0;
+        *self.num_rows = 0;
+    }
+
+    fn put(&mut self, at: usize, shape: &ColumnShape, cell: Cell) {
+        self.semantic_types[at] = shape.semantic;
+        self.column_ids[at] = shape.column_id;
+        match cell {
+            Cell::Null => self.is_null[at] = 1,
+            Cell::Identifier => {}
+            Cell::Numerical(number) => self.numeric_values[at] = number,
+            Cell::Timestamp(time) => match &mut self.times {
+                Times::Microseconds(times) => times[at] = time,
+                Times::Features(features) => {
+                    let features = &mut features[at * FEATURES..][..FEATURES];
+                    write_features(time, shape.time.of(time as f64), features);
+                }
+            },
+            Cell::Boolean(truth) => self.bool_values[at] = u8::from(truth),
+            Cell::Categorical(category) => self.categorical_embed_ids[at] = category,
+            Cell::Text(text) => self.text_embed_ids[at] = text,
+        }
+    }
+
+    fn connect(&mut self, links: &[[u16; 2]]) {
+        match &mut self.links {
+            Links::Matrix(matrix) => {
+                let rows = matrix.len().isqrt();
+                for &[child, parent] in links {
+                    matrix[usize::from(child) * rows + usize::from(parent)] = 1;
+                }
+            }
+            Links::Edges(edges) => {
+                let links = links.as_flattened();
+                edges[..links.len()].copy_from_slice(links);
+            }
+        }
+    }
+}
+
+/// A cell of a row; a time later than `latest` was not known then.
+fn cell(record: &Row<'_>, column: usize, latest: Option<i64>) -> Cell {
+    match (record.cell(column), latest) {
+        (Cell::Timestamp(time), Some(latest)) if time > latest => Cell::Null,
+        (cell, _) => cell,
+    }
+}

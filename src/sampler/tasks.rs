@@ -1,0 +1,217 @@
+//! The tasks that a sampler serves: their seeds, divided into splits, and their targets.
+
+use rayon::prelude::*;
+
+use super::database::{ColumnShape, Database};
+use super::sequence::{Heading, Target};
+use super::settings::Settings;
+use super::subset::Subset;
+use crate::error::{Context, Error, Result};
+use crate::plan::{Permutation, Split, SplitRule};
+use crate::random::{Purpose, name_identity};
+use crate::store::{Cell, ColumnStats, TargetMetadata, Task as StoreTask};
+
+/// How many words of a subset one piece of parallel work fills.
+const WORDS_AT_A_TIME: usize = 256;
+
+/// A task of one of the databases.
+pub(super) struct Task {
+    /// Its database among the sampler's.
+    pub database: usize,
+    /// Its place among that database's tasks.
+    pub place: usize,
+    /// `database/task`.
+    pub name: String,
+    pub weight: f64,
+    pub heading: Heading,
+    /// What of the name goes into the random words of its draws.
+    pub identity: u64,
+    subsets: [Subset; 3],
+}
+
+impl Task {
+    fn new(
+        databases: &[Database],
+        (database, place): (usize, usize),
+        rule: &SplitRule,
+    ) -> Result<Self> {
+        let store = &databases[database].store;
+        let task = &store.tasks()[place];
+        let metadata = task.metadata();
+        let name = format!("{}/{}", store.metadata().database, metadata.name);
+        let column = store.metadata().target_column(metadata);
+        let (cat_emb_start, cat_emb_count) = match column.stats {
+            ColumnStats::Categorical { cat_emb_start, cat_emb_count } => {
+                (cat_emb_start, cat_emb_count)
+            }
+            _ => (0, 0),
+        };
+        let heading = Heading {
+            target_stype: column.semantic() as u8,
+            task_idx: 0,
+            cat_emb_start,
+            cat_emb_count,
+        };
+        let subsets =
+            divide(&databases[database], task, rule).context(|| format!("task {name:?}"))?;
+        let identity = name_identity(&name);
+        Ok(Self { database, place, name, weight: 1.0, heading, identity, subsets })
+    }
+
+    /// How many seeds a split has.
+    pub(super) fn count(&self, split: Split) -> u64 {
+        self.subsets[split as usize].count()
+    }
+
+    /// The seed at `ordinal` of a split, in the order of the store.
+    pub(super) fn seed(&self, split: Split, ordinal: u64) -> u32 {
+        self.subsets[split as usize].at(ordinal)
+    }
+
+    /// The order of an epoch's seeds; there are some.
+    pub(super) fn shuffle(&self, seed: u64, split: Split, epoch: u64) -> Result<Permutation> {
+        let identity = [self.identity, split as u64, epoch];
+        Permutation::new(self.count(split), seed, Purpose::Permutation, identity)
+    }
+
+    /// The task as the store has it.
+    pub(super) fn stored<'a>(&self, databases: &'a [Database]) -> &'a StoreTask {
+        &databases[self.database].store.tasks()[self.place]
+    }
+
+    /// The table of its seed rows.
+    pub(super) fn anchor(&self, databases: &[Database]) -> u32 {
+        self.stored(databases).metadata().anchor
+    }
+
+    /// Where the target of a seed goes, whose value is `cell`.
+    pub(super) fn target(&self, databases: &[Database], cell: Cell) -> Target {
+        let metadata = self.stored(databases).metadata();
+        match &metadata.target {
+            TargetMetadata::Cell { column } => Target { cell: *column as usize, own: None },
+            TargetMetadata::Derived { column, .. } => {
+                let table = &databases[self.database].tables[metadata.anchor as usize];
+                Target { cell: table.columns.len(), own: Some((ColumnShape::of(column), cell)) }
+            }
+        }
+    }
+
+    /// Refuses a task whose target would lie past the end of every sequence.
+    fn check_fits(&self, databases: &[Database], sequence_length: u32) -> Result<()> {
+        let target = self.target(databases, Cell::Null).cell;
+        if target < sequence_length as usize {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "task {:?}: its target is cell {} of the seed row, and sequences have {sequence_length}; \
+             make them longer",
+            self.name,
+            target + 1
+        )))
+    }
+}
+
+/// Which seeds of a task are in which split.
+///
+/// # Cost
+/// A hash for each seed whose split is not recorded, in parallel.
+fn divide(database: &Database, task: &StoreTask, rule: &SplitRule) -> Result<[Subset; 3]> {
+    let metadata = task.metadata();
+    let anchor = &database.store.tables()[metadata.anchor as usize];
+    let identity = name_identity(&metadata.name);
+    let split_of = |index: u32| -> Result<Split> {
+        let (row, recorded) = task.anchor_and_split(index)?;
+        match recorded {
+            Some(split) => Ok(split),
+            None => Ok(rule.split_of(identity, anchor.identity(row)?)),
+        }
+    };
+    let word_count = (metadata.seed_count as usize).div_ceil(64);
+    let mut words: [Vec<u64>; 3] = Default::default();
+    words.iter_mut().for_each(|words| words.resize(word_count, 0));
+    let [train, val, test] = &mut words;
+    let pieces = train
+        .par_chunks_mut(WORDS_AT_A_TIME)
+        .zip(val.par_chunks_mut(WORDS_AT_A_TIME))
+        .zip(test.par_chunks_mut(WORDS_AT_A_TIME));
+    pieces.enumerate().try_for_each(|(piece, ((train, val), test))| {
+        let mut splits = [train, val, test];
+        let first = piece * WORDS_AT_A_TIME * 64;
+        let last = (first + splits[0].len() * 64).min(metadata.seed_count as usize);
+        for seed in first..last {
+            let words = &mut splits[split_of(seed as u32)? as usize];
+            words[(seed - first) / 64] |= 1 << (seed % 64);
+        }
+        Ok(())
+    })?;
+    Ok(words.map(Subset::new))
+}
+
+/// The tasks that `settings` ask for, in the order of the databases and their tasks.
+pub(super) fn tasks(databases: &[Database], settings: &Settings) -> Result<Vec<Task>> {
+    let all: Vec<(usize, usize)> = (databases.iter().enumerate())
+        .flat_map(|(database, d)| (0..d.store.tasks().len()).map(move |place| (database, place)))
+        .collect();
+    let name = |&(database, place): &(usize, usize)| {
+        let store = &databases[database].store;
+        (&*store.metadata().database, &*store.tasks()[place].metadata().name)
+    };
+    let mut weights = vec![None; all.len()];
+    match &settings.tasks {
+        None => weights.fill(Some(1.0)),
+        Some(wanted) => {
+            let given = settings.task_weights.as_deref();
+            if let Some(given) = given.filter(|given| given.len() != wanted.len()) {
+                return Err(Error::invalid(format!(
+                    "found {} task weights for {} tasks; give one for each, or none",
+                    given.len(),
+                    wanted.len()
+                )));
+            }
+            for (number, wanted) in wanted.iter().enumerate() {
+                let place = find(wanted, &all.iter().map(name).collect::<Vec<_>>())?;
+                let weight = given.map_or(1.0, |given| given[number]);
+                if weights[place].replace(weight).is_some() {
+                    return Err(Error::invalid(format!("task {wanted:?} is named twice")));
+                }
+            }
+        }
+    }
+    let mut tasks = Vec::new();
+    for (place, weight) in all.into_iter().zip(weights).filter_map(|(p, w)| Some((p, w?))) {
+        let mut task = Task::new(databases, place, &settings.split)?;
+        task.check_fits(databases, settings.shape.sequence_length)?;
+        (task.weight, task.heading.task_idx) = (weight, tasks.len() as u32);
+        tasks.push(task);
+    }
+    if tasks.is_empty() {
+        return Err(Error::invalid(
+            "there is no task to serve; name one, or prepare a store whose schema has tasks",
+        ));
+    }
+    Ok(tasks)
+}
+
+/// The place of the task called `wanted`, with its database's name or without.
+fn find(wanted: &str, names: &[(&str, &str)]) -> Result<usize> {
+    let fits = |(database, task): &(&str, &str)| {
+        *task == wanted
+            || wanted.strip_prefix(database).is_some_and(|w| w.strip_prefix('/') == Some(task))
+    };
+    let found: Vec<usize> = (0..names.len()).filter(|&place| fits(&names[place])).collect();
+    let list = |places: &mut dyn Iterator<Item = usize>| {
+        let names = places.map(|place| format!("{}/{}", names[place].0, names[place].1));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    match found[..] {
+        [place] => Ok(place),
+        [] => Err(Error::invalid(format!(
+            "there is no task {wanted:?}; there are: {}",
+            list(&mut (0..names.len()))
+        ))),
+        _ => Err(Error::invalid(format!(
+            "several databases have a task {wanted:?}; say which: {}",
+            list(&mut found.iter().copied())
+        ))),
+    }
+}

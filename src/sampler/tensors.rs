@@ -1,0 +1,162 @@
+//! The tensors of a batch: their names, types and shapes, and where each lies in the buffer.
+
+use std::slice::ChunksExactMut;
+
+use bytemuck::Pod;
+
+use super::calendar::FEATURES;
+use super::settings::Shape;
+use crate::bytes::ALIGNMENT;
+
+/// The type of a tensor's elements, named as NumPy names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Dtype {
+    Int8,
+    UInt8,
+    UInt16,
+    Int32,
+    UInt32,
+    Int64,
+    Float16,
+    Float32,
+}
+
+impl Dtype {
+    /// How many bytes an element takes.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Int8 | Self::UInt8 => 1,
+            Self::UInt16 | Self::Float16 => 2,
+            Self::Int32 | Self::UInt32 | Self::Float32 => 4,
+            Self::Int64 => 8,
+        }
+    }
+
+    /// The name that NumPy has for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Int8 => "int8",
+            Self::UInt8 => "uint8",
+            Self::UInt16 => "uint16",
+            Self::Int32 => "int32",
+            Self::UInt32 => "uint32",
+            Self::Int64 => "int64",
+            Self::Float16 => "float16",
+            Self::Float32 => "float32",
+        }
+    }
+}
+
+/// One tensor of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// Its name.
+    pub name: &'static str,
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// Its shape; the first axis is the batch, but for what belongs to the batch as a whole.
+    pub shape: Vec<usize>,
+    /// Where it starts in the batch's buffer, a multiple of 64.
+    pub offset: usize,
+}
+
+impl Tensor {
+    /// How many bytes it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.dtype.bytes()
+    }
+}
+
+/// Where every tensor lies whose size is known before the batch is.
+#[derive(Clone, Debug)]
+pub(super) struct Tensors {
+    pub all: Vec<Tensor>,
+    /// How long the buffer is.
+    pub bytes: usize,
+}
+
+impl Tensors {
+    /// The tensors of batches of a shape, from databases in which a row has at most
+    /// `references_max` references.
+    pub(super) fn new(shape: &Shape, references_max: usize) -> Self {
+        let [b, s, r] =
+            [shape.batch_size, shape.sequence_length, shape.max_rows].map(|n| n as usize);
+        let mut tensors = Self { all: Vec::new(), bytes: 0 };
+        tensors.add("semantic_types", Dtype::Int8, vec![b, s]);
+        tensors.add("column_ids", Dtype::Int32, vec![b, s]);
+        tensors.add("seq_row_ids", Dtype::UInt16, vec![b, s]);
+        tensors.add("numeric_values", Dtype::Float32, vec![b, s]);
+        if shape.compact {
+            tensors.add("timestamp_us", Dtype::Int64, vec![b, s]);
+        } else {
+            tensors.add("timestamp_values", Dtype::Float32, vec![b, s, FEATURES]);
+        }
+        tensors.add("bool_values", Dtype::UInt8, vec![b, s]);
+        tensors.add("categorical_embed_ids", Dtype::UInt32, vec![b, s]);
+        tensors.add("text_embed_ids", Dtype::UInt32, vec![b, s]);
+        tensors.add("is_null", Dtype::UInt8, vec![b, s]);
+        tensors.add("is_target", Dtype::UInt8, vec![b, s]);
+        tensors.add("is_padding", Dtype::UInt8, vec![b, s]);
+        if shape.compact {
+            tensors.add("fk_edges", Dtype::UInt16, vec![b, (r * references_max).max(1), 2]);
+        } else {
+            tensors.add("fk_adj", Dtype::UInt8, vec![b, r, r]);
+        }
+        tensors.add("col_perm", Dtype::UInt16, vec![b, s]);
+        tensors.add("out_perm", Dtype::UInt16, vec![b, s]);
+        tensors.add("in_perm", Dtype::UInt16, vec![b, s]);
+        tensors.add("target_pos", Dtype::Int32, vec![b]);
+        tensors.add("seq_weight", Dtype::Float32, vec![b]);
+        tensors.add("obs_time", Dtype::Int64, vec![b]);
+        tensors.add("seed_row", Dtype::UInt32, vec![b]);
+        tensors.add("num_rows", Dtype::Int32, vec![b]);
+        tensors.add("target_stype", Dtype::UInt8, vec![1]);
+        tensors.add("task_idx", Dtype::UInt32, vec![1]);
+        tensors.add("cat_emb_start", Dtype::UInt32, vec![1]);
+        tensors.add("cat_emb_count", Dtype::UInt32, vec![1]);
+        tensors
+    }
+
+    fn add(&mut self, name: &'static str, dtype: Dtype, shape: Vec<usize>) {
+        let tensor = Tensor { name, dtype, shape, offset: self.bytes };
+        self.bytes += tensor.bytes().next_multiple_of(ALIGNMENT);
+        self.all.push(tensor);
+    }
+
+    /// The tensors of a batch in `buffer`, to be taken in their order.
+    pub(super) fn carve<'a>(&'a self, buffer: &'a mut [u8]) -> Carver<'a> {
+        Carver { tensors: self.all.iter(), rest: buffer }
+    }
+}
+
+/// Cuts a buffer into its tensors, one after the other.
+pub(super) struct Carver<'a> {
+    tensors: std::slice::Iter<'a, Tensor>,
+    rest: &'a mut [u8],
+}
+
+impl<'a> Carver<'a> {
+    /// The next tensor, which must be the one called `name`, whole.
+    pub(super) fn whole<T: Pod>(&mut self, name: &str) -> &'a mut [T] {
+        let tensor = self.tensors.next().filter(|tensor| tensor.name == name);
+        let tensor = tensor.unwrap_or_else(|| panic!("{name} is not the next tensor"));
+        debug_assert_eq!(tensor.dtype.bytes(), size_of::<T>());
+        let bytes = tensor.bytes();
+        let rest = std::mem::take(&mut self.rest);
+        let (own, rest) = rest.split_at_mut(bytes.next_multiple_of(ALIGNMENT));
+        self.rest = rest;
+        bytemuck::cast_slice_mut(&mut own[..bytes])
+    }
+
+    /// The next tensor, which must be the one called `name`, sequence by sequence.
+    pub(super) fn rows<T: Pod>(&mut self, name: &str) -> ChunksExactMut<'a, T> {
+        let count = self.tensors.as_slice().first().map_or(1, |tensor| tensor.shape[0]);
+        let whole = self.whole(name);
+        let each = whole.len() / count;
+        whole.chunks_exact_mut(each)
+    }
+}

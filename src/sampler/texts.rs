@@ -1,0 +1,110 @@
+//! The texts of a batch: each once, with its vector.
+
+use half::f16;
+
+use super::slab::{Pool, Slab};
+use crate::error::{Error, Result};
+use crate::store::Store;
+use std::sync::Arc;
+
+/// The counts of texts that a batch is filled up to when none are given, so that the shapes are few.
+const DEFAULT_BUCKETS: [u32; 4] = [256, 1024, 4096, 16_384];
+
+/// The counts that the vectors of a batch of `cell_count` cells are filled up to.
+pub(super) fn buckets(given: &[u32], cell_count: u32) -> Result<Vec<u32>> {
+    let mut buckets = given.to_vec();
+    if given.is_empty() {
+        buckets.extend(DEFAULT_BUCKETS.iter().filter(|&&count| count < cell_count));
+        buckets.push(cell_count);
+    }
+    buckets.sort_unstable();
+    buckets.dedup();
+    if buckets.first() == Some(&0) {
+        return Err(Error::invalid("expected counts of texts of at least 1, found 0"));
+    }
+    Ok(buckets)
+}
+
+/// Numbers the texts of a batch; keeps its buffers.
+#[derive(Default)]
+pub(super) struct TextTable {
+    /// Text and its number, by hash; of another generation is empty.
+    slots: Vec<Slot>,
+    generation: u32,
+    texts: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    generation: u32,
+    text: u32,
+    number: u32,
+}
+
+impl TextTable {
+    /// Replaces each text (plus one; 0 is none) by its number in the batch, in the order in which
+    /// they occur.
+    pub(super) fn number(&mut self, cells: &mut [u32]) {
+        let slots = (cells.len() * 2).next_power_of_two();
+        if self.slots.len() != slots || self.generation == u32::MAX {
+            (self.slots, self.generation) = (vec![Slot::default(); slots], 0);
+        }
+        self.generation += 1;
+        self.texts.clear();
+        for cell in cells.iter_mut().filter(|cell| **cell != 0) {
+            *cell = self.number_of(*cell - 1);
+        }
+    }
+
+    fn number_of(&mut self, text: u32) -> u32 {
+        let mask = self.slots.len() - 1;
+        let hash = u64::from(text).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut at = (hash >> 32) as usize & mask;
+        loop {
+            let slot = &mut self.slots[at];
+            if slot.generation != self.generation {
+                let number = self.texts.len() as u32;
+                *slot = Slot { generation: self.generation, text, number };
+                self.texts.push(text);
+                return number;
+            }
+            if slot.text == text {
+                return slot.number;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// The vectors of the texts that were numbered last, filled up with zeros to one of `buckets`.
+    pub(super) fn gather(
+        &self,
+        store: &Store,
+        buckets: &[u32],
+        pool: &Arc<Pool>,
+    ) -> Result<(Slab, u32)> {
+        let count = self.texts.len();
+        let fits = buckets.iter().find(|&&bucket| bucket as usize >= count);
+        let Some(&bucket) = fits else {
+            return Err(Error::limit(format!(
+                "a batch has {count} distinct texts, and the greatest count of text_buckets is {}; \
+                 add a greater one, up to B * S",
+                buckets.last().copied().unwrap_or_default()
+            )));
+        };
+        let dimension = store.metadata().embedding.dimension as usize;
+        let mut slab = pool.take(bucket as usize * dimension * size_of::<f16>());
+        let vectors: &mut [f16] = bytemuck::cast_slice_mut(slab.bytes_mut());
+        let (used, rest) = vectors.split_at_mut(count * dimension);
+        for (slot, &text) in used.chunks_exact_mut(dimension).zip(&self.texts) {
+            let vector = store.text_embedding(text)?;
+            slot.copy_from_slice(vector.ok_or_else(|| {
+                Error::invalid(
+                    "the store was prepared without text vectors; prepare it with them, or take \
+                     the texts' indexes alone (texts=\"global\")",
+                )
+            })?);
+        }
+        rest.fill(f16::ZERO);
+        Ok((slab, bucket))
+    }
+}

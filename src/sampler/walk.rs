@@ -1,0 +1,362 @@
+//! The walk: from a seed row along foreign keys, both ways, to the rows of its context.
+//!
+//! `sampler/FORMAT.md` has the two walks step by step, draws included.
+
+use std::collections::VecDeque;
+
+use super::choice::{Choice, Touched};
+use super::database::{Database, Link};
+use super::settings::{Children, Walk};
+use super::visited::Visited;
+use crate::error::Result;
+use crate::random::Stream;
+use crate::store::{Row, is_visible};
+
+/// Where a walk starts, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Start {
+    pub table: u32,
+    pub row: u32,
+    pub obs_time: i64,
+    /// Cells of the seed row beside those of its table: the target of a derived task.
+    pub extra_cells: usize,
+}
+
+/// How far a walk goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub walk: Walk,
+    pub cells_max: usize,
+    pub rows_max: usize,
+}
+
+/// A row of a context; its place is its number in the sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Visit {
+    pub table: u32,
+    pub row: u32,
+    /// How many links lie between it and the seed, on the way that the walk took.
+    pub hop: u32,
+    /// The place of the row that brought it in, and through which relation; the seed's own is 0.
+    pub from: u32,
+    pub relation: u32,
+    /// Whether it is a parent of that row, and not a child.
+    pub is_parent: bool,
+}
+
+/// A row that waits to be visited.
+#[derive(Clone, Copy)]
+struct Candidate {
+    link: Link,
+    row: u32,
+    from: u32,
+}
+
+/// The children that one row may bring in through one relation.
+struct Brood {
+    link: Link,
+    parent: u32,
+    from: u32,
+    choice: Choice,
+}
+
+/// A reference of a row in the context, whether or not its parent is there too.
+#[derive(Clone, Copy)]
+struct Reference {
+    from: u32,
+    table: u32,
+    row: u32,
+}
+
+/// Walks, one after the other; allocates nothing once its buffers have grown.
+pub(super) struct Walker {
+    visited: Visited,
+    visits: Vec<Visit>,
+    cells: usize,
+    parents: VecDeque<Candidate>,
+    broods: Vec<Brood>,
+    /// For each child that may still be drawn, its brood.
+    tickets: Vec<u32>,
+    touched: Vec<Touched>,
+    references: Vec<Reference>,
+    links: Vec<[u16; 2]>,
+    hidden: u64,
+}
+
+impl Walker {
+    pub(super) fn new(rows_max: u32) -> Self {
+        Self {
+            visited: Visited::new(rows_max),
+            visits: Vec::new(),
+            cells: 0,
+            parents: VecDeque::new(),
+            broods: Vec::new(),
+            tickets: Vec::new(),
+            touched: Vec::new(),
+            references: Vec::new(),
+            links: Vec::new(),
+            hidden: 0,
+        }
+    }
+
+    /// The rows of the last walk, the seed first.
+    pub(super) fn visits(&self) -> &[Visit] {
+        &self.visits
+    }
+
+    /// The references among the rows of the last walk, as places (child, parent).
+    pub(super) fn links(&self) -> &[[u16; 2]] {
+        &self.links
+    }
+
+    /// How many rows the last walk came upon and did not see, because they came to exist later.
+    pub(super) fn hidden(&self) -> u64 {
+        self.hidden
+    }
+
+    /// Collects the context of a seed.
+    ///
+    /// # Determinism
+    /// Depends on the database, the start, the bounds and the words of `random` alone.
+    ///
+    /// # Cost
+    /// A row costs its record, its parents and, where its children are wanted, a binary search for
+    /// each relation; how many children it has does not matter.
+    pub(super) fn walk(
+        &mut self,
+        database: &Database,
+        start: Start,
+        bounds: &Bounds,
+        random: &mut Stream,
+    ) -> Result<()> {
+        self.clear();
+        let mut walk = Walking { walker: self, database, start, bounds, random };
+        walk.begin()?;
+        match bounds.walk {
+            Walk::Priority { child_width, children } => walk.by_priority(child_width, children)?,
+            Walk::Breadth { max_hops, budget } => walk.by_breadth(max_hops, budget)?,
+        }
+        self.connect();
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.visited.clear();
+        self.visits.clear();
+        self.cells = 0;
+        self.parents.clear();
+        self.broods.clear();
+        self.tickets.clear();
+        self.touched.clear();
+        self.references.clear();
+        self.hidden = 0;
+    }
+
+    /// Finds the references whose both ends are in the context.
+    fn connect(&mut self) {
+        self.links.clear();
+        for reference in &self.references {
+            if let Some(place) = self.visited.get(reference.table, reference.row) {
+                self.links.push([reference.from as u16, place as u16]);
+            }
+        }
+    }
+}
+
+/// A walk under way.
+struct Walking<'a> {
+    walker: &'a mut Walker,
+    database: &'a Database,
+    start: Start,
+    bounds: &'a Bounds,
+    random: &'a mut Stream,
+}
+
+impl Walking<'_> {
+    fn is_full(&self) -> bool {
+        self.walker.cells >= self.bounds.cells_max
+            || self.walker.visits.len() >= self.bounds.rows_max
+    }
+
+    /// Visits the seed. One that is observed before its row came to exist has no context: that row
+    /// and its links are not known then.
+    fn begin(&mut self) -> Result<()> {
+        let Start { table, row, obs_time, extra_cells } = self.start;
+        let record = self.database.store.tables()[table as usize].row(row)?;
+        self.walker.cells += extra_cells;
+        self.enter(Visit { table, row, hop: 0, from: 0, relation: 0, is_parent: false });
+        if is_visible(record.time(), obs_time) {
+            self.refer(0, table, &record)
+        } else {
+            self.walker.cells = self.bounds.cells_max;
+            Ok(())
+        }
+    }
+
+    fn enter(&mut self, visit: Visit) {
+        let place = self.walker.visits.len() as u32;
+        self.walker.visited.insert(visit.table, visit.row, place);
+        self.walker.cells += self.database.tables[visit.table as usize].columns.len();
+        self.walker.visits.push(visit);
+    }
+
+    /// Takes down the parents of the row at `place`.
+    fn refer(&mut self, place: u32, table: u32, record: &Row<'_>) -> Result<()> {
+        for &link in &self.database.tables[table as usize].parents {
+            if let Some(row) = self.database.relation(link).parent(record)? {
+                self.walker.references.push(Reference { from: place, table: link.table, row });
+                self.walker.parents.push_back(Candidate { link, row, from: place });
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits a row unless it was visited already or came to exist later.
+    fn visit(&mut self, candidate: Candidate, is_parent: bool) -> Result<()> {
+        let Candidate { link, row, from } = candidate;
+        if self.walker.visited.get(link.table, row).is_some() {
+            return Ok(());
+        }
+        let record = self.database.store.tables()[link.table as usize].row(row)?;
+        if !is_visible(record.time(), self.start.obs_time) {
+            self.walker.hidden += 1;
+            return Ok(());
+        }
+        let place = self.walker.visits.len() as u32;
+        let hop = self.walker.visits[from as usize].hop + 1;
+        let (table, relation) = (link.table, link.relation);
+        self.enter(Visit { table, row, hop, from, relation, is_parent });
+        self.refer(place, table, &record)
+    }
+
+    fn by_priority(&mut self, width: u32, children: Children) -> Result<()> {
+        // Rows of lower hops than this have brought in their children.
+        let mut hop = 0;
+        while !self.is_full() {
+            if let Some(parent) = self.walker.parents.pop_front() {
+                self.visit(parent, true)?;
+            } else if !self.walker.tickets.is_empty() {
+                let child = self.draw_child(children)?;
+                self.visit(child, false)?;
+            } else if self.walker.visits.iter().any(|visit| visit.hop >= hop) {
+                self.gather_broods(hop, width)?;
+                hop += 1;
+            } else {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the children that the rows of one hop may bring in.
+    fn gather_broods(&mut self, hop: u32, width: u32) -> Result<()> {
+        self.walker.broods.clear();
+        self.walker.touched.clear();
+        for from in 0..self.walker.visits.len() as u32 {
+            let visit = self.walker.visits[from as usize];
+            if visit.hop != hop {
+                continue;
+            }
+            for &link in &self.database.tables[visit.table as usize].children {
+                let visible = self.visible_children(link, visit.row)?;
+                if visible == 0 {
+                    continue;
+                }
+                let choice = Choice::new(visible, width, &mut self.walker.touched);
+                let brood = self.walker.broods.len() as u32;
+                self.walker.tickets.extend(std::iter::repeat_n(brood, choice.width() as usize));
+                self.walker.broods.push(Brood { link, parent: visit.row, from, choice });
+            }
+        }
+        Ok(())
+    }
+
+    fn visible_children(&mut self, link: Link, parent: u32) -> Result<u64> {
+        let children = self.database.relation(link).children(parent)?;
+        let visible = children.visible_count(self.start.obs_time)?;
+        self.walker.hidden += (children.count() - visible) as u64;
+        Ok(visible as u64)
+    }
+
+    /// Draws one of the children that wait, each as likely as the other.
+    fn draw_child(&mut self, order: Children) -> Result<Candidate> {
+        let Walker { tickets, broods, touched, .. } = &mut *self.walker;
+        let ticket = self.random.below(tickets.len() as u64) as usize;
+        let brood = &mut broods[tickets.swap_remove(ticket) as usize];
+        let place = match order {
+            Children::Uniform => brood.choice.draw(self.random, touched),
+            Children::Latest => brood.choice.latest(),
+        };
+        let relation = self.database.relation(brood.link);
+        let row = relation.children(brood.parent)?.row(place as usize)?;
+        Ok(Candidate { link: brood.link, row, from: brood.from })
+    }
+
+    fn by_breadth(&mut self, max_hops: u32, budget: u32) -> Result<()> {
+        let mut next = 0;
+        while next < self.walker.visits.len() && !self.is_full() {
+            let visit = self.walker.visits[next];
+            if visit.hop < max_hops {
+                self.visit_parents_of(next as u32, budget)?;
+                self.visit_children_of(next as u32, budget)?;
+            }
+            next += 1;
+        }
+        Ok(())
+    }
+
+    /// Visits at most `budget` of the parents of the row at `place`.
+    fn visit_parents_of(&mut self, place: u32, budget: u32) -> Result<()> {
+        // A row's parents wait in one stretch, in the order in which rows were visited.
+        let waiting = self.walker.parents.iter();
+        let count = waiting.take_while(|candidate| candidate.from == place).count();
+        self.walker.touched.clear();
+        let mut choice = Choice::new(count as u64, budget, &mut self.walker.touched);
+        for _ in 0..choice.width() {
+            if self.is_full() {
+                break;
+            }
+            let drawn = choice.draw(self.random, &mut self.walker.touched);
+            self.visit(self.walker.parents[drawn as usize], true)?;
+        }
+        self.walker.parents.drain(..count);
+        Ok(())
+    }
+
+    /// Visits at most `budget` of the children of the row at `place`, of all relations together.
+    fn visit_children_of(&mut self, place: u32, budget: u32) -> Result<()> {
+        let visit = self.walker.visits[place as usize];
+        self.walker.broods.clear();
+        self.walker.touched.clear();
+        let mut total = 0;
+        for &link in &self.database.tables[visit.table as usize].children {
+            let visible = self.visible_children(link, visit.row)?;
+            total += visible;
+            let choice = Choice::new(visible, 0, &mut self.walker.touched);
+            self.walker.broods.push(Brood { link, parent: visit.row, from: place, choice });
+        }
+        let mut choice = Choice::new(total, budget, &mut self.walker.touched);
+        for _ in 0..choice.width() {
+            if self.is_full() {
+                break;
+            }
+            let drawn = choice.draw(self.random, &mut self.walker.touched);
+            let child = self.child_among_all(drawn)?;
+            self.visit(child, false)?;
+        }
+        Ok(())
+    }
+
+    /// The child at `place` when the broods stand one after the other.
+    fn child_among_all(&self, mut place: u64) -> Result<Candidate> {
+        for brood in &self.walker.broods {
+            if place < brood.choice.count() {
+                let relation = self.database.relation(brood.link);
+                let row = relation.children(brood.parent)?.row(place as usize)?;
+                return Ok(Candidate { link: brood.link, row, from: brood.from });
+            }
+            place -= brood.choice.count();
+        }
+        unreachable!("the choice is among as many children as the broods have")
+    }
+}
