@@ -79,11 +79,6 @@ impl Task {
         &databases[self.database].store.tasks()[self.place]
     }
 
-    /// The table of its seed rows.
-    pub(super) fn anchor(&self, databases: &[Database]) -> u32 {
-        self.stored(databases).metadata().anchor
-    }
-
     /// Where the target of a seed goes, whose value is `cell`.
     pub(super) fn target(&self, databases: &[Database], cell: Cell) -> Target {
         let metadata = self.stored(databases).metadata();

@@ -2,84 +2,20 @@
 
 mod crafted;
 mod damage;
+#[path = "../shared/database.rs"]
 mod database;
 mod golden;
 mod laws;
 #[path = "../shared/manifest.rs"]
 mod manifest;
+#[path = "../shared/random.rs"]
 mod random;
 mod read_back;
 mod same_bits;
+#[path = "../shared/stores.rs"]
+mod stores;
+#[path = "../shared/tiny.rs"]
 mod tiny;
 mod twin;
 
-use std::path::Path;
-
-use half::f16;
-use headwater::Result;
-use headwater::prepare::embed::Embedder;
-use headwater::prepare::source::Source;
-use headwater::prepare::{Options, Report, Silent, prepare};
-use headwater::store::Store;
-
-/// An embedder that anybody can follow: the bytes of the text, added up by their place.
-struct Plain;
-
-const DIMENSION: usize = 8;
-
-impl Embedder for Plain {
-    fn name(&self) -> String {
-        "plain".into()
-    }
-
-    fn dimension(&self) -> usize {
-        DIMENSION
-    }
-
-    fn embed(&self, texts: &[&str], vectors: &mut [f16]) -> Result<()> {
-        for (text, vector) in texts.iter().zip(vectors.chunks_exact_mut(DIMENSION)) {
-            vector.copy_from_slice(&plain_vector(text));
-        }
-        Ok(())
-    }
-}
-
-fn plain_vector(text: &str) -> [f16; DIMENSION] {
-    let mut sums = [0_u32; DIMENSION];
-    text.bytes().enumerate().for_each(|(place, byte)| sums[place % DIMENSION] += u32::from(byte));
-    sums.map(|sum| f16::from_f32((sum % 2048) as f32))
-}
-
-/// A folder in memory where there is one: these tests write thousands of small files.
-fn folder() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    match memory.is_dir() {
-        true => tempfile::tempdir_in(memory).unwrap(),
-        false => tempfile::tempdir().unwrap(),
-    }
-}
-
-fn prepared(
-    source: &dyn Source,
-    database: &database::Database,
-    out: &Path,
-    threads: usize,
-) -> Result<Report> {
-    let options = Options {
-        embedder: &Plain,
-        text_vectors: true,
-        threads: Some(threads),
-        sql: None,
-        progress: &Silent,
-    };
-    prepare(source, &database.schema, out, &options)
-}
-
-/// The store of `database`, which goes when the folder does.
-fn store_of(database: &database::Database, cuts: &[usize]) -> (tempfile::TempDir, Store) {
-    let folder = folder();
-    let out = folder.path().join("store");
-    prepared(&database.memory(cuts), database, &out, 2).unwrap_or_else(|e| panic!("{e}"));
-    let store = Store::open(&out).unwrap_or_else(|e| panic!("{e}"));
-    (folder, store)
-}
+use stores::{folder, plain_vector, prepared, store_of};

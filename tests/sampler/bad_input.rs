@@ -1,0 +1,125 @@
+//! Settings and calls that cannot be, and the end of a sampler.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use headwater::ErrorKind;
+use headwater::plan::{Assignment, Split, SplitRatios};
+use headwater::sampler::{Sampler, Settings, Speed, Texts, Walk};
+
+use crate::{PLAIN, random_stores, sampler, small};
+
+#[test]
+fn settings_that_cannot_be() {
+    let (_folder, store) = &random_stores(1)[0];
+    let refused = |change: &dyn Fn(&mut Settings)| {
+        let mut settings = small(1);
+        settings.tasks = None;
+        change(&mut settings);
+        let error = sampler(store, &settings, (0, 1), PLAIN).err().expect("this must be refused");
+        assert!(matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::LimitExceeded));
+        error.to_string()
+    };
+    assert!(refused(&|s| s.shape.batch_size = 0).contains("batch size of at least 1, found 0"));
+    assert!(refused(&|s| s.shape.batch_size = u32::MAX).contains("more than 2^32 - 1 cells"));
+    assert!(refused(&|s| s.shape.sequence_length = 65_536).contains("of 1 to 65535, found 65536"));
+    assert!(refused(&|s| s.shape.max_rows = 0).contains("max_rows of 1 to 65535, found 0"));
+    assert!(
+        refused(&|s| s.walk = Walk::Breadth { max_hops: 1, budget: 0 }).contains("a budget of 1")
+    );
+    assert!(refused(&|s| s.shape.sequence_length = 1).contains("make them longer"));
+    assert!(refused(&|s| s.tasks = Some(vec!["nonsense".into()])).contains("there are: random/"));
+    assert!(refused(&|s| s.tasks = Some(vec![])).contains("there is no task to serve"));
+    assert!(refused(&|s| s.task_weights = Some(vec![1.0])).contains("name the tasks too"));
+    assert!(refused(&|s| s.shape.texts = Texts::Batch(vec![0])).contains("at least 1, found 0"));
+    let name = store.tasks()[0].metadata().name.clone();
+    assert!(refused(&|s| s.tasks = Some(vec![name.clone(); 2])).contains("is named twice"));
+    let error = Sampler::new(vec![], small(1), Assignment::new(0, 1).unwrap(), PLAIN);
+    assert!(error.err().unwrap().to_string().contains("at least one store"));
+    let twice = vec![Arc::clone(store), Arc::clone(store)];
+    let error = Sampler::new(twice, small(1), Assignment::new(0, 1).unwrap(), PLAIN);
+    assert!(error.err().unwrap().to_string().contains("two stores have the name"));
+}
+
+#[test]
+fn a_split_without_seeds_is_refused_when_it_is_asked_for() {
+    let stores = random_stores(20);
+    let without_records = stores.iter().map(|(_, store)| store).find(|store| {
+        let task = &store.tasks()[0];
+        let anchor = &store.tables()[task.metadata().anchor as usize];
+        task.seed(anchor, 0).unwrap().split.is_none()
+    });
+    let store = without_records.unwrap();
+    let mut settings = small(1);
+    settings.tasks = Some(vec![store.tasks()[0].metadata().name.clone()]);
+    settings.split.ratios = SplitRatios::new(1.0, 0.0, 0.0).unwrap();
+    let sampler = sampler(store, &settings, (0, 1), PLAIN).unwrap();
+    sampler.next(Split::Train).unwrap();
+    let error = sampler.next(Split::Val).err().unwrap();
+    assert!(error.to_string().contains("no task has a seed in the val split"), "{error}");
+    assert_eq!(sampler.evaluate(Split::Val, None).unwrap().count(), 0);
+}
+
+#[test]
+fn a_batch_with_more_texts_than_the_greatest_bucket() {
+    for (_folder, store) in &random_stores(12) {
+        let mut settings = small(1);
+        settings.shape.texts = Texts::Batch(vec![1]);
+        let sampler = sampler(store, &settings, (0, 1), PLAIN).unwrap();
+        let error = (0..20).find_map(|_| sampler.next(Split::Train).err());
+        if let Some(error) = error {
+            assert_eq!(error.kind(), ErrorKind::LimitExceeded);
+            assert!(
+                error.to_string().contains("the greatest count of text_buckets is 1"),
+                "{error}"
+            );
+            return;
+        }
+    }
+    panic!("no batch had two texts");
+}
+
+/// Whoever waits is woken, and nothing hangs.
+#[test]
+fn shutdown_wakes_who_waits_and_ends_in_bounded_time() {
+    let (_folder, store) = &random_stores(1)[0];
+    for prefetch in [0, 1, 8] {
+        let speed = Speed { threads: Some(2), prefetch };
+        let sampler = sampler(store, &small(1), (0, 1), speed).unwrap();
+        let started = Instant::now();
+        std::thread::scope(|scope| {
+            let consumer = scope.spawn(|| {
+                let batches = std::iter::repeat_with(|| sampler.next(Split::Train));
+                batches.map_while(Result::err).next()
+            });
+            let other = scope.spawn(|| {
+                std::iter::repeat_with(|| sampler.next(Split::Val)).find_map(Result::err)
+            });
+            std::thread::sleep(Duration::from_millis(30));
+            sampler.shutdown();
+            drop(consumer.join().unwrap());
+            assert_eq!(other.join().unwrap().unwrap().kind(), ErrorKind::Shutdown);
+        });
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+        let error = sampler.next(Split::Train).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Shutdown);
+        // What was consumed can still be saved.
+        sampler.cursor().encode().unwrap();
+    }
+}
+
+#[test]
+fn two_threads_cannot_consume_one_stream() {
+    let (_folder, store) = &random_stores(1)[0];
+    let sampler = sampler(store, &small(1), (0, 1), Speed::default()).unwrap();
+    let refused = std::thread::scope(|scope| {
+        let consumers: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| (0..3000).filter_map(|_| sampler.next(Split::Train).err()).next())
+            })
+            .collect();
+        consumers.into_iter().filter_map(|consumer| consumer.join().unwrap()).next()
+    });
+    let refused = refused.expect("four threads met at one stream");
+    assert!(refused.to_string().contains("another thread is waiting for a train batch"));
+}

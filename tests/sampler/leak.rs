@@ -1,0 +1,228 @@
+//! P7: nothing of the future is in a context, and the label is at the target alone.
+
+use std::sync::Arc;
+
+use headwater::plan::Split;
+use headwater::prepare::schema::Schema;
+use headwater::random::{Purpose, Stream};
+use headwater::sampler::{Settings, Shape, Walk};
+use headwater::store::Store;
+
+use crate::database::{Database, Value};
+use crate::{PLAIN, sampler, stores};
+
+const SCHEMA: &str = r#"
+database = "shops"
+
+[[table]]
+name = "shops"
+key = "id"
+time = { column = "at" }
+columns = { id = "identifier", at = "timestamp", due = "timestamp", mark = "numerical" }
+
+[[table]]
+name = "visits"
+key = "id"
+time = { column = "at", delay = "3 seconds" }
+columns = { id = "identifier", at = "timestamp", due = "timestamp", mark = "numerical", shop = "identifier", before = "identifier" }
+references = [{ columns = "shop", to = "shops" }, { columns = "before", to = "visits" }]
+
+[[table]]
+name = "sales"
+key = "id"
+time = { through = "visit", delay = "1 second" }
+columns = { id = "identifier", due = "timestamp", mark = "numerical", visit = "identifier" }
+references = [{ columns = "visit", to = "visits" }]
+
+[[task]]
+name = "mark of a visit"
+cell = { table = "visits", column = "mark" }
+
+[[task]]
+name = "mark of a sale"
+cell = { table = "sales", column = "mark" }
+
+[[task]]
+name = "tomorrow"
+derived = { anchor = "shops", source = "tomorrow", key = "shop", time = "at", target = "y", type = "numerical" }
+"#;
+
+const SECOND: i64 = 1_000_000;
+/// A mark is the second in which its row came to exist, and less than half a second that only this
+/// row has.
+const MARK: f64 = 0.001;
+
+/// Rows whose times lie a second or two apart, each with a number that only it has and that grows
+/// with its time.
+fn shops() -> Database {
+    let mut random = Stream::new(5, Purpose::Split, [0x1eaf, 0, 0]);
+    let mut below = |bound: u64| random.below(bound) as i64;
+    let time = |seconds: i64| Value::Time(1_600_000_000 * SECOND + seconds * SECOND);
+    let mark = |seconds: i64, row: i64| Value::Number(seconds as f64 + row as f64 * MARK);
+    let mut database =
+        Database { schema: Schema::parse(SCHEMA).unwrap(), data: Default::default() };
+    let mut add = |table: &str, columns: Vec<(&str, Vec<Value>)>| {
+        let columns = columns.into_iter().map(|(name, values)| (name.to_owned(), values)).collect();
+        database.data.insert(table.to_owned(), columns);
+    };
+    let ids = |count: i64| (0..count).map(Value::Integer).collect::<Vec<_>>();
+    let shops: Vec<i64> = (0..12).map(|_| below(400)).collect();
+    let visits: Vec<i64> = (0..300).map(|_| below(400)).collect();
+    let visit_of: Vec<i64> = (0..400).map(|_| below(300)).collect();
+    let sales: Vec<i64> = visit_of.iter().map(|&visit| visits[visit as usize] + 3).collect();
+    let due = |times: &[i64], below: &mut dyn FnMut(u64) -> i64| {
+        times.iter().map(|&at| time(at + below(40) - 10)).collect::<Vec<_>>()
+    };
+    let marks =
+        |times: &[i64]| (0..).zip(times).map(|(row, &at)| mark(at, row)).collect::<Vec<_>>();
+    let times = |times: &[i64]| times.iter().map(|&at| time(at)).collect::<Vec<_>>();
+    add(
+        "shops",
+        vec![
+            ("id", ids(12)),
+            ("at", times(&shops)),
+            ("due", due(&shops, &mut below)),
+            ("mark", marks(&shops)),
+        ],
+    );
+    let known: Vec<i64> = visits.iter().map(|at| at + 3).collect();
+    add(
+        "visits",
+        vec![
+            ("id", ids(300)),
+            ("at", times(&visits)),
+            ("due", due(&visits, &mut below)),
+            ("mark", marks(&known)),
+            ("shop", (0..300).map(|_| Value::Integer(below(12))).collect()),
+            ("before", (0..300).map(|_| Value::Integer(below(300))).collect()),
+        ],
+    );
+    let known: Vec<i64> = sales.iter().map(|at| at + 1).collect();
+    add(
+        "sales",
+        vec![
+            ("id", ids(400)),
+            ("due", due(&sales, &mut below)),
+            ("mark", marks(&known)),
+            ("visit", visit_of.iter().map(|&visit| Value::Integer(visit)).collect()),
+        ],
+    );
+    let seeds: Vec<i64> = (0..200).map(|_| below(420)).collect();
+    add(
+        "tomorrow",
+        vec![
+            ("shop", (0..200).map(|_| Value::Integer(below(12))).collect()),
+            ("at", times(&seeds)),
+            ("y", (0..200).map(|_| Value::Number(below(1_000_000) as f64)).collect()),
+        ],
+    );
+    database
+}
+
+fn settings(seed: u64, walk: Walk) -> Settings {
+    let shape =
+        Shape { batch_size: 8, sequence_length: 400, max_rows: 90, ..Settings::default().shape };
+    Settings { seed, walk, shape, ..Settings::default() }
+}
+
+/// How many whole seconds after the first the row that has this mark became known.
+fn marked_second(store: &Store, column: i32, score: f32) -> f64 {
+    use headwater::store::ColumnStats;
+    let columns = store.metadata().tables.iter().flat_map(|table| &table.columns);
+    match columns.clone().find(|c| c.index as i32 == column).unwrap().stats {
+        ColumnStats::Numerical { mean, std, .. } => f64::from(score) * std + mean,
+        _ => panic!("column {column} has no numbers"),
+    }
+}
+
+#[test]
+fn p7_no_number_and_no_time_of_the_future_is_in_a_batch() {
+    let (_folder, store) = stores::store_of(&shops(), &[usize::MAX]);
+    let store = Arc::new(store);
+    let priority = |width| Walk::Priority {
+        child_width: width,
+        children: headwater::sampler::Children::Uniform,
+    };
+    let (mut seen, mut latest) = (0, f64::NEG_INFINITY);
+    for walk in [priority(3), priority(50), Walk::Breadth { max_hops: 4, budget: 9 }] {
+        let mut settings = settings(1, walk);
+        settings.shape.compact = true;
+        let sampler = sampler(&store, &settings, (0, 1), PLAIN).unwrap();
+        for split in Split::ALL {
+            for batch in sampler.evaluate(split, None).unwrap() {
+                let batch = batch.unwrap();
+                let obs_times = batch.get::<i64>("obs_time").unwrap();
+                let cells = batch.get::<i8>("semantic_types").unwrap();
+                let each = settings.shape.sequence_length as usize;
+                for at in 0..cells.len() {
+                    let flag = |name| batch.get::<u8>(name).unwrap()[at] == 1;
+                    if flag("is_padding") || flag("is_target") || flag("is_null") {
+                        continue;
+                    }
+                    let obs_time = obs_times[at / each];
+                    if cells[at] == 2 {
+                        assert!(batch.get::<i64>("timestamp_us").unwrap()[at] <= obs_time);
+                        seen += 1;
+                    }
+                    if cells[at] == 1 {
+                        let column = batch.get::<i32>("column_ids").unwrap()[at];
+                        let score = batch.get::<f32>("numeric_values").unwrap()[at];
+                        let second = marked_second(&store, column, score);
+                        let now = (obs_time / SECOND - 1_600_000_000) as f64;
+                        assert!(second <= now + 0.45, "{second} at {now}");
+                        latest = latest.max(second - now);
+                        seen += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(seen > 20_000 && latest > -0.5, "{seen} {latest}");
+}
+
+/// Whether any cell but the target says the label.
+#[test]
+fn p7_the_label_is_at_the_target_alone() {
+    let (_folder, store) = stores::store_of(&shops(), &[usize::MAX]);
+    let store = Arc::new(store);
+    let walk = Settings::default().walk;
+    let sampler = sampler(&store, &settings(2, walk), (0, 1), PLAIN).unwrap();
+    let each = 400;
+    for batch in sampler.evaluate(Split::Train, None).unwrap() {
+        let batch = batch.unwrap();
+        let numbers = batch.get::<f32>("numeric_values").unwrap();
+        let targets = batch.get::<i32>("target_pos").unwrap();
+        let columns = batch.get::<i32>("column_ids").unwrap();
+        let flags = batch.get::<u8>("is_target").unwrap();
+        for (sequence, &target) in targets.iter().enumerate() {
+            if batch.get::<f32>("seq_weight").unwrap()[sequence] == 0.0 {
+                continue;
+            }
+            let at = sequence * each + target as usize;
+            let label = numbers[at];
+            let others = (sequence * each..(sequence + 1) * each).filter(|&other| other != at);
+            for other in others {
+                assert_eq!(flags[other], 0);
+                // Every number is of one row alone, so that the same one again would be the label.
+                assert!(columns[other] != columns[at] || numbers[other] != label || label == 0.0);
+            }
+            assert_eq!(flags[at], 1);
+        }
+    }
+}
+
+/// A seed that is observed before its row came to exist: nothing of the row is known then.
+#[test]
+fn p7_a_seed_from_the_future_has_no_context() {
+    let (_folder, store) = stores::store_of(&shops(), &[usize::MAX]);
+    let store = Arc::new(store);
+    let sampler = sampler(&store, &settings(2, Settings::default().walk), (0, 1), PLAIN).unwrap();
+    let shop = store.table("shops").unwrap().row(3).unwrap();
+    for (time, rows) in [(shop.time() - 1, 1..2), (shop.time(), 1..90)] {
+        let batch = sampler.sample("tomorrow", &[(3, time)]).unwrap();
+        let num_rows = batch.get::<i32>("num_rows").unwrap()[0];
+        assert!(rows.contains(&num_rows), "{num_rows}");
+        let known = (0..4).filter(|&cell| batch.get::<u8>("is_null").unwrap()[cell] == 0).count();
+        assert_eq!(known > 0, time == shop.time());
+    }
+}

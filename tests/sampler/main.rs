@@ -1,0 +1,135 @@
+//! The sampler's promises, over random databases, settings and histories.
+
+mod bad_input;
+#[allow(dead_code, reason = "the tests of the store read the rows themselves, too")]
+#[path = "../shared/database.rs"]
+mod database;
+mod leak;
+#[path = "../shared/random.rs"]
+mod random;
+mod resume;
+mod same_bits;
+#[path = "../shared/stores.rs"]
+mod stores;
+mod twin;
+
+use std::sync::Arc;
+
+use headwater::plan::{Assignment, Split, SplitRatios, SplitRule};
+use headwater::random::{Purpose, Stream};
+use headwater::sampler::{Batch, Children, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk};
+use headwater::store::Store;
+
+/// A random database whose rows are the same for the same seed.
+fn random_store(seed: u64) -> (tempfile::TempDir, Arc<Store>) {
+    let (folder, store) = stores::store_of(&random::database(seed, 4, 60), &[usize::MAX]);
+    (folder, Arc::new(store))
+}
+
+/// The first random databases that have a task with seeds in every split.
+fn random_stores(count: usize) -> Vec<(tempfile::TempDir, Arc<Store>)> {
+    let is_rich = |store: &Arc<Store>| {
+        let sampler = sampler(store, &small(1), (0, 1), Speed::default());
+        sampler.is_ok_and(|sampler| {
+            Split::ALL.into_iter().all(|split| sampler.seed_count(0, split) > 0)
+        })
+    };
+    (0..).map(random_store).filter(|(_, store)| is_rich(store)).take(count).collect()
+}
+
+fn sampler(
+    store: &Arc<Store>,
+    settings: &Settings,
+    (rank, world): (u64, u64),
+    speed: Speed,
+) -> headwater::Result<Sampler> {
+    let assignment = Assignment::new(rank, world)?;
+    Sampler::new(vec![Arc::clone(store)], settings.clone(), assignment, speed)
+}
+
+/// Small settings of many kinds.
+fn small(seed: u64) -> Settings {
+    let mut random = Stream::new(seed, Purpose::Split, [0x5e77, 0, 0]);
+    let mut one_of = |choices: &[u32]| choices[random.below(choices.len() as u64) as usize];
+    let children = [Children::Uniform, Children::Latest][one_of(&[0, 0, 1]) as usize];
+    let child_width = one_of(&[1, 2, 3, 5, 16]);
+    let (max_hops, budget) = (one_of(&[1, 2, 3]), one_of(&[1, 2, 4, 8]));
+    let walk = match one_of(&[0, 0, 1]) {
+        0 => Walk::Priority { child_width, children },
+        _ => Walk::Breadth { max_hops, budget },
+    };
+    Settings {
+        seed,
+        split: SplitRule { seed: 3, ratios: SplitRatios::new(0.6, 0.2, 0.2).unwrap() },
+        walk,
+        keep_future_cells: one_of(&[0, 0, 1]) == 1,
+        row_order: [RowOrder::Walk, RowOrder::CuthillMckee][one_of(&[0, 1]) as usize],
+        shape: Shape {
+            batch_size: one_of(&[1, 2, 3, 5]),
+            sequence_length: one_of(&[16, 25, 40, 100]),
+            max_rows: one_of(&[1, 2, 4, 7, 30]),
+            compact: false,
+            texts: Texts::Batch(vec![]),
+        },
+        ..Settings::default()
+    }
+}
+
+/// Makes every batch when it is asked for, on one thread.
+const PLAIN: Speed = Speed { threads: Some(1), prefetch: 0 };
+
+/// All that belongs to each sequence of a batch, its texts by their vectors.
+fn sequences(batch: &Batch) -> Vec<Vec<u8>> {
+    let count = batch.get::<i32>("target_pos").unwrap().len();
+    let task = batch.get::<u32>("task_idx").unwrap()[0];
+    let semantic = batch.get::<i8>("semantic_types").unwrap();
+    let cells = semantic.len() / count;
+    let (texts, vectors) = (
+        batch.get::<u32>("text_embed_ids").unwrap(),
+        batch.get::<u16>("text_batch_embeddings").unwrap(),
+    );
+    (0..count)
+        .map(|sequence| {
+            let mut all = task.to_le_bytes().to_vec();
+            for (tensor, bytes) in batch.tensors() {
+                if tensor.shape[0] == count && tensor.name != "text_embed_ids" && count > 1
+                    || count == 1
+                        && !["text_embed_ids", "text_batch_embeddings"].contains(&tensor.name)
+                {
+                    let each = bytes.len() / count;
+                    all.extend_from_slice(&bytes[sequence * each..][..each]);
+                }
+            }
+            for cell in sequence * cells..(sequence + 1) * cells {
+                if semantic[cell] == 5 {
+                    let vector = &vectors[texts[cell] as usize * stores::DIMENSION..];
+                    let is_null = batch.get::<u8>("is_null").unwrap()[cell] == 1;
+                    let vector = &vector[..if is_null { 0 } else { stores::DIMENSION }];
+                    all.extend_from_slice(bytemuck_free(vector).as_slice());
+                }
+            }
+            all
+        })
+        .collect()
+}
+
+fn bytemuck_free(words: &[u16]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// The global batches of `steps` steps of the train stream, put together from all ranks.
+fn global(samplers: &[Sampler], steps: usize) -> Vec<Vec<Vec<u8>>> {
+    (0..steps)
+        .map(|_| {
+            let ranks: Vec<_> =
+                samplers.iter().map(|s| sequences(&s.next(Split::Train).unwrap().0)).collect();
+            let rows = 0..ranks[0].len();
+            // Row after row goes round the ranks.
+            rows.flat_map(|row| ranks.iter().map(move |rank| rank[row].clone())).collect()
+        })
+        .collect()
+}
+
+fn world(store: &Arc<Store>, settings: &Settings, ranks: u64, speed: Speed) -> Vec<Sampler> {
+    (0..ranks).map(|rank| sampler(store, settings, (rank, ranks), speed).unwrap()).collect()
+}

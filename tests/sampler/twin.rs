@@ -1,0 +1,416 @@
+//! The plain twin of the walk and of a sequence: loops over all rows, lists that are searched from
+//! the start, and the same random words.
+
+use std::sync::Arc;
+
+use headwater::plan::Split;
+use headwater::random::{Purpose, Stream, name_identity};
+use headwater::sampler::{Batch, Children, Sampler, Settings, Walk};
+use headwater::store::{
+    Cell, ColumnMetadata, ColumnStats, SEES_EVERYTHING, Seed, Store, TargetMetadata, is_visible,
+};
+
+use crate::{PLAIN, random_store, sampler, small};
+
+/// A table and a row of it.
+type Place = (usize, u32);
+
+struct Twin<'a> {
+    store: &'a Store,
+    obs_time: i64,
+    cells_max: usize,
+    rows_max: usize,
+    random: Stream,
+    rows: Vec<Place>,
+    hops: Vec<u32>,
+    cells: usize,
+    /// Parents that wait: where they are, and the hop of who refers to them.
+    parents: Vec<(usize, Place)>,
+}
+
+impl Twin<'_> {
+    fn time(&self, (table, row): Place) -> i64 {
+        self.store.tables()[table].row(row).unwrap().time()
+    }
+
+    fn parents_of(&self, (table, row): Place) -> Vec<Place> {
+        let record = self.store.tables()[table].row(row).unwrap();
+        (self.store.relations().iter())
+            .filter(|relation| relation.metadata().child as usize == table)
+            .filter_map(|relation| {
+                Some((relation.metadata().parent as usize, relation.parent(&record).unwrap()?))
+            })
+            .collect()
+    }
+
+    /// The children that exist, for each relation, sorted by time and row.
+    fn children_of(&self, (table, row): Place) -> Vec<Vec<Place>> {
+        (self.store.relations().iter())
+            .filter(|relation| relation.metadata().parent as usize == table)
+            .map(|relation| {
+                let child = relation.metadata().child as usize;
+                let all = 0..self.store.tables()[child].row_count();
+                let is_child = |child_row: &u32| {
+                    let record = self.store.tables()[child].row(*child_row).unwrap();
+                    relation.parent(&record).unwrap() == Some(row)
+                        && is_visible(record.time(), self.obs_time)
+                };
+                let mut rows: Vec<Place> = all.filter(is_child).map(|row| (child, row)).collect();
+                rows.sort_by_key(|&place| (self.time(place), place.1));
+                rows
+            })
+            .collect()
+    }
+
+    fn is_full(&self) -> bool {
+        self.cells >= self.cells_max || self.rows.len() >= self.rows_max
+    }
+
+    fn enter(&mut self, place: Place, hop: u32) {
+        let number = self.rows.len();
+        self.rows.push(place);
+        self.hops.push(hop);
+        self.cells += self.store.tables()[place.0].metadata().columns.len();
+        self.parents.extend(self.parents_of(place).into_iter().map(|parent| (number, parent)));
+    }
+
+    fn visit(&mut self, place: Place, hop: u32) {
+        if !self.rows.contains(&place) && is_visible(self.time(place), self.obs_time) {
+            self.enter(place, hop);
+        }
+    }
+
+    fn by_priority(&mut self, width: u32, order: Children) {
+        let mut hop = 0;
+        let mut broods: Vec<(u32, Vec<Place>, usize)> = Vec::new();
+        let mut tickets: Vec<usize> = Vec::new();
+        while !self.is_full() {
+            if !self.parents.is_empty() {
+                let (from, parent) = self.parents.remove(0);
+                self.visit(parent, self.hops[from] + 1);
+            } else if !tickets.is_empty() {
+                let ticket = self.random.below(tickets.len() as u64) as usize;
+                let brood = tickets.swap_remove(ticket);
+                let (hop, children, drawn) = &mut broods[brood];
+                let last = children.len() - 1;
+                let at = match order {
+                    Children::Uniform => {
+                        *drawn + self.random.below((children.len() - *drawn) as u64) as usize
+                    }
+                    // Taken from the end; what is left in front stays sorted.
+                    Children::Latest => last - *drawn,
+                };
+                let child = children[at];
+                if order == Children::Uniform {
+                    children.swap(*drawn, at);
+                }
+                *drawn += 1;
+                let hop = *hop + 1;
+                self.visit(child, hop);
+            } else if self.hops.iter().any(|h| *h >= hop) {
+                for number in 0..self.rows.len() {
+                    if self.hops[number] == hop {
+                        for children in self.children_of(self.rows[number]) {
+                            let wanted = children.len().min(width as usize);
+                            tickets.extend(std::iter::repeat_n(broods.len(), wanted));
+                            broods.push((hop, children, 0));
+                        }
+                    }
+                }
+                hop += 1;
+            } else {
+                break;
+            }
+        }
+    }
+
+    fn by_breadth(&mut self, max_hops: u32, budget: u32) {
+        let mut next = 0;
+        while next < self.rows.len() && !self.is_full() {
+            if self.hops[next] < max_hops {
+                let hop = self.hops[next] + 1;
+                let parents = self.parents_of(self.rows[next]);
+                self.visit_some(parents, hop, budget);
+                let children = self.children_of(self.rows[next]).concat();
+                self.visit_some(children, hop, budget);
+            }
+            next += 1;
+        }
+    }
+
+    fn visit_some(&mut self, mut places: Vec<Place>, hop: u32, budget: u32) {
+        for drawn in 0..places.len().min(budget as usize) {
+            if self.is_full() {
+                return;
+            }
+            let at = drawn + self.random.below((places.len() - drawn) as u64) as usize;
+            places.swap(drawn, at);
+            self.visit(places[drawn], hop);
+        }
+    }
+}
+
+/// The rows of the context of a seed.
+fn context(
+    store: &Store,
+    settings: &Settings,
+    task: usize,
+    seed: &Seed,
+    random: Stream,
+) -> Vec<Place> {
+    let metadata = store.tasks()[task].metadata();
+    let is_derived = matches!(metadata.target, TargetMetadata::Derived { .. });
+    let mut twin = Twin {
+        store,
+        obs_time: seed.obs_time,
+        cells_max: settings.shape.sequence_length as usize,
+        rows_max: settings.shape.max_rows as usize,
+        random,
+        rows: vec![],
+        hops: vec![],
+        cells: usize::from(is_derived),
+        parents: vec![],
+    };
+    let start = (metadata.anchor as usize, seed.row);
+    twin.enter(start, 0);
+    // Before it came to exist a row has no links.
+    if is_visible(twin.time(start), seed.obs_time) {
+        match settings.walk {
+            Walk::Priority { child_width, children } => twin.by_priority(child_width, children),
+            Walk::Breadth { max_hops, budget } => twin.by_breadth(max_hops, budget),
+        }
+    }
+    twin.rows
+}
+
+/// A cell as a sequence has it.
+struct Expected<'a> {
+    row: usize,
+    column: &'a ColumnMetadata,
+    cell: Cell,
+    is_target: bool,
+}
+
+fn cells<'a>(
+    store: &'a Store,
+    settings: &Settings,
+    task: usize,
+    seed: &Seed,
+    rows: &[Place],
+) -> Vec<Expected<'a>> {
+    let task = &store.tasks()[task];
+    let mut cells = Vec::new();
+    for (number, &(table, row)) in rows.iter().enumerate() {
+        let record = store.tables()[table].row(row).unwrap();
+        for (place, column) in store.tables()[table].metadata().columns.iter().enumerate() {
+            let is_target = number == 0
+                && matches!(task.metadata().target, TargetMetadata::Cell { column } if column as usize == place);
+            let mut cell = record.cell(place);
+            let from_the_future = matches!(cell, Cell::Timestamp(time) if time > seed.obs_time);
+            let unknown = number == 0 && !is_visible(record.time(), seed.obs_time);
+            if !is_target && (unknown || from_the_future && !settings.keep_future_cells) {
+                cell = Cell::Null;
+            }
+            cells.push(Expected { row: number, column, cell, is_target });
+        }
+        if let (0, TargetMetadata::Derived { column, .. }) = (number, &task.metadata().target) {
+            cells.push(Expected { row: 0, column, cell: seed.target, is_target: true });
+        }
+    }
+    cells.truncate(settings.shape.sequence_length as usize);
+    cells
+}
+
+fn check(
+    store: &Store,
+    settings: &Settings,
+    batch: &Batch,
+    sequence: usize,
+    rows: &[Place],
+    cells: &[Expected<'_>],
+) {
+    let (length, row_count) =
+        (settings.shape.sequence_length as usize, settings.shape.max_rows as usize);
+    fn part<'a, T: bytemuck::Pod>(
+        batch: &'a Batch,
+        name: &str,
+        sequence: usize,
+        each: usize,
+    ) -> &'a [T] {
+        &batch.get::<T>(name).unwrap()[sequence * each..][..each]
+    }
+    macro_rules! of {
+        ($name:literal, $type:ty) => {
+            part::<$type>(batch, $name, sequence, length)
+        };
+    }
+    let features = part::<f32>(batch, "timestamp_values", sequence, length * 15);
+    for at in 0..length {
+        let Some(expected) = cells.get(at) else {
+            assert_eq!(of!("is_padding", u8)[at], 1);
+            assert_eq!((of!("is_target", u8)[at], of!("is_null", u8)[at]), (0, 0));
+            continue;
+        };
+        let Expected { row, column, cell, is_target } = expected;
+        let number = |wanted: f32| assert_eq!(of!("numeric_values", f32)[at], wanted);
+        assert_eq!(of!("is_padding", u8)[at], 0);
+        assert_eq!(of!("semantic_types", i8)[at], column.semantic() as i8);
+        assert_eq!(of!("column_ids", i32)[at], column.index as i32);
+        assert_eq!(usize::from(of!("seq_row_ids", u16)[at]), *row);
+        assert_eq!(of!("is_target", u8)[at], u8::from(*is_target));
+        assert_eq!(of!("is_null", u8)[at], u8::from(*cell == Cell::Null));
+        assert_eq!(of!("bool_values", u8)[at], u8::from(*cell == Cell::Boolean(true)));
+        let category = if let Cell::Categorical(category) = cell { *category } else { 0 };
+        assert_eq!(of!("categorical_embed_ids", u32)[at], category);
+        number(if let Cell::Numerical(score) = cell { *score } else { 0.0 });
+        if let Cell::Text(text) = cell {
+            let number = of!("text_embed_ids", u32)[at] as usize;
+            let vectors = batch.get::<half::f16>("text_batch_embeddings").unwrap();
+            let vector = store.text_embedding(*text).unwrap().unwrap();
+            assert_eq!(&vectors[number * vector.len()..][..vector.len()], vector);
+        } else {
+            assert_eq!(of!("text_embed_ids", u32)[at], 0);
+        }
+        let features = &features[at * 15..][..15];
+        if let (Cell::Timestamp(time), ColumnStats::Timestamp { mean_us, std_us, .. }) =
+            (cell, &column.stats)
+        {
+            let score = if *std_us > 0.0 { (*time as f64 - mean_us) / std_us } else { 0.0 };
+            assert_eq!(features[14], score as f32);
+            let second = time.div_euclid(1_000_000).rem_euclid(60) as f64;
+            let (sine, cosine) = (std::f64::consts::TAU * second / 60.0).sin_cos();
+            assert!((f64::from(features[0]) - sine).abs() < 1e-6);
+            assert!((f64::from(features[1]) - cosine).abs() < 1e-6);
+        } else {
+            assert!(features.iter().all(|feature| *feature == 0.0));
+        }
+    }
+    let adjacency = part::<u8>(batch, "fk_adj", sequence, row_count * row_count);
+    let obs_time = batch.get::<i64>("obs_time").unwrap()[sequence];
+    check_links(store, adjacency, row_count, rows, obs_time);
+    check_orders(batch, sequence, length, cells);
+}
+
+fn check_links(store: &Store, adjacency: &[u8], row_count: usize, rows: &[Place], now: i64) {
+    for from in 0..row_count {
+        for to in 0..row_count {
+            let is_linked = from < rows.len() && to < rows.len() && {
+                let record = store.tables()[rows[from].0].row(rows[from].1).unwrap();
+                // A seed from the future has no links yet, not even to itself.
+                is_visible(record.time(), now)
+                    && store.relations().iter().any(|relation| {
+                        relation.metadata().child as usize == rows[from].0
+                            && relation.metadata().parent as usize == rows[to].0
+                            && relation.parent(&record).unwrap() == Some(rows[to].1)
+                    })
+            };
+            assert_eq!(adjacency[from * row_count + to], u8::from(is_linked), "{from} to {to}");
+        }
+    }
+}
+
+/// Orders hold every place once, padding last; cells of one column, of one row, are together.
+fn check_orders(batch: &Batch, sequence: usize, length: usize, cells: &[Expected<'_>]) {
+    let order = |name: &str| -> Vec<usize> {
+        let all = &batch.get::<u16>(name).unwrap()[sequence * length..][..length];
+        all.iter().map(|place| usize::from(*place)).collect()
+    };
+    for name in ["col_perm", "out_perm", "in_perm"] {
+        let order = order(name);
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert!(sorted.into_iter().eq(0..length), "{name}");
+        assert!(order[cells.len()..].iter().copied().eq(cells.len()..length), "{name}");
+    }
+    let mut by_column: Vec<usize> = (0..cells.len()).collect();
+    by_column.sort_by_key(|&place| cells[place].column.index);
+    assert_eq!(order("col_perm")[..cells.len()], by_column);
+    for name in ["out_perm", "in_perm"] {
+        let mut rows: Vec<usize> =
+            order(name)[..cells.len()].iter().map(|place| cells[*place].row).collect();
+        rows.dedup();
+        let count = rows.len();
+        rows.sort_unstable();
+        rows.dedup();
+        assert_eq!(rows.len(), count, "{name} cuts a row in pieces");
+    }
+}
+
+/// The seed that each sequence of a batch must be, by the arithmetic of the streams done plainly.
+fn expected_seeds(sampler: &Sampler, store: &Store, settings: &Settings, task: usize) -> Vec<u32> {
+    let stored = &store.tasks()[task];
+    let anchor = &store.tables()[stored.metadata().anchor as usize];
+    let count = sampler.seed_count(task, Split::Train);
+    let of_split = (0..stored.metadata().seed_count).filter(|&index| {
+        let seed = stored.seed(anchor, index).unwrap();
+        let split = seed.split.unwrap_or_else(|| {
+            let identity = anchor.identity(seed.row).unwrap();
+            settings.split.split_of(name_identity(&stored.metadata().name), identity)
+        });
+        split == Split::Train
+    });
+    let seeds: Vec<u32> = of_split.collect();
+    assert_eq!(seeds.len() as u64, count);
+    seeds
+}
+
+#[test]
+fn every_sequence_is_that_of_the_plain_twin() {
+    let (mut cut, mut links, mut contexts) = (0, 0, 0);
+    for number in 0..60 {
+        let (_folder, store) = random_store(number);
+        let settings = small(number);
+        let Ok(sampler) = sampler(&store, &settings, (0, 1), PLAIN) else { continue };
+        for (task, name) in sampler.tasks().enumerate() {
+            if sampler.seed_count(task, Split::Train) == 0 {
+                continue;
+            }
+            let seeds = expected_seeds(&sampler, &store, &settings, task);
+            let names = [name.to_owned()];
+            let batches = sampler.evaluate(Split::Train, Some(&names)).unwrap();
+            let each = settings.shape.batch_size as usize;
+            for (batch, seeds) in batches.zip(seeds.chunks(each)) {
+                let batch = batch.unwrap();
+                for (sequence, &index) in seeds.iter().enumerate() {
+                    let rows =
+                        check_sequence(&store, &settings, task, name, &batch, sequence, index);
+                    contexts += 1;
+                    links += rows;
+                    cut += usize::from(rows == settings.shape.max_rows as usize);
+                }
+                for filler in seeds.len()..each {
+                    assert_eq!(batch.get::<f32>("seq_weight").unwrap()[filler], 0.0);
+                    assert_eq!(batch.get::<i32>("num_rows").unwrap()[filler], 0);
+                }
+            }
+        }
+    }
+    assert!(contexts > 500 && links > 1500 && cut > 50, "{contexts} {links} {cut}");
+}
+
+fn check_sequence(
+    store: &Arc<Store>,
+    settings: &Settings,
+    task: usize,
+    name: &str,
+    batch: &Batch,
+    sequence: usize,
+    index: u32,
+) -> usize {
+    let stored = &store.tasks()[task];
+    let anchor = &store.tables()[stored.metadata().anchor as usize];
+    let seed = stored.seed(anchor, index).unwrap();
+    let random =
+        Stream::new(settings.seed, Purpose::Walk, [name_identity(name), 0, u64::from(index)]);
+    let rows = context(store, settings, task, &seed, random);
+    let cells = cells(store, settings, task, &seed, &rows);
+    check(store, settings, batch, sequence, &rows, &cells);
+    assert_eq!(batch.get::<u32>("seed_row").unwrap()[sequence], seed.row);
+    assert_eq!(batch.get::<i64>("obs_time").unwrap()[sequence], seed.obs_time);
+    assert_eq!(batch.get::<f32>("seq_weight").unwrap()[sequence], 1.0);
+    assert_eq!(batch.get::<i32>("num_rows").unwrap()[sequence] as usize, rows.len());
+    let target = cells.iter().position(|cell| cell.is_target).unwrap();
+    assert_eq!(batch.get::<i32>("target_pos").unwrap()[sequence] as usize, target);
+    assert!(seed.obs_time <= SEES_EVERYTHING);
+    rows.len()
+}
