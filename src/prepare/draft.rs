@@ -9,6 +9,7 @@ mod columns;
 mod links;
 mod render;
 mod tasks;
+mod time_names;
 mod times;
 
 use std::collections::BTreeMap;
@@ -74,11 +75,14 @@ struct Chosen {
     from: Origin,
     /// Some rows have none.
     nullable: bool,
+    /// The mean of the times, in microseconds, by which tables are compared.
+    mean_us: i128,
 }
 
 /// Where a time comes from.
 enum Origin {
-    Column(usize),
+    /// A column of the table's own, and how well its name fits.
+    Column(usize, time_names::Fit),
     Link(usize),
 }
 
@@ -118,7 +122,7 @@ pub fn draft(
     let kept: Vec<_> = (0..subjects.len()).filter(|&index| !derived.contains_key(&index)).collect();
     let tables: Vec<_> =
         kept.iter().map(|&index| table(&subjects, index, &limits, &mut notes)).collect();
-    let mut tasks = tasks::cell_tasks(&subjects, &kept, &tables, &derived);
+    let mut tasks = tasks::cell_tasks(&subjects, &kept, &tables, &derived, &mut notes);
     for (index, task) in derived {
         let reason = "its columns are those of a task: a key, a time, a target".to_owned();
         notes.insert((subjects[index].name.clone(), Place::Task(task.name.clone())), reason);
@@ -249,4 +253,9 @@ fn table(subjects: &[Subject], index: usize, limits: &Limits, notes: &mut Notes)
 /// A count with its share, for notes.
 fn share(count: u64, of: u64) -> String {
     format!("{count} of {of}")
+}
+
+/// A number of rows, for notes.
+fn rows(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "row" } else { "rows" })
 }

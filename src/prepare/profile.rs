@@ -3,7 +3,7 @@
 use arrow::array::{Array, ArrayRef, AsArray, StringViewArray, timezone::Tz};
 use arrow::compute::cast;
 use arrow::compute::kernels::cast_utils::string_to_datetime;
-use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType};
 
 use super::source::{Source, SourceColumn};
 use crate::error::{Context, Error, Result};
@@ -60,10 +60,14 @@ pub(super) struct Profile {
     pub bits: u64,
     /// How many are points in time.
     pub times: u64,
+    /// How many look like dates, and are in no form that is read.
+    pub odd_dates: u64,
     /// How many are digits with a zero before them, which a number would lose.
     pub coded: u64,
     /// The least and the greatest integer.
     pub range: Option<(i64, i64)>,
+    /// The sum of the integers, or of the points in time in microseconds.
+    total: i128,
     /// The shortest and the longest text, in bytes.
     pub lengths: Option<(usize, usize)>,
     /// How many texts hold a space.
@@ -83,8 +87,10 @@ impl Profile {
             truths: 0,
             bits: 0,
             times: 0,
+            odd_dates: 0,
             coded: 0,
             range: None,
+            total: 0,
             lengths: None,
             spaced: 0,
             values: Distinct::new(limit),
@@ -99,6 +105,11 @@ impl Profile {
     /// Whether all values (and there are some) are among those that `count` counts.
     pub(super) fn all(&self, count: u64) -> bool {
         count > 0 && count == self.present()
+    }
+
+    /// The mean of the values, where all are integers or all are points in time (in microseconds).
+    pub(super) fn mean(&self) -> i128 {
+        self.total / i128::from(self.present().max(1))
     }
 
     /// Whether no value occurs twice; as far as was counted, where that was limited.
@@ -121,18 +132,18 @@ impl Profile {
             Storage::Integer => convert(&DataType::Int64)?,
             Storage::Real => convert(&DataType::Float64)?,
             Storage::Truth => convert(&DataType::Boolean)?,
-            Storage::Time | Storage::Other => array.clone(),
+            Storage::Time => convert(&DataType::Timestamp(TimeUnit::Microsecond, None))?,
+            Storage::Other => array.clone(),
         };
-        let nulls = found.logical_null_count();
+        let nulls = array.logical_null_count();
         self.nulls += nulls as u64;
         match self.storage {
             Storage::Text => self.add_words(found.as_string_view()),
             Storage::Integer => {
-                found
-                    .as_primitive::<Int64Type>()
-                    .iter()
-                    .flatten()
-                    .for_each(|v| self.add_integer(v));
+                found.as_primitive::<Int64Type>().iter().flatten().for_each(|value| {
+                    self.add_integer(value);
+                    self.values.add(hash_integer(value));
+                });
             }
             Storage::Real => {
                 found.as_primitive::<Float64Type>().iter().flatten().for_each(|v| self.add_real(v));
@@ -143,7 +154,11 @@ impl Profile {
                     self.values.add(u64::from(value));
                 }
             }
-            Storage::Time => self.times += (array.len() - nulls) as u64,
+            Storage::Time => {
+                self.times += (array.len() - nulls) as u64;
+                let times = found.as_primitive::<TimestampMicrosecondType>();
+                self.total += times.iter().flatten().map(i128::from).sum::<i128>();
+            }
             Storage::Other => {}
         }
         Ok(())
@@ -153,9 +168,9 @@ impl Profile {
         self.integers += 1;
         self.numbers += 1;
         self.bits += u64::from(matches!(value, 0 | 1));
+        self.total += i128::from(value);
         let (low, high) = self.range.unwrap_or((value, value));
         self.range = Some((low.min(value), high.max(value)));
-        self.values.add(hash_integer(value));
     }
 
     fn add_real(&mut self, value: f64) {
@@ -172,11 +187,7 @@ impl Profile {
             self.values.add(hash_word(word));
             let trimmed = word.trim();
             if let Some(integer) = canonical_integer(trimmed) {
-                self.integers += 1;
-                self.numbers += 1;
-                self.bits += u64::from(matches!(integer, 0 | 1));
-                let (low, high) = self.range.unwrap_or((integer, integer));
-                self.range = Some((low.min(integer), high.max(integer)));
+                self.add_integer(integer);
                 continue;
             }
             if let Some(number) = number(trimmed) {
@@ -187,7 +198,13 @@ impl Profile {
             }
             self.spaced += u64::from(trimmed.contains(char::is_whitespace));
             self.truths += u64::from(is_truth(trimmed));
-            self.times += u64::from(is_time(trimmed, &utc));
+            match time(trimmed, &utc) {
+                Some(time) => {
+                    self.times += 1;
+                    self.total += i128::from(time);
+                }
+                None => self.odd_dates += u64::from(is_odd_date(trimmed)),
+            }
         }
     }
 }
@@ -377,13 +394,40 @@ fn is_truth(word: &str) -> bool {
     ["true", "false", "t", "f", "yes", "no"].iter().any(|truth| word.eq_ignore_ascii_case(truth))
 }
 
-fn is_time(word: &str, zone: &Tz) -> bool {
+/// The point in time, in microseconds, that a word is.
+fn time(word: &str, zone: &Tz) -> Option<i64> {
     let shaped = word.len() >= 10
         && word.bytes().enumerate().take(10).all(|(place, byte)| match place {
             4 | 7 => byte == b'-',
             _ => byte.is_ascii_digit(),
         });
-    shaped && string_to_datetime(zone, word).is_ok()
+    let time = shaped.then(|| string_to_datetime(zone, word).ok()).flatten()?;
+    Some(time.timestamp_micros())
+}
+
+/// Whether a word looks like a date that is not in the one form that is read: 1/5/2021, 5.1.2021,
+/// 2021/05/01.
+fn is_odd_date(word: &str) -> bool {
+    let date = word.split([' ', 'T']).next().unwrap_or_default();
+    let Some(separator) = date.chars().find(|c| matches!(c, '/' | '.' | '-')) else { return false };
+    let parts: Vec<_> = date.split(separator).collect();
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let is_year = |part: &str| digits(part) && part.len() == 4;
+    let is_part = |part: &str, most: u32| {
+        digits(part) && part.len() <= 2 && (1..=most).contains(&part.parse().unwrap_or(0))
+    };
+    let are_day_and_month = |one: &str, other: &str| {
+        (is_part(one, 31) && is_part(other, 12)) || (is_part(one, 12) && is_part(other, 31))
+    };
+    match parts[..] {
+        [year, one, other] if is_year(year) => are_day_and_month(one, other),
+        [one, other, year] => {
+            // Two digits of a year are no date where a version number may be meant.
+            let short = separator == '/' && digits(year) && year.len() == 2;
+            (short || is_year(year)) && are_day_and_month(one, other)
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -422,6 +466,10 @@ mod tests {
         assert_eq!(text(&times).times, 3);
         let others = ["1950-13-13", "1950-5-13", "12:00:00", "1:50.600", "2020-01-01x", "20200101"];
         assert_eq!(text(&others).times, 0);
+        let odd = ["01/05/2021", "5.1.2021", "2021/5/1 12:00", "31-12-1999", "1/5/21", "1950-5-13"];
+        assert_eq!((text(&odd).times, text(&odd).odd_dates), (0, 6));
+        let others = ["1.2.3", "13/13/2021", "1/2", "10.0.0.1", "2021", "32/1/2021", "1.5.21", "a"];
+        assert_eq!(text(&others).odd_dates, 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Keys and references: declared, or guessed by name and verified by value.
 
-use super::{Link, Notes, Place, Subject, share};
+use super::{Link, Notes, Place, Subject, rows, share};
 use crate::error::Result;
 use crate::prepare::profile::{Profile, Storage, unresolved_rows};
 use crate::prepare::schema::{Limits, Reference};
@@ -17,7 +17,8 @@ impl Link {
         }
     }
 
-    fn name(&self, of: &Subject) -> String {
+    /// The name of that reference.
+    pub(super) fn name(&self, of: &Subject) -> String {
         let columns = self.columns.iter().map(|&c| of.source.columns[c].name.as_str());
         columns.collect::<Vec<_>>().join("+")
     }
@@ -61,7 +62,7 @@ fn guessed_key(subject: &Subject) -> (Vec<usize>, String) {
             let name = &subject.source.columns[column].name;
             let fault = match subject.profiles[column].nulls {
                 0 => "is not unique".to_owned(),
-                nulls => format!("is NULL in {nulls} rows"),
+                nulls => format!("is NULL in {}", rows(nulls)),
             };
             format!("no key: {name:?} {fault}")
         }
