@@ -255,7 +255,7 @@ fn share(count: u64, of: u64) -> String {
     format!("{count} of {of}")
 }
 
-/// A number of rows, for notes.
-fn rows(count: u64) -> String {
-    format!("{count} {}", if count == 1 { "row" } else { "rows" })
+/// A number of things, for notes.
+fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }

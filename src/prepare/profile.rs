@@ -1,11 +1,15 @@
 //! What one pass over a table tells of its columns.
 
-use arrow::array::{Array, ArrayRef, AsArray, StringViewArray, timezone::Tz};
+#[cfg(test)]
+mod tests;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringViewArray, timezone::Tz};
 use arrow::compute::cast;
 use arrow::compute::kernels::cast_utils::string_to_datetime;
-use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit, TimestampMicrosecondType};
+use arrow::datatypes::{DataType, Int64Type, TimeUnit, TimestampMicrosecondType};
 
 use super::source::{Source, SourceColumn};
+use super::values::words;
 use crate::error::{Context, Error, Result};
 
 /// How a source keeps a column's values.
@@ -13,6 +17,7 @@ use crate::error::{Context, Error, Result};
 pub(super) enum Storage {
     Text,
     Integer,
+    /// Floats and decimals.
     Real,
     Truth,
     Time,
@@ -35,9 +40,6 @@ impl Storage {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Text,
             DataType::Boolean => Self::Truth,
             DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => Self::Time,
-            // A count past the signed range is no key that people write down.
-            DataType::UInt64 => Self::Real,
-            DataType::Decimal128(_, 0) | DataType::Decimal256(_, 0) => Self::Integer,
             kind if kind.is_integer() => Self::Integer,
             kind if kind.is_numeric() => Self::Real,
             _ => Self::Other,
@@ -54,6 +56,8 @@ pub(super) struct Profile {
     pub integers: u64,
     /// How many are finite numbers, integers among them.
     pub numbers: u64,
+    /// How many of a float's or decimal's values have no fraction.
+    pub whole: u64,
     /// How many are a word for true or false.
     pub truths: u64,
     /// How many are 0 or 1.
@@ -62,6 +66,8 @@ pub(super) struct Profile {
     pub times: u64,
     /// How many look like dates, and are in no form that is read.
     pub odd_dates: u64,
+    /// How many are integers with `.0` behind them, as pandas writes integers with gaps.
+    pub pointed: u64,
     /// How many are digits with a zero before them, which a number would lose.
     pub coded: u64,
     /// The least and the greatest integer.
@@ -84,10 +90,12 @@ impl Profile {
             nulls: 0,
             integers: 0,
             numbers: 0,
+            whole: 0,
             truths: 0,
             bits: 0,
             times: 0,
             odd_dates: 0,
+            pointed: 0,
             coded: 0,
             range: None,
             total: 0,
@@ -119,49 +127,68 @@ impl Profile {
 
     /// Whether the values could be a table's key.
     pub(super) fn is_key(&self) -> bool {
-        let countable = matches!(self.storage, Storage::Text | Storage::Integer);
         let whole = self.nulls == 0 && self.rows > 0 && !self.values.overflowed;
-        countable && whole && self.is_unique()
+        self.is_countable() && whole && self.is_unique()
+    }
+
+    /// Whether the values are of a kind that counts or names things.
+    pub(super) fn is_countable(&self) -> bool {
+        match self.storage {
+            Storage::Text | Storage::Integer => true,
+            Storage::Real => self.all(self.whole),
+            Storage::Truth | Storage::Time | Storage::Other => false,
+        }
     }
 
     fn add(&mut self, array: &ArrayRef) -> Result<()> {
         self.rows += array.len() as u64;
-        let convert = |to: &DataType| cast(array, to).map_err(|e| Error::data(e.to_string()));
-        let found = match self.storage {
-            Storage::Text => convert(&DataType::Utf8View)?,
-            Storage::Integer => convert(&DataType::Int64)?,
-            Storage::Real => convert(&DataType::Float64)?,
-            Storage::Truth => convert(&DataType::Boolean)?,
-            Storage::Time => convert(&DataType::Timestamp(TimeUnit::Microsecond, None))?,
-            Storage::Other => array.clone(),
-        };
         let nulls = array.logical_null_count();
         self.nulls += nulls as u64;
+        let convert = |to: &DataType| cast(array, to).map_err(|e| Error::data(e.to_string()));
         match self.storage {
-            Storage::Text => self.add_words(found.as_string_view()),
+            Storage::Text => self.add_words(&words(array)?),
             Storage::Integer => {
-                found.as_primitive::<Int64Type>().iter().flatten().for_each(|value| {
-                    self.add_integer(value);
-                    self.values.add(hash_integer(value));
-                });
+                let integers = convert(&DataType::Int64)?;
+                match integers.logical_null_count() == nulls {
+                    true => self.add_integers(integers.as_primitive::<Int64Type>()),
+                    // They pass the signed range.
+                    false => self.add_words(&words(array)?),
+                }
             }
-            Storage::Real => {
-                found.as_primitive::<Float64Type>().iter().flatten().for_each(|v| self.add_real(v));
-            }
+            Storage::Real => self.add_reals(&words(array)?),
             Storage::Truth => {
-                for value in found.as_boolean().iter().flatten() {
+                for value in convert(&DataType::Boolean)?.as_boolean().iter().flatten() {
                     self.truths += 1;
                     self.values.add(u64::from(value));
                 }
             }
             Storage::Time => {
                 self.times += (array.len() - nulls) as u64;
-                let times = found.as_primitive::<TimestampMicrosecondType>();
+                let times = convert(&DataType::Timestamp(TimeUnit::Microsecond, None))?;
+                let times = times.as_primitive::<TimestampMicrosecondType>();
                 self.total += times.iter().flatten().map(i128::from).sum::<i128>();
             }
             Storage::Other => {}
         }
         Ok(())
+    }
+
+    fn add_integers(&mut self, integers: &Int64Array) {
+        for integer in integers.iter().flatten() {
+            self.add_integer(integer);
+            self.values.add(hash_integer(integer));
+        }
+    }
+
+    /// Takes in floats and decimals by their text, which is what keys are compared by.
+    fn add_reals(&mut self, words: &StringViewArray) {
+        for word in words.iter().flatten() {
+            let is_finite = word.ends_with(|c: char| c.is_ascii_digit());
+            self.numbers += u64::from(is_finite);
+            self.whole += u64::from(is_finite && !word.contains('.'));
+            self.bits += u64::from(matches!(word, "0" | "1"));
+            self.values.add(hash_word(word));
+        }
     }
 
     fn add_integer(&mut self, value: i64) {
@@ -171,12 +198,6 @@ impl Profile {
         self.total += i128::from(value);
         let (low, high) = self.range.unwrap_or((value, value));
         self.range = Some((low.min(value), high.max(value)));
-    }
-
-    fn add_real(&mut self, value: f64) {
-        self.numbers += u64::from(value.is_finite());
-        self.bits += u64::from(value == 0.0 || value == 1.0);
-        self.values.add(hash_real(value));
     }
 
     fn add_words(&mut self, words: &StringViewArray) {
@@ -193,6 +214,7 @@ impl Profile {
             if let Some(number) = number(trimmed) {
                 self.numbers += 1;
                 self.coded += u64::from(is_coded(trimmed));
+                self.pointed += u64::from(without_point(trimmed).is_some());
                 self.bits += u64::from(matches!(trimmed, "0.0" | "1.0") && number <= 1.0);
                 continue;
             }
@@ -236,38 +258,21 @@ pub(super) fn profile(
     Ok(profiles)
 }
 
-/// How many rows of a column hold a value that `keys` does not.
+/// How many rows of a column hold a value that, rewritten, is not among `keys`.
 pub(super) fn unresolved_rows(
     source: &dyn Source,
     table: &str,
     column: &SourceColumn,
     keys: &Distinct,
+    rewrite: fn(&str) -> &str,
 ) -> Result<u64> {
     let mut count = 0;
     for batch in source.read(table, std::slice::from_ref(&column.name))? {
-        let hashes = hashes(Storage::of(column), batch?.column(0))?;
-        count += hashes.iter().filter(|&&hash| !keys.contains(hash)).count() as u64;
+        let words = words(batch?.column(0))?;
+        let missing = |word: &&str| !keys.contains(hash_word(rewrite(word)));
+        count += words.iter().flatten().filter(missing).count() as u64;
     }
     Ok(count)
-}
-
-/// The hashes of all values that are not NULL.
-fn hashes(storage: Storage, array: &ArrayRef) -> Result<Vec<u64>> {
-    let convert = |to: &DataType| cast(array, to).map_err(|e| Error::data(e.to_string()));
-    Ok(match storage {
-        Storage::Text => {
-            let words = convert(&DataType::Utf8View)?;
-            words.as_string_view().iter().flatten().map(hash_word).collect()
-        }
-        Storage::Integer => {
-            let integers = convert(&DataType::Int64)?;
-            integers.as_primitive::<Int64Type>().iter().flatten().map(hash_integer).collect()
-        }
-        _ => {
-            let reals = convert(&DataType::Float64)?;
-            reals.as_primitive::<Float64Type>().iter().flatten().map(hash_real).collect()
-        }
-    })
 }
 
 /// The different values of a column, as hashes, up to a limit.
@@ -339,13 +344,6 @@ fn hash_integer(value: i64) -> u64 {
     mix(value as u64 ^ 0x9e37_79b9_7f4a_7c15)
 }
 
-fn hash_real(value: f64) -> u64 {
-    match canonical_integer(&value.to_string()) {
-        Some(integer) => hash_integer(integer),
-        None => mix(value.to_bits()),
-    }
-}
-
 fn hash_word(word: &str) -> u64 {
     if let Some(integer) = canonical_integer(word) {
         return hash_integer(integer);
@@ -376,6 +374,11 @@ fn canonical_integer(word: &str) -> Option<i64> {
         _ => false,
     };
     if plain { word.parse().ok() } else { None }
+}
+
+/// The integer that is written with `.0` behind it.
+pub(super) fn without_point(word: &str) -> Option<&str> {
+    word.strip_suffix(".0").filter(|integer| canonical_integer(integer).is_some())
 }
 
 fn number(word: &str) -> Option<f64> {
@@ -427,70 +430,5 @@ fn is_odd_date(word: &str) -> bool {
             (short || is_year(year)) && are_day_and_month(one, other)
         }
         _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use arrow::array::{Float64Array, Int64Array, StringArray};
-
-    use super::*;
-
-    fn profiled(array: ArrayRef) -> Profile {
-        let data_type = array.data_type().clone();
-        let column = SourceColumn { name: "c".into(), data_type, declared: None };
-        let mut profile = Profile::new(&column, None);
-        profile.add(&array).unwrap();
-        profile.values.settle();
-        profile
-    }
-
-    fn text(words: &[&str]) -> Profile {
-        profiled(Arc::new(StringArray::from(words.to_vec())))
-    }
-
-    #[test]
-    fn words_are_counted_as_what_they_could_be() {
-        let integers = text(&["0", "-7", "9223372036854775807"]);
-        assert_eq!((integers.integers, integers.range), (3, Some((-7, i64::MAX))));
-        let reals = text(&["1.5", "-.5", "1e3", "+2", "9223372036854775808", " 3 "]);
-        assert_eq!((reals.numbers, reals.integers, reals.coded), (6, 1, 1));
-        let codes = text(&["007", "00", "-0"]);
-        assert_eq!((codes.numbers, codes.integers, codes.coded), (3, 0, 2));
-        assert_eq!(text(&["inf", "NaN", "1e999", "", "-", "1,5", "0x10"]).numbers, 0);
-        assert_eq!(text(&["true", "F", "Yes", "no", "y", "ja"]).truths, 4);
-        assert_eq!(text(&["0", "1", "1.0", "0.0", "2"]).bits, 4);
-        let times = ["1950-05-13", "2020-01-01 12:00:00", "2020-01-01T12:00:00.5+02:00"];
-        assert_eq!(text(&times).times, 3);
-        let others = ["1950-13-13", "1950-5-13", "12:00:00", "1:50.600", "2020-01-01x", "20200101"];
-        assert_eq!(text(&others).times, 0);
-        let odd = ["01/05/2021", "5.1.2021", "2021/5/1 12:00", "31-12-1999", "1/5/21", "1950-5-13"];
-        assert_eq!((text(&odd).times, text(&odd).odd_dates), (0, 6));
-        let others = ["1.2.3", "13/13/2021", "1/2", "10.0.0.1", "2021", "32/1/2021", "1.5.21", "a"];
-        assert_eq!(text(&others).odd_dates, 0);
-    }
-
-    #[test]
-    fn one_value_has_one_hash_whatever_its_type() {
-        let integers = profiled(Arc::new(Int64Array::from(vec![1, 2, -3])));
-        let words = text(&["1", "2", "-3", "01"]);
-        let reals = profiled(Arc::new(Float64Array::from(vec![1.0, 2.0, 2.5])));
-        assert_eq!(integers.values.missing_from(&words.values), 0);
-        assert_eq!(words.values.missing_from(&integers.values), 1);
-        assert_eq!(reals.values.missing_from(&integers.values), 1);
-    }
-
-    #[test]
-    fn a_limit_forgets_the_values_and_keeps_that_they_repeat() {
-        let mut distinct = Distinct::new(Some(10));
-        (0..40_000).for_each(|i| distinct.add(mix(i % 20_000)));
-        distinct.settle();
-        assert_eq!((distinct.count(), distinct.overflowed), (None, true));
-        let mut distinct = Distinct::new(Some(10));
-        (0..40_000).for_each(|i| distinct.add(mix(i % 10)));
-        distinct.settle();
-        assert_eq!((distinct.count(), distinct.repeats), (Some(10), true));
     }
 }

@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 
-use super::{Notes, Origin, Place, Subject};
+use super::{Notes, Origin, Place, Subject, counted};
 use crate::prepare::profile::{Profile, Storage};
 use crate::prepare::schema::{Column, Limits, TimeUnit};
 use crate::prepare::words::names_rows;
@@ -67,7 +67,7 @@ pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Colum
         return match few(profile, limits) {
             Some(count) => with(
                 SemanticType::Categorical,
-                format!("{count} different value(s), a key of no table here"),
+                format!("{}, a key of no table here", counted(count, "different value")),
             ),
             None => with(SemanticType::Identifier, "named like a key of no table here".into()),
         };
@@ -99,7 +99,7 @@ pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Colum
         return with(SemanticType::Identifier, "unique words of one length".into());
     }
     match few(profile, limits) {
-        Some(count) => with(SemanticType::Categorical, format!("{count} different value(s)")),
+        Some(count) => with(SemanticType::Categorical, counted(count, "different value")),
         None => plain(SemanticType::Text),
     }
 }
