@@ -6,6 +6,7 @@
 //! accepts as it is; whether it says what the data mean, a person has to judge.
 
 mod columns;
+mod composite;
 mod links;
 mod render;
 mod tasks;
@@ -94,8 +95,9 @@ enum Origin {
 /// Depends on the source's data alone; not on the thread count.
 ///
 /// # Cost
-/// Reads every row once. Keeps eight bytes for each different value of columns that may be keys or
-/// references.
+/// Reads every row once, and once or twice more the columns that may together be a key. Keeps eight
+/// bytes for each different value of columns that may be keys or references, and of at most six
+/// lists of columns that may together be a key.
 ///
 /// # Errors
 /// `Io` and `Data` when the source cannot be read; `Data` when no table has a row and a column that
@@ -117,6 +119,7 @@ pub fn draft(
     let mut notes = Notes::new();
     links::find_keys(&mut subjects, &mut notes);
     links::find_links(source, &limits, &mut subjects, &mut notes)?;
+    composite::find_composite_keys(source, &mut subjects, &mut notes)?;
     let derived = tasks::take_derived(&subjects);
     times::find_times(&mut subjects, &derived, &mut notes);
     let kept: Vec<_> = (0..subjects.len()).filter(|&index| !derived.contains_key(&index)).collect();

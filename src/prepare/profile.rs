@@ -1,5 +1,6 @@
 //! What one pass over a table tells of its columns.
 
+mod distinct;
 #[cfg(test)]
 mod tests;
 
@@ -7,6 +8,9 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringViewArray, timezo
 use arrow::compute::cast;
 use arrow::compute::kernels::cast_utils::string_to_datetime;
 use arrow::datatypes::{DataType, Int64Type, TimeUnit, TimestampMicrosecondType};
+
+pub(super) use distinct::Distinct;
+use distinct::{canonical_integer, hash_integer, hash_word, mix};
 
 use super::source::{Source, SourceColumn};
 use super::values::words;
@@ -147,14 +151,10 @@ impl Profile {
         let convert = |to: &DataType| cast(array, to).map_err(|e| Error::data(e.to_string()));
         match self.storage {
             Storage::Text => self.add_words(&words(array)?),
-            Storage::Integer => {
-                let integers = convert(&DataType::Int64)?;
-                match integers.logical_null_count() == nulls {
-                    true => self.add_integers(integers.as_primitive::<Int64Type>()),
-                    // They pass the signed range.
-                    false => self.add_words(&words(array)?),
-                }
-            }
+            Storage::Integer => match integers(array)? {
+                Some(integers) => self.add_integers(&integers),
+                None => self.add_words(&words(array)?),
+            },
             Storage::Real => self.add_reals(&words(array)?),
             Storage::Truth => {
                 for value in convert(&DataType::Boolean)?.as_boolean().iter().flatten() {
@@ -275,105 +275,67 @@ pub(super) fn unresolved_rows(
     Ok(count)
 }
 
-/// The different values of a column, as hashes, up to a limit.
-pub(super) struct Distinct {
-    hashes: Vec<u64>,
-    limit: Option<usize>,
-    settled: usize,
-    /// A value came twice while all were kept.
-    repeats: bool,
-    /// There are more than the limit; the hashes are gone.
-    pub overflowed: bool,
-}
-
-impl Distinct {
-    fn new(limit: Option<usize>) -> Self {
-        Self { hashes: Vec::new(), limit, settled: 0, repeats: false, overflowed: false }
-    }
-
-    fn add(&mut self, hash: u64) {
-        if self.overflowed {
-            return;
+/// Which lists of a table's columns have no values in two rows; the columns are never NULL.
+///
+/// # Cost
+/// Reads the columns once, or until each list was seen to repeat. Keeps eight bytes for each row
+/// and each list that was not.
+pub(super) fn unique_lists(
+    source: &dyn Source,
+    table: &str,
+    columns: &[SourceColumn],
+    lists: &[Vec<usize>],
+) -> Result<Vec<bool>> {
+    let mut read: Vec<usize> = lists.concat();
+    read.sort_unstable();
+    read.dedup();
+    let names: Vec<_> = read.iter().map(|&column| columns[column].name.clone()).collect();
+    let mut seen: Vec<_> = lists.iter().map(|_| Some(Distinct::new(None))).collect();
+    for batch in source.read(table, &names)? {
+        let batch = batch?;
+        let hashes = batch.columns().iter().map(hashes).collect::<Result<Vec<_>>>()?;
+        for (list, seen) in lists.iter().zip(&mut seen) {
+            let Some(distinct) = seen else { continue };
+            let parts: Vec<_> = read
+                .iter()
+                .zip(&hashes)
+                .filter(|(c, _)| list.contains(c))
+                .map(|(_, h)| h)
+                .collect();
+            for row in 0..batch.num_rows() {
+                distinct.add(parts.iter().fold(0, |hash, part| mix(hash ^ part[row])));
+            }
+            if distinct.repeats {
+                *seen = None;
+            }
         }
-        if self.hashes.last() == Some(&hash) {
-            self.repeats = true;
-            return;
-        }
-        self.hashes.push(hash);
-        // Sorting only when the list has doubled keeps the whole at O(n log n).
-        if self.hashes.len() >= 2 * self.settled.max(1 << 13) {
-            self.settle();
-        }
-    }
-
-    fn settle(&mut self) {
-        let before = self.hashes.len();
-        self.hashes.sort_unstable();
-        self.hashes.dedup();
-        self.repeats |= self.hashes.len() < before;
-        self.settled = self.hashes.len();
-        if self.limit.is_some_and(|limit| self.settled > limit) {
-            self.overflowed = true;
-            self.hashes = Vec::new();
+        if seen.iter().all(Option::is_none) {
+            break;
         }
     }
-
-    /// How many there are; none where there are more than the limit.
-    pub(super) fn count(&self) -> Option<u64> {
-        (!self.overflowed).then_some(self.hashes.len() as u64)
-    }
-
-    /// How many are not among `keys`.
-    pub(super) fn missing_from(&self, keys: &Self) -> u64 {
-        self.hashes.iter().filter(|&&hash| !keys.contains(hash)).count() as u64
-    }
-
-    /// Whether each of them is one of `words`.
-    pub(super) fn are_among(&self, words: &[&str]) -> bool {
-        !self.overflowed
-            && self.hashes.iter().all(|&hash| words.iter().any(|word| hash_word(word) == hash))
-    }
-
-    fn contains(&self, hash: u64) -> bool {
-        self.hashes.binary_search(&hash).is_ok()
-    }
-}
-
-/// An integer and its decimal text have one hash, as they are one key.
-fn hash_integer(value: i64) -> u64 {
-    mix(value as u64 ^ 0x9e37_79b9_7f4a_7c15)
-}
-
-fn hash_word(word: &str) -> u64 {
-    if let Some(integer) = canonical_integer(word) {
-        return hash_integer(integer);
-    }
-    let mut hash = word.len() as u64;
-    for chunk in word.as_bytes().chunks(8) {
-        let mut block = [0; 8];
-        block[..chunk.len()].copy_from_slice(chunk);
-        hash = mix(hash ^ u64::from_le_bytes(block));
-    }
-    mix(hash)
-}
-
-/// A bijection of 64 bits that leaves no trace of their order (the finaliser of SplitMix64).
-fn mix(mut value: u64) -> u64 {
-    value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
-}
-
-/// The integer that is written in no other way than this.
-fn canonical_integer(word: &str) -> Option<i64> {
-    let digits = word.strip_prefix('-').unwrap_or(word).as_bytes();
-    let plain = match digits {
-        [b'0'] => word.len() == 1,
-        [b'1'..=b'9', rest @ ..] => rest.len() < 19 && rest.iter().all(u8::is_ascii_digit),
-        _ => false,
+    let is_unique = |distinct: &mut Distinct| {
+        distinct.settle();
+        !distinct.repeats
     };
-    if plain { word.parse().ok() } else { None }
+    Ok(seen.iter_mut().map(|seen| seen.as_mut().is_some_and(is_unique)).collect())
+}
+
+/// The hash of each row's value.
+fn hashes(array: &ArrayRef) -> Result<Vec<u64>> {
+    if let Some(integers) = integers(array)? {
+        return Ok(integers.values().iter().map(|&integer| hash_integer(integer)).collect());
+    }
+    Ok(words(array)?.iter().map(|word| word.map_or(0, hash_word)).collect())
+}
+
+/// The array as signed integers, if integers are what it holds and they are within that range.
+fn integers(array: &ArrayRef) -> Result<Option<Int64Array>> {
+    if !array.data_type().is_integer() {
+        return Ok(None);
+    }
+    let integers = cast(array, &DataType::Int64).map_err(|e| Error::data(e.to_string()))?;
+    let whole = integers.logical_null_count() == array.logical_null_count();
+    Ok(whole.then(|| integers.as_primitive::<Int64Type>().clone()))
 }
 
 /// The integer that is written with `.0` behind it.

@@ -225,17 +225,18 @@ fn prefixed_keys_of_a_warehouse_are_found() {
     );
     assert_eq!(
         links(&schema, "partsupp"),
-        "key  | time - | ps_partkey > part, ps_suppkey > supplier"
+        "key ps_partkey+ps_suppkey | time - | ps_partkey > part, ps_suppkey > supplier"
     );
     assert_eq!(
         links(&schema, "lineitem"),
-        "key  | time via l_orderkey | l_orderkey > orders, l_partkey > part, l_suppkey > supplier"
+        "key l_orderkey+l_linenumber | time via l_orderkey | l_orderkey > orders, l_partkey > \
+         part, l_suppkey > supplier"
     );
     assert_eq!(
         types(&schema, "lineitem"),
         [
-            "identifier: l_orderkey l_partkey l_suppkey",
-            "numerical: l_linenumber l_extendedprice",
+            "identifier: l_orderkey l_partkey l_suppkey l_linenumber",
+            "numerical: l_extendedprice",
             "timestamp: l_shipdate",
             "categorical: l_shipmode"
         ]
@@ -308,7 +309,10 @@ fn names_link_a_trading_house_and_values_verify_it() {
             "orders",
             "key order_id | time order_date | CustomerID > customers, employee_id > employees",
         ),
-        ("order_details", "key  | time via order_id | order_id > orders, product_id > products"),
+        (
+            "order_details",
+            "key order_id+product_id | time via order_id | order_id > orders, product_id > products",
+        ),
         ("products", "key product_id | time - | category_id > categories"),
         ("stores", "key id | time - | "),
     ] {
