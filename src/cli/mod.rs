@@ -175,6 +175,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
     }
 }
 
+/// What a database is called, by the name of its source; `.` is called as the folder is.
+fn database_name(source: &Path) -> String {
+    let whole = std::fs::canonicalize(source).ok();
+    let stem = source.file_stem().or_else(|| whole.as_deref()?.file_stem());
+    stem.map_or_else(|| "database".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
 fn schema(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
     if let Some(path) = args.out.as_deref().filter(|path| path.exists()) {
         return Err(Error::invalid(format!(
@@ -185,10 +192,7 @@ fn schema(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
     let source = source::open(&args.source)?;
     let name = match &args.name {
         Some(name) => name.clone(),
-        None => args
-            .source
-            .file_stem()
-            .map_or_else(|| "database".to_owned(), |stem| stem.to_string_lossy().into_owned()),
+        None => database_name(&args.source),
     };
     let bars = Bars::new(hooks.interrupted);
     bars.begin("reading tables", None);
