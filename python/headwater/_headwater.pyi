@@ -27,9 +27,10 @@ class Report(TypedDict):
 class RowView(TypedDict):
     """A row with its cells and neighbours.
 
-    A cell is None, True for an identifier, a float, a bool, a str, or a `numpy.datetime64[us]`. A
-    parent is its row number, or None. The children are row numbers, uint32 [n], sorted by their
-    time and then by their number.
+    A cell is None, True for an identifier, a float, a bool, a str, or a `numpy.datetime64[us]`; a
+    float has the digits that its z-score, which is kept in 32 bits, determines. A parent is its
+    row number, or None. The children are row numbers, uint32 [n], sorted by their time and then
+    by their number.
     """
 
     table: str
@@ -248,8 +249,8 @@ def prepare(
         schema: The path of a schema file, or its contents as `tomllib` reads them.
         out: The folder to make, which must not be there yet.
         embedder: "hashing", which is built in; an `Endpoint`; or a function from texts to an array
-            [n, dimension] that can become float16. The store records its `name`, or else its
-            `__qualname__`. The vector of a text must depend on the text alone.
+            [n, dimension] that can become float16; None is refused. The store records its `name`,
+            or else its `__qualname__`. The vector of a text must depend on the text alone.
         dimension: How long a vector is.
         text_vectors: Whether texts have vectors; columns and categories always have.
         threads: How many threads work; None is all cores.

@@ -84,6 +84,13 @@ pub(super) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
+/// The error that an exception of one of our classes stands for.
+pub(super) fn ours(py: Python<'_>, exception: &PyErr) -> Option<Error> {
+    let class = exception.get_type(py);
+    let (kind, _) = classes(py).ok()?.kinds.iter().find(|(_, ours)| ours.is(&class))?;
+    Some(Error::new(*kind, exception.value(py).to_string()))
+}
+
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         let message = error.to_string();

@@ -1,6 +1,8 @@
 //! Kills at any moment, and two preparations at once: a store is there wholly or not at all.
 
 use std::path::Path;
+#[cfg(unix)]
+use std::process::Command;
 use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 use std::thread::sleep;
@@ -73,6 +75,39 @@ fn p6_killed_at_any_moment_nothing_half_written_is_left_that_opens() {
     assert!(spawn(workshop, "killed").wait().unwrap().success());
     assert_same_folders(&workshop.path("whole"), &out);
     assert!(!workshop.path("killed.partial").exists());
+}
+
+/// Waits until `path` is there.
+#[cfg(unix)]
+fn wait_for(path: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !path.exists() {
+        assert!(Instant::now() < deadline, "{} does not come", path.display());
+        sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interruption_leaves_nothing_and_says_so() {
+    let Shop { workshop, .. } = shop();
+    let (out, partial) = (workshop.path("interrupted"), workshop.path("interrupted.partial"));
+    for signal in ["-INT", "-TERM"] {
+        let arguments = arguments(workshop, "interrupted");
+        let mut command = headwater();
+        let command = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        wait_for(&partial.join("staging"));
+        let pressed = Instant::now();
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{signal}: {message}");
+        assert!(message.ends_with("interrupted; nothing was written\n"), "{message}");
+        assert!(pressed.elapsed() < Duration::from_secs(2));
+        assert!(!partial.exists() && !out.exists());
+    }
 }
 
 #[test]

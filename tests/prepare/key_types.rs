@@ -24,7 +24,7 @@ fn write(folder: &Path, name: &str, columns: Vec<(&str, ArrayRef)>) {
 fn parents(store: &Store) -> Vec<Option<u32>> {
     let [relation] = store.relations() else { panic!("{} relations", store.relations().len()) };
     let child = &store.tables()[relation.metadata().child as usize];
-    (0..child.row_count()).map(|row| relation.parent(&child.row(row).unwrap())).collect()
+    (0..child.row_count()).map(|row| relation.parent(&child.row(row).unwrap()).unwrap()).collect()
 }
 
 /// What a draft and a store of users and orders with these keys and references make of them.
