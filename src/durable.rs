@@ -7,6 +7,8 @@
 //! Disks enter through [`Storage`], so that tests can fail, or cut the power, at every call.
 
 use std::ffi::OsString;
+#[cfg(feature = "prepare")]
+use std::fs::TryLockError;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -15,6 +17,19 @@ use crate::{Context, Error, Result};
 
 /// How many leftovers of killed writers are stepped over before a person is asked to look.
 const TEMPORARIES_MAX: u32 = 1000;
+
+/// Locks a file or folder for as long as it is open; false where somebody else has.
+///
+/// Some cluster file systems have no locks; better to work there without one than not at all.
+#[cfg(feature = "prepare")]
+pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => Ok(true),
+        Err(TryLockError::Error(e)) => Err(e),
+        Err(TryLockError::WouldBlock) => Ok(false),
+    }
+}
 
 /// What a [`Storage`] lists in a folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

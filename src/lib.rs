@@ -16,8 +16,8 @@
 //! | P7 no leak | what did not exist at the observation time is never seen |
 //! | P8 a reader's cursor | a cursor tells what the caller consumed, not what was prefetched |
 //!
-//! What is here so far is the ground that these stand on: the plan with its cursor, the store, and
-//! the way from somebody's data to a store. The sampler and the reducer are not written yet.
+//! What is here so far: the plan with its cursor, the store, the way from somebody's data to a store,
+//! and the sampler. The reducer is not written yet.
 //!
 //! # Map
 //!
@@ -26,7 +26,7 @@
 //! | floor | rooms |
 //! |---|---|
 //! | the command | `bin`, [`cli`], `py` |
-//! | parts that know nothing of each other | [`prepare`] |
+//! | parts that know nothing of each other | [`prepare`], [`sampler`] |
 //! | what they share | [`plan`], [`store`], [`fold`] |
 //! | the ground | [`durable`], [`random`], `error`, `bytes` |
 

@@ -1,7 +1,7 @@
 """A deterministic, resumable sampler for relational data.
 
-`prepare` makes a store from somebody's tables; `Store` opens one. The same work from a shell is
-the command `headwater`.
+`prepare` makes a store from somebody's tables, `Store` opens one, and `Sampler` makes batches of
+it. The same work from a shell is the command `headwater`.
 """
 
 from headwater._headwater import (
@@ -15,6 +15,7 @@ from headwater._headwater import (
     LimitExceeded,
     NotOurs,
     PlanMismatch,
+    SamplerShutdown,
     SchemaError,
     Store,
     VersionMismatch,
@@ -22,6 +23,7 @@ from headwater._headwater import (
     draft_schema,
     prepare,
 )
+from headwater.sampler import Sampler
 
 __all__ = [
     "Corrupt",
@@ -34,6 +36,8 @@ __all__ = [
     "LimitExceeded",
     "NotOurs",
     "PlanMismatch",
+    "Sampler",
+    "SamplerShutdown",
     "SchemaError",
     "Store",
     "VersionMismatch",

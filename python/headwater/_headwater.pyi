@@ -27,9 +27,10 @@ class Report(TypedDict):
 class RowView(TypedDict):
     """A row with its cells and neighbours.
 
-    A cell is None, True for an identifier, a float, a bool, a str, or a `numpy.datetime64[us]`. A
-    parent is its row number, or None. The children are row numbers, uint32 [n], sorted by their
-    time and then by their number.
+    A cell is None, True for an identifier, a float, a bool, a str, or a `numpy.datetime64[us]`; a
+    float has the digits that its z-score, which is kept in 32 bits, determines. A parent is its
+    row number, or None. The children are row numbers, uint32 [n], sorted by their time and then
+    by their number.
     """
 
     table: str
@@ -69,6 +70,34 @@ class DataError(HeadwaterError):
 
 class PlanMismatch(HeadwaterError):
     """A cursor or checkpoint belongs to another plan, data or format."""
+
+class SamplerShutdown(HeadwaterError):
+    """A sampler was used after it was shut down."""
+
+@final
+class SamplerCore:
+    """The compiled half of `headwater.Sampler`."""
+
+    def __new__(cls, paths: Sequence[str | os.PathLike[str]], arguments: dict[str, Any]) -> SamplerCore: ...
+    def next(self, split: str) -> tuple[dict[str, npt.NDArray[Any]], Cursor]: ...
+    def evaluate(self, split: str, tasks: list[str] | None = None) -> EvaluationCore: ...
+    def sample(
+        self, task: str, keys: list[str], obs_times: list[int]
+    ) -> dict[str, npt.NDArray[Any]]: ...
+    def cursor(self) -> Cursor: ...
+    def resume(self, cursor: Cursor) -> None: ...
+    def save_cursor(self, path: str | os.PathLike[str]) -> None: ...
+    def shutdown(self) -> None: ...
+    def tasks(self) -> list[str]: ...
+    def seed_counts(self, split: str) -> list[int]: ...
+    def metadata(self) -> list[dict[str, Any]]: ...
+
+@final
+class EvaluationCore:
+    """The batches of a finite pass."""
+
+    def __iter__(self) -> EvaluationCore: ...
+    def __next__(self) -> dict[str, npt.NDArray[Any]]: ...
 
 @final
 class Store:
@@ -248,8 +277,8 @@ def prepare(
         schema: The path of a schema file, or its contents as `tomllib` reads them.
         out: The folder to make, which must not be there yet.
         embedder: "hashing", which is built in; an `Endpoint`; or a function from texts to an array
-            [n, dimension] that can become float16. The store records its `name`, or else its
-            `__qualname__`. The vector of a text must depend on the text alone.
+            [n, dimension] that can become float16; None is refused. The store records its `name`,
+            or else its `__qualname__`. The vector of a text must depend on the text alone.
         dimension: How long a vector is.
         text_vectors: Whether texts have vectors; columns and categories always have.
         threads: How many threads work; None is all cores.

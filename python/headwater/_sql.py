@@ -4,8 +4,11 @@ A query sees each table of the source by its name. The columns of Parquet files 
 memory have their types, those of CSV files the types that DuckDB finds by looking at every row,
 those of SQLite tables the types that they are declared with.
 
-DuckDB works on one thread here, in UTC, and the rows are sorted by all columns: neither their
-order nor the last bit of a sum depends on the machine.
+DuckDB works on one thread here, in UTC, and the rows are sorted by all columns, even those of a
+query that has an order of its own: neither their order nor the last bit of a sum depends on the
+machine. It reads no file but those of the source, and a query with a call that varies (`random()`,
+`now()`, a sample without a seed) is refused, so that the same data make the same store. What DuckDB
+leaves open, such as which of two equal rows comes first under a LIMIT, may change with its version.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headwater._headwater import SchemaError, table_files
+from headwater._sql_calls import Calls
 
 if TYPE_CHECKING:
     import pyarrow
@@ -54,9 +58,10 @@ class Engine:
         except ImportError as error:
             raise ImportError(
                 "a task of the schema is SQL, which needs DuckDB and pyarrow: "
-                "pip install 'headwater[sql]'"
+                "pip install duckdb pyarrow"
             ) from error
         self._source = source
+        self._files = None if isinstance(source, Mapping) else table_files(source)
         self._error = duckdb.Error
         self._registered: set[str] = set()
         self._connection = duckdb.connect(
@@ -73,6 +78,15 @@ class Engine:
         # which alone need it, are then refused by DuckDB.
         with contextlib.suppress(duckdb.Error):
             self._connection.execute("SET TimeZone = 'UTC'")
+        self._allow_only(path for paths in (self._files or {}).values() for path in paths)
+        self._calls = Calls(self._connection)
+
+    def _allow_only(self, paths: Iterable[str | os.PathLike[str]]) -> None:
+        """Lets queries read these files and no others, and change no setting."""
+        listed = ", ".join(_quoted(os.fspath(path), "'") for path in paths)
+        self._connection.execute(f"SET allowed_paths = [{listed}]")
+        self._connection.execute("SET enable_external_access = false")
+        self._connection.execute("SET lock_configuration = true")
 
     def interrupt(self) -> None:
         """Ends the query that runs now, from another thread."""
@@ -88,7 +102,7 @@ class Engine:
             The rows, sorted by all columns.
 
         Raises:
-            SchemaError: DuckDB refuses the query.
+            SchemaError: DuckDB refuses the query, or its rows could differ from run to run.
         """
         try:
             self._register(query)
@@ -96,10 +110,15 @@ class Engine:
                 "StatementType.SELECT"
             ]:
                 raise SchemaError(f"the SQL of a task is one SELECT, found {query.strip()!r}")
+            if varying := self._calls.varying(query):
+                raise SchemaError(
+                    f"the SQL of a task uses {varying}, which can differ from one run to the next, "
+                    "and so could the store; take the value from a column, or write it down"
+                )
             self._connection.execute(f"CREATE OR REPLACE TEMP VIEW headwater_query AS\n{query}")
             rows = self._connection.sql("FROM headwater_query ORDER BY ALL")
             return rows.to_arrow_reader(8192)
-        except self._error as error:
+        except (self._error, ValueError) as error:
             raise SchemaError(f"DuckDB refuses the query: {error}") from error
 
     def _register(self, query: str) -> None:
@@ -112,11 +131,10 @@ class Engine:
                 if self._is_new(name, words):
                     self._connection.register(name, pyarrow.table(table))
             return
-        files = table_files(self._source)
-        if files is None:
+        if self._files is None:
             self._register_sqlite(words)
             return
-        for name, paths in files.items():
+        for name, paths in self._files.items():
             if self._is_new(name, words):
                 parts = [os.fspath(path) for path in paths]
                 if parts[0].lower().endswith(".csv"):
@@ -172,5 +190,5 @@ def _duckdb_type(declared: str) -> str:
     return next((kind for part, kind in _SQLITE_TYPES if part in upper), "VARCHAR")
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _quoted(text: str, quote: str = '"') -> str:
+    return quote + text.replace(quote, quote * 2) + quote

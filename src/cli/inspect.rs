@@ -6,7 +6,7 @@ use arrow::temporal_conversions::timestamp_us_to_datetime;
 use clap::Args;
 use serde::Serialize;
 
-use super::output::{Output, bytes, count};
+use super::output::{Output, bytes, count, plural};
 use crate::error::{Error, Result};
 use crate::fold::ZScore;
 use crate::plan::{Split, SplitRatios, SplitRule};
@@ -128,10 +128,10 @@ fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result
     let metadata = store.metadata();
     let embedding = &metadata.embedding;
     output.line(&format!(
-        "{}: {} in {} tables; {}",
+        "{}: {} in {}; {}",
         metadata.database,
         plural(metadata.tables.iter().map(|t| u64::from(t.row_count)).sum(), "row"),
-        metadata.tables.len(),
+        plural(metadata.tables.len() as u64, "table"),
         bytes(store.file_bytes())
     ))?;
     output.line(&format!("root {}", metadata.root))?;
@@ -359,14 +359,14 @@ fn cell_text(store: &Store, column: &ColumnMetadata, cell: Cell) -> Result<Optio
         Cell::Text(index) => store.text(index)?.to_owned(),
         Cell::Numerical(score) => match column.stats {
             ColumnStats::Numerical { mean, std, .. } => {
-                significant(ZScore { mean, std }.value(score))
+                ZScore { mean, std }.certain_value(score).to_string()
             }
             _ => score.to_string(),
         },
     }))
 }
 
-/// The six digits of a number that a z-score in 32 bits is sure of.
+/// Six digits of a statistic, which say enough.
 fn significant(value: f64) -> String {
     let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
     // Minus zero is what is left of a mean that cancels.
@@ -377,14 +377,5 @@ fn time_text(time_us: i64) -> String {
     match timestamp_us_to_datetime(time_us) {
         Some(time) => time.to_string(),
         None => format!("{time_us} us"),
-    }
-}
-
-/// A count and what is counted.
-fn plural(number: u64, what: &str) -> String {
-    match (number, what) {
-        (1, _) => format!("1 {what}"),
-        (_, "category") => format!("{} categories", count(number)),
-        _ => format!("{} {what}s", count(number)),
     }
 }

@@ -18,18 +18,19 @@ use crate::prepare::embed::{Embedder, EndpointEmbedder, HashingEmbedder};
 use crate::prepare::schema::Schema;
 use crate::prepare::{Options, Progress, SqlEngine, draft, prepare, source};
 use crate::store::Store;
-use output::{Output, bytes, count};
+use output::{Output, bytes, count, plural};
 use progress::Bars;
 
 /// Makes the engine for the SQL of a source's tasks.
 pub type SqlHook<'a> = dyn Fn(&Path) -> Box<dyn SqlEngine + 'a> + 'a;
 
-/// What the Python package lends to the command; the binary lends nothing.
+/// What the binary or the Python package lends to the command.
 #[derive(Default)]
 pub struct Hooks<'a> {
     /// Runs the SQL of tasks over the tables of a source.
     pub sql: Option<&'a SqlHook<'a>>,
-    /// Says whether the user pressed Ctrl-C, where the process is not ended by it.
+    /// Says whether the user wants the work to end. Asked again and again, and once before anything
+    /// is written, so that it may begin to listen then: what never asks is ended by the signal.
     pub interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
 }
 
@@ -178,6 +179,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
     }
 }
 
+/// What a database is called, by the name of its source; `.` is called as the folder is.
+fn database_name(source: &Path) -> String {
+    let whole = std::fs::canonicalize(source).ok();
+    let stem = source.file_stem().or_else(|| whole.as_deref()?.file_stem());
+    stem.map_or_else(|| "database".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
 fn schema(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
     if let Some(path) = args.out.as_deref().filter(|path| path.exists()) {
         return Err(Error::invalid(format!(
@@ -188,10 +196,7 @@ fn schema(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
     let source = source::open(&args.source)?;
     let name = match &args.name {
         Some(name) => name.clone(),
-        None => args
-            .source
-            .file_stem()
-            .map_or_else(|| "database".to_owned(), |stem| stem.to_string_lossy().into_owned()),
+        None => database_name(&args.source),
     };
     let bars = Bars::new(hooks.interrupted);
     bars.begin("reading tables", None);
@@ -202,14 +207,15 @@ fn schema(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
     match &args.out {
         None => output.line(text.trim_end()),
         Some(path) => {
+            let references: usize = draft.schema.tables.iter().map(|t| t.references.len()).sum();
             crate::durable::write_file(&crate::durable::Disk, path, text.as_bytes())?;
             output.line(&format!(
-                "{}: {} tables, {} references, {} tasks; read and correct it, then\n  headwater \
-                 prepare {} --schema {} --out DB",
+                "{}: {}, {}, {}; read and correct it, then\n  headwater prepare {} --schema {} \
+                 --out DB",
                 path.display(),
-                draft.schema.tables.len(),
-                draft.schema.tables.iter().map(|t| t.references.len()).sum::<usize>(),
-                draft.schema.tasks.len(),
+                plural(draft.schema.tables.len() as u64, "table"),
+                plural(references as u64, "reference"),
+                plural(draft.schema.tasks.len() as u64, "task"),
                 args.source.display(),
                 path.display(),
             ))
@@ -221,7 +227,7 @@ fn run_prepare(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
     let started = Instant::now();
     let schema = Schema::read(&args.schema)?;
     let source = source::open(&args.source)?;
-    let embedder = embedder(args)?;
+    let embedder = embedder(args, hooks.interrupted.unwrap_or(&|| false))?;
     let sql = hooks.sql.map(|engine| engine(&args.source));
     let bars = Bars::new(hooks.interrupted);
     let options = Options {
@@ -231,6 +237,7 @@ fn run_prepare(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
         sql: sql.as_deref(),
         progress: &bars,
     };
+    bars.advance(0)?;
     let report = prepare(&*source, &schema, &args.out, &options)?;
     drop(bars);
     let mut output = Output::new();
@@ -238,11 +245,11 @@ fn run_prepare(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
         return output.json(&report);
     }
     output.line(&format!(
-        "{}: {} rows, {} links, {} texts; {} in {:.1} s",
+        "{}: {}, {}, {}; {} in {:.1} s",
         args.out.display(),
-        count(report.row_count),
-        count(report.edge_count),
-        count(u64::from(report.text_count)),
+        plural(report.row_count, "row"),
+        plural(report.edge_count, "link"),
+        plural(u64::from(report.text_count), "text"),
         bytes(report.store_bytes),
         started.elapsed().as_secs_f64(),
     ))?;
@@ -253,7 +260,10 @@ fn run_prepare(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
     Ok(())
 }
 
-fn embedder(args: &PrepareArgs) -> Result<Box<dyn Embedder>> {
+fn embedder<'a>(
+    args: &PrepareArgs,
+    stopped: &'a (dyn Fn() -> bool + Sync),
+) -> Result<Box<dyn Embedder + 'a>> {
     let dimension = args.dimension as usize;
     match (args.embedder.as_str(), &args.model) {
         ("hashing", None) => Ok(Box::new(HashingEmbedder::new(dimension))),
@@ -268,7 +278,8 @@ fn embedder(args: &PrepareArgs) -> Result<Box<dyn Embedder>> {
                 name.push(".embeddings");
                 name.into()
             });
-            Ok(Box::new(EndpointEmbedder::new(url, model, key, dimension, &cache)?))
+            let endpoint = EndpointEmbedder::new(url, model, key, dimension, &cache)?;
+            Ok(Box::new(endpoint.stop_when(stopped)))
         }
         (other, None) => Err(Error::invalid(format!(
             "expected `--embedder hashing`, or a server's URL and the --model to ask it for; found \
@@ -281,6 +292,7 @@ fn verify(args: &VerifyArgs, hooks: &Hooks<'_>) -> Result<()> {
     let store = Store::open(&args.store)?;
     let bars = Bars::of_bytes(hooks.interrupted);
     bars.begin("verifying", Some(store.file_bytes()));
+    bars.advance(0)?;
     store.verify(&|read| bars.advance(read))?;
     drop(bars);
     let mut output = Output::new();
@@ -337,10 +349,10 @@ fn demo_data(args: &DemoDataArgs) -> Result<()> {
     let mut output = Output::new();
     let folder = args.folder.display();
     output.line(&format!(
-        "{folder}: {} rows in {} tables, with a schema; next\n  headwater prepare {folder} --schema \
+        "{folder}: {} in {}, with a schema; next\n  headwater prepare {folder} --schema \
          {folder}/schema.toml --out demo.db",
-        count(made.tables.iter().map(|(_, rows)| rows).sum()),
-        made.tables.len(),
+        plural(made.tables.iter().map(|(_, rows)| rows).sum(), "row"),
+        plural(made.tables.len() as u64, "table"),
     ))
 }
 

@@ -70,6 +70,15 @@ pub(super) fn count(number: u64) -> String {
     text
 }
 
+/// A count and what is counted.
+pub(super) fn plural(number: u64, what: &str) -> String {
+    match (number, what) {
+        (1, _) => format!("1 {what}"),
+        (_, "category") => format!("{} categories", count(number)),
+        _ => format!("{} {what}s", count(number)),
+    }
+}
+
 /// A number of bytes as a person says it: 1.4 GB.
 pub(super) fn bytes(number: u64) -> String {
     let mut value = number as f64;
@@ -84,12 +93,15 @@ pub(super) fn bytes(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, count};
+    use super::{bytes, count, plural};
 
     #[test]
     fn numbers_read_well() {
         let counts: Vec<_> = [0, 12, 999, 1000, 1_234_567].map(count).into();
         assert_eq!(counts, ["0", "12", "999", "1,000", "1,234,567"]);
+        let rows: Vec<_> = [0, 1, 2000].map(|number| plural(number, "row")).into();
+        assert_eq!(rows, ["0 rows", "1 row", "2,000 rows"]);
+        assert_eq!(plural(2, "category"), "2 categories");
         let sizes: Vec<_> = [0, 999, 1000, 1_460_000_000, 2_000_000_000_000].map(bytes).into();
         assert_eq!(sizes, ["0 B", "999 B", "1.0 kB", "1.5 GB", "2.0 TB"]);
     }

@@ -94,6 +94,27 @@ impl ZScore {
     pub fn value(&self, score: f32) -> f64 {
         f64::from(score) * self.std + self.mean
     }
+
+    /// The value of a z-score to the decimal digits that its 32 bits determine, to show to people.
+    #[must_use]
+    pub fn certain_value(&self, score: f32) -> f64 {
+        let value = self.value(score);
+        // A score is rounded by half a step of f32, all sums by a step of f64.
+        let of_score = f64::from(score.abs() * f32::EPSILON / 2.0) * self.std;
+        let of_sums = (value.abs() + self.mean.abs()) * f64::EPSILON;
+        // The smallest power of ten that is no less than what lies within both errors.
+        let exponent = (2.0 * (of_score + of_sums)).log10().ceil();
+        let rounded = if exponent > 0.0 {
+            let step = 10_f64.powf(exponent);
+            (value / step).round() * step
+        } else {
+            // As text, since the powers of ten below 1 are no numbers of f64.
+            let places = (-exponent).min(400.0) as usize;
+            format!("{value:.places$}").parse().unwrap_or(value)
+        };
+        // Minus zero is what is left of a mean that cancels.
+        rounded + 0.0
+    }
 }
 
 #[cfg(test)]
@@ -111,6 +132,25 @@ mod tests {
         assert!((moments.std() - variance.sqrt()).abs() < 1e-6);
         assert_eq!((moments.min(), moments.max()), (1e9, 1e9 + 96e3));
         assert_eq!(moments.count(), 1000);
+    }
+
+    #[test]
+    fn as_many_digits_are_shown_as_are_certain() {
+        let shown = |values: &[f64]| {
+            let mut moments = Moments::default();
+            values.iter().for_each(|&v| moments.push(v));
+            let score = moments.z_score();
+            values.iter().map(|&v| score.certain_value(score.of(v))).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(&[12.5, 80.0, 7.25, 31.0]), [12.5, 80.0, 7.25, 31.0]);
+        assert_eq!(shown(&[-1.0, 0.0, 1.0]), [-1.0, 0.0, 1.0]);
+        assert_eq!(shown(&[0.1, 0.1]), [0.1, 0.1]);
+        assert_eq!(shown(&[0.0, 1e-100]), [0.0, 1e-100]);
+        // One standard deviation from the mean, seven digits are certain.
+        assert_eq!(shown(&[1_234_567.8, -1_234_567.8]), [1_234_568.0, -1_234_568.0]);
+        assert_eq!(shown(&[1.234_567_891, -5.0]), [1.234_568, -5.0]);
+        // Beside 1e12 nothing below some thousands is certain.
+        assert_eq!(shown(&[1e12, 1_234_567.0, 0.0]), [1e12, 1_200_000.0, 0.0]);
     }
 
     #[test]

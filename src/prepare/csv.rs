@@ -1,7 +1,10 @@
 //! Tables in CSV files: commas, double quotes, a header line.
 //!
 //! Every column is text. An empty field is NULL, also a quoted one: writers do not agree on what
-//! the quotes would say. A blank line is no row. A byte order mark is skipped.
+//! the quotes would say. A blank line is no row. A byte order mark is skipped. A field in quotes ends
+//! where they close, with a quote inside it doubled; in any other field a quote is a character.
+
+mod quotes;
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -14,6 +17,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use csv::{ByteRecord, ErrorKind, ReaderBuilder};
 
+use self::quotes::{BadQuotes, CheckedQuotes};
 use super::source::{BATCH_BYTES, BATCH_ROWS, Batches, SourceColumn, check_names};
 use crate::error::{Context, Error, Result};
 
@@ -50,24 +54,29 @@ pub(super) fn read(path: &Path, indices: Vec<usize>) -> Result<Batches> {
     let path = path.to_owned();
     let columns = indices.iter().map(|_| TextColumn::default()).collect();
     let record = ByteRecord::new();
-    Ok(Box::new(Rows { path, reader, record, indices, columns, schema, last: None, done: false }))
+    Ok(Box::new(Rows { path, reader, record, indices, columns, schema, done: false }))
 }
 
-fn reader(path: &Path) -> Result<csv::Reader<File>> {
-    let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
-    Ok(ReaderBuilder::new().buffer_capacity(256 << 10).from_reader(file))
+fn reader(path: &Path) -> Result<csv::Reader<CheckedQuotes<File>>> {
+    Ok(parser(CheckedQuotes::new(open(path)?)))
+}
+
+fn parser<R: Read>(input: R) -> csv::Reader<R> {
+    ReaderBuilder::new().buffer_capacity(256 << 10).from_reader(input)
+}
+
+fn open(path: &Path) -> Result<File> {
+    File::open(path).map_err(|e| Error::io(path, "opening", e))
 }
 
 /// The rows of one file.
 struct Rows {
     path: PathBuf,
-    reader: csv::Reader<File>,
+    reader: csv::Reader<CheckedQuotes<File>>,
     record: ByteRecord,
     indices: Vec<usize>,
     columns: Vec<TextColumn>,
     schema: SchemaRef,
-    /// Where the latest record begins.
-    last: Option<csv::Position>,
     done: bool,
 }
 
@@ -102,16 +111,14 @@ impl Rows {
             let more = self.reader.read_byte_record(&mut self.record);
             if !more.map_err(|e| broken(&self.path, &e))? {
                 self.done = true;
-                self.check_end()?;
                 break;
             }
-            self.last = self.record.position().cloned();
-            first = first.or_else(|| self.last.clone());
+            first = first.or_else(|| self.record.position().cloned());
             for (column, &index) in self.columns.iter_mut().zip(&self.indices) {
                 let field = self.record.get(index).unwrap_or_default();
                 column.bytes.extend_from_slice(field);
                 let end = i32::try_from(column.bytes.len()).map_err(|_| {
-                    let line = self.last.as_ref().map_or(0, csv::Position::line);
+                    let line = self.record.position().map_or(0, csv::Position::line);
                     let message = format!("line {line}: a field holds more than 2 GiB");
                     Error::limit(message).context(self.path.display())
                 })?;
@@ -134,20 +141,10 @@ impl Rows {
             .map_err(|e| Error::data(e.to_string()).context(self.path.display()))
     }
 
-    /// Refuses a file whose last record ends inside quotes, which the reader would let pass.
-    fn check_end(&self) -> Result<()> {
-        let Some(last) = &self.last else { return Ok(()) };
-        let (line, open) = look(&self.path, last)?;
-        if !open {
-            return Ok(());
-        }
-        Err(open_quote(&self.path, line))
-    }
-
     /// Reads the latest batch of rows again, slowly, for the first field that is not UTF-8.
     fn find_bad_text(&self, first: Option<csv::Position>, rows: usize) -> Error {
         let search = || -> Result<Option<Error>> {
-            let mut reader = reader(&self.path)?;
+            let mut reader = parser(open(&self.path)?);
             let names = reader.byte_headers().map_err(|e| broken(&self.path, &e))?.clone();
             if let Some(first) = first {
                 reader.seek(first).map_err(|e| broken(&self.path, &e))?;
@@ -163,7 +160,7 @@ impl Rows {
                     return Ok(Some(Error::data(format!(
                         "line {}: column {:?}: expected UTF-8, found {:?}; convert the file to \
                          UTF-8",
-                        look(&self.path, position)?.0,
+                        line_of(&self.path, position)?,
                         String::from_utf8_lossy(names.get(index).unwrap_or_default()),
                         String::from_utf8_lossy(field)
                     ))));
@@ -201,52 +198,114 @@ impl TextColumn {
 /// Says where and how a file is not the CSV that its header promises.
 fn broken(path: &Path, error: &csv::Error) -> Error {
     match error.kind() {
-        ErrorKind::Io(e) => {
-            Error::io(path, "reading", std::io::Error::new(e.kind(), e.to_string()))
-        }
+        ErrorKind::Io(e) => match e.get_ref().and_then(|inner| inner.downcast_ref()) {
+            Some(bad) => bad_quotes(path, bad).unwrap_or_else(|error| error),
+            None => Error::io(path, "reading", std::io::Error::new(e.kind(), e.to_string())),
+        },
         ErrorKind::UnequalLengths { pos: Some(position), expected_len, len } => {
-            match look(path, position) {
-                Err(error) => error,
-                Ok((line, true)) => open_quote(path, line),
-                Ok((line, false)) => Error::data(format!(
-                    "line {line}: expected {expected_len} fields as in the header, found {len}"
-                ))
-                .context(path.display()),
-            }
+            let line = match line_of(path, position) {
+                Ok(line) => line,
+                Err(error) => return error,
+            };
+            Error::data(format!(
+                "line {line}: expected {expected_len} fields as in the header, found {len}"
+            ))
+            .context(path.display())
         }
         _ => Error::data(error.to_string()).context(path.display()),
     }
 }
 
-fn open_quote(path: &Path, line: u64) -> Error {
-    let message = "a quote opens and never closes; expected another \" before the file ends";
-    Error::data(format!("line {line}: {message}")).context(path.display())
+/// The line on which a record begins.
+fn line_of(path: &Path, position: &csv::Position) -> Result<u64> {
+    let fail = |e| Error::io(path, "reading", e);
+    let mut file = open(path)?;
+    file.seek(SeekFrom::Start(position.byte())).map_err(fail)?;
+    let mut line = position.line();
+    for byte in BufReader::new(file).bytes() {
+        match byte.map_err(fail)? {
+            // After CR LF the reader counts the record from the LF on, which ends the line before.
+            b'\n' => line += 1,
+            b'\r' => {}
+            _ => break,
+        }
+    }
+    Ok(line)
 }
 
-/// The line on which a record begins, and whether the file ends within its quotes.
-fn look(path: &Path, position: &csv::Position) -> Result<(u64, bool)> {
-    let fail = |e| Error::io(path, "reading", e);
-    let mut file = File::open(path).map_err(fail)?;
-    file.seek(SeekFrom::Start(position.byte())).map_err(fail)?;
-    let (mut line, mut begun) = (position.line(), false);
-    let (mut inside, mut at_start) = (false, true);
-    for byte in BufReader::new(file).bytes() {
-        let byte = byte.map_err(fail)?;
-        match byte {
-            b'\n' | b'\r' if !begun => {
-                // After CR LF the reader counts the record from the LF on, which ends the line
-                // before.
-                line += u64::from(byte == b'\n');
-                continue;
+/// The error about a field whose quotes are wrong: reads the file again to say where it is.
+fn bad_quotes(path: &Path, bad: &BadQuotes) -> Result<Error> {
+    let opened = Place::of(path, bad.opened)?;
+    let column = opened.column(path)?;
+    let message = match bad.stray {
+        None => format!(
+            "line {}: {column}: a quote opens and never closes; expected another \" before the \
+             file ends",
+            opened.line
+        ),
+        Some(stray) => format!(
+            "line {}: {column}: expected a comma or the end of the line after a closing quote, \
+             found {:?}; the quote opens on line {}: double the quotes inside a field (\"\"), or \
+             remove one that should not be there",
+            Place::of(path, stray)?.line,
+            text_at(path, stray)?,
+            opened.line
+        ),
+    };
+    Ok(Error::data(message).context(path.display()))
+}
+
+/// Where in a file a byte is, as a person counts.
+struct Place {
+    line: u64,
+    field: usize,
+    in_header: bool,
+}
+
+impl Place {
+    /// The place of the byte at `offset`, before which all quotes are right.
+    fn of(path: &Path, offset: u64) -> Result<Self> {
+        let mut place = Self { line: 1, field: 0, in_header: true };
+        let (mut inside, mut at_start, mut blank) = (false, true, true);
+        for byte in BufReader::new(open(path)?).take(offset).bytes() {
+            let byte = byte.map_err(|e| Error::io(path, "reading", e))?;
+            place.line += u64::from(byte == b'\n');
+            let ends_line = matches!(byte, b'\n' | b'\r');
+            blank &= ends_line;
+            match byte {
+                // A doubled quote leaves and enters again, which comes to the same.
+                b'"' if inside => (inside, at_start) = (false, true),
+                _ if inside => {}
+                b'"' if at_start => inside = true,
+                b',' => (place.field, at_start) = (place.field + 1, true),
+                _ if ends_line => (place.field, at_start, place.in_header) = (0, true, blank),
+                _ => at_start = false,
             }
-            b'\n' | b'\r' if !inside => return Ok((line, false)),
-            // A doubled quote leaves and enters again, which comes to the same.
-            b'"' if inside => (inside, at_start) = (false, true),
-            b'"' if at_start => (inside, at_start) = (true, false),
-            b',' => at_start = true,
-            _ => at_start = false,
         }
-        begun = true;
+        Ok(place)
     }
-    Ok((line, inside))
+
+    /// The column's name, or its number where it has none.
+    fn column(&self, path: &Path) -> Result<String> {
+        let mut parser = parser(open(path)?);
+        let names = parser.byte_headers().map_err(|e| broken(path, &e))?;
+        Ok(match names.get(self.field) {
+            Some(name) if !self.in_header => {
+                format!("column {:?}", String::from_utf8_lossy(name))
+            }
+            _ => format!("column {}", self.field + 1),
+        })
+    }
+}
+
+/// The start of what stands at `offset`, up to the end of its field.
+fn text_at(path: &Path, offset: u64) -> Result<String> {
+    const LENGTH: u64 = 20;
+    let fail = |e| Error::io(path, "reading", e);
+    let mut file = open(path)?;
+    file.seek(SeekFrom::Start(offset)).map_err(fail)?;
+    let mut found = Vec::new();
+    file.take(LENGTH).read_to_end(&mut found).map_err(fail)?;
+    let end = found.iter().position(|&byte| quotes::ends_field(byte)).unwrap_or(found.len());
+    Ok(String::from_utf8_lossy(&found[..end]).into_owned())
 }

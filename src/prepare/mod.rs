@@ -29,14 +29,14 @@ mod texts;
 mod values;
 mod words;
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::bytes::Digest;
-use crate::durable::{Disk, commit_folder};
+use crate::durable::{Disk, commit_folder, try_lock};
 use crate::error::{Error, Result};
 use crate::store::METADATA_FILE;
 use embed::Embedder;
@@ -168,12 +168,8 @@ impl Partial {
         }
         fs::create_dir_all(&path).map_err(io("creating", &path))?;
         let locked = File::open(&path).map_err(io("opening", &path))?;
-        match locked.try_lock() {
-            Ok(()) => {}
-            // Some cluster file systems have no locks; better to work there than not at all.
-            Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => {}
-            Err(TryLockError::Error(e)) => return Err(Error::io(&path, "locking", e)),
-            Err(TryLockError::WouldBlock) => return Err(at_work(&path)),
+        if !try_lock(&locked).map_err(io("locking", &path))? {
+            return Err(at_work(&path));
         }
         // Whoever worked here until now may have finished, and the folder have got its name.
         if fs::symlink_metadata(out).is_ok() {

@@ -50,7 +50,7 @@ pub(super) fn time_order(schema: &Schema) -> Vec<usize> {
 }
 
 /// The numbers below `count`, each after its parents; one that is its own ancestor comes as it can.
-fn parents_first(count: usize, parents: &dyn Fn(usize) -> Vec<usize>) -> Vec<usize> {
+pub(super) fn parents_first(count: usize, parents: &dyn Fn(usize) -> Vec<usize>) -> Vec<usize> {
     fn visit(
         place: usize,
         parents: &dyn Fn(usize) -> Vec<usize>,

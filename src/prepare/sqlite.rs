@@ -1,7 +1,7 @@
 //! Tables and views of a SQLite file, with the keys that it declares.
 //!
-//! SQLite types values, not columns, so every column comes as text: integers in decimal, reals in
-//! the shortest form that reads back as the same number.
+//! SQLite types values, not columns, so every column comes as text: integers in decimal, reals as
+//! any float (5.0 is the key 5).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ use super::source::{
     BATCH_BYTES, BATCH_ROWS, Batches, DeclaredReference, Source, SourceColumn, SourceTable,
     positions,
 };
+use super::values::float_text;
 use crate::error::{Context, Error, Result};
 
 /// The first bytes of every SQLite file.
@@ -318,7 +319,7 @@ impl Reader {
             match row.get_ref(index).map_err(|e| fault(&self.path, &e))? {
                 ValueRef::Null => builder.append_null(),
                 ValueRef::Integer(value) => builder.append_value(value.to_string()),
-                ValueRef::Real(value) => builder.append_value(format!("{value:?}")),
+                ValueRef::Real(value) => builder.append_value(float_text(value)),
                 ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
                     Ok(text) => builder.append_value(text),
                     Err(_) => {

@@ -1,19 +1,22 @@
 //! Arrow arrays of any type, brought to the few that a store knows.
 
-use std::sync::Arc;
+mod text;
 
 use arrow::array::timezone::Tz;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder, Float64Array, Int64Array,
-    StringViewArray, StringViewBuilder,
+    StringViewArray,
 };
 use arrow::compute::cast;
 use arrow::compute::kernels::cast_utils::string_to_datetime;
 use arrow::datatypes::{
     DataType, Float64Type, Int64Type, TimeUnit as ArrowUnit, TimestampMicrosecondType,
+    TimestampNanosecondType,
 };
 use arrow::temporal_conversions::MICROSECONDS;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+
+pub(super) use text::{float_text, words};
 
 use super::schema::{Column, TimeUnit};
 use crate::error::{Error, Result};
@@ -168,46 +171,6 @@ fn note(
     }
 }
 
-/// The array as text: what keys are compared by, categories are named and texts consist of.
-///
-/// A float without a fraction has the text of an integer, so that a key that one table keeps as an
-/// integer and another as a float still meets. Decimals and text keep their digits: `1.00` is not 1.
-pub(super) fn words(array: &ArrayRef) -> Result<StringViewArray> {
-    let array = unpack(array)?;
-    match array.data_type() {
-        DataType::Utf8View => Ok(array.as_string_view().clone()),
-        DataType::Float16 | DataType::Float32 | DataType::Float64 => {
-            let numbers = convert(&array, &DataType::Float64)?;
-            let numbers = numbers.as_primitive::<Float64Type>();
-            Ok(numbers.iter().map(|number| number.map(|n| n.to_string())).collect())
-        }
-        DataType::Binary
-        | DataType::LargeBinary
-        | DataType::BinaryView
-        | DataType::FixedSizeBinary(_) => {
-            let options = FormatOptions::default();
-            let formatter = ArrayFormatter::try_new(&array, &options).map_err(arrow_error)?;
-            let mut builder = StringViewBuilder::with_capacity(array.len());
-            for row in 0..array.len() {
-                match array.is_null(row) {
-                    true => builder.append_null(),
-                    false => builder.append_value(formatter.value(row).to_string()),
-                }
-            }
-            Ok(builder.finish())
-        }
-        // The same instant has the same text in every zone.
-        DataType::Timestamp(_, Some(_)) => {
-            let utc = DataType::Timestamp(ArrowUnit::Microsecond, Some("+00:00".into()));
-            let utc = convert(&array, &utc)?;
-            let naive = utc.as_primitive::<TimestampMicrosecondType>().clone();
-            let naive: ArrayRef = Arc::new(naive.with_timezone_opt(None::<&str>));
-            Ok(convert(&naive, &DataType::Utf8View)?.as_string_view().clone())
-        }
-        _ => Ok(convert(&array, &DataType::Utf8View)?.as_string_view().clone()),
-    }
-}
-
 fn numbers(array: &ArrayRef) -> Normalised<Float64Array> {
     const EXPECTED: &str = "a finite number";
     let array = unpack(array)?;
@@ -289,6 +252,11 @@ fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
                 }
                 _ => array,
             };
+            // Arrow would round towards 1970.
+            if let DataType::Timestamp(ArrowUnit::Nanosecond, _) = naive.data_type() {
+                let times = naive.as_primitive::<TimestampNanosecondType>();
+                return Ok(Ok(times.unary(|nanoseconds| nanoseconds.div_euclid(1_000))));
+            }
             Ok(convert_all(&naive, &micros, EXPECTED)?.map(|times| {
                 let times = times.as_primitive::<TimestampMicrosecondType>();
                 times.reinterpret_cast::<Int64Type>()
@@ -384,26 +352,22 @@ pub(super) fn arrow_error(error: arrow::error::ArrowError) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{BinaryArray, BinaryViewArray, TimestampMillisecondArray};
+    use std::sync::Arc;
+
+    use arrow::array::TimestampNanosecondArray;
 
     use super::*;
 
     #[test]
-    fn bytes_have_one_text_however_they_are_wrapped() {
-        let values: [&[u8]; 2] = [b"ab", b"\xff\xfe"];
-        let plain: ArrayRef = Arc::new(BinaryArray::from_iter_values(values));
-        let view: ArrayRef = Arc::new(BinaryViewArray::from_iter_values(values));
-        assert_eq!(words(&plain).unwrap(), words(&view).unwrap());
-        assert_eq!(words(&view).unwrap().value(1), "fffe");
-    }
-
-    #[test]
-    fn an_instant_has_one_text_in_every_zone() {
-        let instants = || TimestampMillisecondArray::from(vec![Some(1_500_000_000_000), None]);
-        for zone in ["UTC", "+00:00", "+02:00"] {
-            let zoned: ArrayRef = Arc::new(instants().with_timezone(zone));
-            let words = words(&zoned).unwrap();
-            assert_eq!((words.value(0), words.is_null(1)), ("2017-07-14T02:40:00", true), "{zone}");
+    fn nanoseconds_before_1970_are_rounded_down() {
+        let column = Column::from(SemanticType::Timestamp);
+        for zone in [None, Some("+02:00")] {
+            let times = TimestampNanosecondArray::from(vec![Some(-1), Some(-1_000), None, Some(1)]);
+            let array: ArrayRef = Arc::new(times.with_timezone_opt(zone));
+            let Ok(Values::Times(times)) = Values::read(&array, column).unwrap() else {
+                panic!("these are times");
+            };
+            assert_eq!(times, Int64Array::from(vec![Some(-1), Some(-1), None, Some(0)]));
         }
     }
 

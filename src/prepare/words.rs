@@ -127,6 +127,27 @@ pub(super) fn may_number_rows(words: &[String]) -> bool {
     words.last().is_some_and(|last| NUMBERING.contains(&last.as_str()))
 }
 
+/// Whether a column's words say that it numbers rows within those of another table, as the lines of
+/// an order are.
+pub(super) fn numbers_within(words: &[String]) -> bool {
+    let ends = [
+        "linenumber",
+        "lineno",
+        "linenr",
+        "linenum",
+        "itemnumber",
+        "itemno",
+        "seq",
+        "seqno",
+        "seqnr",
+        "sequence",
+        "sequencenumber",
+        "ordinal",
+    ];
+    let joined = words.concat();
+    words.last().is_some_and(|last| last == "line") || ends.iter().any(|end| joined.ends_with(end))
+}
+
 /// The word that all columns of a table begin with, when it is a mere prefix, as in TPC-H.
 pub(super) fn shared_prefix(columns: &[Vec<String>]) -> Option<String> {
     let first = columns.first()?.first()?;
@@ -175,6 +196,16 @@ mod tests {
         assert_eq!(rank("StateID", "us_states"), Some(2));
         assert_eq!(rank("partkey", "supplier"), None);
         assert_eq!(rank("name", "races"), None);
+    }
+
+    #[test]
+    fn numbers_within_another_table_are_known_by_name() {
+        for name in ["l_linenumber", "Line", "order_line_no", "seq", "ItemNumber"] {
+            assert!(numbers_within(&words(name)), "{name}");
+        }
+        for name in ["deadline", "line_total", "phone_number", "position", ""] {
+            assert!(!numbers_within(&words(name)), "{name}");
+        }
     }
 
     #[test]

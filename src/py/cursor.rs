@@ -12,6 +12,19 @@ use crate::plan::{Cursor as PlanCursor, Value};
 #[derive(PartialEq)]
 pub(super) struct Cursor(PlanCursor);
 
+impl Cursor {
+    /// The cursor as the plan has it.
+    pub(super) fn as_plan(&self) -> &PlanCursor {
+        &self.0
+    }
+}
+
+impl From<PlanCursor> for Cursor {
+    fn from(cursor: PlanCursor) -> Self {
+        Self(cursor)
+    }
+}
+
 #[pymethods]
 impl Cursor {
     /// Reads a cursor from a file.

@@ -27,9 +27,11 @@ impl<'a> CallableEmbedder<'a> {
         calls: &'a Calls,
     ) -> PyResult<Self> {
         if !function.is_callable() {
+            let word = function.extract::<String>().map(|word| format!("{word:?}"));
             return Err(Error::invalid(format!(
-                "embedder: expected \"hashing\" or a function of a list of texts, found {}",
-                super::type_name(function)
+                "embedder: expected \"hashing\", an Endpoint (a server with OpenAI's protocol), or a \
+                 function from a list of texts to an array (such as a model's encode), found {}",
+                word.unwrap_or_else(|_| super::type_name(function))
             ))
             .into());
         }

@@ -27,7 +27,7 @@ impl Endpoint {
 
 impl Endpoint {
     /// The embedder, its cache open.
-    pub(super) fn connect(&self, dimension: usize) -> Result<EndpointEmbedder> {
+    pub(super) fn connect(&self, dimension: usize) -> Result<EndpointEmbedder<'static>> {
         let key = self.key.clone();
         EndpointEmbedder::new(&self.url, &self.model, key, dimension, &self.cache)
     }

@@ -14,7 +14,7 @@ struct Classes {
 }
 
 /// Each kind, the name of its class, and what the class says of itself.
-const KINDS: [(ErrorKind, &str, &str); 9] = [
+const KINDS: [(ErrorKind, &str, &str); 10] = [
     (ErrorKind::Io, "IoError", "The operating system refused; also an OSError."),
     (ErrorKind::NotOurs, "NotOurs", "The bytes are not a headwater file of the kind asked for."),
     (ErrorKind::Version, "VersionMismatch", "A format version that this build does not read."),
@@ -36,6 +36,7 @@ const KINDS: [(ErrorKind, &str, &str); 9] = [
         "PlanMismatch",
         "A cursor or checkpoint belongs to another plan, data or format.",
     ),
+    (ErrorKind::Shutdown, "SamplerShutdown", "A sampler was used after it was shut down."),
 ];
 
 static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
@@ -82,6 +83,13 @@ pub(super) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add(class.name()?, class)?;
     }
     Ok(())
+}
+
+/// The error that an exception of one of our classes stands for.
+pub(super) fn ours(py: Python<'_>, exception: &PyErr) -> Option<Error> {
+    let class = exception.get_type(py);
+    let (kind, _) = classes(py).ok()?.kinds.iter().find(|(_, ours)| ours.is(&class))?;
+    Some(Error::new(*kind, exception.value(py).to_string()))
 }
 
 impl From<Error> for PyErr {

@@ -1,6 +1,7 @@
 //! The Python extension module: one file for each thing that Python sees.
 
 mod arrow_source;
+mod batch;
 mod cli;
 mod cursor;
 mod draft;
@@ -8,10 +9,14 @@ mod embedder;
 mod endpoint;
 mod errors;
 mod prepare;
+mod sampler;
 mod sql;
 mod store;
 mod work;
 
+use std::path::PathBuf;
+
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use serde::Serialize;
@@ -34,6 +39,8 @@ mod _headwater {
     #[pymodule_export]
     use super::prepare::{prepare, table_files};
     #[pymodule_export]
+    use super::sampler::{EvaluationCore, SamplerCore};
+    #[pymodule_export]
     use super::store::Store;
 
     #[pymodule_init]
@@ -53,6 +60,31 @@ fn to_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py
 /// The JSON that a Python object stands for.
 fn to_json(value: &Bound<'_, PyAny>) -> PyResult<String> {
     value.py().import("json")?.call_method1("dumps", (value,))?.extract()
+}
+
+/// A whole number that Python gave, of whatever size: what is out of range is told in our words.
+struct Whole(i128);
+
+impl<'py> FromPyObject<'_, 'py> for Whole {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        match object.extract() {
+            Ok(number) => Ok(Self(number)),
+            Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => {
+                let number = object.str()?;
+                Err(Error::invalid(format!("the number {number} is out of any range")).into())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The path that an argument is, where it is not the dictionary that it may be as well.
+fn path_of(argument: &Bound<'_, PyAny>, expected: &str) -> Result<PathBuf> {
+    argument
+        .extract()
+        .map_err(|_| Error::invalid(format!("{expected}, found {}", type_name(argument))))
 }
 
 /// What a message calls a Python object: its type.

@@ -1,7 +1,8 @@
 //! `headwater.prepare`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
@@ -12,18 +13,32 @@ use super::embedder::CallableEmbedder;
 use super::endpoint::Endpoint;
 use super::sql::DuckDb;
 use super::work::{self, Calls};
-use super::{to_json, to_python};
+use super::{Whole, path_of, to_json, to_python, type_name};
 use crate::error::{Error, Result};
 use crate::prepare::embed::{Embedder, HashingEmbedder};
 use crate::prepare::schema::Schema;
 use crate::prepare::source::{self, Source};
 use crate::prepare::{Options, Progress, prepare as run_prepare};
 
+/// An argument that may be left out; None says something else than its absence.
+pub(super) enum Choice<'py> {
+    Default,
+    Given(Bound<'py, PyAny>),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Choice<'py> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self::Given(object.to_owned()))
+    }
+}
+
 /// Makes a store from a source and its schema.
 #[pyfunction]
 #[pyo3(signature = (
-    source, schema, out, *, embedder = None, dimension = 256, text_vectors = true, threads = None,
-    progress = None
+    source, schema, out, *, embedder = Choice::Default, dimension = Whole(256), text_vectors = true,
+    threads = None, progress = None
 ))]
 #[pyo3(text_signature = "(source, schema, out, *, embedder='hashing', dimension=256, \
                          text_vectors=True, threads=None, progress=None)")]
@@ -33,25 +48,30 @@ pub(super) fn prepare<'py>(
     source: &Bound<'py, PyAny>,
     schema: &Bound<'py, PyAny>,
     out: PathBuf,
-    embedder: Option<&Bound<'py, PyAny>>,
-    dimension: usize,
+    embedder: Choice<'py>,
+    dimension: Whole,
     text_vectors: bool,
-    threads: Option<usize>,
+    threads: Option<Whole>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    check_numbers(dimension, threads)?;
+    let dimension = within(&dimension, 8..=8192, "dimension", "")?;
+    let threads = threads
+        .map(|threads| within(&threads, 1..=1024, "threads", "; None is all cores"))
+        .transpose()?;
     let calls = Calls::default();
     let schema = read_schema(schema)?;
     let opened = open_source(source)?;
+    let is_stopped = || calls.stopped();
     let embedder: Box<dyn Embedder + Send> = match embedder {
-        None => Box::new(HashingEmbedder::new(dimension)),
-        Some(word) if word.extract::<&str>().is_ok_and(|word| word == "hashing") => {
+        Choice::Default => Box::new(HashingEmbedder::new(dimension)),
+        Choice::Given(word) if word.extract::<&str>().is_ok_and(|word| word == "hashing") => {
             Box::new(HashingEmbedder::new(dimension))
         }
-        Some(endpoint) if endpoint.is_instance_of::<Endpoint>() => {
-            Box::new(endpoint.cast::<Endpoint>()?.get().connect(dimension)?)
+        Choice::Given(endpoint) if endpoint.is_instance_of::<Endpoint>() => {
+            let endpoint = endpoint.cast::<Endpoint>()?.get().connect(dimension)?;
+            Box::new(endpoint.stop_when(&is_stopped))
         }
-        Some(function) => Box::new(CallableEmbedder::new(function, dimension, &calls)?),
+        Choice::Given(function) => Box::new(CallableEmbedder::new(&function, dimension, &calls)?),
     };
     let sql = DuckDb::new(source.clone().unbind(), &calls);
     let listener = Listener { function: progress, stage: Mutex::default(), calls: &calls };
@@ -76,16 +96,11 @@ pub(super) fn table_files(path: PathBuf) -> PyResult<Option<BTreeMap<String, Vec
     Ok(source::table_files(&path)?)
 }
 
-fn check_numbers(dimension: usize, threads: Option<usize>) -> Result<()> {
-    if !(8..=8192).contains(&dimension) {
-        return Err(Error::invalid(format!("dimension: expected 8 to 8192, found {dimension}")));
-    }
-    match threads {
-        Some(threads) if !(1..=1024).contains(&threads) => Err(Error::invalid(format!(
-            "threads: expected 1 to 1024, found {threads}; None is all cores"
-        ))),
-        _ => Ok(()),
-    }
+fn within(number: &Whole, range: RangeInclusive<usize>, what: &str, hint: &str) -> Result<usize> {
+    usize::try_from(number.0).ok().filter(|number| range.contains(number)).ok_or_else(|| {
+        let (least, most, found) = (range.start(), range.end(), number.0);
+        Error::invalid(format!("{what}: expected {least} to {most}, found {found}{hint}"))
+    })
 }
 
 /// The schema at a path, or the one that a mapping holds as `tomllib` reads it.
@@ -96,7 +111,8 @@ fn read_schema(schema: &Bound<'_, PyAny>) -> PyResult<Schema> {
         read.check()?;
         return Ok(read);
     }
-    Ok(Schema::read(&schema.extract::<PathBuf>()?)?)
+    let expected = "schema: expected a path, or a dictionary as tomllib reads it";
+    Ok(Schema::read(&path_of(schema, expected)?)?)
 }
 
 /// The source at a path, or the one of the tables that a dictionary holds.
@@ -104,8 +120,16 @@ pub(super) fn open_source(source: &Bound<'_, PyAny>) -> PyResult<Box<dyn Source>
     if let Ok(tables) = source.cast::<PyDict>() {
         return Ok(Box::new(ArrowSource::new(tables)?));
     }
-    let path: PathBuf = source.extract()?;
-    Ok(source::open(Path::new(&path))?)
+    if source.hasattr("__arrow_c_stream__")? {
+        return Err(Error::invalid(format!(
+            "source: expected a path or a dictionary of tables, found {}; name the table, as in \
+             {{\"name\": frame}}",
+            type_name(source)
+        ))
+        .into());
+    }
+    let path = path_of(source, "source: expected a path or a dictionary of tables by name")?;
+    Ok(source::open(&path)?)
 }
 
 /// Tells a Python function of the progress, and the work of Ctrl-C.

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::prelude::*;
 
 use super::arrow_source::{batches, open_stream};
+use super::errors;
 use super::work::Calls;
 use crate::error::Result;
 use crate::prepare::SqlEngine;
@@ -42,7 +43,10 @@ impl SqlEngine for DuckDb<'_> {
     fn query(&self, query: &str, columns: &[String]) -> Result<Batches> {
         self.calls.check()?;
         let reader = Python::attach(|py| {
-            let rows = self.run(py, query).map_err(|error| self.calls.raise(py, error))?;
+            // An error of ours gets the task's name on its way up; any other is raised as it is.
+            let rows = self.run(py, query).map_err(|error| {
+                errors::ours(py, &error).unwrap_or_else(|| self.calls.raise(py, error))
+            })?;
             open_stream(&rows)
         })?;
         batches(reader, columns)

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use half::f16;
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::work::{self, Calls};
-use super::{to_python, type_name};
+use super::{Whole, to_python, type_name};
 use crate::error::{Error, Result};
 use crate::fold::ZScore;
 use crate::store::{
@@ -62,22 +63,22 @@ impl Store {
     fn text_embedding<'py>(
         &self,
         py: Python<'py>,
-        index: u32,
+        index: Whole,
     ) -> PyResult<Option<Bound<'py, PyArray1<f16>>>> {
-        let count = self.0.metadata().embedding.text_count;
-        check_index(index, count, "text")?;
+        let index = check_index(&index, self.0.metadata().embedding.text_count, "text")?;
         Ok(self.0.text_embedding(index)?.map(|vector| PyArray1::from_slice(py, vector)))
     }
 
     /// Returns the characters of a text.
-    fn text(&self, index: u32) -> PyResult<&str> {
-        check_index(index, self.0.metadata().embedding.text_count, "text")?;
+    fn text(&self, index: Whole) -> PyResult<&str> {
+        let index = check_index(&index, self.0.metadata().embedding.text_count, "text")?;
         Ok(self.0.text(index)?)
     }
 
     /// Returns the name of a category.
-    fn category(&self, index: u32) -> PyResult<&str> {
-        check_index(index, self.0.metadata().embedding.category_count, "category")?;
+    fn category(&self, index: Whole) -> PyResult<&str> {
+        let count = self.0.metadata().embedding.category_count;
+        let index = check_index(&index, count, "category")?;
         Ok(self.0.category(index)?)
     }
 
@@ -95,12 +96,12 @@ impl Store {
         py: Python<'py>,
         table: &str,
         key: Option<&Bound<'py, PyAny>>,
-        index: Option<u32>,
+        index: Option<Whole>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let table = self.0.table(table)?;
         let row = match (key, index) {
             (Some(key), None) => find(table, key)?,
-            (None, Some(index)) => index,
+            (None, Some(index)) => check_index(&index, table.row_count(), "row")?,
             _ => {
                 return Err(Error::invalid("row: expected a key or index=..., one of them").into());
             }
@@ -180,7 +181,9 @@ impl Store {
             Cell::Text(index) => self.0.text(index)?.into_pyobject(py)?.into_any(),
             Cell::Numerical(score) => {
                 let value = match column.stats {
-                    ColumnStats::Numerical { mean, std, .. } => ZScore { mean, std }.value(score),
+                    ColumnStats::Numerical { mean, std, .. } => {
+                        ZScore { mean, std }.certain_value(score)
+                    }
                     _ => f64::from(score),
                 };
                 value.into_pyobject(py)?.into_any()
@@ -193,8 +196,9 @@ impl Store {
 fn find(table: &Table, key: &Bound<'_, PyAny>) -> PyResult<u32> {
     let text = match key.extract::<String>() {
         Ok(text) => text,
-        Err(_) => match key.extract::<i128>() {
-            Ok(number) => number.to_string(),
+        Err(_) => match key.extract::<Whole>() {
+            Ok(number) => number.0.to_string(),
+            Err(error) if !error.is_instance_of::<PyTypeError>(key.py()) => return Err(error),
             Err(_) => {
                 return Err(Error::invalid(format!(
                     "key: expected a str or an int, found {}; join a composite key by |",
@@ -213,11 +217,11 @@ fn find(table: &Table, key: &Bound<'_, PyAny>) -> PyResult<u32> {
     })?)
 }
 
-fn check_index(index: u32, count: u32, what: &str) -> Result<()> {
-    match index < count {
-        true => Ok(()),
-        false => Err(Error::invalid(format!("there is no {what} {index}; there are {count}"))),
-    }
+fn check_index(index: &Whole, count: u32, what: &str) -> Result<u32> {
+    u32::try_from(index.0).ok().filter(|&index| index < count).ok_or_else(|| {
+        let index = index.0;
+        Error::invalid(format!("there is no {what} {index}; there are {count}, counted from 0"))
+    })
 }
 
 /// A `numpy.datetime64` of microseconds, which holds every time that the store does.

@@ -238,6 +238,26 @@ impl Sampler {
         self.engine.make(task, &subjects)
     }
 
+    /// The rows of a task's anchor table that have these keys.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an unknown task or key.
+    pub fn find_anchors(&self, task: &str, keys: &[String]) -> Result<Vec<u32>> {
+        let task = &self.engine.tasks[self.task_number(task)?];
+        let store = &self.engine.databases[task.database].store;
+        let anchor = &store.tables()[store.tasks()[task.place].metadata().anchor as usize];
+        let find = |key: &String| {
+            anchor.find(key)?.ok_or_else(|| {
+                Error::invalid(format!(
+                    "no row of table {:?} has the key {key:?}; a key looks like {:?}",
+                    anchor.metadata().name,
+                    anchor.key(0).unwrap_or_default()
+                ))
+            })
+        };
+        keys.iter().map(find).collect()
+    }
+
     fn task_number(&self, wanted: &str) -> Result<usize> {
         let tasks = &self.engine.tasks;
         let fits =

@@ -80,7 +80,6 @@ pub(super) struct Walker {
     touched: Vec<Touched>,
     references: Vec<Reference>,
     links: Vec<[u16; 2]>,
-    hidden: u64,
 }
 
 impl Walker {
@@ -95,7 +94,6 @@ impl Walker {
             touched: Vec::new(),
             references: Vec::new(),
             links: Vec::new(),
-            hidden: 0,
         }
     }
 
@@ -107,11 +105,6 @@ impl Walker {
     /// The references among the rows of the last walk, as places (child, parent).
     pub(super) fn links(&self) -> &[[u16; 2]] {
         &self.links
-    }
-
-    /// How many rows the last walk came upon and did not see, because they came to exist later.
-    pub(super) fn hidden(&self) -> u64 {
-        self.hidden
     }
 
     /// Collects the context of a seed.
@@ -149,7 +142,6 @@ impl Walker {
         self.tickets.clear();
         self.touched.clear();
         self.references.clear();
-        self.hidden = 0;
     }
 
     /// Finds the references whose both ends are in the context.
@@ -219,7 +211,6 @@ impl Walking<'_> {
         }
         let record = self.database.store.tables()[link.table as usize].row(row)?;
         if !is_visible(record.time(), self.start.obs_time) {
-            self.walker.hidden += 1;
             return Ok(());
         }
         let place = self.walker.visits.len() as u32;
@@ -271,10 +262,9 @@ impl Walking<'_> {
         Ok(())
     }
 
-    fn visible_children(&mut self, link: Link, parent: u32) -> Result<u64> {
+    fn visible_children(&self, link: Link, parent: u32) -> Result<u64> {
         let children = self.database.relation(link).children(parent)?;
         let visible = children.visible_count(self.start.obs_time)?;
-        self.walker.hidden += (children.count() - visible) as u64;
         Ok(visible as u64)
     }
 

@@ -46,6 +46,7 @@ struct Entry {
 impl Container {
     /// Maps the file and checks its header and section table.
     pub(super) fn open(path: &Path) -> Result<Self> {
+        check_is_file(path)?;
         let map = Map::open(path)?;
         let sections =
             parse(map.bytes()).map_err(|e| e.context(format_args!("{}", path.display())))?;
@@ -119,6 +120,16 @@ impl Container {
 
     fn corrupt(&self, what: impl std::fmt::Display) -> Error {
         corrupt(&self.file.path, what)
+    }
+}
+
+/// Refuses a folder, or a pipe, whose opening might wait for ever.
+pub(super) fn check_is_file(path: &Path) -> Result<()> {
+    let found = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", e))?.file_type();
+    match (found.is_file(), found.is_dir()) {
+        (true, _) => Ok(()),
+        (_, true) => Err(corrupt(path, "expected a file, found a folder")),
+        _ => Err(corrupt(path, "expected a file, found a pipe or a device")),
     }
 }
 

@@ -88,14 +88,22 @@ impl Store {
     /// `Io` when a file cannot be read, `NotOurs`, `Version` or `Corrupt` when the folder is not
     /// a whole store of this format.
     pub fn open(path: &Path) -> Result<Self> {
+        let found = std::fs::metadata(path).map_err(|e| Error::io(path, "opening the store", e))?;
+        if !found.is_dir() {
+            return Err(Error::not_ours(format!(
+                "{}: a store is a folder, made by `headwater prepare`; this is none",
+                path.display()
+            )));
+        }
         let metadata_path = path.join(METADATA_FILE);
-        if path.is_dir() && !metadata_path.exists() {
+        if !metadata_path.exists() {
             return Err(Error::not_ours(format!(
                 "{}: this folder is not a store: it has no {METADATA_FILE}; make one with \
                  `headwater prepare`",
                 path.display()
             )));
         }
+        container::check_is_file(&metadata_path)?;
         let text =
             std::fs::read(&metadata_path).map_err(|e| Error::io(&metadata_path, "reading", e))?;
         let metadata =

@@ -175,8 +175,8 @@ fn csv_with_a_broken_line() {
     let workshop = Workshop::new(&[("t.csv", "x,y\n1,2\n3,\"4\n5,6\n")]);
     assert_eq!(
         workshop.refused(&schema),
-        "table \"t\": DIR/data/t.csv: line 3: a quote opens and never closes; expected another \" \
-         before the file ends"
+        "table \"t\": DIR/data/t.csv: line 3: column \"y\": a quote opens and never closes; \
+         expected another \" before the file ends"
     );
 }
 

@@ -1,6 +1,8 @@
 //! Kills at any moment, and two preparations at once: a store is there wholly or not at all.
 
 use std::path::Path;
+#[cfg(unix)]
+use std::process::Command;
 use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 use std::thread::sleep;
@@ -54,25 +56,60 @@ fn p6_killed_at_any_moment_nothing_half_written_is_left_that_opens() {
     let Shop { workshop, takes } = shop();
     let mut random = Stream::new(2, Purpose::Split, [0xdead, 0, 0]);
     let out = workshop.path("killed");
-    let mut cut_off = 0;
-    for number in 0..10 {
+    let (mut cut_off, mut share) = (0, 1.0);
+    for number in 0..20 {
         let mut child = spawn(workshop, "killed");
         // The moments spread over the whole time, and a little beyond.
-        let thousandths = number * 105 + random.below(105);
-        sleep(takes.mul_f64(thousandths as f64 / 1000.0));
+        let thousandths = number % 10 * 105 + random.below(105);
+        sleep(takes.mul_f64(share * thousandths as f64 / 1000.0));
         child.kill().unwrap();
         child.wait().unwrap();
         if assert_all_or_nothing(&out) {
             std::fs::remove_dir_all(&out).unwrap();
+            // It was measured while the machine had more to do.
+            share *= 0.8;
         } else {
             cut_off += 1;
         }
     }
-    assert!(cut_off > 3, "only {cut_off} were killed before their end");
+    assert!(cut_off > 5, "only {cut_off} were killed before their end");
     // What they left does not disturb the next.
     assert!(spawn(workshop, "killed").wait().unwrap().success());
     assert_same_folders(&workshop.path("whole"), &out);
     assert!(!workshop.path("killed.partial").exists());
+}
+
+/// Waits until `path` is there.
+#[cfg(unix)]
+fn wait_for(path: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !path.exists() {
+        assert!(Instant::now() < deadline, "{} does not come", path.display());
+        sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interruption_leaves_nothing_and_says_so() {
+    let Shop { workshop, .. } = shop();
+    let (out, partial) = (workshop.path("interrupted"), workshop.path("interrupted.partial"));
+    for signal in ["-INT", "-TERM"] {
+        let arguments = arguments(workshop, "interrupted");
+        let mut command = headwater();
+        let command = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        wait_for(&partial.join("staging"));
+        let pressed = Instant::now();
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{signal}: {message}");
+        assert!(message.ends_with("interrupted; nothing was written\n"), "{message}");
+        assert!(pressed.elapsed() < Duration::from_secs(2));
+        assert!(!partial.exists() && !out.exists());
+    }
 }
 
 #[test]

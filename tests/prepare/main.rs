@@ -5,6 +5,7 @@ mod bad_types;
 mod crash;
 mod f1db;
 mod full_disk;
+mod key_types;
 mod whole;
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! From data to a verified store by the command alone.
 
-use crate::{Workshop, assert_same_folders, succeed};
+use crate::{Workshop, assert_same_folders, headwater, succeed};
 
 #[test]
 fn p1_the_demo_has_the_same_bits_with_one_thread_and_two() {
@@ -107,4 +107,17 @@ fn a_folder_of_csv_files_is_prepared_unedited() {
     let author = store.table("authors").unwrap().find("1").unwrap().unwrap();
     let children = store.relations()[0].children(author).unwrap().rows().unwrap();
     assert_eq!(children, [books.find("10").unwrap().unwrap(), books.find("11").unwrap().unwrap()]);
+}
+
+#[test]
+fn the_folder_one_is_in_gives_its_name_to_the_database() {
+    let workshop = Workshop::new(&[("users.csv", "id,name\n1,Ada\n2,Bo\n")]);
+    let named = |source: &str| {
+        let mut command = headwater();
+        let run = command.args(["schema", source]).current_dir(workshop.path("data")).output();
+        String::from_utf8(run.unwrap().stdout).unwrap()
+    };
+    for source in [".", "./", "../data"] {
+        assert!(named(source).contains("\ndatabase = \"data\"\n"), "{}", named(source));
+    }
 }

@@ -11,6 +11,7 @@ import time
 from typing import ClassVar
 
 import numpy as np
+import pandas
 import pytest
 
 import headwater
@@ -127,13 +128,59 @@ def test_progress_is_told(tmp_path, shop_folder, schema_file):
     ("arguments", "message"),
     [
         ({"dimension": 0}, "dimension: expected 8 to 8192, found 0"),
+        ({"dimension": -1}, "dimension: expected 8 to 8192, found -1"),
+        ({"dimension": 10**50}, "the number 10+ is out of any range"),
         ({"threads": 0}, "threads: expected 1 to 1024"),
-        ({"embedder": "word2vec"}, 'expected "hashing" or a function'),
+        ({"threads": -1}, "threads: expected 1 to 1024, found -1; None is all cores"),
+        (
+            {"embedder": "bert"},
+            r'expected "hashing", an Endpoint \(.*\), or a function .*, found "bert"',
+        ),
+        ({"embedder": None}, "embedder: expected .*, found NoneType"),
     ],
 )
 def test_arguments_are_checked(arguments, message, tmp_path, shop_folder, schema_file):
     with pytest.raises(headwater.InvalidArgument, match=message):
         headwater.prepare(shop_folder, schema_file, tmp_path / "db", **arguments)
+
+
+def test_a_source_and_a_schema_of_a_wrong_kind_are_told(tmp_path, shop_folder, schema_file):
+    frame = pandas.DataFrame({"x": [1]})
+    hint = r"""found pandas.*DataFrame; name the table, as in \{"name": frame\}"""
+    with pytest.raises(headwater.InvalidArgument, match=hint):
+        headwater.prepare(frame, schema_file, tmp_path / "db")
+    with pytest.raises(headwater.InvalidArgument, match=hint):
+        headwater.draft_schema(frame)
+    with pytest.raises(headwater.InvalidArgument, match="source: expected a path .*, found int"):
+        headwater.prepare(3, schema_file, tmp_path / "db")
+    with pytest.raises(headwater.InvalidArgument, match="schema: expected a path, .*found list"):
+        headwater.prepare(shop_folder, [], tmp_path / "db")
+
+
+SILENT = """
+import headwater, socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+endpoint = headwater.Endpoint(url, "tiny", sys.argv[3] + ".cache")
+print("ready", flush=True)
+try:
+    headwater.prepare(*sys.argv[1:], embedder=endpoint)
+except KeyboardInterrupt:
+    raise SystemExit(42)
+"""
+
+
+def test_ctrl_c_is_heard_while_a_server_is_silent(tmp_path, shop_folder, schema_file):
+    arguments = [sys.executable, "-c", SILENT, shop_folder, schema_file, tmp_path / "db"]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    time.sleep(2)
+    assert process.poll() is None
+    pressed = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert (process.returncode, time.monotonic() - pressed < 2) == (42, True)
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.fixture(scope="module")

@@ -92,7 +92,7 @@ def test_the_targets_are_those_of_the_query(schema, tmp_path, shop_folder):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("FROM orders", "FROM ordres"), "DuckDB refuses the query: .*ordres"),
+        (("FROM orders", "FROM ordres"), 'task "spending": DuckDB refuses the query: .*ordres'),
         (("sum(price) AS spent", "1 AS spend"), 'no column "spent"; did you mean "spend"'),
         (("GROUP BY", "GRUOP BY"), "DuckDB refuses the query: .*[Ss]yntax"),
     ],
@@ -103,9 +103,93 @@ def test_a_wrong_query_is_a_schema_error(change, message, schema, tmp_path, shop
         headwater.prepare(shop_folder, schema, tmp_path / "db")
 
 
-def test_without_duckdb_the_extra_is_named(schema, tmp_path, shop_folder, monkeypatch):
+START, END = SQL_TASK.split("SELECT")[0], SQL_TASK[SQL_TASK.rindex("'''") :]
+SEEDS = "SELECT customer_id, TIMESTAMP '2024-01-01' AS at, {} AS spent FROM {}\n"
+
+
+def with_query(target, table):
+    """The schema with a task whose seeds have this target, of this table."""
+    return SCHEMA + START + SEEDS.format(target, table) + END
+
+
+def refusal(target, table, tmp_path, source):
+    """What is said of such a task."""
+    (tmp_path / "schema.toml").write_text(with_query(target, table))
+    with pytest.raises(headwater.SchemaError) as caught:
+        headwater.prepare(source, tmp_path / "schema.toml", tmp_path / "db")
+    assert not (tmp_path / "db").exists()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("target", "table", "named"),
+    [
+        ("random()", "orders", "random()"),
+        ('"RANDOM"()', "orders", "random()"),
+        ("list_sum([length(uuid()::VARCHAR) FOR x IN [1]])", "orders", "uuid()"),
+        ("price", "orders WHERE placed_at < now()", "now()"),
+        ("year(current_date)", "orders", "current_date"),
+        ("year(Current_Timestamp)", "orders", "current_timestamp"),
+        ("year(today())", "(SELECT * FROM orders)", "today()"),
+        ("year(ago(INTERVAL 1 DAY))", "orders", "ago()"),
+        ("year(age(placed_at))", "orders", "age()"),
+        ("price", "orders TABLESAMPLE 10%", "USING SAMPLE or TABLESAMPLE without REPEATABLE"),
+        ("price", "orders JOIN query('SELECT random() AS r') ON true", "query()"),
+        ("price", "orders, duckdb_settings()", "duckdb_settings()"),
+    ],
+)
+def test_what_differs_between_runs_is_refused(target, table, named, tmp_path, shop_folder):
+    message = refusal(target, table, tmp_path, shop_folder)
+    assert message.startswith(f'task "spending": the SQL of a task uses {named}, which can differ')
+
+
+@pytest.mark.parametrize(
+    ("target", "table"),
+    [
+        ("count(*)", "orders WHERE 'now()' <> '' GROUP BY customer_id -- random()"),
+        ("price", "orders USING SAMPLE 50 (reservoir, 7)"),
+        ("year(age(placed_at, TIMESTAMP '2020-01-01'))", "orders"),
+        ("row_number() OVER ()", "orders"),
+    ],
+)
+def test_what_is_the_same_in_every_run_is_taken(target, table, schema, tmp_path):
+    schema.write_text(with_query(target, table))
+    tables = in_memory(tmp_path)
+    outs = [tmp_path / "first", tmp_path / "second"]
+    first, second = (headwater.prepare(tables, schema, out)["root"] for out in outs)
+    assert first == second
+
+
+@pytest.mark.parametrize("reader", ["read_csv('{}')", "read_text('{}')", "glob('{}')", "'{}'"])
+def test_a_query_reads_no_file_but_the_source(reader, tmp_path, shop_folder):
+    other = tmp_path / "other.csv"
+    other.write_text("a\n1\n")
+    message = refusal("price", "orders, " + reader.format(other), tmp_path, shop_folder)
+    assert message.startswith('task "spending": DuckDB refuses the query: ')
+    assert "other.csv" in message
+
+
+def test_a_source_with_a_quote_in_its_path_is_read(schema, tmp_path, expected):
+    folder = tmp_path / "Ada's"
+    folder.mkdir()
+    report = headwater.prepare(as_parquet(folder), schema, tmp_path / "db")
+    assert report["root"] == expected
+
+
+def test_the_command_names_the_task_and_no_class(tmp_path, schema, shop_folder):
+    schema.write_text(schema.read_text().replace("FROM orders", "FROM ordres"))
+    command = [sys.executable, "-m", "headwater", "prepare", shop_folder, "--schema", schema]
+    done = subprocess.run(
+        [*command, "--out", tmp_path / "db"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    start = 'headwater: task "spending": DuckDB refuses the query: '
+    assert done.stderr.startswith(start), done.stderr
+
+
+def test_without_duckdb_it_is_said_what_to_install(schema, tmp_path, shop_folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(ImportError, match=r"pip install 'headwater\[sql\]'") as caught:
+    with pytest.raises(ImportError, match="pip install duckdb pyarrow") as caught:
         headwater.prepare(shop_folder, schema, tmp_path / "db")
     assert 'task "spending"' in caught.value.__notes__[0]
 

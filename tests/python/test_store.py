@@ -47,7 +47,7 @@ def test_a_row_has_its_cells_and_neighbours(store):
     order = store.row("orders", 3)
     assert order["key"] == "3"
     assert order["time"] == np.datetime64("2023-01-01T00:03:00")
-    assert order["cells"]["price"] == pytest.approx(0.375, abs=1e-5)
+    assert order["cells"]["price"] == 0.375
     assert order["cells"]["order_id"] is True
     assert order["parents"] == {"orders.customer_id": 21}
     customer = store.row("customers", index=21)
@@ -71,12 +71,18 @@ def test_a_row_has_its_cells_and_neighbours(store):
     [
         (lambda store: store.row("order", 3), 'no table "order"'),
         (lambda store: store.row("orders", -1), 'no row of table "orders" has the key "-1"'),
-        (lambda store: store.row("orders", index=20_000), "no row 20000"),
+        (lambda store: store.row("orders", index=20_000), "no row 20000; there are 20000"),
+        (lambda store: store.row("orders", index=-1), "no row -1; there are 20000"),
+        (lambda store: store.row("orders", index=10**50), "out of any range"),
+        (lambda store: store.row("orders", 10**50), "out of any range"),
         (lambda store: store.row("orders"), "expected a key or index"),
         (lambda store: store.row("orders", 1.5), "expected a str or an int, found float"),
         (lambda store: store.text(12), "no text 12; there are 12"),
         (lambda store: store.category(3), "no category 3; there are 3"),
         (lambda store: store.text_embedding(12), "no text 12"),
+        (lambda store: store.text_embedding(-1), "no text -1"),
+        (lambda store: store.text(-1), "no text -1"),
+        (lambda store: store.category(-1), "no category -1"),
     ],
 )
 def test_what_is_not_there_is_an_invalid_argument(store, call, message):

@@ -65,13 +65,30 @@ fn each_broken_file_has_its_message() {
         (b"a,b\n\"x\ny\",2\n3\n", "DIR/t.csv: line 4: expected 2 fields as in the header, found 1"),
         (
             b"a,b\n1,2\n3,\"x\n4,5\n",
-            "DIR/t.csv: line 3: a quote opens and never closes; expected another \" before the \
-             file ends",
+            "DIR/t.csv: line 3: column \"b\": a quote opens and never closes; expected another \" \
+             before the file ends",
         ),
         (
             b"a,b\r\n1,2\r\n\"3,x\r\n4,5\r\n",
-            "DIR/t.csv: line 3: a quote opens and never closes; expected another \" before the \
-             file ends",
+            "DIR/t.csv: line 3: column \"a\": a quote opens and never closes; expected another \" \
+             before the file ends",
+        ),
+        (
+            b"\n\"x\n\",\"b\n1,2\n",
+            "DIR/t.csv: line 3: column 2: a quote opens and never closes; expected another \" \
+             before the file ends",
+        ),
+        (
+            b"a,b\n5\" disk,\"x\ny\"\n1,\"ab\"cd,e\n",
+            "DIR/t.csv: line 4: column \"b\": expected a comma or the end of the line after a \
+             closing quote, found \"cd\"; the quote opens on line 4: double the quotes inside a \
+             field (\"\"), or remove one that should not be there",
+        ),
+        (
+            b"a,b\r\n1,\"x\r\n2,y\r\n3,\"z\"\r\n",
+            "DIR/t.csv: line 4: column \"b\": expected a comma or the end of the line after a \
+             closing quote, found \"z\\\"\"; the quote opens on line 2: double the quotes inside a \
+             field (\"\"), or remove one that should not be there",
         ),
         (
             &bad_text,
@@ -103,6 +120,7 @@ fn quotes_that_close_at_the_end_are_well() {
     assert_eq!(read(b"a,b\n1,\"x\"", &["b"]).unwrap(), ["x"]);
     assert_eq!(read(b"a,b\n1,\"x \"\"y\"\"\"", &["b"]).unwrap(), ["x \"y\""]);
     assert_eq!(read(b"a,b\n1,5\" disk", &["b"]).unwrap(), ["5\" disk"]);
+    assert_eq!(read(b"a,b\n1, \"x\"y", &["b"]).unwrap(), [" \"x\"y"]);
 }
 
 #[test]
@@ -111,4 +129,21 @@ fn nothing_follows_an_error() {
     let mut stream = opened(folder.path()).read("t", &["a".into()]).unwrap();
     assert!(stream.next().unwrap().is_err());
     assert!(stream.next().is_none());
+}
+
+/// Quotes are followed from one read of the file to the next.
+#[test]
+fn quotes_are_checked_far_into_a_file() {
+    let row = "\"a \"\"word\"\" and,\na line\",x\n";
+    let body = row.repeat(40_000);
+    let whole = format!("a,b\n{body}");
+    assert!(whole.len() > 1 << 20);
+    let found = read(whole.as_bytes(), &["a"]).unwrap();
+    assert_eq!(found, vec!["a \"word\" and,\na line"; 40_000]);
+    let broken = format!("{whole}\"b\" c,x\n");
+    let found = read(broken.as_bytes(), &["a"]).unwrap_err();
+    assert!(found.starts_with("DIR/t.csv: line 80002: column \"a\": expected a comma"), "{found}");
+    let open = format!("{whole}\"b,x\n");
+    let found = read(open.as_bytes(), &["a"]).unwrap_err();
+    assert!(found.starts_with("DIR/t.csv: line 80002: column \"a\": a quote opens"), "{found}");
 }

@@ -1,4 +1,5 @@
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use arrow::array::{ArrayRef, Date32Array, Decimal128Array, Int64Array, StringViewArray};
@@ -9,7 +10,7 @@ use headwater::store::SemanticType;
 use super::*;
 
 /// Drafts, and checks that the text says the same as the schema.
-fn drafted(source: &dyn Source) -> Draft {
+pub(super) fn drafted(source: &dyn Source) -> Draft {
     let draft = draft(source, "data", &|_| Ok(())).unwrap_or_else(|e| panic!("{e}"));
     let text = draft.render();
     let back = Schema::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
@@ -17,12 +18,12 @@ fn drafted(source: &dyn Source) -> Draft {
     draft
 }
 
-fn table<'a>(schema: &'a Schema, name: &str) -> &'a Table {
+pub(super) fn table<'a>(schema: &'a Schema, name: &str) -> &'a Table {
     schema.tables.iter().find(|t| t.name == name).unwrap_or_else(|| panic!("no table {name}"))
 }
 
 /// A table's key, time and references in one line.
-fn links(schema: &Schema, name: &str) -> String {
+pub(super) fn links(schema: &Schema, name: &str) -> String {
     let table = table(schema, name);
     let time = table.time.as_ref().map_or("-".to_owned(), |time| {
         let through = time.through.as_ref().map(|through| format!("via {through}"));
@@ -44,24 +45,30 @@ fn types(schema: &Schema, name: &str) -> Vec<String> {
     SemanticType::ALL.iter().filter_map(of).collect()
 }
 
-fn task<'a>(schema: &'a Schema, name: &str) -> Option<&'a Task> {
+pub(super) fn task<'a>(schema: &'a Schema, name: &str) -> Option<&'a Task> {
     schema.tasks.iter().find(|task| task.name == name)
 }
 
-fn csv(header: &str, rows: u64, row: impl Fn(u64) -> String) -> Vec<u8> {
+pub(super) fn csv(header: &str, rows: u64, row: impl Fn(u64) -> String) -> Vec<u8> {
     let rows: String = (0..rows).map(|i| row(i) + "\n").collect();
     format!("{header}\n{rows}").into_bytes()
 }
 
+/// The data of Formula One, where this machine has them.
+pub(super) fn formula_one() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let shared = std::env::var_os("HEADWATER_SHARED").map(PathBuf::from);
+    let path = shared.unwrap_or_else(|| root.join("../shared")).join("data/f1db");
+    if path.exists() {
+        return Some(path);
+    }
+    eprintln!("SKIPPED: no f1db at {}; set HEADWATER_SHARED", path.display());
+    None
+}
+
 #[test]
 fn formula_one_is_linked_as_its_authors_meant_it() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let shared = std::env::var_os("HEADWATER_SHARED").map(Into::into);
-    let path = shared.unwrap_or_else(|| root.join("../shared")).join("data/f1db");
-    if !path.exists() {
-        eprintln!("SKIPPED: no f1db at {}; set HEADWATER_SHARED", path.display());
-        return;
-    }
+    let Some(path) = formula_one() else { return };
     let schema = drafted(&*opened(&path)).schema;
     assert_eq!(schema.tables.len(), 31);
     assert_eq!(
@@ -218,17 +225,18 @@ fn prefixed_keys_of_a_warehouse_are_found() {
     );
     assert_eq!(
         links(&schema, "partsupp"),
-        "key  | time - | ps_partkey > part, ps_suppkey > supplier"
+        "key ps_partkey+ps_suppkey | time - | ps_partkey > part, ps_suppkey > supplier"
     );
     assert_eq!(
         links(&schema, "lineitem"),
-        "key  | time via l_orderkey | l_orderkey > orders, l_partkey > part, l_suppkey > supplier"
+        "key l_orderkey+l_linenumber | time via l_orderkey | l_orderkey > orders, l_partkey > \
+         part, l_suppkey > supplier"
     );
     assert_eq!(
         types(&schema, "lineitem"),
         [
-            "identifier: l_orderkey l_partkey l_suppkey",
-            "numerical: l_linenumber l_extendedprice",
+            "identifier: l_orderkey l_partkey l_suppkey l_linenumber",
+            "numerical: l_extendedprice",
             "timestamp: l_shipdate",
             "categorical: l_shipmode"
         ]
@@ -301,7 +309,10 @@ fn names_link_a_trading_house_and_values_verify_it() {
             "orders",
             "key order_id | time order_date | CustomerID > customers, employee_id > employees",
         ),
-        ("order_details", "key  | time via order_id | order_id > orders, product_id > products"),
+        (
+            "order_details",
+            "key order_id+product_id | time via order_id | order_id > orders, product_id > products",
+        ),
         ("products", "key product_id | time - | category_id > categories"),
         ("stores", "key id | time - | "),
     ] {

@@ -3,6 +3,8 @@
 mod csv;
 mod demo;
 mod draft;
+mod draft_keys;
+mod draft_times;
 mod folder;
 mod parquet;
 mod sqlite;

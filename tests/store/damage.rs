@@ -291,7 +291,7 @@ fn what_is_no_store_is_called_so() {
     );
     let (kind, message) = refused(&folder.path().join("nowhere"));
     assert_eq!(kind, ErrorKind::Io);
-    assert!(message.starts_with("reading DIR/nowhere/metadata.json: No such file"), "{message}");
+    assert!(message.starts_with("opening the store DIR/nowhere: No such file"), "{message}");
 }
 
 /// Sections of several blocks, of which each is checked when it is met.
@@ -323,4 +323,33 @@ fn p6_no_silent_change_in_the_second_block() {
         " \"texts.bytes\": the bytes 65600..131136 of the file do not match their digest; copy the \
          store again from where it is whole, or prepare it anew"
     );
+}
+
+#[test]
+fn what_is_no_file_is_refused_and_not_waited_for() {
+    let patient = Patient::new();
+    for (name, whole) in files(&patient.path()) {
+        let path = patient.path().join(&name);
+        let refused = |what: &str| {
+            let error = Store::open(&patient.path()).err().expect(what);
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}: {error}");
+            let expected = format!("{}: expected a file, found {what}; copy", path.display());
+            assert!(error.to_string().starts_with(&expected), "{error}");
+        };
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        refused("a folder");
+        fs::remove_dir(&path).unwrap();
+        if cfg!(unix) {
+            let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+            assert!(made.success());
+            refused("a pipe or a device");
+            fs::remove_file(&path).unwrap();
+        }
+        fs::write(&path, whole).unwrap();
+    }
+    Store::open(&patient.path()).unwrap();
+    let error = Store::open(&patient.path().join(METADATA_FILE)).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::NotOurs);
+    assert!(error.to_string().contains("a store is a folder"), "{error}");
 }

@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 
-use super::{Notes, Origin, Place, Subject};
+use super::{Notes, Origin, Place, Subject, counted};
 use crate::prepare::profile::{Profile, Storage};
 use crate::prepare::schema::{Column, Limits, TimeUnit};
 use crate::prepare::words::names_rows;
@@ -32,7 +32,8 @@ pub(super) fn columns(
 
 /// Whether a column is part of the key or of a reference.
 fn is_identifier(subject: &Subject, column: usize) -> bool {
-    let is_time = |time: &super::Chosen| matches!(time.from, Origin::Column(own) if own == column);
+    let is_time =
+        |time: &super::Chosen| matches!(time.from, Origin::Column(own, _) if own == column);
     let refers = subject.links.iter().any(|link| link.columns.contains(&column));
     (refers || subject.key.contains(&column)) && !subject.time.as_ref().is_some_and(is_time)
 }
@@ -66,7 +67,7 @@ pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Colum
         return match few(profile, limits) {
             Some(count) => with(
                 SemanticType::Categorical,
-                format!("{count} different value(s), a key of no table here"),
+                format!("{}, a key of no table here", counted(count, "different value")),
             ),
             None => with(SemanticType::Identifier, "named like a key of no table here".into()),
         };
@@ -84,12 +85,21 @@ pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Colum
     if profile.all(profile.numbers) && profile.coded == 0 {
         return plain(SemanticType::Numerical);
     }
+    if profile.odd_dates > 0 && profile.all(profile.odd_dates + profile.times) {
+        let note = "looks like dates in a form that is ambiguous or not read; rewrite them as \
+                    YYYY-MM-DD to use them as times";
+        let semantic = match few(profile, limits) {
+            Some(_) => SemanticType::Categorical,
+            None => SemanticType::Text,
+        };
+        return with(semantic, note.into());
+    }
     let same_length = profile.lengths.is_some_and(|(low, high)| low == high && low >= 16);
     if same_length && profile.spaced == 0 && profile.is_unique() {
         return with(SemanticType::Identifier, "unique words of one length".into());
     }
     match few(profile, limits) {
-        Some(count) => with(SemanticType::Categorical, format!("{count} different value(s)")),
+        Some(count) => with(SemanticType::Categorical, counted(count, "different value")),
         None => plain(SemanticType::Text),
     }
 }

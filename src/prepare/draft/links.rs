@@ -1,8 +1,8 @@
 //! Keys and references: declared, or guessed by name and verified by value.
 
-use super::{Link, Notes, Place, Subject, share};
+use super::{Link, Notes, Place, Subject, counted, share};
 use crate::error::Result;
-use crate::prepare::profile::{Profile, Storage, unresolved_rows};
+use crate::prepare::profile::{Profile, Storage, unresolved_rows, without_point};
 use crate::prepare::schema::{Limits, Reference};
 use crate::prepare::source::{DeclaredReference, Source};
 use crate::prepare::words::{key_rank, names_rows, names_same_table, reference_rank};
@@ -17,7 +17,8 @@ impl Link {
         }
     }
 
-    fn name(&self, of: &Subject) -> String {
+    /// The name of that reference.
+    pub(super) fn name(&self, of: &Subject) -> String {
         let columns = self.columns.iter().map(|&c| of.source.columns[c].name.as_str());
         columns.collect::<Vec<_>>().join("+")
     }
@@ -59,9 +60,11 @@ fn guessed_key(subject: &Subject) -> (Vec<usize>, String) {
     let note = match candidates.first().filter(|(rank, _)| *rank < 3) {
         Some(&(_, column)) => {
             let name = &subject.source.columns[column].name;
-            let fault = match subject.profiles[column].nulls {
+            let profile = &subject.profiles[column];
+            let fault = match profile.nulls {
+                0 if !profile.is_countable() => "is neither text nor integers".to_owned(),
                 0 => "is not unique".to_owned(),
-                nulls => format!("is NULL in {nulls} rows"),
+                nulls => format!("is NULL in {}", counted(nulls, "row")),
             };
             format!("no key: {name:?} {fault}")
         }
@@ -169,7 +172,9 @@ impl Finder<'_> {
     fn guessed(&mut self, column: usize) -> Result<Option<Link>> {
         let subject = self.subject();
         let profile = &subject.profiles[column];
-        if !matches!(profile.storage, Storage::Text | Storage::Integer) || profile.present() == 0 {
+        let comparable =
+            matches!(profile.storage, Storage::Text | Storage::Integer | Storage::Real);
+        if !comparable || profile.present() == 0 {
             return Ok(None);
         }
         let words = &subject.column_words[column];
@@ -256,20 +261,40 @@ impl Finder<'_> {
             return Ok(Containment { holds: false, partial: true, words });
         };
         let lost = format!("{} values are no key there", share(missing, count));
-        if missing as f64 > count as f64 * self.limits.unresolved_share {
-            return Ok(Containment { holds: false, partial: true, words: lost });
-        }
+        let few =
+            |missing: u64, of: u64| missing as f64 <= of as f64 * self.limits.unresolved_share;
         if missing == 0 {
-            let words = format!("all {count} value(s) are keys there");
+            let words = match count {
+                1 => "its one value is a key there".to_owned(),
+                count => format!("all {count} values are keys there"),
+            };
             return Ok(Containment { holds: true, partial: profile.nulls > 0, words });
         }
         // Few values can be many rows, and it is rows that `prepare` counts.
         let name = &subject.source.columns[column];
-        let rows = unresolved_rows(self.source, &subject.source.name, name, &keys.values)?;
-        let holds = rows as f64 <= profile.present() as f64 * self.limits.unresolved_share;
-        let words = format!("{lost}, in {} rows", share(rows, profile.present()));
-        Ok(Containment { holds, partial: true, words })
+        let unresolved = |rewrite| {
+            unresolved_rows(self.source, &subject.source.name, name, &keys.values, rewrite)
+        };
+        if few(missing, count) {
+            let rows = unresolved(|word| word)?;
+            let words = format!("{lost}, in {} rows", share(rows, profile.present()));
+            return Ok(Containment { holds: few(rows, profile.present()), partial: true, words });
+        }
+        let pointed = profile.pointed > 0 && profile.all(profile.integers + profile.pointed);
+        let words = match pointed && few(unresolved(bare)?, profile.present()) {
+            true => format!(
+                "{lost}: it has 1.0 where they are 1, as pandas writes integers with gaps; write \
+                 integers (astype(\"Int64\") in pandas)"
+            ),
+            false => lost,
+        };
+        Ok(Containment { holds: false, partial: true, words })
     }
+}
+
+/// A word such as `1.0` as the integer 1; others as they are.
+fn bare(word: &str) -> &str {
+    without_point(word).unwrap_or(word)
 }
 
 /// How many different values a column has, and how many of them are no key.

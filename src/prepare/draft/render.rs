@@ -62,9 +62,6 @@ impl Draft {
         }
         match &table.time {
             Some(time) => writeln!(text, "time = {}{}", inline_time(time), note(Place::Time))?,
-            None if note(Place::Time).is_empty() => {
-                writeln!(text, "# no time: its rows are always visible")?;
-            }
             None => writeln!(text, "{}", note(Place::Time).trim_start())?,
         }
         if !table.references.is_empty() {
@@ -89,6 +86,11 @@ impl Draft {
             .iter()
             .find(|((_, place), _)| *place == Place::Task(task.name.clone()))
             .map_or_else(String::new, |(_, note)| comment(note));
+        // A cell task has a note only because its seeds see everything.
+        let (note, sees_everything) = match task.sees_everything {
+            true => (String::new(), note),
+            false => (note, String::new()),
+        };
         writeln!(text, "\n[[task]]{note}")?;
         writeln!(text, "name = {}", quoted(&task.name))?;
         if let Some(cell) = &task.cell {
@@ -96,8 +98,7 @@ impl Draft {
             writeln!(text, "cell = {{ table = {table}, column = {column} }}")?;
         }
         if task.sees_everything {
-            let reason = "seeds without a time see every row";
-            writeln!(text, "sees_everything = true # {reason}")?;
+            writeln!(text, "sees_everything = true{sees_everything}")?;
         }
         if let Some(derived) = &task.derived {
             writeln!(text, "[task.derived]")?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Origin, Subject};
+use super::{Notes, Origin, Place, Subject};
 use crate::prepare::profile::Storage;
 use crate::prepare::schema::{CellTask, DerivedTask, Limits, Table, Task};
 use crate::store::SemanticType;
@@ -76,6 +76,7 @@ pub(super) fn cell_tasks(
     kept: &[usize],
     tables: &[Table],
     derived: &BTreeMap<usize, Task>,
+    notes: &mut Notes,
 ) -> Vec<Task> {
     let mut tasks: Vec<Task> = Vec::new();
     let mut names: Vec<String> = derived.values().map(|task| task.name.to_lowercase()).collect();
@@ -97,18 +98,38 @@ pub(super) fn cell_tasks(
             }
             names.push(name.to_lowercase());
             let cell = CellTask { table: table.name.clone(), column: column.clone() };
-            let sees_everything = subject.time.as_ref().is_none_or(|time| time.nullable);
+            let timeless = timeless_seeds(subject);
+            let sees_everything = timeless.is_some();
+            notes.extend(
+                timeless.map(|note| ((table.name.clone(), Place::Task(name.clone())), note)),
+            );
             tasks.push(Task { name, cell: Some(cell), derived: None, sees_everything });
         }
     }
     tasks
 }
 
+/// What is to be said when rows of a table have no time, and as seeds would see the future.
+fn timeless_seeds(subject: &Subject) -> Option<String> {
+    let name = &subject.name;
+    match &subject.time {
+        None => Some(format!(
+            "{name:?} has no time, so a seed sees every row, later ones too; give {name:?} a time \
+             and delete this line"
+        )),
+        Some(time) if time.nullable => Some(format!(
+            "a row of {name:?} may have no time, and as a seed it sees every row, later ones too; \
+             give each row a time and delete this line"
+        )),
+        Some(_) => None,
+    }
+}
+
 fn is_constant(subject: &Subject, column: usize) -> bool {
     let profile = &subject.profiles[column];
     let own_time = matches!(
         subject.time.as_ref().map(|time| &time.from),
-        Some(Origin::Column(own)) if *own == column
+        Some(Origin::Column(own, _)) if *own == column
     );
     let counted = profile.storage != Storage::Time;
     own_time || (counted && profile.values.count().is_some_and(|count| count < 2))

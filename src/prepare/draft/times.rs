@@ -1,203 +1,98 @@
 //! When the rows of each table came to exist.
+//!
+//! A table's own time is the best there is. A table without one has that of a row that it refers
+//! to: it cannot have come before any of those, so of several the latest is nearest the truth.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::{Chosen, Notes, Origin, Place, Subject};
-use crate::prepare::schema::{Delay, Limits, Task, Time};
+use super::time_names::{Fit, fit};
+use super::{Chosen, Link, Notes, Origin, Place, Subject};
+use crate::prepare::names::listed;
+use crate::prepare::references::parents_first;
+use crate::prepare::schema::{Delay, Limits, Task, Time, TimeUnit};
 use crate::store::SemanticType;
 
-/// Words of times that are not when a row came to exist: lives, plans, ends and later changes.
-const NOT_THE_BEGINNING: [&str; 36] = [
-    "birth",
-    "birthday",
-    "born",
-    "dob",
-    "death",
-    "died",
-    "dod",
-    "due",
-    "deadline",
-    "required",
-    "expire",
-    "expiry",
-    "expiration",
-    "expires",
-    "end",
-    "ended",
-    "until",
-    "to",
-    "closed",
-    "discontinued",
-    "retired",
-    "left",
-    "terminated",
-    "cancelled",
-    "canceled",
-    "deleted",
-    "scheduled",
-    "planned",
-    "estimated",
-    "expected",
-    "next",
-    "last",
-    "updated",
-    "update",
-    "modified",
-    "modification",
-];
-
-/// Words of times at which a row is written down.
-const BEGINNING: [&str; 32] = [
-    "created",
-    "create",
-    "creation",
-    "inserted",
-    "added",
-    "placed",
-    "ordered",
-    "order",
-    "posted",
-    "submitted",
-    "occurred",
-    "event",
-    "opened",
-    "open",
-    "start",
-    "started",
-    "begin",
-    "began",
-    "signup",
-    "registered",
-    "joined",
-    "hire",
-    "hired",
-    "released",
-    "paid",
-    "happened",
-    "recorded",
-    "logged",
-    "issued",
-    "published",
-    "written",
-    "sent",
-];
-
-/// Words that are a time and nothing else.
-const PLAIN: [&str; 6] = ["time", "date", "timestamp", "datetime", "t", "at"];
-
-/// From this score on a table's own time is better than one that it could inherit.
-const GOOD: u32 = 4;
-
-/// Chooses a time for each table: its own, or that of the event that it belongs to.
+/// Chooses a time for each table, and notes what it was chosen from.
 pub(super) fn find_times(
     subjects: &mut [Subject],
     derived: &BTreeMap<usize, Task>,
     notes: &mut Notes,
 ) {
-    for subject in subjects.iter_mut() {
-        own_time(subject, GOOD, notes);
+    for least in [Fit::Unsaid, Fit::Stage] {
+        for subject in subjects.iter_mut().filter(|subject| subject.time.is_none()) {
+            subject.time = own_time(subject, least);
+        }
+        inherit(subjects, derived);
     }
-    inherit(subjects, derived, notes);
-    for subject in subjects.iter_mut().filter(|subject| subject.time.is_none()) {
-        own_time(subject, 0, notes);
+    for (index, subject) in subjects.iter().enumerate() {
+        notes.insert((subject.name.clone(), Place::Time), note(subjects, index));
     }
-    inherit(subjects, derived, notes);
 }
 
 /// The time of a table in the schema.
 pub(super) fn time(subject: &Subject) -> Option<Time> {
-    let chosen = subject.time.as_ref()?;
     let mut time = Time { column: None, through: None, delay: Delay::default() };
-    let name = |&column: &usize| subject.source.columns[column].name.as_str();
-    match chosen.from {
-        Origin::Column(column) => time.column = Some(name(&column).to_owned()),
-        Origin::Link(link) => {
-            let columns: Vec<_> = subject.links[link].columns.iter().map(name).collect();
-            time.through = Some(columns.join("+"));
+    match subject.time.as_ref()?.from {
+        Origin::Column(column, _) => {
+            time.column = Some(subject.source.columns[column].name.clone());
         }
+        Origin::Link(link) => time.through = Some(subject.links[link].name(subject)),
     }
     Some(time)
 }
 
-/// Chooses the best of a table's own times, when it scores high enough.
-fn own_time(subject: &mut Subject, least: u32, notes: &mut Notes) {
-    let mut best: Option<(u32, std::cmp::Reverse<u64>, std::cmp::Reverse<usize>)> = None;
-    for column in 0..subject.profiles.len() {
-        let (found, _) = super::columns::guess(subject, column, &Limits::default());
-        if found.semantic != SemanticType::Timestamp {
-            continue;
-        }
+/// The best of a table's own times, when it fits well enough.
+fn own_time(subject: &Subject, least: Fit) -> Option<Chosen> {
+    let fitting = timestamps(subject).filter_map(|(column, unit)| {
         let nulls = subject.profiles[column].nulls;
-        let score = score(&subject.column_words[column], &subject.words, nulls);
-        if let Some(score) = score.filter(|&score| score >= least) {
-            let candidate = (score, std::cmp::Reverse(nulls), std::cmp::Reverse(column));
-            best = best.max(Some(candidate));
-        }
-    }
-    let Some((_, nulls, column)) = best else { return };
-    let note = match nulls.0 {
-        0 => "when a row came to exist, by its name".to_owned(),
-        nulls => format!("NULL in {nulls} rows, which are then always visible"),
-    };
-    notes.insert((subject.name.clone(), Place::Time), note);
-    subject.time = Some(Chosen { from: Origin::Column(column.0), nullable: nulls.0 > 0 });
+        let fit = fit(&subject.column_words[column], &subject.words, nulls)?;
+        (fit >= least).then_some((fit, Reverse(nulls), Reverse(column), unit))
+    });
+    let best = fitting.max_by_key(|&(fit, nulls, column, _)| (fit, nulls, column));
+    best.map(|(fit, Reverse(nulls), Reverse(column), unit)| Chosen {
+        from: Origin::Column(column, fit),
+        nullable: nulls > 0,
+        mean_us: subject.profiles[column].mean() * microseconds(unit),
+    })
 }
 
-/// How well a column's words say that its time is when a row came to exist.
-fn score(column: &[String], table: &[String], nulls: u64) -> Option<u32> {
-    let column: Vec<_> = column.iter().flat_map(|word| apart(word)).collect();
-    let has = |wanted: &[&str]| column.iter().any(|word| wanted.contains(word));
-    if has(&NOT_THE_BEGINNING) {
-        return None;
-    }
-    let rest: Vec<_> = column.iter().filter(|word| !PLAIN.contains(word)).collect();
-    // delivered_at in deliveries, order_date in orders
-    let kin = |word: &str| table.iter().any(|part| shared_start(word, part) >= 4.min(part.len()));
-    if !rest.is_empty() && rest.iter().all(|word| kin(word)) {
-        Some(6)
-    } else if rest.is_empty() || has(&["obs", "observation", "event"]) {
-        Some(5)
-    } else if has(&BEGINNING) || (column.last() == Some(&"at") && nulls == 0) {
-        Some(GOOD)
-    } else {
-        // Some other time of the row: better than none, if every row has it.
-        (nulls == 0).then_some(2)
-    }
+/// The columns of a table that hold times, and their units.
+fn timestamps(subject: &Subject) -> impl Iterator<Item = (usize, Option<TimeUnit>)> {
+    (0..subject.profiles.len()).filter_map(|column| {
+        let (found, _) = super::columns::guess(subject, column, &Limits::default());
+        (found.semantic == SemanticType::Timestamp).then_some((column, found.unit))
+    })
 }
 
-/// How many characters two words begin with alike.
-fn shared_start(one: &str, other: &str) -> usize {
-    one.chars().zip(other.chars()).take_while(|(a, b)| a == b).count()
-}
-
-/// A word such as `orderdate` as two.
-fn apart(word: &str) -> impl Iterator<Item = &str> {
-    let end = ["datetime", "timestamp", "date", "time"].into_iter().find(|end| word.ends_with(end));
-    let (before, end) = word.split_at(word.len() - end.map_or(0, str::len));
-    [before, end].into_iter().filter(|part| !part.is_empty())
+fn microseconds(unit: Option<TimeUnit>) -> i128 {
+    match unit {
+        Some(TimeUnit::Second) => 1_000_000,
+        Some(TimeUnit::Millisecond) => 1_000,
+        Some(TimeUnit::Microsecond) | None => 1,
+    }
 }
 
 /// Lets tables without a time have that of the event that they belong to, until nothing changes.
 ///
 /// A parent has its time before its child takes it, so that no circle can come about.
-fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>, notes: &mut Notes) {
+fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>) {
+    let parents = |index: usize| subjects[index].links.iter().map(|link| link.to).collect();
+    let order = parents_first(subjects.len(), &parents);
     loop {
         let mut changed = false;
-        for index in 0..subjects.len() {
+        for &index in &order {
             if subjects[index].time.is_some() || derived.contains_key(&index) {
                 continue;
             }
-            let Some(link) = event(subjects, index, notes) else { continue };
-            let subject = &subjects[index];
-            let parent = &subjects[subject.links[link].to];
-            let nullable =
-                subject.links[link].partial || parent.time.as_ref().is_none_or(|t| t.nullable);
-            let note = format!(
-                "as {:?}, to which it belongs; add a delay if it is known only later",
-                parent.name
-            );
-            notes.insert((subject.name.clone(), Place::Time), note);
-            subjects[index].time = Some(Chosen { from: Origin::Link(link), nullable });
+            let Some(link) = event(subjects, index) else { continue };
+            let found = &subjects[index].links[link];
+            let Some(parent) = &subjects[found.to].time else { continue };
+            subjects[index].time = Some(Chosen {
+                from: Origin::Link(link),
+                nullable: found.partial || parent.nullable,
+                mean_us: parent.mean_us,
+            });
             changed = true;
         }
         if !changed {
@@ -207,31 +102,128 @@ fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>, notes: &mu
 }
 
 /// The reference to the event that a table's rows belong to.
-fn event(subjects: &[Subject], index: usize, notes: &mut Notes) -> Option<usize> {
+fn event(subjects: &[Subject], index: usize) -> Option<usize> {
     let subject = &subjects[index];
-    let timed: Vec<_> = (0..subject.links.len())
-        .filter(|&link| subjects[subject.links[link].to].time.is_some())
-        .collect();
-    // An order's lines are named after the order.
-    let named = |&link: &usize| {
-        let parent = &subjects[subject.links[link].to].words;
-        !parent.is_empty() && subject.words.starts_with(parent)
+    let rank = |link: usize| {
+        let Link { columns, to, .. } = &subject.links[link];
+        let is_common = |&column: &usize| {
+            let profile = &subject.profiles[column];
+            profile.nulls <= profile.present()
+        };
+        Rank {
+            common: columns.iter().all(is_common),
+            event: is_event(subjects, *to),
+            named: is_named_after(subject, &subjects[*to]),
+            mean_us: subjects[*to].time.as_ref().map(|time| time.mean_us),
+        }
     };
-    if let Some(link) = timed.iter().copied().find(|link| named(link)) {
-        return Some(link);
-    }
-    // A row that nothing names, or that ties several rows together, is an event's.
+    let best = timed(subjects, index).max_by_key(|&link| (rank(link), Reverse(link)))?;
+    // A row that nothing names, or that ties several rows together, is an event's. Other rows are
+    // things, and would vanish from before a time that says little of them.
     let ends: usize = subject.links.iter().map(|link| link.columns.len()).sum();
     let is_tie = subject.key.len() != 1 || ends >= 2;
-    match timed[..] {
-        [link] if is_tie => Some(link),
-        [] => None,
-        _ => {
-            let names = timed.iter().map(|&link| &subjects[subject.links[link].to].name);
-            let names: Vec<_> = names.map(|name| format!("{name:?}")).collect();
-            let note = format!("no time: it could be inherited from {}", names.join(" or "));
-            notes.insert((subject.name.clone(), Place::Time), note);
-            None
+    (rank(best).event || rank(best).named || is_tie).then_some(best)
+}
+
+/// What makes a parent the one whose time is nearest to its child's, what counts most first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// Most rows refer to it.
+    common: bool,
+    event: bool,
+    named: bool,
+    mean_us: Option<i128>,
+}
+
+/// The references to other tables that have a time.
+fn timed(subjects: &[Subject], index: usize) -> impl Iterator<Item = usize> {
+    let links = subjects[index].links.iter().enumerate();
+    let is_timed = move |to: usize| to != index && subjects[to].time.is_some();
+    links.filter(move |(_, link)| is_timed(link.to)).map(|(place, _)| place)
+}
+
+/// Whether a table is named after another one, as an order's lines are after the order.
+fn is_named_after(child: &Subject, parent: &Subject) -> bool {
+    let count = parent.words.len();
+    let joined = parent.words.concat();
+    let within = count > 0 && child.words.windows(count).any(|words| words == parent.words);
+    within || (joined.len() >= 4 && child.words.concat().starts_with(&joined))
+}
+
+/// Whether the rows of a table are events rather than things, by the name of their time; or, where
+/// that does not tell, because they refer to others.
+fn is_event(subjects: &[Subject], index: usize) -> bool {
+    let refers = || subjects[index].links.iter().any(|link| link.to != index);
+    match subjects[index].time.as_ref().map(|time| &time.from) {
+        None | Some(Origin::Column(_, Fit::Entrance)) => false,
+        Some(Origin::Column(_, Fit::Plain | Fit::Kin) | Origin::Link(_)) => true,
+        Some(Origin::Column(_, Fit::Stage | Fit::Unsaid | Fit::Beginning)) => refers(),
+    }
+}
+
+/// What was chosen, why, and what else there was.
+fn note(subjects: &[Subject], index: usize) -> String {
+    let subject = &subjects[index];
+    let mut parts = vec![match &subject.time {
+        None => "no time: its rows are always visible".to_owned(),
+        Some(Chosen { from: Origin::Column(column, fit), .. }) => reason(subject, *column, *fit),
+        Some(Chosen { from: Origin::Link(link), .. }) => {
+            let parent = &subjects[subject.links[*link].to];
+            let belongs =
+                is_named_after(subject, parent) || is_event(subjects, subject.links[*link].to);
+            let name = &parent.name;
+            match belongs {
+                true => format!(
+                    "as {name:?}, to which it belongs; add a delay if it is known only later"
+                ),
+                false => format!(
+                    "no earlier than {name:?}, to which it refers; name a time of its own, if it \
+                     has one"
+                ),
+            }
         }
+    }];
+    let chosen = subject.time.as_ref().map(|time| &time.from);
+    let is_chosen =
+        |column: usize| matches!(chosen, Some(Origin::Column(own, _)) if *own == column);
+    let own: Vec<_> = timestamps(subject)
+        .filter(|&(column, _)| !is_chosen(column))
+        .map(|(column, _)| subject.source.columns[column].name.as_str())
+        .collect();
+    if !own.is_empty() {
+        parts.push(format!("passed over: {}", listed(own)));
+    }
+    // What a table's own time says is never less than what it could inherit.
+    let other = |link: &usize| match chosen {
+        None => true,
+        Some(Origin::Link(chosen)) => link != chosen,
+        Some(Origin::Column(..)) => false,
+    };
+    let other: Vec<_> = timed(subjects, index).filter(other).collect();
+    if !other.is_empty() {
+        let links = other.iter().map(|&link| &subject.links[link]);
+        let ways =
+            links.map(|link| format!("{:?} ({:?})", link.name(subject), subjects[link.to].name));
+        parts.push(format!(
+            "it could be inherited through {}",
+            ways.collect::<Vec<_>>().join(" or ")
+        ));
+    }
+    parts.join("; ")
+}
+
+/// Why a table's own time was chosen.
+fn reason(subject: &Subject, column: usize, fit: Fit) -> String {
+    let reason = match fit {
+        Fit::Kin | Fit::Plain | Fit::Beginning | Fit::Entrance => {
+            "when a row came to exist, by its name"
+        }
+        Fit::Unsaid => "a time that every row has; see whether it is when a row came to exist",
+        Fit::Stage => "a later stage, by its name: a row may have been known before",
+    };
+    match subject.profiles[column].nulls {
+        0 => reason.to_owned(),
+        1 => format!("{reason}; NULL in 1 row, which is then always visible"),
+        nulls => format!("{reason}; NULL in {nulls} rows, which are then always visible"),
     }
 }

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use half::f16;
 
 use crate::bytes::{Digest, u32_at};
+use crate::durable::try_lock;
 use crate::error::{Error, Result};
 use crate::prepare::keys::KeyIndex;
 
@@ -38,6 +39,8 @@ pub(super) struct Cache {
     /// Where each of those entries is.
     offsets: Vec<u64>,
     end: u64,
+    /// Whether the file was not there before.
+    is_new: bool,
 }
 
 impl Cache {
@@ -47,9 +50,12 @@ impl Cache {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(path).map_err(failed)?;
-        file.try_lock().map_err(|_| {
-            Error::invalid(format!("the embedding cache {} is in use", path.display()))
-        })?;
+        if !try_lock(&file).map_err(|e| Error::io(path, "locking", e))? {
+            return Err(Error::invalid(format!(
+                "the embedding cache {} is in use; wait, or name another file",
+                path.display()
+            )));
+        }
         let wanted = header(model, dimension);
         let mut found = Vec::new();
         (&file).take(HEADER_BYTES as u64).read_to_end(&mut found).map_err(failed)?;
@@ -66,6 +72,7 @@ impl Cache {
             index: KeyIndex::new(),
             offsets: Vec::new(),
             end: HEADER_BYTES as u64,
+            is_new: found.is_empty(),
         };
         cache.load()?;
         Ok(cache)
@@ -124,6 +131,15 @@ impl Cache {
 
     fn entry_bytes(&self) -> usize {
         DIGEST_BYTES + self.dimension * 2 + CHECK_BYTES
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        if self.is_new && self.offsets.is_empty() {
+            // A file without a vector would only puzzle; that it stays is no error worth telling.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

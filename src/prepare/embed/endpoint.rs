@@ -1,7 +1,9 @@
 //! Vectors from a server that speaks OpenAI's embeddings protocol, kept in a cache.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use half::f16;
@@ -22,13 +24,15 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The longest that a server may ask to be left alone.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 const TIMEOUT: Duration = Duration::from_mins(2);
+/// How often whoever waits looks whether the work is to stop.
+const LOOK: Duration = Duration::from_millis(100);
 const ANSWER_LIMIT: u64 = 256 << 20;
 
 /// Asks a server for the vectors of texts, and remembers them.
 ///
 /// # Determinism
 /// That of the server, made firm by the cache: what was answered once is never asked again.
-pub struct EndpointEmbedder {
+pub struct EndpointEmbedder<'a> {
     agent: Agent,
     url: String,
     model: String,
@@ -36,6 +40,7 @@ pub struct EndpointEmbedder {
     dimension: usize,
     cache: Mutex<Cache>,
     first_wait: Duration,
+    stopped: &'a (dyn Fn() -> bool + Sync),
 }
 
 #[derive(Serialize)]
@@ -62,7 +67,15 @@ enum Failure {
     Passing { error: Error, wait: Option<Duration> },
 }
 
-impl EndpointEmbedder {
+/// What a server said.
+struct Reply {
+    status: u16,
+    /// How long it asks to be left alone.
+    wait: Option<Duration>,
+    text: String,
+}
+
+impl<'a> EndpointEmbedder<'a> {
     /// An embedder that asks `{url}/embeddings` for vectors of `model`, `dimension` numbers long.
     ///
     /// `key` is sent as a bearer token. `cache` is a file, made where it is not there, that holds
@@ -95,7 +108,32 @@ impl EndpointEmbedder {
             dimension,
             cache: Mutex::new(Cache::open(cache, model, dimension)?),
             first_wait: FIRST_WAIT,
+            stopped: &|| false,
         })
+    }
+
+    /// Ends its waiting with `Interrupted`, soon after `stopped` says true.
+    #[must_use]
+    pub fn stop_when(mut self, stopped: &'a (dyn Fn() -> bool + Sync)) -> Self {
+        self.stopped = stopped;
+        self
+    }
+
+    fn check(&self) -> Result<()> {
+        match (self.stopped)() {
+            true => Err(Error::interrupted("interrupted; the vectors that came are kept")),
+            false => Ok(()),
+        }
+    }
+
+    fn sleep(&self, mut wait: Duration) -> Result<()> {
+        while !wait.is_zero() {
+            self.check()?;
+            let now = wait.min(LOOK);
+            std::thread::sleep(now);
+            wait -= now;
+        }
+        Ok(())
     }
 
     fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
@@ -114,7 +152,7 @@ impl EndpointEmbedder {
                     return Err(error.context(format!("{} after {TRIES} tries", self.url)));
                 }
                 Err(Failure::Passing { wait: asked, .. }) => {
-                    std::thread::sleep(asked.unwrap_or(wait).min(LONGEST_WAIT));
+                    self.sleep(asked.unwrap_or(wait).min(LONGEST_WAIT))?;
                     wait *= 2;
                 }
             }
@@ -123,21 +161,13 @@ impl EndpointEmbedder {
     }
 
     fn try_once(&self, texts: &[&str]) -> Result<Vec<Vec<f16>>, Failure> {
-        let passing = |what: &dyn std::fmt::Display| Failure::Passing {
-            error: Error::new(crate::ErrorKind::Io, what.to_string()),
-            wait: None,
+        let Reply { status, wait, text } = match self.request(texts).map_err(Failure::Final)? {
+            Ok(reply) => reply,
+            Err(what) => {
+                let error = Error::new(crate::ErrorKind::Io, what.to_string());
+                return Err(Failure::Passing { error, wait: None });
+            }
         };
-        let mut request = self.agent.post(&self.url);
-        if let Some(key) = &self.key {
-            request = request.header("Authorization", &format!("Bearer {key}"));
-        }
-        let body = Request { model: &self.model, input: texts, encoding_format: "float" };
-        let mut response = request.send_json(&body).map_err(|e| passing(&e))?;
-        let status = response.status().as_u16();
-        let asked = response.headers().get("retry-after").and_then(|v| v.to_str().ok());
-        let wait = asked.and_then(|v| v.parse().ok()).map(Duration::from_secs);
-        let text = response.body_mut().with_config().limit(ANSWER_LIMIT).read_to_string();
-        let text = text.map_err(|e| passing(&e))?;
         if status != 200 {
             let start: String = text.chars().take(300).collect();
             let error = Error::new(
@@ -150,6 +180,35 @@ impl EndpointEmbedder {
             });
         }
         self.read(&text, texts.len()).map_err(|e| Failure::Final(e.context(&self.url)))
+    }
+
+    /// Sends a request and waits for the reply, or for the work to stop.
+    ///
+    /// A thread of its own does the reading, which cannot be woken; when the work stops it is left
+    /// to its timeout.
+    fn request(&self, texts: &[&str]) -> Result<Result<Reply, ureq::Error>> {
+        let body = Request { model: &self.model, input: texts, encoding_format: "float" };
+        let body = serde_json::to_string(&body)
+            .map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
+        let mut request = self.agent.post(&self.url).content_type("application/json");
+        if let Some(key) = &self.key {
+            request = request.header("Authorization", &format!("Bearer {key}"));
+        }
+        let (sender, replied) = channel();
+        std::thread::spawn(move || {
+            // Nobody waits for it any more when the work has stopped.
+            let _ = sender.send(request.send(body).and_then(read_reply));
+        });
+        loop {
+            self.check()?;
+            match replied.recv_timeout(LOOK) {
+                Ok(reply) => return Ok(reply),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::new(crate::ErrorKind::Io, "the request's thread failed"));
+                }
+            }
+        }
     }
 
     /// The vectors in an answer, in the order of the texts.
@@ -185,7 +244,14 @@ impl EndpointEmbedder {
     }
 }
 
-impl Embedder for EndpointEmbedder {
+fn read_reply(mut response: ureq::http::Response<ureq::Body>) -> Result<Reply, ureq::Error> {
+    let asked = response.headers().get("retry-after").and_then(|v| v.to_str().ok());
+    let wait = asked.and_then(|v| v.parse().ok()).map(Duration::from_secs);
+    let text = response.body_mut().with_config().limit(ANSWER_LIMIT).read_to_string()?;
+    Ok(Reply { status: response.status().as_u16(), wait, text })
+}
+
+impl Embedder for EndpointEmbedder<'_> {
     fn name(&self) -> String {
         format!("model {}", self.model)
     }
@@ -204,9 +270,11 @@ impl Embedder for EndpointEmbedder {
                 missing.push(place);
             }
         }
-        missing.par_chunks(TEXTS_PER_REQUEST).try_for_each(|places| {
-            let asked: Vec<&str> = places.iter().map(|&place| texts[place]).collect();
-            let answered = self.ask(&asked).context(|| "embedding texts")?;
+        let mut seen = HashSet::new();
+        let unknown: Vec<&str> =
+            missing.iter().map(|&place| texts[place]).filter(|&text| seen.insert(text)).collect();
+        unknown.par_chunks(TEXTS_PER_REQUEST).try_for_each(|asked| {
+            let answered = self.ask(asked).context(|| "embedding texts")?;
             let mut cache = self.cache();
             asked.iter().zip(&answered).try_for_each(|(text, vector)| cache.put(text, vector))
         })?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CellTask, DerivedTask, Reference, Schema, Table, Task, Time};
 use crate::error::{Context, Error, Result};
-use crate::prepare::names::{did_you_mean, listed};
+use crate::prepare::names::{did_you_mean, listed, suggest};
 use crate::store::SemanticType;
 
 /// The longest name of a table or task, in bytes; with its ending it must fit a file name.
@@ -248,10 +248,12 @@ fn has_columns(table: &Table, names: &[String]) -> Result<()> {
         match table.columns.get(name).map(|c| c.semantic) {
             None => {
                 let all = table.columns.keys().map(String::as_str);
-                return fail(format!(
-                    "there is no column {name:?} in columns; {}",
-                    did_you_mean(name, all)
-                ));
+                // Either may be the misspelt one: only the source knows.
+                let hint = match suggest(name, all.clone()) {
+                    Some(near) => format!("there is {near:?}; spell both as the source does"),
+                    None => format!("there are: {}", listed(all)),
+                };
+                return fail(format!("there is no column {name:?} in columns; {hint}"));
             }
             Some(SemanticType::Ignored) => {
                 return fail(format!(

@@ -97,8 +97,14 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "delay = \"1 day\"",
         "delay = \"1 fortnight\"",
-        "line 19, column 38: expected a delay such as \"1 day\", \"12 hours\", \"90 s\" or \"30 \
-         minutes\", found \"1 fortnight\"",
+        "line 19, column 38: expected a delay such as \"1 day\", \"12 hours\", \"30 minutes\", \"90 s\" \
+         or \"5 ms\", found \"1 fortnight\"",
+    ),
+    (
+        "delay = \"1 day\"",
+        "delay = 3",
+        "line 19, column 38: invalid type: integer `3`, expected a delay such as \"1 day\", \
+         \"12 hours\", \"30 minutes\", \"90 s\" or \"5 ms\"",
     ),
     (
         "delay = \"1 day\"",
@@ -179,7 +185,8 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "key = [\"raceId\", \"driverId\"]",
         "key = [\"raceID\", \"driverId\"]",
-        "table \"results\": key: there is no column \"raceID\" in columns; did you mean \"raceId\"?",
+        "table \"results\": key: there is no column \"raceID\" in columns; there is \"raceId\"; \
+         spell both as the source does",
     ),
     (
         "key = [\"raceId\", \"driverId\"]",
@@ -225,7 +232,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "to = \"drivers\"",
         "to = \"drivers\", to_columns = \"nam\"",
         "table \"results\": reference \"driverId\": to_columns of \"drivers\": there is no column \
-         \"nam\" in columns; did you mean \"name\"?",
+         \"nam\" in columns; there is \"name\"; spell both as the source does",
     ),
     (
         "{ columns = [\"raceId\", \"driverId\"], to",
@@ -242,7 +249,8 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "time = { column = \"date\" }",
         "time = { column = \"dat\" }",
-        "table \"races\": time: there is no column \"dat\" in columns; did you mean \"date\"?",
+        "table \"races\": time: there is no column \"dat\" in columns; there is \"date\"; spell \
+         both as the source does",
     ),
     (
         "time = { column = \"date\" }",

@@ -23,6 +23,10 @@ const UNITS: [(&[&str], i64); 7] = [
     (&["us", "microsecond", "microseconds"], 1),
 ];
 
+/// What a delay looks like.
+const DELAYS: &str =
+    "a delay such as \"1 day\", \"12 hours\", \"30 minutes\", \"90 s\" or \"5 ms\"";
+
 impl Delay {
     /// Whether there is none.
     #[must_use]
@@ -38,10 +42,7 @@ impl Delay {
         let unit = unit.trim().to_ascii_lowercase();
         let size = UNITS.iter().find(|(names, _)| names.contains(&unit.as_str()));
         let (Ok(number), Some(&(_, size))) = (number.parse::<i64>(), size) else {
-            return Err(format!(
-                "expected a delay such as \"1 day\", \"12 hours\", \"90 s\" or \"30 minutes\", \
-                 found {text:?}"
-            ));
+            return Err(format!("expected {DELAYS}, found {text:?}"));
         };
         let total = number.checked_mul(size);
         total.map(Self).ok_or_else(|| format!("the delay {text:?} is longer than 292,000 years"))
@@ -68,8 +69,21 @@ impl Serialize for Delay {
 
 impl<'de> Deserialize<'de> for Delay {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(&text).map_err(de::Error::custom)
+        deserializer.deserialize_any(DelayVisitor)
+    }
+}
+
+struct DelayVisitor;
+
+impl de::Visitor<'_> for DelayVisitor {
+    type Value = Delay;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(DELAYS)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Delay, E> {
+        Delay::parse(text).map_err(E::custom)
     }
 }
 

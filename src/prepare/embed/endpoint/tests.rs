@@ -1,7 +1,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
 use crate::error::ErrorKind;
@@ -72,13 +72,13 @@ fn right_answer(texts: &[String]) -> Reply {
     (200, serde_json::json!({ "data": data }).to_string())
 }
 
-fn embedder(server: &Server, cache: &Path) -> Result<EndpointEmbedder> {
+fn embedder(server: &Server, cache: &Path) -> Result<EndpointEmbedder<'static>> {
     let mut embedder = EndpointEmbedder::new(&server.url, "m", Some("secret".into()), 2, cache)?;
     embedder.first_wait = Duration::from_millis(1);
     Ok(embedder)
 }
 
-fn embed(embedder: &EndpointEmbedder, texts: &[&str]) -> Result<Vec<f32>> {
+fn embed(embedder: &EndpointEmbedder<'_>, texts: &[&str]) -> Result<Vec<f32>> {
     let mut vectors = vec![f16::ONE; texts.len() * 2];
     embedder.embed(texts, &mut vectors)?;
     Ok(vectors.into_iter().map(f16::to_f32).collect())
@@ -103,6 +103,76 @@ fn asks_once_for_each_text_and_never_again() {
     assert_eq!(embed(&second, &texts).unwrap(), expected(&texts));
     assert_eq!(embed(&second, &["", "  "]).unwrap(), [0.0; 4]);
     assert_eq!(server.asked.load(Ordering::SeqCst), 4);
+}
+
+#[test]
+fn a_text_that_comes_twice_in_a_call_is_asked_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(|_, texts| {
+        assert_eq!(texts, ["a", "b"]);
+        right_answer(texts)
+    });
+    let embedder = embedder(&server, &folder.path().join("cache")).unwrap();
+    let texts = ["a", "b", "a", "a"];
+    assert_eq!(embed(&embedder, &texts).unwrap(), expected(&texts));
+}
+
+/// Embeds until it is stopped, which must be heard soon.
+fn assert_stops(url: &str, cache: &Path) {
+    let (stop, (sender, ended)) = (AtomicBool::new(false), channel());
+    std::thread::scope(|scope| {
+        let stop = &stop;
+        scope.spawn(move || {
+            let is_stopped = || stop.load(Ordering::Relaxed);
+            let embedder = EndpointEmbedder::new(url, "m", None, 2, cache).unwrap();
+            sender.send(embed(&embedder.stop_when(&is_stopped), &["x"])).unwrap();
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        stop.store(true, Ordering::Relaxed);
+        // More than it takes, since a test machine may be busy.
+        let error = ended.recv_timeout(4 * LOOK).expect("this must be heard").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Interrupted);
+    });
+}
+
+#[test]
+fn an_interruption_is_heard_while_it_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let busy = serve(|_, _| (503, "busy".into()));
+    assert_stops(&busy.url, &cache);
+    // Takes the connection, and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    assert_stops(&format!("http://{}", silent.local_addr().unwrap()), &cache);
+    assert!(!cache.exists(), "an empty cache is left");
+}
+
+#[test]
+fn a_cache_is_left_only_where_it_holds_a_vector_or_was_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let server = serve(|request, texts| match request {
+        0 => (401, "who are you".into()),
+        _ => right_answer(texts),
+    });
+    embed(&embedder(&server, &cache).unwrap(), &["x"]).unwrap_err();
+    assert!(!cache.exists());
+    embed(&embedder(&server, &cache).unwrap(), &["x"]).unwrap();
+    assert!(cache.exists());
+    drop(embedder(&server, &cache).unwrap());
+    assert!(cache.exists());
+}
+
+#[test]
+fn a_cache_has_one_user_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let open = || EndpointEmbedder::new("http://h", "m", None, 2, &cache);
+    let first = open().unwrap();
+    let error = open().err().unwrap().to_string();
+    assert!(error.contains("is in use; wait, or name another file"), "{error}");
+    drop(first);
+    open().unwrap();
 }
 
 #[test]
@@ -133,6 +203,8 @@ fn a_cache_of_another_model_dimension_or_kind_is_refused() {
         let opened = EndpointEmbedder::new("http://h", model, None, dimension, &cache);
         opened.err().map(|e| (e.kind(), e.to_string()))
     };
+    let server = serve(|_, texts| right_answer(texts));
+    embed(&embedder(&server, &cache).unwrap(), &["x"]).unwrap();
     assert_eq!(open("m", 2), None);
     let path = cache.display();
     let (kind, message) = open("m", 3).unwrap();

@@ -1,0 +1,219 @@
+"""Batches of relational contexts, in an order that anybody can come back to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from headwater._headwater import Cursor, EvaluationCore, InvalidArgument, SamplerCore, Store
+
+Batch = dict[str, npt.NDArray[Any]]
+Split = Literal["train", "val", "test"]
+Path = str | os.PathLike[str]
+
+# An observation time that nothing lies after.
+_SEES_EVERYTHING = np.iinfo(np.int64).max
+
+
+class Sampler:
+    """Endless streams of batches from a store, one for each split; a rank's share of them.
+
+    The streams are a function of the store and of the arguments up to `keep_future_cells`. Ranks
+    share them out; threads, prefetching and the form of a batch change nothing else. A batch is a
+    dict of read-only NumPy arrays that look into one aligned buffer, which is used again when the
+    last of them is gone; what each means is said in `sampler/FORMAT.md`.
+
+    Args:
+        db_path: A store that `headwater.prepare` made, or several, of different names.
+        rank: Which of the processes this is.
+        world_size: How many processes share the streams.
+        split_ratios: The parts of train, val and test, where a task does not record its split.
+        split_seed: The seed of the split.
+        seed: The seed of the order and of the walks.
+        num_prefetch: How many batches of a stream are made ahead; with 0 each is made when it is
+            asked for.
+        default_batch_size: B, the sequences of this rank's batch. May differ when a run goes on.
+        default_sequence_length: S, the cells of a sequence.
+        bfs_child_width: The most children that a row brings in through one relation.
+        max_rows: R, the most rows of a context.
+        tasks: The tasks to serve, as "task" or "database/task"; all where it is None.
+        task_weights: How often each of `tasks` is served; all alike where it is None.
+        walk: "priority" (parents first, then children hop by hop), or "breadth".
+        children: Which children where there are more than the width: "uniform" or "latest".
+        max_hops: How many links away from the seed a row may be ("breadth").
+        neighbor_budget: The most rows that a row brings in, each way ("breadth").
+        row_order: The order of `out_perm` and `in_perm`: "walk" or "cuthill-mckee".
+        keep_future_cells: Keep timestamp cells that lie after the observation time, and not NULL.
+        compact: `timestamp_us` and `fk_edges` in place of `timestamp_values` and `fk_adj`.
+        texts: Where the vectors of the texts are: in the "batch", or with the caller ("global").
+        text_buckets: The numbers of texts that `text_batch_embeddings` is filled up to.
+        num_threads: How many threads make batches; all cores where it is None.
+
+    Example:
+        >>> with headwater.Sampler("my.db", seed=1) as sampler:  # doctest: +SKIP
+        ...     batch = sampler.next_train_batch()
+        ...     sampler.save_cursor("my.cursor")
+    """
+
+    def __init__(
+        self,
+        db_path: Path | Sequence[Path],
+        rank: int = 0,
+        world_size: int = 1,
+        split_ratios: tuple[float, float, float] = (0.8, 0.1, 0.1),
+        split_seed: int = 123,
+        seed: int = 42,
+        num_prefetch: int = 3,
+        default_batch_size: int = 32,
+        default_sequence_length: int = 1024,
+        bfs_child_width: int = 16,
+        max_rows: int = 208,
+        tasks: Sequence[str] | None = None,
+        task_weights: Sequence[float] | None = None,
+        num_threads: int | None = None,
+        compact: bool = False,
+        *,
+        walk: Literal["priority", "breadth"] = "priority",
+        children: Literal["uniform", "latest"] = "uniform",
+        max_hops: int = 3,
+        neighbor_budget: int = 16,
+        row_order: Literal["walk", "cuthill-mckee"] = "walk",
+        keep_future_cells: bool = False,
+        texts: Literal["batch", "global"] = "batch",
+        text_buckets: Sequence[int] | None = None,
+    ) -> None:
+        arguments = dict(locals())
+        del arguments["self"], arguments["db_path"]
+        self._arguments: Mapping[str, Any] = arguments
+        alone = isinstance(db_path, str | os.PathLike)
+        self._paths = [os.fspath(path) for path in ([db_path] if alone else db_path)]
+        self._core = SamplerCore(self._paths, arguments)
+        self._stores = [Store(path) for path in self._paths]
+
+    def next_train_batch(self) -> Batch:
+        """Returns the next batch of the train stream; waits until it is made."""
+        return self._core.next("train")[0]
+
+    def next_val_batch(self) -> Batch:
+        """Returns the next batch of the val stream; waits until it is made."""
+        return self._core.next("val")[0]
+
+    def next_batch(self, split: Split) -> tuple[Batch, Cursor]:
+        """Returns the next batch of a stream, and the cursor that follows it."""
+        return self._core.next(split)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yields the train stream, without end."""
+        while True:
+            yield self.next_train_batch()
+
+    def evaluate(self, split: Split, tasks: Sequence[str] | None = None) -> EvaluationCore:
+        """Yields every seed of a split exactly once over all ranks, one task after the other.
+
+        The last batch of a task is filled up with sequences whose `seq_weight` is 0.
+        """
+        return self._core.evaluate(split, None if tasks is None else list(tasks))
+
+    def sample(
+        self, task: str, keys: Sequence[Any], obs_times: Sequence[Any] | npt.ArrayLike
+    ) -> Batch:
+        """Returns the contexts of chosen rows of a task's anchor table at chosen times.
+
+        Args:
+            task: The task, whose target is asked for.
+            keys: For each context the key of its row: one value, or a tuple for a composite key.
+            obs_times: For each context a time that NumPy can read as `datetime64`, or None for
+                one that sees everything.
+        """
+        times = [_SEES_EVERYTHING if time is None else _micros(time) for time in list(obs_times)]
+        if len(times) != len(keys):
+            raise InvalidArgument(f"found {len(keys)} keys and {len(times)} observation times")
+        return self._core.sample(task, [_key_text(key) for key in keys], times)
+
+    def column_embeddings(self, database: int = 0) -> npt.NDArray[np.float16]:
+        """Returns the vectors of the column names, float16 [C, D_t]."""
+        return self._stores[database].column_embeddings()
+
+    def categorical_embeddings(self, database: int = 0) -> npt.NDArray[np.float16]:
+        """Returns the vectors of the categories, float16 [Vc, D_t]."""
+        return self._stores[database].categorical_embeddings()
+
+    def database_metadata(self, database: int = 0) -> dict[str, Any]:
+        """Returns what the store holds: tables, columns with statistics, relations, tasks."""
+        return self._core.metadata()[database]
+
+    @property
+    def tasks(self) -> list[str]:
+        """The names of the tasks, by their number in `task_idx`."""
+        return self._core.tasks()
+
+    def seed_counts(self, split: Split) -> dict[str, int]:
+        """Returns how many seeds each task has in a split."""
+        return dict(zip(self.tasks, self._core.seed_counts(split), strict=True))
+
+    def cursor(self) -> bytes:
+        """Returns where the caller stands in all streams, to go on from later.
+
+        It tells what was consumed, not what was made ahead, and is the same on every rank.
+        """
+        return self._core.cursor().encode()
+
+    def save_cursor(self, path: Path) -> None:
+        """Writes the cursor to a file, wholly or not at all."""
+        self._core.save_cursor(path)
+
+    def resume(self, cursor: Path | bytes | Cursor) -> None:
+        """Goes on from a cursor, given as its file, its bytes, or itself.
+
+        Raises:
+            PlanMismatch: The cursor is of another plan; the message names every field that differs.
+            Corrupt: It is damaged.
+        """
+        if isinstance(cursor, bytes):
+            cursor = Cursor.decode(cursor)
+        elif not isinstance(cursor, Cursor):
+            cursor = Cursor.read(cursor)
+        self._core.resume(cursor)
+
+    def shutdown(self) -> None:
+        """Ends the threads; what is asked of the sampler afterwards raises SamplerShutdown."""
+        self._core.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._paths, dict(self._arguments), self.cursor())
+
+
+def _restored(paths: list[str], arguments: dict[str, Any], cursor: bytes) -> Sampler:
+    sampler = Sampler(paths, **arguments)
+    sampler.resume(cursor)
+    return sampler
+
+
+def _micros(time: Any) -> int:
+    try:
+        return int(np.datetime64(time, "us").astype(np.int64))
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"expected an observation time, found {time!r}: {error}") from None
+
+
+def _key_text(key: Any) -> str:
+    """The text of a key, as `store/FORMAT.md` has it."""
+    if not isinstance(key, tuple):
+        return str(key)
+    return "|".join(str(part).replace("\\", "\\\\").replace("|", "\\|") for part in key)

@@ -1,0 +1,191 @@
+//! The one text of a value, whatever type keeps it.
+
+use std::fmt::Display;
+
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, StringViewArray,
+    StringViewBuilder,
+};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+
+use super::{BadValues, arrow_error, convert, convert_all, unpack};
+use crate::error::{Error, Result};
+
+/// The array as text: what keys are compared by, categories are named and texts consist of.
+///
+/// A value has one text, whatever type keeps it, so that a key which one table keeps as an integer
+/// and another as a float or a decimal still meets: numbers are without a fraction of zeros, times
+/// without a time of day at midnight and in UTC. What is text already stays as it is: `007` and
+/// `1.0` may be codes.
+pub(in crate::prepare) fn words(array: &ArrayRef) -> Result<StringViewArray> {
+    let array = unpack(array)?;
+    match array.data_type() {
+        DataType::Utf8View => Ok(array.as_string_view().clone()),
+        DataType::Float64 => Ok(float_words(array.as_primitive::<Float64Type>())),
+        DataType::Float16 | DataType::Float32 => {
+            let numbers = convert(&array, &DataType::Float32)?;
+            Ok(float_words(numbers.as_primitive::<Float32Type>()))
+        }
+        kind if kind.is_decimal() => Ok(trimmed(&text(&array)?, |word| match word.contains('.') {
+            true => word.trim_end_matches('0').trim_end_matches('.'),
+            false => word,
+        })),
+        DataType::Date32 | DataType::Date64 => Ok(without_midnight(&text(&array)?)),
+        DataType::Timestamp(unit, zone) => {
+            let utc = zone.as_ref().map(|_| "+00:00".into());
+            let utc = convert(&array, &DataType::Timestamp(*unit, utc))?;
+            let naive = convert(&utc, &DataType::Timestamp(*unit, None))?;
+            Ok(without_midnight(&text(&naive)?))
+        }
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => {
+            let options = FormatOptions::default();
+            let formatter = ArrayFormatter::try_new(&array, &options).map_err(arrow_error)?;
+            let mut builder = StringViewBuilder::with_capacity(array.len());
+            for row in 0..array.len() {
+                match array.is_null(row) {
+                    true => builder.append_null(),
+                    false => builder.append_value(formatter.value(row).to_string()),
+                }
+            }
+            Ok(builder.finish())
+        }
+        _ => text(&array),
+    }
+}
+
+/// The text of a float: all digits of an integer, else the fewest that read back as the same.
+pub(in crate::prepare) fn float_text<F: Into<f64> + Display + Copy>(number: F) -> String {
+    let exact: f64 = number.into();
+    match exact.fract() == 0.0 {
+        // Minus zero and zero make zero.
+        true => format!("{:.0}", exact + 0.0),
+        false => number.to_string(),
+    }
+}
+
+fn float_words<T: ArrowPrimitiveType>(numbers: &PrimitiveArray<T>) -> StringViewArray
+where
+    T::Native: Into<f64> + Display,
+{
+    numbers.iter().map(|number| number.map(float_text)).collect()
+}
+
+fn without_midnight(words: &StringViewArray) -> StringViewArray {
+    trimmed(words, |word| word.strip_suffix("T00:00:00").unwrap_or(word))
+}
+
+fn trimmed(words: &StringViewArray, trim: impl Fn(&str) -> &str) -> StringViewArray {
+    words.iter().map(|word| word.map(&trim)).collect()
+}
+
+/// The array as the text that Arrow makes of it.
+fn text(array: &ArrayRef) -> Result<StringViewArray> {
+    match convert_all(array, &DataType::Utf8View, "a value that has a text")? {
+        Ok(words) => Ok(words.as_string_view().clone()),
+        Err(BadValues { count, row, value, expected }) => Err(Error::data(format!(
+            "expected {expected}, found {value:?} in row {} of a batch, and {count} such values in \
+             it; correct the data, or type the column ignored",
+            row + 1
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{
+        BinaryArray, BinaryViewArray, Date32Array, Date64Array, Decimal128Array, Float32Array,
+        Float64Array, Int64Array, StringArray, TimestampMicrosecondArray,
+        TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
+    };
+
+    use super::*;
+
+    /// The texts of an array without NULLs.
+    fn texts(array: impl Array + 'static) -> Vec<String> {
+        let array: ArrayRef = Arc::new(array);
+        words(&array).unwrap().iter().map(|word| word.unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_number_has_one_text_whatever_keeps_it() {
+        let integers = ["-2", "0", "5", "10"];
+        assert_eq!(texts(Int64Array::from(vec![-2, 0, 5, 10])), integers);
+        assert_eq!(texts(Float64Array::from(vec![-2.0, -0.0, 5.0, 10.0])), integers);
+        assert_eq!(texts(Float32Array::from(vec![-2.0, -0.0, 5.0, 10.0])), integers);
+        let halves = arrow::compute::cast(
+            &Float32Array::from(vec![-2.0, -0.0, 5.0, 10.0]),
+            &DataType::Float16,
+        );
+        assert_eq!(
+            texts(halves.unwrap().as_primitive::<arrow::datatypes::Float16Type>().clone()),
+            integers
+        );
+        for scale in [0, 1, 3] {
+            let scaled = [-2, 0, 5, 10].map(|value| value * 10_i128.pow(scale));
+            let decimals = Decimal128Array::from_iter_values(scaled);
+            let decimals = decimals.with_precision_and_scale(30, scale as i8).unwrap();
+            assert_eq!(texts(decimals), integers, "scale {scale}");
+        }
+        let tens = Decimal128Array::from_iter_values([1]).with_precision_and_scale(5, -1).unwrap();
+        assert_eq!(texts(tens), ["10"], "these zeros are no fraction");
+        let fractions = ["-0.5", "0.1", "12.25"];
+        assert_eq!(texts(Float64Array::from(vec![-0.5, 0.1, 12.25])), fractions);
+        assert_eq!(texts(Float32Array::from(vec![-0.5, 0.1, 12.25])), fractions);
+        let decimals = Decimal128Array::from_iter_values([-500, 100, 12250]);
+        assert_eq!(texts(decimals.with_precision_and_scale(9, 3).unwrap()), fractions);
+        // All digits, also those past what a float keeps apart.
+        assert_eq!(texts(Float64Array::from(vec![2_f64.powi(60)])), ["1152921504606846976"]);
+        assert_eq!(texts(Float32Array::from(vec![2_f32.powi(30) + 128.0])), ["1073741952"]);
+        assert_eq!(texts(UInt64Array::from(vec![u64::MAX])), ["18446744073709551615"]);
+        assert_eq!(texts(StringArray::from(vec!["1.0", "007", "1e3"])), ["1.0", "007", "1e3"]);
+    }
+
+    #[test]
+    fn a_time_has_one_text_in_every_unit() {
+        let midnight = 1_500_076_800;
+        let dates = ["2017-07-15"];
+        assert_eq!(texts(Date32Array::from(vec![17_362])), dates);
+        assert_eq!(texts(Date64Array::from(vec![midnight * 1_000])), dates);
+        assert_eq!(texts(TimestampSecondArray::from(vec![midnight])), dates);
+        assert_eq!(texts(TimestampMicrosecondArray::from(vec![midnight * 1_000_000])), dates);
+        let zoned = TimestampNanosecondArray::from(vec![midnight * 1_000_000_000]);
+        assert_eq!(texts(zoned.with_timezone("+02:00")), dates);
+        let halves = ["2017-07-15T00:00:00.500"];
+        assert_eq!(texts(Date64Array::from(vec![midnight * 1_000 + 500])), halves);
+        assert_eq!(texts(TimestampMillisecondArray::from(vec![midnight * 1_000 + 500])), halves);
+        let last = TimestampNanosecondArray::from(vec![-1]).with_timezone("+02:00");
+        assert_eq!(texts(last), ["1969-12-31T23:59:59.999999999"]);
+    }
+
+    #[test]
+    fn a_time_that_has_no_text_is_told_and_not_lost() {
+        let far: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, i64::MAX]));
+        let error = words(&far).unwrap_err();
+        assert!(error.to_string().contains("9223372036854775807"), "{error}");
+    }
+
+    #[test]
+    fn bytes_have_one_text_however_they_are_wrapped() {
+        let values: [&[u8]; 2] = [b"ab", b"\xff\xfe"];
+        let plain: ArrayRef = Arc::new(BinaryArray::from_iter_values(values));
+        let view: ArrayRef = Arc::new(BinaryViewArray::from_iter_values(values));
+        assert_eq!(words(&plain).unwrap(), words(&view).unwrap());
+        assert_eq!(words(&view).unwrap().value(1), "fffe");
+    }
+
+    #[test]
+    fn an_instant_has_one_text_in_every_zone() {
+        let instants = || TimestampMillisecondArray::from(vec![Some(1_500_000_000_000), None]);
+        for zone in ["UTC", "+00:00", "+02:00"] {
+            let zoned: ArrayRef = Arc::new(instants().with_timezone(zone));
+            let words = words(&zoned).unwrap();
+            assert_eq!((words.value(0), words.is_null(1)), ("2017-07-14T02:40:00", true), "{zone}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `headwater.Sampler`'s compiled half.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::conversion::FromPyObjectOwned;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::batch::arrays;
+use super::cursor::Cursor;
+use super::{Whole, to_python};
+use crate::error::{Error, Result};
+use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
+use crate::sampler::{
+    Children, Evaluation, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk,
+};
+use crate::store::Store;
+
+/// The compiled half of `headwater.Sampler`.
+#[pyclass(frozen, module = "headwater")]
+pub(super) struct SamplerCore(Sampler);
+
+/// The arguments of `headwater.Sampler` as they come from Python, by name.
+struct Arguments<'a, 'py>(&'a Bound<'py, PyDict>);
+
+impl<'py> Arguments<'_, 'py> {
+    fn get<T: FromPyObjectOwned<'py>>(&self, name: &str) -> PyResult<T> {
+        let value = self.0.get_item(name)?;
+        let value = value.ok_or_else(|| Error::invalid(format!("{name} is missing")))?;
+        value.extract().map_err(|error: <T as FromPyObject<'_, 'py>>::Error| {
+            let error: PyErr = error.into();
+            if error.is_instance_of::<PyTypeError>(self.0.py()) {
+                let (words, found) =
+                    (error.value(self.0.py()).to_string(), super::type_name(&value));
+                return Error::invalid(format!("{name}: {words}, found {found}")).into();
+            }
+            error
+        })
+    }
+
+    /// A whole number that fits into `T`.
+    fn number<T: TryFrom<i128>>(&self, name: &str) -> PyResult<T> {
+        let Whole(number) = self.get(name)?;
+        Ok(in_range(name, number)?)
+    }
+}
+
+fn in_range<T: TryFrom<i128>>(name: &str, number: i128) -> Result<T> {
+    T::try_from(number)
+        .map_err(|_| Error::invalid(format!("{name} is {number}, which is out of range")))
+}
+
+fn one_of<T: Copy>(name: &str, found: &str, choices: &[(&str, T)]) -> Result<T> {
+    let choice = choices.iter().find(|(word, _)| *word == found);
+    choice.map(|(_, value)| *value).ok_or_else(|| {
+        let words: Vec<_> = choices.iter().map(|(word, _)| format!("{word:?}")).collect();
+        Error::invalid(format!("expected {name} to be {}, found {found:?}", words.join(" or ")))
+    })
+}
+
+impl Arguments<'_, '_> {
+    fn settings(&self) -> PyResult<Settings> {
+        let (train, val, test): (f64, f64, f64) = self.get("split_ratios")?;
+        let split = SplitRule {
+            seed: self.number("split_seed")?,
+            ratios: SplitRatios::new(train, val, test)?,
+        };
+        let children = one_of(
+            "children",
+            &self.get::<String>("children")?,
+            &[("uniform", Children::Uniform), ("latest", Children::Latest)],
+        )?;
+        let walk = match &*self.get::<String>("walk")? {
+            "priority" => Walk::Priority { child_width: self.number("bfs_child_width")?, children },
+            "breadth" => Walk::Breadth {
+                max_hops: self.number("max_hops")?,
+                budget: self.number("neighbor_budget")?,
+            },
+            other => one_of("walk", other, &[("priority", ()), ("breadth", ())])
+                .map(|()| unreachable!("it is neither"))?,
+        };
+        let buckets: Option<Vec<Whole>> = self.get("text_buckets")?;
+        let buckets = buckets.unwrap_or_default().into_iter();
+        let buckets = buckets.map(|Whole(number)| in_range("text_buckets", number));
+        let texts = self.get::<String>("texts")?;
+        let texts = match one_of("texts", &texts, &[("batch", true), ("global", false)])? {
+            true => Texts::Batch(buckets.collect::<Result<_>>()?),
+            false => Texts::Global,
+        };
+        let row_order = self.get::<String>("row_order")?;
+        Ok(Settings {
+            seed: self.number("seed")?,
+            split,
+            tasks: self.get("tasks")?,
+            task_weights: self.get("task_weights")?,
+            walk,
+            keep_future_cells: self.get("keep_future_cells")?,
+            row_order: one_of(
+                "row_order",
+                &row_order,
+                &[("walk", RowOrder::Walk), ("cuthill-mckee", RowOrder::CuthillMckee)],
+            )?,
+            shape: Shape {
+                batch_size: self.number("default_batch_size")?,
+                sequence_length: self.number("default_sequence_length")?,
+                max_rows: self.number("max_rows")?,
+                compact: self.get("compact")?,
+                texts,
+            },
+        })
+    }
+
+    fn assignment(&self) -> PyResult<Assignment> {
+        Ok(Assignment::new(self.number("rank")?, self.number("world_size")?)?)
+    }
+
+    fn speed(&self) -> PyResult<Speed> {
+        let threads: Option<Whole> = self.get("num_threads")?;
+        let threads = threads.map(|Whole(number)| in_range::<u16>("num_threads", number));
+        let threads = threads.transpose()?.map(usize::from);
+        if threads == Some(0) {
+            return Err(Error::invalid("num_threads is 0; give 1 or more, or None").into());
+        }
+        Ok(Speed { threads, prefetch: self.number::<u16>("num_prefetch")?.into() })
+    }
+}
+
+fn split_of(name: &str) -> Result<Split> {
+    one_of("split", name, &Split::ALL.map(|split| (split.name(), split)))
+}
+
+#[pymethods]
+impl SamplerCore {
+    #[new]
+    fn new(py: Python<'_>, paths: Vec<PathBuf>, arguments: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let arguments = Arguments(arguments);
+        let (settings, assignment) = (arguments.settings()?, arguments.assignment()?);
+        let speed = arguments.speed()?;
+        let sampler = py.detach(|| {
+            let open = |path: &PathBuf| Ok(Arc::new(Store::open(path)?));
+            let stores = paths.iter().map(open).collect::<Result<_>>()?;
+            Sampler::new(stores, settings, assignment, speed)
+        })?;
+        Ok(Self(sampler))
+    }
+
+    /// The next batch of a split as arrays by name, and the cursor that follows it.
+    fn next<'py>(&self, py: Python<'py>, split: &str) -> PyResult<(Bound<'py, PyDict>, Cursor)> {
+        let split = split_of(split)?;
+        let (batch, snapshot) = py.detach(|| self.0.next(split))?;
+        Ok((arrays(py, batch)?, Cursor::from(self.0.cursor_at(&snapshot))))
+    }
+
+    /// A finite pass over the seeds of a split.
+    #[pyo3(signature = (split, tasks=None))]
+    fn evaluate(&self, split: &str, tasks: Option<Vec<String>>) -> PyResult<EvaluationCore> {
+        let evaluation = self.0.evaluate(split_of(split)?, tasks.as_deref())?;
+        Ok(EvaluationCore(Mutex::new(evaluation)))
+    }
+
+    /// The contexts of chosen rows of a task's anchor table, given by key, at chosen times.
+    fn sample<'py>(
+        &self,
+        py: Python<'py>,
+        task: &str,
+        keys: Vec<String>,
+        obs_times: Vec<i64>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let batch = py.detach(|| {
+            let rows = self.0.find_anchors(task, &keys)?;
+            let anchors: Vec<_> = rows.into_iter().zip(obs_times).collect();
+            self.0.sample(task, &anchors)
+        })?;
+        arrays(py, batch)
+    }
+
+    /// Where the caller stands.
+    fn cursor(&self) -> Cursor {
+        Cursor::from(self.0.cursor())
+    }
+
+    /// Goes on from where a cursor stands.
+    fn resume(&self, py: Python<'_>, cursor: &Cursor) -> PyResult<()> {
+        Ok(py.detach(|| self.0.resume(cursor.as_plan()))?)
+    }
+
+    /// Writes the cursor to a file, wholly or not at all.
+    fn save_cursor(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        Ok(py.detach(|| self.0.save_cursor(&path))?)
+    }
+
+    /// Ends the threads.
+    fn shutdown(&self, py: Python<'_>) {
+        py.detach(|| self.0.shutdown());
+    }
+
+    /// The names of the tasks, by their number in a batch.
+    fn tasks(&self) -> Vec<String> {
+        self.0.tasks().map(str::to_owned).collect()
+    }
+
+    /// How many seeds each task has in a split.
+    fn seed_counts(&self, split: &str) -> PyResult<Vec<u64>> {
+        let split = split_of(split)?;
+        Ok((0..self.0.tasks().count()).map(|task| self.0.seed_count(task, split)).collect())
+    }
+
+    /// The metadata of each store.
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.0.stores().map(|store| to_python(py, store.metadata())).collect()
+    }
+}
+
+/// The compiled half of an evaluation.
+#[pyclass(frozen, module = "headwater")]
+pub(super) struct EvaluationCore(Mutex<Evaluation>);
+
+#[pymethods]
+impl EvaluationCore {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let batch = py.detach(|| {
+            let mut evaluation = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            evaluation.next().transpose()
+        })?;
+        batch.map(|batch| arrays(py, batch)).transpose()
+    }
+}

@@ -1,0 +1,241 @@
+//! When the rows of each table came to exist, as a draft guesses it.
+
+use headwater::prepare::schema::Schema;
+
+use super::draft::{csv, drafted, formula_one, task};
+use super::*;
+
+/// Where each table's time comes from, in the order of the tables asked for.
+fn times(schema: &Schema, names: &[&str]) -> Vec<String> {
+    let time = |name: &&str| {
+        let table = schema.tables.iter().find(|t| t.name == **name).unwrap();
+        let Some(time) = &table.time else { return "-".to_owned() };
+        let through = time.through.as_ref().map(|through| format!("via {through}"));
+        time.column.clone().or(through).unwrap()
+    };
+    names.iter().map(time).collect()
+}
+
+/// Asserts that the text has each of these lines, or parts of lines.
+fn assert_says(text: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(text.contains(line), "{line}\nis not in\n{text}");
+    }
+}
+
+fn day(year: u64, i: u64) -> String {
+    format!("{year}-{:02}-{:02}", i / 28 % 12 + 1, i % 28 + 1)
+}
+
+/// A shop whose things have catalogue dates, and whose events are `ts`.
+fn shop() -> tempfile::TempDir {
+    folder(&[
+        ("categories.csv", &csv("id,name,since", 5, |i| format!("{i},c{i},{}", day(2015, i)))),
+        (
+            "products.csv",
+            &csv("id,category_id,added,valid_until", 60, |i| {
+                format!("{i},{},{},{}", i % 5, day(2024, i), day(2030, i))
+            }),
+        ),
+        (
+            "customers.csv",
+            &csv("id,name,birth_date,created_at", 50, |i| {
+                format!("{i},n{i},{},{}", day(1970, i), day(2019, i))
+            }),
+        ),
+        (
+            "orders.csv",
+            &csv("id,customer_id,ts,deadline", 200, |i| {
+                format!("{i},{},{},{}", i % 50, day(2020, i), day(2021, i))
+            }),
+        ),
+        ("order_items.csv", &csv("order_id,product_id", 400, |i| format!("{},{}", i / 2, i % 60))),
+        (
+            "visits.csv",
+            &csv("id,customer_id,entered", 300, |i| format!("{i},{},{}", i % 50, day(2022, i))),
+        ),
+        (
+            "remarks.csv",
+            &csv("id,order_id,visit_id", 300, |i| format!("{i},{},{}", i % 200, i % 90)),
+        ),
+        (
+            "product_reviews.csv",
+            &csv("id,product_id,order_id,visit_id", 300, |i| {
+                let visit = if i % 3 == 0 { i.to_string() } else { String::new() };
+                format!("{i},{},{},{visit}", i % 60, i % 200)
+            }),
+        ),
+        (
+            "answers.csv",
+            &csv("id,customer_id,remark_id,parent_answer_id", 300, |i| {
+                format!("{i},{},{i},{}", i % 50, i / 2)
+            }),
+        ),
+        ("wishes.csv", &csv("customer_id,product_id", 300, |i| format!("{},{}", i % 50, i % 60))),
+        ("shelves.csv", &csv("id,category_id", 9, |i| format!("{i},{}", i % 5))),
+    ])
+}
+
+#[test]
+fn own_times_come_first_and_others_from_the_event_that_is_latest() {
+    let folder = shop();
+    let draft = drafted(&*opened(folder.path()));
+    let found = |names: &[&str]| times(&draft.schema, names);
+    assert_eq!(found(&["products", "customers"]), ["added", "created_at"]);
+    assert_eq!(found(&["orders", "visits"]), ["ts", "entered"], "not their customers'");
+    assert_eq!(found(&["order_items"]), ["via order_id"], "though products are later");
+    assert_eq!(found(&["remarks", "answers"]), ["via visit_id", "via remark_id"]);
+    assert_eq!(found(&["product_reviews"]), ["via order_id"], "which every row has, not visits");
+    assert_eq!(found(&["wishes", "shelves"]), ["via product_id", "-"]);
+    assert_says(
+        &draft.render(),
+        &[
+            "time = { column = \"added\" } # when a row came to exist, by its name; passed over: \
+             \"valid_until\"\n",
+            "time = { column = \"created_at\" } # when a row came to exist, by its name; passed \
+             over: \"birth_date\"\n",
+            "time = { column = \"entered\" } # a time that every row has; see whether it is when a \
+             row came to exist\n",
+            "time = { through = \"order_id\" } # as \"orders\", to which it belongs; add a delay \
+             if it is known only later; it could be inherited through \"product_id\" \
+             (\"products\")\n",
+            "time = { through = \"visit_id\" } # as \"visits\", to which it belongs; add a delay \
+             if it is known only later; it could be inherited through \"order_id\" (\"orders\")\n",
+            "time = { through = \"remark_id\" } # as \"remarks\", to which it belongs; add a delay \
+             if it is known only later; it could be inherited through \"customer_id\" \
+             (\"customers\")\n",
+            "time = { through = \"product_id\" } # no earlier than \"products\", to which it \
+             refers; name a time of its own, if it has one; it could be inherited through \
+             \"customer_id\" (\"customers\")\n",
+            "\n# no time: its rows are always visible; it could be inherited through \
+             \"category_id\" (\"categories\")\n",
+        ],
+    );
+}
+
+#[test]
+fn later_stages_of_a_row_are_taken_only_where_nothing_is_better() {
+    let stages = |header: &str| {
+        csv(header, 60, |i| format!("{i},{},{},{}", i % 40, day(2021, i), day(2022, i)))
+    };
+    let folder = folder(&[
+        ("orders.csv", &csv("id,date", 40, |i| format!("{i},{}", day(2020, i)))),
+        ("order_lines.csv", &stages("id,order_id,shipped,received_at")),
+        ("parcels.csv", &stages("id,weight,shipped,received_at")),
+        ("deliveries.csv", &stages("id,order_id,due_at,delivered_at")),
+    ]);
+    let draft = drafted(&*opened(folder.path()));
+    let names = ["order_lines", "parcels", "deliveries"];
+    assert_eq!(times(&draft.schema, &names), ["via order_id", "shipped", "delivered_at"]);
+    assert_says(
+        &draft.render(),
+        &[
+            "later; passed over: \"shipped\", \"received_at\"\n",
+            "time = { column = \"shipped\" } # a later stage, by its name: a row may have been \
+             known before; passed over: \"received_at\"\n",
+        ],
+    );
+}
+
+#[test]
+fn dates_that_cannot_be_read_are_said_to_look_like_dates() {
+    let rows = csv("id,made,checked,version,seen", 90, |i| {
+        let (month, day) = (i % 12 + 1, i % 28 + 1);
+        let checked = if i % 2 == 0 { "2021-05-01".to_owned() } else { format!("{day}/5/2021") };
+        format!("{i},{day:02}/{month:02}/2021,{checked},1.{month}.{day},{day}.{month}.2021 10:00")
+    });
+    let folder = folder(&[("things.csv", &rows)]);
+    let text = drafted(&*opened(folder.path())).render();
+    let remark = "# looks like dates in a form that is ambiguous or not read; rewrite them as \
+                  YYYY-MM-DD to use them as times\n";
+    assert_says(
+        &text,
+        &[
+            &format!("made = \"text\" {remark}"),
+            &format!("checked = \"categorical\" {remark}"),
+            &format!("seen = \"text\" {remark}"),
+            "version = \"text\"\n",
+        ],
+    );
+}
+
+#[test]
+fn seeds_that_would_see_the_future_are_drafted_with_a_warning() {
+    let gap = |i: u64| if i == 7 { String::new() } else { day(2020, i) };
+    let folder = folder(&[
+        ("people.csv", &csv("id,age", 40, |i| format!("{i},{}", i % 30))),
+        ("trips.csv", &csv("id,price,created_at", 40, |i| format!("{i},{},{}", i % 9, gap(i)))),
+        ("walks.csv", &csv("id,length,date", 40, |i| format!("{i},{},{}", i % 9, day(2020, i)))),
+    ]);
+    let draft = drafted(&*opened(folder.path()));
+    let sees = |name: &str| task(&draft.schema, name).unwrap().sees_everything;
+    assert_eq!(
+        [sees("people.age"), sees("trips.price"), sees("walks.length")],
+        [true, true, false]
+    );
+    assert_says(
+        &draft.render(),
+        &[
+            "sees_everything = true # \"people\" has no time, so a seed sees every row, later ones \
+             too; give \"people\" a time and delete this line\n",
+            "sees_everything = true # a row of \"trips\" may have no time, and as a seed it sees \
+             every row, later ones too; give each row a time and delete this line\n",
+            "by its name; NULL in 1 row, which is then always visible\n",
+        ],
+    );
+}
+
+/// Makes another line of a line, which may be the header.
+type Change<'a> = &'a dyn Fn(&str, bool) -> String;
+
+/// Formula One with some tables changed, line by line; the other files as they are.
+fn altered(data: &Path, changes: &[(&str, Change<'_>)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = entry.file_name().unwrap().to_str().unwrap();
+        let Some((table, "csv")) = name.split_once('.') else { continue };
+        let copy = folder.path().join(name);
+        let Some((_, change)) = changes.iter().find(|(changed, _)| *changed == table) else {
+            std::os::unix::fs::symlink(&entry, copy).unwrap();
+            continue;
+        };
+        let text = std::fs::read_to_string(&entry).unwrap();
+        let lines = text.lines().enumerate().map(|(i, line)| change(line, i == 0) + "\n");
+        std::fs::write(copy, lines.collect::<String>()).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn formula_one_happens_when_it_is_raced() {
+    let Some(data) = formula_one() else { return };
+    // As it is, and with dates of a catalogue in the tables of things, which are no event's.
+    let listed = |line: &str, header: bool| {
+        format!("{line},{}", if header { "added" } else { "2024-01-31" })
+    };
+    let shifted = |line: &str, header: bool| match header {
+        true => line.replacen(",date,", ",ts,", 1),
+        false => line.to_owned(),
+    };
+    let catalogue =
+        altered(&data, &[("drivers", &listed), ("constructors", &listed), ("races", &shifted)]);
+    for (path, race, driver) in [(data.as_path(), "date", "-"), (catalogue.path(), "ts", "added")] {
+        let draft = drafted(&*opened(path));
+        let found = |names: &[&str]| times(&draft.schema, names);
+        assert_eq!(found(&["races", "drivers", "constructors"]), [race, driver, driver]);
+        assert_eq!(found(&["countries", "circuits", "engines", "chassis"]), ["-"; 4]);
+        let results = [
+            "race_results",
+            "driver_standings",
+            "constructor_standings",
+            "qualifying_results",
+            "pit_stops",
+            "fastest_laps",
+            "sprint_race_results",
+            "starting_grid_positions",
+            "driver_of_the_day_results",
+        ];
+        assert_eq!(found(&results), ["via raceId"; 9]);
+        assert_says(&draft.render(), &["by its name; passed over: \"freePractice1Date\""]);
+    }
+}
