@@ -82,7 +82,7 @@ impl Store {
     /// [`Store::verify`].
     ///
     /// # Cost
-    /// Milliseconds; independent of the number of rows but for 32 bytes in 64 KiB.
+    /// Milliseconds; independent of the number of rows but for 32 bytes in 16 KiB.
     ///
     /// # Errors
     /// `Io` when a file cannot be read, `NotOurs`, `Version` or `Corrupt` when the folder is not
