@@ -90,8 +90,8 @@ class Sampler:
         arguments = dict(locals())
         del arguments["self"], arguments["db_path"]
         self._arguments: Mapping[str, Any] = arguments
-        alone = isinstance(db_path, str | os.PathLike)
-        self._paths = [os.fspath(path) for path in ([db_path] if alone else db_path)]
+        paths = [db_path] if isinstance(db_path, str | os.PathLike) else db_path
+        self._paths = [os.fspath(path) for path in paths]
         self._core = SamplerCore(self._paths, arguments)
         self._stores = [Store(path) for path in self._paths]
 
@@ -120,7 +120,7 @@ class Sampler:
         return self._core.evaluate(split, None if tasks is None else list(tasks))
 
     def sample(
-        self, task: str, keys: Sequence[Any], obs_times: Sequence[Any] | npt.ArrayLike
+        self, task: str, keys: Sequence[Any], obs_times: Sequence[Any] | npt.NDArray[Any]
     ) -> Batch:
         """Returns the contexts of chosen rows of a task's anchor table at chosen times.
 

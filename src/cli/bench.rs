@@ -11,7 +11,7 @@ use super::output::Output;
 use crate::Digest;
 use crate::error::Result;
 use crate::plan::{Assignment, Split};
-use crate::sampler::{Batch, RowOrder, Sampler, Settings, Speed, Texts, Walk};
+use crate::sampler::{Batch, Children, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk};
 use crate::store::Store;
 
 /// Batches before the clock starts: by then the pages and buffers that a run uses are warm.
@@ -104,23 +104,25 @@ impl BenchArgs {
     }
 
     fn settings(&self) -> Settings {
-        let mut settings = Settings::default();
-        settings.tasks = Some(self.tasks.clone()).filter(|tasks| !tasks.is_empty());
-        if let Walk::Priority { child_width, .. } = &mut settings.walk {
-            *child_width = self.child_width;
+        Settings {
+            tasks: Some(self.tasks.clone()).filter(|tasks| !tasks.is_empty()),
+            walk: Walk::Priority { child_width: self.child_width, children: Children::Uniform },
+            row_order: match self.row_order {
+                Order::Walk => RowOrder::Walk,
+                Order::CuthillMckee => RowOrder::CuthillMckee,
+            },
+            shape: Shape {
+                batch_size: self.batch_size,
+                sequence_length: self.sequence_length,
+                max_rows: self.max_rows,
+                compact: self.compact,
+                texts: match self.texts {
+                    TextVectors::Batch => Texts::Batch(Vec::new()),
+                    TextVectors::Global => Texts::Global,
+                },
+            },
+            ..Settings::default()
         }
-        let shape = &mut settings.shape;
-        shape.batch_size = self.batch_size;
-        shape.sequence_length = self.sequence_length;
-        shape.max_rows = self.max_rows;
-        shape.compact = self.compact;
-        if matches!(self.texts, TextVectors::Global) {
-            shape.texts = Texts::Global;
-        }
-        if matches!(self.row_order, Order::CuthillMckee) {
-            settings.row_order = RowOrder::CuthillMckee;
-        }
-        settings
     }
 
     fn measure(&self, sampler: &Sampler, open_ms: f64) -> Result<Measured> {

@@ -69,7 +69,7 @@ impl Database {
             tables[link.child as usize].parents.push(Link { relation, table: link.parent });
             tables[link.parent as usize].children.push(Link { relation, table: link.child });
         }
-        Ok(Self { tables, column_count, store })
+        Ok(Self { store, tables, column_count })
     }
 
     pub(super) fn relation(&self, link: Link) -> &Relation {

@@ -100,9 +100,9 @@ impl Engine {
     pub(super) fn make(&self, task: usize, subjects: &[Subject]) -> Result<Batch> {
         let task = &self.tasks[task];
         let database = &self.databases[task.database];
-        let mut slab = self.buffers.take(self.tensors.bytes);
+        let mut slab = self.buffers.take(self.tensors.bytes, self.tensors.bytes);
         let compact = self.settings.shape.compact;
-        let places = sequences(&self.tensors, slab.bytes_mut(), compact, task.heading);
+        let places = sequences(&self.tensors, slab.used_mut(), compact, task.heading);
         self.threads.install(|| {
             (places.into_par_iter().zip(subjects)).try_for_each(|(place, &subject)| {
                 let mut scratch = self.take_scratch();
@@ -113,7 +113,7 @@ impl Engine {
         })?;
         let texts = self.tensors.all.iter().find(|tensor| tensor.name == "text_embed_ids");
         let texts = texts.expect("every batch has texts");
-        let bytes = &mut slab.bytes_mut()[texts.offset..][..texts.bytes()];
+        let bytes = &mut slab.used_mut()[texts.offset..][..texts.bytes()];
         let cells: &mut [u32] = bytemuck::cast_slice_mut(bytes);
         let vectors = match self.settings.shape.texts {
             Texts::Global => {

@@ -14,12 +14,19 @@ struct Line([u8; ALIGNMENT]);
 /// Buffers that wait to be used again: fresh pages cost ten times what warm ones do.
 #[derive(Default)]
 pub(super) struct Pool {
-    free: Mutex<Vec<Vec<Line>>>,
+    free: Mutex<Vec<Buffer>>,
+}
+
+/// Memory, of which all after `used` bytes are zero.
+#[derive(Default)]
+struct Buffer {
+    lines: Vec<Line>,
+    used: usize,
 }
 
 /// A buffer that starts at a multiple of 64 and goes back to its pool when it is dropped.
 pub(super) struct Slab {
-    lines: Vec<Line>,
+    buffer: Buffer,
     pool: Arc<Pool>,
 }
 
@@ -27,34 +34,42 @@ impl Pool {
     /// The most buffers that wait; more were alive at once than will be needed again.
     const FREE_MAX: usize = 64;
 
-    /// A buffer of at least `bytes` bytes, which hold anything.
-    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Slab {
+    /// A buffer of at least `bytes` bytes. The first `used` of them hold anything, and are to be
+    /// written; the others are zero.
+    pub(super) fn take(self: &Arc<Self>, bytes: usize, used: usize) -> Slab {
         let count = bytes.div_ceil(ALIGNMENT);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = free.iter().position(|lines| lines.len() == count);
-        let lines = found.map(|place| free.swap_remove(place));
+        let found = free.iter().position(|buffer| buffer.lines.len() == count);
+        let found = found.map(|place| free.swap_remove(place));
         drop(free);
-        let lines = lines.unwrap_or_else(|| vec![Line::zeroed(); count]);
-        Slab { lines, pool: Arc::clone(self) }
+        let fresh = || Buffer { lines: vec![Line::zeroed(); count], used: 0 };
+        let mut buffer = found.unwrap_or_else(fresh);
+        if buffer.used > used {
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer.lines);
+            bytes[used..buffer.used].fill(0);
+        }
+        buffer.used = used;
+        Slab { buffer, pool: Arc::clone(self) }
     }
 }
 
 impl Slab {
     pub(super) fn bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.lines)
+        bytemuck::cast_slice(&self.buffer.lines)
     }
 
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        bytemuck::cast_slice_mut(&mut self.lines)
+    /// The bytes that are to be written.
+    pub(super) fn used_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.buffer.lines)[..self.buffer.used]
     }
 }
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        let lines = std::mem::take(&mut self.lines);
+        let buffer = std::mem::take(&mut self.buffer);
         let mut free = self.pool.free.lock().unwrap_or_else(PoisonError::into_inner);
         if free.len() < Pool::FREE_MAX {
-            free.push(lines);
+            free.push(buffer);
         }
     }
 }
@@ -66,12 +81,14 @@ mod tests {
     #[test]
     fn buffers_are_aligned_and_used_again() {
         let pool = Arc::new(Pool::default());
-        let slab = pool.take(1000);
+        let mut slab = pool.take(1000, 900);
+        slab.used_mut().fill(7);
         let place = slab.bytes().as_ptr();
         assert_eq!((place as usize % ALIGNMENT, slab.bytes().len()), (0, 1024));
         drop(slab);
-        let other = pool.take(2000);
-        let again = pool.take(1000);
+        let other = pool.take(2000, 0);
+        let again = pool.take(1000, 100);
+        assert!(again.bytes()[100..].iter().all(|&byte| byte == 0));
         assert!(again.bytes().as_ptr() == place && other.bytes().as_ptr() != place);
     }
 }

@@ -92,10 +92,10 @@ impl TextTable {
             )));
         };
         let dimension = store.metadata().embedding.dimension as usize;
-        let mut slab = pool.take(bucket as usize * dimension * size_of::<f16>());
-        let vectors: &mut [f16] = bytemuck::cast_slice_mut(slab.bytes_mut());
-        let (used, rest) = vectors.split_at_mut(count * dimension);
-        for (slot, &text) in used.chunks_exact_mut(dimension).zip(&self.texts) {
+        let bytes = |count: usize| count * dimension * size_of::<f16>();
+        let mut slab = pool.take(bytes(bucket as usize), bytes(count));
+        let vectors: &mut [f16] = bytemuck::cast_slice_mut(slab.used_mut());
+        for (slot, &text) in vectors.chunks_exact_mut(dimension).zip(&self.texts) {
             let vector = store.text_embedding(text)?;
             slot.copy_from_slice(vector.ok_or_else(|| {
                 Error::invalid(
@@ -104,7 +104,6 @@ impl TextTable {
                 )
             })?);
         }
-        rest.fill(f16::ZERO);
         Ok((slab, bucket))
     }
 }

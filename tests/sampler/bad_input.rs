@@ -114,11 +114,9 @@ fn two_threads_cannot_consume_one_stream() {
     let sampler = sampler(store, &small(1), (0, 1), Speed::default()).unwrap();
     let refused = std::thread::scope(|scope| {
         let consumers: Vec<_> = (0..4)
-            .map(|_| {
-                scope.spawn(|| (0..3000).filter_map(|_| sampler.next(Split::Train).err()).next())
-            })
+            .map(|_| scope.spawn(|| (0..3000).find_map(|_| sampler.next(Split::Train).err())))
             .collect();
-        consumers.into_iter().filter_map(|consumer| consumer.join().unwrap()).next()
+        consumers.into_iter().find_map(|consumer| consumer.join().unwrap())
     });
     let refused = refused.expect("four threads met at one stream");
     assert!(refused.to_string().contains("another thread is waiting for a train batch"));

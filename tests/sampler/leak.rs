@@ -1,5 +1,6 @@
 //! P7: nothing of the future is in a context, and the label is at the target alone.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use headwater::plan::Split;
@@ -60,7 +61,7 @@ fn shops() -> Database {
     let time = |seconds: i64| Value::Time(1_600_000_000 * SECOND + seconds * SECOND);
     let mark = |seconds: i64, row: i64| Value::Number(seconds as f64 + row as f64 * MARK);
     let mut database =
-        Database { schema: Schema::parse(SCHEMA).unwrap(), data: Default::default() };
+        Database { schema: Schema::parse(SCHEMA).unwrap(), data: BTreeMap::default() };
     let mut add = |table: &str, columns: Vec<(&str, Vec<Value>)>| {
         let columns = columns.into_iter().map(|(name, values)| (name.to_owned(), values)).collect();
         database.data.insert(table.to_owned(), columns);

@@ -1,0 +1,373 @@
+"""The sampler from Python: batches, cursors, resuming, and what it refuses."""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import headwater
+
+SETTINGS = {"default_batch_size": 4, "default_sequence_length": 64, "max_rows": 16, "seed": 7}
+
+
+def sampler(store_path, **changes):
+    return headwater.Sampler(store_path, **(SETTINGS | changes))
+
+
+def same(one, two):
+    return one.keys() == two.keys() and all(np.array_equal(one[k], two[k]) for k in one)
+
+
+def test_a_batch_has_the_tensors_of_the_format(store_path):
+    with sampler(store_path) as running:
+        batch = running.next_train_batch()
+    b, s, r = 4, 64, 16
+    shapes = {
+        "semantic_types": ("int8", (b, s)),
+        "column_ids": ("int32", (b, s)),
+        "seq_row_ids": ("uint16", (b, s)),
+        "numeric_values": ("float32", (b, s)),
+        "timestamp_values": ("float32", (b, s, 15)),
+        "bool_values": ("uint8", (b, s)),
+        "categorical_embed_ids": ("uint32", (b, s)),
+        "text_embed_ids": ("uint32", (b, s)),
+        "is_null": ("uint8", (b, s)),
+        "is_target": ("uint8", (b, s)),
+        "is_padding": ("uint8", (b, s)),
+        "fk_adj": ("uint8", (b, r, r)),
+        "col_perm": ("uint16", (b, s)),
+        "out_perm": ("uint16", (b, s)),
+        "in_perm": ("uint16", (b, s)),
+        "target_pos": ("int32", (b,)),
+        "seq_weight": ("float32", (b,)),
+        "obs_time": ("int64", (b,)),
+        "seed_row": ("uint32", (b,)),
+        "num_rows": ("int32", (b,)),
+        "target_stype": ("uint8", (1,)),
+        "task_idx": ("uint32", (1,)),
+        "cat_emb_start": ("uint32", (1,)),
+        "cat_emb_count": ("uint32", (1,)),
+        "text_batch_embeddings": ("float16", (256, 32)),
+    }
+    assert {name: (str(a.dtype), a.shape) for name, a in batch.items()} == shapes
+    assert type(batch) is dict
+    for array in batch.values():
+        assert not array.flags.writeable
+        assert array.flags.c_contiguous
+        assert array.ctypes.data % 64 == 0
+    with pytest.raises(ValueError, match="read-only"):
+        batch["is_null"][0] = 1
+    assert (batch["is_target"].sum(axis=1) == 1).all()
+
+
+def test_a_batch_outlives_its_sampler(store_path):
+    running = sampler(store_path)
+    column = running.next_train_batch()["column_ids"]
+    before = column.copy()
+    running.shutdown()
+    del running
+    np.testing.assert_array_equal(column, before)
+
+
+def test_p8_buffers_are_not_used_again_while_somebody_looks(store_path):
+    with sampler(store_path, num_prefetch=2) as running:
+        kept = [running.next_train_batch() for _ in range(3)]
+        copies = [{name: array.copy() for name, array in batch.items()} for batch in kept]
+        for _ in range(20):
+            running.next_train_batch()
+        assert all(same(one, two) for one, two in zip(kept, copies, strict=True))
+
+
+def test_p2_resume_goes_on_bit_for_bit(store_path, tmp_path):
+    with sampler(store_path) as running:
+        for _ in range(5):
+            running.next_train_batch()
+        running.save_cursor(tmp_path / "cursor")
+        tail = [running.next_train_batch() for _ in range(5)]
+    cursors = [tmp_path / "cursor", (tmp_path / "cursor").read_bytes()]
+    cursors += [str(tmp_path / "cursor"), headwater.Cursor.read(tmp_path / "cursor")]
+    for cursor in cursors:
+        with sampler(store_path, num_threads=1, num_prefetch=1) as again:
+            again.next_train_batch()
+            again.resume(cursor)
+            assert all(same(batch, again.next_train_batch()) for batch in tail)
+
+
+def test_a_cursor_rides_with_each_batch(store_path):
+    with sampler(store_path) as running:
+        batch, cursor = running.next_batch("train")
+        assert cursor.encode() == running.cursor()
+        assert cursor.position["train/step"] == 1
+        following = running.next_train_batch()
+        running.next_val_batch()
+        running.resume(cursor)
+        assert same(running.next_train_batch(), following)
+        assert not same(batch, following)
+
+
+def test_a_sampler_pickles_as_path_plan_and_cursor(store_path):
+    with sampler(store_path) as running:
+        running.next_train_batch()
+        again = pickle.loads(pickle.dumps(running))
+        assert again.cursor() == running.cursor()
+        assert same(again.next_train_batch(), running.next_train_batch())
+        again.shutdown()
+
+
+def test_evaluate_sees_every_seed_once(store_path):
+    with sampler(store_path) as running:
+        counts = running.seed_counts("val")
+        rows = np.concatenate(
+            [b["seed_row"][b["seq_weight"] == 1] for b in running.evaluate("val")]
+        )
+        assert len(rows) == len(set(rows)) == counts["shop/price"]
+        with pytest.raises(headwater.InvalidArgument, match="serves no task 'nope'|\"nope\""):
+            running.evaluate("val", ["nope"])
+
+
+def test_chosen_anchors(store_path):
+    with sampler(store_path) as running:
+        batch = running.sample("price", [17, "18"], [np.datetime64("2023-01-02"), None])
+        assert batch["seed_row"][:2].tolist() == [17, 18]
+        assert batch["seq_weight"].tolist() == [1, 1, 0, 0]
+        assert batch["obs_time"][0] == np.datetime64("2023-01-02", "us").astype(np.int64)
+        for keys, times, words in [
+            ([123456789], [None], 'no row of table "orders" has the key "123456789"'),
+            ([1], [], "1 keys and 0 observation times"),
+            ([1], ["soon"], "expected an observation time, found 'soon'"),
+            (list(range(5)), [None] * 5, "found 5 anchors, and a batch has 4"),
+        ]:
+            with pytest.raises(headwater.InvalidArgument, match=words):
+                running.sample("price", keys, times)
+
+
+def test_tables_for_the_device_and_metadata(store_path):
+    with sampler(store_path) as running:
+        assert running.column_embeddings().dtype == np.float16
+        assert running.categorical_embeddings().shape == (3, 32)
+        assert running.database_metadata()["database"] == "shop"
+        assert running.tasks == ["shop/price"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rank": 1}, "rank 1 of 1"),
+        ({"rank": -1}, "rank is -1, which is out of range"),
+        ({"default_batch_size": 0}, "batch size of at least 1, found 0"),
+        ({"default_sequence_length": 70_000}, "sequence length of 1 to 65535"),
+        ({"max_rows": 65_536}, "max_rows of 1 to 65535"),
+        ({"tasks": ["nope"]}, 'no task "nope"; there are: shop/price'),
+        ({"tasks": "price"}, "tasks: "),
+        ({"walk": "random"}, 'expected walk to be "priority" or "breadth", found "random"'),
+        ({"children": "some"}, "expected children to be"),
+        ({"num_threads": 0}, "num_threads is 0"),
+        ({"seed": "x"}, "seed: "),
+        ({"split_ratios": (0.5, 0.1, 0.1)}, "add up to 1"),
+    ],
+)
+def test_settings_that_cannot_be(store_path, changes, words):
+    with pytest.raises(headwater.InvalidArgument, match=words):
+        sampler(store_path, **changes)
+
+
+def test_p6_foreign_and_damaged_cursors_are_refused(store_path, tmp_path):
+    with sampler(store_path) as running:
+        cursor = running.cursor()
+        with (
+            sampler(store_path, seed=8) as other,
+            pytest.raises(headwater.PlanMismatch, match='"seed" was 7 and is now 8'),
+        ):
+            other.resume(cursor)
+        for place in range(0, len(cursor), 37):
+            broken = bytearray(cursor)
+            broken[place] ^= 4
+            with pytest.raises((headwater.Corrupt, headwater.NotOurs)):
+                running.resume(bytes(broken))
+        with pytest.raises(headwater.IoError):
+            running.resume(tmp_path / "nothing")
+        assert running.cursor() == cursor
+
+
+def test_after_shutdown_and_in_a_fork(store_path):
+    running = sampler(store_path)
+    running.next_train_batch()
+    context = multiprocessing.get_context("fork")
+
+    def child(pipe):
+        try:
+            running.next_train_batch()
+        except headwater.InvalidArgument as error:
+            pipe.send(str(error))
+        else:
+            pipe.send("it went on")
+
+    ours, theirs = context.Pipe()
+    process = context.Process(target=child, args=(theirs,))
+    process.start()
+    assert ours.poll(20)
+    assert "a forked child has none of its threads" in ours.recv()
+    process.join(20)
+    assert process.exitcode == 0
+    running.shutdown()
+    with pytest.raises(headwater.SamplerShutdown):
+        running.next_train_batch()
+    running.cursor()
+
+
+def test_the_interpreter_runs_while_a_batch_is_awaited(store_path):
+    """Another thread counts while batches are made."""
+    count = 0
+    done = threading.Event()
+
+    def work():
+        nonlocal count
+        while not done.is_set():
+            count += 1
+            time.sleep(0)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    with sampler(store_path, num_prefetch=0, default_batch_size=64) as running:
+        for _ in range(20):
+            running.next_train_batch()
+    done.set()
+    thread.join()
+    assert count > 20
+
+
+TRAINING = """
+import sys, hashlib, headwater
+store, cursor, log, prefetch, ranks = sys.argv[1:]
+world = int(ranks)
+samplers = [headwater.Sampler(store, rank=r, world_size=world, default_batch_size=12 // world,
+            default_sequence_length=64, max_rows=16, seed=7, num_prefetch=int(prefetch))
+            for r in range(world)]
+try:
+    for sampler in samplers:
+        sampler.resume(cursor)
+except headwater.IoError:
+    pass
+with open(log, "a") as file:
+    while True:
+        step = headwater.Cursor.decode(samplers[0].cursor()).position["train/step"]
+        batches = [sampler.next_train_batch() for sampler in samplers]
+        digest = hashlib.sha256()
+        for row in range(12):
+            batch = batches[row % world]
+            for name in ("column_ids", "numeric_values", "fk_adj", "timestamp_values", "obs_time"):
+                digest.update(batch[name][row // world].tobytes())
+        file.write(f"{step} {digest.hexdigest()}\\n")
+        file.flush()
+        samplers[0].save_cursor(cursor)
+        if step == 150:
+            break
+"""
+
+
+def test_p2_killed_at_any_moment_and_resumed_with_other_ranks(store_path, tmp_path):
+    program = tmp_path / "training.py"
+    program.write_text(TRAINING)
+
+    def train(name, prefetch, world):
+        arguments = [store_path, tmp_path / f"{name}.cursor", tmp_path / f"{name}.log"]
+        command = [sys.executable, program, *arguments, prefetch, world]
+        return subprocess.Popen([str(part) for part in command])
+
+    started = time.monotonic()
+    assert train("whole", 3, 1).wait(120) == 0
+    takes = time.monotonic() - started
+    random = np.random.default_rng(1)
+    kills = 0
+    for attempt in range(40):
+        world = [1, 2, 3, 4][attempt % 4]
+        process = train("killed", attempt % 3, world)
+        try:
+            process.wait(takes * random.uniform(0.3, 0.8) if kills < 20 else 120)
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            kills += 1
+        if process.returncode == 0:
+            break
+    assert process.returncode == 0
+    assert kills >= 3
+
+    def steps(name):
+        lines = (tmp_path / f"{name}.log").read_text().splitlines()
+        return [tuple(line.split()) for line in lines]
+
+    whole, killed = dict(steps("whole")), steps("killed")
+    assert len(whole) == 151
+    # A step may be done again that was not saved yet; it is the same then.
+    assert {step for step, _ in killed} == whole.keys()
+    assert all(whole[step] == digest for step, digest in killed)
+
+
+def test_jax_adopts_the_buffers_without_a_copy(store_path):
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    with sampler(store_path, default_batch_size=32) as running:
+        batch = running.next_train_batch()
+        for name in ("column_ids", "timestamp_values", "fk_adj", "text_batch_embeddings"):
+            array = jax.device_put(batch[name], jax.devices("cpu")[0])
+            assert array.unsafe_buffer_pointer() == batch[name].ctypes.data, name
+
+
+def test_grain_takes_it_up_at_every_step(store_path):
+    pytest.importorskip("grain", reason="grain is not installed")
+    import grain
+
+    from headwater.grain import SamplerDataset
+
+    dataset = SamplerDataset({"db_path": store_path} | SETTINGS, batch_count=6)
+    grain.experimental.assert_equal_output_after_checkpoint(dataset)
+    iterator = iter(dataset)
+    next(iterator)
+    iterator.close()
+    with pytest.raises(ValueError, match="closed"):
+        next(iterator)
+
+
+def test_orbax_restores_the_cursor_beside_the_model(store_path, tmp_path):
+    ocp = pytest.importorskip("orbax.checkpoint", reason="Orbax is not installed")
+    from headwater import orbax
+
+    with sampler(store_path) as running, ocp.CheckpointManager(tmp_path / "ck") as manager:
+        running.next_train_batch()
+        state = {"weights": np.arange(5.0)}
+        args = ocp.args.Composite(
+            state=ocp.args.StandardSave(state), sampler=orbax.save_args(running)
+        )
+        manager.save(1, args=args)
+        manager.wait_until_finished()
+        tail = running.next_train_batch()
+        args = ocp.args.Composite(
+            state=ocp.args.StandardRestore(state), sampler=orbax.restore_args()
+        )
+        restored = manager.restore(1, args=args)
+        orbax.resume(running, restored.sampler)
+        assert same(running.next_train_batch(), tail)
+        with pytest.raises(headwater.InvalidArgument, match="restore_args"):
+            orbax.resume(running, {})
+
+
+def test_torch_loads_and_restores(store_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    from headwater.torch import SamplerDataset
+
+    with sampler(store_path) as running:
+        dataset = SamplerDataset(running)
+        batches = iter(dataset)
+        next(batches)
+        state = dataset.state_dict()
+        tail = next(batches)
+        dataset.load_state_dict(state)
+        again = next(iter(dataset))
+        assert all(torch.equal(tail[name], again[name]) for name in tail)
