@@ -6,6 +6,7 @@ use arrow::temporal_conversions::timestamp_us_to_datetime;
 use clap::Args;
 use serde::Serialize;
 
+use super::context;
 use super::output::{Output, bytes, count, plural};
 use crate::error::{Error, Result};
 use crate::fold::ZScore;
@@ -16,7 +17,8 @@ use crate::store::{
     Task, TimeMetadata,
 };
 
-/// Shows what a store holds: tables, relations and tasks; one table's columns; or one row.
+/// Shows what a store holds: tables, relations and tasks; one table's columns; one row; or one
+/// context.
 #[derive(Args)]
 pub(super) struct InspectArgs {
     /// The store's folder.
@@ -27,6 +29,12 @@ pub(super) struct InspectArgs {
     /// Show the row of that table with this key (a composite one as 1|2), or with this number as #5.
     #[arg(long, value_name = "KEY", requires = "table")]
     row: Option<String>,
+    /// Show the context that the sampler collects for a seed of this task, with its default settings.
+    #[arg(long, value_name = "TASK", requires = "item", conflicts_with = "table")]
+    task: Option<String>,
+    /// Which seed of the task, counted from 0.
+    #[arg(long, value_name = "N", requires = "task")]
+    item: Option<u32>,
     /// Print one JSON object instead of words.
     #[arg(long)]
     json: bool,
@@ -37,6 +45,9 @@ const CHILDREN_SHOWN: usize = 8;
 
 pub(super) fn run(args: &InspectArgs) -> Result<()> {
     let store = Store::open(&args.store)?;
+    if let (Some(task), Some(item)) = (&args.task, args.item) {
+        return context::show(store, task, item, args.json);
+    }
     let mut output = Output::new();
     match (&args.table, &args.row) {
         (Some(table), Some(row)) => {
@@ -340,7 +351,7 @@ impl RowView {
     }
 }
 
-fn row_name(table: &Table, row: u32) -> Result<String> {
+pub(super) fn row_name(table: &Table, row: u32) -> Result<String> {
     if table.metadata().key.is_empty() {
         Ok(format!("#{row}"))
     } else {
@@ -349,7 +360,11 @@ fn row_name(table: &Table, row: u32) -> Result<String> {
 }
 
 /// The value of a cell as the source had it, as nearly as the store knows.
-fn cell_text(store: &Store, column: &ColumnMetadata, cell: Cell) -> Result<Option<String>> {
+pub(super) fn cell_text(
+    store: &Store,
+    column: &ColumnMetadata,
+    cell: Cell,
+) -> Result<Option<String>> {
     Ok(Some(match cell {
         Cell::Null => return Ok(None),
         Cell::Identifier => "present".to_owned(),
@@ -373,7 +388,7 @@ fn significant(value: f64) -> String {
     (rounded + 0.0).to_string()
 }
 
-fn time_text(time_us: i64) -> String {
+pub(super) fn time_text(time_us: i64) -> String {
     match timestamp_us_to_datetime(time_us) {
         Some(time) => time.to_string(),
         None => format!("{time_us} us"),

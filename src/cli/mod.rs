@@ -1,6 +1,7 @@
 //! The `headwater` command: one implementation for the Rust binary and the Python console script.
 
 mod bench;
+mod context;
 mod inspect;
 mod output;
 mod progress;

@@ -16,7 +16,7 @@ use super::texts::{TextTable, buckets};
 use super::walk::{Bounds, Start, Walker};
 use crate::error::{Error, Result};
 use crate::random::{Purpose, Stream};
-use crate::store::{Cell, TargetMetadata};
+use crate::store::{Cell, Seed};
 
 /// What one sequence of a batch is to be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +44,8 @@ pub(super) struct Engine {
 }
 
 /// What a thread needs to make a sequence.
-struct Scratch {
-    walker: Walker,
+pub(super) struct Scratch {
+    pub walker: Walker,
     orders: Orders,
 }
 
@@ -133,7 +133,7 @@ impl Engine {
         Ok(Batch { slab, tensors: Arc::clone(&self.tensors), texts: vectors })
     }
 
-    fn take_scratch(&self) -> Scratch {
+    pub(super) fn take_scratch(&self) -> Scratch {
         let waiting = lock(&self.scratch).pop();
         waiting.unwrap_or_else(|| {
             let columns = self.databases.iter().map(|database| database.column_count);
@@ -151,35 +151,46 @@ impl Engine {
         place: Sequence<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
+        if subject == Subject::Filler {
+            place.fill();
+            return Ok(());
+        }
+        let Seed { obs_time, target, .. } = self.collect(task, subject, scratch)?;
         let database = &self.databases[task.database];
-        let stored = task.stored(&self.databases);
-        let table = stored.metadata().anchor;
-        let anchor = &database.store.tables()[table as usize];
-        let words = |purpose, [a, b]: [u64; 2]| {
-            Stream::new(self.settings.seed, purpose, [task.identity, a, b])
-        };
-        let (row, obs_time, cell, mut random) = match subject {
-            Subject::Filler => {
-                place.fill();
-                return Ok(());
-            }
-            Subject::Seed { index, epoch } => {
-                let seed = stored.seed(anchor, index)?;
-                let random = words(Purpose::Walk, [epoch, u64::from(index)]);
-                (seed.row, seed.obs_time, seed.target, random)
-            }
-            Subject::Chosen { row, obs_time } => {
-                let random = words(Purpose::ChosenWalk, [obs_time as u64, u64::from(row)]);
-                (row, obs_time, Cell::Null, random)
-            }
-        };
-        let is_derived = matches!(stored.metadata().target, TargetMetadata::Derived { .. });
-        let start = Start { table, row, obs_time, extra_cells: usize::from(is_derived) };
-        scratch.walker.walk(database, start, &self.bounds, &mut random)?;
-        let target = task.target(&self.databases, cell);
+        let target = task.target(&self.databases, target);
         let keep_future = self.settings.keep_future_cells;
         let (walker, orders) = (&scratch.walker, &mut scratch.orders);
         place.write(database, walker, target, obs_time, keep_future, orders)
+    }
+
+    /// Collects the context of a subject that is no filler, and tells of its seed.
+    pub(super) fn collect(
+        &self,
+        task: &Task,
+        subject: Subject,
+        scratch: &mut Scratch,
+    ) -> Result<Seed> {
+        let database = &self.databases[task.database];
+        let stored = task.stored(&self.databases);
+        let table = stored.metadata().anchor;
+        let words = |purpose, [a, b]: [u64; 2]| {
+            Stream::new(self.settings.seed, purpose, [task.identity, a, b])
+        };
+        let (seed, mut random) = match subject {
+            Subject::Seed { index, epoch } => {
+                let seed = stored.seed(&database.store.tables()[table as usize], index)?;
+                (seed, words(Purpose::Walk, [epoch, u64::from(index)]))
+            }
+            Subject::Chosen { row, obs_time } => {
+                let seed = Seed { row, obs_time, target: Cell::Null, split: None };
+                (seed, words(Purpose::ChosenWalk, [obs_time as u64, u64::from(row)]))
+            }
+            Subject::Filler => unreachable!("a filler has no context"),
+        };
+        let extra_cells = usize::from(task.target(&self.databases, seed.target).own.is_some());
+        let start = Start { table, row: seed.row, obs_time: seed.obs_time, extra_cells };
+        scratch.walker.walk(database, start, &self.bounds, &mut random)?;
+        Ok(seed)
     }
 }
 

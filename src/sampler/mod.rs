@@ -3,6 +3,7 @@
 mod batch;
 mod calendar;
 mod choice;
+mod context;
 mod database;
 mod engine;
 mod order;
@@ -27,6 +28,7 @@ use crate::plan::{Assignment, Cursor, CursorKind, Fields, Position, Split};
 use crate::store::Store;
 
 pub use batch::Batch;
+pub use context::{Context, ContextRow};
 pub use settings::{Children, RowOrder, Settings, Shape, Texts, Walk};
 pub use tensors::{Dtype, Tensor};
 

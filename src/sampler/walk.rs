@@ -80,6 +80,7 @@ pub(super) struct Walker {
     touched: Vec<Touched>,
     references: Vec<Reference>,
     links: Vec<[u16; 2]>,
+    hidden: u64,
 }
 
 impl Walker {
@@ -94,6 +95,7 @@ impl Walker {
             touched: Vec::new(),
             references: Vec::new(),
             links: Vec::new(),
+            hidden: 0,
         }
     }
 
@@ -105,6 +107,16 @@ impl Walker {
     /// The references among the rows of the last walk, as places (child, parent).
     pub(super) fn links(&self) -> &[[u16; 2]] {
         &self.links
+    }
+
+    /// How many rows the last walk came upon and did not see, because they came to exist later.
+    pub(super) fn hidden(&self) -> u64 {
+        self.hidden
+    }
+
+    /// How many cells the rows of the last walk have.
+    pub(super) fn cells(&self) -> usize {
+        self.cells
     }
 
     /// Collects the context of a seed.
@@ -124,10 +136,11 @@ impl Walker {
     ) -> Result<()> {
         self.clear();
         let mut walk = Walking { walker: self, database, start, bounds, random };
-        walk.begin()?;
-        match bounds.walk {
-            Walk::Priority { child_width, children } => walk.by_priority(child_width, children)?,
-            Walk::Breadth { max_hops, budget } => walk.by_breadth(max_hops, budget)?,
+        if walk.begin()? {
+            match bounds.walk {
+                Walk::Priority { child_width, children } => walk.by_priority(child_width, children),
+                Walk::Breadth { max_hops, budget } => walk.by_breadth(max_hops, budget),
+            }?;
         }
         self.connect();
         Ok(())
@@ -142,6 +155,7 @@ impl Walker {
         self.tickets.clear();
         self.touched.clear();
         self.references.clear();
+        self.hidden = 0;
     }
 
     /// Finds the references whose both ends are in the context.
@@ -170,19 +184,18 @@ impl Walking<'_> {
             || self.walker.visits.len() >= self.bounds.rows_max
     }
 
-    /// Visits the seed. One that is observed before its row came to exist has no context: that row
-    /// and its links are not known then.
-    fn begin(&mut self) -> Result<()> {
+    /// Visits the seed; false for one that is observed before its row came to exist, and so has no
+    /// context: the row and its links are not known then.
+    fn begin(&mut self) -> Result<bool> {
         let Start { table, row, obs_time, extra_cells } = self.start;
         let record = self.database.store.tables()[table as usize].row(row)?;
         self.walker.cells += extra_cells;
         self.enter(Visit { table, row, hop: 0, from: 0, relation: 0, is_parent: false });
-        if is_visible(record.time(), obs_time) {
-            self.refer(0, table, &record)
-        } else {
-            self.walker.cells = self.bounds.cells_max;
-            Ok(())
+        let is_known = is_visible(record.time(), obs_time);
+        if is_known {
+            self.refer(0, table, &record)?;
         }
+        Ok(is_known)
     }
 
     fn enter(&mut self, visit: Visit) {
@@ -211,6 +224,7 @@ impl Walking<'_> {
         }
         let record = self.database.store.tables()[link.table as usize].row(row)?;
         if !is_visible(record.time(), self.start.obs_time) {
+            self.walker.hidden += 1;
             return Ok(());
         }
         let place = self.walker.visits.len() as u32;
@@ -262,9 +276,10 @@ impl Walking<'_> {
         Ok(())
     }
 
-    fn visible_children(&self, link: Link, parent: u32) -> Result<u64> {
+    fn visible_children(&mut self, link: Link, parent: u32) -> Result<u64> {
         let children = self.database.relation(link).children(parent)?;
         let visible = children.visible_count(self.start.obs_time)?;
+        self.walker.hidden += (children.count() - visible) as u64;
         Ok(visible as u64)
     }
 
