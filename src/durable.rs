@@ -18,6 +18,10 @@ use crate::{Context, Error, Result};
 /// How many leftovers of killed writers are stepped over before a person is asked to look.
 const TEMPORARIES_MAX: u32 = 1000;
 
+/// ENOLCK, which a network file system without a lock server gives.
+#[cfg(feature = "prepare")]
+const NO_LOCKS: i32 = if cfg!(target_os = "linux") { 37 } else { 77 };
+
 /// Locks a file or folder for as long as it is open; false where somebody else has.
 ///
 /// Some cluster file systems have no locks; better to work there without one than not at all.
@@ -25,7 +29,11 @@ const TEMPORARIES_MAX: u32 = 1000;
 pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),
-        Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => Ok(true),
+        Err(TryLockError::Error(e))
+            if e.kind() == io::ErrorKind::Unsupported || e.raw_os_error() == Some(NO_LOCKS) =>
+        {
+            Ok(true)
+        }
         Err(TryLockError::Error(e)) => Err(e),
         Err(TryLockError::WouldBlock) => Ok(false),
     }

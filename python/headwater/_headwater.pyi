@@ -27,6 +27,8 @@ class Report(TypedDict):
 class RowView(TypedDict):
     """A row with its cells and neighbours.
 
+    Its time is None when it is visible always, and NaT when it is never visible, because its time
+    is that of a parent which is not there.
     A cell is None, True for an identifier, a float, a bool, a str, or a `numpy.datetime64[us]`; a
     float has the digits that its z-score, which is kept in 32 bits, determines. A parent is its
     row number, or None. The children are row numbers, uint32 [n], sorted by their time and then

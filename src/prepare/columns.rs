@@ -150,18 +150,21 @@ impl ColumnSummary {
             ))
             .context(self.place()));
         }
-        if let Summary::Numerical(moments) = &self.summary
-            && !(moments.mean().is_finite() && moments.std().is_finite())
-        {
-            return Err(Error::data(format!(
-                "the numbers from {:e} to {:e} have no finite mean and deviation; scale them down, \
-                 or make the column categorical or text",
-                moments.min(),
-                moments.max()
-            ))
-            .context(self.place()));
-        }
-        Ok(())
+        let Summary::Numerical(moments) = &self.summary else { return Ok(()) };
+        let (what, way) = match (moments.mean().is_finite(), moments.std()) {
+            (true, std) if std.is_finite() && (std > 0.0 || moments.min() == moments.max()) => {
+                return Ok(());
+            }
+            (true, 0.0) => ("a deviation that 64 bits take for none", "up"),
+            _ => ("no finite mean and deviation", "down"),
+        };
+        Err(Error::data(format!(
+            "the numbers from {:e} to {:e} have {what}; scale them {way}, or make the column \
+             categorical or text",
+            moments.min(),
+            moments.max()
+        ))
+        .context(self.place()))
     }
 
     /// The error about too many categories, as soon as there are, so that memory is not theirs.

@@ -10,13 +10,15 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, StringViewArray};
+use arrow::array::{Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use arrow::ipc::writer::StreamWriter;
 use rayon::prelude::*;
 
 use super::columns::{ColumnSummary, Summary};
-use super::keys::{KeyDigest, KeyIndex, KeyTrouble, NULL_KEY, digest, identity, write_key};
+use super::keys::{
+    KeyDigest, KeyIndex, KeyTrouble, NULL_KEY, PARTIAL_KEY, digest, identity, is_null, write_key,
+};
 use super::links::{Links, Parents};
 use super::schema::{Column, Limits, Table};
 use super::source::Source;
@@ -295,7 +297,7 @@ impl<'a> Ingest<'a> {
             key.index.warm(&digests);
             for (row, &digest) in digests.iter().enumerate() {
                 let at = first_row as usize + row;
-                if digest == NULL_KEY {
+                if is_null(digest) {
                     key.nulls.add(|first| *first = format!("row {}", at + 1));
                     key.index.push_null()?;
                 } else if let Some(earlier) = key.index.push(digest)? {
@@ -391,13 +393,14 @@ fn key_columns<'a>(
     places.iter().filter_map(|&place| key_words[place].as_ref()).collect()
 }
 
-/// The digest of the key in each row, [`NULL_KEY`] where a part of it is NULL.
+/// The digest of the key in each row, [`NULL_KEY`] or [`PARTIAL_KEY`] where a part of it is NULL.
 fn key_digests(columns: &[&StringViewArray], rows: usize) -> Vec<KeyDigest> {
     let (mut text, mut last) = (String::new(), String::new());
     let mut last_digest = digest(last.as_bytes());
     let digest_of = |row| {
         if !write_key(columns, row, &mut text) {
-            return NULL_KEY;
+            let is_whole = columns.iter().all(|column| column.is_null(row));
+            return if is_whole { NULL_KEY } else { PARTIAL_KEY };
         }
         // The rows that refer to one parent often lie together.
         if text != last {

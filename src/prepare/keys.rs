@@ -20,6 +20,14 @@ pub(super) fn digest(bytes: &[u8]) -> KeyDigest {
 /// Stands for a key that is NULL.
 pub(super) const NULL_KEY: KeyDigest = 0;
 
+/// Stands for a key of several columns of which some are NULL and others are not.
+pub(super) const PARTIAL_KEY: KeyDigest = 1;
+
+/// Whether a key is NULL, wholly or in part: it names no row.
+pub(super) fn is_null(digest: KeyDigest) -> bool {
+    digest <= PARTIAL_KEY
+}
+
 /// The identity that belongs to a digest.
 pub(super) fn identity(digest: KeyDigest) -> u64 {
     digest as u64

@@ -5,7 +5,7 @@ use std::ops::Range;
 use arrow::array::StringViewArray;
 use rayon::prelude::*;
 
-use super::keys::{KeyDigest, KeyIndex, NULL_KEY, write_key};
+use super::keys::{KeyDigest, KeyIndex, NULL_KEY, PARTIAL_KEY, write_key};
 use super::schema::{Limits, Reference};
 use crate::error::{Error, Result};
 use crate::store::{ALWAYS_VISIBLE, ContainerWriter, NEVER_VISIBLE, NO_PARENT, known_from};
@@ -18,8 +18,8 @@ pub(super) enum Links {
     Keys(Vec<KeyDigest>),
 }
 
-/// Stands for a parent whose key is not among its table's, until the store knows it as
-/// [`NO_PARENT`]: a row that should inherit its time from there must not pass for one that has none.
+/// Stands for a parent whose key is not among its table's, or is given in part, until the store knows
+/// it as [`NO_PARENT`]: a row that should inherit its time from there must not pass for one that has none.
 const MISSING_PARENT: u32 = NO_PARENT - 1;
 
 /// The rows that one reference leads to.
@@ -81,6 +81,11 @@ impl Parents {
                 (NULL_KEY, _) => {
                     self.null_count += 1;
                     NO_PARENT
+                }
+                // It names a parent, and not which.
+                (PARTIAL_KEY, _) => {
+                    self.null_count += 1;
+                    MISSING_PARENT
                 }
                 (_, Some(parent)) => {
                     self.edge_count += 1;

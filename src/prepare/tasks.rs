@@ -263,16 +263,18 @@ impl Derived {
 
     /// Refuses targets that the train split cannot scale: all of them would be the same number.
     fn check_scale(&self, all: &Moments, train: &Moments) -> Result<()> {
-        if train.std() > 0.0 || all.std() == 0.0 {
-            return Ok(());
-        }
+        let is_one_number = all.count() == 0 || all.min() == all.max();
         let found = match train.count() {
-            0 => "none of its rows has one".to_owned(),
-            count => format!("its {count} targets are all the same"),
+            0 if all.count() == 0 => return Ok(()),
+            0 => "none of its rows has one, and rows of other splits have".to_owned(),
+            _ if train.std() > 0.0 || is_one_number => return Ok(()),
+            count => format!(
+                "its {count} targets are all the same or nearly so, and those of other splits differ"
+            ),
         };
         Err(Error::data(format!(
-            "the train split cannot scale the target {:?}: {found}, and those of the other splits \
-             differ; correct the splits, or leave the column out of the task",
+            "the train split cannot scale the target {:?}: {found}; correct the splits, or leave \
+             the task out",
             self.summary.name,
         )))
     }

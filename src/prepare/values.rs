@@ -248,7 +248,7 @@ fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
             let naive = match array.data_type() {
                 // Dropping the zone keeps the instant, which is what the integers are.
                 DataType::Timestamp(unit, Some(_)) => {
-                    convert(&array, &DataType::Timestamp(*unit, Some("UTC".into())))?
+                    convert(&array, &DataType::Timestamp(*unit, Some("+00:00".into())))?
                 }
                 _ => array,
             };
@@ -270,12 +270,16 @@ fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
     }
 }
 
-/// Refuses the times that mean something else; databases write the first and the last of them for
-/// minus and plus infinity.
+/// The other way in which databases write minus infinity.
+const MINUS_INFINITY: i64 = -i64::MAX;
+
+/// Refuses the times that mean something else; databases write some of them for minus and plus
+/// infinity.
 fn refuse_ends_of_time(times: Int64Array) -> std::result::Result<Int64Array, BadValues> {
     let mut bad = None;
     for (row, time) in times.iter().enumerate() {
-        if let Some(time @ (ALWAYS_VISIBLE | NEVER_VISIBLE | SEES_EVERYTHING)) = time {
+        let meaning_else = [ALWAYS_VISIBLE, MINUS_INFINITY, NEVER_VISIBLE, SEES_EVERYTHING];
+        if let Some(time) = time.filter(|time| meaning_else.contains(time)) {
             note(&mut bad, row, "a time that is not infinite", || time.to_string());
         }
     }
@@ -303,14 +307,11 @@ fn truths(array: &ArrayRef) -> Normalised<BooleanArray> {
 
 /// Takes strings out of their many wrappings: dictionaries, runs, other offsets.
 fn unpack(array: &ArrayRef) -> Result<ArrayRef> {
-    let inner = match array.data_type() {
-        DataType::Dictionary(_, values) => convert(array, values)?,
-        DataType::RunEndEncoded(_, values) => convert(array, values.data_type())?,
-        _ => ArrayRef::clone(array),
-    };
-    match inner.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 => convert(&inner, &DataType::Utf8View),
-        _ => Ok(inner),
+    match array.data_type() {
+        DataType::Dictionary(_, values) => unpack(&convert(array, values)?),
+        DataType::RunEndEncoded(_, values) => unpack(&convert(array, values.data_type())?),
+        DataType::Utf8 | DataType::LargeUtf8 => convert(array, &DataType::Utf8View),
+        _ => Ok(ArrayRef::clone(array)),
     }
 }
 
@@ -373,7 +374,7 @@ mod tests {
 
     #[test]
     fn p7_no_leak_by_an_infinite_time() {
-        for time in [i64::MIN, i64::MAX - 1, i64::MAX] {
+        for time in [i64::MIN, -i64::MAX, i64::MAX - 1, i64::MAX] {
             let found = refuse_ends_of_time(Int64Array::from(vec![Some(1), None, Some(time)]));
             let bad = found.unwrap_err();
             assert_eq!((bad.count, bad.row, bad.value), (1, 2, time.to_string()));

@@ -13,7 +13,8 @@ use super::{Whole, to_python, type_name};
 use crate::error::{Error, Result};
 use crate::fold::ZScore;
 use crate::store::{
-    ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, Row, Store as DiskStore, Table,
+    ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE, Row, Store as DiskStore,
+    Table,
 };
 
 /// A database on disk, memory-mapped and read-only.
@@ -132,8 +133,13 @@ impl Store {
         view.set_item("row", row)?;
         let has_key = !table.metadata().key.is_empty();
         view.set_item("key", if has_key { Some(table.key(row)?) } else { None })?;
-        let time = Some(record.time()).filter(|&time| time != ALWAYS_VISIBLE);
-        view.set_item("time", time.map(|time| timestamp(py, time)).transpose()?)?;
+        let time = match record.time() {
+            ALWAYS_VISIBLE => None,
+            // NumPy's NaT: a time, and nobody knows which.
+            NEVER_VISIBLE => Some(timestamp(py, i64::MIN)?),
+            time => Some(timestamp(py, time)?),
+        };
+        view.set_item("time", time)?;
         view.set_item("cells", cells)?;
         let (parents, children) = self.neighbours(py, table, row, &record)?;
         view.set_item("parents", parents)?;

@@ -105,6 +105,15 @@ pub enum TimeMetadata {
     },
 }
 
+impl TimeMetadata {
+    /// The delay in microseconds.
+    #[must_use]
+    pub fn delay_us(&self) -> i64 {
+        let (Self::Column { delay_us, .. } | Self::Inherited { delay_us, .. }) = self;
+        *delay_us
+    }
+}
+
 /// One column of a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -11,6 +11,7 @@ mod task;
 #[cfg(feature = "prepare")]
 mod writer;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use half::f16;
@@ -317,7 +318,15 @@ impl Store {
 }
 
 fn open_file(folder: &Path, file: &FileMetadata) -> Result<Container> {
-    let container = Container::open(&folder.join(&file.path))?;
+    let path = folder.join(&file.path);
+    let is_missing = |e: &Error| e.os_error().is_some_and(|e| e.kind() == ErrorKind::NotFound);
+    let container = Container::open(&path).map_err(|e| match is_missing(&e) {
+        true => Error::corrupt(format!(
+            "{} is missing: it is part of the store; copy the whole folder again",
+            path.display()
+        )),
+        false => e,
+    })?;
     if container.file_bytes() != file.length || container.digest() != file.digest {
         return Err(Error::corrupt(format!(
             "{}: the metadata call for a file of {} bytes with digest {}, found {} bytes with {}: \
@@ -360,6 +369,9 @@ impl Metadata {
         let wrong = |what: String| Err(Error::corrupt(format!("the metadata are wrong: {what}")));
         for (place, table) in self.tables.iter().enumerate() {
             table::check_layout(table)?;
+            if table.time.as_ref().is_some_and(|time| time.delay_us() < 0) {
+                return wrong(format!("rows of table {:?} are known before they are", table.name));
+            }
             let is_own = |relation: &RelationMetadata| relation.child as usize == place;
             if let Some(TimeMetadata::Inherited { relation, .. }) = table.time
                 && !self.relations.get(relation as usize).is_some_and(is_own)

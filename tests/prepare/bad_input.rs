@@ -179,6 +179,47 @@ references = [{ columns = "race", to = "races" }]
 }
 
 #[test]
+fn p7_no_leak_by_a_time_inherited_through_half_a_key() {
+    let schema = r#"
+database = "races"
+[[table]]
+name = "races"
+key = ["year", "round"]
+time = { column = "at" }
+columns = { year = "identifier", round = "identifier", at = "timestamp" }
+[[table]]
+name = "results"
+key = "id"
+time = { through = "year+round" }
+columns = { id = "identifier", year = "identifier", round = "identifier" }
+references = [{ columns = ["year", "round"], to = "races" }]
+"#;
+    let workshop = Workshop::new(&[
+        ("races.csv", "year,round,at\n2020,1,2020-01-01\n"),
+        ("results.csv", "id,year,round\n1,2020,1\n2,2020,\n3,,\n"),
+    ]);
+    assert!(workshop.prepare(schema).status.success());
+    let store = Store::open(&workshop.path("db")).unwrap();
+    let results = store.table("results").unwrap();
+    let times: Vec<i64> = (0..3).map(|row| results.row(row).unwrap().time()).collect();
+    assert_eq!(times, [1_577_836_800_000_000, NEVER_VISIBLE, ALWAYS_VISIBLE]);
+    assert_eq!(store.relations()[0].metadata().null_count, 2);
+}
+
+#[test]
+fn numbers_that_64_bits_cannot_scale() {
+    assert_eq!(
+        with_data(
+            "orders.csv",
+            "2.5,a b\n2,2020-03-02,3,c\n1,2020-03-03,4,d",
+            "1e-200,a b\n2,2020-03-02,2e-200,c\n1,2020-03-03,3e-200,d"
+        ),
+        "table \"orders\": column \"total\": the numbers from 1e-200 to 3e-200 have a deviation that \
+         64 bits take for none; scale them up, or make the column categorical or text"
+    );
+}
+
+#[test]
 fn times_that_go_in_a_circle_or_are_none() {
     let schema = r#"
 database = "circle"
@@ -299,12 +340,16 @@ fn targets_that_the_train_split_cannot_scale() {
          (1e-150) from its mean for 32 bits; correct it, or scale the targets"
     );
     for (from, to, found) in [
-        ("2.5,train", "0.5,train", "its 2 targets are all the same"),
+        (
+            "2.5,train",
+            "0.5,train",
+            "its 2 targets are all the same or nearly so, and those of other splits differ",
+        ),
         (
             "0.5,train\n2,2020-04-02,1.5,test\n",
             ",train\n2,2020-04-02,1.5,test\n\
           1,2020-04-02,1,val\n2,2020-04-02,,train\n3,2020-04-02,,train\n#",
-            "none of its rows has one",
+            "none of its rows has one, and rows of other splits have",
         ),
     ] {
         let seeds = SEEDS.replacen(from, to, 1);
@@ -312,8 +357,8 @@ fn targets_that_the_train_split_cannot_scale() {
         assert_eq!(
             with_data("seeds.csv", SEEDS, seeds),
             format!(
-                "task \"churn\": the train split cannot scale the target \"y\": {found}, and those \
-                 of the other splits differ; correct the splits, or leave the column out of the task"
+                "task \"churn\": the train split cannot scale the target \"y\": {found}; correct the \
+                 splits, or leave the task out"
             )
         );
     }

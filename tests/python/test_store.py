@@ -110,6 +110,38 @@ def proportional_bytes(process, folder):
     return total
 
 
+def test_a_row_that_is_never_visible_has_no_certain_time(tmp_path):
+    import pyarrow
+
+    parents = pyarrow.table({"id": [1], "at": [np.datetime64("2020-01-01", "us")]})
+    children = pyarrow.table({"id": [1, 2, 3], "parent": [1, 9, None]})
+    schema = {
+        "database": "family",
+        "limits": {"unresolved_share": 1.0},
+        "table": [
+            {
+                "name": "parents",
+                "key": "id",
+                "time": {"column": "at"},
+                "columns": {"id": "identifier", "at": "timestamp"},
+            },
+            {
+                "name": "children",
+                "key": "id",
+                "time": {"through": "parent"},
+                "columns": {"id": "identifier", "parent": "identifier"},
+                "references": [{"columns": "parent", "to": "parents"}],
+            },
+        ],
+    }
+    headwater.prepare({"parents": parents, "children": children}, schema, tmp_path / "db")
+    store = headwater.Store(tmp_path / "db")
+    times = [store.row("children", str(key))["time"] for key in (1, 2, 3)]
+    assert times[0] == np.datetime64("2020-01-01")
+    assert np.isnat(times[1])
+    assert times[2] is None
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/PID/smaps, which is Linux's")
 def test_eight_processes_share_the_pages_of_a_store(tmp_path):
     import pyarrow

@@ -269,8 +269,9 @@ fn can_scale(targets: &[Value], split: &[Value]) -> bool {
     let differ = |values: &[&Value]| values.windows(2).any(|pair| pair[0] != pair[1]);
     let known = || targets.iter().zip(split).filter(|(target, _)| **target != Value::Null);
     let train = known().filter(|(_, split)| **split == Value::Word("train".into()));
-    !differ(&known().map(|(target, _)| target).collect::<Vec<_>>())
-        || differ(&train.map(|(target, _)| target).collect::<Vec<_>>())
+    let train: Vec<_> = train.map(|(target, _)| target).collect();
+    let all: Vec<_> = known().map(|(target, _)| target).collect();
+    all.is_empty() || differ(&train) || (!train.is_empty() && !differ(&all))
 }
 
 fn map(rows: usize, value: impl FnMut(usize) -> Value) -> Vec<Value> {

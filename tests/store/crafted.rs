@@ -52,6 +52,11 @@ fn p6_links_and_tasks_that_lead_nowhere() {
     assert_eq!(refused(|m| m.tasks[0].anchor = 3), task);
     assert_eq!(refused(|m| m.tasks[0].seed_count += 1), task);
     assert_eq!(refused(|m| m.tasks[0].target = TargetMetadata::Cell { column: 5 }), task);
+    let early = refused(|m| match &mut m.tables[1].time {
+        Some(TimeMetadata::Inherited { delay_us, .. }) => *delay_us = -1,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(early, wrong("rows of table \"orders\" are known before they are"));
     // The first is the customers' own.
     for not_of_the_orders in [0, 3] {
         let through = refused(|m| match &mut m.tables[1].time {

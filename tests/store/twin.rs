@@ -81,14 +81,16 @@ pub(crate) fn times(database: &Database, table: &Table) -> Vec<Option<i64>> {
             let reference = &table.references[table.reference(through).unwrap()];
             let lent = times(database, database.table(&reference.to));
             let parents = parents(database, table, reference);
-            let keys = keys(database, table, &reference.columns);
-            // A missing parent is not the same as none.
-            let time = |(parent, key): (Option<u32>, Option<String>)| match (parent, key) {
-                (Some(parent), _) => lent[parent as usize],
-                (None, Some(_)) => Some(NEVER_VISIBLE),
-                (None, None) => None,
+            let parts = reference.columns.iter();
+            let parts: Vec<_> =
+                parts.map(|name| database.column(table.source_name(), name)).collect();
+            // A missing parent is not the same as none, and half a key is not none either.
+            let time = |(row, parent): (usize, Option<u32>)| match parent {
+                Some(parent) => lent[parent as usize],
+                None if parts.iter().any(|part| part[row] != Value::Null) => Some(NEVER_VISIBLE),
+                None => None,
             };
-            parents.into_iter().zip(keys).map(time).collect()
+            parents.into_iter().enumerate().map(time).collect()
         }
         (None, None) => panic!("a time from nowhere"),
     };

@@ -195,10 +195,13 @@ impl<'a> EndpointEmbedder<'a> {
             request = request.header("Authorization", &format!("Bearer {key}"));
         }
         let (sender, replied) = channel();
-        std::thread::spawn(move || {
+        let ask = move || {
             // Nobody waits for it any more when the work has stopped.
             let _ = sender.send(request.send(body).and_then(read_reply));
-        });
+        };
+        std::thread::Builder::new()
+            .spawn(ask)
+            .map_err(|e| Error::invalid(format!("starting a thread: {e}")))?;
         loop {
             self.check()?;
             match replied.recv_timeout(LOOK) {

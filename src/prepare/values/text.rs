@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 ///
 /// A value has one text, whatever type keeps it, so that a key which one table keeps as an integer
 /// and another as a float or a decimal still meets: numbers are without a fraction of zeros, times
-/// without a time of day at midnight and in UTC. What is text already stays as it is: `007` and
-/// `1.0` may be codes.
+/// without a time of day at midnight and in UTC, bytes in hexadecimal digits. What is text already
+/// stays as it is: `007` and `1.0` may be codes.
 pub(in crate::prepare) fn words(array: &ArrayRef) -> Result<StringViewArray> {
     let array = unpack(array)?;
     match array.data_type() {
@@ -48,7 +48,8 @@ pub(in crate::prepare) fn words(array: &ArrayRef) -> Result<StringViewArray> {
             for row in 0..array.len() {
                 match array.is_null(row) {
                     true => builder.append_null(),
-                    false => builder.append_value(formatter.value(row).to_string()),
+                    // Else the bytes 0x31 would be the number 31.
+                    false => builder.append_value(format!("0x{}", formatter.value(row))),
                 }
             }
             Ok(builder.finish())
@@ -176,7 +177,7 @@ mod tests {
         let plain: ArrayRef = Arc::new(BinaryArray::from_iter_values(values));
         let view: ArrayRef = Arc::new(BinaryViewArray::from_iter_values(values));
         assert_eq!(words(&plain).unwrap(), words(&view).unwrap());
-        assert_eq!(words(&view).unwrap().value(1), "fffe");
+        assert_eq!(words(&view).unwrap().value(1), "0xfffe");
     }
 
     #[test]
