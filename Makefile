@@ -39,7 +39,7 @@ $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release
 	@touch $@
 
-demo: setup clean-demo ## make a demo store, verify it and look into it
+demo: setup clean-demo ## make a demo store, look into it, resume a killed stream of batches
 	$(HEADWATER) demo-data $(DEMO)/data
 	$(HEADWATER) prepare $(DEMO)/data --schema $(DEMO)/data/schema.toml --out $(DEMO)/store
 	$(HEADWATER) verify $(DEMO)/store
@@ -47,6 +47,8 @@ demo: setup clean-demo ## make a demo store, verify it and look into it
 	$(HEADWATER) inspect $(DEMO)/store --table orders
 	$(HEADWATER) inspect $(DEMO)/store --table orders --row '#0'
 	$(HEADWATER) inspect $(DEMO)/store --table customers --row '#0'
+	$(HEADWATER) inspect $(DEMO)/store --task churn --item 40
+	$(BIN)/python tests/python/digests.py $(DEMO)/store
 
 # Only what an earlier demo made is removed.
 clean-demo:

@@ -281,22 +281,29 @@ def test_p2_killed_at_any_moment_and_resumed_with_other_ranks(store_path, tmp_pa
         command = [sys.executable, program, *arguments, prefetch, world]
         return subprocess.Popen([str(part) for part in command])
 
-    started = time.monotonic()
+    def done(name):
+        log = tmp_path / f"{name}.log"
+        return len(log.read_bytes().splitlines()) if log.exists() else 0
+
+    def killed_after(steps, process):
+        """Kills the process when it has done so many steps more; false when it ended before."""
+        wanted = done("killed") + steps
+        while done("killed") < wanted:
+            if process.poll() is not None:
+                return False
+            time.sleep(0.001)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        return True
+
     assert train("whole", 3, 1).wait(120) == 0
-    takes = time.monotonic() - started
     random = np.random.default_rng(1)
     kills = 0
     for attempt in range(40):
-        world = [1, 2, 3, 4][attempt % 4]
-        process = train("killed", attempt % 3, world)
-        try:
-            process.wait(takes * random.uniform(0.3, 0.8) if kills < 20 else 120)
-        except subprocess.TimeoutExpired:
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
-            kills += 1
-        if process.returncode == 0:
+        process = train("killed", attempt % 3, [1, 2, 3, 4][attempt % 4])
+        if not killed_after(random.integers(1, 40), process):
             break
+        kills += 1
     assert process.returncode == 0
     assert kills >= 3
 

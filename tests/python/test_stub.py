@@ -29,7 +29,8 @@ def public(value):
 def test_the_names_agree():
     names = {name for name, _ in stub_names(STUB.body)}
     assert names == public(_headwater) | {"__version__"}
-    assert set(headwater.__all__) <= names
+    # What is written in Python has its types beside it.
+    assert set(headwater.__all__) - {"Sampler"} <= names
     assert headwater.__all__ == sorted(headwater.__all__)
 
 
@@ -61,7 +62,8 @@ METHODS = [
 @pytest.mark.parametrize(("name", "node", "value"), CLASSES, ids=lambda value: str(value)[:30])
 def test_classes_agree(name, node, value):
     if not issubclass(value, Exception):
-        assert {name for name, _ in stub_names(node.body)} - {"__new__"} == public(value)
+        names = {name for name, _ in stub_names(node.body) if not name.startswith("__")}
+        assert names == public(value)
     else:
         bases = [ast.unparse(base) for base in node.bases]
         assert bases == [base.__name__ for base in value.__bases__]
