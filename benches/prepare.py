@@ -71,6 +71,19 @@ def prepare(source: Path, out: Path, *options: str) -> dict[str, float]:
     return run([headwater, "prepare", str(source), "--schema", schema, "--out", str(out), *options])
 
 
+def tpch(work: Path, scale: int) -> Path:
+    """TPC-H's tables as Parquet files, made when they are not there."""
+    work.mkdir(parents=True, exist_ok=True)
+    source = work / f"tpch-sf{scale}"
+    if not source.exists():
+        partial = source.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        generate = [str(BIN / "tpchgen-cli"), "parquet", "-s", str(scale)]
+        run([*generate, "--output-dir", str(partial)])
+        partial.rename(source)
+    return source
+
+
 def open_times(store: Path) -> dict[str, float]:
     """How long it takes to open a store, in milliseconds."""
     import headwater
@@ -165,8 +178,6 @@ def main() -> None:
     )
     parser.add_argument("--record", type=Path, help="write the figures here as JSON")
     args = parser.parse_args()
-    args.work.mkdir(parents=True, exist_ok=True)
-
     record: dict[str, object] = {
         "what": f"headwater prepare, TPC-H scale factor {args.scale}",
         "date": datetime.date.today().isoformat(),
@@ -174,21 +185,7 @@ def main() -> None:
         "command": " ".join(["python", "benches/prepare.py", *sys.argv[1:]]),
         "machine": machine(),
     }
-    source = args.work / f"tpch-sf{args.scale}"
-    if not source.exists():
-        partial = source.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        run(
-            [
-                str(BIN / "tpchgen-cli"),
-                "parquet",
-                "-s",
-                str(args.scale),
-                "--output-dir",
-                str(partial),
-            ]
-        )
-        partial.rename(source)
+    source = tpch(args.work, args.scale)
     record["source_mb"] = round(folder_bytes(source) / 1e6, 1)
 
     out = args.work / f"tpch-sf{args.scale}.db"
