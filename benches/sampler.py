@@ -4,7 +4,7 @@
 
 Needs the `headwater` package and `tpchgen-cli` (`make bench` installs both). Runs on one core, but
 for what is said to be on two. A process checks each block of the store when it first reads it, so
-that early batches cost more: `warm` is what batches 1,000 to 3,000 cost, `first_200` the first ones.
+that the first batches cost more: `warm` is what batches 1,000 to 3,000 cost.
 """
 
 from __future__ import annotations
