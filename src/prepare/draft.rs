@@ -74,10 +74,32 @@ struct Link {
 /// A time that was chosen.
 struct Chosen {
     from: Origin,
-    /// Some rows have none.
-    nullable: bool,
+    /// How many rows have none.
+    gaps: Gaps,
     /// The mean of the times, in microseconds, by which tables are compared.
     mean_us: i128,
+}
+
+/// How many of a table's rows lack a time, the best last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Gaps {
+    /// More than half.
+    Most,
+    Many,
+    /// One in twenty, or fewer.
+    Few,
+    None,
+}
+
+impl Gaps {
+    fn of(rows: u64, all: u64) -> Self {
+        match rows {
+            0 => Self::None,
+            _ if rows * 20 <= all => Self::Few,
+            _ if rows * 2 <= all => Self::Many,
+            _ => Self::Most,
+        }
+    }
 }
 
 /// Where a time comes from.

@@ -4,6 +4,7 @@ mod csv;
 mod demo;
 mod draft;
 mod draft_keys;
+mod draft_own_times;
 mod draft_times;
 mod folder;
 mod parquet;

@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::time_names::{Fit, fit};
-use super::{Chosen, Link, Notes, Origin, Place, Subject};
-use crate::prepare::names::listed;
+use super::{Chosen, Gaps, Link, Notes, Origin, Place, Subject, counted};
+use crate::prepare::names::shortened;
 use crate::prepare::references::parents_first;
 use crate::prepare::schema::{Delay, Limits, Task, Time, TimeUnit};
 use crate::store::SemanticType;
@@ -19,9 +19,12 @@ pub(super) fn find_times(
     derived: &BTreeMap<usize, Task>,
     notes: &mut Notes,
 ) {
-    for least in [Fit::Unsaid, Fit::Stage] {
+    // What another row lends is better than a later stage, or than what most rows lack.
+    for is_good in
+        [|own: &Own| own.rank > Fit::Stage.rank() && own.gaps > Gaps::Most, |_: &Own| true]
+    {
         for subject in subjects.iter_mut().filter(|subject| subject.time.is_none()) {
-            subject.time = own_time(subject, least);
+            subject.time = own_time(subject, is_good);
         }
         inherit(subjects, derived);
     }
@@ -42,18 +45,41 @@ pub(super) fn time(subject: &Subject) -> Option<Time> {
     Some(time)
 }
 
-/// The best of a table's own times, when it fits well enough.
-fn own_time(subject: &Subject, least: Fit) -> Option<Chosen> {
+/// What makes a table's own time the one at which its rows came to exist, what counts most first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Own {
+    /// Rows without a time are always visible, which is worse than any name.
+    gaps: Gaps,
+    rank: u32,
+    /// Of several the latest: at the others a row may not have been known yet. Of later stages the
+    /// earliest, as it was known at each of them.
+    nearness: i128,
+    nulls: Reverse<u64>,
+    column: Reverse<usize>,
+}
+
+/// The best of a table's own times that are good enough.
+fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<Chosen> {
     let fitting = timestamps(subject).filter_map(|(column, unit)| {
-        let nulls = subject.profiles[column].nulls;
-        let fit = fit(&subject.column_words[column], &subject.words, nulls)?;
-        (fit >= least).then_some((fit, Reverse(nulls), Reverse(column), unit))
+        let profile = &subject.profiles[column];
+        let fit = fit(&subject.column_words[column], &subject.words, profile.nulls)?;
+        let mean_us = profile.mean() * microseconds(unit);
+        let own = Own {
+            gaps: Gaps::of(profile.nulls, profile.rows).min(Gaps::Few),
+            rank: fit.rank(),
+            nearness: if fit == Fit::Stage { -mean_us } else { mean_us },
+            nulls: Reverse(profile.nulls),
+            column: Reverse(column),
+        };
+        is_good(&own).then_some((own, fit, mean_us))
     });
-    let best = fitting.max_by_key(|&(fit, nulls, column, _)| (fit, nulls, column));
-    best.map(|(fit, Reverse(nulls), Reverse(column), unit)| Chosen {
+    let (own, fit, mean_us) = fitting.max_by(|(one, ..), (other, ..)| one.cmp(other))?;
+    let Reverse(column) = own.column;
+    let profile = &subject.profiles[column];
+    Some(Chosen {
         from: Origin::Column(column, fit),
-        nullable: nulls > 0,
-        mean_us: subject.profiles[column].mean() * microseconds(unit),
+        gaps: Gaps::of(profile.nulls, profile.rows),
+        mean_us,
     })
 }
 
@@ -90,7 +116,7 @@ fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>) {
             let Some(parent) = &subjects[found.to].time else { continue };
             subjects[index].time = Some(Chosen {
                 from: Origin::Link(link),
-                nullable: found.partial || parent.nullable,
+                gaps: if found.partial { parent.gaps.min(Gaps::Few) } else { parent.gaps },
                 mean_us: parent.mean_us,
             });
             changed = true;
@@ -157,7 +183,9 @@ fn is_event(subjects: &[Subject], index: usize) -> bool {
     match subjects[index].time.as_ref().map(|time| &time.from) {
         None | Some(Origin::Column(_, Fit::Entrance)) => false,
         Some(Origin::Column(_, Fit::Plain | Fit::Kin) | Origin::Link(_)) => true,
-        Some(Origin::Column(_, Fit::Stage | Fit::Unsaid | Fit::Beginning)) => refers(),
+        Some(Origin::Column(_, Fit::Stage | Fit::Unsaid | Fit::Started | Fit::Recorded)) => {
+            refers()
+        }
     }
 }
 
@@ -186,12 +214,12 @@ fn note(subjects: &[Subject], index: usize) -> String {
     let chosen = subject.time.as_ref().map(|time| &time.from);
     let is_chosen =
         |column: usize| matches!(chosen, Some(Origin::Column(own, _)) if *own == column);
-    let own: Vec<_> = timestamps(subject)
+    let passed_over: Vec<_> = timestamps(subject)
         .filter(|&(column, _)| !is_chosen(column))
-        .map(|(column, _)| subject.source.columns[column].name.as_str())
+        .map(|(column, _)| with_nulls(subject, column))
         .collect();
-    if !own.is_empty() {
-        parts.push(format!("passed over: {}", listed(own)));
+    if !passed_over.is_empty() {
+        parts.push(format!("passed over: {}", shortened(&passed_over)));
     }
     // What a table's own time says is never less than what it could inherit.
     let other = |link: &usize| match chosen {
@@ -212,12 +240,22 @@ fn note(subjects: &[Subject], index: usize) -> String {
     parts.join("; ")
 }
 
+/// A column's name, with how many rows it is NULL in.
+fn with_nulls(subject: &Subject, column: usize) -> String {
+    let name = &subject.source.columns[column].name;
+    match subject.profiles[column].nulls {
+        0 => format!("{name:?}"),
+        nulls => format!("{name:?} (NULL in {})", counted(nulls, "row")),
+    }
+}
+
 /// Why a table's own time was chosen.
 fn reason(subject: &Subject, column: usize, fit: Fit) -> String {
     let reason = match fit {
-        Fit::Kin | Fit::Plain | Fit::Beginning | Fit::Entrance => {
+        Fit::Kin | Fit::Plain | Fit::Recorded | Fit::Entrance => {
             "when a row came to exist, by its name"
         }
+        Fit::Started => "when something began, by its name; see whether a row was known then",
         Fit::Unsaid => "a time that every row has; see whether it is when a row came to exist",
         Fit::Stage => "a later stage, by its name: a row may have been known before",
     };
