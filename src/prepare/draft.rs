@@ -67,8 +67,8 @@ struct Link {
     columns: Vec<usize>,
     to: usize,
     to_columns: Vec<String>,
-    /// Some rows refer to nothing, or to no row that there is.
-    partial: bool,
+    /// How many rows have a value that is no key there, NULL apart; none where that was not counted.
+    unresolved: Option<u64>,
 }
 
 /// A time that was chosen.

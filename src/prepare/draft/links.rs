@@ -1,6 +1,6 @@
 //! Keys and references: declared, or guessed by name and verified by value.
 
-use super::{Link, Notes, Place, Subject, counted, share};
+use super::{Gaps, Link, Notes, Place, Subject, counted, share};
 use crate::error::Result;
 use crate::prepare::profile::{Profile, Storage, unresolved_rows, without_point};
 use crate::prepare::schema::{Limits, Reference};
@@ -21,6 +21,18 @@ impl Link {
     pub(super) fn name(&self, of: &Subject) -> String {
         let columns = self.columns.iter().map(|&c| of.source.columns[c].name.as_str());
         columns.collect::<Vec<_>>().join("+")
+    }
+
+    /// How many rows refer to none, as far as was counted: a NULL in a part of it is enough.
+    pub(super) fn lost(&self, of: &Subject) -> u64 {
+        let nulls = self.columns.iter().map(|&column| of.profiles[column].nulls).max();
+        nulls.unwrap_or(0) + self.unresolved.unwrap_or(0)
+    }
+
+    /// The same as a share; where not all was counted, some rows may.
+    pub(super) fn gaps(&self, of: &Subject) -> Gaps {
+        let counted = Gaps::of(self.lost(of), of.profiles[self.columns[0]].rows);
+        if self.unresolved.is_none() { counted.min(Gaps::Few) } else { counted }
     }
 }
 
@@ -115,7 +127,8 @@ struct Finder<'a> {
 /// How much of a column a key holds.
 struct Containment {
     holds: bool,
-    partial: bool,
+    /// How many rows are not, NULL apart, where it holds.
+    unresolved: u64,
     words: String,
 }
 
@@ -141,7 +154,7 @@ impl Finder<'_> {
             let found = self.contained(link.columns[0], link.to, parent)?;
             if found.holds {
                 self.notes.push((Place::Reference(name), format!("declared; {}", found.words)));
-                links.push(Link { partial: found.partial, ..link });
+                links.push(Link { unresolved: Some(found.unresolved), ..link });
             } else {
                 let to = &self.subjects[link.to].name;
                 let note = format!("declared to refer to {to:?}, but {}", found.words);
@@ -165,7 +178,7 @@ impl Finder<'_> {
         }
         let to_columns = if targets == parent.key { vec![] } else { reference.to_columns.clone() };
         let single = (targets.len() == 1).then(|| targets[0]);
-        Some((Link { columns, to, to_columns, partial: true }, single))
+        Some((Link { columns, to, to_columns, unresolved: None }, single))
     }
 
     /// The reference that a column is, by its name or by its values.
@@ -191,7 +204,7 @@ impl Finder<'_> {
             if found.holds {
                 let note = format!("by its name; {}", found.words);
                 self.notes.push((Place::Reference(name), note));
-                return Ok(Some(Self::link(column, to, found.partial)));
+                return Ok(Some(Self::link(column, to, found.unresolved)));
             }
             let parent = &self.subjects[to].name;
             refused.get_or_insert(format!(
@@ -205,11 +218,11 @@ impl Finder<'_> {
         };
         let note = "its values are keys of this table and of no other".to_owned();
         self.notes.push((Place::Reference(name), note));
-        Ok(Some(Self::link(column, to, self.subject().profiles[column].nulls > 0)))
+        Ok(Some(Self::link(column, to, 0)))
     }
 
-    fn link(column: usize, to: usize, partial: bool) -> Link {
-        Link { columns: vec![column], to, to_columns: vec![], partial }
+    fn link(column: usize, to: usize, unresolved: u64) -> Link {
+        Link { columns: vec![column], to, to_columns: vec![], unresolved: Some(unresolved) }
     }
 
     /// The tables that a column's name may mean, the likeliest first.
@@ -258,7 +271,7 @@ impl Finder<'_> {
         let keys = &self.subjects[to].profiles[target];
         let Some((count, missing)) = counts(profile, keys) else {
             let words = "its values could not be compared".to_owned();
-            return Ok(Containment { holds: false, partial: true, words });
+            return Ok(Containment { holds: false, unresolved: 0, words });
         };
         let lost = format!("{} values are no key there", share(missing, count));
         let few =
@@ -268,7 +281,7 @@ impl Finder<'_> {
                 1 => "its one value is a key there".to_owned(),
                 count => format!("all {count} values are keys there"),
             };
-            return Ok(Containment { holds: true, partial: profile.nulls > 0, words });
+            return Ok(Containment { holds: true, unresolved: 0, words });
         }
         // Few values can be many rows, and it is rows that `prepare` counts.
         let name = &subject.source.columns[column];
@@ -278,7 +291,8 @@ impl Finder<'_> {
         if few(missing, count) {
             let rows = unresolved(|word| word)?;
             let words = format!("{lost}, in {} rows", share(rows, profile.present()));
-            return Ok(Containment { holds: few(rows, profile.present()), partial: true, words });
+            let holds = few(rows, profile.present());
+            return Ok(Containment { holds, unresolved: rows, words });
         }
         let pointed = profile.pointed > 0 && profile.all(profile.integers + profile.pointed);
         let words = match pointed && few(unresolved(bare)?, profile.present()) {
@@ -288,7 +302,7 @@ impl Finder<'_> {
             ),
             false => lost,
         };
-        Ok(Containment { holds: false, partial: true, words })
+        Ok(Containment { holds: false, unresolved: 0, words })
     }
 }
 

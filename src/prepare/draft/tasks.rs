@@ -42,7 +42,7 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
     let recorded = split.is_none_or(|split| {
         subject.profiles[split].nulls == 0 && subject.profiles[split].values.are_among(&SPLITS)
     });
-    if !whole || !recorded || link.partial || !link.to_columns.is_empty() {
+    if !whole || !recorded || link.gaps(subject) != Gaps::None || !link.to_columns.is_empty() {
         return None;
     }
     let profile = &subject.profiles[target];

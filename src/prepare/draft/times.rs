@@ -1,13 +1,16 @@
 //! When the rows of each table came to exist.
 //!
-//! A table's own time is the best there is. A table without one has that of a row that it refers
-//! to: it cannot have come before any of those, so of several the latest is nearest the truth.
+//! A row without a time is always visible, so a time that few rows lack comes before one that many
+//! lack, whatever else is said of them. A table's own time is the best there is, unless it is a
+//! later stage of the row or most rows lack it. Otherwise the table has that of a row that it refers
+//! to: of an event, if there is one, rather than of a thing; then of that after which it is named;
+//! and of several the latest, as it cannot have come before any of them.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::time_names::{Fit, fit};
-use super::{Chosen, Gaps, Link, Notes, Origin, Place, Subject, counted};
+use super::{Chosen, Gaps, Notes, Origin, Place, Subject, counted};
 use crate::prepare::names::shortened;
 use crate::prepare::references::parents_first;
 use crate::prepare::schema::{Delay, Limits, Task, Time, TimeUnit};
@@ -116,7 +119,7 @@ fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>) {
             let Some(parent) = &subjects[found.to].time else { continue };
             subjects[index].time = Some(Chosen {
                 from: Origin::Link(link),
-                gaps: if found.partial { parent.gaps.min(Gaps::Few) } else { parent.gaps },
+                gaps: found.gaps(&subjects[index]).min(parent.gaps),
                 mean_us: parent.mean_us,
             });
             changed = true;
@@ -131,34 +134,32 @@ fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>) {
 fn event(subjects: &[Subject], index: usize) -> Option<usize> {
     let subject = &subjects[index];
     let rank = |link: usize| {
-        let Link { columns, to, .. } = &subject.links[link];
-        let is_common = |&column: &usize| {
-            let profile = &subject.profiles[column];
-            profile.nulls <= profile.present()
-        };
-        Rank {
-            common: columns.iter().all(is_common),
-            event: is_event(subjects, *to),
-            named: is_named_after(subject, &subjects[*to]),
-            mean_us: subjects[*to].time.as_ref().map(|time| time.mean_us),
-        }
+        let found = &subject.links[link];
+        let parent = subjects[found.to].time.as_ref()?;
+        Some(Rank {
+            gaps: found.gaps(subject).min(parent.gaps).min(Gaps::Few),
+            event: is_event(subjects, found.to),
+            named: is_named_after(subject, &subjects[found.to]),
+            mean_us: parent.mean_us,
+        })
     };
-    let best = timed(subjects, index).max_by_key(|&link| (rank(link), Reverse(link)))?;
     // A row that nothing names, or that ties several rows together, is an event's. Other rows are
     // things, and would vanish from before a time that says little of them.
     let ends: usize = subject.links.iter().map(|link| link.columns.len()).sum();
     let is_tie = subject.key.len() != 1 || ends >= 2;
-    (rank(best).event || rank(best).named || is_tie).then_some(best)
+    let ranked = timed(subjects, index).filter_map(|link| Some((rank(link)?, Reverse(link))));
+    let (_, Reverse(best)) = ranked.filter(|(rank, _)| is_tie || rank.event || rank.named).max()?;
+    Some(best)
 }
 
 /// What makes a parent the one whose time is nearest to its child's, what counts most first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    /// Most rows refer to it.
-    common: bool,
+    /// How many rows would have no time, because they refer to none or the parent has none.
+    gaps: Gaps,
     event: bool,
     named: bool,
-    mean_us: Option<i128>,
+    mean_us: i128,
 }
 
 /// The references to other tables that have a time.
@@ -192,52 +193,81 @@ fn is_event(subjects: &[Subject], index: usize) -> bool {
 /// What was chosen, why, and what else there was.
 fn note(subjects: &[Subject], index: usize) -> String {
     let subject = &subjects[index];
-    let mut parts = vec![match &subject.time {
-        None => "no time: its rows are always visible".to_owned(),
-        Some(Chosen { from: Origin::Column(column, fit), .. }) => reason(subject, *column, *fit),
-        Some(Chosen { from: Origin::Link(link), .. }) => {
-            let parent = &subjects[subject.links[*link].to];
-            let belongs =
-                is_named_after(subject, parent) || is_event(subjects, subject.links[*link].to);
-            let name = &parent.name;
-            match belongs {
-                true => format!(
-                    "as {name:?}, to which it belongs; add a delay if it is known only later"
-                ),
-                false => format!(
-                    "no earlier than {name:?}, to which it refers; name a time of its own, if it \
-                     has one"
-                ),
-            }
+    let (mut parts, own, link) = match &subject.time {
+        None => (vec!["no time: its rows are always visible".to_owned()], None, None),
+        Some(Chosen { from: Origin::Column(column, fit), .. }) => {
+            (vec![own_reason(subject, *column, *fit)], Some(*column), None)
         }
-    }];
-    let chosen = subject.time.as_ref().map(|time| &time.from);
-    let is_chosen =
-        |column: usize| matches!(chosen, Some(Origin::Column(own, _)) if *own == column);
+        Some(Chosen { from: Origin::Link(link), .. }) => {
+            (inherited_reasons(subjects, index, *link), None, Some(*link))
+        }
+    };
     let passed_over: Vec<_> = timestamps(subject)
-        .filter(|&(column, _)| !is_chosen(column))
+        .filter(|&(column, _)| own != Some(column))
         .map(|(column, _)| with_nulls(subject, column))
         .collect();
     if !passed_over.is_empty() {
         parts.push(format!("passed over: {}", shortened(&passed_over)));
     }
-    // What a table's own time says is never less than what it could inherit.
-    let other = |link: &usize| match chosen {
-        None => true,
-        Some(Origin::Link(chosen)) => link != chosen,
-        Some(Origin::Column(..)) => false,
-    };
-    let other: Vec<_> = timed(subjects, index).filter(other).collect();
-    if !other.is_empty() {
-        let links = other.iter().map(|&link| &subject.links[link]);
-        let ways =
-            links.map(|link| format!("{:?} ({:?})", link.name(subject), subjects[link.to].name));
-        parts.push(format!(
-            "it could be inherited through {}",
-            ways.collect::<Vec<_>>().join(" or ")
-        ));
+    // A table's own time is never less near than what it could inherit.
+    let others = timed(subjects, index).filter(|&other| own.is_none() && link != Some(other));
+    let ways: Vec<_> = others.map(|other| way(subjects, index, other)).collect();
+    if !ways.is_empty() {
+        parts.push(format!("it could be inherited through {}", ways.join(" or ")));
     }
     parts.join("; ")
+}
+
+/// Why a time was inherited, and which rows it leaves without.
+fn inherited_reasons(subjects: &[Subject], index: usize, link: usize) -> Vec<String> {
+    let subject = &subjects[index];
+    let to = subject.links[link].to;
+    let name = &subjects[to].name;
+    let reason = match is_named_after(subject, &subjects[to]) || is_event(subjects, to) {
+        true => format!("as {name:?}, to which it belongs; add a delay if it is known only later"),
+        false => format!(
+            "no earlier than {name:?}, to which it refers; name a time of its own, if it has one"
+        ),
+    };
+    let gaps = link_gaps(subjects, index, link).into_iter();
+    [reason].into_iter().chain(gaps.map(|gap| format!("{gap}: always visible"))).collect()
+}
+
+/// Another reference through which a time could be inherited.
+fn way(subjects: &[Subject], index: usize, link: usize) -> String {
+    let subject = &subjects[index];
+    let found = &subject.links[link];
+    let mut said = vec![format!("{:?}", subjects[found.to].name)];
+    said.extend(link_gaps(subjects, index, link));
+    format!("{:?} ({})", found.name(subject), said.join("; "))
+}
+
+/// Which rows have no time when they have it through a reference.
+fn link_gaps(subjects: &[Subject], index: usize, link: usize) -> Vec<String> {
+    let subject = &subjects[index];
+    let found = &subject.links[link];
+    let mut gaps = Vec::new();
+    match found.lost(subject) {
+        0 => {}
+        1 => gaps.push("1 row refers to none".to_owned()),
+        lost => gaps.push(format!("{lost} rows refer to none")),
+    }
+    let parent = &subjects[found.to];
+    match &parent.time {
+        Some(Chosen {
+            from: Origin::Column(column, _),
+            gaps: Gaps::Most | Gaps::Many | Gaps::Few,
+            ..
+        }) => {
+            let rows = counted(parent.profiles[*column].nulls, "row");
+            gaps.push(format!("what refers to {rows} of {:?} without a time", parent.name));
+        }
+        Some(time) if time.gaps != Gaps::None => {
+            gaps.push(format!("what refers to rows of {:?} without a time", parent.name));
+        }
+        _ => {}
+    }
+    gaps
 }
 
 /// A column's name, with how many rows it is NULL in.
@@ -250,7 +280,7 @@ fn with_nulls(subject: &Subject, column: usize) -> String {
 }
 
 /// Why a table's own time was chosen.
-fn reason(subject: &Subject, column: usize, fit: Fit) -> String {
+fn own_reason(subject: &Subject, column: usize, fit: Fit) -> String {
     let reason = match fit {
         Fit::Kin | Fit::Plain | Fit::Recorded | Fit::Entrance => {
             "when a row came to exist, by its name"
