@@ -139,7 +139,7 @@ pub fn draft(
         )));
     }
     let mut notes = Notes::new();
-    links::find_keys(&mut subjects, &mut notes);
+    links::find_keys(&mut subjects, &limits, &mut notes);
     links::find_links(source, &limits, &mut subjects, &mut notes)?;
     composite::find_composite_keys(source, &mut subjects, &mut notes)?;
     let derived = tasks::take_derived(&subjects);
