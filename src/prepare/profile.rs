@@ -72,6 +72,8 @@ pub(super) struct Profile {
     pub odd_dates: u64,
     /// How many are integers with `.0` behind them, as pandas writes integers with gaps.
     pub pointed: u64,
+    /// How many are numbers but for a decimal comma.
+    pub comma_numbers: u64,
     /// How many are digits with a zero before them, which a number would lose.
     pub coded: u64,
     /// The least and the greatest integer.
@@ -100,6 +102,7 @@ impl Profile {
             times: 0,
             odd_dates: 0,
             pointed: 0,
+            comma_numbers: 0,
             coded: 0,
             range: None,
             total: 0,
@@ -218,6 +221,7 @@ impl Profile {
                 self.bits += u64::from(matches!(trimmed, "0.0" | "1.0") && number <= 1.0);
                 continue;
             }
+            self.comma_numbers += u64::from(has_decimal_comma(trimmed));
             self.spaced += u64::from(trimmed.contains(char::is_whitespace));
             self.truths += u64::from(is_truth(trimmed));
             match time(trimmed, &utc) {
@@ -348,6 +352,14 @@ fn number(word: &str) -> Option<f64> {
     let begins = |b: &u8| b.is_ascii_digit() || matches!(b, b'-' | b'+' | b'.');
     word.as_bytes().first().filter(|b| begins(b))?;
     word.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// Whether a word is a number with a decimal comma, perhaps with points between the thousands.
+fn has_decimal_comma(word: &str) -> bool {
+    word.split_once(',').is_some_and(|(whole, fraction)| {
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        digits(fraction) && whole.trim_start_matches(['-', '+']).split('.').all(digits)
+    })
 }
 
 /// Whether a number's text begins with a zero that a number would lose.

@@ -229,8 +229,15 @@ pub(crate) fn positions(there: &[SourceColumn], asked: &[String]) -> Result<Vec<
 pub(crate) fn check_names(columns: &[SourceColumn]) -> Result<()> {
     for (index, column) in columns.iter().enumerate() {
         if column.name.is_empty() {
+            let hint = match index {
+                0 => {
+                    "; written by pandas with its index? write it with index=False, or name the \
+                     column"
+                }
+                _ => "",
+            };
             return Err(Error::data(format!(
-                "column {} has no name; the names are: {}",
+                "column {} has no name; the names are: {}{hint}",
                 index + 1,
                 listed(columns.iter().map(|c| c.name.as_str()))
             )));

@@ -85,14 +85,12 @@ pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Colum
     if profile.all(profile.numbers) && profile.coded == 0 {
         return plain(SemanticType::Numerical);
     }
-    if profile.odd_dates > 0 && profile.all(profile.odd_dates + profile.times) {
-        let note = "looks like dates in a form that is ambiguous or not read; rewrite them as \
-                    YYYY-MM-DD to use them as times";
+    if let Some(note) = nearly(profile) {
         let semantic = match few(profile, limits) {
             Some(_) => SemanticType::Categorical,
             None => SemanticType::Text,
         };
-        return with(semantic, note.into());
+        return with(semantic, note);
     }
     let same_length = profile.lengths.is_some_and(|(low, high)| low == high && low >= 16);
     if same_length && profile.spaced == 0 && profile.is_unique() {
@@ -102,6 +100,19 @@ pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Colum
         Some(count) => with(SemanticType::Categorical, counted(count, "different value")),
         None => plain(SemanticType::Text),
     }
+}
+
+/// What is to be done for words to be read as the times or numbers that they look like.
+fn nearly(profile: &Profile) -> Option<String> {
+    if profile.odd_dates > 0 && profile.all(profile.odd_dates + profile.times) {
+        let note = "looks like dates in a form that is ambiguous or not read; rewrite them as \
+                    YYYY-MM-DD to use them as times";
+        return Some(note.to_owned());
+    }
+    if profile.comma_numbers > 0 && profile.all(profile.comma_numbers + profile.numbers) {
+        return Some("looks like numbers with a decimal comma; rewrite with a point".to_owned());
+    }
+    None
 }
 
 /// How many different values there are, when they are few and come again.
