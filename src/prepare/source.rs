@@ -36,6 +36,14 @@ pub trait Source: Send + Sync {
     /// `Io` or `Data` when a table's header cannot be read.
     fn tables(&self) -> Result<Vec<SourceTable>>;
 
+    /// The names of those tables that are queries over others, and have no rows of their own.
+    ///
+    /// # Errors
+    /// As [`Source::tables`].
+    fn views(&self) -> Result<Vec<String>> {
+        Ok(vec![])
+    }
+
     /// Streams the rows of `table` in their order, with the columns asked for, in that order.
     ///
     /// # Determinism

@@ -12,3 +12,36 @@ fn numbers_with_a_decimal_comma_are_said_to_look_like_numbers() {
         "price = \"text\" # looks like numbers with a decimal comma; rewrite with a point\n";
     assert!(text.contains(price) && text.contains("n = \"numerical\"\n"), "{text}");
 }
+
+#[test]
+fn views_are_left_out_with_the_reason_and_can_still_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shop.db");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .execute_batch(
+            "CREATE TABLE orders (id INTEGER PRIMARY KEY, price REAL);
+             INSERT INTO orders VALUES (1, 2.5), (2, 3.5);
+             CREATE VIEW dear AS SELECT id AS order_id, price FROM orders WHERE price > 3;",
+        )
+        .unwrap();
+    let source = opened(&path);
+    let draft = drafted(&*source);
+    assert_eq!(draft.schema.tables.len(), 1);
+    let text = draft.render();
+    assert!(
+        text.contains("\n# Table \"dear\" is left out: it is a view: what it copies"),
+        "{text}"
+    );
+    assert!(!text.contains("dear.price"), "{text}");
+    assert_eq!(source.views().unwrap(), ["dear"]);
+    assert_eq!(rows(&*source, "dear", &["price", "order_id"]).unwrap(), ["3.5|2"]);
+    connection
+        .execute_batch("CREATE VIEW odd AS SELECT 1 AS a; DROP VIEW dear; DROP TABLE orders;")
+        .unwrap();
+    let refused = headwater::prepare::draft::draft(&*opened(&path), "x", &|_| Ok(()));
+    assert_eq!(
+        message(refused, ErrorKind::Data, folder.path()),
+        "SQLite file DIR/shop.db has no table with a column, but for views; name them in a schema"
+    );
+}
