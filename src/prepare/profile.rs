@@ -16,6 +16,12 @@ use super::source::{Source, SourceColumn};
 use super::values::words;
 use crate::error::{Context, Error, Result};
 
+/// What some writers leave where there is nothing.
+const MARKERS: [&str; 14] = [
+    "NA", "N/A", "n/a", "NaN", "nan", "NULL", "Null", "null", "None", "none", "NaT", "#N/A", "-",
+    "?",
+];
+
 /// How a source keeps a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Storage {
@@ -74,6 +80,9 @@ pub(super) struct Profile {
     pub pointed: u64,
     /// How many are numbers but for a decimal comma.
     pub comma_numbers: u64,
+    /// How many are words that some writers leave for NULL, and the first of them.
+    pub markers: u64,
+    pub marker: Option<&'static str>,
     /// How many are digits with a zero before them, which a number would lose.
     pub coded: u64,
     /// The least and the greatest integer.
@@ -103,6 +112,8 @@ impl Profile {
             odd_dates: 0,
             pointed: 0,
             comma_numbers: 0,
+            markers: 0,
+            marker: None,
             coded: 0,
             range: None,
             total: 0,
@@ -220,6 +231,10 @@ impl Profile {
                 self.pointed += u64::from(without_point(trimmed).is_some());
                 self.bits += u64::from(matches!(trimmed, "0.0" | "1.0") && number <= 1.0);
                 continue;
+            }
+            if let Some(marker) = MARKERS.into_iter().find(|marker| *marker == trimmed) {
+                self.markers += 1;
+                self.marker.get_or_insert(marker);
             }
             self.comma_numbers += u64::from(has_decimal_comma(trimmed));
             self.spaced += u64::from(trimmed.contains(char::is_whitespace));

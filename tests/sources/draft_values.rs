@@ -45,3 +45,38 @@ fn views_are_left_out_with_the_reason_and_can_still_be_read() {
         "SQLite file DIR/shop.db has no table with a column, but for views; name them in a schema"
     );
 }
+
+#[test]
+fn words_for_null_among_numbers_and_times_are_remarked_on() {
+    let word = |i: u64, marker: &str, value: String| {
+        if i % 30 == 4 { marker.to_owned() } else { value }
+    };
+    let rows = csv("id,price,day,grade,name", 90, |i| {
+        let grade = if i == 5 { "-".to_owned() } else { i.to_string() };
+        let day = word(i, "NaT", format!("2020-01-{:02}", i % 28 + 1));
+        format!(
+            "{i},{},{day},{grade},{}",
+            word(i, "NA", format!("{i}.5")),
+            word(i, "NA", format!("n{i}"))
+        )
+    });
+    let folder = folder(&[("things.csv", &rows)]);
+    let text = drafted(&*opened(folder.path())).render();
+    let rest = "in CSV only the empty field is NULL; empty those fields to use it as";
+    for line in [
+        format!(
+            "price = \"text\" # 3 values are words such as \"NA\"; the others are numbers: {rest} \
+             numerical\n"
+        ),
+        format!(
+            "day = \"text\" # 3 values are words such as \"NaT\"; the others are times: {rest} a \
+             time\n"
+        ),
+        format!(
+            "grade = \"text\" # 1 value is the word \"-\"; the others are numbers: {rest} numerical\n"
+        ),
+        "name = \"text\"\n".to_owned(),
+    ] {
+        assert!(text.contains(&line), "{line}\nis not in\n{text}");
+    }
+}

@@ -112,7 +112,21 @@ fn nearly(profile: &Profile) -> Option<String> {
     if profile.comma_numbers > 0 && profile.all(profile.comma_numbers + profile.numbers) {
         return Some("looks like numbers with a decimal comma; rewrite with a point".to_owned());
     }
-    None
+    // Digits with a zero before them stay words anyway.
+    let numbers = if profile.coded == 0 { profile.numbers } else { 0 };
+    let others = [("numbers", "numerical", numbers), ("times", "a time", profile.times)];
+    let marker = profile.marker?;
+    let (kind, semantic, _) = others
+        .into_iter()
+        .find(|&(.., count)| count > 0 && profile.all(profile.markers + count))?;
+    let are = match profile.markers {
+        1 => format!("1 value is the word {marker:?}"),
+        markers => format!("{markers} values are words such as {marker:?}"),
+    };
+    Some(format!(
+        "{are}; the others are {kind}: in CSV only the empty field is NULL; empty those fields to \
+         use it as {semantic}"
+    ))
 }
 
 /// How many different values there are, when they are few and come again.
