@@ -80,3 +80,37 @@ fn words_for_null_among_numbers_and_times_are_remarked_on() {
         assert!(text.contains(&line), "{line}\nis not in\n{text}");
     }
 }
+
+#[test]
+fn integers_that_may_be_times_are_remarked_on_whatever_their_name() {
+    let rows = csv("id,hired,seen_first,size", 90, |i| {
+        format!("{i},{},{},{}", 1_500_000_000 + i, 1_500_000_000_000 + i, 600_000_000 + i)
+    });
+    let folder = folder(&[("things.csv", &rows)]);
+    let text = drafted(&*opened(folder.path())).render();
+    for line in [
+        "hired = \"numerical\" # could be a time in seconds since 1970: { type = \"timestamp\", unit \
+         = \"s\" }\n",
+        "seen_first = \"numerical\" # could be a time in milliseconds since 1970: { type = \
+         \"timestamp\", unit = \"ms\" }\n",
+        "size = \"numerical\"\n",
+    ] {
+        assert!(text.contains(line), "{line}\nis not in\n{text}");
+    }
+}
+
+#[test]
+fn remarks_on_identifiers_are_true() {
+    let rows = csv("order_id,line_no,n,parent_id", 900, |i| format!("{},{},{i},1", i / 30, i % 30));
+    let orders = csv("id,n", 30, |i| format!("{i},{i}"));
+    let folder = folder(&[("lines.csv", &rows), ("orders.csv", &orders)]);
+    let text = drafted(&*opened(folder.path())).render();
+    for line in [
+        "line_no = \"identifier\" # part of the key, so that its value is no feature; else \
+         numerical\n",
+        "parent_id = \"categorical\" # 1 different value, named like a key, and not found to refer \
+         to a table\n",
+    ] {
+        assert!(text.contains(line), "{line}\nis not in\n{text}");
+    }
+}

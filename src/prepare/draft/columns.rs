@@ -8,6 +8,9 @@ use crate::prepare::schema::{Column, Limits, TimeUnit};
 use crate::prepare::words::names_rows;
 use crate::store::SemanticType;
 
+/// Why a column that is named like a key is no reference.
+const UNLINKED: &str = "named like a key, and not found to refer to a table";
+
 /// The columns of a table, with a note for each guess that is not plain.
 pub(super) fn columns(
     subject: &Subject,
@@ -17,7 +20,7 @@ pub(super) fn columns(
     let mut columns = IndexMap::new();
     for (place, column) in subject.source.columns.iter().enumerate() {
         let (found, note) = match is_identifier(subject, place) {
-            true => (SemanticType::Identifier.into(), None),
+            true => (SemanticType::Identifier.into(), lost_feature(subject, place, limits)),
             false => guess(subject, place, limits),
         };
         if let Some(note) = note {
@@ -36,6 +39,21 @@ fn is_identifier(subject: &Subject, column: usize) -> bool {
         |time: &super::Chosen| matches!(time.from, Origin::Column(own, _) if own == column);
     let refers = subject.links.iter().any(|link| link.columns.contains(&column));
     (refers || subject.key.contains(&column)) && !subject.time.as_ref().is_some_and(is_time)
+}
+
+/// What to say of a part of a key that could be a feature, and is none as an identifier.
+fn lost_feature(subject: &Subject, column: usize, limits: &Limits) -> Option<String> {
+    let refers = subject.links.iter().any(|link| link.columns.contains(&column));
+    let is_part = subject.key.len() > 1 && subject.key.contains(&column);
+    if refers || !is_part {
+        return None;
+    }
+    let semantic = guess(subject, column, limits).0.semantic;
+    let is_feature = matches!(
+        semantic,
+        SemanticType::Numerical | SemanticType::Categorical | SemanticType::Boolean
+    );
+    is_feature.then(|| format!("part of the key, so that its value is no feature; else {semantic}"))
 }
 
 /// The semantic type that a column's values and name suggest, and why.
@@ -67,9 +85,9 @@ pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Colum
         return match few(profile, limits) {
             Some(count) => with(
                 SemanticType::Categorical,
-                format!("{}, a key of no table here", counted(count, "different value")),
+                format!("{}, {UNLINKED}", counted(count, "different value")),
             ),
-            None => with(SemanticType::Identifier, "named like a key of no table here".into()),
+            None => with(SemanticType::Identifier, UNLINKED.into()),
         };
     }
     if profile.all(profile.integers) {
@@ -77,7 +95,7 @@ pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Colum
             let column = Column { semantic: SemanticType::Timestamp, unit: Some(unit) };
             return (column, Some(note));
         }
-        return plain(SemanticType::Numerical);
+        return (SemanticType::Numerical.into(), hidden_epoch(profile));
     }
     if profile.storage == Storage::Real && !profile.all(profile.numbers) {
         return with(SemanticType::Ignored, "holds NaN or infinity, which no z-score takes".into());
@@ -148,14 +166,32 @@ fn asks(words: &[String]) -> bool {
 fn epoch(words: &[String], profile: &Profile) -> Option<(TimeUnit, String)> {
     let ends = ["at", "time", "t", "ts", "timestamp", "date", "datetime", "epoch", "created"];
     words.last().filter(|last| ends.contains(&last.as_str()))?;
-    let (low, high) = profile.range?;
     // The years 1980 to 2100, in seconds.
-    let within = |unit: i64| low >= 315_532_800 * unit && high < 4_102_444_800 * unit;
+    let (unit, name) = unit_since_1970(profile, 315_532_800, 4_102_444_800)?;
+    Some((unit, format!("integers that read as {name} since 1970")))
+}
+
+/// What to say of integers that may be times though their name does not say so.
+fn hidden_epoch(profile: &Profile) -> Option<String> {
+    // The years 1990 to 2040, in seconds.
+    let (name, unit) = match unit_since_1970(profile, 631_152_000, 2_208_988_800)? {
+        (TimeUnit::Second, name) => (name, "s"),
+        (TimeUnit::Millisecond, name) => (name, "ms"),
+        (TimeUnit::Microsecond, name) => (name, "us"),
+    };
+    let column = format!("{{ type = \"timestamp\", unit = \"{unit}\" }}");
+    Some(format!("could be a time in {name} since 1970: {column}"))
+}
+
+/// The unit in which all integers lie between two times, which are given in seconds.
+fn unit_since_1970(profile: &Profile, from: i64, until: i64) -> Option<(TimeUnit, &'static str)> {
+    let (low, high) = profile.range?;
     let units = [
         (TimeUnit::Second, 1, "seconds"),
         (TimeUnit::Millisecond, 1_000, "milliseconds"),
         (TimeUnit::Microsecond, 1_000_000, "microseconds"),
     ];
+    let within = |size: i64| low >= from * size && high < until * size;
     let (unit, _, name) = units.into_iter().find(|&(_, size, _)| within(size))?;
-    Some((unit, format!("integers that read as {name} since 1970")))
+    Some((unit, name))
 }
