@@ -1,9 +1,10 @@
-//! Tables in CSV files: commas, double quotes, a header line.
+//! Tables in CSV files: a header line, double quotes, and the delimiter that the header shows.
 //!
 //! Every column is text. An empty field is NULL, also a quoted one: writers do not agree on what
 //! the quotes would say. A blank line is no row. A byte order mark is skipped. A field in quotes ends
 //! where they close, with a quote inside it doubled; in any other field a quote is a character.
 
+mod delimiter;
 mod quotes;
 
 use std::fs::File;
@@ -58,11 +59,18 @@ pub(super) fn read(path: &Path, indices: Vec<usize>) -> Result<Batches> {
 }
 
 fn reader(path: &Path) -> Result<csv::Reader<CheckedQuotes<File>>> {
-    Ok(parser(CheckedQuotes::new(open(path)?)))
+    let delimiter = delimiter(path)?;
+    Ok(parser(CheckedQuotes::new(open(path)?, delimiter), delimiter))
 }
 
-fn parser<R: Read>(input: R) -> csv::Reader<R> {
-    ReaderBuilder::new().buffer_capacity(256 << 10).from_reader(input)
+fn parser<R: Read>(input: R, delimiter: u8) -> csv::Reader<R> {
+    ReaderBuilder::new().delimiter(delimiter).buffer_capacity(256 << 10).from_reader(input)
+}
+
+/// What divides the fields of a file.
+fn delimiter(path: &Path) -> Result<u8> {
+    let input = BufReader::new(open(path)?);
+    delimiter::find(input).map_err(|e| Error::io(path, "reading", e))
 }
 
 fn open(path: &Path) -> Result<File> {
@@ -144,7 +152,7 @@ impl Rows {
     /// Reads the latest batch of rows again, slowly, for the first field that is not UTF-8.
     fn find_bad_text(&self, first: Option<csv::Position>, rows: usize) -> Error {
         let search = || -> Result<Option<Error>> {
-            let mut reader = parser(open(&self.path)?);
+            let mut reader = parser(open(&self.path)?, delimiter(&self.path)?);
             let names = reader.byte_headers().map_err(|e| broken(&self.path, &e))?.clone();
             if let Some(first) = first {
                 reader.seek(first).map_err(|e| broken(&self.path, &e))?;
@@ -207,8 +215,15 @@ fn broken(path: &Path, error: &csv::Error) -> Error {
                 Ok(line) => line,
                 Err(error) => return error,
             };
+            let divided = match delimiter(path) {
+                Ok(b',') => String::new(),
+                Ok(other) => {
+                    format!("; they are divided by {:?}, as the header shows", char::from(other))
+                }
+                Err(error) => return error,
+            };
             Error::data(format!(
-                "line {line}: expected {expected_len} fields as in the header, found {len}"
+                "line {line}: expected {expected_len} fields as in the header, found {len}{divided}"
             ))
             .context(path.display())
         }
@@ -235,8 +250,9 @@ fn line_of(path: &Path, position: &csv::Position) -> Result<u64> {
 
 /// The error about a field whose quotes are wrong: reads the file again to say where it is.
 fn bad_quotes(path: &Path, bad: &BadQuotes) -> Result<Error> {
-    let opened = Place::of(path, bad.opened)?;
-    let column = opened.column(path)?;
+    let delimiter = delimiter(path)?;
+    let opened = Place::of(path, bad.opened, delimiter)?;
+    let column = opened.column(path, delimiter)?;
     let message = match bad.stray {
         None => format!(
             "line {}: {column}: a quote opens and never closes; expected another \" before the \
@@ -244,11 +260,15 @@ fn bad_quotes(path: &Path, bad: &BadQuotes) -> Result<Error> {
             opened.line
         ),
         Some(stray) => format!(
-            "line {}: {column}: expected a comma or the end of the line after a closing quote, \
-             found {:?}; the quote opens on line {}: double the quotes inside a field (\"\"), or \
-             remove one that should not be there",
-            Place::of(path, stray)?.line,
-            text_at(path, stray)?,
+            "line {}: {column}: expected {} or the end of the line after a closing quote, found \
+             {:?}; the quote opens on line {}: double the quotes inside a field (\"\"), or remove one \
+             that should not be there",
+            Place::of(path, stray, delimiter)?.line,
+            match delimiter {
+                b',' => "a comma".to_owned(),
+                other => format!("{:?}", char::from(other)),
+            },
+            text_at(path, stray, delimiter)?,
             opened.line
         ),
     };
@@ -264,7 +284,7 @@ struct Place {
 
 impl Place {
     /// The place of the byte at `offset`, before which all quotes are right.
-    fn of(path: &Path, offset: u64) -> Result<Self> {
+    fn of(path: &Path, offset: u64, delimiter: u8) -> Result<Self> {
         let mut place = Self { line: 1, field: 0, in_header: true };
         let (mut inside, mut at_start, mut blank) = (false, true, true);
         for byte in BufReader::new(open(path)?).take(offset).bytes() {
@@ -277,7 +297,7 @@ impl Place {
                 b'"' if inside => (inside, at_start) = (false, true),
                 _ if inside => {}
                 b'"' if at_start => inside = true,
-                b',' => (place.field, at_start) = (place.field + 1, true),
+                _ if byte == delimiter => (place.field, at_start) = (place.field + 1, true),
                 _ if ends_line => (place.field, at_start, place.in_header) = (0, true, blank),
                 _ => at_start = false,
             }
@@ -286,8 +306,8 @@ impl Place {
     }
 
     /// The column's name, or its number where it has none.
-    fn column(&self, path: &Path) -> Result<String> {
-        let mut parser = parser(open(path)?);
+    fn column(&self, path: &Path, delimiter: u8) -> Result<String> {
+        let mut parser = parser(open(path)?, delimiter);
         let names = parser.byte_headers().map_err(|e| broken(path, &e))?;
         Ok(match names.get(self.field) {
             Some(name) if !self.in_header => {
@@ -299,13 +319,14 @@ impl Place {
 }
 
 /// The start of what stands at `offset`, up to the end of its field.
-fn text_at(path: &Path, offset: u64) -> Result<String> {
+fn text_at(path: &Path, offset: u64, delimiter: u8) -> Result<String> {
     const LENGTH: u64 = 20;
     let fail = |e| Error::io(path, "reading", e);
     let mut file = open(path)?;
     file.seek(SeekFrom::Start(offset)).map_err(fail)?;
     let mut found = Vec::new();
     file.take(LENGTH).read_to_end(&mut found).map_err(fail)?;
-    let end = found.iter().position(|&byte| quotes::ends_field(byte)).unwrap_or(found.len());
+    let end =
+        found.iter().position(|&byte| quotes::ends_field(byte, delimiter)).unwrap_or(found.len());
     Ok(String::from_utf8_lossy(&found[..end]).into_owned())
 }

@@ -67,17 +67,43 @@ struct Link {
     columns: Vec<usize>,
     to: usize,
     to_columns: Vec<String>,
-    /// Some rows refer to nothing, or to no row that there is.
-    partial: bool,
+    /// How many rows have a value that is no key there, NULL apart; none where that was not counted.
+    unresolved: Option<u64>,
 }
 
 /// A time that was chosen.
 struct Chosen {
     from: Origin,
-    /// Some rows have none.
-    nullable: bool,
+    /// How many rows have none.
+    gaps: Gaps,
     /// The mean of the times, in microseconds, by which tables are compared.
     mean_us: i128,
+}
+
+/// Why a view is left out.
+const VIEW: &str = "it is a view: what it copies from other tables would give away the cells that \
+                    are to be predicted there; a schema may still name it";
+
+/// How many of a table's rows lack a time, the best last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Gaps {
+    /// More than half.
+    Most,
+    Many,
+    /// One in twenty, or fewer.
+    Few,
+    None,
+}
+
+impl Gaps {
+    fn of(rows: u64, all: u64) -> Self {
+        match rows {
+            0 => Self::None,
+            _ if rows * 20 <= all => Self::Few,
+            _ if rows * 2 <= all => Self::Many,
+            _ => Self::Most,
+        }
+    }
 }
 
 /// Where a time comes from.
@@ -108,8 +134,10 @@ pub fn draft(
     progress: &(dyn Fn(&str) -> Result<()> + Sync),
 ) -> Result<Draft> {
     let limits = Limits::default();
-    let mut subjects = examine(source, &limits, progress)?;
-    let left_out = leave_out(&mut subjects);
+    let views = source.views()?;
+    let mut subjects = examine(source, &views, &limits, progress)?;
+    let mut left_out = leave_out(&mut subjects);
+    left_out.extend(views.into_iter().map(|view| (view, VIEW)));
     if subjects.is_empty() {
         return Err(Error::data(format!(
             "{} has no table with a row and a column that could be used",
@@ -117,7 +145,7 @@ pub fn draft(
         )));
     }
     let mut notes = Notes::new();
-    links::find_keys(&mut subjects, &mut notes);
+    links::find_keys(&mut subjects, &limits, &mut notes);
     links::find_links(source, &limits, &mut subjects, &mut notes)?;
     composite::find_composite_keys(source, &mut subjects, &mut notes)?;
     let derived = tasks::take_derived(&subjects);
@@ -136,16 +164,18 @@ pub fn draft(
     Ok(Draft { schema, source: source.describe(), notes, left_out })
 }
 
-/// Reads every table once.
+/// Reads every table once, but for the views.
 fn examine(
     source: &dyn Source,
+    views: &[String],
     limits: &Limits,
     progress: &(dyn Fn(&str) -> Result<()> + Sync),
 ) -> Result<Vec<Subject>> {
     let mut tables = source.tables()?;
-    tables.retain(|table| !table.columns.is_empty());
+    tables.retain(|table| !table.columns.is_empty() && !views.contains(&table.name));
     if tables.is_empty() {
-        return Err(Error::data(format!("{} has no table with a column", source.describe())));
+        let but = if views.is_empty() { "" } else { ", but for views; name them in a schema" };
+        return Err(Error::data(format!("{} has no table with a column{but}", source.describe())));
     }
     let names = safe_names(&tables);
     let table_words: Vec<_> = tables.iter().map(|table| words(&table.name)).collect();

@@ -34,11 +34,16 @@ pub(crate) fn did_you_mean<'a>(
 
 /// The names, quoted, with commas; a long list is cut and counted.
 pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let names: Vec<_> = names.into_iter().collect();
+    let names: Vec<_> = names.into_iter().map(|name| format!("{name:?}")).collect();
     if names.is_empty() {
         return "none".into();
     }
-    let shown: Vec<_> = names.iter().take(LISTED).map(|name| format!("{name:?}")).collect();
+    shortened(&names)
+}
+
+/// The first few of these, with commas, and how many more there are.
+pub(crate) fn shortened(names: &[String]) -> String {
+    let shown = &names[..names.len().min(LISTED)];
     match names.len() - shown.len() {
         0 => shown.join(", "),
         rest => format!("{} and {rest} more", shown.join(", ")),

@@ -16,6 +16,12 @@ use super::source::{Source, SourceColumn};
 use super::values::words;
 use crate::error::{Context, Error, Result};
 
+/// What some writers leave where there is nothing.
+const MARKERS: [&str; 14] = [
+    "NA", "N/A", "n/a", "NaN", "nan", "NULL", "Null", "null", "None", "none", "NaT", "#N/A", "-",
+    "?",
+];
+
 /// How a source keeps a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Storage {
@@ -72,6 +78,11 @@ pub(super) struct Profile {
     pub odd_dates: u64,
     /// How many are integers with `.0` behind them, as pandas writes integers with gaps.
     pub pointed: u64,
+    /// How many are numbers but for a decimal comma.
+    pub comma_numbers: u64,
+    /// How many are words that some writers leave for NULL, and the first of them.
+    pub markers: u64,
+    pub marker: Option<&'static str>,
     /// How many are digits with a zero before them, which a number would lose.
     pub coded: u64,
     /// The least and the greatest integer.
@@ -100,6 +111,9 @@ impl Profile {
             times: 0,
             odd_dates: 0,
             pointed: 0,
+            comma_numbers: 0,
+            markers: 0,
+            marker: None,
             coded: 0,
             range: None,
             total: 0,
@@ -218,6 +232,11 @@ impl Profile {
                 self.bits += u64::from(matches!(trimmed, "0.0" | "1.0") && number <= 1.0);
                 continue;
             }
+            if let Some(marker) = MARKERS.into_iter().find(|marker| *marker == trimmed) {
+                self.markers += 1;
+                self.marker.get_or_insert(marker);
+            }
+            self.comma_numbers += u64::from(has_decimal_comma(trimmed));
             self.spaced += u64::from(trimmed.contains(char::is_whitespace));
             self.truths += u64::from(is_truth(trimmed));
             match time(trimmed, &utc) {
@@ -348,6 +367,14 @@ fn number(word: &str) -> Option<f64> {
     let begins = |b: &u8| b.is_ascii_digit() || matches!(b, b'-' | b'+' | b'.');
     word.as_bytes().first().filter(|b| begins(b))?;
     word.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// Whether a word is a number with a decimal comma, perhaps with points between the thousands.
+fn has_decimal_comma(word: &str) -> bool {
+    word.split_once(',').is_some_and(|(whole, fraction)| {
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        digits(fraction) && whole.trim_start_matches(['-', '+']).split('.').all(digits)
+    })
 }
 
 /// Whether a number's text begins with a zero that a number would lose.

@@ -36,6 +36,14 @@ pub trait Source: Send + Sync {
     /// `Io` or `Data` when a table's header cannot be read.
     fn tables(&self) -> Result<Vec<SourceTable>>;
 
+    /// The names of those tables that are queries over others, and have no rows of their own.
+    ///
+    /// # Errors
+    /// As [`Source::tables`].
+    fn views(&self) -> Result<Vec<String>> {
+        Ok(vec![])
+    }
+
     /// Streams the rows of `table` in their order, with the columns asked for, in that order.
     ///
     /// # Determinism
@@ -229,8 +237,15 @@ pub(crate) fn positions(there: &[SourceColumn], asked: &[String]) -> Result<Vec<
 pub(crate) fn check_names(columns: &[SourceColumn]) -> Result<()> {
     for (index, column) in columns.iter().enumerate() {
         if column.name.is_empty() {
+            let hint = match index {
+                0 => {
+                    "; written by pandas with its index? write it with index=False, or name the \
+                     column"
+                }
+                _ => "",
+            };
             return Err(Error::data(format!(
-                "column {} has no name; the names are: {}",
+                "column {} has no name; the names are: {}{hint}",
                 index + 1,
                 listed(columns.iter().map(|c| c.name.as_str()))
             )));

@@ -84,6 +84,12 @@ impl Source for Sqlite {
         Ok(tables)
     }
 
+    fn views(&self) -> Result<Vec<String>> {
+        let names = names(&self.connect()?).map_err(|e| self.fault(&e))?;
+        let views = names.into_iter().filter(|(_, kind)| matches!(kind, Kind::View));
+        Ok(views.map(|(name, _)| name).collect())
+    }
+
     fn read(&self, table: &str, asked: &[String]) -> Result<Batches> {
         let connection = self.connect()?;
         let names = names(&connection).map_err(|e| self.fault(&e))?;

@@ -59,6 +59,11 @@ pub(super) fn names_rows(words: &[String]) -> bool {
     })
 }
 
+/// Whether a column's words end like those of a name that is unique everywhere.
+pub(super) fn is_uuid(words: &[String]) -> bool {
+    words.last().is_some_and(|last| matches!(last.as_str(), "uuid" | "guid"))
+}
+
 /// What stands before the ending of a word such as `custkey` or `driverid`.
 fn stem(word: &str) -> Option<&str> {
     ["id", "key"].iter().find_map(|end| word.strip_suffix(end)).filter(|stem| stem.len() >= 3)

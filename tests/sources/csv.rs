@@ -22,6 +22,39 @@ fn fields_come_as_they_stand_and_empty_ones_are_null() {
 }
 
 #[test]
+fn the_header_shows_the_delimiter() {
+    let all = ["a,1", "b"];
+    let expected = ["x|1,5", "y;z|-2"];
+    for (text, delimiter) in [
+        ("\"a,1\";b\nx;1,5\n\"y;z\";-2\n", ';'),
+        ("\u{feff}\"a,1\"\tb\r\nx\t1,5\r\ny;z\t-2\r\n", '\t'),
+        ("\"a,1\"|b\nx|1,5\ny;z|\"-2\"", '|'),
+        ("\"a,1\",b\nx,\"1,5\"\ny;z,-2\n", ','),
+    ] {
+        assert_eq!(read(text.as_bytes(), &all).unwrap(), expected, "{delimiter:?}");
+    }
+}
+
+#[test]
+fn faults_name_the_delimiter_that_is_no_comma() {
+    let refused = |text: &str| read(text.as_bytes(), &["a", "b"]).unwrap_err();
+    assert_eq!(
+        refused("a;b\n1;2\n3,4\n"),
+        "DIR/t.csv: line 3: expected 2 fields as in the header, found 1; they are divided by ';', \
+         as the header shows"
+    );
+    let stray = refused("a\tb\n1\t\"x\"y\tz\n");
+    let expected = "DIR/t.csv: line 2: column \"b\": expected '\\t' or the end of the line after a \
+                    closing quote, found \"y\";";
+    assert!(stray.starts_with(expected), "{stray}");
+    assert_eq!(
+        refused(",a,b\n0,1,2\n"),
+        "DIR/t.csv: line 1: column 1 has no name; the names are: \"\", \"a\", \"b\"; written by \
+         pandas with its index? write it with index=False, or name the column"
+    );
+}
+
+#[test]
 fn many_rows_come_in_order_in_batches() {
     let body: String = (0..20_000).map(|i| format!("{i},{}\n", i % 7)).collect();
     let folder = folder(&[("t.csv", format!("a,b\n{body}").as_bytes())]);

@@ -1,6 +1,6 @@
 //! Keys of several columns that nobody declared.
 
-use super::draft::{csv, drafted, formula_one};
+use super::draft::{csv, drafted, formula_one, links};
 use super::*;
 
 /// The line about the key of `sales`, which has these columns, in a shop of tables `a`, `b` and `c`
@@ -72,4 +72,40 @@ fn formula_one_has_one_standing_of_a_driver_after_a_race() {
     assert_eq!(key("starting_grid_positions"), "raceId+driverId");
     // Drivers shared cars, and had several in one race.
     assert_eq!(key("race_results"), "");
+}
+
+/// A name that is as long and as odd as a uuid.
+fn uuid(i: u64) -> String {
+    format!("{i:08x}-0000-4000-8000-{:012x}", i * 7919)
+}
+
+#[test]
+fn the_key_is_what_other_tables_refer_to() {
+    let linked = |header: &str, order: &dyn Fn(u64) -> String| {
+        let users = csv(header, 40, |i| format!("{},{},{i}", uuid(i), i + 1000));
+        let orders = csv("order_id,user_id", 100, |i| format!("{i},{}", order(i % 40)));
+        let folder = folder(&[("users.csv", &users), ("orders.csv", &orders)]);
+        let draft = drafted(&*opened(folder.path()));
+        let text = draft.render();
+        assert!(!text.contains("named like a reference to \"users\""), "{text}");
+        assert_eq!(links(&draft.schema, "orders"), "key order_id | time - | user_id > users");
+        links(&draft.schema, "users")
+    };
+    let by_number = |i: u64| (i + 1000).to_string();
+    assert_eq!(linked("uuid,user_id,n", &by_number), "key user_id | time - | ");
+    assert_eq!(linked("uuid,id,n", &by_number), "key id | time - | ");
+    assert_eq!(linked("id,user_id,n", &by_number), "key user_id | time - | ");
+    assert_eq!(linked("uuid,user_id,n", &uuid), "key uuid | time - | ");
+    assert_eq!(linked("user_uuid,user_id,n", &uuid), "key user_uuid | time - | ");
+}
+
+#[test]
+fn a_uuid_is_the_key_where_nothing_plainer_is() {
+    let key = |header: &str| {
+        let folder = folder(&[("users.csv", &csv(header, 40, |i| format!("{},{i}", uuid(i))))]);
+        let draft = drafted(&*opened(folder.path()));
+        links(&draft.schema, "users")
+    };
+    assert_eq!(key("uuid,user_id"), "key user_id | time - | ");
+    assert_eq!(key("uuid,n"), "key uuid | time - | ");
 }

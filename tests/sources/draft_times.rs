@@ -114,6 +114,47 @@ fn own_times_come_first_and_others_from_the_event_that_is_latest() {
 }
 
 #[test]
+fn a_time_that_every_row_has_is_inherited_first() {
+    let refer =
+        |i: u64, every: u64| if i % 10 < every { (i % 50).to_string() } else { String::new() };
+    let dated = |gaps: u64, year: u64| {
+        csv("id,created_at", 50, |i| {
+            format!("{i},{}", if i < gaps { String::new() } else { day(year, i) })
+        })
+    };
+    let refers = |header: &str, first: u64, second: u64| {
+        csv(header, 300, |i| format!("{i},{},{}", refer(i, first), refer(i, second)))
+    };
+    let folder = folder(&[
+        ("orders.csv", &dated(0, 2020)),
+        ("visits.csv", &dated(0, 2022)),
+        ("trips.csv", &dated(9, 2023)),
+        // The latest is NULL in three rows of ten, or has no time itself.
+        ("remarks.csv", &refers("id,order_id,visit_id", 10, 7)),
+        ("notes.csv", &refers("id,order_id,trip_id", 10, 10)),
+        ("claims.csv", &refers("id,visit_id,trip_id", 7, 7)),
+        ("replies.csv", &csv("id,claim_id", 300, |i| format!("{i},{i}"))),
+    ]);
+    let draft = drafted(&*opened(folder.path()));
+    let names = ["remarks", "notes", "claims", "replies"];
+    let found = times(&draft.schema, &names);
+    assert_eq!(found, ["via order_id", "via order_id", "via trip_id", "via claim_id"]);
+    assert_says(
+        &draft.render(),
+        &[
+            "if it has one; it could be inherited through \"visit_id\" (\"visits\"; 90 rows \
+             refer to none)\n",
+            "through \"trip_id\" (\"trips\"; what refers to 9 rows of \"trips\" without a \
+             time)\n",
+            "if it has one; 90 rows refer to none: always visible; what refers to 9 rows of \
+             \"trips\" without a time: always visible; it could be inherited through \"visit_id\" \
+             (\"visits\"; 90 rows refer to none)\n",
+            "what refers to rows of \"claims\" without a time: always visible\n",
+        ],
+    );
+}
+
+#[test]
 fn later_stages_of_a_row_are_taken_only_where_nothing_is_better() {
     let stages = |header: &str| {
         csv(header, 60, |i| format!("{i},{},{},{}", i % 40, day(2021, i), day(2022, i)))

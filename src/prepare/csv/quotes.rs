@@ -9,7 +9,7 @@ use std::io::{self, Read};
 
 use memchr::memchr;
 
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What is wrong with a file's quotes; the numbers count bytes from the file's beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,8 @@ pub(super) struct CheckedQuotes<R> {
 }
 
 impl<R> CheckedQuotes<R> {
-    pub(super) fn new(inner: R) -> Self {
-        Self { inner, quotes: Quotes::default() }
+    pub(super) fn new(inner: R, delimiter: u8) -> Self {
+        Self { inner, quotes: Quotes::new(delimiter) }
     }
 }
 
@@ -66,6 +66,7 @@ enum Place {
 }
 
 struct Quotes {
+    delimiter: u8,
     place: Place,
     /// The latest byte seen.
     last: u8,
@@ -75,14 +76,12 @@ struct Quotes {
     opened: u64,
 }
 
-impl Default for Quotes {
-    fn default() -> Self {
-        // A file begins as a line does.
-        Self { place: Place::Outside, last: b'\n', offset: 0, opened: 0 }
-    }
-}
-
 impl Quotes {
+    fn new(delimiter: u8) -> Self {
+        // A file begins as a line does.
+        Self { delimiter, place: Place::Outside, last: b'\n', offset: 0, opened: 0 }
+    }
+
     /// Checks the next bytes of the file. Bytes without a quote cost a search for one.
     fn check(&mut self, bytes: &[u8]) -> Result<(), BadQuotes> {
         // The parser skips the mark too.
@@ -91,11 +90,12 @@ impl Quotes {
         self.offset += if is_marked { BYTE_ORDER_MARK.len() as u64 } else { 0 };
 
         let mut at = if self.place == Place::Closing { self.close(bytes, 0)? } else { 0 };
-        while let Some(quote) = next_quote(bytes, at) {
+        while let Some(quote) = next_quote(bytes, at, self.delimiter) {
             at = quote + 1;
+            let before = quote.checked_sub(1).map_or(self.last, |before| bytes[before]);
             if self.place == Place::Inside {
                 at = self.close(bytes, at)?;
-            } else if ends_field(quote.checked_sub(1).map_or(self.last, |before| bytes[before])) {
+            } else if ends_field(before, self.delimiter) {
                 (self.place, self.opened) = (Place::Inside, self.offset + quote as u64);
             }
         }
@@ -109,7 +109,7 @@ impl Quotes {
         let (place, next) = match bytes.get(at) {
             None => (Place::Closing, at),
             Some(b'"') => (Place::Inside, at + 1),
-            Some(&byte) if ends_field(byte) => (Place::Outside, at),
+            Some(&byte) if ends_field(byte, self.delimiter) => (Place::Outside, at),
             Some(_) => {
                 let stray = Some(self.offset + at as u64);
                 return Err(BadQuotes { opened: self.opened, stray });
@@ -129,17 +129,17 @@ impl Quotes {
 }
 
 /// Where the next quote is, from `at` on.
-fn next_quote(bytes: &[u8], at: usize) -> Option<usize> {
+fn next_quote(bytes: &[u8], at: usize, delimiter: u8) -> Option<usize> {
     match bytes.get(at..at + 2) {
         // Quoted fields that follow each other need no search.
-        Some([b',' | b'\n', b'"']) => Some(at + 1),
+        Some(&[before, b'"']) if before == delimiter || before == b'\n' => Some(at + 1),
         _ => memchr(b'"', &bytes[at..]).map(|found| at + found),
     }
 }
 
 /// Whether a field ends before this byte, outside quotes.
-pub(super) fn ends_field(byte: u8) -> bool {
-    matches!(byte, b',' | b'\n' | b'\r')
+pub(super) fn ends_field(byte: u8, delimiter: u8) -> bool {
+    byte == delimiter || matches!(byte, b'\n' | b'\r')
 }
 
 #[cfg(test)]
@@ -149,8 +149,8 @@ mod tests {
     use super::*;
 
     /// Reads `bytes`, at most `size` of them at a time.
-    fn read(bytes: &[u8], size: usize) -> Result<Vec<u8>, BadQuotes> {
-        let mut reader = CheckedQuotes::new(bytes);
+    fn read(bytes: &[u8], delimiter: u8, size: usize) -> Result<Vec<u8>, BadQuotes> {
+        let mut reader = CheckedQuotes::new(bytes, delimiter);
         let (mut found, mut buffer) = (Vec::new(), vec![0; size]);
         loop {
             match reader.read(&mut buffer) {
@@ -162,7 +162,8 @@ mod tests {
     }
 
     /// The rules once more, a byte at a time.
-    fn plain(bytes: &[u8]) -> Result<(), BadQuotes> {
+    fn plain(bytes: &[u8], delimiter: u8) -> Result<(), BadQuotes> {
+        let ends = |byte: &u8| *byte == delimiter || b"\n\r".contains(byte);
         let mut at = 0;
         while at < bytes.len() {
             if bytes[at] == b'"' {
@@ -179,11 +180,11 @@ mod tests {
                     }
                 }
                 at += 1;
-                if bytes.get(at).is_some_and(|&byte| !b",\n\r".contains(&byte)) {
+                if bytes.get(at).is_some_and(|byte| !ends(byte)) {
                     return Err(BadQuotes { opened: opened as u64, stray: Some(at as u64) });
                 }
             }
-            while bytes.get(at).is_some_and(|byte| !b",\n\r".contains(byte)) {
+            while bytes.get(at).is_some_and(|byte| !ends(byte)) {
                 at += 1;
             }
             at += 1;
@@ -210,9 +211,9 @@ mod tests {
             ("a;\"b\"c\t\"d", Ok(())),
         ];
         for (text, expected) in cases {
-            assert_eq!(plain(text.as_bytes()), expected, "{text:?}");
+            assert_eq!(plain(text.as_bytes(), b','), expected, "{text:?}");
             for size in 1..=text.len() + 1 {
-                let found = read(text.as_bytes(), size);
+                let found = read(text.as_bytes(), b',', size);
                 assert_eq!(found, expected.map(|()| text.as_bytes().to_vec()), "{text:?}, {size}");
             }
         }
@@ -221,19 +222,21 @@ mod tests {
     #[test]
     fn a_field_may_begin_behind_a_byte_order_mark() {
         let text = "\u{feff}\"a\"b".as_bytes();
-        assert_eq!(read(text, 16), Err(BadQuotes { opened: 3, stray: Some(6) }));
+        assert_eq!(read(text, b',', 16), Err(BadQuotes { opened: 3, stray: Some(6) }));
         // Anywhere else it is a character as any.
-        assert!(read("a,\u{feff}\"a\"b".as_bytes(), 16).is_ok());
+        assert!(read("a,\u{feff}\"a\"b".as_bytes(), b',', 16).is_ok());
     }
 
     proptest! {
         #[test]
         fn the_plain_twin_agrees(
-            picks in prop::collection::vec(0_usize..6, 0..40),
+            picks in prop::collection::vec(0_usize..7, 0..40),
+            delimiter in prop::sample::select(b",;".to_vec()),
             size in 1_usize..10,
         ) {
-            let bytes: Vec<u8> = picks.iter().map(|&pick| b"\"\",\n\ra"[pick]).collect();
-            prop_assert_eq!(read(&bytes, size), plain(&bytes).map(|()| bytes));
+            let bytes: Vec<u8> = picks.iter().map(|&pick| b"\"\",;\n\ra"[pick]).collect();
+            let expected = plain(&bytes, delimiter).map(|()| bytes.clone());
+            prop_assert_eq!(read(&bytes, delimiter, size), expected);
         }
     }
 }

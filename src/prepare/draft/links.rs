@@ -1,11 +1,11 @@
 //! Keys and references: declared, or guessed by name and verified by value.
 
-use super::{Link, Notes, Place, Subject, counted, share};
+use super::{Gaps, Link, Notes, Place, Subject, counted, share};
 use crate::error::Result;
 use crate::prepare::profile::{Profile, Storage, unresolved_rows, without_point};
 use crate::prepare::schema::{Limits, Reference};
 use crate::prepare::source::{DeclaredReference, Source};
-use crate::prepare::words::{key_rank, names_rows, names_same_table, reference_rank};
+use crate::prepare::words::{is_uuid, key_rank, names_rows, names_same_table, reference_rank};
 
 impl Link {
     /// The reference as the schema says it.
@@ -22,15 +22,28 @@ impl Link {
         let columns = self.columns.iter().map(|&c| of.source.columns[c].name.as_str());
         columns.collect::<Vec<_>>().join("+")
     }
+
+    /// How many rows refer to none, as far as was counted: a NULL in a part of it is enough.
+    pub(super) fn lost(&self, of: &Subject) -> u64 {
+        let nulls = self.columns.iter().map(|&column| of.profiles[column].nulls).max();
+        nulls.unwrap_or(0) + self.unresolved.unwrap_or(0)
+    }
+
+    /// The same as a share; where not all was counted, some rows may.
+    pub(super) fn gaps(&self, of: &Subject) -> Gaps {
+        let counted = Gaps::of(self.lost(of), of.profiles[self.columns[0]].rows);
+        if self.unresolved.is_none() { counted.min(Gaps::Few) } else { counted }
+    }
 }
 
 /// Finds each table's key.
-pub(super) fn find_keys(subjects: &mut [Subject], notes: &mut Notes) {
-    for subject in subjects {
-        let (key, note) = match declared_key(subject) {
-            Some(key) => (key, "declared".to_owned()),
-            None => guessed_key(subject),
-        };
+pub(super) fn find_keys(subjects: &mut [Subject], limits: &Limits, notes: &mut Notes) {
+    let key = |index: usize| match declared_key(&subjects[index]) {
+        Some(key) => (key, "declared".to_owned()),
+        None => guessed_key(subjects, index, limits),
+    };
+    let keys: Vec<_> = (0..subjects.len()).map(key).collect();
+    for (subject, (key, note)) in subjects.iter_mut().zip(keys) {
         subject.key = key;
         notes.insert((subject.name.clone(), Place::Key), note);
     }
@@ -46,19 +59,26 @@ fn declared_key(subject: &Subject) -> Option<Vec<usize>> {
     sound.then_some(places)
 }
 
-fn guessed_key(subject: &Subject) -> (Vec<usize>, String) {
-    let rank = |column: usize| key_rank(&subject.column_words[column], &subject.words);
-    let mut candidates: Vec<_> = (0..subject.profiles.len())
-        .filter_map(|column| rank(column).map(|rank| (rank, column)))
-        .collect();
+fn guessed_key(subjects: &[Subject], index: usize, limits: &Limits) -> (Vec<usize>, String) {
+    let subject = &subjects[index];
+    // A uuid is what a row is known by elsewhere, where the table has a plainer key.
+    let rank = |column: usize| {
+        let words = &subject.column_words[column];
+        let rank = key_rank(words, &subject.words)?;
+        let is_uuid = is_uuid(words);
+        Some((rank.max(u32::from(is_uuid)), is_uuid, column))
+    };
+    let mut candidates: Vec<_> = (0..subject.profiles.len()).filter_map(rank).collect();
     candidates.sort_unstable();
-    for &(_, column) in &candidates {
-        if subject.profiles[column].is_key() {
-            return (vec![column], "by its name; unique and never NULL".into());
-        }
+    let keys = candidates.iter().filter(|&&(.., column)| subject.profiles[column].is_key());
+    let referring = |column| referring_columns(subjects, index, column, limits);
+    let ranked = keys.map(|&(.., column)| (referring(column), column));
+    // Of those that as many refer to, the first.
+    if let Some((_, column)) = ranked.rev().max_by_key(|&(count, _)| count) {
+        return (vec![column], "by its name; unique and never NULL".into());
     }
-    let note = match candidates.first().filter(|(rank, _)| *rank < 3) {
-        Some(&(_, column)) => {
+    let note = match candidates.first().filter(|(rank, ..)| *rank < 3) {
+        Some(&(.., column)) => {
             let name = &subject.source.columns[column].name;
             let profile = &subject.profiles[column];
             let fault = match profile.nulls {
@@ -71,6 +91,21 @@ fn guessed_key(subject: &Subject) -> (Vec<usize>, String) {
         None => "no key: no column is named like one and unique".into(),
     };
     (vec![], note)
+}
+
+/// How many columns of other tables are named like a reference to a table and hold values of this
+/// column of it.
+fn referring_columns(subjects: &[Subject], to: usize, key: usize, limits: &Limits) -> u64 {
+    let parent = &subjects[to];
+    let refers = |other: &Subject, column: usize| {
+        let words = &other.column_words[column];
+        reference_rank(words, &parent.words, &parent.column_words[key]).is_some()
+            && counts(&other.profiles[column], &parent.profiles[key])
+                .is_some_and(|(count, missing)| count > 0 && are_few(missing, count, limits))
+    };
+    let others = subjects.iter().enumerate().filter(|&(other, _)| other != to);
+    let columns = |other: &Subject| (0..other.profiles.len()).filter(|&c| refers(other, c)).count();
+    others.map(|(_, other)| columns(other) as u64).sum()
 }
 
 /// Where columns stand; none where one is missing.
@@ -112,10 +147,16 @@ struct Finder<'a> {
     notes: Vec<(Place, String)>,
 }
 
+/// Whether a column is named as the key of its own table is: `id`, `user_id` in `users`.
+fn names_own_rows(subject: &Subject, column: usize) -> bool {
+    key_rank(&subject.column_words[column], &subject.words).is_some_and(|rank| rank <= 1)
+}
+
 /// How much of a column a key holds.
 struct Containment {
     holds: bool,
-    partial: bool,
+    /// How many rows are not, NULL apart, where it holds.
+    unresolved: u64,
     words: String,
 }
 
@@ -141,7 +182,7 @@ impl Finder<'_> {
             let found = self.contained(link.columns[0], link.to, parent)?;
             if found.holds {
                 self.notes.push((Place::Reference(name), format!("declared; {}", found.words)));
-                links.push(Link { partial: found.partial, ..link });
+                links.push(Link { unresolved: Some(found.unresolved), ..link });
             } else {
                 let to = &self.subjects[link.to].name;
                 let note = format!("declared to refer to {to:?}, but {}", found.words);
@@ -165,7 +206,7 @@ impl Finder<'_> {
         }
         let to_columns = if targets == parent.key { vec![] } else { reference.to_columns.clone() };
         let single = (targets.len() == 1).then(|| targets[0]);
-        Some((Link { columns, to, to_columns, partial: true }, single))
+        Some((Link { columns, to, to_columns, unresolved: None }, single))
     }
 
     /// The reference that a column is, by its name or by its values.
@@ -177,10 +218,8 @@ impl Finder<'_> {
         if !comparable || profile.present() == 0 {
             return Ok(None);
         }
-        let words = &subject.column_words[column];
         // A table's own key is not a reference to a table that shares it.
-        let is_own_key = subject.key == [column];
-        if is_own_key && key_rank(words, &subject.words).is_some_and(|rank| rank <= 1) {
+        if subject.key == [column] && names_own_rows(subject, column) {
             return Ok(None);
         }
         let name = subject.source.columns[column].name.clone();
@@ -191,7 +230,7 @@ impl Finder<'_> {
             if found.holds {
                 let note = format!("by its name; {}", found.words);
                 self.notes.push((Place::Reference(name), note));
-                return Ok(Some(Self::link(column, to, found.partial)));
+                return Ok(Some(Self::link(column, to, found.unresolved)));
             }
             let parent = &self.subjects[to].name;
             refused.get_or_insert(format!(
@@ -205,11 +244,11 @@ impl Finder<'_> {
         };
         let note = "its values are keys of this table and of no other".to_owned();
         self.notes.push((Place::Reference(name), note));
-        Ok(Some(Self::link(column, to, self.subject().profiles[column].nulls > 0)))
+        Ok(Some(Self::link(column, to, 0)))
     }
 
-    fn link(column: usize, to: usize, partial: bool) -> Link {
-        Link { columns: vec![column], to, to_columns: vec![], partial }
+    fn link(column: usize, to: usize, unresolved: u64) -> Link {
+        Link { columns: vec![column], to, to_columns: vec![], unresolved: Some(unresolved) }
     }
 
     /// The tables that a column's name may mean, the likeliest first.
@@ -219,7 +258,7 @@ impl Finder<'_> {
         let mut ranked = Vec::new();
         for (to, parent) in self.subjects.iter().enumerate() {
             let [key] = parent.key[..] else { continue };
-            if to == self.index && key == column {
+            if to == self.index && (key == column || names_own_rows(subject, column)) {
                 continue;
             }
             let rank = reference_rank(words, &parent.words, &parent.column_words[key]);
@@ -258,17 +297,16 @@ impl Finder<'_> {
         let keys = &self.subjects[to].profiles[target];
         let Some((count, missing)) = counts(profile, keys) else {
             let words = "its values could not be compared".to_owned();
-            return Ok(Containment { holds: false, partial: true, words });
+            return Ok(Containment { holds: false, unresolved: 0, words });
         };
         let lost = format!("{} values are no key there", share(missing, count));
-        let few =
-            |missing: u64, of: u64| missing as f64 <= of as f64 * self.limits.unresolved_share;
+        let few = |missing: u64, of: u64| are_few(missing, of, self.limits);
         if missing == 0 {
             let words = match count {
                 1 => "its one value is a key there".to_owned(),
                 count => format!("all {count} values are keys there"),
             };
-            return Ok(Containment { holds: true, partial: profile.nulls > 0, words });
+            return Ok(Containment { holds: true, unresolved: 0, words });
         }
         // Few values can be many rows, and it is rows that `prepare` counts.
         let name = &subject.source.columns[column];
@@ -278,7 +316,8 @@ impl Finder<'_> {
         if few(missing, count) {
             let rows = unresolved(|word| word)?;
             let words = format!("{lost}, in {} rows", share(rows, profile.present()));
-            return Ok(Containment { holds: few(rows, profile.present()), partial: true, words });
+            let holds = few(rows, profile.present());
+            return Ok(Containment { holds, unresolved: rows, words });
         }
         let pointed = profile.pointed > 0 && profile.all(profile.integers + profile.pointed);
         let words = match pointed && few(unresolved(bare)?, profile.present()) {
@@ -288,13 +327,18 @@ impl Finder<'_> {
             ),
             false => lost,
         };
-        Ok(Containment { holds: false, partial: true, words })
+        Ok(Containment { holds: false, unresolved: 0, words })
     }
 }
 
 /// A word such as `1.0` as the integer 1; others as they are.
 fn bare(word: &str) -> &str {
     without_point(word).unwrap_or(word)
+}
+
+/// Whether so many of a reference's values may be no key.
+fn are_few(missing: u64, of: u64, limits: &Limits) -> bool {
+    missing as f64 <= of as f64 * limits.unresolved_share
 }
 
 /// How many different values a column has, and how many of them are no key.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Notes, Origin, Place, Subject};
+use super::{Gaps, Notes, Origin, Place, Subject};
 use crate::prepare::profile::Storage;
 use crate::prepare::schema::{CellTask, DerivedTask, Limits, Table, Task};
 use crate::store::SemanticType;
@@ -42,7 +42,7 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
     let recorded = split.is_none_or(|split| {
         subject.profiles[split].nulls == 0 && subject.profiles[split].values.are_among(&SPLITS)
     });
-    if !whole || !recorded || link.partial || !link.to_columns.is_empty() {
+    if !whole || !recorded || link.gaps(subject) != Gaps::None || !link.to_columns.is_empty() {
         return None;
     }
     let profile = &subject.profiles[target];
@@ -117,7 +117,7 @@ fn timeless_seeds(subject: &Subject) -> Option<String> {
             "{name:?} has no time, so a seed sees every row, later ones too; give {name:?} a time \
              and delete this line"
         )),
-        Some(time) if time.nullable => Some(format!(
+        Some(time) if time.gaps != Gaps::None => Some(format!(
             "a row of {name:?} may have no time, and as a seed it sees every row, later ones too; \
              give each row a time and delete this line"
         )),

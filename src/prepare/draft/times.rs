@@ -1,14 +1,17 @@
 //! When the rows of each table came to exist.
 //!
-//! A table's own time is the best there is. A table without one has that of a row that it refers
-//! to: it cannot have come before any of those, so of several the latest is nearest the truth.
+//! A row without a time is always visible, so a time that few rows lack comes before one that many
+//! lack, whatever else is said of them. A table's own time is the best there is, unless it is a
+//! later stage of the row or most rows lack it. Otherwise the table has that of a row that it refers
+//! to: of an event, if there is one, rather than of a thing; then of that after which it is named;
+//! and of several the latest, as it cannot have come before any of them.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::time_names::{Fit, fit};
-use super::{Chosen, Link, Notes, Origin, Place, Subject};
-use crate::prepare::names::listed;
+use super::{Chosen, Gaps, Notes, Origin, Place, Subject, counted};
+use crate::prepare::names::shortened;
 use crate::prepare::references::parents_first;
 use crate::prepare::schema::{Delay, Limits, Task, Time, TimeUnit};
 use crate::store::SemanticType;
@@ -19,9 +22,12 @@ pub(super) fn find_times(
     derived: &BTreeMap<usize, Task>,
     notes: &mut Notes,
 ) {
-    for least in [Fit::Unsaid, Fit::Stage] {
+    // What another row lends is better than a later stage, or than what most rows lack.
+    for is_good in
+        [|own: &Own| own.rank > Fit::Stage.rank() && own.gaps > Gaps::Most, |_: &Own| true]
+    {
         for subject in subjects.iter_mut().filter(|subject| subject.time.is_none()) {
-            subject.time = own_time(subject, least);
+            subject.time = own_time(subject, is_good);
         }
         inherit(subjects, derived);
     }
@@ -42,18 +48,41 @@ pub(super) fn time(subject: &Subject) -> Option<Time> {
     Some(time)
 }
 
-/// The best of a table's own times, when it fits well enough.
-fn own_time(subject: &Subject, least: Fit) -> Option<Chosen> {
+/// What makes a table's own time the one at which its rows came to exist, what counts most first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Own {
+    /// Rows without a time are always visible, which is worse than any name.
+    gaps: Gaps,
+    rank: u32,
+    /// Of several the latest: at the others a row may not have been known yet. Of later stages the
+    /// earliest, as it was known at each of them.
+    nearness: i128,
+    nulls: Reverse<u64>,
+    column: Reverse<usize>,
+}
+
+/// The best of a table's own times that are good enough.
+fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<Chosen> {
     let fitting = timestamps(subject).filter_map(|(column, unit)| {
-        let nulls = subject.profiles[column].nulls;
-        let fit = fit(&subject.column_words[column], &subject.words, nulls)?;
-        (fit >= least).then_some((fit, Reverse(nulls), Reverse(column), unit))
+        let profile = &subject.profiles[column];
+        let fit = fit(&subject.column_words[column], &subject.words, profile.nulls)?;
+        let mean_us = profile.mean() * microseconds(unit);
+        let own = Own {
+            gaps: Gaps::of(profile.nulls, profile.rows).min(Gaps::Few),
+            rank: fit.rank(),
+            nearness: if fit == Fit::Stage { -mean_us } else { mean_us },
+            nulls: Reverse(profile.nulls),
+            column: Reverse(column),
+        };
+        is_good(&own).then_some((own, fit, mean_us))
     });
-    let best = fitting.max_by_key(|&(fit, nulls, column, _)| (fit, nulls, column));
-    best.map(|(fit, Reverse(nulls), Reverse(column), unit)| Chosen {
+    let (own, fit, mean_us) = fitting.max_by(|(one, ..), (other, ..)| one.cmp(other))?;
+    let Reverse(column) = own.column;
+    let profile = &subject.profiles[column];
+    Some(Chosen {
         from: Origin::Column(column, fit),
-        nullable: nulls > 0,
-        mean_us: subject.profiles[column].mean() * microseconds(unit),
+        gaps: Gaps::of(profile.nulls, profile.rows),
+        mean_us,
     })
 }
 
@@ -90,7 +119,7 @@ fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>) {
             let Some(parent) = &subjects[found.to].time else { continue };
             subjects[index].time = Some(Chosen {
                 from: Origin::Link(link),
-                nullable: found.partial || parent.nullable,
+                gaps: found.gaps(&subjects[index]).min(parent.gaps),
                 mean_us: parent.mean_us,
             });
             changed = true;
@@ -105,34 +134,32 @@ fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>) {
 fn event(subjects: &[Subject], index: usize) -> Option<usize> {
     let subject = &subjects[index];
     let rank = |link: usize| {
-        let Link { columns, to, .. } = &subject.links[link];
-        let is_common = |&column: &usize| {
-            let profile = &subject.profiles[column];
-            profile.nulls <= profile.present()
-        };
-        Rank {
-            common: columns.iter().all(is_common),
-            event: is_event(subjects, *to),
-            named: is_named_after(subject, &subjects[*to]),
-            mean_us: subjects[*to].time.as_ref().map(|time| time.mean_us),
-        }
+        let found = &subject.links[link];
+        let parent = subjects[found.to].time.as_ref()?;
+        Some(Rank {
+            gaps: found.gaps(subject).min(parent.gaps).min(Gaps::Few),
+            event: is_event(subjects, found.to),
+            named: is_named_after(subject, &subjects[found.to]),
+            mean_us: parent.mean_us,
+        })
     };
-    let best = timed(subjects, index).max_by_key(|&link| (rank(link), Reverse(link)))?;
     // A row that nothing names, or that ties several rows together, is an event's. Other rows are
     // things, and would vanish from before a time that says little of them.
     let ends: usize = subject.links.iter().map(|link| link.columns.len()).sum();
     let is_tie = subject.key.len() != 1 || ends >= 2;
-    (rank(best).event || rank(best).named || is_tie).then_some(best)
+    let ranked = timed(subjects, index).filter_map(|link| Some((rank(link)?, Reverse(link))));
+    let (_, Reverse(best)) = ranked.filter(|(rank, _)| is_tie || rank.event || rank.named).max()?;
+    Some(best)
 }
 
 /// What makes a parent the one whose time is nearest to its child's, what counts most first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    /// Most rows refer to it.
-    common: bool,
+    /// How many rows would have no time, because they refer to none or the parent has none.
+    gaps: Gaps,
     event: bool,
     named: bool,
-    mean_us: Option<i128>,
+    mean_us: i128,
 }
 
 /// The references to other tables that have a time.
@@ -157,67 +184,108 @@ fn is_event(subjects: &[Subject], index: usize) -> bool {
     match subjects[index].time.as_ref().map(|time| &time.from) {
         None | Some(Origin::Column(_, Fit::Entrance)) => false,
         Some(Origin::Column(_, Fit::Plain | Fit::Kin) | Origin::Link(_)) => true,
-        Some(Origin::Column(_, Fit::Stage | Fit::Unsaid | Fit::Beginning)) => refers(),
+        Some(Origin::Column(_, Fit::Stage | Fit::Unsaid | Fit::Started | Fit::Recorded)) => {
+            refers()
+        }
     }
 }
 
 /// What was chosen, why, and what else there was.
 fn note(subjects: &[Subject], index: usize) -> String {
     let subject = &subjects[index];
-    let mut parts = vec![match &subject.time {
-        None => "no time: its rows are always visible".to_owned(),
-        Some(Chosen { from: Origin::Column(column, fit), .. }) => reason(subject, *column, *fit),
-        Some(Chosen { from: Origin::Link(link), .. }) => {
-            let parent = &subjects[subject.links[*link].to];
-            let belongs =
-                is_named_after(subject, parent) || is_event(subjects, subject.links[*link].to);
-            let name = &parent.name;
-            match belongs {
-                true => format!(
-                    "as {name:?}, to which it belongs; add a delay if it is known only later"
-                ),
-                false => format!(
-                    "no earlier than {name:?}, to which it refers; name a time of its own, if it \
-                     has one"
-                ),
-            }
+    let (mut parts, own, link) = match &subject.time {
+        None => (vec!["no time: its rows are always visible".to_owned()], None, None),
+        Some(Chosen { from: Origin::Column(column, fit), .. }) => {
+            (vec![own_reason(subject, *column, *fit)], Some(*column), None)
         }
-    }];
-    let chosen = subject.time.as_ref().map(|time| &time.from);
-    let is_chosen =
-        |column: usize| matches!(chosen, Some(Origin::Column(own, _)) if *own == column);
-    let own: Vec<_> = timestamps(subject)
-        .filter(|&(column, _)| !is_chosen(column))
-        .map(|(column, _)| subject.source.columns[column].name.as_str())
-        .collect();
-    if !own.is_empty() {
-        parts.push(format!("passed over: {}", listed(own)));
-    }
-    // What a table's own time says is never less than what it could inherit.
-    let other = |link: &usize| match chosen {
-        None => true,
-        Some(Origin::Link(chosen)) => link != chosen,
-        Some(Origin::Column(..)) => false,
+        Some(Chosen { from: Origin::Link(link), .. }) => {
+            (inherited_reasons(subjects, index, *link), None, Some(*link))
+        }
     };
-    let other: Vec<_> = timed(subjects, index).filter(other).collect();
-    if !other.is_empty() {
-        let links = other.iter().map(|&link| &subject.links[link]);
-        let ways =
-            links.map(|link| format!("{:?} ({:?})", link.name(subject), subjects[link.to].name));
-        parts.push(format!(
-            "it could be inherited through {}",
-            ways.collect::<Vec<_>>().join(" or ")
-        ));
+    let passed_over: Vec<_> = timestamps(subject)
+        .filter(|&(column, _)| own != Some(column))
+        .map(|(column, _)| with_nulls(subject, column))
+        .collect();
+    if !passed_over.is_empty() {
+        parts.push(format!("passed over: {}", shortened(&passed_over)));
+    }
+    // A table's own time is never less near than what it could inherit.
+    let others = timed(subjects, index).filter(|&other| own.is_none() && link != Some(other));
+    let ways: Vec<_> = others.map(|other| way(subjects, index, other)).collect();
+    if !ways.is_empty() {
+        parts.push(format!("it could be inherited through {}", ways.join(" or ")));
     }
     parts.join("; ")
 }
 
+/// Why a time was inherited, and which rows it leaves without.
+fn inherited_reasons(subjects: &[Subject], index: usize, link: usize) -> Vec<String> {
+    let subject = &subjects[index];
+    let to = subject.links[link].to;
+    let name = &subjects[to].name;
+    let reason = match is_named_after(subject, &subjects[to]) || is_event(subjects, to) {
+        true => format!("as {name:?}, to which it belongs; add a delay if it is known only later"),
+        false => format!(
+            "no earlier than {name:?}, to which it refers; name a time of its own, if it has one"
+        ),
+    };
+    let gaps = link_gaps(subjects, index, link).into_iter();
+    [reason].into_iter().chain(gaps.map(|gap| format!("{gap}: always visible"))).collect()
+}
+
+/// Another reference through which a time could be inherited.
+fn way(subjects: &[Subject], index: usize, link: usize) -> String {
+    let subject = &subjects[index];
+    let found = &subject.links[link];
+    let mut said = vec![format!("{:?}", subjects[found.to].name)];
+    said.extend(link_gaps(subjects, index, link));
+    format!("{:?} ({})", found.name(subject), said.join("; "))
+}
+
+/// Which rows have no time when they have it through a reference.
+fn link_gaps(subjects: &[Subject], index: usize, link: usize) -> Vec<String> {
+    let subject = &subjects[index];
+    let found = &subject.links[link];
+    let mut gaps = Vec::new();
+    match found.lost(subject) {
+        0 => {}
+        1 => gaps.push("1 row refers to none".to_owned()),
+        lost => gaps.push(format!("{lost} rows refer to none")),
+    }
+    let parent = &subjects[found.to];
+    match &parent.time {
+        Some(Chosen {
+            from: Origin::Column(column, _),
+            gaps: Gaps::Most | Gaps::Many | Gaps::Few,
+            ..
+        }) => {
+            let rows = counted(parent.profiles[*column].nulls, "row");
+            gaps.push(format!("what refers to {rows} of {:?} without a time", parent.name));
+        }
+        Some(time) if time.gaps != Gaps::None => {
+            gaps.push(format!("what refers to rows of {:?} without a time", parent.name));
+        }
+        _ => {}
+    }
+    gaps
+}
+
+/// A column's name, with how many rows it is NULL in.
+fn with_nulls(subject: &Subject, column: usize) -> String {
+    let name = &subject.source.columns[column].name;
+    match subject.profiles[column].nulls {
+        0 => format!("{name:?}"),
+        nulls => format!("{name:?} (NULL in {})", counted(nulls, "row")),
+    }
+}
+
 /// Why a table's own time was chosen.
-fn reason(subject: &Subject, column: usize, fit: Fit) -> String {
+fn own_reason(subject: &Subject, column: usize, fit: Fit) -> String {
     let reason = match fit {
-        Fit::Kin | Fit::Plain | Fit::Beginning | Fit::Entrance => {
+        Fit::Kin | Fit::Plain | Fit::Recorded | Fit::Entrance => {
             "when a row came to exist, by its name"
         }
+        Fit::Started => "when something began, by its name; see whether a row was known then",
         Fit::Unsaid => "a time that every row has; see whether it is when a row came to exist",
         Fit::Stage => "a later stage, by its name: a row may have been known before",
     };

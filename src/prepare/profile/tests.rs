@@ -27,6 +27,7 @@ fn words_are_counted_as_what_they_could_be() {
     assert_eq!((codes.numbers, codes.integers, codes.coded), (3, 0, 2));
     assert_eq!(text(&["1.0", "-7.0", "0.0", "07.0", "1.00", ".0", "1"]).pointed, 3);
     assert_eq!(text(&["inf", "NaN", "1e999", "", "-", "1,5", "0x10"]).numbers, 0);
+    assert_eq!(text(&["1,5", "-0,25", "1.234,5", "1,", ",5", "1,2,3", "a,5"]).comma_numbers, 3);
     assert_eq!(text(&["true", "F", "Yes", "no", "y", "ja"]).truths, 4);
     assert_eq!(text(&["0", "1", "1.0", "0.0", "2"]).bits, 4);
     let times = ["1950-05-13", "2020-01-01 12:00:00", "2020-01-01T12:00:00.5+02:00"];

@@ -1,0 +1,116 @@
+//! Values that are nearly what they look like, as a draft remarks on them.
+
+use super::draft::{csv, drafted};
+use super::*;
+
+#[test]
+fn numbers_with_a_decimal_comma_are_said_to_look_like_numbers() {
+    let rows = csv("id;price;n", 90, |i| format!("{i};{i},5;{i}.5"));
+    let folder = folder(&[("things.csv", &rows)]);
+    let text = drafted(&*opened(folder.path())).render();
+    let price =
+        "price = \"text\" # looks like numbers with a decimal comma; rewrite with a point\n";
+    assert!(text.contains(price) && text.contains("n = \"numerical\"\n"), "{text}");
+}
+
+#[test]
+fn views_are_left_out_with_the_reason_and_can_still_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shop.db");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .execute_batch(
+            "CREATE TABLE orders (id INTEGER PRIMARY KEY, price REAL);
+             INSERT INTO orders VALUES (1, 2.5), (2, 3.5);
+             CREATE VIEW dear AS SELECT id AS order_id, price FROM orders WHERE price > 3;",
+        )
+        .unwrap();
+    let source = opened(&path);
+    let draft = drafted(&*source);
+    assert_eq!(draft.schema.tables.len(), 1);
+    let text = draft.render();
+    assert!(
+        text.contains("\n# Table \"dear\" is left out: it is a view: what it copies"),
+        "{text}"
+    );
+    assert!(!text.contains("dear.price"), "{text}");
+    assert_eq!(source.views().unwrap(), ["dear"]);
+    assert_eq!(rows(&*source, "dear", &["price", "order_id"]).unwrap(), ["3.5|2"]);
+    connection
+        .execute_batch("CREATE VIEW odd AS SELECT 1 AS a; DROP VIEW dear; DROP TABLE orders;")
+        .unwrap();
+    let refused = headwater::prepare::draft::draft(&*opened(&path), "x", &|_| Ok(()));
+    assert_eq!(
+        message(refused, ErrorKind::Data, folder.path()),
+        "SQLite file DIR/shop.db has no table with a column, but for views; name them in a schema"
+    );
+}
+
+#[test]
+fn words_for_null_among_numbers_and_times_are_remarked_on() {
+    let word = |i: u64, marker: &str, value: String| {
+        if i % 30 == 4 { marker.to_owned() } else { value }
+    };
+    let rows = csv("id,price,day,grade,name", 90, |i| {
+        let grade = if i == 5 { "-".to_owned() } else { i.to_string() };
+        let day = word(i, "NaT", format!("2020-01-{:02}", i % 28 + 1));
+        format!(
+            "{i},{},{day},{grade},{}",
+            word(i, "NA", format!("{i}.5")),
+            word(i, "NA", format!("n{i}"))
+        )
+    });
+    let folder = folder(&[("things.csv", &rows)]);
+    let text = drafted(&*opened(folder.path())).render();
+    let rest = "in CSV only the empty field is NULL; empty those fields to use it as";
+    for line in [
+        format!(
+            "price = \"text\" # 3 values are words such as \"NA\"; the others are numbers: {rest} \
+             numerical\n"
+        ),
+        format!(
+            "day = \"text\" # 3 values are words such as \"NaT\"; the others are times: {rest} a \
+             time\n"
+        ),
+        format!(
+            "grade = \"text\" # 1 value is the word \"-\"; the others are numbers: {rest} numerical\n"
+        ),
+        "name = \"text\"\n".to_owned(),
+    ] {
+        assert!(text.contains(&line), "{line}\nis not in\n{text}");
+    }
+}
+
+#[test]
+fn integers_that_may_be_times_are_remarked_on_whatever_their_name() {
+    let rows = csv("id,hired,seen_first,size", 90, |i| {
+        format!("{i},{},{},{}", 1_500_000_000 + i, 1_500_000_000_000 + i, 600_000_000 + i)
+    });
+    let folder = folder(&[("things.csv", &rows)]);
+    let text = drafted(&*opened(folder.path())).render();
+    for line in [
+        "hired = \"numerical\" # could be a time in seconds since 1970: { type = \"timestamp\", unit \
+         = \"s\" }\n",
+        "seen_first = \"numerical\" # could be a time in milliseconds since 1970: { type = \
+         \"timestamp\", unit = \"ms\" }\n",
+        "size = \"numerical\"\n",
+    ] {
+        assert!(text.contains(line), "{line}\nis not in\n{text}");
+    }
+}
+
+#[test]
+fn remarks_on_identifiers_are_true() {
+    let rows = csv("order_id,line_no,n,parent_id", 900, |i| format!("{},{},{i},1", i / 30, i % 30));
+    let orders = csv("id,n", 30, |i| format!("{i},{i}"));
+    let folder = folder(&[("lines.csv", &rows), ("orders.csv", &orders)]);
+    let text = drafted(&*opened(folder.path())).render();
+    for line in [
+        "line_no = \"identifier\" # part of the key, so that its value is no feature; else \
+         numerical\n",
+        "parent_id = \"categorical\" # 1 different value, named like a key, and not found to refer \
+         to a table\n",
+    ] {
+        assert!(text.contains(line), "{line}\nis not in\n{text}");
+    }
+}
