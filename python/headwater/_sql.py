@@ -5,7 +5,7 @@ A query sees the tables of the source by their names, views of SQLite among them
 the schema gives it: a timestamp is a TIMESTAMP in UTC, a number a DOUBLE, a boolean a BOOLEAN;
 identifiers, categories and texts, and columns that the schema does not type, are the VARCHAR that
 they came as. A column that has a type already (Parquet, tables in memory) keeps it. A column that
-SQLite declares a BLOB is left out unless the schema types it as more than ignored, for its reader
+SQLite declares a BLOB is left out unless the schema gives it a type other than ignored: its reader
 takes no blobs.
 
 DuckDB works on one thread here, in UTC, and the rows are sorted by the texts of all columns, even
