@@ -1,7 +1,7 @@
 """The compiled half of the package."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypedDict, final
 
 import numpy as np
@@ -75,6 +75,16 @@ class PlanMismatch(HeadwaterError):
 
 class SamplerShutdown(HeadwaterError):
     """A sampler was used after it was shut down."""
+
+@final
+class SqlRows:
+    """The rows of one table, as an Arrow stream that can be taken once."""
+
+@final
+class SqlTables:
+    """The tables of a source, as the SQL of tasks sees them."""
+
+    def open(self, name: str) -> SqlRows: ...
 
 @final
 class SamplerCore:
@@ -301,8 +311,3 @@ def prepare(
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the command and returns its exit status."""
-
-def table_files(
-    path: str | os.PathLike[str] | Mapping[str, Any],
-) -> dict[str, list[os.PathLike[str]]] | None:
-    """The files of each table of a folder or file; None for a SQLite file."""

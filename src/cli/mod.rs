@@ -9,6 +9,7 @@ mod progress;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::{Args, Parser, Subcommand};
@@ -17,13 +18,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Cursor;
 use crate::prepare::embed::{Embedder, EndpointEmbedder, HashingEmbedder};
 use crate::prepare::schema::Schema;
-use crate::prepare::{Options, Progress, SqlEngine, draft, prepare, source};
+use crate::prepare::source::{self, Source};
+use crate::prepare::{Options, Progress, SqlEngine, draft, prepare};
 use crate::store::Store;
 use output::{Output, bytes, count, plural};
 use progress::Bars;
 
 /// Makes the engine for the SQL of a source's tasks.
-pub type SqlHook<'a> = dyn Fn(&Path) -> Box<dyn SqlEngine + 'a> + 'a;
+pub type SqlHook<'a> = dyn Fn(&Arc<dyn Source>, &Schema) -> Box<dyn SqlEngine + 'a> + 'a;
 
 /// What the binary or the Python package lends to the command.
 #[derive(Default)]
@@ -227,9 +229,9 @@ fn schema(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
 fn run_prepare(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
     let started = Instant::now();
     let schema = Schema::read(&args.schema)?;
-    let source = source::open(&args.source)?;
+    let source = Arc::from(source::open(&args.source)?);
     let embedder = embedder(args, hooks.interrupted.unwrap_or(&|| false))?;
-    let sql = hooks.sql.map(|engine| engine(&args.source));
+    let sql = hooks.sql.map(|engine| engine(&source, &schema));
     let bars = Bars::new(hooks.interrupted);
     let options = Options {
         embedder: &*embedder,

@@ -26,6 +26,8 @@ pub mod source;
 mod sqlite;
 mod tasks;
 mod texts;
+#[cfg(feature = "python")]
+pub(crate) mod typed;
 mod values;
 mod words;
 
@@ -69,11 +71,12 @@ impl Progress for Silent {
 
 /// Runs the SQL of tasks; the Python package has one on top of DuckDB.
 pub trait SqlEngine: Sync {
-    /// The rows of `query` over the source's tables, with `columns` in that order.
+    /// The rows of `query` over the source's tables, with `columns` in that order. What does not
+    /// fit into memory may lie in a new folder `scratch`, until the preparation ends.
     ///
     /// # Errors
     /// Whatever the engine says.
-    fn query(&self, query: &str, columns: &[String]) -> Result<Batches>;
+    fn query(&self, query: &str, columns: &[String], scratch: &Path) -> Result<Batches>;
 }
 
 /// How a store is to be prepared. Only `embedder` and `text_vectors` change its bytes.

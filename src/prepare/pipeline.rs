@@ -137,7 +137,9 @@ impl<'a> Preparation<'a> {
         let columns = tasks::columns_of(derived);
         let batches = match (&derived.source, &derived.sql, self.options.sql) {
             (Some(source), _, _) => self.source.read(source, &columns)?,
-            (None, Some(query), Some(engine)) => engine.query(query, &columns)?,
+            (None, Some(query), Some(engine)) => {
+                engine.query(query, &columns, &self.folder.join("staging").join("sql"))?
+            }
             (None, Some(_), None) => {
                 return Err(Error::schema(
                     "SQL is run by DuckDB, from the Python package: prepare with headwater.prepare \

@@ -30,6 +30,18 @@ pub trait Source: Send + Sync {
     /// What this is, for messages: `folder shop`, `SQLite file shop.db`.
     fn describe(&self) -> String;
 
+    /// Lists the names of the tables, in their order.
+    ///
+    /// # Errors
+    /// `Io` or `Data` when the source cannot be read.
+    fn names(&self) -> Result<Vec<String>>;
+
+    /// Lists the columns of `table`, without reading its rows or another table.
+    ///
+    /// # Errors
+    /// `Schema` when the table is not there; `Io` or `Data` when its header cannot be read.
+    fn columns(&self, table: &str) -> Result<Vec<SourceColumn>>;
+
     /// Lists the tables by name, without reading their rows.
     ///
     /// # Errors
@@ -189,6 +201,14 @@ impl Source for Files {
         self.description.clone()
     }
 
+    fn names(&self) -> Result<Vec<String>> {
+        Ok(self.tables.keys().cloned().collect())
+    }
+
+    fn columns(&self, table: &str) -> Result<Vec<SourceColumn>> {
+        self.find(table)?.columns()
+    }
+
     fn tables(&self) -> Result<Vec<SourceTable>> {
         let table = |(name, file): (&String, &TableFile)| {
             let columns = file.columns()?;
@@ -206,20 +226,6 @@ impl Source for Files {
             TableFile::Parquet(parts) => parquet::read(parts.clone(), indices),
         }
     }
-}
-
-/// The files of each table at `path`, by the table's name; none when it is a SQLite file.
-///
-/// # Errors
-/// As [`open`].
-#[cfg(feature = "python")]
-pub(crate) fn table_files(path: &Path) -> Result<Option<BTreeMap<String, Vec<PathBuf>>>> {
-    let Some(files) = Files::at(path)? else { return Ok(None) };
-    let files_of = |file| match file {
-        TableFile::Csv(path) => vec![path],
-        TableFile::Parquet(parts) => parts,
-    };
-    Ok(Some(files.tables.into_iter().map(|(name, file)| (name, files_of(file))).collect()))
 }
 
 /// Where the columns asked for stand among those that there are.

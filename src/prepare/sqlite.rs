@@ -58,6 +58,15 @@ impl Sqlite {
         Connection::open_with_flags(&self.path, flags).map_err(|e| self.fault(&e))
     }
 
+    fn kind(&self, connection: &Connection, table: &str) -> Result<Kind> {
+        let names = names(connection).map_err(|e| self.fault(&e))?;
+        let found = names.iter().find(|(name, _)| name == table);
+        found.map(|&(_, kind)| kind).ok_or_else(|| {
+            let hint = did_you_mean(table, names.iter().map(|(name, _)| name.as_str()));
+            Error::schema(format!("{} has no table {table:?}; {hint}", self.describe()))
+        })
+    }
+
     fn fault(&self, error: &rusqlite::Error) -> Error {
         fault(&self.path, error)
     }
@@ -66,6 +75,17 @@ impl Sqlite {
 impl Source for Sqlite {
     fn describe(&self) -> String {
         format!("SQLite file {}", self.path.display())
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        let names = names(&self.connect()?).map_err(|e| self.fault(&e))?;
+        Ok(names.into_iter().map(|(name, _)| name).collect())
+    }
+
+    fn columns(&self, table: &str) -> Result<Vec<SourceColumn>> {
+        let connection = self.connect()?;
+        self.kind(&connection, table)?;
+        Ok(columns(&connection, table).map_err(|e| self.fault(&e))?.0)
     }
 
     fn tables(&self) -> Result<Vec<SourceTable>> {
@@ -92,12 +112,7 @@ impl Source for Sqlite {
 
     fn read(&self, table: &str, asked: &[String]) -> Result<Batches> {
         let connection = self.connect()?;
-        let names = names(&connection).map_err(|e| self.fault(&e))?;
-        let Some(&(_, kind)) = names.iter().find(|(name, _)| name == table) else {
-            let hint = did_you_mean(table, names.iter().map(|(name, _)| name.as_str()));
-            let place = self.describe();
-            return Err(Error::schema(format!("{place} has no table {table:?}; {hint}")));
-        };
+        let kind = self.kind(&connection, table)?;
         let (there, key) = columns(&connection, table).map_err(|e| self.fault(&e))?;
         let indices = positions(&there, asked)
             .context(|| format!("table {table:?} of {}", self.describe()))?;

@@ -66,14 +66,23 @@ impl Source for ArrowSource {
         "the dictionary of tables".to_owned()
     }
 
+    fn names(&self) -> Result<Vec<String>> {
+        Ok(self.tables.keys().cloned().collect())
+    }
+
+    fn columns(&self, table: &str) -> Result<Vec<SourceColumn>> {
+        let reader = self.open(table)?;
+        let columns = columns_of(&reader)?;
+        // A reader that can be read once has not been read by this.
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.insert(table.to_owned(), reader);
+        Ok(columns)
+    }
+
     fn tables(&self) -> Result<Vec<SourceTable>> {
         let mut tables = Vec::new();
         for name in self.tables.keys() {
-            let reader = self.open(name).context(|| format!("table {name:?}"))?;
-            let columns = columns_of(&reader).context(|| format!("table {name:?}"))?;
-            // A reader that can be read once has not been read by this.
-            let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-            opened.insert(name.clone(), reader);
+            let columns = self.columns(name).context(|| format!("table {name:?}"))?;
             let (key, references) = (Vec::new(), Vec::new());
             tables.push(SourceTable { name: name.clone(), columns, key, references });
         }

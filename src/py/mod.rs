@@ -37,9 +37,11 @@ mod _headwater {
     #[pymodule_export]
     use super::endpoint::Endpoint;
     #[pymodule_export]
-    use super::prepare::{prepare, table_files};
+    use super::prepare::prepare;
     #[pymodule_export]
     use super::sampler::{EvaluationCore, SamplerCore};
+    #[pymodule_export]
+    use super::sql::{SqlRows, SqlTables};
     #[pymodule_export]
     use super::store::Store;
 

@@ -1,9 +1,8 @@
 //! `headwater.prepare`.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -60,7 +59,7 @@ pub(super) fn prepare<'py>(
         .transpose()?;
     let calls = Calls::default();
     let schema = read_schema(schema)?;
-    let opened = open_source(source)?;
+    let opened: Arc<dyn Source> = Arc::from(open_source(source)?);
     let is_stopped = || calls.stopped();
     let embedder: Box<dyn Embedder + Send> = match embedder {
         Choice::Default => Box::new(HashingEmbedder::new(dimension)),
@@ -73,7 +72,7 @@ pub(super) fn prepare<'py>(
         }
         Choice::Given(function) => Box::new(CallableEmbedder::new(&function, dimension, &calls)?),
     };
-    let sql = DuckDb::new(source.clone().unbind(), &calls);
+    let sql = DuckDb::new(Arc::clone(&opened), schema.clone(), &calls);
     let listener = Listener { function: progress, stage: Mutex::default(), calls: &calls };
     let report = work::run(py, &calls, || {
         let options = Options {
@@ -88,12 +87,6 @@ pub(super) fn prepare<'py>(
     drop(embedder);
     let report = calls.settle(py, report)?;
     to_python(py, &report)
-}
-
-/// The files of each table of a folder or file; None for a SQLite file.
-#[pyfunction]
-pub(super) fn table_files(path: PathBuf) -> PyResult<Option<BTreeMap<String, Vec<PathBuf>>>> {
-    Ok(source::table_files(&path)?)
 }
 
 fn within(number: &Whole, range: RangeInclusive<usize>, what: &str, hint: &str) -> Result<usize> {

@@ -10,7 +10,7 @@ use arrow::datatypes::Int32Type;
 use arrow::record_batch::RecordBatch;
 use headwater::prepare::embed::HashingEmbedder;
 use headwater::prepare::schema::Schema;
-use headwater::prepare::source::{Batches, Source, SourceTable};
+use headwater::prepare::source::{Batches, Source, SourceColumn, SourceTable};
 use headwater::prepare::{Options, Silent, prepare};
 use headwater::store::Store;
 use headwater::{ErrorKind, Result};
@@ -30,6 +30,14 @@ struct Single(RecordBatch);
 impl Source for Single {
     fn describe(&self) -> String {
         "memory".into()
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        Ok(vec![])
+    }
+
+    fn columns(&self, _table: &str) -> Result<Vec<SourceColumn>> {
+        Ok(vec![])
     }
 
     fn tables(&self) -> Result<Vec<SourceTable>> {

@@ -92,7 +92,11 @@ def test_the_targets_are_those_of_the_query(schema, tmp_path, shop_folder):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("FROM orders", "FROM ordres"), 'task "spending": DuckDB refuses the query: .*ordres'),
+        (
+            ("FROM orders", "FROM ordres"),
+            'task "spending": the SQL of a task reads "ordres", which is no table of folder .*; '
+            'did you mean "orders"',
+        ),
         (("sum(price) AS spent", "1 AS spend"), 'no column "spent"; did you mean "spend"'),
         (("GROUP BY", "GRUOP BY"), "DuckDB refuses the query: .*[Ss]yntax"),
     ],
@@ -134,8 +138,12 @@ def refusal(target, table, tmp_path, source):
         ("year(ago(INTERVAL 1 DAY))", "orders", "ago()"),
         ("year(age(placed_at))", "orders", "age()"),
         ("price", "orders TABLESAMPLE 10%", "USING SAMPLE or TABLESAMPLE without REPEATABLE"),
-        ("price", "orders JOIN query('SELECT random() AS r') ON true", "query()"),
-        ("price", "orders, duckdb_settings()", "duckdb_settings()"),
+        ("second(current_localtime())", "orders", "current_localtime()"),
+        ("year(current_localtimestamp())", "orders", "current_localtimestamp()"),
+        ("length(version())", "orders", "version()"),
+        ("length(current_user)", "orders", "current_user"),
+        ("length(current_setting('temp_directory'))", "orders", "current_setting()"),
+        ("year(pg_postmaster_start_time())", "orders", "pg_postmaster_start_time()"),
     ],
 )
 def test_what_differs_between_runs_is_refused(target, table, named, tmp_path, shop_folder):
@@ -150,6 +158,13 @@ def test_what_differs_between_runs_is_refused(target, table, named, tmp_path, sh
         ("price", "orders USING SAMPLE 50 (reservoir, 7)"),
         ("year(age(placed_at, TIMESTAMP '2020-01-01'))", "orders"),
         ("row_number() OVER ()", "orders"),
+        ("price + n", "main.Orders, range(2) AS r(n)"),
+        ("price", "(WITH a AS (FROM orders), b AS MATERIALIZED (FROM A) FROM b)"),
+        (
+            "n",
+            "orders, (WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r "
+            "WHERE n < 3) FROM r)",
+        ),
     ],
 )
 def test_what_is_the_same_in_every_run_is_taken(target, table, schema, tmp_path):
@@ -160,13 +175,50 @@ def test_what_is_the_same_in_every_run_is_taken(target, table, schema, tmp_path)
     assert first == second
 
 
-@pytest.mark.parametrize("reader", ["read_csv('{}')", "read_text('{}')", "glob('{}')", "'{}'"])
-def test_a_query_reads_no_file_but_the_source(reader, tmp_path, shop_folder):
-    other = tmp_path / "other.csv"
-    other.write_text("a\n1\n")
-    message = refusal("price", "orders, " + reader.format(other), tmp_path, shop_folder)
-    assert message.startswith('task "spending": DuckDB refuses the query: ')
-    assert "other.csv" in message
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [
+        ("query('SELECT random() AS r')", "query()"),
+        ("query_table('orders')", "query_table()"),
+        ("duckdb_settings()", "duckdb_settings()"),
+        ("(FROM read_csv('other.csv'))", "read_csv()"),
+        ("read_text('other.csv')", "read_text()"),
+        ("glob('*')", "glob()"),
+        ("(SUMMARIZE orders)", "DESCRIBE, SHOW or SUMMARIZE"),
+        ("system.main.duckdb_tables", "system.main.duckdb_tables"),
+        ("information_schema.tables", "information_schema.tables"),
+    ],
+)
+def test_a_query_reads_tables_by_their_names(table, found, tmp_path, shop_folder):
+    message = refusal("price", f"orders, {table} AS t", tmp_path, shop_folder)
+    start = f'task "spending": the SQL of a task reads {found}, expected tables of the source'
+    assert message.startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("query", "table"),
+    [
+        ("FROM pg_settings", "pg_settings"),
+        ("FROM main.duckdb_databases", "duckdb_databases"),
+        ("FROM duckdb_tables", "duckdb_tables"),
+        ("FROM 'other.csv'", "other.csv"),
+        ("FROM '.tmp/z.csv'", ".tmp/z.csv"),
+        ("SELECT (SELECT max(name) FROM pg_settings)", "pg_settings"),
+        ("WITH pg_settings AS (FROM pg_settings) FROM pg_settings", "pg_settings"),
+        ("FROM (WITH pg_settings AS (SELECT 1) FROM pg_settings), pg_settings", "pg_settings"),
+        ("WITH duckdb_tables AS (SELECT 1) FROM main.duckdb_tables", "duckdb_tables"),
+    ],
+)
+def test_only_tables_of_the_source_are_read(query, table, tmp_path, shop_folder, monkeypatch):
+    """Neither DuckDB's own views nor files, not even those in its folder for what spills."""
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path, tmp_path / ".tmp"):
+        folder.mkdir(exist_ok=True)
+        for name in ("other.csv", "z.csv"):
+            (folder / name).write_text("a\n1\n")
+    message = refusal("price", f"orders, ({query}) AS t", tmp_path, shop_folder)
+    start = f'task "spending": the SQL of a task reads "{table}", which is no table of folder '
+    assert message.startswith(start)
 
 
 def test_a_source_with_a_quote_in_its_path_is_read(schema, tmp_path, expected):
@@ -183,7 +235,7 @@ def test_the_command_names_the_task_and_no_class(tmp_path, schema, shop_folder):
         [*command, "--out", tmp_path / "db"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    start = 'headwater: task "spending": DuckDB refuses the query: '
+    start = 'headwater: task "spending": the SQL of a task reads "ordres", which is no table'
     assert done.stderr.startswith(start), done.stderr
 
 

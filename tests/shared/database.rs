@@ -145,6 +145,15 @@ impl Source for Memory {
         "memory".into()
     }
 
+    fn names(&self) -> Result<Vec<String>> {
+        Ok(self.tables.keys().cloned().collect())
+    }
+
+    fn columns(&self, table: &str) -> Result<Vec<SourceColumn>> {
+        let table = self.tables()?.into_iter().find(|listed| listed.name == table);
+        table.map(|table| table.columns).ok_or_else(|| Error::schema("memory has no such table"))
+    }
+
     fn tables(&self) -> Result<Vec<SourceTable>> {
         let column = |field: &Arc<Field>| SourceColumn {
             name: field.name().clone(),
