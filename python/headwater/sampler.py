@@ -215,5 +215,14 @@ def _micros(time: Any) -> int:
 def _key_text(key: Any) -> str:
     """The text of a key, as `store/FORMAT.md` has it."""
     if not isinstance(key, tuple):
-        return str(key)
-    return "|".join(str(part).replace("\\", "\\\\").replace("|", "\\|") for part in key)
+        return _part_text(key)
+    parts = (_part_text(part) for part in key)
+    return "|".join(part.replace("\\", "\\\\").replace("|", "\\|") for part in parts)
+
+
+def _part_text(part: Any) -> str:
+    if isinstance(part, bool | np.bool_):
+        return "true" if part else "false"
+    if isinstance(part, float | np.floating) and float(part).is_integer():
+        return str(int(part))
+    return f"0x{part.hex()}" if isinstance(part, bytes) else str(part)

@@ -1,5 +1,6 @@
 """The sampler from Python: batches, cursors, resuming, and what it refuses."""
 
+import datetime
 import multiprocessing
 import os
 import pickle
@@ -134,9 +135,10 @@ def test_evaluate_sees_every_seed_once(store_path):
 
 def test_chosen_anchors(store_path):
     with sampler(store_path) as running:
-        batch = running.sample("price", [17, "18"], [np.datetime64("2023-01-02"), None])
-        assert batch["seed_row"][:2].tolist() == [17, 18]
-        assert batch["seq_weight"].tolist() == [1, 1, 0, 0]
+        times = [np.datetime64("2023-01-02"), None, datetime.date(2023, 1, 3)]
+        batch = running.sample("price", [17, "18", np.float64(19)], times)
+        assert batch["seed_row"][:3].tolist() == [17, 18, 19]
+        assert batch["seq_weight"].tolist() == [1, 1, 1, 0]
         assert batch["obs_time"][0] == np.datetime64("2023-01-02", "us").astype(np.int64)
         for keys, times, words in [
             ([123456789], [None], 'no row of table "orders" has the key "123456789"'),
