@@ -29,6 +29,8 @@ struct State {
     train_is_behind: bool,
     /// Whether a consumer waits, for each split.
     is_awaited: [bool; 3],
+    /// Whether the producer is to end, for each split.
+    is_ending: [bool; 3],
     is_closed: bool,
 }
 
@@ -44,12 +46,13 @@ impl Gate {
 
     /// Waits until it is this split's turn; false when there will be none.
     fn enter(&self, split: Split) -> bool {
+        let ends = |state: &State| state.is_closed || state.is_ending[split as usize];
         let must_wait = |state: &mut State| {
             let others_first = split != Split::Train && state.train_is_behind;
-            others_first && !state.is_awaited[split as usize] && !state.is_closed
+            others_first && !state.is_awaited[split as usize] && !ends(state)
         };
         let state = self.changed.wait_while(self.state(), must_wait);
-        !state.unwrap_or_else(PoisonError::into_inner).is_closed
+        !ends(&state.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Ends all producers after the batch that they are at.
@@ -113,15 +116,14 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        // Wakes the producer where it waits for room.
+        // Wakes the producer where it waits for room, or for train.
         self.made = None;
-        if self.split == Split::Train {
-            self.gate.change(|state| state.train_is_behind = false);
-        }
+        self.gate.change(|state| state.is_ending[self.split as usize] = true);
         if let Some(thread) = self.thread.take() {
             // It has caught its panics itself.
             let _ = thread.join();
         }
+        self.gate.change(|state| state.is_ending[self.split as usize] = false);
     }
 }
 
@@ -152,6 +154,10 @@ impl Work {
             if self.send.send(made).is_err() || ends {
                 break;
             }
+        }
+        if self.steps.split == Split::Train {
+            // Nobody waits for a train that has left.
+            self.gate.change(|state| state.train_is_behind = false);
         }
     }
 

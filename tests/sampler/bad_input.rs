@@ -121,3 +121,22 @@ fn two_threads_cannot_consume_one_stream() {
     let refused = refused.expect("four threads met at one stream");
     assert!(refused.to_string().contains("another thread is waiting for a train batch"));
 }
+
+/// A producer that lets train go first must still end when its stream is taken up elsewhere.
+#[test]
+fn resuming_ends_producers_that_wait_for_train() {
+    let (_folder, store) = &random_stores(1)[0];
+    let sampler =
+        sampler(store, &small(1), (0, 1), Speed { threads: Some(2), prefetch: 8 }).unwrap();
+    let start = sampler.cursor();
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for _ in 0..500 {
+            sampler.next(Split::Train).unwrap();
+            sampler.next(Split::Val).unwrap();
+            sampler.resume(&start).unwrap();
+        }
+        done.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(60)).expect("resuming hangs");
+}
