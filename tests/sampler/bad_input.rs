@@ -138,5 +138,5 @@ fn resuming_ends_producers_that_wait_for_train() {
         }
         done.send(()).unwrap();
     });
-    ended.recv_timeout(Duration::from_secs(60)).expect("resuming hangs");
+    ended.recv_timeout(Duration::from_secs(50)).expect("resuming hangs");
 }
