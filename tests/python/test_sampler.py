@@ -260,6 +260,8 @@ except headwater.IoError:
 with open(log, "a") as file:
     while True:
         step = headwater.Cursor.decode(samplers[0].cursor()).position["train/step"]
+        if step > 150:
+            break
         batches = [sampler.next_train_batch() for sampler in samplers]
         digest = hashlib.sha256()
         for row in range(12):
@@ -269,8 +271,6 @@ with open(log, "a") as file:
         file.write(f"{step} {digest.hexdigest()}\\n")
         file.flush()
         samplers[0].save_cursor(cursor)
-        if step == 150:
-            break
 """
 
 
