@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from headwater._headwater import Cursor, EvaluationCore, InvalidArgument, SamplerCore, Store
+from headwater._headwater import Cursor, EvaluationCore, InvalidArgument, SamplerCore
 
 Batch = dict[str, npt.NDArray[Any]]
 Split = Literal["train", "val", "test"]
@@ -93,19 +93,19 @@ class Sampler:
         paths = [db_path] if isinstance(db_path, str | os.PathLike) else db_path
         self._paths = [os.fspath(path) for path in paths]
         self._core = SamplerCore(self._paths, arguments)
-        self._stores = [Store(path) for path in self._paths]
+        self._stores = self._core.stores()
 
     def next_train_batch(self) -> Batch:
         """Returns the next batch of the train stream; waits until it is made."""
-        return self._core.next("train")[0]
+        return self._core.next("train")
 
     def next_val_batch(self) -> Batch:
         """Returns the next batch of the val stream; waits until it is made."""
-        return self._core.next("val")[0]
+        return self._core.next("val")
 
     def next_batch(self, split: Split) -> tuple[Batch, Cursor]:
         """Returns the next batch of a stream, and the cursor that follows it."""
-        return self._core.next(split)
+        return self._core.next_with_cursor(split)
 
     def __iter__(self) -> Iterator[Batch]:
         """Yields the train stream, without end."""
@@ -145,7 +145,7 @@ class Sampler:
 
     def database_metadata(self, database: int = 0) -> dict[str, Any]:
         """Returns what the store holds: tables, columns with statistics, relations, tasks."""
-        return self._core.metadata()[database]
+        return self._stores[database].metadata()
 
     @property
     def tasks(self) -> list[str]:

@@ -8,7 +8,7 @@ use super::inspect::{cell_text, row_name, time_text};
 use super::output::{Output, plural};
 use crate::error::Result;
 use crate::plan::Assignment;
-use crate::sampler::{Context, ContextRow, Sampler, Settings, Speed};
+use crate::sampler::{Context, Sampler, Settings, Speed, Visit};
 use crate::store::{ALWAYS_VISIBLE, SEES_EVERYTHING, Store};
 
 /// A row of a context as a person would see it.
@@ -109,7 +109,7 @@ impl ContextView {
 }
 
 impl RowView {
-    fn of(store: &Store, context: &Context, place: usize, row: &ContextRow) -> Result<Self> {
+    fn of(store: &Store, context: &Context, place: usize, row: &Visit) -> Result<Self> {
         let table = &store.tables()[row.table as usize];
         let time = table.row(row.row)?.time();
         let has_time = time != ALWAYS_VISIBLE;

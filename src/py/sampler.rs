@@ -8,9 +8,10 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::Whole;
 use super::batch::arrays;
 use super::cursor::Cursor;
-use super::{Whole, to_python};
+use super::store::Store as PyStore;
 use crate::error::{Error, Result};
 use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
@@ -72,14 +73,13 @@ impl Arguments<'_, '_> {
             &self.get::<String>("children")?,
             &[("uniform", Children::Uniform), ("latest", Children::Latest)],
         )?;
-        let walk = match &*self.get::<String>("walk")? {
-            "priority" => Walk::Priority { child_width: self.number("bfs_child_width")?, children },
-            "breadth" => Walk::Breadth {
+        let by_priority = [("priority", true), ("breadth", false)];
+        let walk = match one_of("walk", &self.get::<String>("walk")?, &by_priority)? {
+            true => Walk::Priority { child_width: self.number("bfs_child_width")?, children },
+            false => Walk::Breadth {
                 max_hops: self.number("max_hops")?,
                 budget: self.number("neighbor_budget")?,
             },
-            other => one_of("walk", other, &[("priority", ()), ("breadth", ())])
-                .map(|()| unreachable!("it is neither"))?,
         };
         let buckets: Option<Vec<Whole>> = self.get("text_buckets")?;
         let buckets = buckets.unwrap_or_default().into_iter();
@@ -146,8 +146,19 @@ impl SamplerCore {
         Ok(Self(sampler))
     }
 
+    /// The next batch of a split as arrays by name.
+    fn next<'py>(&self, py: Python<'py>, split: &str) -> PyResult<Bound<'py, PyDict>> {
+        let split = split_of(split)?;
+        let (batch, _) = py.detach(|| self.0.next(split))?;
+        arrays(py, batch)
+    }
+
     /// The next batch of a split as arrays by name, and the cursor that follows it.
-    fn next<'py>(&self, py: Python<'py>, split: &str) -> PyResult<(Bound<'py, PyDict>, Cursor)> {
+    fn next_with_cursor<'py>(
+        &self,
+        py: Python<'py>,
+        split: &str,
+    ) -> PyResult<(Bound<'py, PyDict>, Cursor)> {
         let split = split_of(split)?;
         let (batch, snapshot) = py.detach(|| self.0.next(split))?;
         Ok((arrays(py, batch)?, Cursor::from(self.0.cursor_at(&snapshot))))
@@ -207,9 +218,9 @@ impl SamplerCore {
         Ok((0..self.0.tasks().count()).map(|task| self.0.seed_count(task, split)).collect())
     }
 
-    /// The metadata of each store.
-    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        self.0.stores().map(|store| to_python(py, store.metadata())).collect()
+    /// The stores, in their order.
+    fn stores(&self) -> Vec<PyStore> {
+        self.0.stores().map(|store| PyStore::from(Arc::clone(store))).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! `headwater.Store`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use half::f16;
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
@@ -19,13 +20,19 @@ use crate::store::{
 
 /// A database on disk, memory-mapped and read-only.
 #[pyclass(frozen, module = "headwater")]
-pub(super) struct Store(DiskStore);
+pub(super) struct Store(Arc<DiskStore>);
+
+impl From<Arc<DiskStore>> for Store {
+    fn from(store: Arc<DiskStore>) -> Self {
+        Self(store)
+    }
+}
 
 #[pymethods]
 impl Store {
     #[new]
     fn new(path: PathBuf) -> PyResult<Self> {
-        Ok(Self(DiskStore::open(&path)?))
+        Ok(Self(Arc::new(DiskStore::open(&path)?)))
     }
 
     /// The folder that the store was opened from.

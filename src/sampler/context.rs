@@ -2,6 +2,7 @@
 
 use super::Sampler;
 use super::engine::Subject;
+use super::walk::Visit;
 use crate::error::Result;
 use crate::store::{Cell, TargetMetadata};
 
@@ -19,28 +20,11 @@ pub struct Context {
     /// The target's column in the seed row; none when it is a cell of the task's own.
     pub target_column: Option<u32>,
     /// The rows in the order of the walk, the seed first.
-    pub rows: Vec<ContextRow>,
+    pub rows: Vec<Visit>,
     /// How many rows the walk came upon and did not see, because they came to exist later.
     pub hidden_count: u64,
     /// How many cells the rows have, of which a sequence may have fewer.
     pub cell_count: usize,
-}
-
-/// A row of a context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ContextRow {
-    /// Its table's place in the store.
-    pub table: u32,
-    /// Its number in the table.
-    pub row: u32,
-    /// How many links lie between it and the seed, on the way that the walk took.
-    pub hop: u32,
-    /// The place in the context of the row that brought it in; the seed's own is 0.
-    pub from: u32,
-    /// Through which of the store's relations; 0 for the seed.
-    pub relation: u32,
-    /// Whether it is a parent of that row, and not a child.
-    pub is_parent: bool,
 }
 
 impl Sampler {
@@ -55,14 +39,6 @@ impl Sampler {
         let mut scratch = engine.take_scratch();
         let seed = engine.collect(task, Subject::Seed { index, epoch: 0 }, &mut scratch)?;
         let walker = &scratch.walker;
-        let rows = walker.visits().iter().map(|visit| ContextRow {
-            table: visit.table,
-            row: visit.row,
-            hop: visit.hop,
-            from: visit.from,
-            relation: visit.relation,
-            is_parent: visit.is_parent,
-        });
         Ok(Context {
             task: task.name.clone(),
             database: task.database,
@@ -72,7 +48,7 @@ impl Sampler {
                 TargetMetadata::Cell { column } => Some(column),
                 TargetMetadata::Derived { .. } => None,
             },
-            rows: rows.collect(),
+            rows: walker.visits().to_vec(),
             hidden_count: walker.hidden(),
             cell_count: walker.cells(),
         })

@@ -1,11 +1,12 @@
 //! Makes batches: from the seeds of one to its tensors.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
 
 use super::batch::Batch;
 use super::database::Database;
+use super::lock;
 use super::order::Orders;
 use super::sequence::{Sequence, sequences};
 use super::settings::{Settings, Texts};
@@ -192,9 +193,4 @@ impl Engine {
         scratch.walker.walk(database, start, &self.bounds, &mut random)?;
         Ok(seed)
     }
-}
-
-/// Nothing that panics leaves these half changed.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -28,9 +28,10 @@ use crate::plan::{Assignment, Cursor, CursorKind, Fields, Position, Split};
 use crate::store::Store;
 
 pub use batch::Batch;
-pub use context::{Context, ContextRow};
+pub use context::Context;
 pub use settings::{Children, RowOrder, Settings, Shape, Texts, Walk};
 pub use tensors::{Dtype, Tensor};
+pub use walk::Visit;
 
 use database::Database;
 use engine::{Engine, Subject};
@@ -390,6 +391,7 @@ impl Drop for Sampler {
     }
 }
 
+/// Nothing here is left half changed by a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

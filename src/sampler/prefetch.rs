@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 
 use super::batch::Batch;
 use super::engine::Engine;
+use super::lock;
 use super::stream::{Place, Steps};
 use crate::error::{Error, Result};
 use crate::plan::Split;
@@ -36,7 +37,7 @@ struct State {
 
 impl Gate {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {

@@ -235,7 +235,7 @@ impl Sequence<'_> {
             Cell::Boolean(truth) => self.bool_values[at] = u8::from(truth),
             Cell::Categorical(category) => self.categorical_embed_ids[at] = category,
             // One more, until all texts of the batch are numbered: 0 is no text.
-            Cell::Text(text) => self.text_embed_ids[at] = text + 1,
+            Cell::Text(text) => self.text_embed_ids[at] = text.saturating_add(1),
         }
     }
 

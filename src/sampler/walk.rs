@@ -32,13 +32,16 @@ pub(super) struct Bounds {
 
 /// A row of a context; its place is its number in the sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Visit {
+pub struct Visit {
+    /// Its table's place in the store.
     pub table: u32,
+    /// Its number in the table.
     pub row: u32,
     /// How many links lie between it and the seed, on the way that the walk took.
     pub hop: u32,
-    /// The place of the row that brought it in, and through which relation; the seed's own is 0.
+    /// The place of the row that brought it in; the seed's own is 0.
     pub from: u32,
+    /// Through which of the store's relations; 0 for the seed.
     pub relation: u32,
     /// Whether it is a parent of that row, and not a child.
     pub is_parent: bool,

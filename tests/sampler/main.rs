@@ -105,16 +105,12 @@ fn sequences(batch: &Batch) -> Vec<Vec<u8>> {
                     let vector = &vectors[texts[cell] as usize * stores::DIMENSION..];
                     let is_null = batch.get::<u8>("is_null").unwrap()[cell] == 1;
                     let vector = &vector[..if is_null { 0 } else { stores::DIMENSION }];
-                    all.extend_from_slice(bytemuck_free(vector).as_slice());
+                    all.extend_from_slice(bytemuck::cast_slice(vector));
                 }
             }
             all
         })
         .collect()
-}
-
-fn bytemuck_free(words: &[u16]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 /// The global batches of `steps` steps of the train stream, put together from all ranks.
