@@ -1,9 +1,12 @@
 //! The sampler's promises, over random databases, settings and histories.
 
 mod bad_input;
+mod cases;
+mod compact;
 #[allow(dead_code, reason = "the tests of the store read the rows themselves, too")]
 #[path = "../shared/database.rs"]
 mod database;
+mod history;
 mod leak;
 #[path = "../shared/random.rs"]
 mod random;
@@ -15,7 +18,7 @@ mod twin;
 
 use std::sync::Arc;
 
-use headwater::plan::{Assignment, Split, SplitRatios, SplitRule};
+use headwater::plan::{Assignment, Cursor, Split, SplitRatios, SplitRule};
 use headwater::random::{Purpose, Stream};
 use headwater::sampler::{Batch, Children, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk};
 use headwater::store::Store;
@@ -78,10 +81,14 @@ fn small(seed: u64) -> Settings {
 /// Makes every batch when it is asked for, on one thread.
 const PLAIN: Speed = Speed { threads: Some(1), prefetch: 0 };
 
+/// Tensors that belong to a batch as a whole.
+const OF_THE_BATCH: [&str; 4] = ["target_stype", "task_idx", "cat_emb_start", "cat_emb_count"];
+/// Tensors that differ with the batch's other sequences.
+const OF_THE_TEXTS: [&str; 2] = ["text_embed_ids", "text_batch_embeddings"];
+
 /// All that belongs to each sequence of a batch, its texts by their vectors.
 fn sequences(batch: &Batch) -> Vec<Vec<u8>> {
     let count = batch.get::<i32>("target_pos").unwrap().len();
-    let task = batch.get::<u32>("task_idx").unwrap()[0];
     let semantic = batch.get::<i8>("semantic_types").unwrap();
     let cells = semantic.len() / count;
     let (texts, vectors) = (
@@ -90,22 +97,18 @@ fn sequences(batch: &Batch) -> Vec<Vec<u8>> {
     );
     (0..count)
         .map(|sequence| {
-            let mut all = task.to_le_bytes().to_vec();
+            let mut all = Vec::new();
             for (tensor, bytes) in batch.tensors() {
-                if tensor.shape[0] == count && tensor.name != "text_embed_ids" && count > 1
-                    || count == 1
-                        && !["text_embed_ids", "text_batch_embeddings"].contains(&tensor.name)
-                {
+                if !OF_THE_BATCH.contains(&tensor.name) && !OF_THE_TEXTS.contains(&tensor.name) {
                     let each = bytes.len() / count;
                     all.extend_from_slice(&bytes[sequence * each..][..each]);
                 }
             }
             for cell in sequence * cells..(sequence + 1) * cells {
-                if semantic[cell] == 5 {
+                let is_null = batch.get::<u8>("is_null").unwrap()[cell] == 1;
+                if semantic[cell] == 5 && !is_null {
                     let vector = &vectors[texts[cell] as usize * stores::DIMENSION..];
-                    let is_null = batch.get::<u8>("is_null").unwrap()[cell] == 1;
-                    let vector = &vector[..if is_null { 0 } else { stores::DIMENSION }];
-                    all.extend_from_slice(bytemuck::cast_slice(vector));
+                    all.extend_from_slice(bytemuck::cast_slice(&vector[..stores::DIMENSION]));
                 }
             }
             all
@@ -113,17 +116,33 @@ fn sequences(batch: &Batch) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The global batches of `steps` steps of the train stream, put together from all ranks.
-fn global(samplers: &[Sampler], steps: usize) -> Vec<Vec<Vec<u8>>> {
-    (0..steps)
-        .map(|_| {
-            let ranks: Vec<_> =
-                samplers.iter().map(|s| sequences(&s.next(Split::Train).unwrap().0)).collect();
-            let rows = 0..ranks[0].len();
-            // Row after row goes round the ranks.
-            rows.flat_map(|row| ranks.iter().map(move |rank| rank[row].clone())).collect()
-        })
-        .collect()
+/// The digests of the next global batches of a split, put together from all ranks.
+fn digests(ranks: &[Sampler], split: Split, steps: usize) -> Vec<blake3::Hash> {
+    let step = |_| {
+        let batches: Vec<_> = ranks.iter().map(|rank| rank.next(split).unwrap().0).collect();
+        let parts: Vec<_> = batches.iter().map(sequences).collect();
+        let mut hasher = blake3::Hasher::new();
+        for name in OF_THE_BATCH {
+            let tensor = |batch: &Batch| {
+                let (_, bytes) = batch.tensors().find(|(tensor, _)| tensor.name == name).unwrap();
+                bytes.to_vec()
+            };
+            let expected = tensor(&batches[0]);
+            assert!(batches.iter().all(|batch| tensor(batch) == expected), "{name} of all ranks");
+            hasher.update(&expected);
+        }
+        // Row after row goes round the ranks.
+        for row in 0..parts[0].len() {
+            parts.iter().for_each(|part| _ = hasher.update(&part[row]));
+        }
+        hasher.finalize()
+    };
+    (0..steps).map(step).collect()
+}
+
+/// A cursor that has been to the disk and back.
+fn stored(cursor: &Cursor) -> Cursor {
+    Cursor::decode(&cursor.encode().unwrap()).unwrap()
 }
 
 fn world(store: &Arc<Store>, settings: &Settings, ranks: u64, speed: Speed) -> Vec<Sampler> {

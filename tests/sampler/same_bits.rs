@@ -5,73 +5,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headwater::plan::Split;
-use headwater::sampler::{Settings, Speed};
+use headwater::sampler::{Batch, Sampler, Settings, Speed};
 use headwater::store::Store;
+use proptest::prelude::*;
 
-use crate::{PLAIN, global, random_stores, sampler, small, world};
+use crate::cases::{Case, case, cases};
+use crate::{PLAIN, digests, random_stores, sampler, small, twin, world};
 
-#[test]
-fn p1_same_bits_whatever_the_threads_and_the_prefetch() {
-    for (number, (_folder, store)) in random_stores(12).iter().enumerate() {
-        let settings = small(number as u64);
-        let expected = global(&world(store, &settings, 1, PLAIN), 20);
-        for (threads, prefetch) in [(1, 1), (2, 1), (2, 8), (7, 3), (7, 0)] {
-            let speed = Speed { threads: Some(threads), prefetch };
-            let found = global(&world(store, &settings, 1, speed), 20);
-            assert!(found == expected, "database {number}, {speed:?}");
-        }
-    }
-}
+/// A global batch that 1, 2, 3, 4 and 8 ranks share out evenly.
+const GLOBAL_BATCH: u32 = 24;
 
-#[test]
-fn p4_same_global_batches_for_any_number_of_ranks() {
-    for (number, (_folder, store)) in random_stores(12).iter().enumerate() {
-        let mut settings = small(number as u64);
-        settings.shape.batch_size = 24;
-        let expected = global(&world(store, &settings, 1, PLAIN), 12);
-        for ranks in [2, 3, 4, 8] {
-            settings.shape.batch_size = 24 / ranks as u32;
-            let found = global(&world(store, &settings, ranks, PLAIN), 12);
-            assert!(found == expected, "database {number}, {ranks} ranks");
-        }
-    }
-}
+/// A seed, by task, row and observation time.
+type SeedName = (u32, u32, i64);
 
-#[test]
-fn p1_the_compact_form_says_the_same() {
-    for (number, (_folder, store)) in random_stores(8).iter().enumerate() {
-        let mut settings = small(number as u64);
-        let full = sampler(store, &settings, (0, 1), PLAIN).unwrap();
-        settings.shape.compact = true;
-        let compact = sampler(store, &settings, (0, 1), PLAIN).unwrap();
-        assert_eq!(full.fields(), compact.fields());
-        let rows = settings.shape.max_rows as usize;
-        for _ in 0..10 {
-            let (full, compact) =
-                (full.next(Split::Train).unwrap().0, compact.next(Split::Train).unwrap().0);
-            for (tensor, bytes) in full.tensors() {
-                if let Some((_, other)) = compact.tensors().find(|(t, _)| t.name == tensor.name) {
-                    assert!(bytes == other, "{}", tensor.name);
-                }
-            }
-            let adjacency = full.get::<u8>("fk_adj").unwrap();
-            let mut expanded = vec![0; adjacency.len()];
-            let edges = compact.get::<u16>("fk_edges").unwrap();
-            let each = edges.len() / (adjacency.len() / (rows * rows));
-            for (place, edge) in edges.chunks_exact(2).enumerate() {
-                if edge[0] != u16::MAX {
-                    let sequence = place * 2 / each;
-                    let at = (sequence * rows + usize::from(edge[0])) * rows + usize::from(edge[1]);
-                    expanded[at] = 1;
-                }
-            }
-            assert_eq!(adjacency, expanded);
-        }
-    }
-}
-
-/// The seeds of a batch, by task, row and time; fillers left out.
-fn seeds(batch: &headwater::sampler::Batch) -> Vec<(u32, u32, i64)> {
+/// The seeds of a batch; fillers left out.
+fn seeds(batch: &Batch) -> Vec<SeedName> {
     let task = batch.get::<u32>("task_idx").unwrap()[0];
     let rows = batch.get::<u32>("seed_row").unwrap().iter();
     let times = batch.get::<i64>("obs_time").unwrap();
@@ -83,56 +31,109 @@ fn seeds(batch: &headwater::sampler::Batch) -> Vec<(u32, u32, i64)> {
         .collect()
 }
 
-fn counted(seeds: impl IntoIterator<Item = (u32, u32, i64)>) -> BTreeMap<(u32, u32, i64), u64> {
+/// How often each seed occurs: some of a task may have the same row and time.
+fn counted(seeds: impl IntoIterator<Item = SeedName>) -> BTreeMap<SeedName, u64> {
     let mut counts = BTreeMap::new();
     seeds.into_iter().for_each(|seed| *counts.entry(seed).or_default() += 1);
     counts
 }
 
-#[test]
-fn p5_every_seed_of_a_pass_goes_to_exactly_one_rank() {
-    for (number, (_folder, store)) in random_stores(12).iter().enumerate() {
-        let settings = small(number as u64);
-        for split in Split::ALL {
-            let mut expected = None;
-            for ranks in [1, 2, 3, 7] {
-                let samplers = world(store, &settings, ranks, PLAIN);
-                let lengths: Vec<usize> =
-                    samplers.iter().map(|s| s.evaluate(split, None).unwrap().count()).collect();
-                assert!(lengths.iter().all(|length| *length == lengths[0]), "{lengths:?}");
-                let found = counted(samplers.iter().flat_map(|sampler| {
-                    let batches = sampler.evaluate(split, None).unwrap();
-                    batches.flat_map(|batch| seeds(&batch.unwrap())).collect::<Vec<_>>()
-                }));
-                let tasks = 0..samplers[0].tasks().count();
-                let total: u64 = tasks.map(|task| samplers[0].seed_count(task, split)).sum();
-                assert_eq!(found.values().sum::<u64>(), total);
-                assert_eq!(*expected.get_or_insert_with(|| found.clone()), found);
+/// The seeds that a task has in a split, each looked at by itself.
+fn expected_seeds(case: &Case, task: usize, split: Split) -> BTreeMap<SeedName, u64> {
+    let stored = &case.store.tasks()[task];
+    let anchor = &case.store.tables()[stored.metadata().anchor as usize];
+    counted(twin::seeds_of(&case.store, &case.settings, task, split).into_iter().map(|index| {
+        let seed = stored.seed(anchor, index).unwrap();
+        (task as u32, seed.row, seed.obs_time)
+    }))
+}
+
+fn differ_by_one_at_most(counts: &[usize]) -> bool {
+    counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1
+}
+
+proptest! {
+    #![proptest_config(cases(12))]
+
+    #[test]
+    fn p1_one_stream_whatever_the_ranks_the_threads_and_the_prefetch(
+        case in case(Just(GLOBAL_BATCH)),
+        steps in 1_usize..6,
+    ) {
+        let expected = digests(&[case.plain()], Split::Train, steps);
+        for ranks in [1, 2, 3, 4, 8] {
+            for threads in [1, 2, 7] {
+                for prefetch in [0, 1, 8] {
+                    let speed = Speed { threads: Some(threads), prefetch };
+                    let found = digests(&case.ranks(ranks, speed), Split::Train, steps);
+                    prop_assert_eq!(&found, &expected, "{} ranks, {:?}", ranks, speed);
+                }
             }
         }
     }
 }
 
-#[test]
-fn p5_an_epoch_has_every_seed_once_and_the_next_in_another_order() {
-    for (number, (_folder, store)) in random_stores(12).iter().enumerate() {
-        let mut settings = small(number as u64);
-        settings.tasks = Some(vec![store.tasks()[0].metadata().name.clone()]);
-        let samplers = world(store, &settings, 3, PLAIN);
-        let count = samplers[0].seed_count(0, Split::Train) as usize;
-        let global = settings.shape.batch_size as usize * 3;
-        let stream: Vec<_> = (0..(2 * count).div_ceil(global))
-            .flat_map(|_| {
-                let ranks: Vec<_> =
-                    samplers.iter().map(|s| seeds(&s.next(Split::Train).unwrap().0)).collect();
-                (0..ranks[0].len())
-                    .flat_map(|row| ranks.iter().map(move |rank| rank[row]).collect::<Vec<_>>())
-                    .collect::<Vec<_>>()
-            })
-            .collect();
-        let (first, second) = (&stream[..count], &stream[count..2 * count]);
-        assert_eq!(counted(first.to_vec()), counted(second.to_vec()));
-        assert!(count < 6 || first != second, "database {number}");
+proptest! {
+    #![proptest_config(cases(64))]
+
+    #[test]
+    fn p5_every_seed_of_a_pass_goes_to_exactly_one_rank(
+        case in case(1_u32..=5),
+        ranks in 1_u64..=8,
+    ) {
+        let ranks = world(&case.store, &case.settings, ranks, PLAIN);
+        for split in Split::ALL {
+            for (task, name) in ranks[0].tasks().enumerate() {
+                let pass = |rank: &Sampler| {
+                    let batches = rank.evaluate(split, Some(&[name.to_owned()])).unwrap();
+                    batches.map(|batch| seeds(&batch.unwrap())).collect::<Vec<_>>()
+                };
+                let passes: Vec<_> = ranks.iter().map(pass).collect();
+                prop_assert!(passes.iter().all(|pass| pass.len() == passes[0].len()));
+                let passes: Vec<_> = passes.iter().map(|pass| pass.concat()).collect();
+                let counts: Vec<_> = passes.iter().map(Vec::len).collect();
+                prop_assert!(differ_by_one_at_most(&counts), "{:?}", counts);
+                prop_assert_eq!(counted(passes.concat()), expected_seeds(&case, task, split));
+            }
+        }
+    }
+
+    #[test]
+    fn p5_an_epoch_has_every_seed_once_and_the_next_in_another_order(
+        case in case(1_u32..=5),
+        ranks in 1_u64..=8,
+    ) {
+        let first_task = |sampler: &Sampler| {
+            let mut tasks = sampler.tasks().enumerate();
+            let found = tasks.find(|&(task, _)| sampler.seed_count(task, Split::Train) > 0);
+            found.map(|(task, name)| (task, name.to_owned())).unwrap()
+        };
+        let (task, name) = first_task(&case.plain());
+        let settings = Settings { tasks: Some(vec![name]), ..case.settings.clone() };
+        let ranks = world(&case.store, &settings, ranks, PLAIN);
+        let count = ranks[0].seed_count(0, Split::Train) as usize;
+        let global = settings.shape.batch_size as usize * ranks.len();
+        // Each draw with its rank, in the order of the stream.
+        let mut stream = Vec::new();
+        while stream.len() < 2 * count {
+            let parts: Vec<_> =
+                ranks.iter().map(|rank| seeds(&rank.next(Split::Train).unwrap().0)).collect();
+            let place = |at: usize| (at % ranks.len(), at / ranks.len());
+            let draws = (0..global).map(place).map(|(rank, row)| (rank, parts[rank][row]));
+            // Alone, the task has another number.
+            stream.extend(draws.map(|(rank, (_, row, time))| (rank, (task as u32, row, time))));
+        }
+        let expected = expected_seeds(&case, task, Split::Train);
+        let epochs = [&stream[..count], &stream[count..2 * count]];
+        for epoch in epochs {
+            prop_assert_eq!(&counted(epoch.iter().map(|draw| draw.1)), &expected);
+            let of_rank = |rank| epoch.iter().filter(|draw| draw.0 == rank).count();
+            let counts: Vec<_> = (0..ranks.len()).map(of_rank).collect();
+            prop_assert!(differ_by_one_at_most(&counts), "{:?}", counts);
+        }
+        // Among ten different seeds the same order again is a matter of one in three million.
+        let orders = epochs.map(|epoch| epoch.iter().map(|draw| draw.1).collect::<Vec<_>>());
+        prop_assert!(expected.len() < 10 || orders[0] != orders[1]);
     }
 }
 
@@ -175,6 +176,6 @@ fn another_seed_is_another_stream_with_the_same_splits() {
         let other = Settings { seed: 2, ..settings.clone() };
         let [one, two] = [&settings, &other].map(|settings| world(store, settings, 1, PLAIN));
         assert_eq!(one[0].seed_count(0, Split::Train), two[0].seed_count(0, Split::Train));
-        assert!(global(&one, 10) != global(&two, 10));
+        assert_ne!(digests(&one, Split::Train, 10), digests(&two, Split::Train, 10));
     }
 }

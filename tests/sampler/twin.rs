@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use headwater::plan::Split;
 use headwater::random::{Purpose, Stream, name_identity};
-use headwater::sampler::{Batch, Children, Sampler, Settings, Walk};
+use headwater::sampler::{Batch, Children, Settings, Walk};
 use headwater::store::{
     Cell, ColumnMetadata, ColumnStats, Seed, Store, TargetMetadata, is_visible,
 };
@@ -338,22 +338,18 @@ fn check_orders(batch: &Batch, sequence: usize, length: usize, cells: &[Expected
     }
 }
 
-/// The seed that each sequence of a batch must be, by the arithmetic of the streams done plainly.
-fn expected_seeds(sampler: &Sampler, store: &Store, settings: &Settings, task: usize) -> Vec<u32> {
+/// The seeds of a split, in the order of the store, each looked at by itself.
+pub(crate) fn seeds_of(store: &Store, settings: &Settings, task: usize, split: Split) -> Vec<u32> {
     let stored = &store.tasks()[task];
     let anchor = &store.tables()[stored.metadata().anchor as usize];
-    let count = sampler.seed_count(task, Split::Train);
-    let of_split = (0..stored.metadata().seed_count).filter(|&index| {
+    let split_of = |index: u32| {
         let seed = stored.seed(anchor, index).unwrap();
-        let split = seed.split.unwrap_or_else(|| {
+        seed.split.unwrap_or_else(|| {
             let identity = anchor.identity(seed.row).unwrap();
             settings.split.split_of(name_identity(&stored.metadata().name), identity)
-        });
-        split == Split::Train
-    });
-    let seeds: Vec<u32> = of_split.collect();
-    assert_eq!(seeds.len() as u64, count);
-    seeds
+        })
+    };
+    (0..stored.metadata().seed_count).filter(|&index| split_of(index) == split).collect()
 }
 
 #[test]
@@ -367,7 +363,8 @@ fn every_sequence_is_that_of_the_plain_twin() {
             if sampler.seed_count(task, Split::Train) == 0 {
                 continue;
             }
-            let seeds = expected_seeds(&sampler, &store, &settings, task);
+            let seeds = seeds_of(&store, &settings, task, Split::Train);
+            assert_eq!(seeds.len() as u64, sampler.seed_count(task, Split::Train));
             let names = [name.to_owned()];
             let batches = sampler.evaluate(Split::Train, Some(&names)).unwrap();
             let each = settings.shape.batch_size as usize;

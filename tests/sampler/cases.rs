@@ -1,0 +1,117 @@
+//! Random databases, settings and speeds as strategies of proptest. What fails is made smaller: fewer
+//! tables and rows, shorter sequences, narrower walks; the seeds stay, so that the rest is alike.
+
+use std::fmt;
+use std::sync::Arc;
+
+use headwater::plan::{Split, SplitRatios, SplitRule};
+use headwater::sampler::{Children, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk};
+use headwater::store::Store;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::{PLAIN, random, sampler, stores, world};
+
+/// A database that has something to train on, and settings that fit it.
+pub(crate) struct Case {
+    /// What the rows came from: a seed, how many tables, and how many rows one has at most.
+    rows_of: (u64, usize, usize),
+    pub(crate) settings: Settings,
+    pub(crate) store: Arc<Store>,
+    _folder: tempfile::TempDir,
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows_of, settings, .. } = self;
+        f.debug_struct("Case").field("rows_of", rows_of).field("settings", settings).finish()
+    }
+}
+
+impl Case {
+    /// None when no task has a seed to train on, or the target of one is past every sequence's end.
+    fn new(rows_of: (u64, usize, usize), settings: Settings) -> Option<Self> {
+        let (seed, tables, rows) = rows_of;
+        let (folder, store) =
+            stores::store_of(&random::database(seed, tables, rows), &[usize::MAX]);
+        let case = Self { rows_of, settings, store: Arc::new(store), _folder: folder };
+        let sampler = sampler(&case.store, &case.settings, (0, 1), PLAIN).ok()?;
+        has_seeds(&sampler, Split::Train).then_some(case)
+    }
+
+    /// All ranks of a run whose global batch is as large as the settings' batch.
+    pub(crate) fn ranks(&self, ranks: u32, speed: Speed) -> Vec<Sampler> {
+        let mut settings = self.settings.clone();
+        assert_eq!(settings.shape.batch_size % ranks, 0);
+        settings.shape.batch_size /= ranks;
+        world(&self.store, &settings, u64::from(ranks), speed)
+    }
+
+    /// The one rank of a run that makes each batch when it is asked for, on one thread.
+    pub(crate) fn plain(&self) -> Sampler {
+        sampler(&self.store, &self.settings, (0, 1), PLAIN).unwrap()
+    }
+}
+
+pub(crate) fn has_seeds(sampler: &Sampler, split: Split) -> bool {
+    (0..sampler.tasks().count()).any(|task| sampler.seed_count(task, split) > 0)
+}
+
+/// Any case whose batches have so many sequences.
+pub(crate) fn case(batch_size: impl Strategy<Value = u32>) -> impl Strategy<Value = Case> {
+    let rows_of = (any::<u64>().no_shrink(), 1_usize..=4, 1_usize..=60);
+    (rows_of, settings(batch_size))
+        .prop_filter_map("nothing to train on", |(rows_of, settings)| Case::new(rows_of, settings))
+}
+
+pub(crate) fn settings(batch_size: impl Strategy<Value = u32>) -> impl Strategy<Value = Settings> {
+    let shape = (batch_size, 1_u32..=100, 1_u32..=30, any::<bool>()).prop_map(
+        |(batch_size, sequence_length, max_rows, compact)| Shape {
+            batch_size,
+            sequence_length,
+            max_rows,
+            compact,
+            texts: Texts::Batch(vec![]),
+        },
+    );
+    let split = (any::<u64>().no_shrink(), 0_u32..=2, 0_u32..=2).prop_map(|(seed, val, test)| {
+        let [train, val, test] = [10 - val - test, val, test].map(|part| f64::from(part) / 10.0);
+        SplitRule { seed, ratios: SplitRatios::new(train, val, test).unwrap() }
+    });
+    let row_order = select(vec![RowOrder::Walk, RowOrder::CuthillMckee]);
+    let seed = any::<u64>().no_shrink();
+    (seed, split, walk(), any::<bool>(), row_order, shape).prop_map(
+        |(seed, split, walk, keep_future_cells, row_order, shape)| Settings {
+            seed,
+            split,
+            tasks: None,
+            task_weights: None,
+            walk,
+            keep_future_cells,
+            row_order,
+            shape,
+        },
+    )
+}
+
+pub(crate) fn walk() -> impl Strategy<Value = Walk> {
+    let children = select(vec![Children::Uniform, Children::Latest]);
+    prop_oneof![
+        2 => (1_u32..=16, children)
+            .prop_map(|(child_width, children)| Walk::Priority { child_width, children }),
+        1 => (1_u32..=3, 1_u32..=8)
+            .prop_map(|(max_hops, budget)| Walk::Breadth { max_hops, budget }),
+    ]
+}
+
+pub(crate) fn speed() -> impl Strategy<Value = Speed> {
+    (select(vec![1, 2, 7]), select(vec![0, 1, 8]))
+        .prop_map(|(threads, prefetch)| Speed { threads: Some(threads), prefetch })
+}
+
+/// So many cases, or as many as `PROPTEST_CASES` says.
+pub(crate) fn cases(count: u32) -> ProptestConfig {
+    let config = ProptestConfig::default();
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { config.cases } else { count };
+    ProptestConfig { cases, ..config }
+}

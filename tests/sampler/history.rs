@@ -1,0 +1,179 @@
+//! P2, P4 and P8 over random histories: batches are taken, a cursor saved, the run dropped and begun
+//! anew with other ranks, threads and prefetching, again and again.
+
+use std::collections::BTreeMap;
+
+use headwater::plan::{Cursor, Split};
+use headwater::sampler::{Sampler, Speed};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::cases::{Case, case, cases, has_seeds, speed};
+use crate::{PLAIN, digests, sampler, sequences, stored, world};
+
+/// Sizes of global batches that several numbers of ranks share out evenly.
+fn global_batch() -> impl Strategy<Value = u32> {
+    select(vec![1, 2, 3, 4, 6, 8, 12, 24])
+}
+
+/// Where a run ends.
+#[derive(Clone, Copy, Debug)]
+enum Stop {
+    After(usize),
+    /// As soon as a task has begun another epoch; with a global batch of 1 exactly at its end.
+    AtEpochsEnd,
+}
+
+/// One run of a history.
+#[derive(Clone, Debug)]
+struct Run {
+    /// So many ranks, or the most that share out the global batch with them.
+    ranks: u32,
+    speed: Speed,
+    stop: Stop,
+    /// How many val batches are taken after each train batch.
+    val_batches: usize,
+    /// Which rank's cursor is kept.
+    saves: usize,
+}
+
+fn run() -> impl Strategy<Value = Run> {
+    let stop = prop_oneof![3 => (0_usize..6).prop_map(Stop::After), 1 => Just(Stop::AtEpochsEnd)];
+    (select(vec![1, 2, 3, 4, 8, 12]), speed(), stop, 0_usize..=1, 0_usize..8).prop_map(
+        |(ranks, speed, stop, val_batches, saves)| Run { ranks, speed, stop, val_batches, saves },
+    )
+}
+
+fn common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}
+
+/// How many epochs each task that has seeds has ended.
+fn epochs(sampler: &Sampler) -> Vec<u64> {
+    let cursor = sampler.cursor();
+    let tasks = sampler.tasks().enumerate();
+    tasks
+        .filter_map(|(task, name)| {
+            let draws = cursor.position().get(&format!("train/draws/{name}")).unwrap();
+            draws.checked_div(sampler.seed_count(task, Split::Train))
+        })
+        .collect()
+}
+
+impl Run {
+    /// Goes on from `cursor` beside the run that nobody interrupts; gives the cursor that it saves.
+    fn go(&self, case: &Case, whole: &Sampler, cursor: Option<&Cursor>) -> Cursor {
+        let ranks = common_divisor(case.settings.shape.batch_size, self.ranks);
+        let ranks = case.ranks(ranks, self.speed);
+        let whole = std::slice::from_ref(whole);
+        for rank in &ranks {
+            if let Some(cursor) = cursor {
+                // Wherever it was before.
+                rank.next(Split::Train).unwrap();
+                rank.resume(cursor).unwrap();
+                assert_eq!(&rank.cursor(), cursor);
+            }
+        }
+        let (began, mut steps) = (epochs(&ranks[0]), 0);
+        while match self.stop {
+            Stop::After(count) => steps < count,
+            Stop::AtEpochsEnd => epochs(&ranks[0]) == began,
+        } {
+            assert_eq!(digests(&ranks, Split::Train, 1), digests(whole, Split::Train, 1));
+            if has_seeds(&whole[0], Split::Val) {
+                let val = |ranks| digests(ranks, Split::Val, self.val_batches);
+                assert_eq!(val(&ranks), val(whole));
+            }
+            steps += 1;
+        }
+        let cursors: Vec<Cursor> = ranks.iter().map(Sampler::cursor).collect();
+        assert!(cursors.iter().all(|cursor| *cursor == cursors[0]), "ranks stand at one place");
+        stored(&cursors[self.saves % cursors.len()])
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(48))]
+
+    #[test]
+    fn p2_p4_any_history_gives_the_stream_of_the_run_that_nobody_interrupts(
+        case in case(global_batch()),
+        runs in prop::collection::vec(run(), 1..6),
+    ) {
+        let whole = case.plain();
+        let mut cursor = None;
+        for run in &runs {
+            cursor = Some(run.go(&case, &whole, cursor.as_ref()));
+        }
+    }
+
+    /// Other sizes of the global batch on the way: each task's seeds still come in their one order.
+    #[test]
+    fn p4_other_sizes_of_the_batch_neither_lose_nor_repeat_a_seed(
+        case in case(Just(1)),
+        runs in prop::collection::vec((1_u32..=5, 1_u64..=4, 0_usize..4), 1..8),
+    ) {
+        let mut drawn: BTreeMap<String, Vec<Vec<u8>>> = BTreeMap::new();
+        let mut cursor: Option<Cursor> = None;
+        for (batch_size, ranks, steps) in runs {
+            let mut settings = case.settings.clone();
+            settings.shape.batch_size = batch_size;
+            let ranks = world(&case.store, &settings, ranks, PLAIN);
+            for rank in &ranks {
+                cursor.iter().for_each(|cursor| rank.resume(cursor).unwrap());
+            }
+            for _ in 0..steps {
+                let batches: Vec<_> =
+                    ranks.iter().map(|rank| rank.next(Split::Train).unwrap().0).collect();
+                let task = batches[0].get::<u32>("task_idx").unwrap()[0] as usize;
+                let parts: Vec<_> = batches.iter().map(sequences).collect();
+                let rows = 0..batch_size as usize;
+                let of_all = rows.flat_map(|row| parts.iter().map(move |part| part[row].clone()));
+                let name = ranks[0].tasks().nth(task).unwrap().to_owned();
+                drawn.entry(name).or_default().extend(of_all);
+            }
+            cursor = Some(stored(&ranks[0].cursor()));
+        }
+        for (task, drawn) in drawn {
+            let mut settings = case.settings.clone();
+            settings.tasks = Some(vec![task.clone()]);
+            let alone = sampler(&case.store, &settings, (0, 1), PLAIN).unwrap();
+            for (draw, found) in drawn.iter().enumerate() {
+                let expected = sequences(&alone.next(Split::Train).unwrap().0);
+                prop_assert!(found == &expected[0], "draw {} of {}", draw, task);
+            }
+        }
+    }
+
+    /// Whatever was made ahead, and however the streams take turns.
+    #[test]
+    fn p8_the_cursor_on_a_batch_is_what_follows_it(
+        case in case(1_u32..=5),
+        speed in speed(),
+        calls in prop::collection::vec(select(&Split::ALL[..]), 1..10),
+    ) {
+        let running = sampler(&case.store, &case.settings, (0, 1), speed).unwrap();
+        let calls = calls.into_iter().filter(|&split| has_seeds(&running, split));
+        let mut steps = Split::ALL.map(|_| 0);
+        let taken: Vec<_> = calls
+            .map(|split| {
+                let (batch, snapshot) = running.next(split).unwrap();
+                let cursor = running.cursor_at(&snapshot);
+                assert_eq!(cursor, running.cursor());
+                steps[split as usize] += 1;
+                for split in Split::ALL {
+                    let step = cursor.position().get(&format!("{}/step", split.name()));
+                    assert_eq!(step, Some(steps[split as usize]), "{}", split.name());
+                }
+                (split, sequences(&batch), cursor)
+            })
+            .collect();
+        for (place, (_, _, cursor)) in taken.iter().enumerate() {
+            running.resume(&stored(cursor)).unwrap();
+            for (split, expected, _) in &taken[place + 1..] {
+                let found = sequences(&running.next(*split).unwrap().0);
+                prop_assert!(&found == expected, "{} after call {}", split.name(), place);
+            }
+        }
+    }
+}
