@@ -10,6 +10,9 @@ DEMO := demo
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PYO3_BUILD_EXTENSION_MODULE := 1
 CARGO := cargo --locked
+# The hand-off of the sampler, for a model checker.
+MODEL := RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-target}/model"
+MODEL_OPTIONS := --release --quiet --no-default-features
 
 RUST_SOURCES := $(shell find src -type f) Cargo.toml Cargo.lock
 PYTHON_SOURCES := $(shell find python -type f -name '*.py*' -not -name '*.pyc')
@@ -60,6 +63,7 @@ test: setup ## run all tests; say what was skipped
 	$(CARGO) test --release --no-run
 	$(CARGO) test --release --quiet
 	$(CARGO) check --release --quiet --no-default-features --lib
+	$(MODEL) $(CARGO) test $(MODEL_OPTIONS) --lib prefetch
 	@echo "skipped: MPI, of which nothing is written yet; and what pytest lists as skipped below"
 	@test -d "$${HEADWATER_SHARED:-../shared}/data/f1db" \
 		|| echo "skipped: the Rust tests on f1db, which is not at $${HEADWATER_SHARED:-../shared}/data"
@@ -75,6 +79,7 @@ bench: setup ## measure; takes minutes and 10 GB in target/bench
 lint: $(VENV)/.tools ## check formatting, lints and types
 	cargo fmt --check
 	$(CARGO) clippy --release --quiet --all-targets --features python -- -D warnings
+	$(MODEL) $(CARGO) clippy $(MODEL_OPTIONS) --tests -- -D warnings
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy

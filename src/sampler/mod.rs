@@ -78,8 +78,11 @@ pub struct Sampler {
 struct Stream {
     steps: Arc<Steps>,
     /// What makes the batches ahead; started when the first is asked for.
-    producer: Option<Producer>,
+    producer: Option<Producer<Made>>,
 }
+
+/// A batch, and where its stream stands after it.
+type Made = (Batch, Place);
 
 impl Sampler {
     /// A sampler over these stores, as one rank of several.
@@ -136,20 +139,20 @@ impl Sampler {
     pub fn next(&self, split: Split) -> Result<(Batch, Snapshot)> {
         self.check_alive()?;
         let mut stream = self.stream(split)?;
-        let place = || lock(&self.consumed)[split as usize].clone();
+        let (engine, steps) = (Arc::clone(&self.engine), Arc::clone(&stream.steps));
+        let mut place = lock(&self.consumed)[split as usize].clone();
+        let mut make = move || {
+            let (task, subjects) = steps.advance(&mut place, &engine.tasks)?;
+            Ok((engine.make(task, &subjects)?, place.clone()))
+        };
         let (batch, after) = if self.prefetch == 0 {
-            let mut place = place();
-            let (task, subjects) = stream.steps.advance(&mut place, &self.engine.tasks)?;
-            (self.engine.make(task, &subjects)?, place)
+            make()?
         } else {
-            if stream.producer.is_none() {
-                let (engine, steps) = (Arc::clone(&self.engine), Arc::clone(&stream.steps));
-                let gate = Arc::clone(&self.gate);
-                let producer = Producer::start(engine, steps, place(), self.prefetch, gate)?;
-                stream.producer = Some(producer);
-            }
-            let Some(producer) = &stream.producer else { return Err(prefetch::closed()) };
-            producer.next()?
+            let producer = match stream.producer.take() {
+                Some(producer) => producer,
+                None => Producer::start(split, self.prefetch, Arc::clone(&self.gate), make)?,
+            };
+            stream.producer.insert(producer).next()?
         };
         let mut consumed = lock(&self.consumed);
         consumed[split as usize] = after;

@@ -1,20 +1,30 @@
-//! Batches made ahead: one producer for each stream, and an ordered, bounded hand-off.
+//! What is made ahead: one producer for each stream, and an ordered, bounded hand-off.
+
+#[cfg(all(test, shuttle))]
+mod model;
+#[cfg(all(test, shuttle))]
+mod tests;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
+// A model checker runs the hand-off in its tests, and has threads and locks of its own.
+#[cfg(not(all(test, shuttle)))]
+use {
+    crossbeam_channel::{Receiver, Sender, TryRecvError, bounded},
+    std::sync::{Condvar, Mutex, MutexGuard},
+    std::thread::{Builder, JoinHandle},
+};
 
-use super::batch::Batch;
-use super::engine::Engine;
-use super::lock;
-use super::stream::{Place, Steps};
+#[cfg(all(test, shuttle))]
+use {
+    model::{Receiver, Sender, TryRecvError, bounded},
+    shuttle::sync::{Condvar, Mutex, MutexGuard},
+    shuttle::thread::{Builder, JoinHandle},
+};
+
 use crate::error::{Error, Result};
 use crate::plan::Split;
-
-/// A batch, and where its stream stands after it.
-type Made = Result<(Batch, Place)>;
 
 /// Lets the other streams' producers wait for train's: a training run asks for train batches all the
 /// time, and for others now and then.
@@ -37,7 +47,7 @@ struct State {
 
 impl Gate {
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
@@ -66,35 +76,33 @@ impl Gate {
     }
 }
 
-/// A thread that makes a stream's batches, some ahead of its consumer.
-pub(super) struct Producer {
+/// A thread that makes what a stream consists of, some ahead of its consumer.
+pub(super) struct Producer<T> {
     split: Split,
     gate: Arc<Gate>,
     /// None once the producer is to end.
-    made: Option<Receiver<Made>>,
+    made: Option<Receiver<Result<T>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Producer {
-    /// Starts to make the batches from `place` on, at most `ahead` before they are asked for.
+impl<T: Send + 'static> Producer<T> {
+    /// Starts to call `make` for one after the other, at most `ahead` before they are asked for.
     pub(super) fn start(
-        engine: Arc<Engine>,
-        steps: Arc<Steps>,
-        place: Place,
+        split: Split,
         ahead: usize,
         gate: Arc<Gate>,
+        make: impl FnMut() -> Result<T> + Send + 'static,
     ) -> Result<Self> {
-        let split = steps.split;
         let (send, made) = bounded(ahead);
         let name = format!("headwater-{}", split.name());
-        let work = Work { engine, steps, gate: Arc::clone(&gate), send };
-        let thread = std::thread::Builder::new().name(name).spawn(move || work.run(place));
+        let work = Work { split, gate: Arc::clone(&gate), send };
+        let thread = Builder::new().name(name).spawn(move || work.run(make));
         let thread = thread.map_err(|e| Error::invalid(format!("starting a thread: {e}")))?;
         Ok(Self { split, gate, made: Some(made), thread: Some(thread) })
     }
 
-    /// The next batch; waits until it is made.
-    pub(super) fn next(&self) -> Made {
+    /// The next one; waits until it is made.
+    pub(super) fn next(&self) -> Result<T> {
         let made = self.made.as_ref().ok_or_else(closed)?;
         let received = match made.try_recv() {
             Err(TryRecvError::Empty) => {
@@ -115,7 +123,7 @@ impl Producer {
     }
 }
 
-impl Drop for Producer {
+impl<T> Drop for Producer<T> {
     fn drop(&mut self) {
         // Wakes the producer where it waits for room, or for train.
         self.made = None;
@@ -135,20 +143,19 @@ pub(super) fn closed() -> Error {
     )
 }
 
-struct Work {
-    engine: Arc<Engine>,
-    steps: Arc<Steps>,
+struct Work<T> {
+    split: Split,
     gate: Arc<Gate>,
-    send: Sender<Made>,
+    send: Sender<Result<T>>,
 }
 
-impl Work {
-    fn run(self, mut place: Place) {
-        while self.gate.enter(self.steps.split) {
-            let made = catch_unwind(AssertUnwindSafe(|| self.make(&mut place)));
+impl<T> Work<T> {
+    fn run(self, mut make: impl FnMut() -> Result<T>) {
+        while self.gate.enter(self.split) {
+            let made = catch_unwind(AssertUnwindSafe(&mut make));
             let made = made.unwrap_or_else(|panic| Err(panicked(&*panic)));
             let ends = made.is_err();
-            if self.steps.split == Split::Train {
+            if self.split == Split::Train {
                 let is_behind = self.send.len() + 1 < self.send.capacity().unwrap_or(usize::MAX);
                 self.gate.change(|state| state.train_is_behind = is_behind);
             }
@@ -156,15 +163,10 @@ impl Work {
                 break;
             }
         }
-        if self.steps.split == Split::Train {
+        if self.split == Split::Train {
             // Nobody waits for a train that has left.
             self.gate.change(|state| state.train_is_behind = false);
         }
-    }
-
-    fn make(&self, place: &mut Place) -> Made {
-        let (task, subjects) = self.steps.advance(place, &self.engine.tasks)?;
-        Ok((self.engine.make(task, &subjects)?, place.clone()))
     }
 }
 
