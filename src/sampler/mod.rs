@@ -268,13 +268,19 @@ impl Sampler {
         let tasks = &self.engine.tasks;
         let fits =
             |name: &str| name == wanted || name.split_once('/').is_some_and(|n| n.1 == wanted);
-        tasks.iter().position(|task| fits(&task.name)).ok_or_else(|| {
-            let names: Vec<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
-            Error::invalid(format!(
-                "this sampler serves no task {wanted:?}; it serves {}",
-                names.join(", ")
-            ))
-        })
+        let mut found = (0..tasks.len()).filter(|&number| fits(&tasks[number].name));
+        let (what, names) = match (found.next(), found.next()) {
+            (Some(number), None) => return Ok(number),
+            (Some(one), Some(two)) => {
+                ("several tasks", [one, two].into_iter().chain(found).collect())
+            }
+            (None, _) => ("no task", (0..tasks.len()).collect::<Vec<_>>()),
+        };
+        let names: Vec<&str> = names.into_iter().map(|number| &*tasks[number].name).collect();
+        Err(Error::invalid(format!(
+            "this sampler serves {what} {wanted:?}; name one of {}",
+            names.join(", ")
+        )))
     }
 
     /// Where the caller stands in all streams: what was consumed, not what was made ahead.

@@ -10,15 +10,17 @@ use headwater::store::Store;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::{PLAIN, random, sampler, stores, world};
+use crate::{PLAIN, random, several, stores, world};
 
-/// A database that has something to train on, and settings that fit it.
+/// What a database comes from: a seed, how many tables, and how many rows one has at most.
+type RowsOf = (u64, usize, usize);
+
+/// One database or two that have something to train on, and settings that fit them.
 pub(crate) struct Case {
-    /// What the rows came from: a seed, how many tables, and how many rows one has at most.
-    rows_of: (u64, usize, usize),
+    rows_of: Vec<RowsOf>,
     pub(crate) settings: Settings,
-    pub(crate) store: Arc<Store>,
-    _folder: tempfile::TempDir,
+    pub(crate) stores: Vec<Arc<Store>>,
+    _folders: Vec<tempfile::TempDir>,
 }
 
 impl fmt::Debug for Case {
@@ -30,12 +32,15 @@ impl fmt::Debug for Case {
 
 impl Case {
     /// None when no task has a seed to train on, or the target of one is past every sequence's end.
-    fn new(rows_of: (u64, usize, usize), settings: Settings) -> Option<Self> {
-        let (seed, tables, rows) = rows_of;
-        let (folder, store) =
-            stores::store_of(&random::database(seed, tables, rows), &[usize::MAX]);
-        let case = Self { rows_of, settings, store: Arc::new(store), _folder: folder };
-        let sampler = sampler(&case.store, &case.settings, (0, 1), PLAIN).ok()?;
+    fn new(rows_of: Vec<RowsOf>, settings: Settings) -> Option<Self> {
+        let opened = rows_of.iter().enumerate().map(|(number, &(seed, tables, rows))| {
+            let mut database = random::database(seed, tables, rows);
+            database.schema.database = format!("random {number}");
+            stores::store_of(&database, &[usize::MAX])
+        });
+        let (folders, stores) = opened.map(|(folder, store)| (folder, Arc::new(store))).unzip();
+        let case = Self { rows_of, settings, stores, _folders: folders };
+        let sampler = several(&case.stores, &case.settings, (0, 1), PLAIN).ok()?;
         has_seeds(&sampler, Split::Train).then_some(case)
     }
 
@@ -44,12 +49,23 @@ impl Case {
         let mut settings = self.settings.clone();
         assert_eq!(settings.shape.batch_size % ranks, 0);
         settings.shape.batch_size /= ranks;
-        world(&self.store, &settings, u64::from(ranks), speed)
+        world(&self.stores, &settings, u64::from(ranks), speed)
     }
 
     /// The one rank of a run that makes each batch when it is asked for, on one thread.
     pub(crate) fn plain(&self) -> Sampler {
-        sampler(&self.store, &self.settings, (0, 1), PLAIN).unwrap()
+        self.alone(&self.settings, PLAIN)
+    }
+
+    /// The one rank of a run over the same databases.
+    pub(crate) fn alone(&self, settings: &Settings, speed: Speed) -> Sampler {
+        several(&self.stores, settings, (0, 1), speed).unwrap()
+    }
+
+    /// The store of each task, and the task's place in it.
+    pub(crate) fn tasks(&self) -> Vec<(&Store, usize)> {
+        let of_store = |store| (0..Store::tasks(store).len()).map(move |place| (store, place));
+        self.stores.iter().flat_map(|store| of_store(store)).collect()
     }
 }
 
@@ -60,7 +76,7 @@ pub(crate) fn has_seeds(sampler: &Sampler, split: Split) -> bool {
 /// Any case whose batches have so many sequences.
 pub(crate) fn case(batch_size: impl Strategy<Value = u32>) -> impl Strategy<Value = Case> {
     let rows_of = (any::<u64>().no_shrink(), 1_usize..=4, 1_usize..=60);
-    (rows_of, settings(batch_size))
+    (prop::collection::vec(rows_of, 1..=2), settings(batch_size))
         .prop_filter_map("nothing to train on", |(rows_of, settings)| Case::new(rows_of, settings))
 }
 

@@ -7,8 +7,8 @@ use headwater::sampler::{Batch, Settings};
 use headwater::store::{ColumnStats, Store};
 use proptest::prelude::*;
 
+use crate::PLAIN;
 use crate::cases::{case, cases};
-use crate::{PLAIN, sampler};
 
 /// The rows of one sequence that refer to each other, as a matrix.
 fn expand_edges(edges: &[u16], rows: usize) -> Vec<u8> {
@@ -100,7 +100,7 @@ proptest! {
         let form = |compact| {
             let mut settings: Settings = case.settings.clone();
             settings.shape.compact = compact;
-            sampler(&case.store, &settings, (0, 1), PLAIN).unwrap()
+            case.alone(&settings, PLAIN)
         };
         let (full, compact) = (form(false), form(true));
         prop_assert_eq!(full.fields(), compact.fields());
@@ -108,11 +108,12 @@ proptest! {
         for _ in 0..steps {
             let (full, _) = full.next(Split::Train).unwrap();
             let (compact, _) = compact.next(Split::Train).unwrap();
+            let (store, _) = case.tasks()[full.get::<u32>("task_idx").unwrap()[0] as usize];
             for (tensor, bytes) in full.tensors() {
                 match tensor.name {
                     "timestamp_values" => {
                         let found = bytemuck::cast_slice::<u8, f32>(bytes);
-                        prop_assert!(found == expand_times(&compact, &case.store));
+                        prop_assert!(found == expand_times(&compact, store));
                     }
                     "fk_adj" => {
                         let edges = compact.get::<u16>("fk_edges").unwrap();

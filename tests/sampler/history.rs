@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::cases::{Case, case, cases, has_seeds, speed};
-use crate::{PLAIN, digests, sampler, sequences, stored, world};
+use crate::{PLAIN, digests, sequences, stored, world};
 
 /// Sizes of global batches that several numbers of ranks share out evenly.
 fn global_batch() -> impl Strategy<Value = u32> {
@@ -93,7 +93,7 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(cases(48))]
+    #![proptest_config(cases(96))]
 
     #[test]
     fn p2_p4_any_history_gives_the_stream_of_the_run_that_nobody_interrupts(
@@ -118,7 +118,7 @@ proptest! {
         for (batch_size, ranks, steps) in runs {
             let mut settings = case.settings.clone();
             settings.shape.batch_size = batch_size;
-            let ranks = world(&case.store, &settings, ranks, PLAIN);
+            let ranks = world(&case.stores, &settings, ranks, PLAIN);
             for rank in &ranks {
                 cursor.iter().for_each(|cursor| rank.resume(cursor).unwrap());
             }
@@ -137,7 +137,7 @@ proptest! {
         for (task, drawn) in drawn {
             let mut settings = case.settings.clone();
             settings.tasks = Some(vec![task.clone()]);
-            let alone = sampler(&case.store, &settings, (0, 1), PLAIN).unwrap();
+            let alone = case.alone(&settings, PLAIN);
             for (draw, found) in drawn.iter().enumerate() {
                 let expected = sequences(&alone.next(Split::Train).unwrap().0);
                 prop_assert!(found == &expected[0], "draw {} of {}", draw, task);
@@ -152,7 +152,7 @@ proptest! {
         speed in speed(),
         calls in prop::collection::vec(select(&Split::ALL[..]), 1..10),
     ) {
-        let running = sampler(&case.store, &case.settings, (0, 1), speed).unwrap();
+        let running = case.alone(&case.settings, speed);
         let calls = calls.into_iter().filter(|&split| has_seeds(&running, split));
         let mut steps = Split::ALL.map(|_| 0);
         let taken: Vec<_> = calls

@@ -224,7 +224,7 @@ fn check_labels(store: &Arc<Store>, settings: &Settings) {
 }
 
 proptest! {
-    #![proptest_config(cases(16))]
+    #![proptest_config(cases(32))]
 
     #[test]
     fn p7_no_number_and_no_time_of_the_future_is_in_a_batch(sizes in sizes(), walk in walk()) {

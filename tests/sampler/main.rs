@@ -12,9 +12,11 @@ mod leak;
 mod random;
 mod resume;
 mod same_bits;
+mod several_databases;
 #[path = "../shared/stores.rs"]
 mod stores;
 mod twin;
+mod uniform;
 
 use std::sync::Arc;
 
@@ -43,11 +45,20 @@ fn random_stores(count: usize) -> Vec<(tempfile::TempDir, Arc<Store>)> {
 fn sampler(
     store: &Arc<Store>,
     settings: &Settings,
+    rank: (u64, u64),
+    speed: Speed,
+) -> headwater::Result<Sampler> {
+    several(std::slice::from_ref(store), settings, rank, speed)
+}
+
+fn several(
+    stores: &[Arc<Store>],
+    settings: &Settings,
     (rank, world): (u64, u64),
     speed: Speed,
 ) -> headwater::Result<Sampler> {
     let assignment = Assignment::new(rank, world)?;
-    Sampler::new(vec![Arc::clone(store)], settings.clone(), assignment, speed)
+    Sampler::new(stores.to_vec(), settings.clone(), assignment, speed)
 }
 
 /// Small settings of many kinds.
@@ -145,6 +156,6 @@ fn stored(cursor: &Cursor) -> Cursor {
     Cursor::decode(&cursor.encode().unwrap()).unwrap()
 }
 
-fn world(store: &Arc<Store>, settings: &Settings, ranks: u64, speed: Speed) -> Vec<Sampler> {
-    (0..ranks).map(|rank| sampler(store, settings, (rank, ranks), speed).unwrap()).collect()
+fn world(stores: &[Arc<Store>], settings: &Settings, ranks: u64, speed: Speed) -> Vec<Sampler> {
+    (0..ranks).map(|rank| several(stores, settings, (rank, ranks), speed).unwrap()).collect()
 }

@@ -1,0 +1,139 @@
+//! Several databases under one sampler: which is served when, and one cursor for all.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use headwater::ErrorKind;
+use headwater::plan::{Schedule, Split};
+use headwater::sampler::{Settings, Speed};
+use headwater::store::Store;
+use tempfile::TempDir;
+
+use crate::database::{Database, Value};
+use crate::{PLAIN, digests, random, sampler, sequences, several, small, stored, stores, world};
+
+/// A random database of this name.
+fn database(name: &str, seed: u64) -> Database {
+    let mut database = random::database(seed, 4, 60);
+    name.clone_into(&mut database.schema.database);
+    database
+}
+
+/// The store of a random database of this name.
+fn named(name: &str, seed: u64) -> (TempDir, Arc<Store>) {
+    let (folder, store) = stores::store_of(&database(name, seed), &[usize::MAX]);
+    (folder, Arc::new(store))
+}
+
+/// Two databases whose tasks bear the same names.
+fn two() -> (Vec<TempDir>, Vec<Arc<Store>>) {
+    [named("one", 1), named("two", 1)].into_iter().unzip()
+}
+
+fn settings() -> Settings {
+    let mut settings = small(1);
+    settings.shape.batch_size = 12;
+    settings.shape.sequence_length = 100;
+    settings
+}
+
+#[test]
+fn the_schedule_chooses_the_database_and_the_task() {
+    let (_folders, stores) = two();
+    let settings = settings();
+    let both = several(&stores, &settings, (0, 1), PLAIN).unwrap();
+    let names: Vec<&str> = both.tasks().collect();
+    let weights: Vec<f64> = (0..names.len())
+        .map(|task| if both.seed_count(task, Split::Train) > 0 { 1.0 } else { 0.0 })
+        .collect();
+    let schedule = Schedule::new(settings.seed, Split::Train, &weights).unwrap();
+    let alone = |name: &&str| {
+        let (database, _) = name.split_once('/').unwrap();
+        let store = stores.iter().find(|store| store.metadata().database == database).unwrap();
+        let settings = Settings { tasks: Some(vec![(*name).to_owned()]), ..settings.clone() };
+        sampler(store, &settings, (0, 1), PLAIN).unwrap()
+    };
+    let alone: Vec<_> = names.iter().map(alone).collect();
+    let mut served = BTreeMap::new();
+    for step in 0..4 * names.len() as u64 {
+        let (batch, _) = both.next(Split::Train).unwrap();
+        let task = batch.get::<u32>("task_idx").unwrap()[0] as usize;
+        assert_eq!(task, schedule.task_at(step));
+        // Beside others a task has the very stream that it has alone.
+        let (expected, _) = alone[task].next(Split::Train).unwrap();
+        assert!(sequences(&batch) == sequences(&expected), "step {step}, {}", names[task]);
+        *served.entry(names[task].split_once('/').unwrap().0).or_insert(0) += 1;
+    }
+    assert!(served["one"] > 2 && served["two"] > 2, "{served:?}");
+}
+
+#[test]
+fn p2_p4_one_cursor_covers_all_databases() {
+    let (_folders, stores) = two();
+    let mut settings = settings();
+    let whole = digests(&world(&stores, &settings, 1, PLAIN), Split::Train, 30);
+    settings.shape.batch_size = 6;
+    let halves = world(&stores, &settings, 2, Speed { threads: Some(2), prefetch: 3 });
+    assert_eq!(digests(&halves, Split::Train, 13), whole[..13]);
+    let cursor = stored(&halves[1].cursor());
+    let drawn = |database: &str| {
+        let names = halves[0].tasks().filter(|name| name.starts_with(database));
+        let draws = names.map(|name| cursor.position().get(&format!("train/draws/{name}")));
+        draws.map(|draws| draws.expect("a counter for every task")).sum::<u64>()
+    };
+    let (one, two) = (drawn("one/"), drawn("two/"));
+    assert_eq!(one + two, 13 * 12);
+    assert!(one > 0 && two > 0);
+    settings.shape.batch_size = 4;
+    let thirds = world(&stores, &settings, 3, PLAIN);
+    thirds.iter().for_each(|rank| rank.resume(&cursor).unwrap());
+    assert_eq!(digests(&thirds, Split::Train, 17), whole[13..]);
+}
+
+#[test]
+fn p6_a_cursor_names_the_database_that_differs() {
+    let (_folders, stores) = two();
+    let cursor = several(&stores, &settings(), (0, 1), PLAIN).unwrap().cursor();
+    let refused = |stores: &[Arc<Store>]| {
+        let other = several(stores, &settings(), (0, 1), PLAIN).unwrap();
+        let error = other.resume(&cursor).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PlanMismatch);
+        error.to_string()
+    };
+    // The same but for one number.
+    let mut database = database("two", 1);
+    let columns = database.data.values_mut().flatten();
+    let mut numbers = columns.flat_map(|(_, values)| values).filter_map(|value| match value {
+        Value::Number(number) => Some(number),
+        _ => None,
+    });
+    *numbers.next().unwrap() += 0.5;
+    drop(numbers);
+    let (_folder, changed) = stores::store_of(&database, &[usize::MAX]);
+    let message = refused(&[Arc::clone(&stores[0]), Arc::new(changed)]);
+    assert!(message.contains("1 field differs: \"database/1/root\""), "{message}");
+    let message = refused(&[Arc::clone(&stores[1]), Arc::clone(&stores[0])]);
+    assert!(message.contains("\"database/0\" was \"one\" and is now \"two\""), "{message}");
+    let message = refused(&stores[..1]);
+    assert!(message.contains("\"database/1\""), "{message}");
+}
+
+#[test]
+fn a_task_of_two_databases_is_named_with_its_database() {
+    let (_folders, stores) = two();
+    let name = stores[0].tasks()[0].metadata().name.clone();
+    let serving = |task: &str| {
+        let settings = Settings { tasks: Some(vec![task.to_owned()]), ..settings() };
+        several(&stores, &settings, (0, 1), PLAIN)
+    };
+    let error = serving(&name).err().unwrap().to_string();
+    let both = format!("several databases have a task {name:?}; say which: one/{name}, two/{name}");
+    assert!(error.contains(&both), "{error}");
+    let sampler = several(&stores, &settings(), (0, 1), PLAIN).unwrap();
+    let error = sampler.evaluate(Split::Train, Some(std::slice::from_ref(&name)));
+    let error = error.err().unwrap().to_string();
+    let both = format!("serves several tasks {name:?}; name one of one/{name}, two/{name}");
+    assert!(error.contains(&both), "{error}");
+    let second = serving(&format!("two/{name}")).unwrap();
+    assert!(second.tasks().eq([format!("two/{name}")]));
+}

@@ -1,0 +1,98 @@
+//! Which children a walk brings in: each as likely as the other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use headwater::prepare::schema::Schema;
+use headwater::sampler::{Children, Settings, Shape, Walk};
+
+use crate::database::{Database, Value};
+use crate::{PLAIN, sampler, stores};
+
+const SCHEMA: &str = r#"
+database = "family"
+
+[[table]]
+name = "parents"
+key = "id"
+columns = { id = "identifier" }
+
+[[table]]
+name = "children"
+key = "id"
+time = { column = "born" }
+columns = { id = "identifier", born = "timestamp", parent = "identifier" }
+references = [{ columns = "parent", to = "parents" }]
+
+[[task]]
+name = "next"
+derived = { anchor = "parents", source = "next", key = "parent", time = "at", target = "y", type = "boolean" }
+"#;
+
+/// Children that the seeds see, and more that are not born yet.
+const SEEN: usize = 50;
+const UNBORN: usize = 10;
+const WIDTH: u32 = 5;
+const SEEDS: u32 = 20_000;
+
+/// One parent of many children, each a second younger than the one before, and seeds that see most
+/// of them.
+fn family() -> Database {
+    let rows = (SEEN + UNBORN) as i64;
+    let integers = |values: Vec<i64>| values.into_iter().map(Value::Integer).collect::<Vec<_>>();
+    let parents = vec![("id".to_owned(), integers(vec![7]))];
+    let children = vec![
+        ("id".to_owned(), integers((0..rows).collect())),
+        ("born".to_owned(), (0..rows).map(|row| Value::Time(row * 1_000_000)).collect()),
+        ("parent".to_owned(), integers(vec![7; rows as usize])),
+    ];
+    let seeds = SEEDS as usize;
+    let next = vec![
+        ("parent".to_owned(), integers(vec![7; seeds])),
+        ("at".to_owned(), vec![Value::Time((SEEN as i64 - 1) * 1_000_000); seeds]),
+        ("y".to_owned(), (0..seeds).map(|seed| Value::Truth(seed % 2 == 0)).collect()),
+    ];
+    let tables = [("parents", parents), ("children", children), ("next", next)];
+    let data: BTreeMap<_, _> = tables.map(|(name, data)| (name.to_owned(), data)).into();
+    Database { schema: Schema::parse(SCHEMA).unwrap(), data }
+}
+
+/// How far counts lie from all alike, as a sum of squares in units of the variance of one of them
+/// were they independent; `chosen` of all are counted each time.
+fn chi_square(counts: &[u32], chosen: u32) -> f64 {
+    let (all, times) = (counts.len() as f64, f64::from(SEEDS));
+    let share = f64::from(chosen) / all;
+    // Whoever is chosen leaves less room for the others, which makes up for the factor at the end.
+    let variance = times * share * (1.0 - share) * all / (all - 1.0);
+    counts.iter().map(|&count| (f64::from(count) - times * share).powi(2) / variance).sum()
+}
+
+/// Of 49 degrees of freedom; exceeded once in ten thousand times by chance. The seeds are fixed, so
+/// that it is the same every time.
+const BOUND: f64 = 95.0;
+
+#[test]
+fn every_visible_child_is_equally_likely() {
+    let (_folder, store) = stores::store_of(&family(), &[usize::MAX]);
+    let store = Arc::new(store);
+    let children = store.metadata().tables.iter().position(|t| t.name == "children").unwrap();
+    let priority = Walk::Priority { child_width: WIDTH, children: Children::Uniform };
+    for walk in [priority, Walk::Breadth { max_hops: 1, budget: WIDTH }] {
+        let shape = Shape { max_rows: 100, ..Settings::default().shape };
+        let settings = Settings { seed: 11, walk, shape, ..Settings::default() };
+        let sampler = sampler(&store, &settings, (0, 1), PLAIN).unwrap();
+        let (mut chosen, mut first) = ([0; SEEN], [0; SEEN]);
+        for seed in 0..SEEDS {
+            let context = sampler.context("next", seed).unwrap();
+            let rows: Vec<usize> = (context.rows.iter())
+                .filter(|row| row.table as usize == children)
+                .map(|row| row.row as usize)
+                .collect();
+            assert_eq!(rows.len(), WIDTH as usize);
+            rows.iter().for_each(|&row| chosen[row] += 1);
+            first[rows[0]] += 1;
+        }
+        let (chosen, first) = (chi_square(&chosen, WIDTH), chi_square(&first, 1));
+        assert!(chosen < BOUND && first < BOUND, "{walk:?}: {chosen}, of the first {first}");
+    }
+}
