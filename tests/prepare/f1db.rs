@@ -1,37 +1,18 @@
 //! Real data: seventy years of Formula One, drafted and corrected.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use headwater::plan::Split;
 use headwater::store::{Cell, ColumnStats, Store};
 
+use crate::f1db_files::{data, rows, schema};
 use crate::{Workshop, succeed};
 
 const DAY_US: i64 = 86_400_000_000;
 
-/// The data, where this machine has them.
-fn data() -> Option<PathBuf> {
-    let shared = match std::env::var_os("HEADWATER_SHARED") {
-        Some(shared) => PathBuf::from(shared),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared"),
-    };
-    let data = shared.join("data/f1db");
-    if data.is_dir() {
-        return Some(data);
-    }
-    eprintln!("SKIPPED: {} is not there; say where with HEADWATER_SHARED", data.display());
-    None
-}
-
-/// The rows of a CSV file, by the names of its columns.
-fn rows(data: &Path, name: &str) -> Vec<BTreeMap<String, String>> {
-    let mut reader = csv::Reader::from_path(data.join(format!("{name}.csv"))).unwrap();
-    reader.deserialize().map(Result::unwrap).collect()
-}
-
 fn prepared(workshop: &Workshop, data: &Path) -> Store {
-    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/prepare/f1db.toml");
+    let schema = schema();
     let (data, schema) = (data.to_str().unwrap(), schema.to_str().unwrap());
     let out = workshop.text("db");
     succeed(&["prepare", data, "--schema", schema, "--out", &out, "--no-text-vectors"]);

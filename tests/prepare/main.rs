@@ -4,6 +4,8 @@ mod bad_input;
 mod bad_types;
 mod crash;
 mod f1db;
+#[path = "../shared/f1db.rs"]
+mod f1db_files;
 mod full_disk;
 mod key_types;
 mod whole;

@@ -6,6 +6,9 @@ mod compact;
 #[allow(dead_code, reason = "the tests of the store read the rows themselves, too")]
 #[path = "../shared/database.rs"]
 mod database;
+mod f1db;
+#[path = "../shared/f1db.rs"]
+mod f1db_files;
 mod history;
 mod leak;
 #[path = "../shared/random.rs"]
