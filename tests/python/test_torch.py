@@ -1,0 +1,83 @@
+"""The sampler as a dataset of PyTorch, whose loader saves and restores its place."""
+
+import numpy as np
+import pytest
+
+import headwater
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+loaders = pytest.importorskip(
+    "torchdata.stateful_dataloader", reason="torchdata is not installed, which has the loader"
+)
+
+from headwater.torch import SamplerDataset  # noqa: E402
+
+# What torchdata does with PyTorch is not ours to mend.
+pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+
+SETTINGS = {"default_batch_size": 4, "default_sequence_length": 64, "max_rows": 16, "seed": 7}
+
+
+def sampler(store_path, **changes):
+    return headwater.Sampler(store_path, **(SETTINGS | changes))
+
+
+def loader(running, **options):
+    return loaders.StatefulDataLoader(SamplerDataset(running), batch_size=None, **options)
+
+
+def take(batches, count):
+    return [batch for _, batch in zip(range(count), batches, strict=False)]
+
+
+def same(one, two):
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_p2_the_loader_restores_its_place(store_path):
+    with sampler(store_path) as running, sampler(store_path, num_prefetch=0) as again:
+        batches = iter(loader(running))
+        for _ in range(4):
+            next(batches)
+        interrupted = loader(running)
+        whole = iter(interrupted)
+        take(whole, 3)
+        state = interrupted.state_dict()
+        tail = take(whole, 3)
+        restored = loader(again)
+        restored.load_state_dict(state)
+        assert all(map(same, take(restored, 3), tail))
+
+
+def test_p6_a_state_of_another_plan_is_refused(store_path):
+    with sampler(store_path) as running, sampler(store_path, seed=8) as other:
+        state = SamplerDataset(running).state_dict()
+        with pytest.raises(headwater.PlanMismatch, match='"seed" was 7 and is now 8'):
+            SamplerDataset(other).load_state_dict(state)
+
+
+def test_a_batch_is_that_of_numpy_in_types_that_can_be_indexes(store_path):
+    with sampler(store_path) as running, sampler(store_path) as plain:
+        tensors, arrays = next(iter(loader(running))), plain.next_train_batch()
+        assert tensors.keys() == arrays.keys()
+        for name, tensor in tensors.items():
+            np.testing.assert_array_equal(tensor.numpy(), arrays[name])
+        # A tensor is a copy, which may be written to.
+        tensors["is_null"][0] = 1
+        kinds = {name: tensor.dtype for name, tensor in tensors.items()}
+        assert not {torch.uint16, torch.uint32} & set(kinds.values())
+        assert (kinds["fk_adj"], kinds["text_batch_embeddings"]) == (torch.uint8, torch.float16)
+        vectors = torch.nn.functional.embedding(
+            tensors["text_embed_ids"], tensors["text_batch_embeddings"]
+        )
+        assert vectors.shape == (4, 64, 32)
+        in_order = torch.gather(tensors["column_ids"], 1, tensors["col_perm"].long())
+        assert in_order[tensors["is_padding"] == 0].numel() > 0
+
+
+def test_worker_processes_are_refused(store_path):
+    with (
+        sampler(store_path, num_prefetch=0) as running,
+        pytest.raises(headwater.InvalidArgument, match="use num_workers=0"),
+    ):
+        next(iter(loader(running, num_workers=1)))
