@@ -22,6 +22,15 @@ import headwater
 
 GLOBAL_BATCH = 32
 KILLED_AFTER = 87
+# What belongs to a batch as a whole, or differs with the other sequences of a batch.
+OF_THE_BATCH = {
+    "target_stype",
+    "task_idx",
+    "cat_emb_start",
+    "cat_emb_count",
+    "text_embed_ids",
+    "text_batch_embeddings",
+}
 
 
 def samplers(store: str, world: int, threads: int) -> list[headwater.Sampler]:
@@ -38,10 +47,8 @@ def samplers(store: str, world: int, threads: int) -> list[headwater.Sampler]:
 def rows(batch: dict[str, np.ndarray]) -> list[bytes]:
     """All that belongs to each sequence of a batch, its texts by their vectors."""
     size = len(batch["target_pos"])
-    of_batch = {"text_embed_ids", "text_batch_embeddings"}
-    of_batch |= {name for name, array in batch.items() if len(array) != size}
     vectors = batch["text_batch_embeddings"]
-    parts = [array for name, array in batch.items() if name not in of_batch]
+    parts = [array for name, array in batch.items() if name not in OF_THE_BATCH]
     result = []
     for row in range(size):
         is_text = (batch["semantic_types"][row] == 5) & (batch["is_null"][row] == 0)
