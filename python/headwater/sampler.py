@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -41,7 +42,8 @@ class Sampler:
         default_sequence_length: S, the cells of a sequence.
         bfs_child_width: The most children that a row brings in through one relation.
         max_rows: R, the most rows of a context.
-        tasks: The tasks to serve, as "task" or "database/task"; all where it is None.
+        tasks: The tasks to serve, as "task" or "database/task"; all where it is None. One that has
+            no seed in a split is passed over there, with a warning.
         task_weights: How often each of `tasks` is served; all alike where it is None.
         walk: "priority" (parents first, then children hop by hop), or "breadth".
         children: Which children where there are more than the width: "uniform" or "latest".
@@ -94,18 +96,35 @@ class Sampler:
         self._paths = [os.fspath(path) for path in paths]
         self._core = SamplerCore(self._paths, arguments)
         self._stores = self._core.stores()
+        self._unasked: set[str] = {"train", "val", "test"}
 
     def next_train_batch(self) -> Batch:
-        """Returns the next batch of the train stream; waits until it is made."""
+        """Returns the next batch of the train stream; waits until it is made.
+
+        The first call warns of tasks without a seed in the split, which the stream passes over.
+        """
+        if "train" in self._unasked:
+            self._warn_of_tasks_passed_over("train")
         return self._core.next("train")
 
     def next_val_batch(self) -> Batch:
         """Returns the next batch of the val stream; waits until it is made."""
+        if "val" in self._unasked:
+            self._warn_of_tasks_passed_over("val")
         return self._core.next("val")
 
     def next_batch(self, split: Split) -> tuple[Batch, Cursor]:
         """Returns the next batch of a stream, and the cursor that follows it."""
+        if split in self._unasked:
+            self._warn_of_tasks_passed_over(split)
         return self._core.next_with_cursor(split)
+
+    def _warn_of_tasks_passed_over(self, split: Split) -> None:
+        self._unasked.discard(split)
+        counts = self.seed_counts(split)
+        if any(counts.values()):
+            for task in (task for task, count in counts.items() if count == 0):
+                warnings.warn(_passed_over(task, split), stacklevel=3)
 
     def __iter__(self) -> Iterator[Batch]:
         """Yields the train stream, without end."""
@@ -115,9 +134,23 @@ class Sampler:
     def evaluate(self, split: Split, tasks: Sequence[str] | None = None) -> EvaluationCore:
         """Yields every seed of a split exactly once over all ranks, one task after the other.
 
-        The last batch of a task is filled up with sequences whose `seq_weight` is 0.
+        The last batch of a task is filled up with sequences whose `seq_weight` is 0. Warns of tasks
+        that have no seed in the split, or none for this rank.
         """
-        return self._core.evaluate(split, None if tasks is None else list(tasks))
+        evaluation = self._core.evaluate(split, None if tasks is None else list(tasks))
+        own = self.own_seed_counts(split)
+        for task, count in self.seed_counts(split).items():
+            if tasks is not None and not {task, task.partition("/")[2]} & set(tasks):
+                continue
+            if count == 0:
+                warnings.warn(_passed_over(task, split), stacklevel=2)
+            elif own[task] == 0:
+                warnings.warn(
+                    f"task {task!r} has too few {split} seeds ({count}) for this rank to have any; "
+                    "its batches here are padding, with a seq_weight of 0",
+                    stacklevel=2,
+                )
+        return evaluation
 
     def sample(
         self, task: str, keys: Sequence[Any], obs_times: Sequence[Any] | npt.NDArray[Any]
@@ -155,6 +188,10 @@ class Sampler:
     def seed_counts(self, split: Split) -> dict[str, int]:
         """Returns how many seeds each task has in a split."""
         return dict(zip(self.tasks, self._core.seed_counts(split), strict=True))
+
+    def own_seed_counts(self, split: Split) -> dict[str, int]:
+        """Returns how many seeds of each task `evaluate(split)` gives to this rank."""
+        return dict(zip(self.tasks, self._core.own_seed_counts(split), strict=True))
 
     def cursor(self) -> bytes:
         """Returns where the caller stands in all streams, to go on from later.
@@ -203,6 +240,13 @@ def _restored(paths: list[str], arguments: dict[str, Any], cursor: bytes) -> Sam
     sampler = Sampler(paths, **arguments)
     sampler.resume(cursor)
     return sampler
+
+
+def _passed_over(task: str, split: str) -> str:
+    return (
+        f"task {task!r} has no seed in the {split} split and is passed over; change "
+        "split_ratios, or name in `tasks` only those that have some"
+    )
 
 
 def _micros(time: Any) -> int:

@@ -93,8 +93,11 @@ impl BenchArgs {
         let sampler = Sampler::new(vec![store], self.settings(), assignment, speed)?;
         let open_ms = started.elapsed().as_secs_f64() * 1000.0;
         let mut output = Output::new();
-        for task in sampler.tasks() {
-            output.line(&format!("task {task}"))?;
+        for (number, task) in sampler.tasks().enumerate() {
+            output.line(&match sampler.seed_count(number, Split::Train) {
+                0 => format!("note: task {task} has no train seed and is passed over"),
+                _ => format!("task {task}"),
+            })?;
         }
         for _ in 0..WARM_UP {
             sampler.next(Split::Train)?;

@@ -218,6 +218,12 @@ impl SamplerCore {
         Ok((0..self.0.tasks().count()).map(|task| self.0.seed_count(task, split)).collect())
     }
 
+    /// How many seeds of each task a pass over a split gives to this rank.
+    fn own_seed_counts(&self, split: &str) -> PyResult<Vec<u64>> {
+        let split = split_of(split)?;
+        Ok((0..self.0.tasks().count()).map(|task| self.0.own_seed_count(task, split)).collect())
+    }
+
     /// The stores, in their order.
     fn stores(&self) -> Vec<PyStore> {
         self.0.stores().map(|store| PyStore::from(Arc::clone(store))).collect()

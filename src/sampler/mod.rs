@@ -343,6 +343,15 @@ impl Sampler {
         self.engine.tasks[task].count(split)
     }
 
+    /// How many of the task's seeds in a split a pass gives to this rank.
+    ///
+    /// # Panics
+    /// When there is no such task.
+    #[must_use]
+    pub fn own_seed_count(&self, task: usize, split: Split) -> u64 {
+        self.assignment.owned_count(self.seed_count(task, split))
+    }
+
     /// The stores, in their order.
     pub fn stores(&self) -> impl Iterator<Item = &Arc<Store>> {
         self.engine.databases.iter().map(|database| &database.store)
