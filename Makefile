@@ -72,7 +72,6 @@ test: setup ## run all tests; say what was skipped
 
 bench: setup ## measure; takes minutes and 10 GB in target/bench
 	$(CARGO) bench
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check tpchgen-cli==4.0.0
 	$(BIN)/python benches/prepare.py --scale 1
 	$(BIN)/python benches/sampler.py --scale 1
 
