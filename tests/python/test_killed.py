@@ -27,7 +27,7 @@ def train(store, folder, world, prefetch, steps):
 def ended(process):
     """The exit status of a run that is over or about to be."""
     process.stdout.close()
-    return process.wait(60)
+    return process.wait(120)
 
 
 def steps_of(folder):

@@ -30,8 +30,8 @@ def main(store: str, folder: Path, world: int, prefetch: int, steps: int) -> Non
         step = headwater.Cursor.read(cursor).position["train/step"]
         for rank in ranks:
             rank.resume(cursor)
-    print("begun", flush=True)
     with (folder / "log").open("a", buffering=1) as log:
+        print("begun", flush=True)
         for at in range(step, steps):
             log.write(f"{at} {global_batch(ranks).hex()}\n")
             if (at + 1) % SAVED_EVERY == 0:
