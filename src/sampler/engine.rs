@@ -124,7 +124,9 @@ impl Engine {
             Texts::Batch(_) => {
                 let mut table = lock(&self.text_tables).pop().unwrap_or_default();
                 table.number(cells);
-                let gathered = table.gather(&database.store, &self.text_buckets, &self.buffers);
+                let gathered = self
+                    .threads
+                    .install(|| table.gather(&database.store, &self.text_buckets, &self.buffers));
                 lock(&self.text_tables).push(table);
                 let (vectors, count) = gathered?;
                 let dimension = database.store.metadata().embedding.dimension;

@@ -1,14 +1,22 @@
 //! The texts of a batch: each once, with its vector.
 
+use std::sync::Arc;
+
 use half::f16;
+use rayon::prelude::*;
 
 use super::slab::{Pool, Slab};
 use crate::error::{Error, Result};
 use crate::store::Store;
-use std::sync::Arc;
 
 /// The counts of texts that a batch is filled up to when none are given, so that the shapes are few.
 const DEFAULT_BUCKETS: [u32; 4] = [256, 1024, 4096, 16_384];
+
+/// How many vectors a thread copies at a time.
+const PIECE: usize = 256;
+
+/// How many vectors are on their way from memory while one is copied.
+const AHEAD: usize = 4;
 
 /// The counts that the vectors of a batch of `cell_count` cells are filled up to.
 pub(super) fn buckets(given: &[u32], cell_count: u32) -> Result<Vec<u32>> {
@@ -95,15 +103,28 @@ impl TextTable {
         let bytes = |count: usize| count * dimension * size_of::<f16>();
         let mut slab = pool.take(bytes(bucket as usize), bytes(count));
         let vectors: &mut [f16] = bytemuck::cast_slice_mut(slab.used_mut());
-        for (slot, &text) in vectors.chunks_exact_mut(dimension).zip(&self.texts) {
-            let vector = store.text_embedding(text)?;
-            slot.copy_from_slice(vector.ok_or_else(|| {
-                Error::invalid(
-                    "the store was prepared without text vectors; prepare it with them, or take \
-                     the texts' indexes alone (texts=\"global\")",
-                )
-            })?);
-        }
+        let pieces = vectors.par_chunks_mut(PIECE * dimension);
+        (pieces.zip(self.texts.par_chunks(PIECE)))
+            .try_for_each(|(vectors, texts)| copy_vectors(store, texts, vectors))?;
         Ok((slab, bucket))
     }
+}
+
+/// Copies the vectors of `texts`, one after the other.
+fn copy_vectors(store: &Store, texts: &[u32], vectors: &mut [f16]) -> Result<()> {
+    let dimension = vectors.len() / texts.len();
+    let slots = vectors.chunks_exact_mut(dimension);
+    for ((place, &text), slot) in texts.iter().enumerate().zip(slots) {
+        if let Some(&later) = texts.get(place + AHEAD) {
+            store.prefetch_text_embedding(later);
+        }
+        let vector = store.text_embedding(text)?;
+        slot.copy_from_slice(vector.ok_or_else(|| {
+            Error::invalid(
+                "the store was prepared without text vectors; prepare it with them, or take the \
+                 texts' indexes alone (texts=\"global\")",
+            )
+        })?);
+    }
+    Ok(())
 }

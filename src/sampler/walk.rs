@@ -63,6 +63,19 @@ struct Brood {
     choice: Choice,
 }
 
+/// A child that was drawn: the one at `place` of the parent's.
+struct Drawn {
+    link: Link,
+    parent: u32,
+    from: u32,
+    place: usize,
+}
+
+/// How many children are on their way from memory, in each of two stages: first which row a child
+/// is, then its record. A walk waits for memory most of the time, and less for eight lines at once
+/// than for eight in turn.
+const AHEAD: usize = 8;
+
 /// A reference of a row in the context, whether or not its parent is there too.
 #[derive(Clone, Copy)]
 struct Reference {
@@ -80,6 +93,10 @@ pub(super) struct Walker {
     broods: Vec<Brood>,
     /// For each child that may still be drawn, its brood.
     tickets: Vec<u32>,
+    /// Children that were drawn, and are not read yet.
+    drawn: VecDeque<Drawn>,
+    /// Children that were read, and are the next to be visited.
+    coming: VecDeque<Candidate>,
     touched: Vec<Touched>,
     references: Vec<Reference>,
     links: Vec<[u16; 2]>,
@@ -95,6 +112,8 @@ impl Walker {
             parents: VecDeque::new(),
             broods: Vec::new(),
             tickets: Vec::new(),
+            drawn: VecDeque::new(),
+            coming: VecDeque::new(),
             touched: Vec::new(),
             references: Vec::new(),
             links: Vec::new(),
@@ -156,6 +175,8 @@ impl Walker {
         self.parents.clear();
         self.broods.clear();
         self.tickets.clear();
+        self.drawn.clear();
+        self.coming.clear();
         self.touched.clear();
         self.references.clear();
         self.hidden = 0;
@@ -214,6 +235,7 @@ impl Walking<'_> {
             if let Some(row) = self.database.relation(link).parent(record)? {
                 self.walker.references.push(Reference { from: place, table: link.table, row });
                 self.walker.parents.push_back(Candidate { link, row, from: place });
+                self.database.store.tables()[link.table as usize].prefetch(row);
             }
         }
         Ok(())
@@ -243,8 +265,7 @@ impl Walking<'_> {
         while !self.is_full() {
             if let Some(parent) = self.walker.parents.pop_front() {
                 self.visit(parent, true)?;
-            } else if !self.walker.tickets.is_empty() {
-                let child = self.draw_child(children)?;
+            } else if let Some(child) = self.next_child(children)? {
                 self.visit(child, false)?;
             } else if self.walker.visits.iter().any(|visit| visit.hop >= hop) {
                 self.gather_broods(hop, width)?;
@@ -260,6 +281,7 @@ impl Walking<'_> {
     fn gather_broods(&mut self, hop: u32, width: u32) -> Result<()> {
         self.walker.broods.clear();
         self.walker.touched.clear();
+        self.prefetch_broods(hop)?;
         for from in 0..self.walker.visits.len() as u32 {
             let visit = self.walker.visits[from as usize];
             if visit.hop != hop {
@@ -279,6 +301,25 @@ impl Walking<'_> {
         Ok(())
     }
 
+    /// Asks for what [`Self::gather_broods`] is about to read: where the children are, then the
+    /// times of the youngest.
+    fn prefetch_broods(&self, hop: u32) -> Result<()> {
+        let visits = || self.walker.visits.iter().filter(|visit| visit.hop == hop);
+        let relations = |table: u32| {
+            let links = &self.database.tables[table as usize].children;
+            links.iter().map(|&link| self.database.relation(link))
+        };
+        for visit in visits() {
+            relations(visit.table).for_each(|relation| relation.prefetch(visit.row));
+        }
+        for visit in visits() {
+            for relation in relations(visit.table) {
+                relation.children(visit.row)?.prefetch_last_time();
+            }
+        }
+        Ok(())
+    }
+
     fn visible_children(&mut self, link: Link, parent: u32) -> Result<u64> {
         let children = self.database.relation(link).children(parent)?;
         let visible = children.visible_count(self.start.obs_time)?;
@@ -286,8 +327,30 @@ impl Walking<'_> {
         Ok(visible as u64)
     }
 
+    /// The next child to visit, in the order in which they are drawn.
+    ///
+    /// Drawing ahead draws the same: what is visited meanwhile brings in no children of its own.
+    fn next_child(&mut self, order: Children) -> Result<Option<Candidate>> {
+        while self.walker.drawn.len() + self.walker.coming.len() < 2 * AHEAD
+            && !self.walker.tickets.is_empty()
+        {
+            let drawn = self.draw_child(order);
+            let relation = self.database.relation(drawn.link);
+            relation.children(drawn.parent)?.prefetch(drawn.place);
+            self.walker.drawn.push_back(drawn);
+        }
+        while self.walker.coming.len() < AHEAD
+            && let Some(Drawn { link, parent, from, place }) = self.walker.drawn.pop_front()
+        {
+            let row = self.database.relation(link).children(parent)?.row(place)?;
+            self.database.store.tables()[link.table as usize].prefetch(row);
+            self.walker.coming.push_back(Candidate { link, row, from });
+        }
+        Ok(self.walker.coming.pop_front())
+    }
+
     /// Draws one of the children that wait, each as likely as the other.
-    fn draw_child(&mut self, order: Children) -> Result<Candidate> {
+    fn draw_child(&mut self, order: Children) -> Drawn {
         let Walker { tickets, broods, touched, .. } = &mut *self.walker;
         let ticket = self.random.below(tickets.len() as u64) as usize;
         let brood = &mut broods[tickets.swap_remove(ticket) as usize];
@@ -295,9 +358,8 @@ impl Walking<'_> {
             Children::Uniform => brood.choice.draw(self.random, touched),
             Children::Latest => brood.choice.latest(),
         };
-        let relation = self.database.relation(brood.link);
-        let row = relation.children(brood.parent)?.row(place as usize)?;
-        Ok(Candidate { link: brood.link, row, from: brood.from })
+        let Brood { link, parent, from, .. } = *brood;
+        Drawn { link, parent, from, place: place as usize }
     }
 
     fn by_breadth(&mut self, max_hops: u32, budget: u32) -> Result<()> {

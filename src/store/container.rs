@@ -21,6 +21,7 @@ pub(super) const NAME_BYTES: usize = 24;
 /// reads here and there checks a whole block for every few bytes at first.
 pub(super) const BLOCK_BYTES: usize = 16 * 1024;
 const DIGEST_BYTES: usize = 32;
+const CACHE_LINE: usize = 64;
 
 const _: () =
     assert!(HEADER_BYTES.is_multiple_of(ALIGNMENT) && BLOCK_BYTES.is_multiple_of(ALIGNMENT));
@@ -265,6 +266,14 @@ impl Section {
     #[inline]
     pub(super) fn value<T: bytemuck::Pod>(&self, index: usize) -> Result<T> {
         self.slice(index, 1).map(|values| values[0])
+    }
+
+    /// Asks for the bytes `[at, at + count)` ahead of reading them.
+    #[inline]
+    pub(super) fn prefetch(&self, at: usize, count: usize) {
+        let start = self.offset.saturating_add(at);
+        let end = start.saturating_add(count);
+        (start..end).step_by(CACHE_LINE).for_each(|line| self.file.map.prefetch(line));
     }
 
     /// An error about this section.

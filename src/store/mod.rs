@@ -301,6 +301,15 @@ impl Store {
         self.texts.get(index as usize)
     }
 
+    /// Asks for the vector of text `index` ahead of reading it.
+    #[inline]
+    pub(crate) fn prefetch_text_embedding(&self, index: u32) {
+        let bytes = self.metadata.embedding.dimension as usize * size_of::<f16>();
+        if let Some(vectors) = &self.text_vectors {
+            vectors.prefetch((index as usize).saturating_mul(bytes), bytes);
+        }
+    }
+
     /// The vector of text `index`; none when the store was prepared without text vectors.
     ///
     /// # Errors

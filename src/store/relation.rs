@@ -61,6 +61,12 @@ impl Relation {
         }
     }
 
+    /// Asks for where the children of row `parent` are ahead of reading it.
+    #[inline]
+    pub(crate) fn prefetch(&self, parent: u32) {
+        self.offsets.prefetch(parent as usize * 4, 8);
+    }
+
     /// The children of row `parent`, the oldest first.
     ///
     /// # Cost
@@ -112,6 +118,20 @@ impl<'a> Children<'a> {
             return Err(Error::invalid(format!("there is no child {place} of {count}")));
         }
         self.relation.children.value(self.from + place)
+    }
+
+    /// Asks for the child at `place` ahead of reading it.
+    #[inline]
+    pub(crate) fn prefetch(&self, place: usize) {
+        self.relation.children.prefetch((self.from + place) * 4, 4);
+    }
+
+    /// Asks for the time of the youngest child ahead of counting the visible ones.
+    #[inline]
+    pub(crate) fn prefetch_last_time(&self) {
+        if let (Some(times), Some(last)) = (&self.relation.times, self.count.checked_sub(1)) {
+            times.prefetch((self.from + last) * 8, 8);
+        }
     }
 
     /// All of them.

@@ -100,6 +100,13 @@ impl Table {
         Ok(Row { table: self, record: self.rows.get(row as usize * stride, stride)? })
     }
 
+    /// Asks for the record of row `row` ahead of reading it.
+    #[inline]
+    pub(crate) fn prefetch(&self, row: u32) {
+        let stride = self.metadata.stride as usize;
+        self.rows.prefetch((row as usize).saturating_mul(stride), stride);
+    }
+
     /// The key of row `row` as text: its columns' values, joined by `|`.
     ///
     /// # Errors
