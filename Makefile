@@ -73,7 +73,7 @@ test: setup ## run all tests; say what was skipped
 bench: setup ## measure; takes minutes and 10 GB in target/bench
 	$(CARGO) bench
 	$(BIN)/python benches/prepare.py --scale 1
-	$(BIN)/python benches/sampler.py --scale 1
+	$(BIN)/python benches/sampler.py
 
 lint: $(VENV)/.tools ## check formatting, lints and types
 	cargo fmt --check

@@ -64,17 +64,19 @@ def folder_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def prepare(source: Path, out: Path, *options: str) -> dict[str, float]:
+def prepare(
+    source: Path, out: Path, *options: str, schema: Path = HERE / "tpch.toml"
+) -> dict[str, float]:
     """Prepares a store anew."""
     shutil.rmtree(out, ignore_errors=True)
-    headwater, schema = str(BIN / "headwater"), str(HERE / "tpch.toml")
-    return run([headwater, "prepare", str(source), "--schema", schema, "--out", str(out), *options])
+    command = [str(BIN / "headwater"), "prepare", str(source), "--schema", str(schema)]
+    return run([*command, "--out", str(out), *options])
 
 
-def tpch(work: Path, scale: int) -> Path:
+def tpch(work: Path, scale: float) -> Path:
     """TPC-H's tables as Parquet files, made when they are not there."""
     work.mkdir(parents=True, exist_ok=True)
-    source = work / f"tpch-sf{scale}"
+    source = work / f"tpch-sf{scale:g}"
     if not source.exists():
         partial = source.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)

@@ -1,10 +1,11 @@
-"""Measures the sampler on TPC-H: what a batch costs, the hand-over to Python, and resuming.
+"""Measures the sampler on TPC-H: what a batch costs, beside the least that it must cost.
 
-    python benches/sampler.py --scale 1 --record benches/record/NAME.json
+    python benches/sampler.py --record benches/record/NAME.json
 
-Needs the `headwater` package and `tpchgen-cli` (`make bench` installs both). Runs on one core, but
-for what is said to be on two. A process checks each block of the store when it first reads it, so
-that the first batches cost more: `warm` is what batches 1,000 to 3,000 cost.
+Needs the `headwater` package, cargo and `tpchgen-cli` (`make bench` installs them). Runs on one
+core, but for what is said to be on two. A process checks each block of the store when it first
+reads it, so that the first batches cost more: `warm` is what batches 1,000 to 3,000 cost. Each
+figure is the median of several rounds, in which all kinds of batches take turns.
 """
 
 from __future__ import annotations
@@ -13,26 +14,33 @@ import argparse
 import datetime
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import prepare
-
-import headwater
+import resuming
+import sampling
 
 HEADWATER = str(Path(sys.executable).parent / "headwater")
-ONE_CORE = {min(os.sched_getaffinity(0))}
 WARM_FROM, WARM_TO = 1000, 3000
+TWO_CORES = set(sorted(os.sched_getaffinity(0))[:2])
+ONE_CORE = {min(TWO_CORES)}
+
+KINDS: dict[str, list[str]] = {
+    "full": ["--threads", "1"],
+    "compact": ["--threads", "1", "--compact"],
+    "texts_global": ["--threads", "1", "--texts", "global"],
+    "compact_texts_global": ["--threads", "1", "--compact", "--texts", "global"],
+    "cuthill_mckee": ["--threads", "1", "--row-order", "cuthill-mckee"],
+    "full_on_2_cores": ["--threads", "1"],
+    "full_2_threads_on_2_cores": ["--threads", "2"],
+}
 
 
-def bench(store: Path, batches: int, *options: str, cores: set[int] = ONE_CORE) -> dict[str, float]:
-    """Runs `headwater bench`; returns its last line."""
-    command = [HEADWATER, "bench", str(store), "--batches", str(batches), *options]
+def last_line(command: list[str], cores: set[int]) -> dict[str, float]:
+    """Runs a command on some cores; returns the JSON object of its last line."""
     print("$", " ".join(command), flush=True)
     done = subprocess.run(
         command,
@@ -44,98 +52,92 @@ def bench(store: Path, batches: int, *options: str, cores: set[int] = ONE_CORE) 
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def cost(store: Path, *options: str, cores: set[int] = ONE_CORE) -> dict[str, float]:
-    """What batches cost at first, and when the store has been read before."""
-    first = bench(store, 200, *options, cores=cores)
-    some, more = (bench(store, batches, *options, cores=cores) for batches in (WARM_FROM, WARM_TO))
+def cost(store: Path, kind: str) -> dict[str, float]:
+    """What a batch costs once the store has been read before, and at first."""
+    cores = TWO_CORES if kind.endswith("on_2_cores") else ONE_CORE
+    command = [HEADWATER, "bench", str(store), *KINDS[kind], "--batches"]
+    some, more = (last_line([*command, str(n)], cores) for n in (WARM_FROM, WARM_TO))
 
-    def warm(total: Callable[[dict[str, float]], float]) -> float:
-        return (total(more) - total(some)) / (WARM_TO - WARM_FROM)
+    def warm(total_some: float, total_more: float) -> float:
+        return (total_more - total_some) / (WARM_TO - WARM_FROM)
 
     return {
-        "first_200_cpu_ms_per_batch": round(first["cpu_ms_per_batch"], 2),
-        "warm_cpu_ms_per_batch": round(warm(lambda m: m["cpu_ms_per_batch"] * m["batches"]), 2),
-        "warm_wall_ms_per_batch": round(warm(lambda m: 1e3 / m["batches_per_s"] * m["batches"]), 2),
+        "warm_cpu_ms_per_batch": warm(
+            some["cpu_ms_per_batch"] * WARM_FROM, more["cpu_ms_per_batch"] * WARM_TO
+        ),
+        "warm_wall_ms_per_batch": warm(
+            1e3 / some["batches_per_s"] * WARM_FROM, 1e3 / more["batches_per_s"] * WARM_TO
+        ),
+        "first_1000_cpu_ms_per_batch": some["cpu_ms_per_batch"],
         "bytes_per_batch": more["bytes_per_batch"],
-        "rows_per_sequence": round(more["rows_per_sequence"], 1),
-        "padding_share": round(more["padding_share"], 3),
-        "open_ms": round(first["open_ms"], 1),
+        "rows_per_sequence": more["rows_per_sequence"],
+        "padding_share": more["padding_share"],
+        "open_ms": some["open_ms"],
     }
 
 
-def hand_over(store: Path) -> dict[str, float]:
-    """What Python adds to a batch: the time of a call while made batches wait."""
-    sampler = headwater.Sampler(store, num_prefetch=64, num_threads=1, default_batch_size=4)
-    for _ in range(100):
-        sampler.next_train_batch()
-    times = []
-    for _ in range(4):
-        time.sleep(2)
-        for _ in range(40):
-            started = time.perf_counter()
-            sampler.next_train_batch()
-            times.append((time.perf_counter() - started) * 1e6)
-    sampler.shutdown()
-    return {"python_call_us_median": round(statistics.median(times), 1)}
+def floor(store: Path, *options: str) -> dict[str, float]:
+    """What a batch must cost at least."""
+    command = ["cargo", "bench", "--locked", "--quiet", "--bench", "floor", "--"]
+    measured = last_line([*command, str(store.resolve()), *options], ONE_CORE)
+    return {name: value for name, value in measured.items() if isinstance(value, float | int)}
 
 
-def resume(store: Path) -> dict[str, float]:
-    """How long resuming takes near the beginning and far from it, on a sampler that is there."""
-    sampler = headwater.Sampler(store, num_prefetch=0, num_threads=1)
-    near = sampler.cursor()
-    started = time.perf_counter()
-    sampler.resume(near)
-    result = {"resume_at_0_ms": round((time.perf_counter() - started) * 1e3, 3)}
-    for _ in range(1000):
-        sampler.next_train_batch()
-    far = sampler.cursor()
-    started = time.perf_counter()
-    sampler.resume(far)
-    result["resume_at_1000_ms"] = round((time.perf_counter() - started) * 1e3, 3)
-    return result
+def medians(rounds: list[dict[str, float]]) -> dict[str, float]:
+    """The median of each figure."""
+    return {name: round(statistics.median(r[name] for r in rounds), 3) for name in rounds[0]}
 
 
-def page_faults(store: Path) -> dict[str, float]:
-    """Page faults of a batch once the store and the buffers have been touched."""
-    sampler = headwater.Sampler(store, num_prefetch=0, num_threads=1, tasks=["customer.c_acctbal"])
-    cursor = sampler.cursor()
-    for _ in range(200):
-        sampler.next_train_batch()
-    # The same batches again: all that they read was read before.
-    sampler.resume(cursor)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(200):
-        sampler.next_train_batch()
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    return {"page_faults_per_batch": (after - before) / 200}
+def made_store(work: Path, scale: float) -> Path:
+    """A store of TPC-H with cell tasks and derived ones."""
+    here = prepare.HERE
+    source = prepare.tpch(work, scale)
+    schema = work / "tpch-8-tasks.toml"
+    schema.write_text((here / "tpch.toml").read_text() + (here / "tpch-tasks.toml").read_text())
+    store = work / f"tpch-sf{scale:g}-8-tasks.db"
+    prepare.prepare(source, store, schema=schema)
+    return store
 
 
 def main() -> None:
     """Runs the measurements and writes them down."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--scale", type=int, default=1, help="TPC-H scale factor (default 1)")
+    parser.add_argument("--scale", type=float, default=1, help="TPC-H scale factor (default 1)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each kind (default 3)")
     parser.add_argument("--work", type=Path, default=prepare.HERE.parent / "target" / "bench")
     parser.add_argument("--record", type=Path, help="write the figures here as JSON")
     args = parser.parse_args()
-    source = prepare.tpch(args.work, args.scale)
-    store = args.work / f"tpch-sf{args.scale}-with-texts.db"
-    prepare.prepare(source, store)
-    two = set(sorted(os.sched_getaffinity(0))[:2])
+    machine = prepare.machine()
+    store, small = (made_store(args.work, scale) for scale in (args.scale, args.scale / 10))
+    rounds: dict[str, list[dict[str, float]]] = {kind: [] for kind in [*KINDS, "full_tenth"]}
+    floors: dict[str, list[dict[str, float]]] = {"floor_full": [], "floor_compact": []}
+    for _ in range(args.rounds):
+        for kind in KINDS:
+            rounds[kind].append(cost(store, kind))
+        rounds["full_tenth"].append(cost(small, "full"))
+        floors["floor_full"].append(floor(store))
+        floors["floor_compact"].append(floor(store, "--compact"))
+    measured = {kind: medians(of_kind) for kind, of_kind in (rounds | floors).items()}
+    cpu = {kind: measured[kind].get("warm_cpu_ms_per_batch", 0.0) for kind in measured}
+    wall = {kind: measured[kind].get("warm_wall_ms_per_batch", 0.0) for kind in measured}
     record = {
-        "what": f"headwater sampler, TPC-H scale factor {args.scale}, 4 cell tasks, B=32 S=1024",
+        "what": f"headwater sampler, TPC-H scale factor {args.scale:g}, 4 cell and 4 derived tasks "
+        "in turn, B=32 S=1024 width 16",
         "date": datetime.date.today().isoformat(),
         "commit": prepare.commit(),
         "command": " ".join(["python", "benches/sampler.py", *sys.argv[1:]]),
-        "machine": prepare.machine(),
-        "full": cost(store, "--threads", "1"),
-        "compact": cost(store, "--threads", "1", "--compact"),
-        "texts_global": cost(store, "--threads", "1", "--texts", "global"),
-        "compact_texts_global": cost(store, "--threads", "1", "--compact", "--texts", "global"),
-        "full_2_threads": cost(store, "--threads", "2", cores=two),
-        "cuthill_mckee": cost(store, "--threads", "1", "--row-order", "cuthill-mckee"),
-        **hand_over(store),
-        **resume(store),
-        **page_faults(store),
+        "machine": machine,
+        "ratios": {
+            "full_over_floor": round(cpu["full"] / measured["floor_full"]["floor_ms"], 2),
+            "compact_over_floor": round(cpu["compact"] / measured["floor_compact"]["floor_ms"], 2),
+            "full_over_full_of_a_tenth": round(cpu["full"] / cpu["full_tenth"], 2),
+            "one_thread_over_two_in_wall": round(
+                wall["full_on_2_cores"] / wall["full_2_threads_on_2_cores"], 2
+            ),
+        },
+        **measured,
+        "python": sampling.measure(store),
+        "resume": resuming.measure(store),
     }
     text = json.dumps(record, indent=2)
     print(text)
