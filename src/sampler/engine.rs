@@ -1,9 +1,12 @@
 //! Makes batches: from the seeds of one to its tensors.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
+use crossbeam_channel::{Receiver, bounded};
 use rayon::prelude::*;
 
+use super::ahead::Outcome;
 use super::batch::Batch;
 use super::database::Database;
 use super::lock;
@@ -134,6 +137,22 @@ impl Engine {
             }
         };
         Ok(Batch { slab, tensors: Arc::clone(&self.tensors), texts: vectors })
+    }
+
+    /// Begins to make a batch, on the threads of the engine.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        task: usize,
+        subjects: Vec<Subject>,
+    ) -> Receiver<Outcome> {
+        let (send, made) = bounded(1);
+        let engine = Arc::clone(self);
+        self.threads.spawn(move || {
+            let outcome = catch_unwind(AssertUnwindSafe(|| engine.make(task, &subjects)));
+            // It is not an error that nobody waits for it any more.
+            let _ = send.send(outcome);
+        });
+        made
     }
 
     pub(super) fn take_scratch(&self) -> Scratch {

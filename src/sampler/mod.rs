@@ -1,5 +1,6 @@
 #![doc = include_str!("FORMAT.md")]
 
+mod ahead;
 mod batch;
 mod calendar;
 mod choice;
@@ -33,6 +34,7 @@ pub use settings::{Children, RowOrder, Settings, Shape, Texts, Walk};
 pub use tensors::{Dtype, Tensor};
 pub use walk::Visit;
 
+use ahead::UnderWay;
 use database::Database;
 use engine::{Engine, Subject};
 use prefetch::{Gate, Producer};
@@ -139,24 +141,34 @@ impl Sampler {
     pub fn next(&self, split: Split) -> Result<(Batch, Snapshot)> {
         self.check_alive()?;
         let mut stream = self.stream(split)?;
-        let (engine, steps) = (Arc::clone(&self.engine), Arc::clone(&stream.steps));
-        let mut place = lock(&self.consumed)[split as usize].clone();
-        let mut make = move || {
-            let (task, subjects) = steps.advance(&mut place, &engine.tasks)?;
-            Ok((engine.make(task, &subjects)?, place.clone()))
-        };
+        let place = || lock(&self.consumed)[split as usize].clone();
         let (batch, after) = if self.prefetch == 0 {
-            make()?
+            let mut place = place();
+            let (task, subjects) = stream.steps.advance(&mut place, &self.engine.tasks)?;
+            (self.engine.make(task, &subjects)?, place)
         } else {
             let producer = match stream.producer.take() {
                 Some(producer) => producer,
-                None => Producer::start(split, self.prefetch, Arc::clone(&self.gate), make)?,
+                None => self.produce(Arc::clone(&stream.steps), place())?,
             };
             stream.producer.insert(producer).next()?
         };
         let mut consumed = lock(&self.consumed);
         consumed[split as usize] = after;
         Ok((batch, Snapshot(consumed.clone())))
+    }
+
+    /// Starts to make the batches of a stream from `place` on.
+    fn produce(&self, steps: Arc<Steps>, mut place: Place) -> Result<Producer<(Batch, Place)>> {
+        let (engine, gate) = (Arc::clone(&self.engine), Arc::clone(&self.gate));
+        let mut under_way = UnderWay::new(Arc::clone(&engine));
+        Producer::start(steps.split, self.prefetch, gate, move || {
+            let made = under_way.next(|| {
+                let (task, subjects) = steps.advance(&mut place, &engine.tasks)?;
+                Ok(Some((task, subjects, place.clone())))
+            })?;
+            Ok(made.expect("a stream has no end"))
+        })
     }
 
     fn stream(&self, split: Split) -> Result<MutexGuard<'_, Stream>> {
@@ -220,7 +232,8 @@ impl Sampler {
         let batch_size = u64::from(self.engine.settings.shape.batch_size);
         let assignment = self.assignment;
         let pass = Pass { split, tasks: chosen, taken: 0, batch_size, assignment };
-        Ok(Evaluation { engine: Arc::clone(&self.engine), pass })
+        let (engine, is_ahead) = (Arc::clone(&self.engine), self.prefetch > 0);
+        Ok(Evaluation { under_way: UnderWay::new(Arc::clone(&engine)), engine, pass, is_ahead })
     }
 
     /// The contexts of chosen rows of a task's anchor table at chosen times, as one batch, filled up
@@ -372,14 +385,27 @@ pub struct Snapshot([Place; 3]);
 pub struct Evaluation {
     engine: Arc<Engine>,
     pass: Pass,
+    under_way: UnderWay<()>,
+    /// Whether batches are begun before they are asked for.
+    is_ahead: bool,
 }
 
 impl Iterator for Evaluation {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let step = self.pass.advance(&self.engine.tasks).transpose()?;
-        Some(step.and_then(|(task, subjects)| self.engine.make(task, &subjects)))
+        let Self { engine, pass, under_way, is_ahead } = self;
+        let mut step = || pass.advance(&engine.tasks);
+        match is_ahead {
+            false => {
+                let step = step().transpose()?;
+                Some(step.and_then(|(task, subjects)| engine.make(task, &subjects)))
+            }
+            true => {
+                let noted = || Ok(step()?.map(|(task, subjects)| (task, subjects, ())));
+                under_way.next(noted).map(|made| made.map(|(batch, ())| batch)).transpose()
+            }
+        }
     }
 }
 
