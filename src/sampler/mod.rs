@@ -29,7 +29,7 @@ use crate::plan::{Assignment, Cursor, CursorKind, Fields, Position, Split};
 use crate::store::Store;
 
 pub use batch::Batch;
-pub use context::Context;
+pub use context::{Context, Kin, Link};
 pub use settings::{Children, RowOrder, Settings, Shape, Texts, Walk};
 pub use tensors::{Dtype, Tensor};
 pub use walk::Visit;
@@ -255,6 +255,27 @@ impl Sampler {
         let subjects: Vec<_> =
             chosen.chain(std::iter::repeat(Subject::Filler)).take(batch_size).collect();
         self.engine.make(task, &subjects)
+    }
+
+    /// The sequence of seed `index` of a task as the first epoch has it, alone in a batch filled up
+    /// with sequences of weight 0.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such task or seed.
+    pub fn batch_of_seed(&self, task: &str, index: u32) -> Result<Batch> {
+        self.check_alive()?;
+        let task = self.task_number(task)?;
+        let batch_size = self.engine.settings.shape.batch_size as usize;
+        let seed = std::iter::once(Subject::Seed { index, epoch: 0 });
+        let subjects: Vec<_> =
+            seed.chain(std::iter::repeat(Subject::Filler)).take(batch_size).collect();
+        self.engine.make(task, &subjects)
+    }
+
+    /// What a sampler was told.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.engine.settings
     }
 
     /// The rows of a task's anchor table that have these keys.

@@ -33,6 +33,11 @@ impl Subset {
         u64::from(self.count)
     }
 
+    /// Whether a seed is among them.
+    pub(super) fn contains(&self, seed: u32) -> bool {
+        self.words[seed as usize / 64] >> (seed % 64) & 1 == 1
+    }
+
     /// The number of the seed at `ordinal`, which is below the count.
     pub(super) fn at(&self, ordinal: u64) -> u32 {
         debug_assert!(ordinal < self.count());
@@ -72,6 +77,8 @@ mod tests {
             let subset = Subset::new(bits);
             let found: Vec<u32> = (0..subset.count()).map(|ordinal| subset.at(ordinal)).collect();
             assert_eq!(found, seeds);
+            let contained = (0..words * 64).filter(|&seed| subset.contains(seed));
+            assert_eq!(contained.collect::<Vec<_>>(), seeds);
         }
     }
 }

@@ -68,6 +68,12 @@ impl Task {
         self.subsets[split as usize].at(ordinal)
     }
 
+    /// The split of a seed that the task has.
+    pub(super) fn split_of(&self, seed: u32) -> Split {
+        let is_in = |split: &Split| self.subsets[*split as usize].contains(seed);
+        Split::ALL.into_iter().find(is_in).expect("every seed is in some split")
+    }
+
     /// The order of an epoch's seeds; there are some.
     pub(super) fn shuffle(&self, seed: u64, split: Split, epoch: u64) -> Result<Permutation> {
         let identity = [self.identity, split as u64, epoch];

@@ -126,6 +126,11 @@ impl Walker {
         &self.visits
     }
 
+    /// The place of a row in the last walk.
+    pub(super) fn place(&self, table: u32, row: u32) -> Option<u32> {
+        self.visited.get(table, row)
+    }
+
     /// The references among the rows of the last walk, as places (child, parent).
     pub(super) fn links(&self) -> &[[u16; 2]] {
         &self.links

@@ -3,6 +3,7 @@
 mod bad_input;
 mod cases;
 mod compact;
+mod contexts;
 #[allow(dead_code, reason = "the tests of the store read the rows themselves, too")]
 #[path = "../shared/database.rs"]
 mod database;

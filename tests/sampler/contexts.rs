@@ -1,0 +1,124 @@
+//! A context in the open says what a batch has, and what time hides from each of its rows.
+
+use headwater::plan::Split;
+use headwater::sampler::{Context, Kin, Link, Sampler, Settings, Walk};
+use headwater::store::{Store, Task, is_visible};
+
+use crate::{PLAIN, random_store, sampler, sequences, small};
+
+/// What the rows of a context are linked with, by a look at every row of every table.
+fn plain_links_and_kin(store: &Store, context: &Context) -> (Vec<Link>, Vec<Kin>) {
+    let (mut links, mut kin) = (vec![], vec![]);
+    let time = |table: u32, row: u32| store.tables()[table as usize].row(row).unwrap().time();
+    let sees = |table: u32, row: u32| is_visible(time(table, row), context.obs_time);
+    for (place, visit) in (0..).zip(&context.rows) {
+        if !sees(visit.table, visit.row) {
+            continue;
+        }
+        for is_parent in [true, false] {
+            for (number, relation) in (0..).zip(store.relations()) {
+                let ends = (relation.metadata().child, relation.metadata().parent);
+                let (own, other) = if is_parent { ends } else { (ends.1, ends.0) };
+                if own != visit.table {
+                    continue;
+                }
+                let refers = |child: u32, parent: u32| {
+                    let record = store.tables()[ends.0 as usize].row(child).unwrap();
+                    relation.parent(&record).unwrap() == Some(parent)
+                };
+                let all = 0..store.tables()[other as usize].row_count();
+                let linked: Vec<u32> = all
+                    .filter(|&row| match is_parent {
+                        true => refers(visit.row, row),
+                        false => refers(row, visit.row),
+                    })
+                    .collect();
+                let visible = linked.iter().filter(|&&row| sees(other, row)).count() as u64;
+                let hidden = linked.len() as u64 - visible;
+                if !linked.is_empty() {
+                    kin.push(Kin { place, relation: number, is_parent, visible, hidden });
+                }
+                let at = |row| context.rows.iter().position(|v| (v.table, v.row) == (other, row));
+                if let (true, [row]) = (is_parent, &linked[..])
+                    && let Some(parent) = at(*row)
+                {
+                    links.push(Link { child: place, parent: parent as u32, relation: number });
+                }
+            }
+        }
+    }
+    (links, kin)
+}
+
+fn is_never_full(context: &Context, settings: &Settings) -> bool {
+    context.cell_count < settings.shape.sequence_length as usize
+        && context.rows.len() < settings.shape.max_rows as usize
+}
+
+/// What a context says of its links is so, and in its batch.
+fn check(sampler: &Sampler, store: &Store, task: &str, item: u32) -> Context {
+    let context = sampler.context(task, item).unwrap();
+    let (links, kin) = plain_links_and_kin(store, &context);
+    assert_eq!(context.links, links);
+    assert_eq!(context.kin, kin);
+    let batch = sampler.batch_of_seed(task, item).unwrap();
+    let rows = sampler.settings().shape.max_rows as usize;
+    let mut matrix = vec![0_u8; rows * rows];
+    for link in &links {
+        matrix[link.child as usize * rows + link.parent as usize] = 1;
+    }
+    assert_eq!(batch.get::<u8>("fk_adj").unwrap()[..rows * rows], matrix);
+    let weights = batch.get::<f32>("seq_weight").unwrap();
+    assert!(weights[0] == 1.0 && weights[1..].iter().all(|&weight| weight == 0.0));
+    context
+}
+
+#[test]
+fn what_time_hides_adds_up() {
+    let (mut hidden, mut all_found, mut less_found) = (0, 0, 0);
+    for seed in 0..60 {
+        let (_folder, store) = random_store(seed);
+        let settings = small(seed);
+        let Ok(sampler) = sampler(&store, &settings, (0, 1), PLAIN) else { continue };
+        for task in store.tasks().iter().map(Task::metadata) {
+            for item in 0..task.seed_count.min(8) {
+                let context = check(&sampler, &store, &task.name, item);
+                let sum: u64 = context.kin.iter().map(|kin| kin.hidden).sum();
+                assert!(context.hidden_count <= sum);
+                hidden += sum;
+                let by_priority = matches!(settings.walk, Walk::Priority { .. });
+                if by_priority && is_never_full(&context, &settings) {
+                    assert_eq!(context.hidden_count, sum);
+                    all_found += u64::from(sum > 0);
+                }
+                less_found += u64::from(context.hidden_count < sum);
+            }
+        }
+    }
+    assert!(hidden > 500 && all_found > 20 && less_found > 20, "{hidden} {all_found} {less_found}");
+}
+
+#[test]
+fn the_batch_of_a_seed_is_that_of_a_pass() {
+    let mut compared = 0;
+    for seed in 0..20 {
+        let (_folder, store) = random_store(seed);
+        let mut settings = small(seed);
+        settings.shape.batch_size = 1;
+        let Ok(sampler) = sampler(&store, &settings, (0, 1), PLAIN) else { continue };
+        let task = store.tasks()[0].metadata();
+        for split in Split::ALL {
+            let is_in = |item: &u32| sampler.context(&task.name, *item).unwrap().split == split;
+            let items: Vec<u32> = (0..task.seed_count).filter(is_in).collect();
+            assert_eq!(items.len() as u64, sampler.seed_count(0, split));
+            let own = items.iter().map(|&item| sampler.batch_of_seed(&task.name, item).unwrap());
+            let name = format!("{}/{}", store.metadata().database, task.name);
+            let pass = sampler.evaluate(split, Some(&[name])).unwrap();
+            for (own, passed) in own.zip(pass) {
+                assert!(sequences(&own) == sequences(&passed.unwrap()));
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}
