@@ -205,7 +205,7 @@ fn unsafe_lives_in_its_seams() {
 /// Each foreign library has one home.
 #[test]
 fn foreign_libraries_stay_at_home() {
-    const HOMES: [(&str, &[&str]); 10] = [
+    const HOMES: [(&str, &[&str]); 12] = [
         ("arrow::", &["prepare", "cli", "py"]),
         ("parquet::", &["prepare"]),
         ("rusqlite::", &["prepare"]),
@@ -214,6 +214,8 @@ fn foreign_libraries_stay_at_home() {
         ("signal_hook::", &["bin"]),
         ("clap::", &["cli"]),
         ("indicatif::", &["cli"]),
+        ("base64::", &["cli"]),
+        ("flate2::", &["cli"]),
         ("pyo3::", &["py"]),
         ("memmap2::", &["store"]),
     ];

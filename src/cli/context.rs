@@ -1,65 +1,104 @@
-//! `headwater inspect DB --task T --item I`: one context as a tree.
+//! `headwater inspect DB --task T --item I`: one context as a tree, as JSON or as a page.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::inspect::{cell_text, row_name, time_text};
-use super::output::{Output, plural};
+use super::output::{Output, count, plural};
+use super::page;
 use crate::error::Result;
 use crate::plan::Assignment;
-use crate::sampler::{Context, Sampler, Settings, Speed, Visit};
-use crate::store::{ALWAYS_VISIBLE, SEES_EVERYTHING, Store};
+use crate::sampler::{Context, Kin, Link, Sampler, Settings, Shape, Speed, Texts, Visit};
+use crate::store::{ALWAYS_VISIBLE, ColumnMetadata, SEES_EVERYTHING, Store};
 
 /// A row of a context as a person would see it.
 #[derive(Serialize)]
-struct RowView {
-    place: usize,
-    hop: u32,
+pub(super) struct RowView {
+    pub place: usize,
+    pub hop: u32,
     /// The place of the row that brought it in, and by which reference of which of the two.
-    from: usize,
-    relation: Option<String>,
-    is_parent: bool,
-    table: String,
-    row: String,
-    time: Option<String>,
-    before: Option<String>,
+    pub from: usize,
+    pub relation: Option<String>,
+    pub is_parent: bool,
+    pub table: String,
+    pub row: String,
+    pub time: Option<String>,
+    pub before: Option<String>,
+    pub kin: Vec<KinView>,
+}
+
+/// The rows that a row is linked with through one relation, in the context or not.
+#[derive(Serialize)]
+pub(super) struct KinView {
+    /// The relation, with the table whose rows refer.
+    pub relation: String,
+    #[serde(skip)]
+    pub relation_number: u32,
+    pub is_parent: bool,
+    pub in_context: u64,
+    pub visible: u64,
+    pub hidden: u64,
 }
 
 #[derive(Serialize)]
-struct ContextView {
-    task: String,
-    item: u32,
-    obs_time: Option<String>,
-    target: String,
-    value: Option<String>,
-    cell_count: usize,
-    hidden_count: u64,
-    rows: Vec<RowView>,
+pub(super) struct ContextView {
+    pub task: String,
+    pub item: u32,
+    pub obs_time: Option<String>,
+    pub split: &'static str,
+    pub target: String,
+    pub value: Option<String>,
+    pub cell_count: usize,
+    /// What the walk came upon; the rows' kin are also those that it did not look for.
+    pub hidden_count: u64,
+    pub rows: Vec<RowView>,
 }
 
-/// Shows the context of one seed, with the sampler's default settings.
-pub(super) fn show(store: Store, task: &str, item: u32, json: bool) -> Result<()> {
+/// Shows the context of one seed, with the sampler's default settings: on a page where `html` says
+/// so, else on the standard output.
+pub(super) fn show(
+    store: Store,
+    task: &str,
+    item: u32,
+    json: bool,
+    html: Option<&Path>,
+) -> Result<()> {
+    html.map_or(Ok(()), page::check_place)?;
     let store = Arc::new(store);
-    let settings = Settings { tasks: Some(vec![task.to_owned()]), ..Settings::default() };
+    let settings = Settings::default();
+    let settings = Settings {
+        tasks: Some(vec![task.to_owned()]),
+        // One sequence, without vectors: they are not shown, and a store may have none.
+        shape: Shape { batch_size: 1, texts: Texts::Global, ..settings.shape },
+        ..settings
+    };
     let speed = Speed { threads: Some(1), prefetch: 0 };
     let sampler = Sampler::new(vec![Arc::clone(&store)], settings, Assignment::new(0, 1)?, speed)?;
-    let view = ContextView::of(&store, &sampler.context(task, item)?, item)?;
+    let context = sampler.context(task, item)?;
+    let view = ContextView::of(&store, &context, item)?;
     let mut output = Output::new();
-    if json { output.json(&view) } else { view.print(&mut output) }
+    match html {
+        Some(path) => {
+            page::write(path, &store, &sampler, &context, &view)?;
+            output.line(&format!("{}: {}; open it in a browser", path.display(), view.size()))
+        }
+        None if json => output.json(&view),
+        None => view.print(&mut output),
+    }
 }
 
 impl ContextView {
     fn of(store: &Store, context: &Context, item: u32) -> Result<Self> {
-        let name = context.task.split_once('/').map_or("", |(_, name)| name);
-        let task = store.tasks().iter().find(|task| task.metadata().name == name);
-        let column = task.map(|task| store.metadata().target_column(task.metadata()));
+        let column = target_column(store, context);
         let rows = context.rows.iter().enumerate();
         let sees_everything = context.obs_time == SEES_EVERYTHING;
         Ok(Self {
             task: context.task.clone(),
             item,
             obs_time: (!sees_everything).then(|| time_text(context.obs_time)),
+            split: context.split.name(),
             target: column.map_or_else(String::new, |column| column.name.clone()),
             value: match column {
                 Some(column) => cell_text(store, column, context.target)?,
@@ -73,20 +112,28 @@ impl ContextView {
         })
     }
 
-    fn print(&self, output: &mut Output) -> Result<()> {
-        let when = self.obs_time.as_ref().map_or_else(
+    /// When the seed is observed, in words.
+    pub(super) fn when(&self) -> String {
+        self.obs_time.as_ref().map_or_else(
             || "sees everything, whenever it is".to_owned(),
             |time| format!("observed at {time}"),
-        );
-        output.line(&format!("task {}, item {}: {when}", self.task, self.item))?;
-        let value = self.value.as_deref().unwrap_or("NULL");
-        output.line(&format!("target {} = {value}", self.target))?;
-        output.line(&format!(
+        )
+    }
+
+    fn size(&self) -> String {
+        format!(
             "{} and {} in the context; {} came to exist later",
             plural(self.rows.len() as u64, "row"),
             plural(self.cell_count as u64, "cell"),
             plural(self.hidden_count, "row"),
-        ))?;
+        )
+    }
+
+    fn print(&self, output: &mut Output) -> Result<()> {
+        output.line(&format!("task {}, item {}: {}", self.task, self.item, self.when()))?;
+        let value = self.value.as_deref().unwrap_or("NULL");
+        output.line(&format!("target {} = {value}", self.target))?;
+        output.line(&self.size())?;
         output.line("")?;
         self.print_below(0, "", output)
     }
@@ -113,20 +160,39 @@ impl RowView {
         let table = &store.tables()[row.table as usize];
         let time = table.row(row.row)?.time();
         let has_time = time != ALWAYS_VISIBLE;
-        let relation = &store.relations()[row.relation as usize].metadata().name;
+        let relation = || store.relations()[row.relation as usize].metadata().name.clone();
         let since = context.obs_time.checked_sub(time);
         let before = since.filter(|_| has_time && context.obs_time != SEES_EVERYTHING);
         Ok(Self {
             place,
             hop: row.hop,
             from: row.from as usize,
-            relation: (place > 0).then(|| relation.clone()),
+            // A store need not have any.
+            relation: (place > 0).then(relation),
             is_parent: row.is_parent,
             table: table.metadata().name.clone(),
             row: row_name(table, row.row)?,
             time: has_time.then(|| time_text(time)),
             before: before.map(span),
+            kin: (context.kin.iter())
+                .filter(|kin| kin.place as usize == place)
+                .map(|kin| KinView::of(store, context, kin))
+                .collect(),
         })
+    }
+
+    /// What it is to the row that brought it in.
+    pub(super) fn kind(&self) -> &'static str {
+        match (self.place, self.is_parent) {
+            (0, _) => "seed",
+            (_, true) => "parent",
+            (_, false) => "child",
+        }
+    }
+
+    /// What the row is called.
+    pub(super) fn name(&self) -> String {
+        format!("{} {}", self.table, self.row)
     }
 
     fn line(&self) -> String {
@@ -140,8 +206,45 @@ impl RowView {
             (Some(time), None) => format!("  {time}"),
             (Some(time), Some(before)) => format!("  {time}, {before}"),
         };
-        format!("{way}{} {}{when}  [hop {}]", self.table, self.row, self.hop)
+        let hidden: Vec<_> = (self.kin.iter().filter(|kin| kin.hidden > 0))
+            .map(|kin| format!("{} {}", count(kin.hidden), kin.relation))
+            .collect();
+        let later = match hidden.is_empty() {
+            true => String::new(),
+            false => format!("  (later: {})", hidden.join(", ")),
+        };
+        format!("{way}{}{when}  [hop {}]{later}", self.name(), self.hop)
     }
+}
+
+impl KinView {
+    fn of(store: &Store, context: &Context, kin: &Kin) -> Self {
+        let own = |link: &&Link| {
+            let place = if kin.is_parent { link.child } else { link.parent };
+            link.relation == kin.relation && place == kin.place
+        };
+        Self {
+            relation: relation_name(store, kin.relation),
+            relation_number: kin.relation,
+            is_parent: kin.is_parent,
+            in_context: context.links.iter().filter(own).count() as u64,
+            visible: kin.visible,
+            hidden: kin.hidden,
+        }
+    }
+}
+
+/// The column of what is to be predicted.
+pub(super) fn target_column<'a>(store: &'a Store, context: &Context) -> Option<&'a ColumnMetadata> {
+    let name = context.task.split_once('/').map_or("", |(_, name)| name);
+    let task = store.tasks().iter().find(|task| task.metadata().name == name)?;
+    Some(store.metadata().target_column(task.metadata()))
+}
+
+/// The name of a relation, with the table whose rows refer.
+pub(super) fn relation_name(store: &Store, relation: u32) -> String {
+    let relation = store.relations()[relation as usize].metadata();
+    format!("{}.{}", store.tables()[relation.child as usize].metadata().name, relation.name)
 }
 
 /// How long before the observation something was, in its two largest units.

@@ -35,6 +35,10 @@ pub(super) struct InspectArgs {
     /// Which seed of the task, counted from 0.
     #[arg(long, value_name = "N", requires = "task")]
     item: Option<u32>,
+    /// Draw the context on a page, instead: its rows and cells, what refers to what, what time hides,
+    /// and who attends to whom. One file, for any browser; a page that is there is replaced.
+    #[arg(long, value_name = "FILE", requires = "task", conflicts_with = "json")]
+    html: Option<PathBuf>,
     /// Print one JSON object instead of words.
     #[arg(long)]
     json: bool,
@@ -46,7 +50,7 @@ const CHILDREN_SHOWN: usize = 8;
 pub(super) fn run(args: &InspectArgs) -> Result<()> {
     let store = Store::open(&args.store)?;
     if let (Some(task), Some(item)) = (&args.task, args.item) {
-        return context::show(store, task, item, args.json);
+        return context::show(store, task, item, args.json, args.html.as_deref());
     }
     let mut output = Output::new();
     match (&args.table, &args.row) {
@@ -255,10 +259,17 @@ struct RowView {
 }
 
 #[derive(Serialize)]
-struct CellView {
-    column: String,
-    semantic: String,
-    value: Option<String>,
+pub(super) struct CellView {
+    pub column: String,
+    pub semantic: String,
+    pub value: Option<String>,
+}
+
+impl CellView {
+    pub(super) fn of(store: &Store, column: &ColumnMetadata, cell: Cell) -> Result<Self> {
+        let (name, semantic) = (column.name.clone(), column.semantic().to_string());
+        Ok(Self { column: name, semantic, value: cell_text(store, column, cell)? })
+    }
 }
 
 #[derive(Serialize)]
@@ -272,12 +283,9 @@ struct NeighbourView {
 impl RowView {
     fn of(store: &Store, table: &Table, row: u32) -> Result<Self> {
         let record = table.row(row)?;
-        let mut cells = Vec::new();
-        for (place, column) in table.metadata().columns.iter().enumerate() {
-            let value = cell_text(store, column, record.cell(place))?;
-            let (column, semantic) = (column.name.clone(), column.semantic().to_string());
-            cells.push(CellView { column, semantic, value });
-        }
+        let cells = (table.metadata().columns.iter().enumerate())
+            .map(|(place, column)| CellView::of(store, column, record.cell(place)))
+            .collect::<Result<_>>()?;
         let (mut parents, mut children) = (Vec::new(), Vec::new());
         for relation in store.relations() {
             let metadata = relation.metadata();

@@ -4,6 +4,7 @@ mod bench;
 mod context;
 mod inspect;
 mod output;
+mod page;
 mod progress;
 
 use std::ffi::OsString;
@@ -43,6 +44,7 @@ From data to a store:
   headwater prepare my-folder --schema schema.toml --out my.db
   headwater verify my.db
   headwater inspect my.db --table orders --row 17
+  headwater inspect my.db --task churn --item 5 --html context.html   # what a model sees
 
 A source is a folder of .csv and .parquet files (a file a table), one such file, or a SQLite file.
 Without data of your own: headwater demo-data demo.

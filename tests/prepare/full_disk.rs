@@ -62,3 +62,25 @@ fn a_full_disk_is_told_and_nothing_is_left() {
     succeed(&["prepare", &data, "--schema", &schema, "--out", &elsewhere]);
     succeed(&["verify", &elsewhere]);
 }
+
+#[test]
+fn a_page_on_a_full_disk_is_told_and_nothing_is_left() {
+    let workshop = Workshop::new(&[("numbers.csv", "id,n\n1,2\n3,4\n")]);
+    let schema = "database = \"numbers\"\n[[table]]\nname = \"numbers\"\nkey = \"id\"\n\
+        columns = { id = \"identifier\", n = \"numerical\" }\n\
+        [[task]]\nname = \"n\"\nsees_everything = true\ncell = { table = \"numbers\", column = \"n\" }\n";
+    let output = workshop.prepare(schema);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let at = workshop.path("disk");
+    let Some(_disk) = SmallDisk::mount(&at, "8192") else {
+        eprintln!("SKIPPED: mounting a small disk needs root; nothing was tested");
+        return;
+    };
+    let page = at.join("page.html");
+    let (store, page) = (workshop.text("db"), page.to_str().unwrap());
+    let output = run(&["inspect", &store, "--task", "n", "--item", "0", "--html", page]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("page.html") && message.contains("No space left"), "{message}");
+    assert_eq!(std::fs::read_dir(&at).unwrap().count(), 0, "something is left");
+}

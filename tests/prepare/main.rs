@@ -8,6 +8,7 @@ mod f1db;
 mod f1db_files;
 mod full_disk;
 mod key_types;
+mod page;
 mod whole;
 
 use std::path::{Path, PathBuf};

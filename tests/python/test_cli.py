@@ -1,5 +1,6 @@
 """The console script."""
 
+import html.parser
 import json
 import subprocess
 import sys
@@ -57,3 +58,40 @@ def test_a_closed_pipe_is_no_error(store_path):
     command = f"{SCRIPT} inspect {store_path} | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+class Balanced(html.parser.HTMLParser):
+    """Fails on a page whose elements are not nested; counts those that have an `id`."""
+
+    VOID = ("meta", "link", "br", "img")
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+        self.ids = []
+
+    def handle_starttag(self, tag, attrs):
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.ids += [value for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, f"line {self.getpos()}"
+
+
+def test_a_context_on_a_page(store_path, tmp_path):
+    page = tmp_path / "context.html"
+    task = headwater.Store(store_path).metadata()["tasks"][0]["name"]
+    context = ["inspect", store_path, "--task", task, "--item", "1"]
+    shown = json.loads(run(*context, "--json").stdout)
+    done = run(*context, "--html", page)
+    assert done.returncode == 0, done.stderr
+    assert str(page) in done.stdout
+    parser = Balanced()
+    parser.feed(page.read_text())
+    assert parser.open == []
+    assert len(set(parser.ids)) == len(parser.ids)
+    assert {f"r{row['place']}" for row in shown["rows"]} <= set(parser.ids)

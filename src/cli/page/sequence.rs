@@ -1,0 +1,69 @@
+//! The one sequence of a batch, as the masks and the cells want it.
+
+use bytemuck::Pod;
+
+use crate::error::{Error, Result};
+use crate::sampler::{Batch, Visit};
+
+/// Views of a batch's tensors, all of one sequence.
+pub(super) struct Sequence<'a> {
+    rows: &'a [Visit],
+    seq_row_ids: &'a [u16],
+    pub column_ids: &'a [i32],
+    pub is_null: &'a [u8],
+    fk_adj: &'a [u8],
+    rows_max: usize,
+    pub col_perm: &'a [u16],
+    pub out_perm: &'a [u16],
+    pub in_perm: &'a [u16],
+    /// How many cells there are before the padding.
+    pub length: usize,
+    /// Where the target is.
+    pub target: usize,
+}
+
+impl<'a> Sequence<'a> {
+    /// The sequence of a batch that has but one, whose context has these rows.
+    pub(super) fn of(batch: &'a Batch, rows: &'a [Visit]) -> Result<Self> {
+        let fk_adj = tensor(batch, "fk_adj")?;
+        let is_padding: &[u8] = tensor(batch, "is_padding")?;
+        let target_pos: &[i32] = tensor(batch, "target_pos")?;
+        Ok(Self {
+            rows,
+            seq_row_ids: tensor(batch, "seq_row_ids")?,
+            column_ids: tensor(batch, "column_ids")?,
+            is_null: tensor(batch, "is_null")?,
+            fk_adj,
+            rows_max: fk_adj.len().isqrt(),
+            col_perm: tensor(batch, "col_perm")?,
+            out_perm: tensor(batch, "out_perm")?,
+            in_perm: tensor(batch, "in_perm")?,
+            length: is_padding.iter().position(|&is| is == 1).unwrap_or(is_padding.len()),
+            target: target_pos[0] as usize,
+        })
+    }
+
+    /// The place of a cell's row in the context.
+    pub(super) fn row(&self, cell: usize) -> usize {
+        self.seq_row_ids[cell].into()
+    }
+
+    /// The table of a cell's row.
+    pub(super) fn table(&self, cell: usize) -> u32 {
+        self.rows[self.row(cell)].table
+    }
+
+    /// Whether the row at `child` refers to the one at `parent`.
+    pub(super) fn refers(&self, child: usize, parent: usize) -> bool {
+        self.fk_adj[child * self.rows_max + parent] == 1
+    }
+
+    /// How many places of the sequence have no cell.
+    pub(super) fn padding(&self) -> u64 {
+        (self.column_ids.len() - self.length) as u64
+    }
+}
+
+fn tensor<'a, T: Pod>(batch: &'a Batch, name: &str) -> Result<&'a [T]> {
+    batch.get(name).ok_or_else(|| Error::invalid(format!("the batch has no tensor {name:?}")))
+}
