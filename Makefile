@@ -51,6 +51,7 @@ demo: setup clean-demo ## make a demo store, look into it, resume a killed strea
 	$(HEADWATER) inspect $(DEMO)/store --table orders --row '#0'
 	$(HEADWATER) inspect $(DEMO)/store --table customers --row '#0'
 	$(HEADWATER) inspect $(DEMO)/store --task churn --item 40
+	$(HEADWATER) inspect $(DEMO)/store --task churn --item 40 --html $(DEMO)/context.html
 	$(BIN)/python tests/python/digests.py $(DEMO)/store
 
 # Only what an earlier demo made is removed.
