@@ -5,13 +5,13 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 
 use super::batch::Batch;
 use super::engine::{Engine, Subject};
+use super::prefetch::panicked;
 use crate::error::{Error, Result};
 
 /// How many batches are made at once.
@@ -35,9 +35,6 @@ impl<N> UnderWay<N> {
     }
 
     /// The next batch and its note; waits until it is made. None when `step` has no more.
-    ///
-    /// # Panics
-    /// When making the batch did.
     pub(super) fn next(
         &mut self,
         mut step: impl FnMut() -> Result<Option<Step<N>>>,
@@ -56,7 +53,7 @@ impl<N> UnderWay<N> {
         let Some((note, batch)) = self.begun.pop_front() else { return Ok(None) };
         match batch.recv() {
             Ok(Ok(made)) => Ok(Some((made?, note))),
-            Ok(Err(panic)) => resume_unwind(panic),
+            Ok(Err(panic)) => Err(panicked(&*panic)),
             Err(_) => Err(Error::shutdown("the threads that make batches have ended")),
         }
     }

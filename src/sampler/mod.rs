@@ -201,14 +201,8 @@ impl Sampler {
 
     /// Refuses a sampler that was shut down, or belongs to another process.
     fn check_alive(&self) -> Result<()> {
-        if std::process::id() == self.process {
-            return if self.gate.is_closed() { Err(prefetch::closed()) } else { Ok(()) };
-        }
-        Err(Error::invalid(format!(
-            "this sampler was made in process {}, and a forked child has none of its threads; make \
-             a sampler in the child, and resume it from a cursor",
-            self.process
-        )))
+        check_process(self.process)?;
+        if self.gate.is_closed() { Err(prefetch::closed()) } else { Ok(()) }
     }
 
     /// Every seed of a split exactly once over all ranks, one task after the other.
@@ -232,8 +226,13 @@ impl Sampler {
         let batch_size = u64::from(self.engine.settings.shape.batch_size);
         let assignment = self.assignment;
         let pass = Pass { split, tasks: chosen, taken: 0, batch_size, assignment };
-        let (engine, is_ahead) = (Arc::clone(&self.engine), self.prefetch > 0);
-        Ok(Evaluation { under_way: UnderWay::new(Arc::clone(&engine)), engine, pass, is_ahead })
+        Ok(Evaluation {
+            engine: Arc::clone(&self.engine),
+            pass,
+            under_way: UnderWay::new(Arc::clone(&self.engine)),
+            is_ahead: self.prefetch > 0,
+            process: self.process,
+        })
     }
 
     /// The contexts of chosen rows of a task's anchor table at chosen times, as one batch, filled up
@@ -409,13 +408,17 @@ pub struct Evaluation {
     under_way: UnderWay<()>,
     /// Whether batches are begun before they are asked for.
     is_ahead: bool,
+    process: u32,
 }
 
 impl Iterator for Evaluation {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let Self { engine, pass, under_way, is_ahead } = self;
+        if let Err(error) = check_process(self.process) {
+            return Some(Err(error));
+        }
+        let Self { engine, pass, under_way, is_ahead, .. } = self;
         let mut step = || pass.advance(&engine.tasks);
         match is_ahead {
             false => {
@@ -428,6 +431,17 @@ impl Iterator for Evaluation {
             }
         }
     }
+}
+
+/// Refuses what belongs to another process than the one that asks.
+fn check_process(process: u32) -> Result<()> {
+    if std::process::id() == process {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "this sampler was made in process {process}, and a forked child has none of its threads; \
+         make a sampler in the child, and resume it from a cursor"
+    )))
 }
 
 fn check_names(databases: &[Database]) -> Result<()> {

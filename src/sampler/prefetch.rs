@@ -170,7 +170,7 @@ impl<T> Work<T> {
     }
 }
 
-fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
+pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
     let words = panic.downcast_ref::<String>().map(String::as_str);
     let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
     Error::invalid(format!(

@@ -197,21 +197,25 @@ def test_p6_foreign_and_damaged_cursors_are_refused(store_path, tmp_path):
 def test_after_shutdown_and_in_a_fork(store_path):
     running = sampler(store_path)
     running.next_train_batch()
+    evaluation = running.evaluate("train")
+    next(evaluation)
     context = multiprocessing.get_context("fork")
 
     def child(pipe):
-        try:
-            running.next_train_batch()
-        except headwater.InvalidArgument as error:
-            pipe.send(str(error))
-        else:
-            pipe.send("it went on")
+        for ask in (running.next_train_batch, lambda: next(evaluation)):
+            try:
+                ask()
+            except headwater.InvalidArgument as error:
+                pipe.send(str(error))
+            else:
+                pipe.send("it went on")
 
     ours, theirs = context.Pipe()
     process = context.Process(target=child, args=(theirs,))
     process.start()
-    assert ours.poll(20)
-    assert "a forked child has none of its threads" in ours.recv()
+    for _ in range(2):
+        assert ours.poll(20)
+        assert "a forked child has none of its threads" in ours.recv()
     process.join(20)
     assert process.exitcode == 0
     running.shutdown()
