@@ -69,11 +69,24 @@ def cost(store: Path, kind: str) -> dict[str, float]:
             1e3 / some["batches_per_s"] * WARM_FROM, 1e3 / more["batches_per_s"] * WARM_TO
         ),
         "first_1000_cpu_ms_per_batch": some["cpu_ms_per_batch"],
+        "first_3000_cpu_ms_per_batch": more["cpu_ms_per_batch"],
         "bytes_per_batch": more["bytes_per_batch"],
         "rows_per_sequence": more["rows_per_sequence"],
         "padding_share": more["padding_share"],
         "open_ms": some["open_ms"],
     }
+
+
+def side_by_side(store: Path) -> dict[str, float]:
+    """What a batch costs where another process makes batches on the other core: memory is shared."""
+    command = [HEADWATER, "bench", str(store), *KINDS["full"], "--batches", str(WARM_TO)]
+    pipes = {"stdout": subprocess.PIPE, "text": True}
+    both = [
+        subprocess.Popen(["taskset", "--cpu-list", str(core), *command], **pipes)
+        for core in sorted(TWO_CORES)
+    ]
+    costs = [json.loads(one.communicate()[0].splitlines()[-1])["cpu_ms_per_batch"] for one in both]
+    return {"first_3000_cpu_ms_per_batch": statistics.mean(costs)}
 
 
 def floor(store: Path, *options: str) -> dict[str, float]:
@@ -109,12 +122,14 @@ def main() -> None:
     args = parser.parse_args()
     machine = prepare.machine()
     store, small = (made_store(args.work, scale) for scale in (args.scale, args.scale / 10))
-    rounds: dict[str, list[dict[str, float]]] = {kind: [] for kind in [*KINDS, "full_tenth"]}
+    kinds = [*KINDS, "full_tenth", "full_in_two_processes"]
+    rounds: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
     floors: dict[str, list[dict[str, float]]] = {"floor_full": [], "floor_compact": []}
     for _ in range(args.rounds):
         for kind in KINDS:
             rounds[kind].append(cost(store, kind))
         rounds["full_tenth"].append(cost(small, "full"))
+        rounds["full_in_two_processes"].append(side_by_side(store))
         floors["floor_full"].append(floor(store))
         floors["floor_compact"].append(floor(store, "--compact"))
     measured = {kind: medians(of_kind) for kind, of_kind in (rounds | floors).items()}

@@ -39,7 +39,8 @@ impl Pool {
     pub(super) fn take(self: &Arc<Self>, bytes: usize, used: usize) -> Slab {
         let count = bytes.div_ceil(ALIGNMENT);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = free.iter().position(|buffer| buffer.lines.len() == count);
+        // What was given back last is still in a cache.
+        let found = free.iter().rposition(|buffer| buffer.lines.len() == count);
         let found = found.map(|place| free.swap_remove(place));
         drop(free);
         let fresh = || Buffer { lines: vec![Line::zeroed(); count], used: 0 };

@@ -36,17 +36,11 @@ pub(super) fn buckets(given: &[u32], cell_count: u32) -> Result<Vec<u32>> {
 /// Numbers the texts of a batch; keeps its buffers.
 #[derive(Default)]
 pub(super) struct TextTable {
-    /// Text and its number, by hash; of another generation is empty.
-    slots: Vec<Slot>,
-    generation: u32,
+    /// By a text's hash, its number plus `base`; what is below `base` is of an earlier batch. So few
+    /// bytes stay in the cache of a core.
+    slots: Vec<u32>,
+    base: u32,
     texts: Vec<u32>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Slot {
-    generation: u32,
-    text: u32,
-    number: u32,
 }
 
 impl TextTable {
@@ -54,10 +48,11 @@ impl TextTable {
     /// they occur.
     pub(super) fn number(&mut self, cells: &mut [u32]) {
         let slots = (cells.len() * 2).next_power_of_two();
-        if self.slots.len() != slots || self.generation == u32::MAX {
-            (self.slots, self.generation) = (vec![Slot::default(); slots], 0);
+        // All that the batch before counted up to is below this one's numbers, as are empty slots.
+        self.base += self.texts.len() as u32;
+        if self.slots.len() != slots || self.base as usize + cells.len() > u32::MAX as usize {
+            (self.slots, self.base) = (vec![0; slots], 1);
         }
-        self.generation += 1;
         self.texts.clear();
         for cell in cells.iter_mut().filter(|cell| **cell != 0) {
             *cell = self.number_of(*cell - 1);
@@ -69,15 +64,14 @@ impl TextTable {
         let hash = u64::from(text).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut at = (hash >> 32) as usize & mask;
         loop {
-            let slot = &mut self.slots[at];
-            if slot.generation != self.generation {
+            let Some(number) = self.slots[at].checked_sub(self.base) else {
                 let number = self.texts.len() as u32;
-                *slot = Slot { generation: self.generation, text, number };
+                self.slots[at] = self.base + number;
                 self.texts.push(text);
                 return number;
-            }
-            if slot.text == text {
-                return slot.number;
+            };
+            if self.texts[number as usize] == text {
+                return number;
             }
             at = (at + 1) & mask;
         }
