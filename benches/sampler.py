@@ -78,7 +78,7 @@ def cost(store: Path, kind: str) -> dict[str, float]:
 
 
 def side_by_side(store: Path) -> dict[str, float]:
-    """What a batch costs where another process makes batches on the other core: memory is shared."""
+    """What a batch costs while another process makes batches on the other core."""
     command = [HEADWATER, "bench", str(store), *KINDS["full"], "--batches", str(WARM_TO)]
     pipes = {"stdout": subprocess.PIPE, "text": True}
     both = [
