@@ -1,0 +1,211 @@
+//! What the Gram kernels do in a second of one core's time, beside what the core could do.
+//!
+//! ```text
+//! cargo bench --bench gram [-- --kernel avx512 --dtype f64 --columns 64 --seconds 1]
+//! ```
+//!
+//! Prints one JSON line for each case. An operation is a multiplication or an addition of the upper
+//! triangle: `columns * (columns + 1) * rows` for a chunk. `gram.py` has other people's beside them.
+#![expect(unsafe_code, reason = "the peak is that of a loop of bare instructions")]
+
+use std::hint::black_box;
+
+use half::{bf16, f16};
+use headwater::fold::gram::{Chunk, Kernel, Speed};
+use headwater::fold::{Gram, Rows, Statistic, Values};
+use headwater::random::{Purpose, Stream};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+const CHUNK_ROWS: usize = 4096;
+
+/// What to measure; everything where nothing is said.
+#[derive(Default)]
+struct Options {
+    kernel: Option<String>,
+    dtype: Option<String>,
+    columns: Option<usize>,
+    seconds: Option<f64>,
+    block_rows: Option<usize>,
+    block_columns: Option<usize>,
+}
+
+impl Options {
+    fn read() -> Self {
+        let mut options = Self::default();
+        let mut arguments = std::env::args().skip(1);
+        while let Some(name) = arguments.next() {
+            let mut value = || arguments.next().unwrap_or_else(|| panic!("{name} needs a value"));
+            let number = |text: String| text.parse().expect("a whole number");
+            match name.as_str() {
+                // Cargo says so of itself.
+                "--bench" => {}
+                "--kernel" => options.kernel = Some(value()),
+                "--dtype" => options.dtype = Some(value()),
+                "--columns" => options.columns = Some(number(value())),
+                "--seconds" => options.seconds = Some(value().parse().expect("a number")),
+                "--block-rows" => options.block_rows = Some(number(value())),
+                "--block-columns" => options.block_columns = Some(number(value())),
+                _ => panic!("{name} is no option"),
+            }
+        }
+        options
+    }
+
+    fn speed(&self, kernel: Kernel) -> Speed {
+        let usual = Speed::default();
+        Speed {
+            kernel: Some(kernel),
+            block_rows: self.block_rows.unwrap_or(usual.block_rows),
+            block_columns: self.block_columns.unwrap_or(usual.block_columns),
+        }
+    }
+}
+
+fn main() {
+    let options = Options::read();
+    stay_on_one_core();
+    let seconds = options.seconds.unwrap_or(1.0);
+    let is = |wanted: &Option<String>, name: &str| wanted.as_ref().is_none_or(|w| w == name);
+    let kernels = Kernel::available().filter(|&kernel| kernel != Kernel::Scalar);
+    for kernel in kernels.filter(|kernel| is(&options.kernel, &kernel.to_string())) {
+        for columns in [64, 256, 1024, 2048] {
+            let columns = options.columns.unwrap_or(columns);
+            let numbers = Numbers::new(columns);
+            for (dtype, values) in numbers.of_all_types() {
+                if is(&options.dtype, dtype) {
+                    let gram = Gram::with_speed(columns, &options.speed(kernel)).expect("a kernel");
+                    measure(&gram, dtype, values, seconds);
+                }
+            }
+            if options.columns.is_some() {
+                break;
+            }
+        }
+    }
+}
+
+/// Measures one case, with the peak before and after it.
+fn measure(gram: &Gram, dtype: &str, values: Values<'_>, seconds: f64) {
+    let columns = gram.columns();
+    let rows = Rows::new(values, CHUNK_ROWS, columns, columns).expect("a whole chunk");
+    let chunk = Chunk::of(rows);
+    let operations = (columns * (columns + 1) * CHUNK_ROWS) as f64;
+    let peak_before = peak(gram.kernel());
+    black_box(gram.leaf(&chunk).expect("a leaf"));
+    let (start, mut chunks, mut took) = (cpu_seconds(), 0.0, 0.0);
+    while took < seconds {
+        black_box(gram.leaf(black_box(&chunk)).expect("a leaf"));
+        chunks += 1.0;
+        took = cpu_seconds() - start;
+    }
+    let gflops = operations * chunks / took / 1e9;
+    let peak = peak_before.max(peak(gram.kernel()));
+    println!(
+        "{{\"bench\": \"gram\", \"kernel\": \"{}\", \"dtype\": \"{dtype}\", \"columns\": {columns}, \
+         \"chunk_rows\": {CHUNK_ROWS}, \"chunks\": {chunks}, \"ms_per_chunk\": {:.4}, \
+         \"gflops\": {gflops:.2}, \"peak_gflops\": {peak:.2}, \"share_of_peak\": {:.4}}}",
+        gram.kernel(),
+        took / chunks * 1e3,
+        gflops / peak,
+    );
+}
+
+/// The same random numbers of every type.
+struct Numbers {
+    f64: Vec<f64>,
+    f32: Vec<f32>,
+    f16: Vec<f16>,
+    bf16: Vec<bf16>,
+}
+
+impl Numbers {
+    fn new(columns: usize) -> Self {
+        let mut random = Stream::new(1, Purpose::Demo, [0; 3]);
+        let mut number = || (random.next_u64() >> 11) as f64 / (1_u64 << 52) as f64 - 1.0;
+        let f64: Vec<f64> = (0..CHUNK_ROWS * columns).map(|_| number()).collect();
+        Self {
+            f32: f64.iter().map(|&v| v as f32).collect(),
+            f16: f64.iter().map(|&v| f16::from_f64(v)).collect(),
+            bf16: f64.iter().map(|&v| bf16::from_f64(v)).collect(),
+            f64,
+        }
+    }
+
+    fn of_all_types(&self) -> [(&'static str, Values<'_>); 4] {
+        [
+            ("f64", self.f64.as_slice().into()),
+            ("f32", self.f32.as_slice().into()),
+            ("f16", self.f16.as_slice().into()),
+            ("bf16", self.bf16.as_slice().into()),
+        ]
+    }
+}
+
+/// The CPU time of this thread.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Keeps this thread where it is allowed to be, on the first of its cores.
+fn stay_on_one_core() {
+    let allowed = sched_getaffinity(None).expect("the cores of this thread");
+    let mut one = CpuSet::new();
+    one.set((0..CpuSet::MAX_CPU).find(|&core| allowed.is_set(core)).expect("a core"));
+    sched_setaffinity(None, &one).expect("a core of its own");
+}
+
+/// The most that a kernel's instructions could do: chains enough to keep every unit busy, and nothing
+/// to be read.
+fn peak(kernel: Kernel) -> f64 {
+    const TURNS: u64 = 2_000_000;
+    let measured = (0..7).map(|_| {
+        let start = cpu_seconds();
+        let operations = fma_loop(kernel, TURNS);
+        operations / (cpu_seconds() - start) / 1e9
+    });
+    measured.fold(0.0, f64::max)
+}
+
+/// Runs the loop, and yields how many operations it did.
+#[cfg(target_arch = "x86_64")]
+fn fma_loop(kernel: Kernel, turns: u64) -> f64 {
+    use std::arch::asm;
+    macro_rules! chains {
+        ($kind:literal, $($register:literal),*) => {
+            // SAFETY: Only kernels of this machine are measured, so it has the instructions, which
+            // read and write nothing but the registers named.
+            unsafe {
+                asm!(
+                    $(concat!("vxorpd ", $kind, $register, ", ", $kind, $register, ", ", $kind, $register),)*
+                    "2:",
+                    $(concat!("vfmadd231pd ", $kind, $register, ", ", $kind, "0, ", $kind, "0"),)*
+                    "dec {turns}",
+                    "jnz 2b",
+                    turns = inout(reg) turns => _,
+                    out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _,
+                    out("xmm5") _, out("xmm6") _, out("xmm7") _, out("xmm8") _, out("xmm9") _,
+                    out("xmm10") _, out("xmm11") _, out("xmm12") _,
+                    options(nomem, nostack),
+                );
+            }
+        };
+    }
+    let lanes = match kernel {
+        Kernel::Avx512 => {
+            chains!("zmm", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12);
+            8
+        }
+        _ => {
+            chains!("ymm", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12);
+            4
+        }
+    };
+    (turns * 12 * lanes * 2) as f64
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn fma_loop(_: Kernel, _: u64) -> f64 {
+    f64::NAN
+}

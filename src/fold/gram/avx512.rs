@@ -1,0 +1,112 @@
+//! The kernel for AVX-512: a tile of 8 x 24 sums, all of them in registers.
+//!
+//! What it does is what `plain` says. What it does otherwise:
+//!
+//! - Eight sums of a row lie in one register, 24 registers in all. A lane belongs to one column, and
+//!   a row's number is broadcast to all lanes; so every sum is its own chain over the rows.
+//! - A tile of fewer than three vectors has an instance of its own, which holds 16 or 8 sums a row:
+//!   on the diagonal and at the last columns there is nothing else to be done.
+//! - The next tile's sums are asked for first, and arrive while this one is multiplied.
+#![expect(unsafe_code, reason = "vectors of eight numbers; see the reasons there")]
+
+use std::arch::x86_64::{
+    _MM_HINT_T0, _mm_prefetch, _mm512_fmadd_pd, _mm512_loadu_pd, _mm512_set1_pd, _mm512_setzero_pd,
+    _mm512_storeu_pd,
+};
+
+use super::kernel::Tile;
+use super::pack::{Packing, pack};
+use super::tiles::PANEL_VECTORS;
+
+/// A processor that has AVX-512.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Avx512(());
+
+const LANES: usize = Avx512::LANES;
+const WIDTH: usize = PANEL_VECTORS * LANES;
+
+#[expect(clippy::unused_self, reason = "that there is one is the proof")]
+impl Avx512 {
+    pub(super) const LANES: usize = 8;
+
+    pub(super) fn detect() -> Option<Self> {
+        is_x86_feature_detected!("avx512f").then_some(Self(()))
+    }
+
+    #[inline]
+    pub(super) fn multiply(self, tile: Tile<'_>) {
+        assert_eq!(tile.sums.len(), LANES * WIDTH);
+        assert_eq!(tile.left.len(), tile.right.len());
+        assert!(tile.first_lane <= WIDTH - LANES && tile.vectors.end <= PANEL_VECTORS);
+        // SAFETY: `self` is only made where the processor has the instructions. The numbers are
+        // within the bounds that `multiply` asks for, by the assertions above.
+        unsafe {
+            match tile.vectors.len() {
+                1 => multiply::<1>(tile),
+                2 => multiply::<2>(tile),
+                3 => multiply::<3>(tile),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn pack(self, packing: &Packing<'_>, out: &mut [f64]) {
+        #[target_feature(enable = "avx512f")]
+        fn with_avx512(packing: &Packing<'_>, out: &mut [f64]) {
+            pack::<WIDTH>(packing, out);
+        }
+        // SAFETY: `self` is only made where the processor has the instructions.
+        unsafe { with_avx512(packing, out) }
+    }
+}
+
+/// # Safety
+/// - `tile.sums` holds `LANES` rows of `WIDTH`;
+/// - `tile.left` and `tile.right` hold the same number of rows of `WIDTH`;
+/// - `tile.first_lane + LANES <= WIDTH`, and `VECTORS` vectors from `tile.vectors.start` on are
+///   within `WIDTH`.
+#[target_feature(enable = "avx512f")]
+unsafe fn multiply<const VECTORS: usize>(tile: Tile<'_>) {
+    let first_column = tile.vectors.start * LANES;
+    let rows = tile.left.len() / WIDTH;
+    for line in tile.next.chunks_exact(LANES) {
+        _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+    }
+    // SAFETY: The vectors start within a row, by the function's terms.
+    let in_memory = unsafe { tile.sums.as_mut_ptr().add(first_column) };
+    let mut sums = [[_mm512_setzero_pd(); VECTORS]; LANES];
+    if !tile.fresh {
+        for (i, sums) in sums.iter_mut().enumerate() {
+            for (v, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: Row `i` and vector `v` are within the tile, by the function's terms.
+                *sum = unsafe { _mm512_loadu_pd(in_memory.add(i * WIDTH + v * LANES)) };
+            }
+        }
+    }
+    let (mut left, mut right) = (tile.left.as_ptr(), tile.right.as_ptr());
+    for _ in 0..rows {
+        // SAFETY: Both point to the start of a row of `WIDTH`, since there are `rows` of them; the
+        // group and the vectors are within a row, by the function's terms. After the last row they
+        // point to the end of their slice.
+        unsafe {
+            let mut columns = [_mm512_setzero_pd(); VECTORS];
+            for (v, column) in columns.iter_mut().enumerate() {
+                *column = _mm512_loadu_pd(right.add(first_column + v * LANES));
+            }
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let x = _mm512_set1_pd(*left.add(tile.first_lane + i));
+                for (sum, column) in sums.iter_mut().zip(columns) {
+                    *sum = _mm512_fmadd_pd(x, column, *sum);
+                }
+            }
+            left = left.add(WIDTH);
+            right = right.add(WIDTH);
+        }
+    }
+    for (i, sums) in sums.into_iter().enumerate() {
+        for (v, sum) in sums.into_iter().enumerate() {
+            // SAFETY: Row `i` and vector `v` are within the tile, by the function's terms.
+            unsafe { _mm512_storeu_pd(in_memory.add(i * WIDTH + v * LANES), sum) };
+        }
+    }
+}

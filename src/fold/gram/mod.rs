@@ -1,0 +1,203 @@
+//! Sums of products of columns: Gram matrices, weighted ones, and those of two sides.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod buffer;
+mod cross;
+mod kernel;
+mod pack;
+mod plain;
+mod product;
+mod tiles;
+mod triangle;
+
+use rayon::ThreadPool;
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+
+use crate::error::{Error, Result};
+
+use super::rows::Rows;
+use super::statistic::Statistic;
+use pack::Part;
+use product::{Left, Product};
+
+pub use cross::Cross;
+pub use kernel::Kernel;
+pub use triangle::{Rectangle, Triangle};
+
+/// The most columns: a triangle of 16 GiB.
+pub const COLUMNS_MAX: usize = 1 << 16;
+
+/// From here on threads share one chunk; below, each has a chunk of its own.
+const SHARED_COLUMNS: usize = 1024;
+
+/// What makes a fold fast or slow, and changes none of its bits.
+#[derive(Clone, Debug)]
+pub struct Speed {
+    /// The kernel; `None` for the fastest that the processor has.
+    pub kernel: Option<Kernel>,
+    /// The rows that are packed at a time.
+    pub block_rows: usize,
+    /// The columns whose packed rows stay in the second-level cache.
+    pub block_columns: usize,
+}
+
+impl Default for Speed {
+    fn default() -> Self {
+        Self { kernel: None, block_rows: 192, block_columns: 480 }
+    }
+}
+
+/// The columns of a chunk of rows, side by side.
+#[derive(Clone, Debug)]
+pub struct Chunk<'a> {
+    rows: usize,
+    parts: Vec<Part<'a>>,
+    weights: Option<&'a [f64]>,
+}
+
+impl<'a> Chunk<'a> {
+    /// The columns of a matrix.
+    #[must_use]
+    pub fn of(rows: Rows<'a>) -> Self {
+        Self { rows: rows.count, parts: vec![Part::Rows(rows)], weights: None }
+    }
+
+    /// And those of another one.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it has another number of rows.
+    pub fn and(mut self, rows: Rows<'a>) -> Result<Self> {
+        same_count("rows of columns side by side", self.rows, rows.count)?;
+        self.parts.push(Part::Rows(rows));
+        Ok(self)
+    }
+
+    /// And a column of ones, whose sums of products are the sums of the other columns.
+    #[must_use]
+    pub fn and_ones(mut self) -> Self {
+        self.parts.push(Part::Ones);
+        self
+    }
+
+    /// A weight for each row.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there are not as many as rows.
+    pub fn weighted(mut self, weights: &'a [f64]) -> Result<Self> {
+        same_count("weights", self.rows, weights.len())?;
+        self.weights = Some(weights);
+        Ok(self)
+    }
+
+    fn columns(&self) -> usize {
+        self.parts.iter().map(Part::columns).sum()
+    }
+}
+
+fn same_count(what: &str, expected: usize, found: usize) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("expected {expected} {what}, found {found}")))
+}
+
+fn check_columns(columns: usize) -> Result<()> {
+    match columns {
+        0 => Err(Error::invalid("a statistic of columns needs at least one")),
+        1..=COLUMNS_MAX => Ok(()),
+        _ => Err(Error::limit(format!("{columns} columns are more than {COLUMNS_MAX}"))),
+    }
+}
+
+/// The Gram matrix of the columns of some rows, or of weighted rows.
+///
+/// `FORMAT.md` of this module says what determines each of its bits.
+pub struct Gram {
+    columns: usize,
+    weighted: bool,
+    product: Product,
+}
+
+impl Gram {
+    /// Of `columns` columns.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for none, `LimitExceeded` for more than [`COLUMNS_MAX`].
+    pub fn new(columns: usize) -> Result<Self> {
+        Self::with_speed(columns, &Speed::default())
+    }
+
+    /// Of `columns` columns, at a speed of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`Gram::new`], and `InvalidArgument` for a kernel that this processor has not.
+    pub fn with_speed(columns: usize, speed: &Speed) -> Result<Self> {
+        check_columns(columns)?;
+        Ok(Self { columns, weighted: false, product: Product::new(None, columns, speed)? })
+    }
+
+    /// The same with a weight for each row.
+    #[must_use]
+    pub fn weighted(self) -> Self {
+        Self { weighted: true, ..self }
+    }
+
+    /// How many columns there are.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// The kernel that multiplies.
+    #[must_use]
+    pub fn kernel(&self) -> Kernel {
+        self.product.processor().kernel()
+    }
+
+    /// The partial of each chunk, made by the threads of a pool.
+    ///
+    /// # Errors
+    /// As [`Statistic::leaf`], with the place of the chunk among them.
+    pub fn leaves(&self, chunks: &[Chunk<'_>], threads: &ThreadPool) -> Result<Vec<Triangle>> {
+        let one = |(place, chunk): (usize, &Chunk<'_>), threads| {
+            self.sums(chunk, threads)
+                .map_err(|e| e.context(format!("chunk {place} of those given")))
+        };
+        if self.columns >= SHARED_COLUMNS {
+            return chunks.iter().enumerate().map(|chunk| one(chunk, Some(threads))).collect();
+        }
+        let places: Vec<_> = chunks.iter().enumerate().collect();
+        threads.install(|| places.par_iter().map(|&chunk| one(chunk, None)).collect())
+    }
+
+    fn sums(&self, chunk: &Chunk<'_>, threads: Option<&ThreadPool>) -> Result<Triangle> {
+        same_count("columns", self.columns, chunk.columns())?;
+        let left = match (chunk.weights, self.weighted) {
+            (Some(weights), true) => Left::Weighted(weights),
+            (None, false) => Left::Right,
+            (Some(_), false) => return Err(Error::invalid("weights for a fold without weights")),
+            (None, true) => return Err(Error::invalid("no weights for a weighted fold")),
+        };
+        self.product.sums(chunk.rows, left, &chunk.parts, threads).map(Triangle)
+    }
+}
+
+impl Statistic for Gram {
+    type Chunk<'a> = Chunk<'a>;
+    type Partial = Triangle;
+
+    fn leaf(&self, chunk: &Chunk<'_>) -> Result<Triangle> {
+        self.sums(chunk, None)
+    }
+
+    fn encode(&self, partial: &Triangle) -> Vec<u8> {
+        triangle::encode(&partial.0)
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Triangle> {
+        triangle::decode(bytes, triangle::length(self.columns)).map(Triangle)
+    }
+}

@@ -1,0 +1,37 @@
+//! The kernel that needs no instruction set, and defines what the others do.
+//!
+//! ```text
+//! for each row n: for each i of the group: for each j of the vectors:
+//!     sums[i][j] = fma(left[n][i], right[n][j], sums[i][j])
+//! ```
+
+use super::kernel::Tile;
+use super::tiles::PANEL_VECTORS;
+
+/// A group of the left with some vectors of a panel of the right.
+pub(super) fn multiply(lanes: usize, tile: Tile<'_>) {
+    let width = PANEL_VECTORS * lanes;
+    let columns = tile.vectors.start * lanes..tile.vectors.end * lanes;
+    if tile.fresh {
+        tile.sums.fill(0.0);
+    }
+    for (left, right) in tile.left.chunks_exact(width).zip(tile.right.chunks_exact(width)) {
+        let group = &left[tile.first_lane..tile.first_lane + lanes];
+        for (x, sums) in group.iter().zip(tile.sums.chunks_exact_mut(width)) {
+            for (y, sum) in right[columns.clone()].iter().zip(&mut sums[columns.clone()]) {
+                *sum = fused_multiply_add(*x, *y, *sum);
+            }
+        }
+    }
+}
+
+/// `a * b + c`, rounded once.
+#[inline]
+fn fused_multiply_add(a: f64, b: f64, c: f64) -> f64 {
+    if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
+        a.mul_add(b, c)
+    } else {
+        // The C library's, which `mul_add` would call, has not been right on every platform.
+        libm::fma(a, b, c)
+    }
+}

@@ -1,0 +1,291 @@
+//! The product of two sides over the rows of a chunk: packing, tiles, threads.
+//!
+//! ```text
+//! for each block of rows: pack it; for each job: for each of its tiles: multiply
+//! take the sums that were asked for out of the tiles
+//! ```
+//!
+//! A tile's sums go from block to block as they are, so that neither blocks nor jobs are seen in a
+//! bit of them.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use rayon::ThreadPool;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+
+use crate::error::Result;
+use crate::fold::control::in_default_environment;
+use crate::fold::statistic::canonical;
+
+use super::Speed;
+use super::buffer::{Buffer, reserve};
+use super::kernel::{Processor, Tile};
+use super::pack::{Packing, Part};
+use super::tiles::{Job, PANEL_VECTORS, Shape};
+
+/// How many panels one thread packs at a time.
+const PACKED_TOGETHER: usize = 8;
+
+/// What stands on the left of a product.
+#[derive(Clone, Copy)]
+pub(super) enum Left<'a> {
+    /// The same as on the right.
+    Right,
+    /// The same as on the right, each row multiplied by its weight.
+    Weighted(&'a [f64]),
+    /// Other columns of the same rows.
+    Columns(&'a [Part<'a>]),
+}
+
+/// A product of a certain shape, of rows that are still to come.
+pub(super) struct Product {
+    processor: Processor,
+    shape: Shape,
+    jobs: Vec<Job>,
+    block_rows: usize,
+    idle: Mutex<Vec<Workspace>>,
+}
+
+/// Memory for one chunk.
+struct Workspace {
+    /// Empty where the left is what the right is.
+    left: Buffer,
+    right: Buffer,
+    tiles: Buffer,
+}
+
+impl Product {
+    /// `right_columns` columns with as many on the left (and nothing below the diagonal), or with
+    /// `left_columns` others.
+    pub(super) fn new(
+        left_columns: Option<usize>,
+        right_columns: usize,
+        speed: &Speed,
+    ) -> Result<Self> {
+        let processor = Processor::choose(speed.kernel)?;
+        let lanes = processor.lanes();
+        let (triangle, left_columns) =
+            (left_columns.is_none(), left_columns.unwrap_or(right_columns));
+        let shape = Shape { lanes, left_columns, right_columns, triangle };
+        let jobs = shape.jobs(speed.block_columns.div_ceil(lanes).max(1));
+        Ok(Self {
+            processor,
+            shape,
+            jobs,
+            block_rows: speed.block_rows.max(1),
+            idle: Mutex::default(),
+        })
+    }
+
+    pub(super) fn processor(&self) -> Processor {
+        self.processor
+    }
+
+    /// The sums over `rows` rows: row by row, of a triangle what is not below the diagonal.
+    pub(super) fn sums(
+        &self,
+        rows: usize,
+        left: Left<'_>,
+        right: &[Part<'_>],
+        threads: Option<&ThreadPool>,
+    ) -> Result<Vec<f64>> {
+        in_default_environment(|| self.sums_by_blocks(rows, left, right, threads))
+    }
+
+    fn sums_by_blocks(
+        &self,
+        rows: usize,
+        left: Left<'_>,
+        right: &[Part<'_>],
+        threads: Option<&ThreadPool>,
+    ) -> Result<Vec<f64>> {
+        let mut space = self.take_workspace(&left)?;
+        // Without rows there is an empty block, which makes the sums +0.
+        for start in (0..rows.max(1)).step_by(self.block_rows) {
+            let block = start..(start + self.block_rows).min(rows);
+            self.pack(&block, left, right, &mut space, threads);
+            self.multiply(block.len(), start == 0, &mut space, threads);
+        }
+        let sums = self.gather(space.tiles.values());
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(space);
+        sums
+    }
+
+    fn take_workspace(&self, left: &Left<'_>) -> Result<Workspace> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut space = match idle {
+            Some(space) => space,
+            None => Workspace {
+                left: Buffer::default(),
+                right: Buffer::zeros(self.shape.right_panels() * self.panel_values())?,
+                tiles: Buffer::zeros(self.tile_count() * self.shape.tile_values())?,
+            },
+        };
+        if !matches!(left, Left::Right) && space.left.values().is_empty() {
+            space.left = Buffer::zeros(self.shape.left_panels() * self.panel_values())?;
+        }
+        Ok(space)
+    }
+
+    fn tile_count(&self) -> usize {
+        self.jobs.iter().map(|job| job.groups.len()).sum()
+    }
+
+    /// From one panel to the next.
+    fn panel_values(&self) -> usize {
+        self.block_rows * self.shape.width()
+    }
+
+    fn pack(
+        &self,
+        rows: &Range<usize>,
+        left: Left<'_>,
+        right: &[Part<'_>],
+        space: &mut Workspace,
+        threads: Option<&ThreadPool>,
+    ) {
+        self.pack_side(rows, right, &mut space.right, threads);
+        match left {
+            Left::Right => {}
+            Left::Columns(parts) => self.pack_side(rows, parts, &mut space.left, threads),
+            Left::Weighted(weights) => {
+                let panel_values = self.panel_values();
+                let panels = space.left.values_mut().chunks_mut(panel_values);
+                let pairs = panels.zip(space.right.values().chunks(panel_values));
+                let (weights, width) = (&weights[rows.clone()], self.shape.width());
+                each(threads, pairs, |(out, panel)| weigh(panel, weights, width, out));
+            }
+        }
+    }
+
+    fn pack_side(
+        &self,
+        rows: &Range<usize>,
+        parts: &[Part<'_>],
+        out: &mut Buffer,
+        threads: Option<&ThreadPool>,
+    ) {
+        let panel_values = self.panel_values();
+        let pieces = out.values_mut().chunks_mut(PACKED_TOGETHER * panel_values).enumerate();
+        each(threads, pieces, |(piece, out)| {
+            let first = piece * PACKED_TOGETHER;
+            let panels = first..first + out.len() / panel_values;
+            let packing = Packing { parts, rows: rows.clone(), panels, panel_values };
+            self.processor.pack(&packing, out);
+        });
+    }
+
+    fn multiply(
+        &self,
+        rows: usize,
+        fresh: bool,
+        space: &mut Workspace,
+        threads: Option<&ThreadPool>,
+    ) {
+        let right = space.right.values();
+        let left = Some(space.left.values()).filter(|left| !left.is_empty()).unwrap_or(right);
+        let mut rest = space.tiles.values_mut();
+        let jobs = self.jobs.iter().map(|job| {
+            let length = job.groups.len() * self.shape.tile_values();
+            let tiles;
+            (tiles, rest) = std::mem::take(&mut rest).split_at_mut(length);
+            (job, tiles)
+        });
+        each(threads, jobs, |(job, tiles)| self.multiply_job(rows, fresh, left, right, job, tiles));
+    }
+
+    /// All tiles of a job.
+    fn multiply_job(
+        &self,
+        rows: usize,
+        fresh: bool,
+        left: &[f64],
+        right: &[f64],
+        job: &Job,
+        mut tiles: &mut [f64],
+    ) {
+        let used = rows * self.shape.width();
+        let right = &right[job.panel * self.panel_values()..][..used];
+        for group in job.groups.clone() {
+            let (sums, later) = tiles.split_at_mut(self.shape.tile_values());
+            self.processor.multiply(Tile {
+                sums,
+                fresh,
+                left: &left[group / PANEL_VECTORS * self.panel_values()..][..used],
+                first_lane: group % PANEL_VECTORS * self.shape.lanes,
+                right,
+                vectors: self.shape.vectors(group, job.panel),
+                next: &later[..later.len().min(self.shape.tile_values())],
+            });
+            tiles = later;
+        }
+    }
+
+    /// Takes the sums that were asked for out of their tiles.
+    fn gather(&self, tiles: &[f64]) -> Result<Vec<f64>> {
+        let Shape { left_columns, right_columns, triangle, .. } = self.shape;
+        let count = if triangle {
+            super::triangle::length(left_columns)
+        } else {
+            left_columns * right_columns
+        };
+        let mut sums = reserve(count)?;
+        let starts = self.tile_starts();
+        for i in 0..left_columns {
+            let (group, row) = (i / self.shape.lanes, i % self.shape.lanes);
+            let first = if triangle { i } else { 0 };
+            let width = self.shape.width();
+            for panel in first / width..self.shape.right_panels() {
+                let columns = panel * width..right_columns.min((panel + 1) * width);
+                let skipped = first.saturating_sub(columns.start);
+                let from = starts[group * self.shape.right_panels() + panel] + row * width;
+                let tile = &tiles[from + skipped..from + columns.len()];
+                sums.extend(tile.iter().copied().map(canonical));
+            }
+        }
+        debug_assert_eq!(sums.len(), count);
+        Ok(sums)
+    }
+
+    /// Where each tile starts, by group and panel; of no meaning for those that are not made.
+    fn tile_starts(&self) -> Vec<usize> {
+        let panels = self.shape.right_panels();
+        let groups = self.jobs.iter().map(|job| job.groups.end).max().unwrap_or(0);
+        let (mut starts, mut next) = (vec![0; groups * panels], 0);
+        for job in &self.jobs {
+            for group in job.groups.clone() {
+                starts[group * panels + job.panel] = next;
+                next += self.shape.tile_values();
+            }
+        }
+        starts
+    }
+}
+
+/// `out[n][j] = weights[n] * panel[n][j]`, each product rounded once.
+fn weigh(panel: &[f64], weights: &[f64], width: usize, out: &mut [f64]) {
+    let rows = panel.chunks_exact(width).zip(out.chunks_exact_mut(width));
+    for ((values, out), weight) in rows.zip(weights) {
+        for (out, value) in out.iter_mut().zip(values) {
+            *out = weight * value;
+        }
+    }
+}
+
+/// Does `work` with each of `items`, in order, or on the threads of a pool.
+fn each<T: Send>(
+    threads: Option<&ThreadPool>,
+    items: impl Iterator<Item = T> + Send,
+    work: impl Fn(T) + Send + Sync,
+) {
+    match threads {
+        None => items.for_each(work),
+        Some(pool) => {
+            let items: Vec<T> = items.collect();
+            pool.install(|| {
+                items.into_par_iter().for_each(|item| in_default_environment(|| work(item)));
+            });
+        }
+    }
+}

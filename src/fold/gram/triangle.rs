@@ -1,0 +1,74 @@
+//! The partials: a packed triangle and a whole rectangle.
+
+use crate::error::{Error, Result};
+use crate::fold::statistic::{self, Partial, canonical};
+
+/// The sums of products of each column with itself and those after it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Triangle(pub(super) Vec<f64>);
+
+/// The sums of products of each left column with each right one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rectangle(pub(super) Vec<f64>);
+
+/// How many sums the triangle of `columns` columns has.
+pub(super) fn length(columns: usize) -> usize {
+    columns * (columns + 1) / 2
+}
+
+impl Triangle {
+    /// The sums, row by row, each row from the diagonal on.
+    #[must_use]
+    pub fn values(&self) -> &[f64] {
+        &self.0
+    }
+}
+
+impl Rectangle {
+    /// The sums, row by row.
+    #[must_use]
+    pub fn values(&self) -> &[f64] {
+        &self.0
+    }
+}
+
+impl Partial for Triangle {
+    fn merge(&mut self, right: &Self) {
+        statistic::add(&mut self.0, &right.0);
+    }
+
+    fn same_bits(&self, other: &Self) -> bool {
+        statistic::same_bits(&self.0, &other.0)
+    }
+}
+
+impl Partial for Rectangle {
+    fn merge(&mut self, right: &Self) {
+        statistic::add(&mut self.0, &right.0);
+    }
+
+    fn same_bits(&self, other: &Self) -> bool {
+        statistic::same_bits(&self.0, &other.0)
+    }
+}
+
+/// The numbers, little endian.
+pub(super) fn encode(values: &[f64]) -> Vec<u8> {
+    // The crate is for little-endian machines only; `bytes` sees to that.
+    bytemuck::cast_slice(values).to_vec()
+}
+
+/// `count` numbers from their bytes.
+pub(super) fn decode(bytes: &[u8], count: usize) -> Result<Vec<f64>> {
+    if bytes.len() != count * size_of::<f64>() {
+        let (found, wanted) = (bytes.len(), count * size_of::<f64>());
+        return Err(Error::corrupt(format!("expected {wanted} bytes of sums, found {found}")));
+    }
+    let mut values = super::buffer::reserve(count)?;
+    values.extend(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)));
+    let foreign = values.iter().position(|v| canonical(*v).to_bits() != v.to_bits());
+    match foreign {
+        Some(at) => Err(Error::corrupt(format!("sum {at} is a NaN that no sum becomes"))),
+        None => Ok(values),
+    }
+}

@@ -1,0 +1,66 @@
+//! What everything that is folded over rows has in common.
+
+use crate::error::Result;
+
+use super::control;
+
+/// What is known of the rows of one node of the tree.
+pub trait Partial {
+    /// Takes in `right`, the partial of the rows that follow those of `self`.
+    fn merge(&mut self, right: &Self);
+
+    /// Whether both hold the same bits.
+    fn same_bits(&self, other: &Self) -> bool;
+}
+
+/// A statistic over rows: how a chunk becomes a partial, and a partial bytes.
+///
+/// # Determinism
+/// A partial depends on the statistic and on the rows of its node, on nothing else: not on threads,
+/// on the kind of processor or on the way in which its caller has set the processor's arithmetic.
+pub trait Statistic {
+    /// The rows of one chunk, as this statistic wants them.
+    type Chunk<'a>;
+    /// What is known of the rows of a node.
+    type Partial: Partial;
+
+    /// The partial of one chunk.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the chunk has not the form that the statistic was made for, and
+    /// `LimitExceeded` when memory is not to be had.
+    fn leaf(&self, chunk: &Self::Chunk<'_>) -> Result<Self::Partial>;
+
+    /// The bytes of a partial, little endian.
+    fn encode(&self, partial: &Self::Partial) -> Vec<u8>;
+
+    /// The partial of `bytes`.
+    ///
+    /// # Errors
+    /// `Corrupt` when [`Statistic::encode`] cannot have written them.
+    fn decode(&self, bytes: &[u8]) -> Result<Self::Partial>;
+}
+
+/// The bits of the only NaN that a partial holds.
+const NAN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
+
+/// `value`, and of all NaN the same one: which of several a processor yields is its own affair.
+#[inline]
+pub(super) fn canonical(value: f64) -> f64 {
+    if value.is_nan() { NAN } else { value }
+}
+
+/// Adds `right` to `left`, element by element.
+pub(super) fn add(left: &mut [f64], right: &[f64]) {
+    assert_eq!(left.len(), right.len(), "partials of one statistic have one size");
+    control::in_default_environment(|| {
+        for (left, right) in left.iter_mut().zip(right) {
+            *left = canonical(*left + right);
+        }
+    });
+}
+
+/// Whether both hold the same bits.
+pub(super) fn same_bits(left: &[f64], right: &[f64]) -> bool {
+    left.len() == right.len() && left.iter().zip(right).all(|(a, b)| a.to_bits() == b.to_bits())
+}

@@ -1,0 +1,153 @@
+//! The fold: a set of disjoint nodes that grows together.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+
+use super::node::Node;
+use super::statistic::Partial;
+
+/// What became of a node that was given to a [`Tree`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inserted {
+    /// It covers chunks that were missing.
+    New,
+    /// The same node was there, with the same bits.
+    Same,
+    /// Its chunks were there, merged into a greater node; its bits cannot be compared any more.
+    Covered,
+}
+
+/// The partials of some of the chunks of a whole, merged as far as they can be.
+///
+/// # Determinism
+/// [`Tree::finish`] depends on the partials of the chunks and their number. It does not depend on
+/// the order in which nodes arrive, on how often they do, or on how much of the tree was merged
+/// before they came.
+///
+/// # Cost
+/// It holds one partial for each node of [`Tree::nodes`]: when they come in order, at most one for
+/// each bit of the number of chunks.
+#[derive(Clone, Debug)]
+pub struct Tree<P> {
+    chunk_count: u64,
+    /// By the first chunk of each node.
+    held: BTreeMap<u64, (Node, P)>,
+}
+
+impl<P: Partial> Tree<P> {
+    /// A tree over `chunk_count` chunks, of which none is there.
+    #[must_use]
+    pub fn new(chunk_count: u64) -> Self {
+        Self { chunk_count, held: BTreeMap::new() }
+    }
+
+    /// Takes in a node, and merges it with its sibling for as long as there is one.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the node reaches past the last chunk, and `Corrupt` when the same node
+    /// is there with other bits. The tree stays as it was.
+    pub fn insert(&mut self, node: Node, partial: P) -> Result<Inserted> {
+        let chunks = node.chunks();
+        if chunks.end > self.chunk_count {
+            let count = self.chunk_count;
+            return Err(Error::invalid(format!("{node}: there are only {count} chunks")));
+        }
+        if let Some((found, its)) = self.holding(chunks.start) {
+            if *found == node && !its.same_bits(&partial) {
+                return Err(Error::corrupt(format!("{node} came twice, with different bits")));
+            }
+            if found.level() >= node.level() {
+                let same = *found == node;
+                return Ok(if same { Inserted::Same } else { Inserted::Covered });
+            }
+        }
+        // What it covers is part of it already, and would be counted twice.
+        let inner: Vec<u64> = self.held.range(chunks).map(|(&start, _)| start).collect();
+        for start in inner {
+            self.held.remove(&start);
+        }
+        self.settle(node, partial);
+        Ok(Inserted::New)
+    }
+
+    /// The node that covers `chunk`.
+    fn holding(&self, chunk: u64) -> Option<&(Node, P)> {
+        let (_, held) = self.held.range(..=chunk).next_back()?;
+        (chunk < held.0.chunks().end).then_some(held)
+    }
+
+    /// Puts a node among those that are disjoint from it.
+    fn settle(&mut self, mut node: Node, mut partial: P) {
+        loop {
+            let sibling = node.sibling();
+            let start = sibling.chunks().start;
+            if self.held.get(&start).is_none_or(|(found, _)| *found != sibling) {
+                break;
+            }
+            let Some((_, mut other)) = self.held.remove(&start) else { break };
+            if !node.is_left() {
+                std::mem::swap(&mut other, &mut partial);
+            }
+            partial.merge(&other);
+            node = node.parent();
+        }
+        self.held.insert(node.chunks().start, (node, partial));
+    }
+
+    /// How many chunks the whole has.
+    #[must_use]
+    pub fn chunk_count(&self) -> u64 {
+        self.chunk_count
+    }
+
+    /// The nodes that are there, in the order of their chunks.
+    pub fn nodes(&self) -> impl Iterator<Item = (Node, &P)> {
+        self.held.values().map(|(node, partial)| (*node, partial))
+    }
+
+    /// The chunks that are there, as ranges with something missing between them.
+    #[must_use]
+    pub fn covered(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for (node, _) in self.held.values() {
+            let chunks = node.chunks();
+            match ranges.last_mut().filter(|last| last.end == chunks.start) {
+                Some(last) => last.end = chunks.end,
+                None => ranges.push(chunks),
+            }
+        }
+        ranges
+    }
+
+    /// The chunks that are not there, as ranges with something between them.
+    #[must_use]
+    pub fn missing(&self) -> Vec<Range<u64>> {
+        let covered = self.covered();
+        let starts = std::iter::once(0).chain(covered.iter().map(|range| range.end));
+        let ends = covered.iter().map(|range| range.start).chain([self.chunk_count]);
+        starts.zip(ends).map(|(start, end)| start..end).filter(|gap| !gap.is_empty()).collect()
+    }
+
+    /// The partial of the whole; `None` of a whole without chunks.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when chunks are missing.
+    pub fn finish(self) -> Result<Option<P>> {
+        if let Some(gap) = self.missing().first() {
+            let Range { start, end } = gap;
+            let which = if end - start == 1 {
+                format!("chunk {start} is")
+            } else {
+                format!("chunks {start} to {} are", end - 1)
+            };
+            return Err(Error::invalid(format!("the fold is not complete: {which} missing")));
+        }
+        let from_the_right = self.held.into_values().rev().map(|(_, partial)| partial);
+        Ok(from_the_right.reduce(|right, mut left| {
+            left.merge(&right);
+            left
+        }))
+    }
+}

@@ -1,0 +1,156 @@
+//! P1 of the kernels: the instruction set, blocks and threads change no bit.
+
+use headwater::fold::gram::{Chunk, Kernel, Speed};
+use headwater::fold::{Gram, Rows, Statistic, Triangle};
+use proptest::prelude::*;
+use rayon::ThreadPoolBuilder;
+
+use crate::numbers::{Dtype, Kind, Numbers};
+use crate::twin::{self, Matrix};
+
+/// Rows in a block, columns in a block of the left.
+const BLOCKINGS: [(usize, usize); 6] = [(1, 1), (2, 40), (3, 8), (7, 24), (64, 16), (192, 480)];
+
+pub(crate) fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+pub(crate) fn speeds() -> impl Iterator<Item = Speed> {
+    let with = |kernel| {
+        BLOCKINGS.map(|(block_rows, block_columns)| Speed {
+            kernel: Some(kernel),
+            block_rows,
+            block_columns,
+        })
+    };
+    Kernel::available().flat_map(with)
+}
+
+pub(crate) fn any_kind() -> impl Strategy<Value = Kind> {
+    prop::sample::select(Kind::ALL.to_vec())
+}
+
+pub(crate) fn any_dtype() -> impl Strategy<Value = Dtype> {
+    prop::sample::select(Dtype::ALL.to_vec())
+}
+
+fn leaf(columns: usize, speed: &Speed, rows: Rows<'_>) -> Triangle {
+    Gram::with_speed(columns, speed).unwrap().leaf(&Chunk::of(rows)).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn p1_every_kernel_and_blocking_has_the_bits_of_the_twin(
+        columns in 1_usize..=70, rows in 0_usize..40, gap in 0_usize..6,
+        kind in any_kind(), dtype in any_dtype(), seed: u64,
+    ) {
+        let stride = columns + gap;
+        let numbers = Numbers::new(dtype, kind, seed, rows * stride);
+        let expected = twin::gram(&Matrix::new(&numbers, rows, columns, stride));
+        for speed in speeds() {
+            let found = leaf(columns, &speed, numbers.rows(rows, columns, stride));
+            prop_assert_eq!(&bits(found.values()), &expected, "{:?}", speed);
+        }
+    }
+}
+
+/// Every number of columns, since each has other tiles at its end.
+#[test]
+fn p1_every_width_has_the_bits_of_the_twin() {
+    for columns in 1..=70 {
+        let numbers = Numbers::new(Dtype::F64, Kind::HugeRange, columns as u64, 9 * columns);
+        let expected = twin::gram(&Matrix::new(&numbers, 9, columns, columns));
+        for speed in speeds() {
+            let found = leaf(columns, &speed, numbers.rows(9, columns, columns));
+            assert_eq!(bits(found.values()), expected, "{columns} columns, {speed:?}");
+        }
+    }
+}
+
+/// Rows that overlap, and rows that are all the same.
+#[test]
+fn p1_every_stride_has_the_bits_of_the_twin() {
+    let numbers = Numbers::new(Dtype::F32, Kind::Ordinary, 3, 400);
+    for (columns, stride) in [(30, 0), (30, 1), (30, 7), (30, 29), (1, 0), (5, 64)] {
+        let count = 6;
+        let expected = twin::gram(&Matrix::new(&numbers, count, columns, stride));
+        for speed in speeds() {
+            let found = leaf(columns, &speed, numbers.rows(count, columns, stride));
+            assert_eq!(bits(found.values()), expected, "stride {stride}, {speed:?}");
+        }
+    }
+}
+
+/// Some large ones, of which the twin makes some elements.
+#[test]
+fn p1_large_widths_have_the_same_bits_everywhere() {
+    for (columns, rows, dtype) in [
+        (200, 700, Dtype::F64),
+        (333, 300, Dtype::Bf16),
+        (1030, 70, Dtype::F16),
+        (2051, 30, Dtype::F32),
+    ] {
+        let numbers = Numbers::new(dtype, Kind::Ordinary, 5, rows * columns);
+        let view = numbers.rows(rows, columns, columns);
+        let scalar = Speed { kernel: Some(Kernel::Scalar), ..Speed::default() };
+        let expected = bits(leaf(columns, &scalar, view).values());
+        for kernel in Kernel::available() {
+            for (block_rows, block_columns) in [(192, 480), (50, 56), (1000, 5000)] {
+                let speed = Speed { kernel: Some(kernel), block_rows, block_columns };
+                assert!(bits(leaf(columns, &speed, view).values()) == expected, "{speed:?}");
+            }
+        }
+        let matrix = Matrix::new(&numbers, rows, columns, columns);
+        for at in 0..500 {
+            let (i, j) = (at * 31 % columns, at * 47 % columns);
+            let (i, j) = (i.min(j), i.max(j));
+            let place = i * columns - i * (i + 1) / 2 + j;
+            assert_eq!(expected[place], twin::gram_at(&matrix, i, j), "element ({i}, {j})");
+        }
+    }
+}
+
+/// Below 1,024 columns each thread has its own chunks; from there on they share each chunk.
+#[test]
+fn p1_the_number_of_threads_changes_no_bit() {
+    for (columns, rows, chunk_rows, kind) in [
+        (33, 1000, 64, Kind::HugeRange),
+        (1, 100, 9, Kind::Ordinary),
+        (1100, 500, 210, Kind::Ordinary),
+    ] {
+        let numbers = Numbers::new(Dtype::F64, kind, 8, rows * columns);
+        let chunks: Vec<Chunk<'_>> = numbers
+            .wide
+            .chunks(chunk_rows * columns)
+            .map(|values| Rows::new(values, values.len() / columns, columns, columns).unwrap())
+            .map(Chunk::of)
+            .collect();
+        let gram = Gram::new(columns).unwrap();
+        let alone: Vec<_> =
+            chunks.iter().map(|chunk| bits(gram.leaf(chunk).unwrap().values())).collect();
+        for threads in 1..=3 {
+            let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let leaves = gram.leaves(&chunks, &pool).unwrap();
+            let found: Vec<_> = leaves.iter().map(|leaf| bits(leaf.values())).collect();
+            assert!(found == alone, "{columns} columns, {threads} threads");
+        }
+    }
+}
+
+/// A workspace that held NaN and infinities is used again.
+#[test]
+fn p1_nothing_is_left_of_the_chunk_before() {
+    let gram = Gram::new(21).unwrap();
+    let special = Numbers::new(Dtype::F64, Kind::AnyBits, 1, 300 * 21);
+    let ordinary = Numbers::new(Dtype::F64, Kind::Ordinary, 2, 200 * 21);
+    let leaf_of = |gram: &Gram, numbers: &Numbers, rows| {
+        bits(gram.leaf(&Chunk::of(numbers.rows(rows, 21, 21))).unwrap().values())
+    };
+    let fresh = leaf_of(&Gram::new(21).unwrap(), &ordinary, 200);
+    leaf_of(&gram, &special, 300);
+    assert_eq!(leaf_of(&gram, &ordinary, 200), fresh);
+    leaf_of(&gram, &special, 300);
+    assert!(leaf_of(&gram, &ordinary, 0).iter().all(|&sum| sum == 0));
+}

@@ -1,0 +1,11 @@
+//! The fold through the public API: kernels against a twin in integers, the tree against recursion.
+
+mod accuracy;
+mod bad_input;
+mod environment;
+mod exact;
+mod forms;
+mod kernels;
+mod numbers;
+mod tree;
+mod twin;

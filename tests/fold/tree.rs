@@ -1,0 +1,180 @@
+//! P1 of the tree: whatever comes when, the whole is the one that plain recursion folds.
+
+use std::ops::Range;
+
+use headwater::ErrorKind;
+use headwater::fold::{Inserted, Node, Partial, Tree};
+use headwater::random::{Purpose, Stream};
+use proptest::prelude::*;
+
+use crate::twin::fold;
+
+/// A partial that tells how it came to be.
+#[derive(Clone, Debug, PartialEq)]
+struct Story(String);
+
+impl Partial for Story {
+    fn merge(&mut self, right: &Self) {
+        self.0 = format!("({} {})", self.0, right.0);
+    }
+
+    fn same_bits(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+/// The story of some chunks as plain recursion tells it.
+fn story(chunks: Range<u64>) -> Story {
+    let count = (chunks.end - chunks.start) as usize;
+    Story(fold(chunks.start as usize, count, &|chunk| chunk.to_string(), &|left, right| {
+        format!("({left} {right})")
+    }))
+}
+
+fn insert(tree: &mut Tree<Story>, node: Node) -> Inserted {
+    tree.insert(node, story(node.chunks())).unwrap()
+}
+
+/// Every node that a tree over `count` chunks has.
+fn all_nodes(count: u64) -> Vec<Node> {
+    let of_level = |level| (0..count >> level).map(move |index| Node::new(level, index).unwrap());
+    (0..=count.ilog2()).flat_map(of_level).collect()
+}
+
+proptest! {
+    #[test]
+    fn p1_any_order_of_chunks_folds_to_the_same_whole(count in 1_u64..200, seed: u64) {
+        let mut left: Vec<u64> = (0..count).collect();
+        let mut random = Stream::new(seed, Purpose::Demo, [2, 0, 0]);
+        let mut tree = Tree::new(count);
+        while !left.is_empty() {
+            let chunk = left.swap_remove(random.below(left.len() as u64) as usize);
+            prop_assert_eq!(insert(&mut tree, Node::leaf(chunk).unwrap()), Inserted::New);
+        }
+        prop_assert_eq!(tree.finish().unwrap(), Some(story(0..count)));
+    }
+
+    /// Nodes of every level, some of them twice, some inside others, until all is there. What is
+    /// covered is compared with a list of flags.
+    #[test]
+    fn p1_any_mix_of_levels_and_duplicates_folds_to_the_same_whole(
+        count in 1_u64..200, seed: u64,
+    ) {
+        let nodes = all_nodes(count);
+        let mut random = Stream::new(seed, Purpose::Demo, [3, 0, 0]);
+        let mut tree = Tree::new(count);
+        let mut flags = vec![false; count as usize];
+        while flags.contains(&false) {
+            let node = nodes[random.below(nodes.len() as u64) as usize];
+            let chunks = node.chunks();
+            let own = &mut flags[chunks.start as usize..chunks.end as usize];
+            let known = tree.nodes().any(|(held, _)| held == node);
+            let expected = match own.contains(&false) {
+                true => Inserted::New,
+                false if known => Inserted::Same,
+                false => Inserted::Covered,
+            };
+            own.fill(true);
+            prop_assert_eq!(insert(&mut tree, node), expected);
+            prop_assert_eq!(tree.covered(), runs(&flags, true));
+            prop_assert_eq!(tree.missing(), runs(&flags, false));
+        }
+        prop_assert_eq!(tree.finish().unwrap(), Some(story(0..count)));
+    }
+
+    /// What a resumed run does: the complement, in the largest nodes that it has.
+    #[test]
+    fn p4_elastic_the_complement_of_what_is_there_completes_it(
+        count in 1_u64..200, seed: u64, share in 0_u64..100,
+    ) {
+        let mut random = Stream::new(seed, Purpose::Demo, [4, 0, 0]);
+        let mut tree = Tree::new(count);
+        for chunk in 0..count {
+            if random.below(100) < share {
+                insert(&mut tree, Node::leaf(chunk).unwrap());
+            }
+        }
+        for node in tree.missing().into_iter().flat_map(Node::within) {
+            prop_assert_eq!(insert(&mut tree, node), Inserted::New);
+        }
+        prop_assert_eq!(tree.finish().unwrap(), Some(story(0..count)));
+    }
+
+    #[test]
+    fn p5_exactly_once_nodes_within_a_range_are_its_chunks(start in 0_u64..500, length in 0_u64..500) {
+        let nodes: Vec<Node> = Node::within(start..start + length).collect();
+        let chunks: Vec<u64> = nodes.iter().flat_map(Node::chunks).collect();
+        prop_assert_eq!(chunks, (start..start + length).collect::<Vec<_>>());
+        // No two neighbours make a greater node.
+        for pair in nodes.windows(2) {
+            let same = pair[0].level() == pair[1].level();
+            prop_assert!(!same || pair[0].index() % 2 == 1);
+        }
+    }
+}
+
+/// The ranges of flags that are `wanted`.
+fn runs(flags: &[bool], wanted: bool) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for (at, _) in flags.iter().enumerate().filter(|(_, flag)| **flag == wanted) {
+        let at = at as u64;
+        match runs.last_mut().filter(|run| run.end == at) {
+            Some(run) => run.end += 1,
+            None => runs.push(at..at + 1),
+        }
+    }
+    runs
+}
+
+/// The tree of `FORMAT.md`, drawn.
+#[test]
+fn p1_golden_whole_of_eleven_chunks() {
+    let expected = "((((0 1) (2 3)) ((4 5) (6 7))) ((8 9) 10))";
+    assert_eq!(story(0..11).0, expected);
+    let mut tree = Tree::new(11);
+    (0..11)
+        .rev()
+        .for_each(|chunk| assert_eq!(insert(&mut tree, Node::leaf(chunk).unwrap()), Inserted::New));
+    assert_eq!(tree.finish().unwrap().unwrap().0, expected);
+}
+
+#[test]
+fn every_ragged_count_folds_and_holds_one_node_for_each_bit() {
+    for count in 1_u64..=200 {
+        let mut tree = Tree::new(count);
+        for chunk in 0..count {
+            insert(&mut tree, Node::leaf(chunk).unwrap());
+            assert_eq!(tree.nodes().count(), (chunk + 1).count_ones() as usize);
+        }
+        assert_eq!(tree.finish().unwrap(), Some(story(0..count)));
+    }
+}
+
+#[test]
+fn p6_a_node_with_other_bits_is_refused_by_name_and_changes_nothing() {
+    let mut tree = Tree::new(13);
+    insert(&mut tree, Node::new(1, 2).unwrap());
+    insert(&mut tree, Node::leaf(12).unwrap());
+    let before = tree.clone();
+    let error = tree.insert(Node::new(1, 2).unwrap(), Story("other".into())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    let words = "node 2 of level 1 (chunks 4 to 5) came twice, with different bits";
+    assert_eq!(error.to_string(), words);
+    let error = tree.insert(Node::leaf(12).unwrap(), Story("other".into())).unwrap_err();
+    assert!(error.to_string().starts_with("node 12 of level 0 (chunk 12) came twice"), "{error}");
+    assert!(tree.nodes().eq(before.nodes()));
+}
+
+#[test]
+fn what_cannot_be_folded_is_refused() {
+    let mut tree = Tree::new(13);
+    let error = tree.insert(Node::new(2, 3).unwrap(), story(12..16)).unwrap_err();
+    assert_eq!(error.to_string(), "node 3 of level 2 (chunks 12 to 15): there are only 13 chunks");
+    insert(&mut tree, Node::new(3, 0).unwrap());
+    let error = tree.clone().finish().unwrap_err();
+    assert_eq!(error.to_string(), "the fold is not complete: chunks 8 to 12 are missing");
+    insert(&mut tree, Node::new(2, 2).unwrap());
+    let error = tree.finish().unwrap_err();
+    assert_eq!(error.to_string(), "the fold is not complete: chunk 12 is missing");
+    assert_eq!(Tree::<Story>::new(0).finish().unwrap(), None);
+}
