@@ -75,6 +75,7 @@ bench: setup ## measure; takes minutes and 10 GB in target/bench
 	$(CARGO) bench
 	$(BIN)/python benches/prepare.py --scale 1
 	$(BIN)/python benches/sampler.py
+	$(BIN)/python benches/gram.py
 
 lint: $(VENV)/.tools ## check formatting, lints and types
 	cargo fmt --check

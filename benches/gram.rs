@@ -168,39 +168,41 @@ fn peak(kernel: Kernel) -> f64 {
     measured.fold(0.0, f64::max)
 }
 
-/// Runs the loop, and yields how many operations it did.
+/// Runs the loop on numbers of which none is zero, since a processor may slow down as it draws more
+/// power; yields how many operations it did.
 #[cfg(target_arch = "x86_64")]
 fn fma_loop(kernel: Kernel, turns: u64) -> f64 {
     use std::arch::asm;
+    let numbers: [f64; 14 * 8] = std::array::from_fn(|i| 0.9 / (i + 1) as f64 - 0.3);
     macro_rules! chains {
-        ($kind:literal, $($register:literal),*) => {
+        ($kind:literal, $bytes:literal, $($register:literal),*) => {
             // SAFETY: Only kernels of this machine are measured, so it has the instructions, which
-            // read and write nothing but the registers named.
+            // read 14 registers from as many numbers, and write nothing but the registers named.
             unsafe {
                 asm!(
-                    $(concat!("vxorpd ", $kind, $register, ", ", $kind, $register, ", ", $kind, $register),)*
+                    concat!("vmovupd ", $kind, "0, [{numbers}]"),
+                    concat!("vmovupd ", $kind, "13, [{numbers} + 13 * ", $bytes, "]"),
+                    $(concat!("vmovupd ", $kind, $register, ", [{numbers} + ", $register, " * ", $bytes, "]"),)*
                     "2:",
-                    $(concat!("vfmadd231pd ", $kind, $register, ", ", $kind, "0, ", $kind, "0"),)*
+                    $(concat!("vfmadd231pd ", $kind, $register, ", ", $kind, "0, ", $kind, "13"),)*
                     "dec {turns}",
                     "jnz 2b",
+                    numbers = in(reg) numbers.as_ptr(),
                     turns = inout(reg) turns => _,
                     out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _,
                     out("xmm5") _, out("xmm6") _, out("xmm7") _, out("xmm8") _, out("xmm9") _,
-                    out("xmm10") _, out("xmm11") _, out("xmm12") _,
-                    options(nomem, nostack),
+                    out("xmm10") _, out("xmm11") _, out("xmm12") _, out("xmm13") _,
+                    options(readonly, nostack),
                 );
             }
         };
     }
-    let lanes = match kernel {
-        Kernel::Avx512 => {
-            chains!("zmm", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12);
-            8
-        }
-        _ => {
-            chains!("ymm", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12);
-            4
-        }
+    let lanes = if kernel == Kernel::Avx512 {
+        chains!("zmm", 64, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12);
+        8
+    } else {
+        chains!("ymm", 32, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12);
+        4
     };
     (turns * 12 * lanes * 2) as f64
 }

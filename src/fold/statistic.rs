@@ -7,6 +7,9 @@ use super::control;
 /// What is known of the rows of one node of the tree.
 pub trait Partial {
     /// Takes in `right`, the partial of the rows that follow those of `self`.
+    ///
+    /// # Panics
+    /// When the two are of different statistics.
     fn merge(&mut self, right: &Self);
 
     /// Whether both hold the same bits.

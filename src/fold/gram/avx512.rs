@@ -10,12 +10,15 @@
 #![expect(unsafe_code, reason = "vectors of eight numbers; see the reasons there")]
 
 use std::arch::x86_64::{
-    _MM_HINT_T0, _mm_prefetch, _mm512_fmadd_pd, _mm512_loadu_pd, _mm512_set1_pd, _mm512_setzero_pd,
-    _mm512_storeu_pd,
+    _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm256_cvtph_ps, _mm512_cvtps_pd, _mm512_fmadd_pd,
+    _mm512_loadu_pd, _mm512_set1_pd, _mm512_setzero_pd, _mm512_storeu_pd,
 };
 
+use bytemuck::AnyBitPattern;
+use half::f16;
+
 use super::kernel::Tile;
-use super::pack::{Packing, pack};
+use super::pack::{Element, Packing, pack};
 use super::tiles::PANEL_VECTORS;
 
 /// A processor that has AVX-512.
@@ -53,10 +56,35 @@ impl Avx512 {
     pub(super) fn pack(self, packing: &Packing<'_>, out: &mut [f64]) {
         #[target_feature(enable = "avx512f")]
         fn with_avx512(packing: &Packing<'_>, out: &mut [f64]) {
-            pack::<WIDTH>(packing, out);
+            pack::<Half, LANES>(packing, out);
         }
         // SAFETY: `self` is only made where the processor has the instructions.
         unsafe { with_avx512(packing, out) }
+    }
+}
+
+/// A binary16, of which the processor widens a vector at a time.
+#[derive(Clone, Copy, AnyBitPattern)]
+#[repr(transparent)]
+struct Half(f16);
+
+impl Element<LANES> for Half {
+    #[inline]
+    fn widen(self) -> f64 {
+        self.0.to_f64()
+    }
+
+    #[expect(clippy::inline_always, reason = "only where it is inlined are its vectors known")]
+    #[inline(always)]
+    fn widen_vector(vector: &[Self; LANES]) -> [f64; LANES] {
+        let mut wide = [0.0; LANES];
+        // SAFETY: Only `Avx512::pack` packs this type, where the processor has the instructions,
+        // which read and write one vector.
+        unsafe {
+            let halves = _mm_loadu_si128(vector.as_ptr().cast());
+            _mm512_storeu_pd(wide.as_mut_ptr(), _mm512_cvtps_pd(_mm256_cvtph_ps(halves)));
+        }
+        wide
     }
 }
 

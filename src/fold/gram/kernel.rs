@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use half::f16;
+
 use crate::error::{Error, Result};
 
 #[cfg(target_arch = "x86_64")]
@@ -11,7 +13,6 @@ use super::avx2::Avx2;
 use super::avx512::Avx512;
 use super::pack::{Packing, pack};
 use super::plain;
-use super::tiles::PANEL_VECTORS;
 
 /// A set of instructions to multiply with. All of them give the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +140,7 @@ impl Processor {
             Self::Avx512(kernel) => kernel.pack(packing, out),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(kernel) => kernel.pack(packing, out),
-            Self::Scalar => pack::<{ PANEL_VECTORS * SCALAR_LANES }>(packing, out),
+            Self::Scalar => pack::<f16, SCALAR_LANES>(packing, out),
         }
     }
 }

@@ -38,7 +38,7 @@ const SHARED_COLUMNS: usize = 1024;
 pub struct Speed {
     /// The kernel; `None` for the fastest that the processor has.
     pub kernel: Option<Kernel>,
-    /// The rows that are packed at a time.
+    /// The rows that are packed at a time, from 1 to 4,096; what is outside becomes the nearest.
     pub block_rows: usize,
     /// The columns whose packed rows stay in the second-level cache.
     pub block_columns: usize,
@@ -46,7 +46,7 @@ pub struct Speed {
 
 impl Default for Speed {
     fn default() -> Self {
-        Self { kernel: None, block_rows: 192, block_columns: 480 }
+        Self { kernel: None, block_rows: 128, block_columns: 480 }
     }
 }
 

@@ -11,16 +11,15 @@
 
 use std::ops::Range;
 
-use half::slice::HalfFloatSliceExt;
+use bytemuck::AnyBitPattern;
 use half::{bf16, f16};
 
 use crate::fold::rows::{Rows, Values};
 
+use super::tiles::PANEL_VECTORS;
+
 /// The rows that are read side by side.
 const STREAMS: usize = 8;
-
-/// The widest panel.
-const WIDTH_MAX: usize = 24;
 
 /// Columns of a side: those of a matrix, or one of ones.
 #[derive(Clone, Copy, Debug)]
@@ -52,17 +51,22 @@ pub(super) struct Packing<'a> {
 }
 
 /// Packs into `out`, where the first of the panels starts. Columns past the last stay as they are.
+///
+/// `Half` is binary16 as the kernel widens it.
 #[inline(always)]
-pub(super) fn pack<const WIDTH: usize>(packing: &Packing<'_>, out: &mut [f64]) {
+pub(super) fn pack<Half: Element<LANES> + AnyBitPattern, const LANES: usize>(
+    packing: &Packing<'_>,
+    out: &mut [f64],
+) {
     let mut first_column = 0;
     for part in packing.parts {
         match part {
-            Part::Ones => pack_part::<One, WIDTH>(packing, &Source::ones(first_column), out),
+            Part::Ones => pack_part::<One, LANES>(packing, &Source::ones(first_column), out),
             Part::Rows(rows) => {
                 let Rows { columns, stride, .. } = *rows;
                 macro_rules! of {
                     ($values:expr) => {
-                        pack_part::<_, WIDTH>(
+                        pack_part::<_, LANES>(
                             packing,
                             &Source { values: $values, first_column, columns, stride },
                             out,
@@ -72,7 +76,7 @@ pub(super) fn pack<const WIDTH: usize>(packing: &Packing<'_>, out: &mut [f64]) {
                 match rows.values {
                     Values::F64(values) => of!(values),
                     Values::F32(values) => of!(values),
-                    Values::F16(values) => of!(values),
+                    Values::F16(values) => of!(bytemuck::cast_slice::<_, Half>(values)),
                     Values::Bf16(values) => of!(values),
                 }
             }
@@ -96,83 +100,94 @@ impl Source<'static, One> {
 }
 
 #[inline(always)]
-fn pack_part<T: Element, const WIDTH: usize>(
+fn pack_part<T: Element<LANES>, const LANES: usize>(
     packing: &Packing<'_>,
     source: &Source<'_, T>,
     out: &mut [f64],
 ) {
     let Packing { rows, panels, panel_values, .. } = packing;
+    let width = PANEL_VECTORS * LANES;
     for first in (0..rows.len()).step_by(STREAMS) {
         let some = first..(first + STREAMS).min(rows.len());
         for panel in panels.clone() {
-            let start = source.first_column.max(panel * WIDTH);
-            let end = (source.first_column + source.columns).min((panel + 1) * WIDTH);
+            let start = source.first_column.max(panel * width);
+            let end = (source.first_column + source.columns).min((panel + 1) * width);
             if start >= end {
                 continue;
             }
-            let before = (panel - panels.start) * panel_values + start - panel * WIDTH;
+            let before = (panel - panels.start) * panel_values + start - panel * width;
             for row in some.clone() {
                 let from = (rows.start + row) * source.stride + start - source.first_column;
                 let from = &source.values[from..from + (end - start)];
-                let to = &mut out[before + row * WIDTH..][..end - start];
-                // Whole panels have a length that the compiler knows.
-                match (from.as_array::<WIDTH>(), to.as_mut_array::<WIDTH>()) {
-                    (Some(from), Some(to)) => T::widen(from, to),
-                    _ => T::widen(from, to),
-                }
+                let to = &mut out[before + row * width..][..end - start];
+                widen::<T, LANES>(from, to);
             }
         }
     }
 }
 
+/// Widens at most a panel's width of numbers, a vector at a time.
+#[inline(always)]
+fn widen<T: Element<LANES>, const LANES: usize>(from: &[T], to: &mut [f64]) {
+    let (vectors, rest) = from.as_chunks::<LANES>();
+    let (to_vectors, to_rest) = to.as_chunks_mut::<LANES>();
+    // Not a loop over what there is: a compiler would make a call of it.
+    for v in 0..PANEL_VECTORS {
+        if let (Some(from), Some(to)) = (vectors.get(v), to_vectors.get_mut(v)) {
+            *to = T::widen_vector(from);
+        }
+    }
+    for (from, to) in rest.iter().zip(to_rest) {
+        *to = from.widen();
+    }
+}
+
 /// A number that widens to 64 bits as it is.
-trait Element: Copy {
-    /// Widens as many as there are, at most `WIDTH_MAX`.
-    fn widen(from: &[Self], to: &mut [f64]);
+pub(super) trait Element<const LANES: usize>: Copy {
+    fn widen(self) -> f64;
+
+    /// [`Element::widen`] for as many as a vector holds.
+    #[inline(always)]
+    fn widen_vector(vector: &[Self; LANES]) -> [f64; LANES] {
+        vector.map(Self::widen)
+    }
 }
 
 /// The number of the column of ones.
 #[derive(Clone, Copy)]
 struct One;
 
-impl Element for One {
+impl<const LANES: usize> Element<LANES> for One {
     #[inline(always)]
-    fn widen(_: &[Self], to: &mut [f64]) {
-        to.fill(1.0);
+    fn widen(self) -> f64 {
+        1.0
     }
 }
 
-impl Element for f64 {
+impl<const LANES: usize> Element<LANES> for f64 {
     #[inline(always)]
-    fn widen(from: &[Self], to: &mut [f64]) {
-        to.copy_from_slice(from);
+    fn widen(self) -> f64 {
+        self
     }
 }
 
-impl Element for f32 {
+impl<const LANES: usize> Element<LANES> for f32 {
     #[inline(always)]
-    fn widen(from: &[Self], to: &mut [f64]) {
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = f64::from(*from);
-        }
+    fn widen(self) -> f64 {
+        f64::from(self)
     }
 }
 
-impl Element for f16 {
+impl<const LANES: usize> Element<LANES> for f16 {
     #[inline(always)]
-    fn widen(from: &[Self], to: &mut [f64]) {
-        let mut singles = [0.0; WIDTH_MAX];
-        let singles = &mut singles[..from.len()];
-        from.convert_to_f32_slice(singles);
-        f32::widen(singles, to);
+    fn widen(self) -> f64 {
+        self.to_f64()
     }
 }
 
-impl Element for bf16 {
+impl<const LANES: usize> Element<LANES> for bf16 {
     #[inline(always)]
-    fn widen(from: &[Self], to: &mut [f64]) {
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = f64::from(f32::from_bits(u32::from(from.to_bits()) << 16));
-        }
+    fn widen(self) -> f64 {
+        f64::from(f32::from_bits(u32::from(self.to_bits()) << 16))
     }
 }

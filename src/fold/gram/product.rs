@@ -27,6 +27,9 @@ use super::tiles::{Job, PANEL_VECTORS, Shape};
 /// How many panels one thread packs at a time.
 const PACKED_TOGETHER: usize = 8;
 
+/// More would not fit into any cache.
+const BLOCK_ROWS_MAX: usize = 4096;
+
 /// What stands on the left of a product.
 #[derive(Clone, Copy)]
 pub(super) enum Left<'a> {
@@ -73,7 +76,7 @@ impl Product {
             processor,
             shape,
             jobs,
-            block_rows: speed.block_rows.max(1),
+            block_rows: speed.block_rows.clamp(1, BLOCK_ROWS_MAX),
             idle: Mutex::default(),
         })
     }

@@ -1,0 +1,156 @@
+"""Measures the Gram kernels beside OpenBLAS's dsyrk, turn by turn, on one core.
+
+    python benches/gram.py --record benches/record/NAME.json
+
+Needs numpy, cargo, and scipy, whose OpenBLAS it is. Each round measures ours and theirs for every
+number of columns; the figures are medians over the rounds, in operations per second of CPU time:
+k (k + 1) operations a row. OpenBLAS runs once with the kernel that it chooses itself and once with
+the one that it is told; the better one counts. 32-bit rows are widened for it first, since it has
+no kernel that sums in 64 bits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import prepare
+
+ROOT = Path(__file__).resolve().parent.parent
+CHUNK_ROWS = 4096
+COLUMNS = (64, 256, 1024, 2048)
+TARGETS = {
+    "f64": {64: 1.5, 256: 1.4, 1024: 1.25, 2048: 1.2},
+    "f32": dict.fromkeys(COLUMNS, 1.5),
+}
+# What OpenBLAS may be told to use, beside what it finds itself ("").
+CORE_TYPES = ("", "SkylakeX", "SapphireRapids")
+
+
+def build() -> str:
+    """Builds the Rust half; returns its path."""
+    command = ["cargo", "bench", "--bench", "gram", "--no-default-features"]
+    command += ["--no-run", "--message-format=json"]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    return next(
+        m["executable"]
+        for m in messages
+        if m.get("target", {}).get("name") == "gram" and m.get("executable")
+    )
+
+
+def ours(bench: str, kernel: str, dtype: str, columns: int, seconds: float) -> dict[str, float]:
+    """One turn of our kernel."""
+    command = [bench, "--kernel", kernel, "--dtype", dtype, "--columns", str(columns)]
+    command += ["--seconds", str(seconds)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def theirs(core_type: str, dtype: str, columns: int, seconds: float) -> float:
+    """One turn of OpenBLAS, in a process of its own, since it chooses its kernel once."""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    if core_type:
+        environment["OPENBLAS_CORETYPE"] = core_type
+    command = [sys.executable, __file__, "--turn", dtype, str(columns), str(seconds)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    return float(done.stdout)
+
+
+def turn(dtype: str, columns: int, seconds: float) -> float:
+    """Operations per second of CPU time, in thousand millions, of dsyrk on a chunk."""
+    import numpy
+    from scipy.linalg.blas import dsyrk
+
+    rows = numpy.random.default_rng(1).uniform(-1, 1, (CHUNK_ROWS, columns))
+    rows = rows.astype(dtype.replace("f", "float"))
+    wide = numpy.empty((CHUNK_ROWS, columns))
+    sums = numpy.zeros((columns, columns), order="F")
+
+    def one_chunk() -> None:
+        if rows.dtype == wide.dtype:
+            dsyrk(1.0, rows.T, c=sums, overwrite_c=1)
+        else:
+            numpy.copyto(wide, rows)
+            dsyrk(1.0, wide.T, c=sums, overwrite_c=1)
+
+    one_chunk()
+    chunks, took, start = 0, 0.0, time.thread_time()
+    while took < seconds:
+        one_chunk()
+        chunks += 1
+        took = time.thread_time() - start
+    return columns * (columns + 1) * CHUNK_ROWS * chunks / took / 1e9
+
+
+def measure(bench: str, rounds: int, seconds: float, kernels: list[str]) -> list[dict[str, object]]:
+    """All cases, turn by turn."""
+    cases = [(dtype, columns) for dtype in TARGETS for columns in COLUMNS]
+    found: dict[tuple[str, int, str], list[float]] = {}
+    for _ in range(rounds):
+        for dtype, columns in cases:
+            for core_type in CORE_TYPES:
+                speed = theirs(core_type, dtype, columns, seconds)
+                found.setdefault((dtype, columns, f"openblas {core_type}"), []).append(speed)
+            for kernel in kernels:
+                case = ours(bench, kernel, dtype, columns, seconds)
+                for name in ("gflops", "peak_gflops", "share_of_peak"):
+                    found.setdefault((dtype, columns, f"{kernel} {name}"), []).append(case[name])
+    lines = []
+    for dtype, columns in cases:
+        of_case = {
+            name: statistics.median(values)
+            for (d, k, name), values in found.items()
+            if (d, k) == (dtype, columns)
+        }
+        best = max(speed for name, speed in of_case.items() if name.startswith("openblas"))
+        line: dict[str, object] = {"dtype": dtype, "columns": columns, **of_case}
+        line["ratio"] = of_case[f"{kernels[0]} gflops"] / best
+        line["target"] = TARGETS[dtype][columns]
+        lines.append({k: round(v, 3) if isinstance(v, float) else v for k, v in line.items()})
+    return lines
+
+
+def main() -> None:
+    """Measures, prints, records."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="CPU time of a turn")
+    parser.add_argument("--kernels", nargs="+", default=["avx512", "avx2"])
+    parser.add_argument("--record", type=Path, help="write the figures here")
+    parser.add_argument("--turn", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    if options.turn:
+        dtype, columns, seconds = options.turn
+        print(turn(dtype, int(columns), float(seconds)))
+        return
+    import scipy
+
+    machine = prepare.machine()
+    cases = measure(build(), options.rounds, options.seconds, options.kernels)
+    record = {
+        "bench": "gram",
+        "date": datetime.date.today().isoformat(),
+        "commit": prepare.commit(),
+        "command": " ".join(["python", *sys.argv]),
+        "machine": machine,
+        "scipy": scipy.__version__,
+        "cases": cases,
+    }
+    text = json.dumps(record, indent=2)
+    print(text)
+    if options.record:
+        options.record.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
