@@ -27,12 +27,13 @@
 //! | floor | rooms |
 //! |---|---|
 //! | the command | `bin`, [`cli`], `py` |
-//! | parts that know nothing of each other | [`prepare`], [`sampler`] |
+//! | parts that know nothing of each other | [`prepare`], [`sampler`], [`reducer`] |
 //! | what they share | [`plan`], [`store`], [`fold`] |
-//! | the ground | [`durable`], [`random`], `error`, `bytes` |
+//! | the ground | [`durable`], [`random`], `error`, `bytes`, `map` |
 
 mod bytes;
 mod error;
+mod map;
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -44,6 +45,7 @@ pub mod prepare;
 #[cfg(feature = "python")]
 mod py;
 pub mod random;
+pub mod reducer;
 pub mod sampler;
 pub mod store;
 

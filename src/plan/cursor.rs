@@ -26,16 +26,19 @@ const _: () = assert!(HEADER_BYTES == MAGIC.len() + 4 + 4 + 8);
 pub enum CursorKind {
     /// The sequence of batches of a sampler.
     Sampler = 1,
+    /// The chunks of a fold.
+    Reducer = 2,
 }
 
 impl CursorKind {
-    const ALL: [Self; 1] = [Self::Sampler];
+    const ALL: [Self; 2] = [Self::Sampler, Self::Reducer];
 
     /// The name in messages and listings.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Sampler => "sampler",
+            Self::Reducer => "reducer",
         }
     }
 }

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::map::Map;
 use crate::bytes::{ALIGNMENT, Digest, u32_at, u64_at};
 use crate::error::{Error, Result};
+use crate::map::Map;
 
 pub(super) const MAGIC: [u8; 8] = *b"HWSTORE\0";
 pub(super) const VERSION: u32 = 1;

@@ -1,7 +1,6 @@
 #![doc = include_str!("FORMAT.md")]
 
 mod container;
-mod map;
 mod metadata;
 mod relation;
 mod semantic;

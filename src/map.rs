@@ -7,11 +7,11 @@ use std::path::Path;
 use crate::error::{Error, Result};
 
 /// A whole file, mapped read-only.
-pub(super) struct Map(memmap2::Mmap);
+pub(crate) struct Map(memmap2::Mmap);
 
 impl Map {
     /// Maps the file at `path`.
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
         // SAFETY: The map is read-only and the store's files are never edited: they are written
         // under another name, then renamed (`durable`). A process that truncates one in place
@@ -23,13 +23,13 @@ impl Map {
 
     /// The file's bytes.
     #[inline]
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
     /// Asks for the cache line at `at`, so that a later read need not wait for memory.
     #[inline]
-    pub(super) fn prefetch(&self, at: usize) {
+    pub(crate) fn prefetch(&self, at: usize) {
         #[cfg(target_arch = "x86_64")]
         if let Some(byte) = self.0.get(at) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -1,0 +1,106 @@
+//! What is to be folded, and how the work is shared out.
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::plan::Fields;
+
+/// The version of what `fold/FORMAT.md` says; it is part of every job.
+const FOLD_VERSION: u64 = 1;
+
+/// A statistic over rows, in chunks: all that determines the result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    fields: Fields,
+    rows: u64,
+    chunk_rows: u64,
+}
+
+impl Job {
+    /// The job of folding `rows` rows, `chunk_rows` at a time.
+    ///
+    /// `what` names the statistic and the data.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for chunks without rows, or a field of a name that every job has.
+    pub fn new(mut what: Fields, rows: u64, chunk_rows: u64) -> Result<Self> {
+        if chunk_rows == 0 {
+            return Err(Error::invalid("expected chunks of at least 1 row, found 0"));
+        }
+        what.add("rows", rows)?;
+        what.add("chunk_rows", chunk_rows)?;
+        what.add("fold", FOLD_VERSION)?;
+        Ok(Self { fields: what, rows, chunk_rows })
+    }
+
+    /// What determines the result.
+    #[must_use]
+    pub fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// How many chunks there are.
+    #[must_use]
+    pub fn chunk_count(&self) -> u64 {
+        self.rows.div_ceil(self.chunk_rows)
+    }
+
+    /// The rows of a chunk; none of one that is not there.
+    #[must_use]
+    pub fn rows_of(&self, chunk: u64) -> Range<u64> {
+        let at = |chunk: u64| chunk.saturating_mul(self.chunk_rows).min(self.rows);
+        at(chunk)..at(chunk.saturating_add(1))
+    }
+}
+
+/// The chunks of a job in aligned blocks, which the ranks share out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    chunk_count: u64,
+    level: u32,
+}
+
+impl Blocks {
+    /// How many blocks a rank should have at least: so many can be taken over one by one when it
+    /// dies, and so few are lost with it.
+    const PER_RANK: u64 = 16;
+
+    /// Blocks of `2^level` chunks.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for blocks that no number counts.
+    pub fn new(chunk_count: u64, level: u32) -> Result<Self> {
+        if level > 62 {
+            return Err(Error::invalid(format!(
+                "expected blocks of at most 2^62 chunks, found 2^{level}"
+            )));
+        }
+        Ok(Self { chunk_count, level })
+    }
+
+    /// Blocks as great as can be, so that few partials are shipped, with enough for each of `ranks`.
+    #[must_use]
+    pub fn for_ranks(chunk_count: u64, ranks: u64) -> Self {
+        let each = chunk_count / ranks.saturating_mul(Self::PER_RANK).max(1);
+        Self { chunk_count, level: each.checked_ilog2().unwrap_or(0) }
+    }
+
+    /// How many blocks there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.chunk_count.div_ceil(1 << self.level)
+    }
+
+    /// The chunks of a block; none of one that is not there.
+    #[must_use]
+    pub fn chunks(&self, block: u64) -> Range<u64> {
+        let at = |block: u64| block.saturating_mul(1 << self.level).min(self.chunk_count);
+        at(block)..at(block.saturating_add(1))
+    }
+}

@@ -1,0 +1,208 @@
+//! The promises of the reducer: the same bits whoever folds what, and nothing foreign or damaged.
+
+mod matrix;
+
+use headwater::ErrorKind;
+use headwater::fold::gram::Chunk;
+use headwater::fold::{Gram, Node, Rows, Statistic, Tree, Triangle};
+use headwater::plan::Fields;
+use headwater::reducer::{Blocks, Coordinator, Job, Portion};
+use proptest::prelude::*;
+use proptest::sample::{Index, subsequence};
+
+const COLUMNS: usize = 3;
+
+/// Rows whose sums depend on the order in which they are added.
+fn rows(count: u64) -> Vec<f64> {
+    let number = |place: u64| {
+        let hash = place.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let exponent = (hash >> 58) as i32 - 32;
+        (hash as i32 as f64) * f64::powi(2.0, exponent)
+    };
+    (0..count * COLUMNS as u64).map(number).collect()
+}
+
+fn job(rows: u64, chunk_rows: u64) -> Job {
+    let mut what = Fields::new();
+    what.add("statistic", "gram").unwrap();
+    Job::new(what, rows, chunk_rows).unwrap()
+}
+
+fn coordinator(job: &Job) -> Coordinator<Gram> {
+    Coordinator::new(job.clone(), Gram::new(COLUMNS).unwrap())
+}
+
+fn leaf(job: &Job, data: &[f64], chunk: u64) -> Triangle {
+    let range = job.rows_of(chunk);
+    let values = &data[range.start as usize * COLUMNS..range.end as usize * COLUMNS];
+    let rows = Rows::new(values, values.len() / COLUMNS, COLUMNS, COLUMNS).unwrap();
+    Gram::new(COLUMNS).unwrap().leaf(&Chunk::of(rows)).unwrap()
+}
+
+/// What a rank ships for some chunks.
+fn portion(job: &Job, data: &[f64], chunks: std::ops::Range<u64>) -> Vec<u8> {
+    let mut tree = Tree::new(job.chunk_count());
+    for chunk in chunks {
+        tree.insert(Node::leaf(chunk).unwrap(), leaf(job, data, chunk)).unwrap();
+    }
+    Portion::of(job, &Gram::new(COLUMNS).unwrap()).encode(tree.nodes()).unwrap()
+}
+
+/// All leaves in a row, in one process.
+fn plainly(job: &Job, data: &[f64]) -> Triangle {
+    let mut whole = coordinator(job);
+    for chunk in 0..job.chunk_count() {
+        whole.insert(Node::leaf(chunk).unwrap(), leaf(job, data, chunk)).unwrap();
+    }
+    whole.finish().unwrap()
+}
+
+fn bits(triangle: &Triangle) -> Vec<u64> {
+    triangle.values().iter().map(|value| value.to_bits()).collect()
+}
+
+proptest! {
+    /// Ranks of any number ship their blocks in any order, some more than once; the fold stops, and
+    /// goes on with other ranks and blocks of another size.
+    #[test]
+    fn p1_p2_p4_the_bits_of_one_process_whoever_folds_what(
+        count in 1_u64..200,
+        chunk_rows in 1_u64..9,
+        levels in (0_u32..5, 0_u32..5),
+        order in any::<Vec<Index>>(),
+        stop in any::<Index>(),
+    ) {
+        let (job, data) = (job(count, chunk_rows), rows(count));
+        let expected = bits(&plainly(&job, &data));
+        let before = Blocks::new(job.chunk_count(), levels.0).unwrap();
+        let mut first = coordinator(&job);
+        for pick in order.iter().take(stop.index(order.len() + 1)) {
+            let block = pick.index(before.count() as usize) as u64;
+            first.receive(&portion(&job, &data, before.chunks(block))).unwrap();
+        }
+        let mut second = coordinator(&job);
+        second.receive(&first.checkpoint().unwrap()).unwrap();
+        prop_assert_eq!(first.missing(), second.missing());
+        let after = Blocks::new(job.chunk_count(), levels.1).unwrap();
+        let mut blocks: Vec<u64> = (0..after.count()).collect();
+        for (place, pick) in order.iter().enumerate() {
+            let other = pick.index(blocks.len());
+            blocks.swap(place % after.count() as usize, other);
+        }
+        for block in blocks {
+            second.receive(&portion(&job, &data, after.chunks(block))).unwrap();
+        }
+        prop_assert_eq!(second.covered_count(), job.chunk_count());
+        prop_assert_eq!(bits(&second.finish().unwrap()), expected);
+    }
+
+    #[test]
+    fn p5_every_chunk_is_in_one_block(count in 0_u64..5000, ranks in 1_u64..70, level in 0_u32..10) {
+        for blocks in [Blocks::new(count, level).unwrap(), Blocks::for_ranks(count, ranks)] {
+            let chunks: Vec<u64> = (0..blocks.count()).flat_map(|b| blocks.chunks(b)).collect();
+            prop_assert_eq!(chunks, (0..count).collect::<Vec<_>>());
+            prop_assert!(blocks.chunks(blocks.count()).is_empty());
+        }
+        let blocks = Blocks::for_ranks(count, ranks);
+        prop_assert!(blocks.count() >= count.min(ranks * 16));
+    }
+
+    #[test]
+    fn a_checkpoint_of_any_chunks_holds_them(present in subsequence((0_u64..40).collect::<Vec<_>>(), 0..40)) {
+        let (job, data) = (job(40, 1), rows(40));
+        let mut first = coordinator(&job);
+        for &chunk in &present {
+            first.receive(&portion(&job, &data, chunk..chunk + 1)).unwrap();
+        }
+        let mut second = coordinator(&job);
+        second.receive(&first.checkpoint().unwrap()).unwrap();
+        let missing: Vec<u64> = second.missing().into_iter().flatten().collect();
+        let expected: Vec<u64> = (0..40).filter(|chunk| !present.contains(chunk)).collect();
+        prop_assert_eq!(missing, expected);
+    }
+}
+
+#[test]
+fn p6_no_damaged_bit_is_decoded() {
+    let (job, data) = (job(10, 3), rows(10));
+    let good = portion(&job, &data, 0..3);
+    for bit in 0..good.len() * 8 {
+        let mut damaged = good.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        let error = coordinator(&job).receive(&damaged).unwrap_err();
+        let expected = match bit / 8 {
+            0..8 => ErrorKind::NotOurs,
+            8..12 => ErrorKind::Version,
+            _ => ErrorKind::Corrupt,
+        };
+        assert_eq!(error.kind(), expected, "bit {bit}: {error}");
+    }
+    for length in 0..good.len() {
+        coordinator(&job).receive(&good[..length]).unwrap_err();
+    }
+}
+
+#[test]
+fn p6_partials_of_another_job_are_refused_by_name() {
+    let (job_here, data) = (job(10, 3), rows(10));
+    let error = coordinator(&job(10, 4)).receive(&portion(&job_here, &data, 0..2)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PlanMismatch);
+    assert!(error.to_string().contains("\"chunk_rows\" was 3 and is now 4"), "{error}");
+    assert!(!error.to_string().contains("\"rows\""), "{error}");
+}
+
+/// Sealed with a right digest, and wrong all the same.
+#[test]
+fn p6_what_cannot_be_is_refused_though_its_digest_is_right() {
+    let (job, data) = (job(10, 3), rows(10));
+    let good = portion(&job, &data, 0..4);
+    let body = &good[..good.len() - 32];
+    // Chunks 0 to 3 are one node, whose level and index stand before the six numbers at the end.
+    let node = body.len() - 16 - 48;
+    for (at, value, words) in [
+        (node, 3_u8, "not nodes of the job"),
+        (node, 200, "not nodes of the job"),
+        (node + 4, 1, "not nodes of the job"),
+        (node + 8, 1, "not nodes of the job"),
+        (12, 1, "reserved"),
+        (16, 255, ""),
+        (body.len() - 1, 0x7f, ""),
+    ] {
+        let mut wrong = body.to_vec();
+        wrong[at] = value;
+        if at == body.len() - 1 {
+            // A NaN that no fold writes.
+            wrong[at - 7..].copy_from_slice(&0x7ff8_0000_0000_0001_u64.to_le_bytes());
+        }
+        let hash = *blake3::hash(&wrong).as_bytes();
+        wrong.extend(hash);
+        let error = coordinator(&job).receive(&wrong).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{at}: {error}");
+        assert!(error.to_string().contains(words), "{at}: {error}");
+    }
+}
+
+#[test]
+fn the_same_node_with_other_bits_is_damage_and_changes_nothing() {
+    let (job, data) = (job(10, 3), rows(10));
+    let mut other = data.clone();
+    other[0] += 1.0;
+    let mut whole = coordinator(&job);
+    assert_eq!(whole.receive(&portion(&job, &data, 0..1)).unwrap(), 1);
+    assert_eq!(whole.receive(&portion(&job, &data, 0..1)).unwrap(), 0);
+    let error = whole.receive(&portion(&job, &other, 0..1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("chunk 0"), "{error}");
+    whole.receive(&portion(&job, &data, 1..4)).unwrap();
+    assert_eq!(bits(&whole.finish().unwrap()), bits(&plainly(&job, &data)));
+}
+
+#[test]
+fn a_fold_with_chunks_missing_or_without_rows_has_no_result() {
+    let (job_here, data) = (job(10, 3), rows(10));
+    let mut whole = coordinator(&job_here);
+    whole.receive(&portion(&job_here, &data, 0..2)).unwrap();
+    assert!(whole.finish().unwrap_err().to_string().contains("chunks 2 to 3 are missing"));
+    let none = coordinator(&job(0, 3)).finish().unwrap_err();
+    assert!(none.to_string().contains("no rows"), "{none}");
+}
