@@ -219,7 +219,7 @@ fn foreign_libraries_stay_at_home() {
         ("rusqlite::", &["prepare"]),
         ("ureq::", &["prepare"]),
         ("memchr::", &["prepare"]),
-        ("signal_hook::", &["bin"]),
+        ("signal_hook::", &["cli"]),
         ("clap::", &["cli"]),
         ("indicatif::", &["cli"]),
         ("base64::", &["cli"]),

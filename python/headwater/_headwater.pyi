@@ -312,4 +312,7 @@ def prepare(
     """
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the command and returns its exit status."""
+    """Runs `headwater` and returns its exit status."""
+
+def reduce_main(arguments: Sequence[str]) -> int:
+    """Runs `headwater-reduce` and returns its exit status."""

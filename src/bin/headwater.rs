@@ -1,33 +1,10 @@
 //! The `headwater` command.
 
-use std::io;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
 
-use headwater::cli::{Hooks, main as run};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
-
-/// Whether Ctrl-C was pressed, or the process asked to end, since this was first asked.
-static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| {
-    let pressed = Arc::new(AtomicBool::new(false));
-    // Where there are no signals to hear, they end the process as ever.
-    let _ = listen(&pressed);
-    pressed
-});
-
-fn listen(pressed: &Arc<AtomicBool>) -> io::Result<()> {
-    for signal in [SIGINT, SIGTERM] {
-        // A second one ends the process at once; it comes first, to see the flag of the first.
-        flag::register_conditional_shutdown(signal, 130, Arc::clone(pressed))?;
-        flag::register(signal, Arc::clone(pressed))?;
-    }
-    Ok(())
-}
+use headwater::cli::{Hooks, main as run, signals};
 
 fn main() -> ExitCode {
-    let interrupted = || INTERRUPTED.load(Ordering::Relaxed);
-    let hooks = Hooks { interrupted: Some(&interrupted), ..Hooks::default() };
+    let hooks = Hooks { interrupted: Some(&signals::interrupted), ..Hooks::default() };
     ExitCode::from(run(std::env::args_os(), &hooks))
 }

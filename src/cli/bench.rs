@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use super::cpu_time;
 use super::output::Output;
 use crate::Digest;
 use crate::error::Result;
@@ -163,10 +164,4 @@ impl BenchArgs {
 
 fn sum<T: bytemuck::Pod>(batch: &Batch, name: &str, of: impl Fn(&T) -> u64) -> u64 {
     batch.get::<T>(name).map_or(0, |values| values.iter().map(of).sum())
-}
-
-/// The CPU time of all threads of this process.
-fn cpu_time() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

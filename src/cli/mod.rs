@@ -6,12 +6,14 @@ mod inspect;
 mod output;
 mod page;
 mod progress;
+pub mod reduce;
+pub mod signals;
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -149,6 +151,12 @@ struct DemoDataArgs {
     folder: PathBuf,
 }
 
+/// The CPU time of all threads of this process.
+fn cpu_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
 /// Runs the command with `arguments`, the first of which is its own name.
 ///
 /// Returns the exit status.
@@ -170,11 +178,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
         Verb::Cursor(args) => cursor(&args),
         Verb::DemoData(args) => demo_data(&args),
     };
+    exit_status("headwater", result)
+}
+
+/// Says what went wrong, if anything; returns the exit status.
+fn exit_status(command: &str, result: Result<()>) -> u8 {
     match result {
         Ok(()) => 0,
         Err(error) if output::is_closed_pipe(&error) => 0,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "headwater: {error}");
+            let _ = writeln!(std::io::stderr(), "{command}: {error}");
             match error.kind() {
                 ErrorKind::NotOurs | ErrorKind::Version | ErrorKind::Corrupt => 3,
                 ErrorKind::Interrupted => 130,

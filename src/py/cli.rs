@@ -1,4 +1,4 @@
-//! `headwater._headwater.main`: the command, for the console script.
+//! `headwater._headwater.main` and `reduce_main`: the commands, for the console scripts.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use pyo3::prelude::*;
 
 use super::sql::DuckDb;
 use super::work::{self, Calls};
-use crate::cli::{self, Hooks};
+use crate::cli::{self, Hooks, reduce};
 use crate::prepare::SqlEngine;
 use crate::prepare::schema::Schema;
 use crate::prepare::source::Source;
 
-/// Runs the command and returns its exit status.
+/// Runs `headwater` and returns its exit status.
 #[pyfunction]
 pub(super) fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     let calls = Calls::default();
@@ -22,5 +22,15 @@ pub(super) fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
         };
         let hooks = Hooks { sql: Some(&sql), interrupted: Some(&|| calls.stopped()) };
         cli::main(arguments, &hooks)
+    })
+}
+
+/// Runs `headwater-reduce` and returns its exit status.
+#[pyfunction]
+pub(super) fn reduce_main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+    let calls = Calls::default();
+    work::run(py, &calls, || {
+        let hooks = Hooks { interrupted: Some(&|| calls.stopped()), ..Hooks::default() };
+        reduce::main(arguments, &hooks)
     })
 }

@@ -31,6 +31,8 @@ mod _headwater {
     #[pymodule_export]
     use super::cli::main;
     #[pymodule_export]
+    use super::cli::reduce_main;
+    #[pymodule_export]
     use super::cursor::Cursor;
     #[pymodule_export]
     use super::draft::draft_schema;

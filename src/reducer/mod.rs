@@ -1,11 +1,16 @@
 #![doc = include_str!("FORMAT.md")]
 
+mod checkpoints;
 mod coordinator;
+mod here;
 mod input;
 mod job;
 mod portion;
 
+pub use checkpoints::{Checkpoints, Resumed};
 pub use coordinator::Coordinator;
-pub use input::{Element, Matrix, MatrixFormat};
+pub use here::fold_here;
+pub(crate) use input::npy::write as npy_bytes;
+pub use input::{Element, Matrix, MatrixFormat, Numbers};
 pub use job::{Blocks, Job};
 pub use portion::{Held, Portion};

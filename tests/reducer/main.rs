@@ -17,7 +17,7 @@ fn rows(count: u64) -> Vec<f64> {
     let number = |place: u64| {
         let hash = place.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let exponent = (hash >> 58) as i32 - 32;
-        (hash as i32 as f64) * f64::powi(2.0, exponent)
+        f64::from(hash as i32) * f64::powi(2.0, exponent)
     };
     (0..count * COLUMNS as u64).map(number).collect()
 }

@@ -1,6 +1,6 @@
 //! Matrices on disk, mapped and read row by row.
 
-mod npy;
+pub(super) mod npy;
 
 use std::borrow::Cow;
 use std::ops::Range;

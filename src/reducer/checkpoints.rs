@@ -1,0 +1,96 @@
+//! The checkpoints of a fold in a folder: the last two, each whole or not there.
+
+use std::path::{Path, PathBuf};
+
+use crate::durable::{Disk, Series, write_file};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fold::Statistic;
+
+use super::Coordinator;
+
+/// Two, so that there is one to go on from when a disk has damaged the other.
+const KEPT: usize = 2;
+
+/// A folder of checkpoints, numbered by how many chunks they cover.
+pub struct Checkpoints {
+    folder: PathBuf,
+    series: Series,
+}
+
+/// What a fold went on from.
+#[derive(Debug, Default)]
+pub struct Resumed {
+    /// How many nodes were taken over.
+    pub nodes: usize,
+    /// Newer checkpoints that were passed over, each with what is wrong with it.
+    pub damaged: Vec<String>,
+}
+
+impl Checkpoints {
+    /// The checkpoints in `folder`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// `Io` when it cannot be made.
+    pub fn new(folder: &Path) -> Result<Self> {
+        std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
+        let series = Series { prefix: "fold".to_owned(), suffix: ".portion".to_owned() };
+        Ok(Self { folder: folder.to_owned(), series })
+    }
+
+    /// Refuses a folder that has checkpoints, for a fold that begins afresh.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there are some, `Io` when the folder cannot be listed.
+    pub fn check_empty(&self) -> Result<()> {
+        match self.series.numbers(&Disk, &self.folder)?.last() {
+            None => Ok(()),
+            Some(&newest) => Err(Error::invalid(format!(
+                "{} is there: go on from it with --resume, or remove the checkpoints to begin afresh",
+                self.path(newest).display()
+            ))),
+        }
+    }
+
+    /// Takes over the newest checkpoint that is whole.
+    ///
+    /// # Errors
+    /// `PlanMismatch` or `Version` when it is of another job or format, `Io` when it cannot be read,
+    /// and `Corrupt` when there are checkpoints and none is whole.
+    pub fn resume<S: Statistic>(&self, coordinator: &mut Coordinator<S>) -> Result<Resumed> {
+        let mut resumed = Resumed::default();
+        for &number in self.series.numbers(&Disk, &self.folder)?.iter().rev() {
+            let path = self.path(number);
+            let bytes = std::fs::read(&path).map_err(|e| Error::io(&path, "reading", e))?;
+            match coordinator.receive(&bytes).map_err(|e| e.context(path.display())) {
+                Ok(nodes) => {
+                    resumed.nodes = nodes;
+                    return Ok(resumed);
+                }
+                Err(e) if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::NotOurs) => {
+                    resumed.damaged.push(e.to_string());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match resumed.damaged.first() {
+            None => Ok(resumed),
+            Some(newest) => Err(Error::corrupt(format!(
+                "no checkpoint is whole; {newest}; remove them to begin afresh"
+            ))),
+        }
+    }
+
+    /// Writes what a fold has, and removes what is older than the last two.
+    ///
+    /// # Errors
+    /// `Io` when the disk refuses; the checkpoints before stay.
+    pub fn write<S: Statistic>(&self, coordinator: &Coordinator<S>) -> Result<()> {
+        let path = self.path(coordinator.covered_count());
+        write_file(&Disk, &path, &coordinator.checkpoint()?)?;
+        self.series.keep_last(&Disk, &self.folder, KEPT)
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.folder.join(self.series.file_name(number))
+    }
+}

@@ -1,0 +1,185 @@
+//! The header of a `.npy` file, as NumPy's NEP 1 has it (versions 1 to 3).
+
+use super::Element;
+use crate::error::{Error, Result};
+
+const MAGIC: &[u8; 6] = b"\x93NUMPY";
+
+/// What a header says of the array behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    /// None where NumPy has no name for the type: two bytes of something, as it keeps bfloat16.
+    pub element: Option<Element>,
+    pub rows: u64,
+    pub columns: u64,
+    /// Where the first element lies in the file.
+    pub offset: usize,
+}
+
+/// Reads the header of a matrix in the order of C.
+pub(super) fn parse(bytes: &[u8]) -> Result<Header> {
+    if bytes.get(..6) != Some(&MAGIC[..]) {
+        return Err(Error::not_ours(
+            "this is no .npy file (wrong first bytes); write it with numpy.save",
+        ));
+    }
+    let short = || Error::corrupt("the file ends inside its header; write it again");
+    let (length, start) = match bytes.get(6).ok_or_else(short)? {
+        1 => (u16_at(bytes, 8).ok_or_else(short)?, 10),
+        2 | 3 => (crate::bytes::u32_at(bytes, 8).ok_or_else(short)? as usize, 12),
+        version => {
+            return Err(Error::version(format!(
+                ".npy version {version}; this build reads 1 to 3: save it with a version that NumPy \
+                 writes by itself"
+            )));
+        }
+    };
+    let offset = usize::checked_add(start, length).ok_or_else(short)?;
+    let text = bytes.get(start..offset).ok_or_else(short)?;
+    let text = std::str::from_utf8(text)
+        .map_err(|_| Error::corrupt("the header is not text; write the file again"))?;
+    let (element, rows, columns) = describe(text)?;
+    Ok(Header { element, rows, columns, offset })
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<usize> {
+    let raw = bytes.get(at..at + 2)?;
+    Some(usize::from(u16::from_le_bytes([raw[0], raw[1]])))
+}
+
+/// Reads the dictionary: type, order and shape.
+fn describe(text: &str) -> Result<(Option<Element>, u64, u64)> {
+    let wrong = |what: &str| {
+        Error::corrupt(format!(
+            "the header {:?} {what}; write the file again with numpy.save",
+            text.trim_end()
+        ))
+    };
+    let value = |name: &str| {
+        let quoted = format!("'{name}'");
+        let after = text.split_once(&*quoted)?.1.trim_start().strip_prefix(':')?;
+        Some(after.trim_start())
+    };
+    let descr = value("descr").ok_or_else(|| wrong("has no 'descr'"))?;
+    let descr = (descr.strip_prefix('\'').and_then(|rest| rest.split_once('\'')))
+        .ok_or_else(|| wrong("describes records, and rows of one number type are expected"))?
+        .0;
+    let element = element_of(descr)?;
+    match value("fortran_order").ok_or_else(|| wrong("has no 'fortran_order'"))? {
+        order if order.starts_with("False") => {}
+        _ => {
+            return Err(Error::invalid(
+                "the matrix lies column by column (Fortran's order), and rows are read one after \
+                 the other; save numpy.ascontiguousarray of it",
+            ));
+        }
+    }
+    let shape = value("shape").and_then(|shape| shape.strip_prefix('('));
+    let shape = shape.and_then(|shape| shape.split_once(')')).map(|(shape, _)| shape);
+    let shape = shape.ok_or_else(|| wrong("has no 'shape'"))?;
+    let axes = (shape.split(',').map(str::trim).filter(|axis| !axis.is_empty()))
+        .map(|axis| axis.parse::<u64>().map_err(|_| wrong("has a shape that is no numbers")))
+        .collect::<Result<Vec<_>>>()?;
+    match axes[..] {
+        [rows, columns] => Ok((element, rows, columns)),
+        _ => Err(Error::invalid(format!(
+            "expected a matrix of rows and columns, found an array of {} axes; reshape it",
+            axes.len()
+        ))),
+    }
+}
+
+fn element_of(descr: &str) -> Result<Option<Element>> {
+    Ok(Some(match descr {
+        "<f8" => Element::F64,
+        "<f4" => Element::F32,
+        "<f2" => Element::F16,
+        "|V2" | "<V2" => return Ok(None),
+        _ => {
+            return Err(Error::invalid(format!(
+                "expected numbers of type '<f8', '<f4' or '<f2' (or bfloat16), found {descr:?}; \
+                 convert the array first"
+            )));
+        }
+    }))
+}
+
+/// A matrix of 64-bit numbers as a `.npy` file.
+pub(crate) fn write(rows: usize, columns: usize, values: impl Iterator<Item = f64>) -> Vec<u8> {
+    let mut header =
+        format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
+    // The numbers begin at a multiple of 64, as NumPy has it.
+    let filled = (10 + header.len() + 1).next_multiple_of(64) - 11;
+    header.extend(std::iter::repeat_n(' ', filled - header.len()));
+    header.push('\n');
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend([1, 0]);
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(values.flat_map(f64::to_le_bytes));
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(version: u8, header: &str) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend([version, 0]);
+        match version {
+            1 => bytes.extend((header.len() as u16).to_le_bytes()),
+            _ => bytes.extend((header.len() as u32).to_le_bytes()),
+        }
+        bytes.extend(header.as_bytes());
+        bytes
+    }
+
+    #[test]
+    fn headers_as_numpy_writes_them() {
+        let text = "{'descr': '<f8', 'fortran_order': False, 'shape': (3000000000, 16), }      \n";
+        for (version, start) in [(1, 10), (2, 12), (3, 12)] {
+            let header = parse(&file(version, text)).unwrap();
+            let offset = start + text.len();
+            let element = Some(Element::F64);
+            assert_eq!(header, Header { element, rows: 3_000_000_000, columns: 16, offset });
+        }
+        let half = "{'descr': '<f2', 'fortran_order': False, 'shape': (0, 7), }\n";
+        assert_eq!(parse(&file(1, half)).unwrap().element, Some(Element::F16));
+        let bfloat = "{'descr': '<V2', 'fortran_order': False, 'shape': (2, 7), }\n";
+        assert_eq!(parse(&file(1, bfloat)).unwrap().element, None);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for (rows, columns) in [(1, 1), (3, 2), (100, 1000)] {
+            let bytes = write(rows, columns, (0..rows * columns).map(|value| value as f64));
+            let header = parse(&bytes).unwrap();
+            assert_eq!((header.rows, header.columns), (rows as u64, columns as u64));
+            assert_eq!((header.element, header.offset % 64), (Some(Element::F64), 0));
+            assert_eq!(bytes.len(), header.offset + rows * columns * 8);
+        }
+    }
+
+    #[test]
+    fn what_is_no_matrix_of_floats_is_refused() {
+        let good = "{'descr': '<f8', 'fortran_order': False, 'shape': (3, 2), }\n";
+        for (from, to, words) in [
+            ("<f8", ">f8", "convert the array"),
+            ("<f8", "<i4", "convert the array"),
+            ("'<f8'", "[('a', '<f8')]", "describes records"),
+            ("False", "True", "column by column"),
+            ("(3, 2)", "(6,)", "1 axes"),
+            ("(3, 2)", "()", "0 axes"),
+            ("(3, 2)", "(3, -2)", "no numbers"),
+            ("'shape'", "'form'", "has no 'shape'"),
+            ("'descr'", "'type'", "has no 'descr'"),
+        ] {
+            let error = parse(&file(1, &good.replace(from, to))).unwrap_err();
+            assert!(error.to_string().contains(words), "{to}: {error}");
+        }
+        for cut in 0..file(1, good).len() {
+            parse(&file(1, good)[..cut]).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,175 @@
+"""`headwater-reduce` as its users run it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+REDUCE = str(Path(sys.executable).parent / "headwater-reduce")
+
+
+def reduce(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [REDUCE, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+
+
+def done(*arguments: object) -> dict:
+    """Runs to the end; returns the last line."""
+    finished = reduce(*arguments)
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+@pytest.fixture
+def matrix(tmp_path):
+    rows = np.random.default_rng(7).standard_normal((5003, 31))
+    np.save(tmp_path / "x.npy", rows)
+    return rows
+
+
+def test_the_gram_is_that_of_numpy(tmp_path, matrix):
+    said = done("gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy")
+    gram = np.load(tmp_path / "g.npy")
+    assert np.array_equal(gram, gram.T)
+    scale = np.abs(matrix).T @ np.abs(matrix)
+    assert np.all(np.abs(gram - matrix.T @ matrix) <= 1e-12 * scale)
+    assert (said["rows"], said["columns"], said["resumed_nodes"]) == (5003, 31, 0)
+    beside = json.loads((tmp_path / "g.json").read_text())
+    assert beside == said
+
+
+def test_p1_one_digest_however_the_rows_are_kept_and_whoever_works(tmp_path, matrix):
+    matrix[3, 4], matrix[900, 0], matrix[5002, 30] = np.inf, np.nan, -0.0
+    np.save(tmp_path / "x.npy", matrix)
+    np.save(tmp_path / "a.npy", matrix[:1234])
+    np.save(tmp_path / "b.npy", matrix[1234:])
+    (tmp_path / "x.raw").write_bytes(matrix.tobytes())
+    out = ["--out", tmp_path / "g.npy", "--chunk-rows", 100]
+    raw = ["--input", tmp_path / "x.raw", "--dtype", "f64", "--columns", 31]
+    ways = [
+        ["--input", tmp_path / "x.npy", "--threads", 1],
+        ["--input", tmp_path / "x.npy", "--threads", 2],
+        ["--input", tmp_path / "a.npy", tmp_path / "b.npy", "--threads", 3],
+        raw,
+    ]
+    said = [done("gram", *way, *out) for way in ways]
+    assert len({one["digest"] for one in said}) == 1
+    assert said[0]["nonfinite_columns"] == 2
+    other = done("gram", *ways[0], "--out", tmp_path / "g.npy", "--chunk-rows", 101)
+    assert other["digest"] != said[0]["digest"]
+
+
+def test_narrow_numbers_widen_exactly(tmp_path):
+    rows = np.random.default_rng(1).integers(-50, 50, (300, 5)).astype(np.float64) / 4
+    digests = set()
+    for dtype in (np.float64, np.float32, np.float16):
+        np.save(tmp_path / "x.npy", rows.astype(dtype))
+        said = done("gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy")
+        digests.add(said["digest"])
+        assert np.array_equal(np.load(tmp_path / "g.npy"), rows.T @ rows)
+    assert len(digests) == 1
+
+
+def test_p2_killed_again_and_again_it_comes_to_the_same_digest(tmp_path):
+    rows = np.random.default_rng(3).standard_normal((120_000, 200)).astype(np.float32)
+    np.save(tmp_path / "x.npy", rows)
+    fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 64, "--threads", 1]
+    straight = done(*fold, "--out", tmp_path / "straight.npy")
+    kept = ["--out", tmp_path / "g.npy", "--checkpoint-dir", tmp_path / "ck"]
+    kept += ["--checkpoint-every", 0, "--resume"]
+    killed = 0
+    for patience in (0.05, 0.1, 0.15, 0.2, 0.25):
+        child = subprocess.Popen([REDUCE, *map(str, [*fold, *kept])], stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob("ck/*.portion")) and child.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        time.sleep(patience)
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+        killed += child.returncode == -signal.SIGKILL
+    assert killed > 0
+    assert not (tmp_path / "g.npy").exists() or killed < 5
+    resumed = done(*fold, *kept)
+    assert resumed["resumed_nodes"] > 0
+    assert resumed["digest"] == straight["digest"]
+    assert (tmp_path / "g.npy").read_bytes() == (tmp_path / "straight.npy").read_bytes()
+    assert len(list(tmp_path.glob("ck/*.portion"))) <= 2
+
+
+def test_asked_to_end_it_keeps_what_it_has(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((200_000, 100), np.float32))
+    fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 16, "--threads", 1]
+    kept = ["--out", tmp_path / "g.npy", "--checkpoint-dir", tmp_path / "ck"]
+    child = subprocess.Popen(
+        [REDUCE, *map(str, [*fold, *kept, "--checkpoint-every", 0])],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not list(tmp_path.glob("ck/*.portion")):
+        assert child.poll() is None
+        time.sleep(0.005)
+    child.send_signal(signal.SIGINT)
+    _, error = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "go on with --resume" in error and "Traceback" not in error
+    again = reduce(*fold, *kept)
+    assert again.returncode == 1 and "--resume, or remove" in again.stderr
+    assert done(*fold, *kept, "--resume")["resumed_nodes"] > 0
+
+
+def test_p6_foreign_and_damaged_checkpoints(tmp_path, matrix):
+    fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy", "--threads", 1]
+    kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0, "--resume"]
+    digest = done(*fold, *kept, "--chunk-rows", 50)["digest"]
+    other = reduce(*fold, *kept, "--chunk-rows", 60)
+    assert other.returncode == 1
+    assert '"chunk_rows" was 50 and is now 60' in other.stderr
+    np.save(tmp_path / "x.npy", matrix + 1)
+    other = reduce(*fold, *kept, "--chunk-rows", 50)
+    assert other.returncode == 1 and '"data" was' in other.stderr
+    np.save(tmp_path / "x.npy", matrix)
+    newest, older = sorted(tmp_path.glob("ck/*.portion"), reverse=True)
+    newest.write_bytes(newest.read_bytes()[:-1])
+    again = reduce(*fold, *kept, "--chunk-rows", 50)
+    assert again.returncode == 0 and "passed over" in again.stderr and newest.name in again.stderr
+    assert json.loads(again.stdout)["digest"] == digest
+    for path in tmp_path.glob("ck/*.portion"):
+        path.write_bytes(b"x")
+    again = reduce(*fold, *kept, "--chunk-rows", 50)
+    assert again.returncode == 3 and "no checkpoint is whole" in again.stderr
+
+
+def test_bad_input_is_told_in_words(tmp_path, matrix):
+    x, out = tmp_path / "x.npy", ["--out", tmp_path / "g.npy"]
+    np.save(tmp_path / "f.npy", np.asfortranarray(matrix))
+    np.save(tmp_path / "i.npy", matrix.astype(np.int32))
+    np.save(tmp_path / "e.npy", matrix[:0])
+    (tmp_path / "cut.npy").write_bytes(x.read_bytes()[:-1])
+    for arguments, status, words in [
+        (["--input", tmp_path / "no.npy"], 1, "no.npy"),
+        (["--input", tmp_path / "f.npy"], 1, "column by column"),
+        (["--input", tmp_path / "i.npy"], 1, "convert the array"),
+        (["--input", tmp_path / "e.npy"], 1, "no rows"),
+        (["--input", tmp_path / "cut.npy"], 3, "cut off"),
+        (["--input", x, "--dtype", "f32"], 1, "leave the type to the file"),
+        (["--input", x, "--columns", 31], 2, "--dtype"),
+        (["--input", x, "--chunk-rows", 0], 2, "0"),
+        (["--input", x, "--resume"], 2, "--checkpoint-dir"),
+        (["--inptu", x], 2, "--input"),
+    ]:
+        told = reduce("gram", *arguments, *out)
+        assert told.returncode == status, (arguments, told.stderr)
+        assert words in told.stderr, told.stderr
+        assert "panicked" not in told.stderr
+    assert not (tmp_path / "g.npy").exists()
+    told = reduce("gram", "--input", x, "--out", tmp_path / "nowhere" / "g.npy")
+    assert told.returncode == 1 and "nowhere" in told.stderr
+
