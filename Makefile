@@ -53,6 +53,10 @@ demo: setup clean-demo ## make a demo store, look into it, resume a killed strea
 	$(HEADWATER) inspect $(DEMO)/store --task churn --item 40
 	$(HEADWATER) inspect $(DEMO)/store --task churn --item 40 --html $(DEMO)/context.html
 	$(BIN)/python tests/python/digests.py $(DEMO)/store
+	$(BIN)/python -c 'import numpy; r = numpy.random.default_rng(1); \
+		numpy.save("$(DEMO)/x.npy", r.standard_normal((200000, 64), "float32"))'
+	$(BIN)/headwater-reduce gram --input $(DEMO)/x.npy --out $(DEMO)/gram.npy --threads 1
+	$(BIN)/headwater-reduce gram --input $(DEMO)/x.npy --out $(DEMO)/gram.npy --threads 2
 
 # Only what an earlier demo made is removed.
 clean-demo:

@@ -17,8 +17,8 @@
 //! | P8 a reader's cursor | a cursor tells what the caller consumed, not what was prefetched |
 //!
 //! What is here so far: the plan with its cursor, the store, the way from somebody's data to a store,
-//! the sampler, and statistics that fold to the same bits everywhere ([`fold`]). The reducer, which
-//! spreads a fold over ranks, is not written yet.
+//! the sampler, statistics that fold to the same bits everywhere ([`fold`]), and of the reducer, which
+//! is to spread a fold over ranks, what one process needs.
 //!
 //! # Map
 //!
