@@ -164,6 +164,9 @@ class Store:
             `cat_emb_start`.
         """
 
+    def text_embeddings(self) -> npt.NDArray[np.float16] | None:
+        """Returns the vectors of all texts, float16 [V, D_t]; None where texts have none."""
+
     def text_embedding(self, index: int) -> npt.NDArray[np.float16] | None:
         """Returns the vector of a text.
 

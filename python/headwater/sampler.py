@@ -53,7 +53,9 @@ class Sampler:
         keep_future_cells: Keep timestamp cells that lie after the observation time, and not NULL.
         compact: `timestamp_us` and `fk_edges` in place of `timestamp_values` and `fk_adj`.
         texts: Where the vectors of the texts are: in the "batch", or with the caller ("global").
-        text_buckets: The numbers of texts that `text_batch_embeddings` is filled up to.
+        text_buckets: The numbers of texts that `text_batch_embeddings` is filled up to, the least
+            that fits: 256, 1024, 4096, 16384 and all cells where it is None; one number of B S for
+            one shape. Without a meaning where texts are "global".
         num_threads: How many threads make batches; all cores where it is None.
 
     Example:
@@ -102,6 +104,7 @@ class Sampler:
         """Returns the next batch of the train stream; waits until it is made.
 
         The first call warns of tasks without a seed in the split, which the stream passes over.
+        Ctrl-C while it waits consumes nothing: the batch is the next one.
         """
         if "train" in self._unasked:
             self._warn_of_tasks_passed_over("train")
@@ -157,11 +160,15 @@ class Sampler:
     ) -> Batch:
         """Returns the contexts of chosen rows of a task's anchor table at chosen times.
 
+        The batch has as many sequences as every other, those after the last key with a `seq_weight`
+        of 0. The target of a derived task is NULL in it, as for what is still to come; that of a
+        cell task is the cell.
+
         Args:
-            task: The task, whose target is asked for.
+            task: The task, whose target is to be predicted.
             keys: For each context the key of its row: one value, or a tuple for a composite key.
-            obs_times: For each context a time that NumPy can read as `datetime64`, or None for
-                one that sees everything.
+            obs_times: For each context a time that NumPy can read as `datetime64`, a whole number
+                of microseconds since 1970, or None for one that sees everything.
         """
         times = [_SEES_EVERYTHING if time is None else _micros(time) for time in list(obs_times)]
         if len(times) != len(keys):
@@ -175,6 +182,10 @@ class Sampler:
     def categorical_embeddings(self, database: int = 0) -> npt.NDArray[np.float16]:
         """Returns the vectors of the categories, float16 [Vc, D_t]."""
         return self._stores[database].categorical_embeddings()
+
+    def text_embeddings(self, database: int = 0) -> npt.NDArray[np.float16] | None:
+        """Returns the vectors of all texts, float16 [V, D_t], for `texts="global"`; None without."""
+        return self._stores[database].text_embeddings()
 
     def database_metadata(self, database: int = 0) -> dict[str, Any]:
         """Returns what the store holds: tables, columns with statistics, relations, tasks."""
@@ -218,7 +229,7 @@ class Sampler:
         self._core.resume(cursor)
 
     def shutdown(self) -> None:
-        """Ends the threads; what is asked of the sampler afterwards raises SamplerShutdown."""
+        """Ends the threads; batches that are asked for afterwards raise SamplerShutdown."""
         self._core.shutdown()
 
     def __enter__(self) -> Self:
@@ -250,9 +261,17 @@ def _passed_over(task: str, split: str) -> str:
 
 
 def _micros(time: Any) -> int:
+    """Microseconds since 1970; whole numbers are taken for such."""
     try:
-        return int(np.datetime64(time, "us").astype(np.int64))
-    except (TypeError, ValueError) as error:
+        if isinstance(time, int | np.integer) and not isinstance(time, bool):
+            return int(np.int64(time))
+        given = np.datetime64(time)
+        year = int(given.astype("datetime64[Y]").astype(np.int64)) + 1970
+        # Farther away, microseconds overflow, and NumPy does not tell.
+        if isinstance(time, bool) or np.isnat(given) or abs(year) > 290_000:
+            raise ValueError("it is no time that microseconds can tell")
+        return int(given.astype("datetime64[us]").astype(np.int64))
+    except (OverflowError, TypeError, ValueError) as error:
         raise InvalidArgument(f"expected an observation time, found {time!r}: {error}") from None
 
 

@@ -7,10 +7,10 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::cpu_time;
 use super::output::Output;
+use super::{Hooks, cpu_time};
 use crate::Digest;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::plan::{Assignment, Split};
 use crate::sampler::{Batch, Children, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk};
 use crate::store::Store;
@@ -86,7 +86,7 @@ struct Measured {
 }
 
 impl BenchArgs {
-    pub(super) fn run(self) -> Result<()> {
+    pub(super) fn run(self, hooks: &Hooks<'_>) -> Result<()> {
         let started = Instant::now();
         let store = Arc::new(Store::open(&self.store)?);
         let assignment = Assignment::new(0, 1)?;
@@ -106,7 +106,7 @@ impl BenchArgs {
             batch.tensors().for_each(|(_, bytes)| _ = hasher.update(bytes));
         }
         let digest = Digest(*hasher.finalize().as_bytes());
-        let measured = self.measure(&sampler, open_ms, digest)?;
+        let measured = self.measure(&sampler, open_ms, digest, hooks)?;
         output.json(&measured)
     }
 
@@ -132,11 +132,20 @@ impl BenchArgs {
         }
     }
 
-    fn measure(&self, sampler: &Sampler, open_ms: f64, digest: Digest) -> Result<Measured> {
+    fn measure(
+        &self,
+        sampler: &Sampler,
+        open_ms: f64,
+        digest: Digest,
+        hooks: &Hooks<'_>,
+    ) -> Result<Measured> {
         let (mut bytes, mut rows, mut padding) = (0, 0, 0);
         // As many batches were made ahead before the clock starts as when it stops.
         let (cpu_before, wall_before) = (cpu_time(), Instant::now());
-        for _ in 0..self.batches {
+        for made in 0..self.batches {
+            if hooks.interrupted.is_some_and(|interrupted| interrupted()) {
+                return Err(Error::interrupted(format!("interrupted after {made} batches")));
+            }
             let (batch, _) = sampler.next(Split::Train)?;
             bytes += batch.bytes() as u64;
             rows += sum(&batch, "num_rows", |&n: &i32| n as u64);

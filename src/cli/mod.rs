@@ -174,7 +174,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
         Verb::Prepare(args) => run_prepare(&args, hooks),
         Verb::Verify(args) => verify(&args, hooks),
         Verb::Inspect(args) => inspect::run(&args),
-        Verb::Bench(args) => args.run(),
+        Verb::Bench(args) => args.run(hooks),
         Verb::Cursor(args) => cursor(&args),
         Verb::DemoData(args) => demo_data(&args),
     };

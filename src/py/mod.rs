@@ -49,6 +49,8 @@ mod _headwater {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // NumPy is loaded now: later, an interrupt could come in between.
+        numpy::PyArray1::<u8>::zeros(module.py(), 0, false);
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         super::errors::add_to(module)
     }

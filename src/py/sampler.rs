@@ -15,13 +15,30 @@ use super::store::Store as PyStore;
 use crate::error::{Error, Result};
 use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
-    Children, Evaluation, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk,
+    Batch, Children, Evaluation, RowOrder, Sampler, Settings, Shape, Snapshot, Speed, Texts, Walk,
+    check_process,
 };
 use crate::store::Store;
 
 /// The compiled half of `headwater.Sampler`.
 #[pyclass(frozen, module = "headwater")]
 pub(super) struct SamplerCore(Sampler);
+
+impl SamplerCore {
+    /// The next batch of a split. Ctrl-C while it is waited for is raised before it is taken.
+    fn take(&self, py: Python<'_>, split: Split) -> PyResult<(Batch, Snapshot)> {
+        py.detach(|| self.0.wait(split))?;
+        py.check_signals()?;
+        Ok(py.detach(|| self.0.next(split))?)
+    }
+}
+
+impl Drop for SamplerCore {
+    fn drop(&mut self) {
+        // Others go on while the threads end. Without an interpreter nobody is held up.
+        let _ = Python::try_attach(|py| py.detach(|| self.0.shutdown()));
+    }
+}
 
 /// The arguments of `headwater.Sampler` as they come from Python, by name.
 struct Arguments<'a, 'py>(&'a Bound<'py, PyDict>);
@@ -148,8 +165,7 @@ impl SamplerCore {
 
     /// The next batch of a split as arrays by name.
     fn next<'py>(&self, py: Python<'py>, split: &str) -> PyResult<Bound<'py, PyDict>> {
-        let split = split_of(split)?;
-        let (batch, _) = py.detach(|| self.0.next(split))?;
+        let (batch, _) = self.take(py, split_of(split)?)?;
         arrays(py, batch)
     }
 
@@ -159,8 +175,7 @@ impl SamplerCore {
         py: Python<'py>,
         split: &str,
     ) -> PyResult<(Bound<'py, PyDict>, Cursor)> {
-        let split = split_of(split)?;
-        let (batch, snapshot) = py.detach(|| self.0.next(split))?;
+        let (batch, snapshot) = self.take(py, split_of(split)?)?;
         Ok((arrays(py, batch)?, Cursor::from(self.0.cursor_at(&snapshot))))
     }
 
@@ -168,7 +183,8 @@ impl SamplerCore {
     #[pyo3(signature = (split, tasks=None))]
     fn evaluate(&self, split: &str, tasks: Option<Vec<String>>) -> PyResult<EvaluationCore> {
         let evaluation = self.0.evaluate(split_of(split)?, tasks.as_deref())?;
-        Ok(EvaluationCore(Mutex::new(evaluation)))
+        let process = evaluation.process();
+        Ok(EvaluationCore { process, evaluation: Mutex::new(evaluation) })
     }
 
     /// The contexts of chosen rows of a task's anchor table, given by key, at chosen times.
@@ -232,7 +248,11 @@ impl SamplerCore {
 
 /// The compiled half of an evaluation.
 #[pyclass(frozen, module = "headwater")]
-pub(super) struct EvaluationCore(Mutex<Evaluation>);
+pub(super) struct EvaluationCore {
+    /// Beside the lock, which another process may never give back.
+    process: u32,
+    evaluation: Mutex<Evaluation>,
+}
 
 #[pymethods]
 impl EvaluationCore {
@@ -242,7 +262,8 @@ impl EvaluationCore {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let batch = py.detach(|| {
-            let mut evaluation = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            check_process(self.process)?;
+            let mut evaluation = self.evaluation.lock().unwrap_or_else(PoisonError::into_inner);
             evaluation.next().transpose()
         })?;
         batch.map(|batch| arrays(py, batch)).transpose()

@@ -67,6 +67,12 @@ impl Store {
         self.matrix(py, self.0.categorical_embeddings()?)
     }
 
+    /// Returns the vectors of all texts, float16 [V, D_t]; None where texts have none.
+    fn text_embeddings<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyArray2<f16>>>> {
+        let vectors = py.detach(|| self.0.text_embeddings())?;
+        vectors.map(|vectors| self.matrix(py, vectors)).transpose()
+    }
+
     /// Returns the vector of a text, float16 [D_t]; None where texts have none.
     fn text_embedding<'py>(
         &self,

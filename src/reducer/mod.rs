@@ -10,7 +10,7 @@ mod portion;
 pub use checkpoints::{Checkpoints, Resumed};
 pub use coordinator::Coordinator;
 pub use here::fold_here;
-pub(crate) use input::npy::write as npy_bytes;
+pub use input::npy::write as npy_bytes;
 pub use input::{Element, Matrix, MatrixFormat, Numbers};
 pub use job::{Blocks, Job};
 pub use portion::{Held, Portion};

@@ -12,7 +12,7 @@ use super::database::Database;
 use super::lock;
 use super::order::Orders;
 use super::sequence::{Sequence, sequences};
-use super::settings::{Settings, Texts};
+use super::settings::{Settings, Shape, Texts};
 use super::slab::Pool;
 use super::tasks::Task;
 use super::tensors::Tensors;
@@ -21,6 +21,9 @@ use super::walk::{Bounds, Start, Walker};
 use crate::error::{Error, Result};
 use crate::random::{Purpose, Stream};
 use crate::store::{Cell, Seed};
+
+/// More threads than this only take time to start.
+const THREADS_MAX: usize = 1024;
 
 /// What one sequence of a batch is to be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +77,14 @@ impl Engine {
             Texts::Batch(given) => buckets(given, cell_count)?,
             Texts::Global => Vec::new(),
         };
+        check_bytes(shape, references_max)?;
         let mut pool = rayon::ThreadPoolBuilder::new();
         if let Some(threads) = threads {
+            if !(1..=THREADS_MAX).contains(&threads) {
+                return Err(Error::invalid(format!(
+                    "expected 1 to {THREADS_MAX} threads, found {threads}"
+                )));
+            }
             pool = pool.num_threads(threads);
         }
         Ok(Self {
@@ -104,7 +113,7 @@ impl Engine {
     pub(super) fn make(&self, task: usize, subjects: &[Subject]) -> Result<Batch> {
         let task = &self.tasks[task];
         let database = &self.databases[task.database];
-        let mut slab = self.buffers.take(self.tensors.bytes, self.tensors.bytes);
+        let mut slab = self.buffers.take(self.tensors.bytes, self.tensors.bytes)?;
         let compact = self.settings.shape.compact;
         let places = sequences(&self.tensors, slab.used_mut(), compact, task.heading);
         self.threads.install(|| {
@@ -214,4 +223,18 @@ impl Engine {
         scratch.walker.walk(database, start, &self.bounds, &mut random)?;
         Ok(seed)
     }
+}
+
+/// Refuses batches whose bytes no number counts; of smaller ones memory says what fits.
+fn check_bytes(shape: &Shape, references_max: usize) -> Result<()> {
+    const BYTES_MAX: u128 = 1 << 47;
+    let [b, s, r] = [shape.batch_size, shape.sequence_length, shape.max_rows].map(u128::from);
+    // All tensors of a cell together are shorter, and a row's links are r bytes, or 4 for each.
+    let bytes = b * (s * 128 + r * (r + 4 * references_max as u128));
+    if bytes <= BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::limit(format!(
+        "batches of {b} sequences of {s} cells and {r} rows have more than 2^47 bytes; make them smaller"
+    )))
 }

@@ -81,6 +81,15 @@ struct Stream {
     steps: Arc<Steps>,
     /// What makes the batches ahead; started when the first is asked for.
     producer: Option<Producer<Made>>,
+    /// The next batch, where somebody waited for it and did not take it.
+    waiting: Option<Made>,
+}
+
+impl Stream {
+    /// Lets go of all that was made ahead.
+    fn forget(&mut self) {
+        (self.producer, self.waiting) = (None, None);
+    }
 }
 
 /// A batch, and where its stream stands after it.
@@ -116,8 +125,10 @@ impl Sampler {
         }
         let steps =
             |split| Steps::new(split, &tasks, settings.seed, settings.shape.batch_size, assignment);
-        let streams = [steps(Split::Train)?, steps(Split::Val)?, steps(Split::Test)?]
-            .map(|steps| Some(Mutex::new(Stream { steps: Arc::new(steps?), producer: None })));
+        let streams =
+            [steps(Split::Train)?, steps(Split::Val)?, steps(Split::Test)?].map(|steps| {
+                Some(Mutex::new(Stream { steps: Arc::new(steps?), producer: None, waiting: None }))
+            });
         let start = || Place::start(tasks.len());
         Ok(Self {
             consumed: Mutex::new([start(), start(), start()]),
@@ -141,21 +152,39 @@ impl Sampler {
     pub fn next(&self, split: Split) -> Result<(Batch, Snapshot)> {
         self.check_alive()?;
         let mut stream = self.stream(split)?;
-        let place = || lock(&self.consumed)[split as usize].clone();
-        let (batch, after) = if self.prefetch == 0 {
-            let mut place = place();
-            let (task, subjects) = stream.steps.advance(&mut place, &self.engine.tasks)?;
-            (self.engine.make(task, &subjects)?, place)
-        } else {
-            let producer = match stream.producer.take() {
-                Some(producer) => producer,
-                None => self.produce(Arc::clone(&stream.steps), place())?,
-            };
-            stream.producer.insert(producer).next()?
-        };
+        let (batch, after) = self.made(split, &mut stream)?;
         let mut consumed = lock(&self.consumed);
         consumed[split as usize] = after;
         Ok((batch, Snapshot(consumed.clone())))
+    }
+
+    /// Waits until the next batch of a split is made, and does not take it: who is interrupted
+    /// meanwhile has consumed nothing.
+    ///
+    /// # Errors
+    /// Those of [`Sampler::next`].
+    pub fn wait(&self, split: Split) -> Result<()> {
+        self.check_alive()?;
+        let mut stream = self.stream(split)?;
+        stream.waiting = Some(self.made(split, &mut stream)?);
+        Ok(())
+    }
+
+    fn made(&self, split: Split, stream: &mut Stream) -> Result<Made> {
+        if let Some(made) = stream.waiting.take() {
+            return Ok(made);
+        }
+        let place = || lock(&self.consumed)[split as usize].clone();
+        if self.prefetch == 0 {
+            let mut place = place();
+            let (task, subjects) = stream.steps.advance(&mut place, &self.engine.tasks)?;
+            return Ok((self.engine.make(task, &subjects)?, place));
+        }
+        let producer = match stream.producer.take() {
+            Some(producer) => producer,
+            None => self.produce(Arc::clone(&stream.steps), place())?,
+        };
+        stream.producer.insert(producer).next()
     }
 
     /// Starts to make the batches of a stream from `place` on.
@@ -191,11 +220,15 @@ impl Sampler {
 
     /// Ends the threads and wakes who waits; takes no longer than the batches under way.
     ///
-    /// What is asked of the sampler afterwards is an error, but for its cursor.
+    /// What is asked of the sampler afterwards is an error, but for its cursor. In a forked child,
+    /// which has none of the threads, it does nothing.
     pub fn shutdown(&self) {
+        if check_process(self.process).is_err() {
+            return;
+        }
         self.gate.close();
         for stream in self.streams.iter().flatten() {
-            lock(stream).producer = None;
+            lock(stream).forget();
         }
     }
 
@@ -221,6 +254,10 @@ impl Sampler {
                 names.iter().map(|name| self.task_number(name)).collect::<Result<_>>()?
             }
         };
+        if let Some(twice) = (1..chosen.len()).find(|&at| chosen[..at].contains(&chosen[at])) {
+            let name = &served[chosen[twice]].name;
+            return Err(Error::invalid(format!("task {name:?} is named twice")));
+        }
         chosen.retain(|&task| served[task].count(split) > 0);
         chosen.reverse();
         let batch_size = u64::from(self.engine.settings.shape.batch_size);
@@ -231,6 +268,7 @@ impl Sampler {
             pass,
             under_way: UnderWay::new(Arc::clone(&self.engine)),
             is_ahead: self.prefetch > 0,
+            gate: Arc::clone(&self.gate),
             process: self.process,
         })
     }
@@ -357,7 +395,7 @@ impl Sampler {
             Split::ALL.into_iter().filter(|&split| self.streams[split as usize].is_some());
         let mut streams = streams.map(|s| self.stream(s)).collect::<Result<Vec<_>>>()?;
         // What was made ahead is of another place.
-        streams.iter_mut().for_each(|stream| stream.producer = None);
+        streams.iter_mut().for_each(|stream| stream.forget());
         *lock(&self.consumed) = places;
         Ok(())
     }
@@ -408,7 +446,26 @@ pub struct Evaluation {
     under_way: UnderWay<()>,
     /// Whether batches are begun before they are asked for.
     is_ahead: bool,
+    gate: Arc<Gate>,
     process: u32,
+}
+
+impl Evaluation {
+    /// The process whose threads make the batches; no other can go on with the pass.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.process
+    }
+}
+
+impl Drop for Evaluation {
+    fn drop(&mut self) {
+        if check_process(self.process).is_err() {
+            // As a sampler does.
+            let nothing = UnderWay::new(Arc::clone(&self.engine));
+            std::mem::forget(std::mem::replace(&mut self.under_way, nothing));
+        }
+    }
 }
 
 impl Iterator for Evaluation {
@@ -417,6 +474,9 @@ impl Iterator for Evaluation {
     fn next(&mut self) -> Option<Self::Item> {
         if let Err(error) = check_process(self.process) {
             return Some(Err(error));
+        }
+        if self.gate.is_closed() {
+            return Some(Err(prefetch::closed()));
         }
         let Self { engine, pass, under_way, is_ahead, .. } = self;
         let mut step = || pass.advance(&engine.tasks);
@@ -434,7 +494,10 @@ impl Iterator for Evaluation {
 }
 
 /// Refuses what belongs to another process than the one that asks.
-fn check_process(process: u32) -> Result<()> {
+///
+/// # Errors
+/// `InvalidArgument` in a forked child.
+pub(crate) fn check_process(process: u32) -> Result<()> {
     if std::process::id() == process {
         return Ok(());
     }
@@ -464,9 +527,16 @@ fn check_names(databases: &[Database]) -> Result<()> {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        if std::process::id() == self.process {
-            self.shutdown();
+        if check_process(self.process).is_ok() {
+            return self.shutdown();
         }
+        // The threads are in another process: here nobody could be joined, or woken, or would ever
+        // give a lock back.
+        for stream in self.streams.iter_mut().flatten() {
+            let stream = stream.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(stream.producer.take());
+        }
+        std::mem::forget(Arc::clone(&self.engine));
     }
 }
 

@@ -34,7 +34,7 @@ impl Orders {
         self.by_column(column_ids, by_column);
         match self.row_order {
             // Rows stand in the order of the walk already, each in one piece.
-            RowOrder::Walk => (0..).zip(&mut *outgoing).for_each(|(place, slot)| *slot = place),
+            RowOrder::Walk => outgoing.iter_mut().zip(0..).for_each(|(slot, place)| *slot = place),
             RowOrder::CuthillMckee => {
                 let rows = self.cuthill_mckee.order(walker.visits().len(), walker.links());
                 by_row(rows, row_ids, &mut self.row_starts, outgoing);
@@ -52,14 +52,15 @@ impl Orders {
             before += *start;
             *start = before;
         }
-        for (place, &column) in (0..).zip(column_ids) {
+        // The counter comes second, or it would be counted past the greatest place.
+        for (&column, place) in column_ids.iter().zip(0..) {
             let start = &mut self.starts[column as usize];
             order[*start as usize] = place;
             *start += 1;
         }
         self.starts.fill(0);
-        let padding = (0..).zip(&mut *order).skip(column_ids.len());
-        padding.for_each(|(place, slot)| *slot = place);
+        let padding = order.iter_mut().zip(0..).skip(column_ids.len());
+        padding.for_each(|(slot, place)| *slot = place);
     }
 }
 
@@ -73,12 +74,12 @@ fn by_row(rows: &[u16], row_ids: &[u16], starts: &mut Vec<u32>, order: &mut [u16
         let cells = std::mem::replace(&mut starts[usize::from(row)], before);
         before += cells;
     }
-    for (place, &row) in (0..).zip(row_ids) {
+    for (&row, place) in row_ids.iter().zip(0..) {
         let start = &mut starts[usize::from(row)];
         order[*start as usize] = place;
         *start += 1;
     }
-    (0..).zip(&mut *order).skip(row_ids.len()).for_each(|(place, slot)| *slot = place);
+    order.iter_mut().zip(0..).skip(row_ids.len()).for_each(|(slot, place)| *slot = place);
 }
 
 /// The reverse Cuthill-McKee order of a small graph.
@@ -149,5 +150,21 @@ impl CuthillMckee {
             }
         }
         self.starts.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_sequence_has_an_order_when_it_is_full() {
+        let cells = usize::from(u16::MAX);
+        let mut orders = Orders::new(RowOrder::Walk, 1);
+        let (mut by_column_order, mut by_row_order) = (vec![0; cells], vec![0; cells]);
+        orders.by_column(&vec![0; cells], &mut by_column_order);
+        by_row(&[0], &vec![0; cells], &mut Vec::new(), &mut by_row_order);
+        let expected: Vec<u16> = (0..cells).map(|place| place as u16).collect();
+        assert!(by_column_order == expected && by_row_order == expected);
     }
 }

@@ -134,7 +134,7 @@ impl Sequence<'_> {
         self.clear();
         self.is_padding.fill(1);
         for order in [self.col_perm, self.out_perm, self.in_perm] {
-            (0..).zip(order).for_each(|(place, slot)| *slot = place);
+            order.iter_mut().zip(0..).for_each(|(slot, place)| *slot = place);
         }
     }
 

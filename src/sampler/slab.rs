@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytemuck::{Pod, Zeroable};
 
 use crate::bytes::ALIGNMENT;
+use crate::error::{Error, Result};
 
 /// A cache line, which is what makes a buffer aligned.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -36,21 +37,41 @@ impl Pool {
 
     /// A buffer of at least `bytes` bytes. The first `used` of them hold anything, and are to be
     /// written; the others are zero.
-    pub(super) fn take(self: &Arc<Self>, bytes: usize, used: usize) -> Slab {
+    ///
+    /// # Errors
+    /// `LimitExceeded` when there is not so much memory.
+    pub(super) fn take(self: &Arc<Self>, bytes: usize, used: usize) -> Result<Slab> {
         let count = bytes.div_ceil(ALIGNMENT);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         // What was given back last is still in a cache.
         let found = free.iter().rposition(|buffer| buffer.lines.len() == count);
         let found = found.map(|place| free.swap_remove(place));
         drop(free);
-        let fresh = || Buffer { lines: vec![Line::zeroed(); count], used: 0 };
-        let mut buffer = found.unwrap_or_else(fresh);
+        let mut buffer = match found {
+            Some(buffer) => buffer,
+            None => Buffer::new(count)?,
+        };
         if buffer.used > used {
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer.lines);
             bytes[used..buffer.used].fill(0);
         }
         buffer.used = used;
-        Slab { buffer, pool: Arc::clone(self) }
+        Ok(Slab { buffer, pool: Arc::clone(self) })
+    }
+}
+
+impl Buffer {
+    fn new(line_count: usize) -> Result<Self> {
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(line_count).map_err(|_| {
+            Error::limit(format!(
+                "a batch needs {} bytes in one piece, and there is not so much memory; make batches, \
+                 sequences, max_rows or text_buckets smaller",
+                line_count.saturating_mul(ALIGNMENT)
+            ))
+        })?;
+        lines.resize(line_count, Line::zeroed());
+        Ok(Self { lines, used: 0 })
     }
 }
 
@@ -82,13 +103,13 @@ mod tests {
     #[test]
     fn buffers_are_aligned_and_used_again() {
         let pool = Arc::new(Pool::default());
-        let mut slab = pool.take(1000, 900);
+        let mut slab = pool.take(1000, 900).unwrap();
         slab.used_mut().fill(7);
         let place = slab.bytes().as_ptr();
         assert_eq!((place as usize % ALIGNMENT, slab.bytes().len()), (0, 1024));
         drop(slab);
-        let other = pool.take(2000, 0);
-        let again = pool.take(1000, 100);
+        let other = pool.take(2000, 0).unwrap();
+        let again = pool.take(1000, 100).unwrap();
         assert!(again.bytes()[100..].iter().all(|&byte| byte == 0));
         assert!(again.bytes().as_ptr() == place && other.bytes().as_ptr() != place);
     }

@@ -138,7 +138,9 @@ impl Pass {
                 })
             })
             .collect::<Result<_>>()?;
-        self.taken += self.batch_size * self.assignment.world();
+        let global = self.batch_size.checked_mul(self.assignment.world());
+        let taken = global.and_then(|global| self.taken.checked_add(global));
+        self.taken = taken.ok_or_else(past_the_end)?;
         if self.taken >= count {
             self.tasks.pop();
             self.taken = 0;

@@ -300,6 +300,18 @@ impl Store {
         self.texts.get(index as usize)
     }
 
+    /// The vectors of all texts, one after the other; none when the store was prepared without.
+    ///
+    /// # Cost
+    /// Reads and checks all of them.
+    ///
+    /// # Errors
+    /// `Corrupt` when damaged.
+    pub fn text_embeddings(&self) -> Result<Option<&[f16]>> {
+        let vectors = self.text_vectors.as_ref();
+        vectors.map(|vectors| vectors.slice(0, vectors.len() / 2)).transpose()
+    }
+
     /// Asks for the vector of text `index` ahead of reading it.
     #[inline]
     pub(crate) fn prefetch_text_embedding(&self, index: u32) {

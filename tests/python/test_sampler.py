@@ -2,7 +2,9 @@
 
 import datetime
 import multiprocessing
+import os
 import pickle
+import signal
 import threading
 import time
 
@@ -222,6 +224,93 @@ def test_after_shutdown_and_in_a_fork(store_path):
     with pytest.raises(headwater.SamplerShutdown):
         running.next_train_batch()
     running.cursor()
+
+
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_p8_ctrl_c_while_a_batch_is_waited_for_consumes_nothing(store_path, ahead):
+    running = sampler(
+        store_path,
+        num_prefetch=ahead,
+        num_threads=1,
+        default_batch_size=512,
+        default_sequence_length=1024,
+        max_rows=208,
+    )
+
+    def position():
+        return headwater.Cursor.decode(running.cursor()).position["train/step"]
+
+    lost = 0
+    for _ in range(10):
+        taken, before = 0, position()
+        timer = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
+        timer.start()
+        try:
+            while True:
+                running.next_train_batch()
+                taken += 1
+        except KeyboardInterrupt:
+            lost += position() - before - taken
+        timer.join()
+    # Python may raise it between the call's return and the next line.
+    assert lost <= 1
+
+
+def test_a_forked_child_may_let_go_of_what_it_cannot_use(store_path):
+    """It joins no thread that it does not have, and ends as it wishes to."""
+    running = sampler(store_path)
+    evaluation = running.evaluate("train")
+    next(evaluation)
+    running.next_train_batch(), running.next_val_batch()
+    child = os.fork()
+    if child == 0:
+        status = 3
+        try:
+            with running:
+                pass
+            del evaluation, running
+            status = 0
+        finally:
+            os._exit(status)
+    for _ in range(400):
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, signal.SIGKILL)
+    assert found == child and os.waitstatus_to_exitcode(status) == 0
+    running.next_train_batch()
+
+
+def test_an_evaluation_ends_with_its_sampler_and_takes_a_task_once(store_path):
+    running = sampler(store_path)
+    name = running.tasks[0]
+    with pytest.raises(headwater.InvalidArgument, match="named twice"):
+        running.evaluate("train", [name, name.split("/")[1]])
+    evaluation = running.evaluate("train")
+    next(evaluation)
+    running.shutdown()
+    with pytest.raises(headwater.SamplerShutdown):
+        next(evaluation)
+
+
+def test_settings_that_no_machine_has_room_for(store_path):
+    with pytest.raises(headwater.InvalidArgument, match="1 to 1024 threads"):
+        sampler(store_path, num_threads=5000)
+    with pytest.raises(headwater.LimitExceeded, match="2\\^47 bytes"):
+        sampler(store_path, default_batch_size=60_000, max_rows=65_535)
+    huge = sampler(store_path, default_batch_size=8_000, max_rows=65_535, num_prefetch=0)
+    with pytest.raises(headwater.LimitExceeded, match="not so much memory"):
+        huge.next_train_batch()
+
+
+@pytest.mark.parametrize("when", ["NaT", "", "-300000-01-01", "300000-01-01", True, 2**70, "soon"])
+def test_times_that_are_none_are_refused(store_path, when):
+    running = sampler(store_path)
+    task = running.tasks[0]
+    with pytest.raises(headwater.InvalidArgument, match="expected an observation time"):
+        running.sample(task, ["1"], [when])
 
 
 def test_the_interpreter_runs_while_a_batch_is_made(store_path):

@@ -20,7 +20,7 @@ use super::context::ContextView;
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, Result};
 use crate::sampler::{Context, Sampler};
-use crate::store::Store;
+use crate::store::{METADATA_FILE, Store};
 use boxes::RowBox;
 use masks::Mask;
 use sequence::Sequence;
@@ -30,6 +30,21 @@ const MARK: &str = "<!doctype html>\n<!-- A context, drawn by headwater. -->\n";
 
 /// Refuses a place where there is something else than a page of ours.
 pub(super) fn check_place(path: &Path) -> Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => {
+            return Err(Error::invalid(format!(
+                "{} is there already, and is no file; choose another place",
+                path.display()
+            )));
+        }
+        _ => {}
+    }
+    if path.with_file_name(METADATA_FILE).exists() {
+        return Err(Error::invalid(format!(
+            "{} would lie in a store, which has no place for other files; choose another place",
+            path.display()
+        )));
+    }
     let mut start = Vec::new();
     let file = File::open(path);
     match file.and_then(|file| file.take(MARK.len() as u64).read_to_end(&mut start)) {

@@ -21,6 +21,12 @@ impl Schema {
         if self.tables.is_empty() {
             return fail("the schema has no table; add one with [[table]]");
         }
+        if self.database.is_empty() || self.database.contains('/') {
+            return fail(format!(
+                "database: expected a name without '/', as a task is called DATABASE/TASK, found {:?}",
+                self.database
+            ));
+        }
         unique_names("table", self.tables.iter().map(|t| t.name.as_str()))?;
         unique_names("task", self.tasks.iter().map(|t| t.name.as_str()))?;
         for table in &self.tables {

@@ -105,7 +105,8 @@ fn element_of(descr: &str) -> Result<Option<Element>> {
 }
 
 /// A matrix of 64-bit numbers as a `.npy` file.
-pub(crate) fn write(rows: usize, columns: usize, values: impl Iterator<Item = f64>) -> Vec<u8> {
+#[must_use]
+pub fn write(rows: usize, columns: usize, values: impl Iterator<Item = f64>) -> Vec<u8> {
     let mut header =
         format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
     // The numbers begin at a multiple of 64, as NumPy has it.
