@@ -184,7 +184,7 @@ class Sampler:
         return self._stores[database].categorical_embeddings()
 
     def text_embeddings(self, database: int = 0) -> npt.NDArray[np.float16] | None:
-        """Returns the vectors of all texts, float16 [V, D_t], for `texts="global"`; None without."""
+        """Returns the vectors of all texts, float16 [V, D_t]; None where texts have none."""
         return self._stores[database].text_embeddings()
 
     def database_metadata(self, database: int = 0) -> dict[str, Any]:

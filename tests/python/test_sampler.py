@@ -279,7 +279,8 @@ def test_a_forked_child_may_let_go_of_what_it_cannot_use(store_path):
         time.sleep(0.05)
     else:
         os.kill(child, signal.SIGKILL)
-    assert found == child and os.waitstatus_to_exitcode(status) == 0
+    assert found == child
+    assert os.waitstatus_to_exitcode(status) == 0
     running.next_train_batch()
 
 
