@@ -42,7 +42,7 @@ $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release
 	@touch $@
 
-demo: setup clean-demo ## make a demo store, look into it, resume a killed stream of batches
+demo: setup clean-demo ## make a demo store, look into it, resume a killed stream, fold a matrix
 	$(HEADWATER) demo-data $(DEMO)/data
 	$(HEADWATER) prepare $(DEMO)/data --schema $(DEMO)/data/schema.toml --out $(DEMO)/store
 	$(HEADWATER) verify $(DEMO)/store

@@ -12,7 +12,6 @@ no kernel that sums in 64 bits.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import statistics
@@ -135,21 +134,14 @@ def main() -> None:
         return
     import scipy
 
-    machine = prepare.machine()
+    heading = prepare.heading("Gram kernels beside OpenBLAS")
     cases = measure(build(), options.rounds, options.seconds, options.kernels)
     record = {
-        "bench": "gram",
-        "date": datetime.date.today().isoformat(),
-        "commit": prepare.commit(),
-        "command": " ".join(["python", *sys.argv]),
-        "machine": machine,
+        **heading,
         "scipy": scipy.__version__,
         "cases": cases,
     }
-    text = json.dumps(record, indent=2)
-    print(text)
-    if options.record:
-        options.record.write_text(text + "\n")
+    prepare.publish(record, options.record)
 
 
 if __name__ == "__main__":

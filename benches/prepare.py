@@ -164,6 +164,25 @@ def commit() -> str:
     return head.stdout.strip() + (" and changes" if state.stdout.strip() else "")
 
 
+def heading(what: str) -> dict[str, object]:
+    """What every record begins with; made before the measurements, for the load that they met."""
+    return {
+        "what": what,
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
+        "command": " ".join(["python", *sys.argv]),
+        "machine": machine(),
+    }
+
+
+def publish(record: dict[str, object], path: Path | None) -> None:
+    """Prints a record, and writes it down where that is wanted."""
+    text = json.dumps(record, indent=2)
+    print(text)
+    if path:
+        path.write_text(text + "\n")
+
+
 def main() -> None:
     """Runs the measurements and writes them down."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -180,13 +199,7 @@ def main() -> None:
     )
     parser.add_argument("--record", type=Path, help="write the figures here as JSON")
     args = parser.parse_args()
-    record: dict[str, object] = {
-        "what": f"headwater prepare, TPC-H scale factor {args.scale}",
-        "date": datetime.date.today().isoformat(),
-        "commit": commit(),
-        "command": " ".join(["python", "benches/prepare.py", *sys.argv[1:]]),
-        "machine": machine(),
-    }
+    record = heading(f"headwater prepare, TPC-H scale factor {args.scale}")
     source = tpch(args.work, args.scale)
     record["source_mb"] = round(folder_bytes(source) / 1e6, 1)
 
@@ -211,10 +224,7 @@ def main() -> None:
         record["texts"] = metadata["embedding"]["text_count"]
         record["open_with_text_vectors"] = open_times(out)
     shutil.rmtree(out)
-    text = json.dumps(record, indent=2)
-    print(text)
-    if args.record:
-        args.record.write_text(text + "\n")
+    publish(record, args.record)
     if not record["same_root_whatever_the_threads"]:
         sys.exit("the number of threads changed the store")
 

@@ -11,7 +11,6 @@ figure is the median of several rounds, in which all kinds of batches take turns
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import statistics
@@ -120,7 +119,10 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=prepare.HERE.parent / "target" / "bench")
     parser.add_argument("--record", type=Path, help="write the figures here as JSON")
     args = parser.parse_args()
-    machine = prepare.machine()
+    heading = prepare.heading(
+        f"headwater sampler, TPC-H scale factor {args.scale:g}, 4 cell and 4 derived tasks "
+        "in turn, B=32 S=1024 width 16"
+    )
     store, small = (made_store(args.work, scale) for scale in (args.scale, args.scale / 10))
     kinds = [*KINDS, "full_tenth", "full_in_two_processes"]
     rounds: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
@@ -136,12 +138,7 @@ def main() -> None:
     cpu = {kind: measured[kind].get("warm_cpu_ms_per_batch", 0.0) for kind in measured}
     wall = {kind: measured[kind].get("warm_wall_ms_per_batch", 0.0) for kind in measured}
     record = {
-        "what": f"headwater sampler, TPC-H scale factor {args.scale:g}, 4 cell and 4 derived tasks "
-        "in turn, B=32 S=1024 width 16",
-        "date": datetime.date.today().isoformat(),
-        "commit": prepare.commit(),
-        "command": " ".join(["python", "benches/sampler.py", *sys.argv[1:]]),
-        "machine": machine,
+        **heading,
         "ratios": {
             "full_over_floor": round(cpu["full"] / measured["floor_full"]["floor_ms"], 2),
             "compact_over_floor": round(cpu["compact"] / measured["floor_compact"]["floor_ms"], 2),
@@ -154,10 +151,7 @@ def main() -> None:
         "python": sampling.measure(store),
         "resume": resuming.measure(store),
     }
-    text = json.dumps(record, indent=2)
-    print(text)
-    if args.record:
-        args.record.write_text(text + "\n")
+    prepare.publish(record, args.record)
 
 
 if __name__ == "__main__":

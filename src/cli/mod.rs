@@ -161,13 +161,9 @@ fn cpu_time() -> Duration {
 ///
 /// Returns the exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) -> u8 {
-    let command = match Command::try_parse_from(arguments) {
+    let command: Command = match parsed(arguments) {
         Ok(command) => command,
-        Err(error) => {
-            // Nobody can be told that telling failed.
-            let _ = error.print();
-            return u8::try_from(error.exit_code()).unwrap_or(2);
-        }
+        Err(status) => return status,
     };
     let result = match command.verb {
         Verb::Schema(args) => schema(&args, hooks),
@@ -179,6 +175,15 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
         Verb::DemoData(args) => demo_data(&args),
     };
     exit_status("headwater", result)
+}
+
+/// The command that was asked for; where there is none, the exit status after the help was printed.
+fn parsed<C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<C, u8> {
+    C::try_parse_from(arguments).map_err(|error| {
+        // Nobody can be told that telling failed.
+        let _ = error.print();
+        u8::try_from(error.exit_code()).unwrap_or(2)
+    })
 }
 
 /// Says what went wrong, if anything; returns the exit status.

@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::output::{Output, count};
 use super::progress::Bars;
-use super::{Hooks, cpu_time, exit_status};
+use super::{Hooks, cpu_time, exit_status, parsed};
 use crate::Digest;
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, Result};
-use crate::fold::{Gram, Statistic, Triangle};
+use crate::fold::{Gram, Triangle};
 use crate::plan::Fields;
 use crate::prepare::Progress;
 use crate::reducer::{
@@ -107,13 +107,9 @@ struct Done {
 ///
 /// Returns the exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) -> u8 {
-    let command = match ReduceCommand::try_parse_from(arguments) {
+    let command: ReduceCommand = match parsed(arguments) {
         Ok(command) => command,
-        Err(error) => {
-            // Nobody can be told that telling failed.
-            let _ = error.print();
-            return u8::try_from(error.exit_code()).unwrap_or(2);
-        }
+        Err(status) => return status,
     };
     let Wanted::Gram(args) = command.statistic;
     exit_status("headwater-reduce", args.run(hooks))
@@ -133,14 +129,13 @@ impl GramArgs {
         let checkpoints = self.checkpoint_dir.as_deref().map(Checkpoints::new).transpose()?;
         let resumed = self.begin(checkpoints.as_ref(), &mut fold)?;
         self.fold(&mut fold, &matrix, &pool, checkpoints.as_ref(), hooks)?;
-        let encoded = Gram::new(matrix.columns())?;
         let gram = fold.finish()?;
         let columns = matrix.columns();
         let own = (0..columns).map(|column| gram.values()[place(columns, column, column)]);
         let seconds = started.elapsed().as_secs_f64();
         let products = columns as f64 * (columns as f64 + 1.0) * job.rows() as f64;
         let done = Done {
-            digest: Digest::of(&encoded.encode(&gram)),
+            digest: Digest::of(bytemuck::cast_slice(gram.values())),
             rows: job.rows(),
             columns,
             ranks: 1,

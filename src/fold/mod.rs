@@ -8,6 +8,9 @@ mod rows;
 mod statistic;
 mod tree;
 
+/// The version of what `FORMAT.md` says; it is part of whatever is folded.
+pub const FORMAT_VERSION: u64 = 1;
+
 pub use gram::{Cross, Gram, Rectangle, Triangle};
 pub use moments::{Moments, ZScore};
 pub use node::Node;

@@ -3,10 +3,8 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
+use crate::fold::FORMAT_VERSION;
 use crate::plan::Fields;
-
-/// The version of what `fold/FORMAT.md` says; it is part of every job.
-const FOLD_VERSION: u64 = 1;
 
 /// A statistic over rows, in chunks: all that determines the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +27,7 @@ impl Job {
         }
         what.add("rows", rows)?;
         what.add("chunk_rows", chunk_rows)?;
-        what.add("fold", FOLD_VERSION)?;
+        what.add("fold", FORMAT_VERSION)?;
         Ok(Self { fields: what, rows, chunk_rows })
     }
 

@@ -36,26 +36,27 @@ impl<'a, S: Statistic> Portion<'a, S> {
     where
         S::Partial: 'p,
     {
-        let partials: Vec<(Node, Vec<u8>)> =
-            nodes.map(|(node, partial)| (node, self.statistic.encode(partial))).collect();
-        let partial_bytes = partials.first().map_or(0, |(_, bytes)| bytes.len());
+        let nodes: Vec<(Node, &S::Partial)> = nodes.collect();
+        // Partials can be large: they are encoded one by one, and the first twice.
+        let first = nodes.first();
+        let partial_bytes = first.map_or(0, |(_, partial)| self.statistic.encode(partial).len());
         let mut position = Position::new();
-        position.set("nodes", partials.len() as u64);
+        position.set("nodes", nodes.len() as u64);
         position.set("partial_bytes", partial_bytes as u64);
         let cursor = Cursor::new(CursorKind::Reducer, self.job.fields().clone(), position);
         let cursor = cursor.encode()?;
-        let all = HEADER_BYTES + cursor.len() + partials.len() * (NODE_BYTES + partial_bytes);
+        let all = HEADER_BYTES + cursor.len() + nodes.len() * (NODE_BYTES + partial_bytes);
         let mut bytes = Vec::with_capacity(all + HASH_BYTES);
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend([0; 4]);
         bytes.extend((cursor.len() as u64).to_le_bytes());
         bytes.extend(cursor);
-        for (node, partial) in partials {
+        for (node, partial) in nodes {
             bytes.extend(node.level().to_le_bytes());
             bytes.extend([0; 4]);
             bytes.extend(node.index().to_le_bytes());
-            bytes.extend(partial);
+            bytes.extend(self.statistic.encode(partial));
         }
         let hash = blake3::hash(&bytes);
         bytes.extend(hash.as_bytes());

@@ -301,7 +301,8 @@ def test_settings_that_no_machine_has_room_for(store_path):
         sampler(store_path, num_threads=5000)
     with pytest.raises(headwater.LimitExceeded, match="2\\^47 bytes"):
         sampler(store_path, default_batch_size=60_000, max_rows=65_535)
-    huge = sampler(store_path, default_batch_size=8_000, max_rows=65_535, num_prefetch=0)
+    # More than half of the address space: also where memory is promised freely.
+    huge = sampler(store_path, default_batch_size=30_000, max_rows=65_535, num_prefetch=0)
     with pytest.raises(headwater.LimitExceeded, match="not so much memory"):
         huge.next_train_batch()
 

@@ -61,6 +61,22 @@ fn a_split_without_seeds_is_refused_when_it_is_asked_for() {
 }
 
 #[test]
+fn a_pass_by_far_more_ranks_than_seeds_ends() {
+    let (_folder, store) = &random_stores(1)[0];
+    let mut settings = small(1);
+    settings.shape.batch_size = 4;
+    let sampler = sampler(store, &settings, (0, 1 << 62), PLAIN).unwrap();
+    let batches = sampler.evaluate(Split::Train, None).unwrap();
+    for batch in batches.take(100).map(|batch| batch.unwrap()) {
+        // The first rank has one seed of each task, and the others have the rest.
+        assert_eq!(batch.get::<f32>("seq_weight").unwrap(), [1.0, 0.0, 0.0, 0.0]);
+    }
+    let batches = sampler.evaluate(Split::Train, None).unwrap();
+    let served = (0..sampler.tasks().count()).filter(|&t| sampler.seed_count(t, Split::Train) > 0);
+    assert_eq!(batches.take(100).count(), served.count());
+}
+
+#[test]
 fn a_batch_with_more_texts_than_the_greatest_bucket() {
     for (_folder, store) in &random_stores(12) {
         let mut settings = small(1);

@@ -43,11 +43,9 @@ impl Avx2 {
 
     #[inline]
     pub(super) fn multiply(self, tile: Tile<'_>) {
-        assert_eq!(tile.sums.len(), LANES * WIDTH);
-        assert_eq!(tile.left.len(), tile.right.len());
-        assert!(tile.first_lane <= WIDTH - LANES && tile.vectors.end <= PANEL_VECTORS);
+        tile.check(LANES);
         // SAFETY: `self` is only made where the processor has the instructions. The numbers are
-        // within the bounds that the functions ask for, by the assertions above.
+        // within the bounds that the functions ask for, as was checked.
         unsafe {
             match tile.vectors.len() {
                 1 => multiply::<1>(tile),

@@ -13,6 +13,8 @@ use super::avx2::Avx2;
 use super::avx512::Avx512;
 use super::pack::{Packing, pack};
 use super::plain;
+#[cfg(target_arch = "x86_64")]
+use super::tiles::PANEL_VECTORS;
 
 /// A set of instructions to multiply with. All of them give the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +76,21 @@ pub(super) struct Tile<'a> {
     pub(super) vectors: Range<usize>,
     /// What is likely to be multiplied next.
     pub(super) next: &'a [f64],
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Tile<'_> {
+    /// What a kernel of so many lanes may take for granted.
+    ///
+    /// # Panics
+    /// When it does not hold: the kernel would read or write elsewhere.
+    #[inline]
+    pub(super) fn check(&self, lanes: usize) {
+        let width = PANEL_VECTORS * lanes;
+        assert_eq!(self.sums.len(), lanes * width);
+        assert_eq!(self.left.len(), self.right.len());
+        assert!(self.first_lane <= width - lanes && self.vectors.end <= PANEL_VECTORS);
+    }
 }
 
 /// A kernel that this machine has.
