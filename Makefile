@@ -10,11 +10,16 @@ DEMO := demo
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PYO3_BUILD_EXTENSION_MODULE := 1
 CARGO := cargo --locked
+# The MPI of the virtual environment, and what bindings to it are made with.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export LIBCLANG_PATH = $(shell echo $(CURDIR)/$(VENV)/lib/python3*/site-packages/clang/native)
+export BINDGEN_EXTRA_CLANG_ARGS = -I$(shell $(CC) -print-file-name=include)
+MPIRUN := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 $(BIN)/mpirun --oversubscribe
 # The hand-off of the sampler, for a model checker.
 MODEL := RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-target}/model"
 MODEL_OPTIONS := --release --quiet --no-default-features
 
-RUST_SOURCES := $(shell find src -type f) Cargo.toml Cargo.lock
+RUST_SOURCES := $(shell find src -type f) build.rs Cargo.toml Cargo.lock
 PYTHON_SOURCES := $(shell find python -type f -name '*.py*' -not -name '*.pyc')
 
 .PHONY: help setup demo test bench lint clean-demo
@@ -40,6 +45,8 @@ $(VENV)/.tools: pyproject.toml
 $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
 	@echo "building the Python package and the command (ten minutes or so when nothing is built yet)"
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release
+	@$(CARGO) build --release --features mpi --bin headwater-reduce
+	@cp --remove-destination "$${CARGO_TARGET_DIR:-target}/release/headwater-reduce" $(BIN)/
 	@touch $@
 
 demo: setup clean-demo ## make a demo store, look into it, resume a killed stream, fold a matrix
@@ -56,7 +63,7 @@ demo: setup clean-demo ## make a demo store, look into it, resume a killed strea
 	$(BIN)/python -c 'import numpy; r = numpy.random.default_rng(1); \
 		numpy.save("$(DEMO)/x.npy", r.standard_normal((200000, 64), "float32"))'
 	$(BIN)/headwater-reduce gram --input $(DEMO)/x.npy --out $(DEMO)/gram.npy --threads 1
-	$(BIN)/headwater-reduce gram --input $(DEMO)/x.npy --out $(DEMO)/gram.npy --threads 2
+	$(MPIRUN) -n 3 $(BIN)/headwater-reduce gram --input $(DEMO)/x.npy --out $(DEMO)/gram.npy
 
 # Only what an earlier demo made is removed.
 clean-demo:
@@ -65,11 +72,11 @@ clean-demo:
 	@rm -rf $(DEMO) && mkdir $(DEMO) && touch $(DEMO)/.made-by-make
 
 test: setup ## run all tests; say what was skipped
-	$(CARGO) test --release --no-run
-	$(CARGO) test --release --quiet
+	$(CARGO) test --release --features mpi --no-run
+	$(CARGO) test --release --features mpi --quiet
 	$(CARGO) check --release --quiet --no-default-features --lib
 	$(MODEL) $(CARGO) test $(MODEL_OPTIONS) --lib prefetch
-	@echo "skipped: MPI, of which nothing is written yet; and what pytest lists as skipped below"
+	@echo "skipped: what pytest lists as skipped below"
 	@test -d "$${HEADWATER_SHARED:-../shared}/data/f1db" \
 		|| echo "skipped: the Rust tests on f1db, which is not at $${HEADWATER_SHARED:-../shared}/data"
 	@test "$$(id -u)" = 0 || echo "skipped: the Rust test of a full disk, which mounts one as root"
@@ -83,7 +90,7 @@ bench: setup ## measure; takes minutes and 10 GB in target/bench
 
 lint: $(VENV)/.tools ## check formatting, lints and types
 	cargo fmt --check
-	$(CARGO) clippy --release --quiet --all-targets --features python -- -D warnings
+	$(CARGO) clippy --release --quiet --all-targets --features mpi,python -- -D warnings
 	$(MODEL) $(CARGO) clippy $(MODEL_OPTIONS) --tests -- -D warnings
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet

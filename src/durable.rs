@@ -63,7 +63,7 @@ pub trait NewFile {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// The calls that change a disk.
+/// The calls of a disk that files are written to and gone on from.
 pub trait Storage {
     /// Creates a file that must not be there yet.
     ///
@@ -100,6 +100,12 @@ pub trait Storage {
     /// # Errors
     /// The operating system's.
     fn list(&self, folder: &Path) -> io::Result<Vec<Entry>>;
+
+    /// The bytes of a file.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
     /// Whether there is anything at a path.
     ///
@@ -155,6 +161,10 @@ impl Storage for Disk {
             .collect::<io::Result<Vec<Entry>>>()?;
         entries.sort();
         Ok(entries)
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {

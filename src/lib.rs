@@ -17,8 +17,8 @@
 //! | P8 a reader's cursor | a cursor tells what the caller consumed, not what was prefetched |
 //!
 //! What is here so far: the plan with its cursor, the store, the way from somebody's data to a store,
-//! the sampler, statistics that fold to the same bits everywhere ([`fold`]), and of the reducer, which
-//! is to spread a fold over ranks, what one process needs.
+//! the sampler, statistics that fold to the same bits everywhere ([`fold`]), and the reducer, which
+//! spreads a fold over ranks.
 //!
 //! # Map
 //!
@@ -27,6 +27,7 @@
 //! | floor | rooms |
 //! |---|---|
 //! | the command | `bin`, [`cli`], `py` |
+//! | a wire for the reducer | `mpi` |
 //! | parts that know nothing of each other | [`prepare`], [`sampler`], [`reducer`] |
 //! | what they share | [`plan`], [`store`], [`fold`] |
 //! | the ground | [`durable`], [`random`], `error`, `bytes`, `map` |
@@ -39,6 +40,8 @@ mod map;
 pub mod cli;
 pub mod durable;
 pub mod fold;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 pub mod plan;
 #[cfg(feature = "prepare")]
 pub mod prepare;

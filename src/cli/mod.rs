@@ -161,7 +161,7 @@ fn cpu_time() -> Duration {
 ///
 /// Returns the exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) -> u8 {
-    let command: Command = match parsed(arguments) {
+    let command: Command = match parsed(arguments, true) {
         Ok(command) => command,
         Err(status) => return status,
     };
@@ -177,28 +177,39 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
     exit_status("headwater", result)
 }
 
-/// The command that was asked for; where there is none, the exit status after the help was printed.
-fn parsed<C: Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<C, u8> {
+/// The command that was asked for; where there is none, the exit status, after the help or what is
+/// wrong was printed, where this process `speaks`.
+fn parsed<C: Parser>(arguments: impl IntoIterator<Item = OsString>, speaks: bool) -> Result<C, u8> {
     C::try_parse_from(arguments).map_err(|error| {
-        // Nobody can be told that telling failed.
-        let _ = error.print();
+        if speaks {
+            // Nobody can be told that telling failed.
+            let _ = error.print();
+        }
         u8::try_from(error.exit_code()).unwrap_or(2)
     })
 }
 
 /// Says what went wrong, if anything; returns the exit status.
 fn exit_status(command: &str, result: Result<()>) -> u8 {
+    told(command, result).map_or_else(status_of, |()| 0)
+}
+
+/// Says what went wrong, if anything, and keeps only its kind.
+fn told(command: &str, result: Result<()>) -> Result<(), ErrorKind> {
     match result {
-        Ok(()) => 0,
-        Err(error) if output::is_closed_pipe(&error) => 0,
-        Err(error) => {
+        Err(error) if !output::is_closed_pipe(&error) => {
             let _ = writeln!(std::io::stderr(), "{command}: {error}");
-            match error.kind() {
-                ErrorKind::NotOurs | ErrorKind::Version | ErrorKind::Corrupt => 3,
-                ErrorKind::Interrupted => 130,
-                _ => 1,
-            }
+            Err(error.kind())
         }
+        _ => Ok(()),
+    }
+}
+
+fn status_of(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::NotOurs | ErrorKind::Version | ErrorKind::Corrupt => 3,
+        ErrorKind::Interrupted => 130,
+        _ => 1,
     }
 }
 

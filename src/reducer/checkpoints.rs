@@ -2,17 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::durable::{Disk, Series, write_file};
+use crate::durable::{Disk, Series, Storage, write_file};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Statistic;
 
-use super::Coordinator;
+use super::Reduction;
 
 /// Two, so that there is one to go on from when a disk has damaged the other.
 const KEPT: usize = 2;
 
 /// A folder of checkpoints, numbered by how many chunks they cover.
 pub struct Checkpoints {
+    storage: Box<dyn Storage>,
     folder: PathBuf,
     series: Series,
 }
@@ -33,8 +34,14 @@ impl Checkpoints {
     /// `Io` when it cannot be made.
     pub fn new(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
+        Ok(Self::on(Box::new(Disk), folder))
+    }
+
+    /// The checkpoints in a folder that is there, on a disk of the caller's choice.
+    #[must_use]
+    pub fn on(storage: Box<dyn Storage>, folder: &Path) -> Self {
         let series = Series { prefix: "fold".to_owned(), suffix: ".portion".to_owned() };
-        Ok(Self { folder: folder.to_owned(), series })
+        Self { storage, folder: folder.to_owned(), series }
     }
 
     /// Refuses a folder that has checkpoints, for a fold that begins afresh.
@@ -42,7 +49,7 @@ impl Checkpoints {
     /// # Errors
     /// `InvalidArgument` when there are some, `Io` when the folder cannot be listed.
     pub fn check_empty(&self) -> Result<()> {
-        match self.series.numbers(&Disk, &self.folder)?.last() {
+        match self.series.numbers(&*self.storage, &self.folder)?.last() {
             None => Ok(()),
             Some(&newest) => Err(Error::invalid(format!(
                 "{} is there: go on from it with --resume, or remove the checkpoints to begin afresh",
@@ -56,12 +63,12 @@ impl Checkpoints {
     /// # Errors
     /// `PlanMismatch` or `Version` when it is of another job or format, `Io` when it cannot be read,
     /// and `Corrupt` when there are checkpoints and none is whole.
-    pub fn resume<S: Statistic>(&self, coordinator: &mut Coordinator<S>) -> Result<Resumed> {
+    pub fn resume<S: Statistic>(&self, reduction: &mut Reduction<S>) -> Result<Resumed> {
         let mut resumed = Resumed::default();
-        for &number in self.series.numbers(&Disk, &self.folder)?.iter().rev() {
+        for &number in self.series.numbers(&*self.storage, &self.folder)?.iter().rev() {
             let path = self.path(number);
-            let bytes = std::fs::read(&path).map_err(|e| Error::io(&path, "reading", e))?;
-            match coordinator.receive(&bytes).map_err(|e| e.context(path.display())) {
+            let bytes = self.storage.read(&path).map_err(|e| Error::io(&path, "reading", e))?;
+            match reduction.receive(&bytes).map_err(|e| e.context(path.display())) {
                 Ok(nodes) => {
                     resumed.nodes = nodes;
                     return Ok(resumed);
@@ -84,10 +91,10 @@ impl Checkpoints {
     ///
     /// # Errors
     /// `Io` when the disk refuses; the checkpoints before stay.
-    pub fn write<S: Statistic>(&self, coordinator: &Coordinator<S>) -> Result<()> {
-        let path = self.path(coordinator.covered_count());
-        write_file(&Disk, &path, &coordinator.checkpoint()?)?;
-        self.series.keep_last(&Disk, &self.folder, KEPT)
+    pub fn write<S: Statistic>(&self, reduction: &Reduction<S>) -> Result<()> {
+        let path = self.path(reduction.covered_count());
+        write_file(&*self.storage, &path, &reduction.checkpoint()?)?;
+        self.series.keep_last(&*self.storage, &self.folder, KEPT)
     }
 
     fn path(&self, number: u64) -> PathBuf {

@@ -1,87 +1,259 @@
-//! Who receives the partials of a job, in any order, and folds them.
+//! Who gives out the orders of a job, and receives what the workers have folded.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::error::{Error, Result};
-use crate::fold::{Inserted, Node, Statistic, Tree};
+use crate::bytes::Digest;
+use crate::error::{Context, Error, ErrorKind, Result};
+use crate::fold::Statistic;
+use crate::plan::{Cursor, CursorKind};
 
-use super::{Job, Portion};
+use super::orders::Orders;
+use super::{Blocks, Order, Portion, Reduction, Report};
 
-/// The fold of a job under way. Does no input or output of its own.
+/// The orders that a rank has at a time: one that it folds, and one that it goes on with at once. So
+/// it is also the most that a rank ships before it is heard.
+const ORDERS_HELD: usize = 2;
+
+/// So many reports may arrive damaged, until something is taken to be broken.
+const DAMAGED_MAX: u64 = 100;
+
+/// How a coordinator goes about it; none of it changes a bit of the result.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// The blocks that are shipped.
+    pub blocks: Blocks,
+    /// Chunks at which a block ends early, since other ranks can read what follows.
+    pub cuts: BTreeSet<u64>,
+    /// Of a thousand blocks, how many are folded by two ranks, whose bits are compared.
+    pub audited_per_mille: u64,
+    /// For how long, at least, nobody else is given what a rank was given.
+    pub patience: u64,
+}
+
+/// What is to be sent, and to which ranks.
+pub type Letters = Vec<(u32, Order)>;
+
+/// A job that is folded by many. A state machine without input, output and clock: it is told what
+/// came and what time it is, and says what is to be sent.
+///
+/// It needs no message to arrive, or to arrive once or in order: a worker that has nothing to do
+/// says so again and again, and is given its orders anew; what comes twice changes nothing. Nor need
+/// a death be noticed: an order that takes too long is given to another rank as well.
 ///
 /// # Determinism
-/// [`Coordinator::finish`] depends on the job and its rows, on nothing else.
+/// The result depends on the job and its rows, on nothing that is said or left unsaid here.
 pub struct Coordinator<S: Statistic> {
-    job: Job,
-    statistic: S,
-    tree: Tree<S::Partial>,
+    reduction: Reduction<S>,
+    orders: Orders,
+    /// The ranks that are there.
+    ranks: BTreeMap<u32, Present>,
+    /// The ranks that died.
+    lost: BTreeSet<u32>,
+    damaged: u64,
+    now: u64,
+    /// What each rank's process has taken, as it said last.
+    cpu_microseconds: BTreeMap<u32, u64>,
+}
+
+/// What is known of a rank.
+struct Present {
+    readable: Vec<Range<u64>>,
+    heard_at: u64,
 }
 
 impl<S: Statistic> Coordinator<S> {
-    /// A fold of which nothing is done.
-    pub fn new(job: Job, statistic: S) -> Self {
-        let tree = Tree::new(job.chunk_count());
-        Self { job, statistic, tree }
-    }
-
-    /// What is folded.
-    pub fn job(&self) -> &Job {
-        &self.job
-    }
-
-    /// The statistic.
-    pub fn statistic(&self) -> &S {
-        &self.statistic
-    }
-
-    /// Takes in the partial of a node; one that is there already changes nothing.
+    /// Goes on from what was folded before.
     ///
     /// # Errors
-    /// `Corrupt` when the same node is there with other bits: one of the two who computed it read
-    /// other rows, or has a fault.
-    pub fn insert(&mut self, node: Node, partial: S::Partial) -> Result<Inserted> {
-        self.tree.insert(node, partial)
+    /// `LimitExceeded` for more blocks than can be listed.
+    pub fn new(reduction: Reduction<S>, policy: &Policy) -> Result<Self> {
+        let Policy { blocks, cuts, audited_per_mille, patience } = policy;
+        let missing = reduction.missing();
+        let orders = Orders::new(&missing, blocks, cuts, *audited_per_mille, *patience)?;
+        Ok(Self {
+            reduction,
+            orders,
+            ranks: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            damaged: 0,
+            now: 0,
+            cpu_microseconds: BTreeMap::new(),
+        })
     }
 
-    /// Takes in a portion: what a rank ships, or a checkpoint. Returns how many of its nodes are new.
+    /// Takes in what a rank has said.
     ///
     /// # Errors
-    /// Those of [`Portion::decode`] and of [`Coordinator::insert`]. A portion that cannot be read
-    /// changes nothing.
-    pub fn receive(&mut self, bytes: &[u8]) -> Result<usize> {
-        let mut new = 0;
-        for (node, partial) in Portion::of(&self.job, &self.statistic).decode(bytes)? {
-            new += usize::from(self.insert(node, partial)? == Inserted::New);
+    /// The worker's own when it has failed; `PlanMismatch` when it folds another job; `Corrupt` when
+    /// two ranks come to different bits. What was folded before stays, to go on from.
+    pub fn hear(&mut self, now: u64, rank: u32, message: &[u8]) -> Result<Letters> {
+        self.now = now;
+        if let Some(present) = self.ranks.get_mut(&rank) {
+            present.heard_at = now;
         }
-        Ok(new)
+        match Report::decode(message) {
+            Ok(Report::Ready { job, readable }) => self.welcome(rank, job, readable),
+            Ok(Report::Folded { cpu_microseconds, portion }) => {
+                self.cpu_microseconds.insert(rank, cpu_microseconds);
+                self.take_in(rank, portion)
+            }
+            Ok(Report::Failed(failure)) => Err(failure.into_error()),
+            Ok(Report::Bye) => Ok(self.lose(now, rank)),
+            Err(damaged) => self.ask_again(rank, damaged),
+        }
+        .context(|| format!("rank {rank}"))
     }
 
-    /// All that was taken in, to go on from later with any number of ranks.
+    fn welcome(&mut self, rank: u32, job: &[u8], readable: Vec<Range<u64>>) -> Result<Letters> {
+        let cursor = match Cursor::decode(job) {
+            Err(damaged) if damaged.kind() == ErrorKind::Corrupt => {
+                return self.ask_again(rank, damaged);
+            }
+            cursor => cursor?,
+        };
+        if cursor.kind() != CursorKind::Reducer {
+            return Err(Error::invalid("it runs another program"));
+        }
+        cursor.check(self.reduction.job().fields())?;
+        self.ranks.insert(rank, Present { readable, heard_at: self.now });
+        self.lost.remove(&rank);
+        let mut letters = self.given_again(rank);
+        self.supply(rank, &mut letters);
+        Ok(letters)
+    }
+
+    fn take_in(&mut self, rank: u32, portion: &[u8]) -> Result<Letters> {
+        let job = self.reduction.job();
+        let held = match Portion::of(job, self.reduction.statistic()).decode(portion) {
+            // Foreign bytes and versions, too: the fields of the job were compared when it joined.
+            Err(damaged) if damaged.kind() != ErrorKind::PlanMismatch => {
+                return self.ask_again(rank, damaged);
+            }
+            held => held?,
+        };
+        let ends = held.first().zip(held.last()).map(|(a, b)| a.0.chunks().start..b.0.chunks().end);
+        if let (Some(chunks), Some(hash)) = (ends, portion.last_chunk()) {
+            self.orders.came(rank, &chunks, Digest(*hash), self.now)?;
+        }
+        for (node, partial) in held {
+            self.reduction.insert(node, partial)?;
+        }
+        let mut letters = Letters::new();
+        if self.ranks.contains_key(&rank) {
+            self.supply(rank, &mut letters);
+        }
+        Ok(letters)
+    }
+
+    /// What came from a rank cannot be read: it is to fold it once more.
+    fn ask_again(&mut self, rank: u32, damaged: Error) -> Result<Letters> {
+        self.damaged += 1;
+        if self.damaged > DAMAGED_MAX {
+            return Err(damaged.context(format!("{DAMAGED_MAX} messages arrived damaged")));
+        }
+        Ok(self.given_again(rank))
+    }
+
+    fn given_again(&self, rank: u32) -> Letters {
+        self.orders.held_by(rank).map(|chunks| (rank, Order::Fold(chunks))).collect()
+    }
+
+    /// Gives a rank as many orders as it may have.
+    fn supply(&mut self, rank: u32, letters: &mut Letters) {
+        let Some(Present { readable, .. }) = self.ranks.get(&rank) else { return };
+        while self.orders.held_count(rank) < ORDERS_HELD {
+            let Some(chunks) = self.orders.give(rank, readable, self.now) else { return };
+            letters.push((rank, Order::Fold(chunks)));
+        }
+    }
+
+    /// Notes that a rank is no more. What it was given is given to others.
+    pub fn lose(&mut self, now: u64, rank: u32) -> Letters {
+        self.orders.lose(rank);
+        self.ranks.remove(&rank);
+        self.lost.insert(rank);
+        self.tick(now)
+    }
+
+    /// Gives orders to those that have none, should there be any by now.
+    pub fn tick(&mut self, now: u64) -> Letters {
+        self.now = now;
+        let mut letters = Letters::new();
+        let ranks: Vec<u32> = self.ranks.keys().copied().collect();
+        for rank in ranks {
+            if self.orders.held_count(rank) == 0 {
+                self.supply(rank, &mut letters);
+            }
+        }
+        letters
+    }
+
+    /// Refuses to wait for rows that none of the ranks can read, once all `expected` are known.
     ///
     /// # Errors
-    /// Those of [`Portion::encode`].
-    pub fn checkpoint(&self) -> Result<Vec<u8>> {
-        Portion::of(&self.job, &self.statistic).encode(self.tree.nodes())
+    /// `InvalidArgument`, naming the chunks.
+    pub fn check_readable(&self, expected: u32) -> Result<()> {
+        if self.ranks.len() + self.lost.len() < expected as usize {
+            return Ok(());
+        }
+        let readers: Vec<&[Range<u64>]> =
+            self.ranks.values().map(|present| present.readable.as_slice()).collect();
+        let Some(chunks) = self.orders.unreadable(&readers) else { return Ok(()) };
+        let rows = self.reduction.job().rows_of(chunks.start).start
+            ..self.reduction.job().rows_of(chunks.end - 1).end;
+        Err(Error::invalid(format!(
+            "no rank that is left can read rows {} to {} (chunks {} to {}); give each rank the files \
+             that the manifest lists for it, with rows that fill whole chunks",
+            rows.start,
+            rows.end - 1,
+            chunks.start,
+            chunks.end - 1
+        )))
     }
 
-    /// The chunks that are still to be folded.
+    /// Whether all was folded, and all confirmed that is to be and can be, by ranks that are heard of.
     #[must_use]
-    pub fn missing(&self) -> Vec<Range<u64>> {
-        self.tree.missing()
+    pub fn is_complete(&self) -> bool {
+        let silence = self.orders.lateness();
+        let heard =
+            self.ranks.iter().filter(|(_, p)| self.now.saturating_sub(p.heard_at) <= silence);
+        let readers: Vec<_> = heard.map(|(rank, p)| (*rank, p.readable.as_slice())).collect();
+        self.reduction.is_complete() && !self.orders.awaits_confirmation(&readers)
     }
 
-    /// How many chunks were taken in.
+    /// What was folded so far.
     #[must_use]
-    pub fn covered_count(&self) -> u64 {
-        self.tree.covered().iter().map(|range| range.end - range.start).sum()
+    pub fn reduction(&self) -> &Reduction<S> {
+        &self.reduction
     }
 
-    /// The partial of all rows.
-    ///
-    /// # Errors
-    /// `InvalidArgument` when chunks are missing, or there are no rows.
-    pub fn finish(self) -> Result<S::Partial> {
-        let whole = self.tree.finish()?;
-        whole.ok_or_else(|| Error::invalid("the matrix has no rows, and so no statistic"))
+    /// What was folded, when nothing more is to come.
+    #[must_use]
+    pub fn into_reduction(self) -> Reduction<S> {
+        self.reduction
+    }
+
+    /// The ranks that died.
+    pub fn lost(&self) -> impl Iterator<Item = u32> {
+        self.lost.iter().copied()
+    }
+
+    /// How many blocks two ranks have folded, with the same bits.
+    #[must_use]
+    pub fn audited_count(&self) -> usize {
+        self.orders.confirmed_count()
+    }
+
+    /// How many messages arrived damaged, and were asked for again.
+    #[must_use]
+    pub fn damaged_count(&self) -> u64 {
+        self.damaged
+    }
+
+    /// The CPU time that the other ranks have taken.
+    #[must_use]
+    pub fn cpu_microseconds_elsewhere(&self) -> u64 {
+        self.cpu_microseconds.iter().filter(|(rank, _)| **rank != 0).map(|(_, cpu)| cpu).sum()
     }
 }

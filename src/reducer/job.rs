@@ -57,7 +57,7 @@ impl Job {
     }
 }
 
-/// The chunks of a job in aligned blocks, which the ranks share out.
+/// The chunks of a job in aligned blocks, of each of which one partial is shipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
     chunk_count: u64,
@@ -82,11 +82,23 @@ impl Blocks {
         Ok(Self { chunk_count, level })
     }
 
-    /// Blocks as great as can be, so that few partials are shipped, with enough for each of `ranks`.
+    /// Blocks as great as can be, so that few partials are shipped, with enough for each of `ranks`
+    /// and of no more than `chunks_max` chunks each.
     #[must_use]
-    pub fn for_ranks(chunk_count: u64, ranks: u64) -> Self {
+    pub fn for_ranks(chunk_count: u64, ranks: u64, chunks_max: u64) -> Self {
         let each = chunk_count / ranks.saturating_mul(Self::PER_RANK).max(1);
-        Self { chunk_count, level: each.checked_ilog2().unwrap_or(0) }
+        Self { chunk_count, level: each.min(chunks_max).checked_ilog2().unwrap_or(0) }
+    }
+
+    /// The end of the block that a chunk lies in.
+    pub(super) fn end_of_block_with(&self, chunk: u64) -> u64 {
+        self.chunks(chunk >> self.level).end
+    }
+
+    /// How many chunks a block has, but for the last.
+    #[must_use]
+    pub fn chunks_each(&self) -> u64 {
+        1 << self.level
     }
 
     /// How many blocks there are.

@@ -2,15 +2,24 @@
 
 mod checkpoints;
 mod coordinator;
-mod here;
+mod drive;
 mod input;
 mod job;
+mod message;
+mod orders;
 mod portion;
+mod reduction;
+mod source;
+mod worker;
 
 pub use checkpoints::{Checkpoints, Resumed};
-pub use coordinator::Coordinator;
-pub use here::fold_here;
+pub use coordinator::{Coordinator, Letters, Policy};
+pub use drive::{Alone, Event, Surroundings, Wire, coordinate, farewell, work};
 pub use input::npy::write as npy_bytes;
 pub use input::{Element, Matrix, MatrixFormat, Numbers};
 pub use job::{Blocks, Job};
+pub use message::{Failure, Order, Report};
 pub use portion::{Held, Portion};
+pub use reduction::Reduction;
+pub use source::{GramOfMatrix, Source, fold_portion};
+pub use worker::Worker;

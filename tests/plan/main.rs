@@ -7,4 +7,5 @@ mod laws;
 #[path = "../shared/manifest.rs"]
 mod manifest;
 mod shuffle;
+#[path = "../shared/simulated_disk.rs"]
 mod simulated_disk;

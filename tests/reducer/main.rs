@@ -1,12 +1,17 @@
 //! The promises of the reducer: the same bits whoever folds what, and nothing foreign or damaged.
 
 mod matrix;
+#[path = "../shared/simulated_disk.rs"]
+mod simulated_disk;
+mod simulation;
+
+use std::sync::Arc;
 
 use headwater::ErrorKind;
 use headwater::fold::gram::Chunk;
 use headwater::fold::{Gram, Node, Rows, Statistic, Tree, Triangle};
 use headwater::plan::Fields;
-use headwater::reducer::{Blocks, Coordinator, Job, Portion};
+use headwater::reducer::{Blocks, Job, Portion, Reduction};
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
@@ -28,8 +33,8 @@ fn job(rows: u64, chunk_rows: u64) -> Job {
     Job::new(what, rows, chunk_rows).unwrap()
 }
 
-fn coordinator(job: &Job) -> Coordinator<Gram> {
-    Coordinator::new(job.clone(), Gram::new(COLUMNS).unwrap())
+fn reduction(job: &Job) -> Reduction<Gram> {
+    Reduction::new(job.clone(), Arc::new(Gram::new(COLUMNS).unwrap()))
 }
 
 fn leaf(job: &Job, data: &[f64], chunk: u64) -> Triangle {
@@ -50,7 +55,7 @@ fn portion(job: &Job, data: &[f64], chunks: std::ops::Range<u64>) -> Vec<u8> {
 
 /// All leaves in a row, in one process.
 fn plainly(job: &Job, data: &[f64]) -> Triangle {
-    let mut whole = coordinator(job);
+    let mut whole = reduction(job);
     for chunk in 0..job.chunk_count() {
         whole.insert(Node::leaf(chunk).unwrap(), leaf(job, data, chunk)).unwrap();
     }
@@ -75,12 +80,12 @@ proptest! {
         let (job, data) = (job(count, chunk_rows), rows(count));
         let expected = bits(&plainly(&job, &data));
         let before = Blocks::new(job.chunk_count(), levels.0).unwrap();
-        let mut first = coordinator(&job);
+        let mut first = reduction(&job);
         for pick in order.iter().take(stop.index(order.len() + 1)) {
             let block = pick.index(before.count() as usize) as u64;
             first.receive(&portion(&job, &data, before.chunks(block))).unwrap();
         }
-        let mut second = coordinator(&job);
+        let mut second = reduction(&job);
         second.receive(&first.checkpoint().unwrap()).unwrap();
         prop_assert_eq!(first.missing(), second.missing());
         let after = Blocks::new(job.chunk_count(), levels.1).unwrap();
@@ -98,23 +103,23 @@ proptest! {
 
     #[test]
     fn p5_every_chunk_is_in_one_block(count in 0_u64..5000, ranks in 1_u64..70, level in 0_u32..10) {
-        for blocks in [Blocks::new(count, level).unwrap(), Blocks::for_ranks(count, ranks)] {
+        for blocks in [Blocks::new(count, level).unwrap(), Blocks::for_ranks(count, ranks, u64::MAX)] {
             let chunks: Vec<u64> = (0..blocks.count()).flat_map(|b| blocks.chunks(b)).collect();
             prop_assert_eq!(chunks, (0..count).collect::<Vec<_>>());
             prop_assert!(blocks.chunks(blocks.count()).is_empty());
         }
-        let blocks = Blocks::for_ranks(count, ranks);
+        let blocks = Blocks::for_ranks(count, ranks, u64::MAX);
         prop_assert!(blocks.count() >= count.min(ranks * 16));
     }
 
     #[test]
     fn a_checkpoint_of_any_chunks_holds_them(present in subsequence((0_u64..40).collect::<Vec<_>>(), 0..40)) {
         let (job, data) = (job(40, 1), rows(40));
-        let mut first = coordinator(&job);
+        let mut first = reduction(&job);
         for &chunk in &present {
             first.receive(&portion(&job, &data, chunk..chunk + 1)).unwrap();
         }
-        let mut second = coordinator(&job);
+        let mut second = reduction(&job);
         second.receive(&first.checkpoint().unwrap()).unwrap();
         let missing: Vec<u64> = second.missing().into_iter().flatten().collect();
         let expected: Vec<u64> = (0..40).filter(|chunk| !present.contains(chunk)).collect();
@@ -129,7 +134,7 @@ fn p6_no_damaged_bit_is_decoded() {
     for bit in 0..good.len() * 8 {
         let mut damaged = good.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        let error = coordinator(&job).receive(&damaged).unwrap_err();
+        let error = reduction(&job).receive(&damaged).unwrap_err();
         let expected = match bit / 8 {
             0..8 => ErrorKind::NotOurs,
             8..12 => ErrorKind::Version,
@@ -138,14 +143,14 @@ fn p6_no_damaged_bit_is_decoded() {
         assert_eq!(error.kind(), expected, "bit {bit}: {error}");
     }
     for length in 0..good.len() {
-        coordinator(&job).receive(&good[..length]).unwrap_err();
+        reduction(&job).receive(&good[..length]).unwrap_err();
     }
 }
 
 #[test]
 fn p6_partials_of_another_job_are_refused_by_name() {
     let (job_here, data) = (job(10, 3), rows(10));
-    let error = coordinator(&job(10, 4)).receive(&portion(&job_here, &data, 0..2)).unwrap_err();
+    let error = reduction(&job(10, 4)).receive(&portion(&job_here, &data, 0..2)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);
     assert!(error.to_string().contains("\"chunk_rows\" was 3 and is now 4"), "{error}");
     assert!(!error.to_string().contains("\"rows\""), "{error}");
@@ -176,7 +181,7 @@ fn p6_what_cannot_be_is_refused_though_its_digest_is_right() {
         }
         let hash = *blake3::hash(&wrong).as_bytes();
         wrong.extend(hash);
-        let error = coordinator(&job).receive(&wrong).unwrap_err();
+        let error = reduction(&job).receive(&wrong).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{at}: {error}");
         assert!(error.to_string().contains(words), "{at}: {error}");
     }
@@ -187,7 +192,7 @@ fn the_same_node_with_other_bits_is_damage_and_changes_nothing() {
     let (job, data) = (job(10, 3), rows(10));
     let mut other = data.clone();
     other[0] += 1.0;
-    let mut whole = coordinator(&job);
+    let mut whole = reduction(&job);
     assert_eq!(whole.receive(&portion(&job, &data, 0..1)).unwrap(), 1);
     assert_eq!(whole.receive(&portion(&job, &data, 0..1)).unwrap(), 0);
     let error = whole.receive(&portion(&job, &other, 0..1)).unwrap_err();
@@ -200,9 +205,9 @@ fn the_same_node_with_other_bits_is_damage_and_changes_nothing() {
 #[test]
 fn a_fold_with_chunks_missing_or_without_rows_has_no_result() {
     let (job_here, data) = (job(10, 3), rows(10));
-    let mut whole = coordinator(&job_here);
+    let mut whole = reduction(&job_here);
     whole.receive(&portion(&job_here, &data, 0..2)).unwrap();
     assert!(whole.finish().unwrap_err().to_string().contains("chunks 2 to 3 are missing"));
-    let none = coordinator(&job(0, 3)).finish().unwrap_err();
+    let none = reduction(&job(0, 3)).finish().unwrap_err();
     assert!(none.to_string().contains("no rows"), "{none}");
 }

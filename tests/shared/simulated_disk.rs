@@ -3,6 +3,7 @@
 //! Bytes and names each have two states: what a running program sees, and what has reached the
 //! medium. Between two fsyncs a disk may let through any of it, in any order; the four extremes
 //! are tried.
+#![allow(dead_code, reason = "each suite uses a part of it")]
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -163,14 +164,6 @@ impl SimulatedDisk {
         self.0.borrow_mut().add(path, node).unwrap();
     }
 
-    pub(crate) fn read(&self, path: &Path) -> Option<Vec<u8>> {
-        let state = self.0.borrow();
-        match &state.nodes[state.find(path)?] {
-            Node::File { seen, .. } => Some(seen.clone()),
-            Node::Folder { .. } => None,
-        }
-    }
-
     /// The disk as it is found after the power has come back.
     pub(crate) fn after_power_loss(&self, survival: Survival) -> Self {
         let mut nodes = self.0.borrow().nodes.clone();
@@ -270,6 +263,14 @@ impl Storage for SimulatedDisk {
         let names = state.names(folder)?.clone();
         let is_folder = |n: usize| matches!(state.nodes[n], Node::Folder { .. });
         Ok(names.into_iter().map(|(name, n)| Entry { name, is_folder: is_folder(n) }).collect())
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let state = self.0.borrow();
+        match &state.nodes[state.must_find(path)?] {
+            Node::File { seen, .. } => Ok(seen.clone()),
+            Node::Folder { .. } => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        }
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {

@@ -1,0 +1,380 @@
+//! Folds a statistic from begin to end, as one rank of however many there are.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rayon::ThreadPool;
+use serde::Serialize;
+
+use super::{Folded, StatisticOf};
+use crate::cli::output::{Output, count};
+use crate::cli::progress::Bars;
+use crate::cli::{Hooks, cpu_time, told};
+use crate::durable::{Disk, write_file};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fold::Statistic;
+use crate::plan::{Fields, Value};
+use crate::prepare::Progress;
+use crate::reducer::{
+    Alone, Blocks, Checkpoints, Coordinator, Job, Policy, Reduction, Resumed, Source, Surroundings,
+    Wire, coordinate, farewell, work,
+};
+
+/// Operations of a block at most: about a second of one core.
+const BLOCK_OPERATIONS: f64 = 2e10;
+
+/// Milliseconds for which no order is given to a second rank, however slow the first is.
+const PATIENCE: u64 = 60_000;
+
+/// How a statistic is folded. None of it changes a bit of the result.
+#[derive(Args)]
+pub(super) struct RunArgs {
+    /// Where the result goes; a .json beside it says what it is.
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: PathBuf,
+    /// How many threads each rank has; all cores where it is not said.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(super) threads: Option<u16>,
+    /// Chunks of a block, of each of which a rank ships one partial: a power of two.
+    #[arg(long, value_name = "N", value_parser = power_of_two)]
+    pub(super) block_chunks: Option<u64>,
+    /// A folder for checkpoints, to go on from after a kill.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "spool")]
+    checkpoint_dir: Option<PathBuf>,
+    /// From one checkpoint to the next: seconds (60s), or blocks (8b).
+    #[arg(long, value_name = "EVERY", default_value = "60s", requires = "checkpoint_dir")]
+    checkpoint_every: Every,
+    /// Go on from the newest checkpoint; begin afresh where there is none.
+    #[arg(long, requires = "checkpoint_dir")]
+    resume: bool,
+    /// Of 1000 blocks, so many are folded by two ranks, and their bits compared.
+    #[arg(long, value_name = "PER_MILLE", default_value_t = 0, conflicts_with = "spool",
+          value_parser = clap::value_parser!(u16).range(..=1000))]
+    audit: u16,
+    /// Fold nothing: lay the job down in this folder, for `work` and `fold`.
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) spool: Option<PathBuf>,
+}
+
+/// When the next checkpoint is due.
+#[derive(Clone, Copy)]
+enum Every {
+    Time(Duration),
+    Blocks(u64),
+}
+
+impl FromStr for Every {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |_| format!("expected seconds (60s) or blocks (8b), found {text:?}");
+        match text.strip_suffix('b') {
+            Some(blocks) => blocks.parse().map(Self::Blocks).map_err(wrong),
+            None => text
+                .strip_suffix('s')
+                .unwrap_or(text)
+                .parse()
+                .map_err(wrong)
+                .map(|seconds| Self::Time(Duration::from_secs(seconds))),
+        }
+    }
+}
+
+fn power_of_two(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number: &u64| number.is_power_of_two());
+    number.ok_or_else(|| format!("expected a power of two, such as 64, found {text:?}"))
+}
+
+/// What was done, as the last line and the file beside the result say it.
+#[derive(Serialize)]
+pub(super) struct Done {
+    pub(super) digest: crate::Digest,
+    pub(super) rows: u64,
+    pub(super) columns: usize,
+    pub(super) ranks: u32,
+    pub(super) threads: usize,
+    pub(super) seconds: f64,
+    pub(super) cpu_seconds: f64,
+    /// None where the folding was done before.
+    pub(super) gflops: Option<f64>,
+    pub(super) resumed_nodes: usize,
+    #[serde(flatten)]
+    pub(super) more: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What launchers tell a process of its rank, and of how many there are, by.
+const RANK_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
+#[cfg(not(feature = "mpi"))]
+const SIZE_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
+
+fn number_in(variables: &[&str]) -> Option<u32> {
+    variables.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
+}
+
+/// The rank of this process among those that a launcher has started.
+pub(super) fn launched_rank() -> Option<u32> {
+    number_in(&RANK_VARIABLES)
+}
+
+/// Threads for the folding.
+pub(super) fn pool(threads: Option<u16>) -> Result<ThreadPool> {
+    let mut pool = rayon::ThreadPoolBuilder::new();
+    if let Some(threads) = threads {
+        pool = pool.num_threads(usize::from(threads));
+    }
+    pool.build().map_err(|e| Error::invalid(format!("starting threads: {e}")))
+}
+
+/// The fields of a job by name; hashes in hexadecimal digits.
+pub(super) fn described(fields: &Fields) -> serde_json::Value {
+    let value = |value: &Value| -> serde_json::Value {
+        match value {
+            Value::Number(number) => (*number).into(),
+            Value::Flag(flag) => (*flag).into(),
+            Value::Text(text) => text.clone().into(),
+            hash @ Value::Hash(_) => hash.to_string().into(),
+        }
+    };
+    fields.iter().map(|(name, field)| (name.to_owned(), value(field))).collect()
+}
+
+/// Writes what was done beside the result, and prints it.
+pub(super) fn tell(done: &Done, job: &Job, arguments: &[OsString], out: &Path) -> Result<()> {
+    let mut whole =
+        serde_json::to_value(done).map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
+    let arguments: Vec<_> = arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+    whole["job"] = described(job.fields());
+    whole["fingerprint"] = job.fields().fingerprint().to_string().into();
+    whole["command"] = arguments.into();
+    let json = serde_json::to_vec_pretty(&whole);
+    let json = json.map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
+    write_file(&Disk, &out.with_extension("json"), &json)?;
+    Output::new().json(done)
+}
+
+/// Folds `wanted`; yields what the job failed of, if it did, after rank 0 has told why.
+///
+/// # Errors
+/// Those of MPI; as another rank than the first, also the death of that one.
+pub(super) fn run<F: Folded>(
+    wanted: &F,
+    args: &RunArgs,
+    arguments: &[OsString],
+    hooks: &Hooks<'_>,
+) -> Result<Result<(), ErrorKind>> {
+    let started = Instant::now();
+    let around = Surroundings {
+        now: &|| started.elapsed().as_millis() as u64,
+        cpu: &|| cpu_time().as_micros() as u64,
+        interrupted: &|| hooks.interrupted.is_some_and(|interrupted| interrupted()),
+    };
+    let leader = Leader { wanted, args, arguments, around: &around };
+    if launched_rank().is_none() {
+        return Ok(leader.lead(&mut Alone));
+    }
+    #[cfg(feature = "mpi")]
+    {
+        let mut world = crate::mpi::World::join()?;
+        let ended = if world.rank() == 0 {
+            Ok(leader.lead(&mut world))
+        } else {
+            work(pool(args.threads).and_then(|pool| wanted.open(pool)), &mut world, &around)
+        };
+        world.leave();
+        ended
+    }
+    #[cfg(not(feature = "mpi"))]
+    match number_in(&SIZE_VARIABLES) {
+        None | Some(1) => Ok(leader.lead(&mut Alone)),
+        Some(ranks) => Err(Error::invalid(format!(
+            "this headwater-reduce was built without MPI, and {ranks} of it would each fold \
+             everything; run the one that `make setup` builds, or cargo build --features mpi"
+        ))),
+    }
+}
+
+/// Rank 0: gives out the orders, takes in what was folded, writes the result.
+struct Leader<'a, F> {
+    wanted: &'a F,
+    args: &'a RunArgs,
+    arguments: &'a [OsString],
+    around: &'a Surroundings<'a>,
+}
+
+impl<F: Folded> Leader<'_, F> {
+    fn lead(&self, wire: &mut dyn Wire) -> Result<(), ErrorKind> {
+        let mut lost = BTreeSet::new();
+        // Told before the others know: the first that leaves with an error takes all with it.
+        let end = told("headwater-reduce", self.fold_and_write(wire, &mut lost));
+        farewell(wire, lost, end, self.around);
+        end
+    }
+
+    fn fold_and_write(&self, wire: &mut dyn Wire, lost: &mut BTreeSet<u32>) -> Result<()> {
+        let threads = pool(self.args.threads)?;
+        let thread_count = threads.current_num_threads();
+        let (job, source) = self.wanted.open(threads)?;
+        let mut reduction = Reduction::new(job.clone(), Arc::clone(source.statistic()));
+        let checkpoints = self.args.checkpoint_dir.as_deref().map(Checkpoints::new).transpose()?;
+        let resumed = self.args.begin(checkpoints.as_ref(), &mut reduction)?;
+
+        let operations = self.wanted.chunk_operations(&source);
+        let fitting = (BLOCK_OPERATIONS * thread_count as f64 / operations) as u64;
+        let policy = Policy {
+            blocks: match self.args.block_chunks {
+                Some(chunks) => Blocks::new(job.chunk_count(), chunks.ilog2())?,
+                None => Blocks::for_ranks(job.chunk_count(), u64::from(wire.size()), fitting),
+            },
+            cuts: BTreeSet::new(),
+            audited_per_mille: u64::from(self.args.audit),
+            patience: PATIENCE,
+        };
+        let mut coordinator = Coordinator::new(reduction, &policy)?;
+        let block_chunks = policy.blocks.chunks_each();
+        let folded =
+            self.coordinate(&mut coordinator, &source, wire, block_chunks, checkpoints.as_ref());
+        lost.extend(coordinator.lost());
+        folded?;
+
+        let mut more = serde_json::Map::new();
+        if self.args.audit > 0 {
+            more.insert("audited_blocks".to_owned(), coordinator.audited_count().into());
+        }
+        more.insert("lost_ranks".to_owned(), lost.iter().copied().collect());
+        let elsewhere = coordinator.cpu_microseconds_elsewhere() as f64 / 1e6;
+        let whole = coordinator.into_reduction().finish()?;
+        let written = self.wanted.write(&self.args.out, &source, &whole)?;
+        let seconds = (self.around.now)() as f64 / 1e3;
+        let chunks = job.rows() as f64 / job.rows_of(0).end as f64;
+        more.extend(written.more);
+        let done = Done {
+            digest: written.digest,
+            rows: job.rows(),
+            columns: written.columns,
+            ranks: wire.size(),
+            threads: thread_count,
+            seconds,
+            cpu_seconds: cpu_time().as_secs_f64() + elsewhere,
+            gflops: Some(operations * chunks / seconds.max(1e-3) / 1e9),
+            resumed_nodes: resumed.nodes,
+            more,
+        };
+        tell(&done, &job, self.arguments, &self.args.out)
+    }
+
+    /// Folds what is missing, and keeps what was folded, however that ends.
+    fn coordinate(
+        &self,
+        coordinator: &mut Coordinator<StatisticOf<F>>,
+        source: &F::Source,
+        wire: &mut dyn Wire,
+        block_chunks: u64,
+        checkpoints: Option<&Checkpoints>,
+    ) -> Result<()> {
+        let mut watch =
+            Watch::new(self.args.checkpoint_every, block_chunks, checkpoints, coordinator);
+        let around = self.around;
+        let folded = coordinate(coordinator, source, wire, around, &mut |coordinator| {
+            watch.look(coordinator)?;
+            if (around.interrupted)() { Err(Error::interrupted("interrupted")) } else { Ok(()) }
+        });
+        drop(watch);
+        let Err(error) = folded else { return Ok(()) };
+        let reduction = coordinator.reduction();
+        let (done, all) = (count(reduction.covered_count()), count(reduction.job().chunk_count()));
+        let kept = checkpoints.map(|checkpoints| checkpoints.write(reduction));
+        Err(match (error.kind(), kept, &self.args.checkpoint_dir) {
+            (ErrorKind::Interrupted, Some(Err(unwritten)), _) => unwritten,
+            (ErrorKind::Interrupted, Some(Ok(())), Some(folder)) => Error::interrupted(format!(
+                "{error} after {done} of {all} chunks, which are kept in {}; go on with --resume",
+                folder.display()
+            )),
+            (ErrorKind::Interrupted, ..) => Error::interrupted(format!(
+                "{error} after {done} of {all} chunks, which are lost; with --checkpoint-dir they \
+                 would be kept"
+            )),
+            _ => error,
+        })
+    }
+}
+
+/// Shows how far a fold is, and writes checkpoints when they are due.
+struct Watch<'a> {
+    every: Every,
+    block_chunks: u64,
+    checkpoints: Option<&'a Checkpoints>,
+    bars: Bars<'a>,
+    shown_rows: u64,
+    kept_chunks: u64,
+    kept_at: Instant,
+}
+
+impl<'a> Watch<'a> {
+    fn new<S: Statistic>(
+        every: Every,
+        block_chunks: u64,
+        checkpoints: Option<&'a Checkpoints>,
+        coordinator: &Coordinator<S>,
+    ) -> Self {
+        let reduction = coordinator.reduction();
+        let bars = Bars::new(None);
+        bars.begin("folding rows", Some(reduction.job().rows()));
+        Self {
+            every,
+            block_chunks,
+            checkpoints,
+            bars,
+            shown_rows: 0,
+            kept_chunks: reduction.covered_count(),
+            kept_at: Instant::now(),
+        }
+    }
+
+    fn look<S: Statistic>(&mut self, coordinator: &Coordinator<S>) -> Result<()> {
+        let reduction = coordinator.reduction();
+        let rows = reduction.covered_rows();
+        self.bars.advance(rows.saturating_sub(self.shown_rows))?;
+        self.shown_rows = rows;
+        let Some(checkpoints) = self.checkpoints else { return Ok(()) };
+        let chunks = reduction.covered_count();
+        let new_chunks = chunks.saturating_sub(self.kept_chunks);
+        let is_due = match self.every {
+            Every::Time(time) => self.kept_at.elapsed() >= time,
+            Every::Blocks(blocks) => new_chunks >= blocks.saturating_mul(self.block_chunks),
+        };
+        if is_due && new_chunks > 0 {
+            checkpoints.write(reduction)?;
+            self.kept_at = Instant::now();
+            self.kept_chunks = chunks;
+        }
+        Ok(())
+    }
+}
+
+impl RunArgs {
+    /// Takes over what was done before, where that is wanted.
+    fn begin<S: Statistic>(
+        &self,
+        checkpoints: Option<&Checkpoints>,
+        reduction: &mut Reduction<S>,
+    ) -> Result<Resumed> {
+        let Some(checkpoints) = checkpoints else { return Ok(Resumed::default()) };
+        if !self.resume {
+            checkpoints.check_empty()?;
+            return Ok(Resumed::default());
+        }
+        let resumed = checkpoints.resume(reduction)?;
+        for damaged in &resumed.damaged {
+            eprintln!("headwater-reduce: passed over a checkpoint: {damaged}");
+        }
+        if resumed.nodes == 0 {
+            eprintln!("headwater-reduce: there is no checkpoint yet; beginning afresh");
+        }
+        Ok(resumed)
+    }
+}

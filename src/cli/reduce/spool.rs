@@ -1,0 +1,279 @@
+//! A job in a folder that all machines see, for fleets without MPI: one command lays it down, many
+//! fold blocks of it, in any order and at any time, and one folds their portions.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::run::{Done, RunArgs, pool, tell};
+use super::{Folded, GramArgs};
+use crate::cli::output::{Output, count};
+use crate::cli::progress::Bars;
+use crate::cli::{Hooks, cpu_time};
+use crate::durable::{Disk, Series, write_file};
+use crate::error::{Context, Error, ErrorKind, Result};
+use crate::fold::Statistic;
+use crate::plan::{Assignment, Cursor, CursorKind, Position};
+use crate::prepare::Progress;
+use crate::reducer::{Blocks, Job, Portion, Reduction, Source, fold_portion};
+
+const JOB: &str = "job.json";
+const CURSOR: &str = "job.cursor";
+const LEVEL: &str = "block_level";
+
+/// A block has this many chunks where nothing else is said.
+const BLOCK_CHUNKS: u64 = 64;
+
+/// Fold the blocks of one rank of a job that was laid down with --spool.
+///
+/// Blocks that are there already are left alone, so it can be stopped at any time and run again,
+/// with another --of as well.
+#[derive(Args)]
+pub(super) struct WorkArgs {
+    /// The folder of the job.
+    #[arg(long, value_name = "FOLDER")]
+    spool: PathBuf,
+    /// Which of the ranks this one is, from 0 on.
+    #[arg(long, value_name = "R")]
+    rank: u64,
+    /// How many ranks there are.
+    #[arg(long, value_name = "W", value_parser = clap::value_parser!(u64).range(1..))]
+    of: u64,
+    /// How many threads work; all cores where it is not said.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+/// Fold what all ranks have put into a spool, and write the result.
+#[derive(Args)]
+pub(super) struct FoldArgs {
+    /// The folder of the job.
+    #[arg(long, value_name = "FOLDER")]
+    spool: PathBuf,
+}
+
+/// What is to be folded, and where the result goes.
+#[derive(Serialize, Deserialize)]
+struct Plan {
+    statistic: Planned,
+    out: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Planned {
+    Gram(GramArgs),
+}
+
+/// What `work` has to tell.
+#[derive(Serialize)]
+struct Worked {
+    rank: u64,
+    of: u64,
+    blocks: u64,
+    resumed_blocks: u64,
+    threads: usize,
+    seconds: f64,
+    cpu_seconds: f64,
+}
+
+/// Lays a job down in a folder.
+pub(super) fn plan(folder: &Path, gram: GramArgs, run: &RunArgs) -> Result<()> {
+    let gram = GramArgs { rows: gram.rows.absolute()? };
+    let (job, _) = gram.open(pool(Some(1))?)?;
+    let blocks = Blocks::new(job.chunk_count(), run.block_chunks.unwrap_or(BLOCK_CHUNKS).ilog2())?;
+    let path = folder.join(JOB);
+    if path.exists() {
+        return Err(Error::invalid(format!(
+            "{} is there: go on with work and fold, or choose another folder",
+            path.display()
+        )));
+    }
+    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
+    let mut position = Position::new();
+    position.set(LEVEL, u64::from(blocks.chunks_each().ilog2()));
+    let cursor = Cursor::new(CursorKind::Reducer, job.fields().clone(), position);
+    cursor.write(&Disk, &folder.join(CURSOR))?;
+    let out = std::path::absolute(&run.out).map_err(|e| Error::io(&run.out, "looking for", e))?;
+    let plan = serde_json::to_vec_pretty(&Plan { statistic: Planned::Gram(gram), out });
+    let plan = plan.map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
+    write_file(&Disk, &path, &plan)?;
+    let shown = folder.display();
+    Output::new().line(&format!(
+        "{shown}: {} blocks; next, for each R below any W, in any order\n  headwater-reduce work \
+         --spool {shown} --rank R --of W\nand then\n  headwater-reduce fold --spool {shown}",
+        count(blocks.count())
+    ))
+}
+
+/// A folder with its job.
+struct Spool {
+    folder: PathBuf,
+    plan: Plan,
+    cursor: Cursor,
+    series: Series,
+}
+
+impl Spool {
+    fn open(folder: &Path) -> Result<Self> {
+        let path = folder.join(JOB);
+        let text = std::fs::read(&path).map_err(|e| {
+            Error::io(&path, "reading", e).context("lay the job down first, with --spool")
+        })?;
+        let plan = serde_json::from_slice(&text).map_err(|e| {
+            Error::corrupt(format!("{}: {e}; lay the job down anew", path.display()))
+        })?;
+        let cursor = Cursor::read(&folder.join(CURSOR))?;
+        let series = Series { prefix: "block".to_owned(), suffix: ".portion".to_owned() };
+        Ok(Self { folder: folder.to_owned(), plan, cursor, series })
+    }
+
+    /// Refuses rows that are not those of the job that was laid down; yields its blocks.
+    fn blocks_of(&self, job: &Job) -> Result<Blocks> {
+        self.cursor
+            .check(job.fields())
+            .context(|| self.folder.join(CURSOR).display().to_string())?;
+        let level = self.cursor.position().get(LEVEL).and_then(|level| u32::try_from(level).ok());
+        Blocks::new(job.chunk_count(), level.unwrap_or(u32::MAX))
+    }
+
+    fn path_of(&self, block: u64) -> PathBuf {
+        self.folder.join(self.series.file_name(block))
+    }
+}
+
+impl WorkArgs {
+    pub(super) fn run(&self, hooks: &Hooks<'_>) -> Result<()> {
+        let spool = Spool::open(&self.spool)?;
+        let worked = match &spool.plan.statistic {
+            Planned::Gram(gram) => self.work(gram, &spool, hooks),
+        }?;
+        Output::new().json(&worked)
+    }
+
+    fn work<F: Folded>(&self, wanted: &F, spool: &Spool, hooks: &Hooks<'_>) -> Result<Worked> {
+        let started = Instant::now();
+        let assignment = Assignment::new(self.rank, self.of)?;
+        let threads = pool(self.threads)?;
+        let thread_count = threads.current_num_threads();
+        let (job, source) = wanted.open(threads)?;
+        let blocks = spool.blocks_of(&job)?;
+        let own = assignment.owned_count(blocks.count());
+        let bars = Bars::new(None);
+        bars.begin("folding blocks", Some(own));
+        let mut found = 0;
+        for ordinal in 0..own {
+            let block = assignment.owned(ordinal)?;
+            let path = spool.path_of(block);
+            if is_whole(&path, &job, &source)? {
+                found += 1;
+            } else {
+                let stop = || hooks.interrupted.is_some_and(|interrupted| interrupted());
+                let folded = fold_portion(&job, &source, blocks.chunks(block), &stop);
+                let portion = folded.map_err(|error| match error.kind() {
+                    ErrorKind::Interrupted => Error::interrupted(format!(
+                        "interrupted after {} of {} blocks, which are kept; run the same again",
+                        count(ordinal),
+                        count(own)
+                    )),
+                    _ => error,
+                })?;
+                write_file(&Disk, &path, &portion)?;
+            }
+            bars.advance(1)?;
+        }
+        Ok(Worked {
+            rank: self.rank,
+            of: self.of,
+            blocks: own,
+            resumed_blocks: found,
+            threads: thread_count,
+            seconds: started.elapsed().as_secs_f64(),
+            cpu_seconds: cpu_time().as_secs_f64(),
+        })
+    }
+}
+
+/// Whether a block was folded before; a damaged file is told of, and folded again.
+fn is_whole<S: Source>(path: &Path, job: &Job, source: &S) -> Result<bool> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(e) => return Err(Error::io(path, "reading", e)),
+    };
+    match Portion::of(job, &**source.statistic()).decode(&bytes) {
+        Ok(_) => Ok(true),
+        Err(e) if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::NotOurs) => {
+            eprintln!("headwater-reduce: {}: {e}; folding it again", path.display());
+            Ok(false)
+        }
+        Err(e) => Err(e.context(path.display())),
+    }
+}
+
+impl FoldArgs {
+    pub(super) fn run(&self, arguments: &[OsString]) -> Result<()> {
+        let spool = Spool::open(&self.spool)?;
+        match &spool.plan.statistic {
+            Planned::Gram(gram) => fold(gram, &spool, arguments),
+        }
+    }
+}
+
+fn fold<F: Folded>(wanted: &F, spool: &Spool, arguments: &[OsString]) -> Result<()> {
+    let started = Instant::now();
+    let (job, source) = wanted.open(pool(Some(1))?)?;
+    let blocks = spool.blocks_of(&job)?;
+    let mut reduction = Reduction::new(job.clone(), Arc::clone(source.statistic()));
+    let bars = Bars::new(None);
+    bars.begin("folding portions", Some(blocks.count()));
+    let mut nodes = 0;
+    for block in spool.series.numbers(&Disk, &spool.folder)? {
+        let path = spool.path_of(block);
+        let bytes = std::fs::read(&path).map_err(|e| Error::io(&path, "reading", e))?;
+        let taken = reduction.receive(&bytes);
+        nodes +=
+            taken.context(|| format!("{}; run work again for block {block}", path.display()))?;
+        bars.advance(1)?;
+    }
+    drop(bars);
+    check_all_there(&reduction, &blocks)?;
+    let whole = reduction.finish()?;
+    let written = wanted.write(&spool.plan.out, &source, &whole)?;
+    let done = Done {
+        digest: written.digest,
+        rows: job.rows(),
+        columns: written.columns,
+        ranks: 1,
+        threads: 1,
+        seconds: started.elapsed().as_secs_f64(),
+        cpu_seconds: cpu_time().as_secs_f64(),
+        gflops: None,
+        resumed_nodes: nodes,
+        more: written.more,
+    };
+    tell(&done, &job, arguments, &spool.plan.out)
+}
+
+fn check_all_there<S: Statistic>(reduction: &Reduction<S>, blocks: &Blocks) -> Result<()> {
+    let missing: Vec<u64> = (0..blocks.count())
+        .filter(|&block| {
+            reduction.missing().iter().any(|gap| gap.contains(&blocks.chunks(block).start))
+        })
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let some: Vec<String> = missing.iter().take(8).map(u64::to_string).collect();
+    Err(Error::invalid(format!(
+        "{} of {} blocks are missing: {}{}; block B is the matter of rank B mod W of work --of W",
+        count(missing.len() as u64),
+        count(blocks.count()),
+        some.join(", "),
+        if missing.len() > some.len() { " and more" } else { "" }
+    )))
+}

@@ -1,0 +1,312 @@
+//! Runs the state machines: one thread that speaks, and one that folds.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Scope};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+
+use crate::error::{Error, ErrorKind, Result};
+
+use super::message::Failure;
+use super::{Coordinator, Job, Letters, Order, Report, Source, Worker, fold_portion};
+
+/// Milliseconds for which a worker has nothing to do until it says so once more.
+const READY_AGAIN: u64 = 5_000;
+
+/// Milliseconds for which the coordinator waits for everybody to say good-bye.
+const FAREWELL: u64 = 10_000;
+
+/// How long nobody looks at the wire when nothing came. Looking costs CPU time, not looking time.
+const PAUSE: Duration = Duration::from_millis(1);
+const PAUSE_ALONE: Duration = Duration::from_millis(50);
+
+/// Carries messages between the coordinator, which is rank 0, and the workers of other processes.
+pub trait Wire {
+    /// How many ranks there are, the own one among them.
+    fn size(&self) -> u32;
+
+    /// Begins to send a message; one to a rank that is no more is dropped.
+    ///
+    /// # Errors
+    /// Those of the wire.
+    fn send(&mut self, rank: u32, message: Vec<u8>) -> Result<()>;
+
+    /// What came, if anything did. Does not wait.
+    ///
+    /// # Errors
+    /// Those of the wire.
+    fn poll(&mut self) -> Result<Option<Event>>;
+
+    /// Whether something is on its way, for which [`Wire::poll`] is to be called again soon.
+    fn is_busy(&self) -> bool;
+}
+
+/// What comes over a wire.
+#[derive(Debug)]
+pub enum Event {
+    /// A message of a rank.
+    Message(u32, Vec<u8>),
+    /// A rank that is no more.
+    Lost(u32),
+}
+
+/// The wire of a process that is alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alone;
+
+impl Wire for Alone {
+    fn size(&self) -> u32 {
+        1
+    }
+
+    fn send(&mut self, _: u32, _: Vec<u8>) -> Result<()> {
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<Option<Event>> {
+        Ok(None)
+    }
+
+    fn is_busy(&self) -> bool {
+        false
+    }
+}
+
+/// What the machines cannot know of themselves.
+pub struct Surroundings<'a> {
+    /// Milliseconds since some moment.
+    pub now: &'a dyn Fn() -> u64,
+    /// The CPU time of this process, in microseconds.
+    pub cpu: &'a (dyn Fn() -> u64 + Sync),
+    /// Whether somebody wants it to end.
+    pub interrupted: &'a dyn Fn() -> bool,
+}
+
+/// A worker and the thread that folds for it.
+struct Hands<'a> {
+    worker: Worker,
+    orders: Sender<Range<u64>>,
+    reports: Receiver<Vec<u8>>,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> Hands<'a> {
+    fn new<'scope, S: Source>(
+        scope: &'scope Scope<'scope, '_>,
+        job: &'scope Job,
+        source: &'scope S,
+        cpu: &'scope (dyn Fn() -> u64 + Sync),
+        stop: &'a AtomicBool,
+    ) -> Result<Self>
+    where
+        'a: 'scope,
+    {
+        let worker = Worker::new(job, source.readable(), READY_AGAIN)?;
+        let (orders, ordered) = crossbeam_channel::bounded::<Range<u64>>(1);
+        let (done, reports) = crossbeam_channel::bounded(1);
+        scope.spawn(move || {
+            for chunks in ordered {
+                let stopped = || stop.load(Ordering::Relaxed);
+                let report = match fold_portion(job, source, chunks, &stopped) {
+                    Ok(portion) => {
+                        Report::Folded { cpu_microseconds: cpu(), portion: &portion }.encode()
+                    }
+                    Err(error) => Report::Failed(Failure::from(&error)).encode(),
+                };
+                if done.send(report).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { worker, orders, reports, stop })
+    }
+
+    /// What the worker has to say, after it has waited for it for at most `pause`.
+    fn step(&mut self, now: u64, pause: Duration) -> Result<Option<Vec<u8>>> {
+        let report = match self.reports.try_recv() {
+            Err(TryRecvError::Empty) if !pause.is_zero() => self.reports.recv_timeout(pause),
+            Err(TryRecvError::Empty) => Err(RecvTimeoutError::Timeout),
+            Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
+            Ok(report) => Ok(report),
+        };
+        let said = match report {
+            Ok(report) => {
+                self.worker.folded(now);
+                Some(report)
+            }
+            Err(RecvTimeoutError::Timeout) => self.worker.tick(now),
+            Err(RecvTimeoutError::Disconnected) => return Err(thread_ended()),
+        };
+        if let Some(chunks) = self.worker.next_order() {
+            self.orders.send(chunks).map_err(|_| thread_ended())?;
+        }
+        Ok(said)
+    }
+}
+
+impl Drop for Hands<'_> {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn thread_ended() -> Error {
+    Error::new(ErrorKind::Shutdown, "the thread that folds has ended; its message is above")
+}
+
+/// Folds what is missing, with the help of the ranks on the wire, as rank 0.
+///
+/// `watch` is called again and again with what was folded so far; its error ends the job, as every
+/// other does. The coordinator holds all that was done, and [`farewell`] tells the other ranks.
+///
+/// # Errors
+/// Those of [`Coordinator::hear`], of the source and the wire, and of `watch`.
+pub fn coordinate<S: Source>(
+    coordinator: &mut Coordinator<S::Statistic>,
+    source: &S,
+    wire: &mut dyn Wire,
+    around: &Surroundings<'_>,
+    watch: &mut dyn FnMut(&Coordinator<S::Statistic>) -> Result<()>,
+) -> Result<()> {
+    let job = coordinator.reduction().job().clone();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let mut hands = Hands::new(scope, &job, source, around.cpu, &stop)?;
+        let first = hands.worker.begin((around.now)());
+        let letters = coordinator.hear((around.now)(), 0, &first)?;
+        deliver(letters, &mut hands, wire)?;
+        while !coordinator.is_complete() {
+            let now = (around.now)();
+            let came = wire.poll()?;
+            let pause = match came {
+                Some(_) => Duration::ZERO,
+                None if wire.is_busy() => Duration::ZERO,
+                None if wire.size() == 1 => PAUSE_ALONE,
+                None => PAUSE,
+            };
+            let mut letters = match came {
+                Some(Event::Message(rank, message)) => coordinator.hear(now, rank, &message)?,
+                Some(Event::Lost(rank)) => coordinator.lose(now, rank),
+                None => coordinator.tick(now),
+            };
+            if let Some(report) = hands.step(now, pause)? {
+                letters.extend(coordinator.hear((around.now)(), 0, &report)?);
+            }
+            coordinator.check_readable(wire.size())?;
+            deliver(letters, &mut hands, wire)?;
+            watch(coordinator)?;
+        }
+        Ok(())
+    })
+}
+
+/// Tells the ranks on the wire that the job is over, and waits until they know. `lost` are no more.
+pub fn farewell(
+    wire: &mut dyn Wire,
+    lost: BTreeSet<u32>,
+    end: Result<(), ErrorKind>,
+    around: &Surroundings<'_>,
+) {
+    let mut left = lost;
+    for rank in (1..wire.size()).filter(|rank| !left.contains(rank)) {
+        // Whoever cannot be told dies with the job.
+        let _ = wire.send(rank, Order::End(end).encode());
+    }
+    let until = (around.now)() + FAREWELL;
+    while left.len() + 1 < wire.size() as usize && (around.now)() < until {
+        match wire.poll() {
+            Ok(Some(Event::Lost(rank))) => _ = left.insert(rank),
+            Ok(Some(Event::Message(rank, message))) => {
+                if matches!(Report::decode(&message), Ok(Report::Bye)) {
+                    left.insert(rank);
+                }
+            }
+            Ok(None) => thread::sleep(PAUSE),
+            // The job has its result, or its first error: that one is told.
+            Err(_) => return,
+        }
+    }
+}
+
+fn deliver(letters: Letters, hands: &mut Hands<'_>, wire: &mut dyn Wire) -> Result<()> {
+    for (rank, order) in letters {
+        match rank {
+            0 => hands.worker.hear(&order.encode())?,
+            _ => wire.send(rank, order.encode())?,
+        }
+    }
+    Ok(())
+}
+
+/// Folds what rank 0 orders, until it says that it is over; yields how the job ended.
+///
+/// `source` may be the error of opening it, which rank 0 is told.
+///
+/// # Errors
+/// Those of the wire, the death of rank 0 among them.
+pub fn work<S: Source>(
+    source: Result<(Job, S)>,
+    wire: &mut dyn Wire,
+    around: &Surroundings<'_>,
+) -> Result<Result<(), ErrorKind>> {
+    let stop = AtomicBool::new(false);
+    let ended = match &source {
+        Ok((job, source)) => thread::scope(|scope| {
+            let mut hands = Hands::new(scope, job, source, around.cpu, &stop)?;
+            wire.send(0, hands.worker.begin((around.now)()))?;
+            let mut was_told = false;
+            loop {
+                let came = wire.poll()?;
+                let is_pressing = came.is_some() || wire.is_busy();
+                match came {
+                    Some(Event::Message(_, message)) => hands.worker.hear(&message)?,
+                    Some(Event::Lost(0)) => return Err(orphaned()),
+                    Some(Event::Lost(_)) | None => {}
+                }
+                if let Some(end) = hands.worker.end() {
+                    return Ok(end);
+                }
+                let pause = if is_pressing { Duration::ZERO } else { PAUSE };
+                if let Some(report) = hands.step((around.now)(), pause)? {
+                    wire.send(0, report)?;
+                }
+                if (around.interrupted)() && !was_told {
+                    was_told = true;
+                    let failure = Failure::from(&Error::interrupted("it was asked to end"));
+                    wire.send(0, Report::Failed(failure).encode())?;
+                }
+            }
+        }),
+        Err(error) => {
+            wire.send(0, Report::Failed(Failure::from(error)).encode())?;
+            wait_for_end(wire)
+        }
+    }?;
+    wire.send(0, Report::Bye.encode())?;
+    while wire.is_busy() {
+        wire.poll()?;
+    }
+    Ok(ended)
+}
+
+fn wait_for_end(wire: &mut dyn Wire) -> Result<Result<(), ErrorKind>> {
+    loop {
+        match wire.poll()? {
+            Some(Event::Message(_, message)) => {
+                if let Order::End(end) = Order::decode(&message)? {
+                    return Ok(end);
+                }
+            }
+            Some(Event::Lost(0)) => return Err(orphaned()),
+            Some(Event::Lost(_)) => {}
+            None => thread::sleep(PAUSE),
+        }
+    }
+}
+
+fn orphaned() -> Error {
+    Error::new(ErrorKind::Shutdown, "rank 0 has died; go on from its checkpoints with --resume")
+}

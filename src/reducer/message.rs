@@ -1,0 +1,186 @@
+//! What the coordinator and the workers of a job say to each other, and its bytes.
+
+use std::ops::Range;
+
+use crate::bytes::u64_at;
+use crate::error::{Error, ErrorKind, Result};
+
+/// From a worker to the coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report<'a> {
+    /// It has nothing to do.
+    Ready {
+        /// Its job, as the bytes of a cursor.
+        job: &'a [u8],
+        /// The chunks that it can read.
+        readable: Vec<Range<u64>>,
+    },
+    /// It has folded what it was ordered to.
+    Folded {
+        /// The CPU time that its process has taken so far.
+        cpu_microseconds: u64,
+        /// The bytes of the portion.
+        portion: &'a [u8],
+    },
+    /// It cannot go on.
+    Failed(Failure),
+    /// It was told of the end, and leaves.
+    Bye,
+}
+
+/// From the coordinator to a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Fold these chunks.
+    Fold(Range<u64>),
+    /// It is over: all was folded, or something failed.
+    End(Result<(), ErrorKind>),
+}
+
+/// An error that travels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What kind of error it is.
+    pub kind: ErrorKind,
+    /// What it says.
+    pub message: String,
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Self {
+        Self { kind: error.kind(), message: error.to_string() }
+    }
+}
+
+impl Failure {
+    /// The error that it was.
+    #[must_use]
+    pub fn into_error(self) -> Error {
+        Error::new(self.kind, self.message)
+    }
+}
+
+const READY: u8 = 1;
+const FOLDED: u8 = 2;
+const FAILED: u8 = 3;
+const BYE: u8 = 4;
+const FOLD: u8 = 5;
+const END: u8 = 6;
+
+impl<'a> Report<'a> {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Ready { job, readable } => {
+                let mut bytes = vec![READY];
+                bytes.extend((readable.len() as u64).to_le_bytes());
+                readable.iter().for_each(|chunks| put_range(&mut bytes, chunks));
+                bytes.extend(*job);
+                bytes
+            }
+            Self::Folded { cpu_microseconds, portion } => {
+                [&[FOLDED], &cpu_microseconds.to_le_bytes()[..], portion].concat()
+            }
+            Self::Failed(Failure { kind, message }) => {
+                [&[FAILED, code_of(Some(*kind))], message.as_bytes()].concat()
+            }
+            Self::Bye => vec![BYE],
+        }
+    }
+
+    /// The report of these bytes.
+    ///
+    /// # Errors
+    /// `Corrupt` when they are none.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self> {
+        Self::read(bytes).ok_or_else(|| damaged("report"))
+    }
+
+    fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (&kind, rest) = bytes.split_first()?;
+        Some(match kind {
+            READY => {
+                let count = usize::try_from(u64_at(rest, 0)?).ok()?;
+                let job = rest.get(count.checked_mul(16)?.checked_add(8)?..)?;
+                let readable =
+                    (0..count).map(|i| range_at(rest, 8 + 16 * i)).collect::<Option<_>>()?;
+                Self::Ready { job, readable }
+            }
+            FOLDED => Self::Folded { cpu_microseconds: u64_at(rest, 0)?, portion: rest.get(8..)? },
+            FAILED => {
+                let (&code, message) = rest.split_first()?;
+                let message = String::from_utf8_lossy(message).into_owned();
+                Self::Failed(Failure { kind: kind_of(code)?, message })
+            }
+            BYE if rest.is_empty() => Self::Bye,
+            _ => return None,
+        })
+    }
+}
+
+impl Order {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Fold(chunks) => {
+                let mut bytes = vec![FOLD];
+                put_range(&mut bytes, chunks);
+                bytes
+            }
+            Self::End(end) => vec![END, code_of(end.err())],
+        }
+    }
+
+    /// The order of these bytes.
+    ///
+    /// # Errors
+    /// `Corrupt` when they are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let order = match bytes {
+            [FOLD, range @ ..] if range.len() == 16 => range_at(range, 0).map(Self::Fold),
+            [END, 0] => Some(Self::End(Ok(()))),
+            &[END, code] => kind_of(code).map(|kind| Self::End(Err(kind))),
+            _ => None,
+        };
+        order.ok_or_else(|| damaged("order"))
+    }
+}
+
+fn damaged(what: &str) -> Error {
+    Error::corrupt(format!("these bytes are no {what}; every rank must run one build of headwater"))
+}
+
+fn put_range(bytes: &mut Vec<u8>, range: &Range<u64>) {
+    bytes.extend(range.start.to_le_bytes());
+    bytes.extend(range.end.to_le_bytes());
+}
+
+fn range_at(bytes: &[u8], at: usize) -> Option<Range<u64>> {
+    Some(u64_at(bytes, at)?..u64_at(bytes, at + 8)?).filter(|range| !range.is_empty())
+}
+
+/// The kinds of errors by their codes, from 1 on; 0 is none.
+const KINDS: [ErrorKind; 11] = [
+    ErrorKind::Io,
+    ErrorKind::NotOurs,
+    ErrorKind::Version,
+    ErrorKind::Corrupt,
+    ErrorKind::LimitExceeded,
+    ErrorKind::InvalidArgument,
+    ErrorKind::Schema,
+    ErrorKind::Data,
+    ErrorKind::PlanMismatch,
+    ErrorKind::Interrupted,
+    ErrorKind::Shutdown,
+];
+
+fn code_of(kind: Option<ErrorKind>) -> u8 {
+    let place = kind.and_then(|kind| KINDS.iter().position(|k| *k == kind));
+    place.map_or(0, |place| place as u8 + 1)
+}
+
+fn kind_of(code: u8) -> Option<ErrorKind> {
+    KINDS.get(usize::from(code).checked_sub(1)?).copied()
+}

@@ -1,0 +1,235 @@
+"""`headwater-reduce` under mpirun, and its spool: the bits of one process, whatever dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BIN = Path(sys.executable).parent
+REDUCE = str(BIN / "headwater-reduce")
+ENVIRONMENT = {
+    **os.environ,
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+
+
+def mpirun(ranks: int, *arguments: object, survives: bool = False) -> list[str]:
+    """The command that runs `headwater-reduce` on some ranks."""
+    command = [str(BIN / "mpirun"), "--oversubscribe", "-n", str(ranks)]
+    command += ["--with-ft", "ulfm"] if survives else []
+    return [*command, REDUCE, *map(str, arguments)]
+
+
+def finished(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
+
+
+def done(command: list[str]) -> dict:
+    """Runs to the end; returns the last line."""
+    run = finished(command)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def reduced(*arguments: object) -> dict:
+    return done([REDUCE, *map(str, arguments)])
+
+
+@pytest.fixture
+def fold(tmp_path):
+    """The arguments of a fold, and the digest that one process comes to."""
+    rows = np.random.default_rng(7).standard_normal((20_003, 31)).astype(np.float32)
+    np.save(tmp_path / "x.npy", rows)
+    arguments = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
+    arguments += ["--chunk-rows", 64, "--threads", 1]
+    return arguments, reduced(*arguments)["digest"]
+
+
+@pytest.fixture(scope="module")
+def long_rows(tmp_path_factory):
+    """The arguments of a fold of some seconds, which can be killed on the way, and its digest."""
+    folder = tmp_path_factory.mktemp("long")
+    rows = np.random.default_rng(3).standard_normal((400_000, 200)).astype(np.float32)
+    np.save(folder / "x.npy", rows)
+    arguments = ["gram", "--input", folder / "x.npy"]
+    arguments += ["--chunk-rows", 8, "--block-chunks", 64, "--threads", 1]
+    return arguments, reduced(*arguments, "--out", folder / "g.npy")["digest"]
+
+
+@pytest.fixture
+def long_fold(tmp_path, long_rows):
+    arguments, digest = long_rows
+    return [*arguments, "--out", tmp_path / "g.npy"], digest
+
+
+def rank_of(process: Path) -> int | None:
+    """The rank of a `headwater-reduce` that mpirun has started."""
+    try:
+        if not (process / "cmdline").read_bytes().startswith(REDUCE.encode()):
+            return None
+        variables = (process / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    prefix = b"OMPI_COMM_WORLD_RANK="
+    return next((int(v[len(prefix) :]) for v in variables if v.startswith(prefix)), None)
+
+
+def ranks_below(process: subprocess.Popen) -> dict[int, int]:
+    """The process of each rank that this mpirun has started."""
+    parents = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        rank = rank_of(entry)
+        if rank is not None:
+            stat = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            parents[int(entry.name)] = (rank, int(stat[1]))
+    return {rank: pid for pid, (rank, parent) in parents.items() if parent == process.pid}
+
+
+def begun(command: list[str], checkpoints: Path, count: int) -> subprocess.Popen:
+    """Begins a run, and waits until it has written its first checkpoint."""
+    run = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    deadline = time.monotonic() + 60
+    while not list(checkpoints.glob("*.portion")) or len(ranks_below(run)) < count:
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return run
+
+
+def test_p1_one_digest_for_any_number_of_ranks(tmp_path, fold):
+    arguments, digest = fold
+    for ranks in (1, 2, 3, 4):
+        said = done(mpirun(ranks, *arguments))
+        assert (said["digest"], said["ranks"]) == (digest, ranks)
+    audited = done(mpirun(3, *arguments, "--audit", 1000))
+    assert audited["digest"] == digest
+    assert audited["audited_blocks"] > 0
+
+
+def test_p1_a_spool_comes_to_the_same_digest(tmp_path, fold):
+    arguments, digest = fold
+    spool = tmp_path / "spool"
+    laid = finished([REDUCE, *map(str, arguments), "--spool", spool, "--block-chunks", "8"])
+    assert laid.returncode == 0, laid.stderr
+    assert "work --spool" in laid.stdout
+    early = finished([REDUCE, "fold", "--spool", str(spool)])
+    assert early.returncode == 1
+    assert "40 of 40 blocks are missing: 0, 1, 2" in early.stderr
+    some = reduced("work", "--spool", spool, "--rank", 1, "--of", 2)
+    assert (some["blocks"], some["resumed_blocks"]) == (20, 0)
+    # Another number of ranks takes up what is there.
+    for rank in (0, 1, 2):
+        reduced("work", "--spool", spool, "--rank", rank, "--of", 3)
+    portion = spool / "block-000000000007.portion"
+    portion.write_bytes(portion.read_bytes()[:-1])
+    torn = finished([REDUCE, "fold", "--spool", str(spool)])
+    assert torn.returncode == 3
+    assert "block-000000000007.portion; run work again for block 7" in torn.stderr
+    again = finished([REDUCE, "work", "--rank", "0", "--of", "1", "--spool", str(spool)])
+    assert "folding it again" in again.stderr
+    assert json.loads(again.stdout)["resumed_blocks"] == 39
+    said = reduced("fold", "--spool", spool)
+    assert said["digest"] == digest
+    assert said["resumed_nodes"] == 40
+
+
+def test_p2_a_worker_killed_is_survived(tmp_path, long_fold):
+    arguments, digest = long_fold
+    kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0]
+    run = begun(mpirun(3, *arguments, *kept, survives=True), tmp_path / "ck", 3)
+    os.kill(ranks_below(run)[2], signal.SIGKILL)
+    out, error = run.communicate(timeout=120)
+    assert out, error
+    said = json.loads(out.splitlines()[-1])
+    assert said["digest"] == digest
+    assert said["lost_ranks"] == [2]
+
+
+@pytest.mark.parametrize("victims", [[0], [1], [0, 1, 2]])
+def test_p2_p4_a_killed_job_goes_on_with_other_ranks(tmp_path, long_fold, victims):
+    arguments, digest = long_fold
+    kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0, "--resume"]
+    run = begun(mpirun(3, *arguments, *kept), tmp_path / "ck", 3)
+    processes = ranks_below(run)
+    for victim in victims:
+        os.kill(processes[victim], signal.SIGKILL)
+    _, error = run.communicate(timeout=120)
+    assert run.returncode != 0, error
+    said = done(mpirun(2, *arguments, *kept))
+    assert said["digest"] == digest
+    assert said["resumed_nodes"] > 0
+
+
+def test_asked_to_end_all_ranks_end_and_keep_what_they_have(tmp_path, long_fold):
+    arguments, digest = long_fold
+    kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0]
+    run = begun(mpirun(3, *arguments, *kept), tmp_path / "ck", 3)
+    for victim in ranks_below(run).values():
+        os.kill(victim, signal.SIGTERM)
+    _, error = run.communicate(timeout=60)
+    assert run.returncode == 130, error
+    assert error.count("go on with --resume") == 1, error
+    said = done(mpirun(2, *arguments, *kept, "--resume"))
+    assert said["digest"] == digest
+    assert said["resumed_nodes"] > 0
+
+
+def test_bad_input_is_told_once_and_all_ranks_end(tmp_path):
+    for wrong, status, words in [
+        (["--input", tmp_path / "no.npy"], 1, "no.npy"),
+        (["--chunk-rows", 0], 2, "--chunk-rows"),
+        (["--inptu", "x"], 2, "--input"),
+    ]:
+        begin = time.monotonic()
+        run = finished(mpirun(3, "gram", *wrong, "--out", tmp_path / "g.npy", *wrong))
+        assert run.returncode == status, run.stderr
+        assert run.stderr.count("headwater-reduce: ") + run.stderr.count("error: ") == 1, run.stderr
+        assert words in run.stderr
+        assert "panicked" not in run.stderr
+        assert time.monotonic() - begin < 30
+
+
+def test_a_file_that_one_rank_has_not_ends_the_job_with_its_name(tmp_path):
+    rows = np.random.default_rng(7).standard_normal((20_003, 31)).astype(np.float32)
+    np.save(tmp_path / "x.npy", rows)
+    # Every rank works in a folder of its own, and the last one's is empty.
+    script = 'cd "$1/$OMPI_COMM_WORLD_RANK" && shift && exec "$@"'
+    for rank in range(3):
+        (tmp_path / str(rank)).mkdir()
+        if rank < 2:
+            (tmp_path / str(rank) / "x.npy").symlink_to(tmp_path / "x.npy")
+    command = mpirun(3, "gram", "--input", "x.npy", "--out", tmp_path / "g.npy")
+    place = command.index(REDUCE)
+    command[place:place] = ["sh", "-c", script, "sh", str(tmp_path)]
+    run = finished(command)
+    assert run.returncode == 1
+    assert "headwater-reduce: rank 2: opening x.npy" in run.stderr, run.stderr
+    assert run.stderr.count("headwater-reduce: ") == 1, run.stderr
+    # And one whose file is another one.
+    np.save(tmp_path / "2" / "x.npy", np.zeros((20_003, 31), np.float32))
+    run = finished(command)
+    assert run.returncode == 1
+    assert "headwater-reduce: rank 2: " in run.stderr
+    assert '"data" was' in run.stderr, run.stderr
+
+
+def test_without_mpi_several_processes_are_refused(tmp_path, fold):
+    arguments, _ = fold
+    script = "import sys; from headwater._cli import reduce; sys.exit(reduce())"
+    command = mpirun(2, *arguments)
+    place = command.index(REDUCE)
+    command[place : place + 1] = [sys.executable, "-c", script]
+    run = finished(command)
+    assert run.returncode == 1
+    assert "built without MPI" in run.stderr
