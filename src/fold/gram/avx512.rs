@@ -6,8 +6,7 @@
 //!   a row's number is broadcast to all lanes; so every sum is its own chain over the rows.
 //! - A tile of fewer than three vectors has an instance of its own, which holds 16 or 8 sums a row:
 //!   on the diagonal and at the last columns there is nothing else to be done.
-//! - The next tile's sums are asked for while this one is multiplied, a line every few rows: all at
-//!   once they would stand in the way of what this one needs.
+//! - What is read after this tile is asked for, a line every few rows.
 #![expect(unsafe_code, reason = "vectors of eight numbers; see the reasons there")]
 
 use std::arch::x86_64::{
@@ -38,7 +37,7 @@ impl Avx512 {
     }
 
     #[inline]
-    pub(super) fn multiply(self, tile: Tile<'_>) {
+    pub(super) fn multiply(self, tile: &mut Tile<'_>) {
         tile.check(LANES);
         // SAFETY: `self` is only made where the processor has the instructions. The numbers are
         // within the bounds that `multiply` asks for, as was checked.
@@ -93,7 +92,7 @@ impl Element<LANES> for Half {
 /// - `tile.first_lane + LANES <= WIDTH`, and `VECTORS` vectors from `tile.vectors.start` on are
 ///   within `WIDTH`.
 #[target_feature(enable = "avx512f")]
-unsafe fn multiply<const VECTORS: usize>(tile: Tile<'_>) {
+unsafe fn multiply<const VECTORS: usize>(tile: &mut Tile<'_>) {
     let first_column = tile.vectors.start * LANES;
     // SAFETY: The vectors start within a row, by the function's terms.
     let in_memory = unsafe { tile.sums.as_mut_ptr().add(first_column) };
@@ -111,7 +110,7 @@ unsafe fn multiply<const VECTORS: usize>(tile: Tile<'_>) {
     unsafe {
         let left = tile.left.as_ptr().add(tile.first_lane);
         let right = tile.right.as_ptr().add(first_column);
-        chain(&mut sums, left, right, tile.left.len() / WIDTH, tile.next);
+        chain(&mut sums, left, right, tile.rows(LANES));
     }
     for (i, sums) in sums.into_iter().enumerate() {
         for (v, sum) in sums.into_iter().enumerate() {
@@ -130,14 +129,13 @@ unsafe fn chain<const VECTORS: usize>(
     sums: &mut [[__m512d; VECTORS]; LANES],
     mut left: *const f64,
     mut right: *const f64,
-    rows: usize,
-    next: &[f64],
+    (rows, mut ahead, step): (usize, *const u8, usize),
 ) {
-    let (mut ahead, step) = (next.as_ptr(), next.len().div_ceil(rows.max(1)));
     for _ in 0..rows {
         _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
         ahead = ahead.wrapping_add(step);
-        // SAFETY: Both point into a row, by the function's terms. Nothing is read after the last.
+        // SAFETY: Both point into a row, by the function's terms. After the last nothing is
+        // read.
         unsafe {
             let mut columns = [_mm512_setzero_pd(); VECTORS];
             for (v, column) in columns.iter_mut().enumerate() {
