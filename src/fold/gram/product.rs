@@ -165,7 +165,7 @@ impl Product {
         let mut space = match idle {
             Some(space) => space,
             None => Workspace {
-                left: Buffer::default(),
+                left: Buffer::zeros(0)?,
                 right: Buffer::zeros(self.shape.right_panels() * self.panel_values())?,
                 tiles: Buffer::zeros(self.tile_count() * self.shape.tile_values())?,
             },
