@@ -28,7 +28,6 @@ pub(super) struct Avx2(());
 
 const LANES: usize = Avx2::LANES;
 const WIDTH: usize = PANEL_VECTORS * LANES;
-const LINE_VALUES: usize = 8;
 
 #[expect(clippy::unused_self, reason = "that there is one is the proof")]
 impl Avx2 {
@@ -42,7 +41,7 @@ impl Avx2 {
     }
 
     #[inline]
-    pub(super) fn multiply(self, tile: Tile<'_>) {
+    pub(super) fn multiply(self, tile: &mut Tile<'_>) {
         tile.check(LANES);
         // SAFETY: `self` is only made where the processor has the instructions. The numbers are
         // within the bounds that the functions ask for, as was checked.
@@ -97,12 +96,8 @@ impl Element<LANES> for Half {
 /// - `tile.first_lane + LANES <= WIDTH`, and `VECTORS` vectors from `tile.vectors.start` on are
 ///   within `WIDTH`.
 #[target_feature(enable = "avx2,fma")]
-unsafe fn multiply<const VECTORS: usize>(tile: Tile<'_>) {
+unsafe fn multiply<const VECTORS: usize>(tile: &mut Tile<'_>) {
     let first_column = tile.vectors.start * LANES;
-    let rows = tile.left.len() / WIDTH;
-    for line in tile.next.chunks(LINE_VALUES) {
-        _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
-    }
     // SAFETY: The vectors start within a row, by the function's terms.
     let in_memory = unsafe { tile.sums.as_mut_ptr().add(first_column) };
     let mut sums = [[_mm256_setzero_pd(); VECTORS]; LANES];
@@ -119,6 +114,7 @@ unsafe fn multiply<const VECTORS: usize>(tile: Tile<'_>) {
     unsafe {
         let left = tile.left.as_ptr().add(tile.first_lane);
         let right = tile.right.as_ptr().add(first_column);
+        let rows = tile.rows(LANES);
         if let Some(whole) = sums.as_flattened_mut().as_mut_array() {
             chain_whole(whole, left, right, rows);
         } else {
@@ -139,14 +135,16 @@ unsafe fn multiply<const VECTORS: usize>(tile: Tile<'_>) {
 #[target_feature(enable = "avx2,fma")]
 unsafe fn chain<const VECTORS: usize>(
     sums: &mut [[__m256d; VECTORS]; LANES],
-    left: *const f64,
-    right: *const f64,
-    rows: usize,
+    mut left: *const f64,
+    mut right: *const f64,
+    (rows, mut ahead, step): (usize, *const u8, usize),
 ) {
-    for row in 0..rows {
-        // SAFETY: By the function's terms.
+    for _ in 0..rows {
+        _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+        ahead = ahead.wrapping_add(step);
+        // SAFETY: Both point into a row, by the function's terms. After the last nothing is
+        // read.
         unsafe {
-            let (left, right) = (left.add(row * WIDTH), right.add(row * WIDTH));
             let mut columns = [_mm256_setzero_pd(); VECTORS];
             for (v, column) in columns.iter_mut().enumerate() {
                 *column = _mm256_loadu_pd(right.add(v * LANES));
@@ -158,6 +156,8 @@ unsafe fn chain<const VECTORS: usize>(
                 }
             }
         }
+        left = left.wrapping_add(WIDTH);
+        right = right.wrapping_add(WIDTH);
     }
 }
 
@@ -190,17 +190,19 @@ unsafe fn chain_whole(
     sums: &mut [__m256d; LANES * PANEL_VECTORS],
     left: *const f64,
     right: *const f64,
-    rows: usize,
+    (rows, ahead, step): (usize, *const u8, usize),
 ) {
+    let [s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11] = sums;
     if rows == 0 {
         return;
     }
-    let [s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11] = sums;
-    // SAFETY: Reads `rows` rows at both pointers, which there are by the function's terms, and
-    // writes nothing but the registers named.
+    // SAFETY: Reads `rows` rows at both pointers, which there are by the function's terms. A
+    // prefetch is of no effect wherever it goes. Writes nothing but the registers named.
     unsafe {
         asm!(
             "2:",
+            "prefetcht0 [{ahead}]",
+            "add {ahead}, {step}",
             "vmovupd {y0}, ymmword ptr [{right}]",
             "vmovupd {y1}, ymmword ptr [{right} + 32]",
             "vmovupd {y2}, ymmword ptr [{right} + 64]",
@@ -216,6 +218,8 @@ unsafe fn chain_whole(
             left = inout(reg) left => _,
             right = inout(reg) right => _,
             rows = inout(reg) rows => _,
+            ahead = inout(reg) ahead => _,
+            step = in(reg) step,
             x = out(ymm_reg) _,
             y0 = out(ymm_reg) _,
             y1 = out(ymm_reg) _,

@@ -6,12 +6,12 @@
 //!   a row's number is broadcast to all lanes; so every sum is its own chain over the rows.
 //! - A tile of fewer than three vectors has an instance of its own, which holds 16 or 8 sums a row:
 //!   on the diagonal and at the last columns there is nothing else to be done.
-//! - The next tile's sums are asked for first, and arrive while this one is multiplied.
+//! - What is read after this tile is asked for, a line every few rows.
 #![expect(unsafe_code, reason = "vectors of eight numbers; see the reasons there")]
 
 use std::arch::x86_64::{
-    _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm256_cvtph_ps, _mm512_cvtps_pd, _mm512_fmadd_pd,
-    _mm512_loadu_pd, _mm512_set1_pd, _mm512_setzero_pd, _mm512_storeu_pd,
+    __m512d, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm256_cvtph_ps, _mm512_cvtps_pd,
+    _mm512_fmadd_pd, _mm512_loadu_pd, _mm512_set1_pd, _mm512_setzero_pd, _mm512_storeu_pd,
 };
 
 use bytemuck::AnyBitPattern;
@@ -37,7 +37,7 @@ impl Avx512 {
     }
 
     #[inline]
-    pub(super) fn multiply(self, tile: Tile<'_>) {
+    pub(super) fn multiply(self, tile: &mut Tile<'_>) {
         tile.check(LANES);
         // SAFETY: `self` is only made where the processor has the instructions. The numbers are
         // within the bounds that `multiply` asks for, as was checked.
@@ -92,12 +92,8 @@ impl Element<LANES> for Half {
 /// - `tile.first_lane + LANES <= WIDTH`, and `VECTORS` vectors from `tile.vectors.start` on are
 ///   within `WIDTH`.
 #[target_feature(enable = "avx512f")]
-unsafe fn multiply<const VECTORS: usize>(tile: Tile<'_>) {
+unsafe fn multiply<const VECTORS: usize>(tile: &mut Tile<'_>) {
     let first_column = tile.vectors.start * LANES;
-    let rows = tile.left.len() / WIDTH;
-    for line in tile.next.chunks_exact(LANES) {
-        _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
-    }
     // SAFETY: The vectors start within a row, by the function's terms.
     let in_memory = unsafe { tile.sums.as_mut_ptr().add(first_column) };
     let mut sums = [[_mm512_setzero_pd(); VECTORS]; LANES];
@@ -109,30 +105,50 @@ unsafe fn multiply<const VECTORS: usize>(tile: Tile<'_>) {
             }
         }
     }
-    let (mut left, mut right) = (tile.left.as_ptr(), tile.right.as_ptr());
-    for _ in 0..rows {
-        // SAFETY: Both point to the start of a row of `WIDTH`, since there are `rows` of them; the
-        // group and the vectors are within a row, by the function's terms. After the last row they
-        // point to the end of their slice.
-        unsafe {
-            let mut columns = [_mm512_setzero_pd(); VECTORS];
-            for (v, column) in columns.iter_mut().enumerate() {
-                *column = _mm512_loadu_pd(right.add(first_column + v * LANES));
-            }
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let x = _mm512_set1_pd(*left.add(tile.first_lane + i));
-                for (sum, column) in sums.iter_mut().zip(columns) {
-                    *sum = _mm512_fmadd_pd(x, column, *sum);
-                }
-            }
-            left = left.add(WIDTH);
-            right = right.add(WIDTH);
-        }
+    // SAFETY: The group and the vectors are within a row, and both sides have as many rows, by the
+    // function's terms.
+    unsafe {
+        let left = tile.left.as_ptr().add(tile.first_lane);
+        let right = tile.right.as_ptr().add(first_column);
+        chain(&mut sums, left, right, tile.rows(LANES));
     }
     for (i, sums) in sums.into_iter().enumerate() {
         for (v, sum) in sums.into_iter().enumerate() {
             // SAFETY: Row `i` and vector `v` are within the tile, by the function's terms.
             unsafe { _mm512_storeu_pd(in_memory.add(i * WIDTH + v * LANES), sum) };
         }
+    }
+}
+
+/// # Safety
+/// `left` and `right` point into the first of `rows` rows of `WIDTH`, with a group or `VECTORS`
+/// vectors between there and the row's end.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn chain<const VECTORS: usize>(
+    sums: &mut [[__m512d; VECTORS]; LANES],
+    mut left: *const f64,
+    mut right: *const f64,
+    (rows, mut ahead, step): (usize, *const u8, usize),
+) {
+    for _ in 0..rows {
+        _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+        ahead = ahead.wrapping_add(step);
+        // SAFETY: Both point into a row, by the function's terms. After the last nothing is
+        // read.
+        unsafe {
+            let mut columns = [_mm512_setzero_pd(); VECTORS];
+            for (v, column) in columns.iter_mut().enumerate() {
+                *column = _mm512_loadu_pd(right.add(v * LANES));
+            }
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let x = _mm512_set1_pd(*left.add(i));
+                for (sum, column) in sums.iter_mut().zip(columns) {
+                    *sum = _mm512_fmadd_pd(x, column, *sum);
+                }
+            }
+        }
+        left = left.wrapping_add(WIDTH);
+        right = right.wrapping_add(WIDTH);
     }
 }

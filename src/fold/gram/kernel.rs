@@ -74,8 +74,8 @@ pub(super) struct Tile<'a> {
     pub(super) right: &'a [f64],
     /// Which vectors of the right are asked for; the sums of the others may become anything.
     pub(super) vectors: Range<usize>,
-    /// What is likely to be multiplied next.
-    pub(super) next: &'a [f64],
+    /// What is read after this tile.
+    pub(super) ahead: &'a [u8],
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -90,6 +90,21 @@ impl Tile<'_> {
         assert_eq!(self.sums.len(), lanes * width);
         assert_eq!(self.left.len(), self.right.len());
         assert!(self.first_lane <= width - lanes && self.vectors.end <= PANEL_VECTORS);
+    }
+
+    /// The rows, where to ask for a line with the first of them, and how many bytes further with
+    /// each one after.
+    ///
+    /// So what is ahead arrives while the tile is multiplied. Asked for at once it would stand in the
+    /// way of what the tile itself reads; asked for until the last row it would come too late. So it
+    /// takes half of the rows, and the others go on to what lies behind.
+    #[inline]
+    pub(super) fn rows(&self, lanes: usize) -> (usize, *const u8, usize) {
+        let rows = self.left.len() / (PANEL_VECTORS * lanes);
+        // Where no memory is, a processor would look for it with each row.
+        let start =
+            if self.ahead.is_empty() { self.right.as_ptr().cast() } else { self.ahead.as_ptr() };
+        (rows, start, 2 * self.ahead.len() / rows.max(1))
     }
 }
 
@@ -140,7 +155,7 @@ impl Processor {
 
     /// Adds the products of a tile to its sums.
     #[inline]
-    pub(super) fn multiply(self, tile: Tile<'_>) {
+    pub(super) fn multiply(self, tile: &mut Tile<'_>) {
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(kernel) => kernel.multiply(tile),

@@ -37,6 +37,22 @@ impl Part<'_> {
             Self::Ones => 1,
         }
     }
+
+    /// Where some rows lie; nothing where there is something else between them.
+    pub(super) fn bytes(&self, rows: Range<usize>) -> &[u8] {
+        match self {
+            Self::Rows(Rows { values, columns, stride, .. }) if columns == stride => {
+                let part = rows.start * stride..rows.end * stride;
+                match values {
+                    Values::F64(values) => bytemuck::cast_slice(&values[part]),
+                    Values::F32(values) => bytemuck::cast_slice(&values[part]),
+                    Values::F16(values) => bytemuck::cast_slice(&values[part]),
+                    Values::Bf16(values) => bytemuck::cast_slice(&values[part]),
+                }
+            }
+            _ => &[],
+        }
+    }
 }
 
 /// What is to be packed: some panels of some rows.

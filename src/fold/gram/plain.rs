@@ -9,7 +9,7 @@ use super::kernel::Tile;
 use super::tiles::PANEL_VECTORS;
 
 /// A group of the left with some vectors of a panel of the right.
-pub(super) fn multiply(lanes: usize, tile: Tile<'_>) {
+pub(super) fn multiply(lanes: usize, tile: &mut Tile<'_>) {
     let width = PANEL_VECTORS * lanes;
     let columns = tile.vectors.start * lanes..tile.vectors.end * lanes;
     if tile.fresh {

@@ -27,6 +27,9 @@ use super::tiles::{Job, PANEL_VECTORS, Shape};
 /// How many panels one thread packs at a time.
 const PACKED_TOGETHER: usize = 8;
 
+/// More is gone from the second-level cache again before it is packed.
+const NEAR_BYTES_MAX: usize = 1 << 19;
+
 /// More would not fit into any cache.
 const BLOCK_ROWS_MAX: usize = 4096;
 
@@ -48,6 +51,33 @@ pub(super) struct Product {
     jobs: Vec<Job>,
     block_rows: usize,
     idle: Mutex<Vec<Workspace>>,
+}
+
+/// A block of rows, packed.
+struct Block<'a> {
+    rows: usize,
+    /// Whether it is the first, before which the sums are +0.
+    fresh: bool,
+    left: &'a [f64],
+    right: &'a [f64],
+    /// The block after it, as it is before it is packed, and how many bytes of it are asked for with
+    /// each tile: packing is little but waiting for what is far away.
+    next: Vec<&'a [u8]>,
+    share: usize,
+}
+
+impl<'a> Block<'a> {
+    /// What is asked for of the next block with this tile.
+    fn share_of_next(&self, tile: usize) -> &'a [u8] {
+        let mut start = self.share * tile;
+        for part in &self.next {
+            if start < part.len() {
+                return &part[start..(start + self.share).min(part.len())];
+            }
+            start -= part.len();
+        }
+        &[]
+    }
 }
 
 /// Memory for one chunk.
@@ -104,11 +134,26 @@ impl Product {
         threads: Option<&ThreadPool>,
     ) -> Result<Vec<f64>> {
         let mut space = self.take_workspace(&left)?;
+        let others = if let Left::Columns(parts) = left { parts } else { &[] };
+        let sides = others.iter().chain(right);
         // Without rows there is an empty block, which makes the sums +0.
         for start in (0..rows.max(1)).step_by(self.block_rows) {
             let block = start..(start + self.block_rows).min(rows);
             self.pack(&block, left, right, &mut space, threads);
-            self.multiply(block.len(), start == 0, &mut space, threads);
+            let next = block.end..(block.end + self.block_rows).min(rows);
+            let next: Vec<_> = sides.clone().map(|part| part.bytes(next.clone())).collect();
+            let next_bytes = next.iter().map(|part| part.len()).sum::<usize>();
+            let Workspace { left: packed_left, right: packed_right, tiles } = &mut space;
+            let right = packed_right.values();
+            let block = Block {
+                rows: block.len(),
+                fresh: start == 0,
+                left: if let Left::Right = left { right } else { packed_left.values() },
+                right,
+                next: if next_bytes <= NEAR_BYTES_MAX { next } else { Vec::new() },
+                share: next_bytes.div_ceil(self.tile_count()),
+            };
+            self.multiply(&block, tiles.values_mut(), threads);
         }
         let sums = self.gather(space.tiles.values());
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(space);
@@ -120,7 +165,7 @@ impl Product {
         let mut space = match idle {
             Some(space) => space,
             None => Workspace {
-                left: Buffer::default(),
+                left: Buffer::zeros(0)?,
                 right: Buffer::zeros(self.shape.right_panels() * self.panel_values())?,
                 tiles: Buffer::zeros(self.tile_count() * self.shape.tile_values())?,
             },
@@ -132,7 +177,7 @@ impl Product {
     }
 
     fn tile_count(&self) -> usize {
-        self.jobs.iter().map(|job| job.groups.len()).sum()
+        self.jobs.last().map_or(0, |job| job.tiles.end)
     }
 
     /// From one panel to the next.
@@ -179,47 +224,36 @@ impl Product {
         });
     }
 
-    fn multiply(
-        &self,
-        rows: usize,
-        fresh: bool,
-        space: &mut Workspace,
-        threads: Option<&ThreadPool>,
-    ) {
-        let right = space.right.values();
-        let left = Some(space.left.values()).filter(|left| !left.is_empty()).unwrap_or(right);
-        let mut rest = space.tiles.values_mut();
+    fn multiply(&self, block: &Block<'_>, tiles: &mut [f64], threads: Option<&ThreadPool>) {
+        let mut rest = tiles;
         let jobs = self.jobs.iter().map(|job| {
-            let length = job.groups.len() * self.shape.tile_values();
+            let length = job.tiles.len() * self.shape.tile_values();
             let tiles;
             (tiles, rest) = std::mem::take(&mut rest).split_at_mut(length);
             (job, tiles)
         });
-        each(threads, jobs, |(job, tiles)| self.multiply_job(rows, fresh, left, right, job, tiles));
+        each(threads, jobs, |(job, tiles)| self.multiply_job(block, job, tiles));
     }
 
     /// All tiles of a job.
-    fn multiply_job(
-        &self,
-        rows: usize,
-        fresh: bool,
-        left: &[f64],
-        right: &[f64],
-        job: &Job,
-        mut tiles: &mut [f64],
-    ) {
-        let used = rows * self.shape.width();
-        let right = &right[job.panel * self.panel_values()..][..used];
-        for group in job.groups.clone() {
+    fn multiply_job(&self, block: &Block<'_>, job: &Job, mut tiles: &mut [f64]) {
+        let used = block.rows * self.shape.width();
+        let right = &block.right[job.panel * self.panel_values()..][..used];
+        for (group, tile) in job.groups.clone().zip(job.tiles.clone()) {
             let (sums, later) = tiles.split_at_mut(self.shape.tile_values());
-            self.processor.multiply(Tile {
+            let ahead = if block.next.is_empty() {
+                bytemuck::cast_slice(&later[..later.len().min(self.shape.tile_values())])
+            } else {
+                block.share_of_next(tile)
+            };
+            self.processor.multiply(&mut Tile {
                 sums,
-                fresh,
-                left: &left[group / PANEL_VECTORS * self.panel_values()..][..used],
+                fresh: block.fresh,
+                left: &block.left[group / PANEL_VECTORS * self.panel_values()..][..used],
                 first_lane: group % PANEL_VECTORS * self.shape.lanes,
                 right,
                 vectors: self.shape.vectors(group, job.panel),
-                next: &later[..later.len().min(self.shape.tile_values())],
+                ahead,
             });
             tiles = later;
         }
@@ -255,11 +289,10 @@ impl Product {
     fn tile_starts(&self) -> Vec<usize> {
         let panels = self.shape.right_panels();
         let groups = self.jobs.iter().map(|job| job.groups.end).max().unwrap_or(0);
-        let (mut starts, mut next) = (vec![0; groups * panels], 0);
+        let mut starts = vec![0; groups * panels];
         for job in &self.jobs {
-            for group in job.groups.clone() {
-                starts[group * panels + job.panel] = next;
-                next += self.shape.tile_values();
+            for (group, tile) in job.groups.clone().zip(job.tiles.clone()) {
+                starts[group * panels + job.panel] = tile * self.shape.tile_values();
             }
         }
         starts

@@ -57,13 +57,15 @@ impl Shape {
     /// The work in the order in which it is done: a block of `block` groups of the left, which stays
     /// in the second-level cache, with each panel of the right, which stays in the first.
     pub(super) fn jobs(&self, block: usize) -> Vec<Job> {
-        let mut jobs = Vec::new();
+        let (mut jobs, mut first_tile) = (Vec::new(), 0);
         for start in (0..self.groups()).step_by(block) {
             for panel in 0..self.right_panels() {
                 let last = if self.triangle { PANEL_VECTORS * (panel + 1) } else { usize::MAX };
                 let groups = start..(start + block).min(self.groups()).min(last);
                 if !groups.is_empty() {
-                    jobs.push(Job { panel, groups });
+                    let tiles = first_tile..first_tile + groups.len();
+                    first_tile = tiles.end;
+                    jobs.push(Job { panel, groups, tiles });
                 }
             }
         }
@@ -71,10 +73,11 @@ impl Shape {
     }
 }
 
-/// Some groups of the left with one panel of the right. Its tiles lie one after the other, after
-/// those of the jobs before.
+/// Some groups of the left with one panel of the right.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) panel: usize,
     pub(super) groups: Range<usize>,
+    /// Where its tiles lie among all, one after the other.
+    pub(super) tiles: Range<usize>,
 }

@@ -58,6 +58,9 @@ pub(super) fn encode(values: &[f64]) -> Vec<u8> {
     bytemuck::cast_slice(values).to_vec()
 }
 
+/// How many numbers are looked through while they are still near.
+const PIECE_VALUES: usize = 1024;
+
 /// `count` numbers from their bytes.
 pub(super) fn decode(bytes: &[u8], count: usize) -> Result<Vec<f64>> {
     if bytes.len() != count * size_of::<f64>() {
@@ -65,10 +68,17 @@ pub(super) fn decode(bytes: &[u8], count: usize) -> Result<Vec<f64>> {
         return Err(Error::corrupt(format!("expected {wanted} bytes of sums, found {found}")));
     }
     let mut values = super::buffer::reserve(count)?;
-    values.extend(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)));
-    let foreign = values.iter().position(|v| canonical(*v).to_bits() != v.to_bits());
-    match foreign {
-        Some(at) => Err(Error::corrupt(format!("sum {at} is a NaN that no sum becomes"))),
-        None => Ok(values),
+    for piece in bytes.as_chunks().0.chunks(PIECE_VALUES) {
+        let start = values.len();
+        values.extend(piece.iter().map(|bytes| f64::from_le_bytes(*bytes)));
+        let piece = &values[start..];
+        // Without a way out in the middle, so that a compiler compares many at a time.
+        if piece.iter().fold(false, |any, value| any | value.is_nan())
+            && let Some(at) = piece.iter().position(|v| canonical(*v).to_bits() != v.to_bits())
+        {
+            let at = start + at;
+            return Err(Error::corrupt(format!("sum {at} is a NaN that no sum becomes")));
+        }
     }
+    Ok(values)
 }

@@ -1,0 +1,72 @@
+//! What a coordinator spends on each node that it receives: a Gram matrix of 1,023 columns, 4 MiB.
+//!
+//! ```text
+//! cargo bench --bench coordinator
+//! ```
+//!
+//! Prints one JSON line: milliseconds of CPU time a node, and what parts of it take by themselves.
+
+use std::hint::black_box;
+
+use headwater::fold::gram::Chunk;
+use headwater::fold::{Gram, Node, Partial, Rows, Statistic};
+use headwater::plan::Fields;
+use headwater::reducer::{Coordinator, Job, Portion};
+use rustix::time::{ClockId, clock_gettime};
+
+const COLUMNS: usize = 1023;
+const CHUNKS: u64 = 256;
+
+fn main() {
+    let gram = Gram::new(COLUMNS).expect("a statistic");
+    let row: Vec<f64> = (0..COLUMNS).map(|column| 0.1 + column as f64).collect();
+    let rows = Rows::new(row.as_slice(), 1, COLUMNS, COLUMNS).expect("a row");
+    let leaf = gram.leaf(&Chunk::of(rows)).expect("a leaf");
+    let job = Job::new(Fields::new(), CHUNKS, 1).expect("a job");
+    let portion = |chunk| {
+        let node = Node::leaf(chunk).expect("a node");
+        Portion::of(&job, &gram).encode([(node, &leaf)].into_iter()).expect("a portion")
+    };
+    let (bytes, mut sum) = (gram.encode(&leaf), leaf.clone());
+
+    let mut coordinator = Coordinator::new(job.clone(), Gram::new(COLUMNS).expect("a statistic"));
+    let mut chunks = 0..CHUNKS;
+    let node = mean_ms(|| {
+        // As it has just come.
+        let portion = portion(chunks.next().expect("a chunk for each turn"));
+        let start = cpu_seconds();
+        coordinator.receive(black_box(&portion)).expect("a portion of the job");
+        cpu_seconds() - start
+    });
+    let portion = portion(0);
+    let digest = mean_ms(|| timed(|| blake3::hash(black_box(&portion))));
+    let decode = mean_ms(|| timed(|| gram.decode(black_box(&bytes)).expect("a partial")));
+    let merge = mean_ms(|| timed(|| black_box(&mut sum).merge(black_box(&leaf))));
+    println!(
+        "{{\"bench\": \"coordinator\", \"columns\": {COLUMNS}, \"node_bytes\": {}, \
+         \"node_ms\": {node:.3}, \"digest_ms\": {digest:.3}, \"decode_ms\": {decode:.3}, \
+         \"merge_ms\": {merge:.3}}}",
+        bytes.len(),
+    );
+}
+
+/// The mean of as many turns as there are chunks: of them half are followed by one merge, a quarter
+/// by two, and so on.
+fn mean_ms(mut turn: impl FnMut() -> f64) -> f64 {
+    (0..CHUNKS).map(|_| turn()).sum::<f64>() * 1e3 / CHUNKS as f64
+}
+
+/// The seconds that `work` takes.
+fn timed<R>(work: impl FnOnce() -> R) -> f64 {
+    let start = cpu_seconds();
+    let result = work();
+    let took = cpu_seconds() - start;
+    black_box(result);
+    took
+}
+
+/// The CPU time of this thread.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
