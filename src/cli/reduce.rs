@@ -118,7 +118,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
 impl GramArgs {
     fn run(&self, hooks: &Hooks<'_>) -> Result<()> {
         let started = Instant::now();
-        let matrix = Matrix::open(&self.input, self.format())?;
+        let matrix = Matrix::open(&self.input, &self.format())?;
         let job = self.job(&matrix)?;
         let mut pool = rayon::ThreadPoolBuilder::new();
         if let Some(threads) = self.threads {
@@ -165,6 +165,7 @@ impl GramArgs {
             (Some(element), Some(columns)) => {
                 MatrixFormat::Raw { element, columns: columns as usize }
             }
+            (None, _) => MatrixFormat::ByName,
             (element, _) => MatrixFormat::Npy(element),
         }
     }

@@ -18,6 +18,9 @@ mod words;
 /// The version of what `FORMAT.md` says; it is part of whatever is folded.
 pub const FORMAT_VERSION: u64 = 1;
 
+#[cfg(feature = "prepare")]
+pub(crate) use control::in_default_environment;
+
 pub use column_moments::{ColumnMoments, ColumnSummary, ColumnSums, MomentSums};
 pub use counts::Counts;
 pub use distinct::{Distinct, Registers};

@@ -11,6 +11,6 @@ pub use checkpoints::{Checkpoints, Resumed};
 pub use coordinator::Coordinator;
 pub use here::fold_here;
 pub use input::npy::write as npy_bytes;
-pub use input::{Element, Matrix, MatrixFormat, Numbers};
+pub use input::{Element, Manifest, Matrix, MatrixFormat, Numbers, sort_by_name};
 pub use job::{Blocks, Job};
 pub use portion::{Held, Portion};

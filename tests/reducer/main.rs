@@ -1,6 +1,10 @@
 //! The promises of the reducer: the same bits whoever folds what, and nothing foreign or damaged.
 
+mod manifest;
 mod matrix;
+#[cfg(feature = "prepare")]
+mod parquet;
+mod safetensors;
 
 use headwater::ErrorKind;
 use headwater::fold::gram::Chunk;
