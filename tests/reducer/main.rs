@@ -1,6 +1,9 @@
 //! The promises of the reducer: the same bits whoever folds what, and nothing foreign or damaged.
 
+mod golden;
 mod manifest;
+#[path = "../shared/manifest.rs"]
+mod manifest_of_goldens;
 mod matrix;
 #[cfg(feature = "prepare")]
 mod parquet;
