@@ -7,11 +7,12 @@
 //! Prints one JSON line: milliseconds of CPU time a node, and what parts of it take by themselves.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use headwater::fold::gram::Chunk;
 use headwater::fold::{Gram, Node, Partial, Rows, Statistic};
 use headwater::plan::Fields;
-use headwater::reducer::{Coordinator, Job, Portion};
+use headwater::reducer::{Job, Portion, Reduction};
 use rustix::time::{ClockId, clock_gettime};
 
 const COLUMNS: usize = 1023;
@@ -29,13 +30,14 @@ fn main() {
     };
     let (bytes, mut sum) = (gram.encode(&leaf), leaf.clone());
 
-    let mut coordinator = Coordinator::new(job.clone(), Gram::new(COLUMNS).expect("a statistic"));
+    let mut reduction =
+        Reduction::new(job.clone(), Arc::new(Gram::new(COLUMNS).expect("a statistic")));
     let mut chunks = 0..CHUNKS;
     let node = mean_ms(|| {
         // As it has just come.
         let portion = portion(chunks.next().expect("a chunk for each turn"));
         let start = cpu_seconds();
-        coordinator.receive(black_box(&portion)).expect("a portion of the job");
+        reduction.receive(black_box(&portion)).expect("a portion of the job");
         cpu_seconds() - start
     });
     let portion = portion(0);

@@ -9,7 +9,7 @@
 /// calling thread has set. Its settings are restored, also when `work` panics.
 ///
 /// A host that was compiled for speed may have made subnormals zero for its whole process.
-pub(super) fn in_default_environment<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn in_default_environment<R>(work: impl FnOnce() -> R) -> R {
     let _restores = Environment::enter();
     apart(work)
 }

@@ -1,5 +1,7 @@
 //! Rows of numbers, where they lie.
 
+use std::ops::Range;
+
 use half::{bf16, f16};
 
 use crate::error::{Error, Result};
@@ -55,6 +57,7 @@ pub struct Rows<'a> {
     pub(super) count: usize,
     pub(super) columns: usize,
     pub(super) stride: usize,
+    nulls: Option<&'a [bool]>,
 }
 
 impl<'a> Rows<'a> {
@@ -81,7 +84,25 @@ impl<'a> Rows<'a> {
                 "{count} rows of {columns} columns, one every {stride} values, are not in {found} values"
             )));
         }
-        Ok(Self { values, count, columns, stride })
+        Ok(Self { values, count, columns, stride, nulls: None })
+    }
+
+    /// The same, of which some numbers are not there: (n, j) where `nulls[n * columns + j]` is set.
+    ///
+    /// What stands in their place among the values is never looked at.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is not one mark for each number.
+    pub fn with_nulls(self, nulls: &'a [bool]) -> Result<Self> {
+        if self.count.checked_mul(self.columns) != Some(nulls.len()) {
+            return Err(Error::invalid(format!(
+                "expected a mark for each number of {} rows of {} columns, found {} marks",
+                self.count,
+                self.columns,
+                nulls.len()
+            )));
+        }
+        Ok(Self { nulls: Some(nulls), ..self })
     }
 
     /// How many rows there are.
@@ -94,5 +115,42 @@ impl<'a> Rows<'a> {
     #[must_use]
     pub fn columns(&self) -> usize {
         self.columns
+    }
+
+    /// Row and column of the first number that is not there.
+    pub(super) fn first_null(&self) -> Option<(usize, usize)> {
+        let at = self.nulls?.iter().position(|&is_null| is_null)?;
+        Some((at / self.columns, at % self.columns))
+    }
+
+    /// Tells `take` of each number in some of the columns, row by row: the row, the column and the
+    /// number widened to 64 bits, `None` where it is not there.
+    ///
+    /// Widening is exact in the default environment only; see [`super::control`].
+    #[inline]
+    pub(super) fn each(
+        &self,
+        columns: Range<usize>,
+        mut take: impl FnMut(usize, usize, Option<f64>),
+    ) {
+        macro_rules! each {
+            ($values:expr) => {
+                for row in 0..self.count {
+                    let values = &$values[row * self.stride..][..self.columns];
+                    let nulls =
+                        self.nulls.map(|nulls| &nulls[row * self.columns..][..self.columns]);
+                    for column in columns.clone() {
+                        let is_null = nulls.is_some_and(|nulls| nulls[column]);
+                        take(row, column, (!is_null).then(|| f64::from(values[column])));
+                    }
+                }
+            };
+        }
+        match self.values {
+            Values::F64(values) => each!(values),
+            Values::F32(values) => each!(values),
+            Values::F16(values) => each!(values),
+            Values::Bf16(values) => each!(values),
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! What everything that is folded over rows has in common.
 
-use crate::error::Result;
+use rayon::ThreadPool;
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+
+use crate::error::{Error, Result};
 
 use super::control;
 
@@ -42,6 +45,36 @@ pub trait Statistic {
     /// # Errors
     /// `Corrupt` when [`Statistic::encode`] cannot have written them.
     fn decode(&self, bytes: &[u8]) -> Result<Self::Partial>;
+}
+
+/// The partial of each chunk, each made by one of the threads of a pool.
+///
+/// # Errors
+/// As [`Statistic::leaf`], with the place of the chunk among them.
+pub fn leaves<'a, S>(
+    statistic: &S,
+    chunks: &[S::Chunk<'a>],
+    threads: &ThreadPool,
+) -> Result<Vec<S::Partial>>
+where
+    S: Statistic<Chunk<'a>: Sync, Partial: Send> + Sync,
+{
+    let places: Vec<_> = chunks.iter().enumerate().collect();
+    let leaf = |(place, chunk)| statistic.leaf(chunk).map_err(|e| of_chunk(place, e));
+    threads.install(|| places.par_iter().map(|&chunk| leaf(chunk)).collect())
+}
+
+/// The error of one of the chunks that were given together.
+pub(super) fn of_chunk(place: usize, error: Error) -> Error {
+    error.context(format!("chunk {place} of those given"))
+}
+
+/// Refuses another number of `what` than `expected`.
+pub(super) fn same_count(what: &str, expected: usize, found: usize) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("expected {expected} {what}, found {found}")))
 }
 
 /// The bits of the only NaN that a partial holds.

@@ -1,5 +1,6 @@
 //! What is to be folded, and how the work is shared out.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
@@ -54,6 +55,21 @@ impl Job {
     pub fn rows_of(&self, chunk: u64) -> Range<u64> {
         let at = |chunk: u64| chunk.saturating_mul(self.chunk_rows).min(self.rows);
         at(chunk)..at(chunk.saturating_add(1))
+    }
+
+    /// The chunks all of whose rows are among some rows.
+    #[must_use]
+    pub fn chunks_within(&self, rows: Vec<Range<u64>>) -> Vec<Range<u64>> {
+        let end_of =
+            |end| if end == self.rows { self.chunk_count() } else { end / self.chunk_rows };
+        let chunks = rows.into_iter().map(|r| r.start.div_ceil(self.chunk_rows)..end_of(r.end));
+        chunks.filter(|chunks| !chunks.is_empty()).collect()
+    }
+
+    /// For each of some rows, where the chunk begins and ends that has rows before and after it.
+    #[must_use]
+    pub fn chunks_around(&self, rows: impl Iterator<Item = u64>) -> BTreeSet<u64> {
+        rows.flat_map(|row| [row / self.chunk_rows, row.div_ceil(self.chunk_rows)]).collect()
     }
 }
 

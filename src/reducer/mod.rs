@@ -16,7 +16,7 @@ pub use checkpoints::{Checkpoints, Resumed};
 pub use coordinator::{Coordinator, Letters, Policy};
 pub use drive::{Alone, Event, Surroundings, Wire, coordinate, farewell, work};
 pub use input::npy::write as npy_bytes;
-pub use input::{Element, Matrix, MatrixFormat, Numbers};
+pub use input::{Element, Manifest, Matrix, MatrixFormat, Numbers, sort_by_name};
 pub use job::{Blocks, Job};
 pub use message::{Failure, Order, Report};
 pub use portion::{Held, Portion};

@@ -1,5 +1,6 @@
 //! The rows of a job as a process can read them, and how blocks of them become portions.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -30,6 +31,9 @@ pub trait Source: Sync {
 
     /// The chunks that this process can read.
     fn readable(&self) -> Vec<Range<u64>>;
+
+    /// The chunks at which others may begin, or cease, to be able to read.
+    fn cuts(&self) -> BTreeSet<u64>;
 }
 
 /// Folds some chunks of a job, and yields their portion; between the chunks it asks whether to stop.
@@ -106,6 +110,10 @@ impl Source for GramOfMatrix {
     }
 
     fn readable(&self) -> Vec<Range<u64>> {
-        vec![0..self.job.chunk_count()]
+        self.job.chunks_within(self.matrix.readable())
+    }
+
+    fn cuts(&self) -> BTreeSet<u64> {
+        self.job.chunks_around(self.matrix.file_starts())
     }
 }

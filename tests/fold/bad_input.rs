@@ -2,7 +2,10 @@
 
 use headwater::ErrorKind;
 use headwater::fold::gram::{COLUMNS_MAX, Chunk, Kernel};
-use headwater::fold::{Cross, Gram, Node, Rows, Statistic};
+use headwater::fold::{
+    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Node, NumberedRows,
+    Rows, Statistic, TopRows,
+};
 
 #[track_caller]
 fn refused<T>(result: headwater::Result<T>, kind: ErrorKind, message: &str) {
@@ -70,6 +73,132 @@ fn p6_bytes_that_no_fold_has_written_are_refused() {
     let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
     let partial = gram.decode(&bytes).unwrap();
     assert_eq!(gram.encode(&partial), bytes);
+}
+
+#[test]
+fn a_product_of_numbers_that_are_not_there_is_refused() {
+    let values = [1.0; 12];
+    let mut nulls = [false; 12];
+    nulls[7] = true;
+    let whole = Chunk::of(Rows::new(values.as_slice(), 4, 3, 3).unwrap());
+    let rows = Rows::new(values.as_slice(), 4, 3, 3).unwrap();
+    let words = "expected a mark for each number of 4 rows of 3 columns, found 11 marks";
+    refused(rows.with_nulls(&nulls[1..]), ErrorKind::InvalidArgument, words);
+    let holed = rows.with_nulls(&nulls).unwrap();
+    let words = "expected a number in every cell, found NULL in row 2 of the chunk, column 1; fill \
+                 it in, or leave out the column";
+    let invalid = ErrorKind::InvalidArgument;
+    refused(Gram::new(3).unwrap().leaf(&Chunk::of(holed)), invalid, words);
+    let beside = whole.clone().and_ones().and(holed).unwrap();
+    let words = words.replace("column 1", "column 5");
+    refused(Gram::new(7).unwrap().leaf(&beside), invalid, &words);
+    let cross = Cross::new(3, 3).unwrap();
+    let words = format!("on the right: {}", words.replace("column 5", "column 1"));
+    let sides = (whole.clone(), Chunk::of(holed));
+    refused(cross.leaf(&sides), invalid, &words);
+    let sides = (Chunk::of(holed), whole.clone());
+    refused(cross.leaf(&sides), invalid, &words.replace("right", "left"));
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let words = format!("chunk 1 of those given: {}", words.replace("right", "left"));
+    refused(cross.leaves(&[(whole.clone(), whole), sides], &pool), invalid, &words);
+}
+
+#[test]
+fn statistics_of_columns_that_cannot_be_are_refused() {
+    let (invalid, limit) = (ErrorKind::InvalidArgument, ErrorKind::LimitExceeded);
+    let none = "a statistic of columns needs at least one";
+    refused(ColumnMoments::new(vec![]), invalid, none);
+    refused(Histogram::new(vec![]), invalid, none);
+    refused(ExponentHistogram::new(0), invalid, none);
+    refused(Distinct::new(0, 14), invalid, none);
+    let words = "expected a finite shift for column 1, found NaN";
+    refused(ColumnMoments::new(vec![0.0, f64::NAN]), invalid, words);
+    let edges = |second: &[f64]| Histogram::new(vec![vec![0.0], second.to_vec()]);
+    let words = "the edges of column 1: expected at least one edge, found none";
+    refused(edges(&[]), invalid, words);
+    let words = "the edges of column 1: expected finite numbers, found inf";
+    refused(edges(&[0.0, f64::INFINITY]), invalid, words);
+    let words = "the edges of column 1: expected each edge above the one before, found 0 after -0";
+    refused(edges(&[-1.0, -0.0, 0.0]), invalid, words);
+    let words = "a histogram of 67109890 counts is more than 67108864; take fewer columns or bins";
+    refused(ExponentHistogram::new(16_369).map(|_| ()), limit, &words.replace("09890", "12900"));
+    assert!(ExponentHistogram::new(usize::MAX).is_err());
+    for precision in [3, 19, u32::MAX] {
+        let words = format!("expected a precision from 4 to 18, found {precision}");
+        refused(Distinct::new(1, precision), invalid, &words);
+    }
+    assert!(Distinct::new(usize::MAX, 14).is_err() && Distinct::new(1025, 18).is_err());
+    let words = "expected a column below 2, found 2; the first is 0";
+    refused(TopRows::new(2, 2, 1, End::Largest), invalid, words);
+    let words = "expected at least one row to keep, found 0";
+    refused(TopRows::new(2, 1, 0, End::Largest), invalid, words);
+    let words = "1048577 rows to keep are more than 1048576";
+    refused(TopRows::new(2, 1, (1 << 20) + 1, End::Largest), limit, words);
+}
+
+#[test]
+fn rows_of_another_form_are_refused_by_statistics_of_columns() {
+    let values = [1.0; 12];
+    let rows = Rows::new(values.as_slice(), 4, 3, 3).unwrap();
+    let (invalid, words) = (ErrorKind::InvalidArgument, "expected 2 columns, found 3");
+    refused(ColumnMoments::new(vec![0.0; 2]).unwrap().leaf(&rows), invalid, words);
+    refused(Histogram::new(vec![vec![0.0]; 2]).unwrap().leaf(&rows), invalid, words);
+    refused(ExponentHistogram::new(2).unwrap().leaf(&rows), invalid, words);
+    refused(Distinct::new(2, 4).unwrap().leaf(&rows), invalid, words);
+    let top = TopRows::new(2, 0, 3, End::Largest).unwrap();
+    refused(top.leaf(&NumberedRows { first: 0, rows }), invalid, words);
+    let top = TopRows::new(3, 0, 3, End::Largest).unwrap();
+    let last = NumberedRows { first: u64::MAX - 3, rows };
+    refused(top.leaf(&last), ErrorKind::LimitExceeded, "rows have numbers below 2^64");
+}
+
+/// Partials of the right length that no rows have.
+#[test]
+fn p6_statistics_of_columns_that_no_fold_has_written_are_refused() {
+    let corrupt = ErrorKind::Corrupt;
+    let bytes = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
+    let moments = ColumnMoments::new(vec![0.0]).unwrap();
+    refused(moments.decode(&[0; 87]), corrupt, "expected 88 bytes of moments, found 87");
+    let (one, two, inf) = (1.0_f64.to_bits(), 2.0_f64.to_bits(), f64::INFINITY.to_bits());
+    let none = [2, 1, 1, 0, 0, inf, inf | 1 << 63, 0, 0, 0, 0];
+    let good = [2, 0, 0, 0, 0, one, two, one, one, one, one];
+    assert!(moments.decode(&bytes(&good)).is_ok() && moments.decode(&bytes(&none)).is_ok());
+    for (at, word) in [
+        (1, 3),
+        (2, u64::MAX),
+        (3, 3),
+        (5, two + 1),
+        (6, inf + 1),
+        (5, u64::MAX),
+        (7, inf + 1),
+        (10, u64::MAX),
+    ] {
+        let mut bad = good;
+        bad[at] = word;
+        let words = "the moments of column 0 are not those of any 2 rows";
+        refused(moments.decode(&bytes(&bad)), corrupt, words);
+        let mut bad = none;
+        bad[5] = one;
+        refused(moments.decode(&bytes(&bad)), corrupt, words);
+    }
+    let histogram = Histogram::new(vec![vec![0.0]]).unwrap();
+    refused(histogram.decode(&[0; 33]), corrupt, "expected 32 bytes of counts, found 33");
+    let distinct = Distinct::new(1, 4).unwrap();
+    refused(distinct.decode(&[0; 15]), corrupt, "expected 16 bytes of registers, found 15");
+    let mut registers = [61; 16];
+    assert!(distinct.decode(&registers).is_ok());
+    registers[3] = 62;
+    refused(distinct.decode(&registers), corrupt, "register 3 is 62, and none is above 61");
+    let top = TopRows::new(1, 0, 2, End::Largest).unwrap();
+    refused(top.decode(&[]), corrupt, "expected 40 bytes of ranked rows, found 0");
+    refused(top.decode(&bytes(&[3, 0, 0, 0, 0])), corrupt, "3 rows are ranked where 2 are kept");
+    assert!(top.decode(&bytes(&[2, one, 4, one, 5])).is_ok());
+    let words = "the ranked rows are not in order, or not numbers";
+    let nan = u64::MAX >> 1;
+    for bad in [[2, one, 5, one, 4], [2, one, 5, one, 5], [2, one, 0, two, 1], [1, one, 0, 0, 1]] {
+        refused(top.decode(&bytes(&bad)), corrupt, words);
+    }
+    refused(top.decode(&bytes(&[1, nan, 0, 0, 0])), corrupt, words);
 }
 
 #[test]

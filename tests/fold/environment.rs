@@ -8,9 +8,13 @@
 use std::arch::asm;
 
 use headwater::fold::gram::{Chunk, Kernel, Speed};
-use headwater::fold::{Cross, Gram, Partial, Statistic};
+use headwater::fold::{
+    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, NumberedRows, Partial,
+    Rows, Statistic, TopRows,
+};
 use rayon::ThreadPoolBuilder;
 
+use crate::cells::Cells;
 use crate::kernels::bits;
 use crate::numbers::{Dtype, Kind, Numbers};
 
@@ -92,6 +96,48 @@ fn p1_merging_is_the_same_under_every_setting() {
             let (mut merged, right_partial) = (partial(left), partial(right));
             under(word, || merged.merge(&right_partial));
             assert_eq!(merged.values()[0].to_bits(), (left + right).to_bits(), "{word:x}");
+        }
+    }
+}
+
+/// The bytes of two leaves and of what they merge to.
+fn merged<S: Statistic>(statistic: &S, chunks: [&S::Chunk<'_>; 2]) -> Vec<u8> {
+    let [left, right] = chunks.map(|chunk| statistic.leaf(chunk).unwrap());
+    let mut both = statistic.decode(&statistic.encode(&left)).unwrap();
+    both.merge(&right);
+    [left, right, both].iter().flat_map(|partial| statistic.encode(partial)).collect()
+}
+
+#[test]
+fn p1_the_callers_setting_changes_no_bit_of_a_statistic_of_columns() {
+    let tiny = f64::from_bits(3);
+    let moments = ColumnMoments::new(vec![0.0, tiny, -1e-3]).unwrap();
+    let histogram = Histogram::new(vec![vec![0.0, tiny, 1e-3]; 3]).unwrap();
+    let exponents = ExponentHistogram::new(3).unwrap();
+    let distinct = Distinct::new(3, 6).unwrap();
+    let top = TopRows::new(3, 1, 9, End::Smallest).unwrap();
+    for kind in [Kind::Subnormal, Kind::Ordinary, Kind::HugeRange, Kind::Special] {
+        for dtype in Dtype::ALL {
+            let cells = Cells::new((dtype, kind, 6), (80, 3), 9);
+            let chunks: [Rows<'_>; 2] = [cells.part(0..50), cells.part(50..80)];
+            let rows = [&chunks[0], &chunks[1]];
+            let numbered = [
+                NumberedRows { first: 0, rows: chunks[0] },
+                NumberedRows { first: 50, rows: chunks[1] },
+            ];
+            let all = || {
+                [
+                    merged(&moments, rows),
+                    merged(&histogram, rows),
+                    merged(&exponents, rows),
+                    merged(&distinct, rows),
+                    merged(&top, [&numbered[0], &numbered[1]]),
+                ]
+            };
+            let usual = all();
+            for word in [NO_SUBNORMALS, ROUNDING_UP, SIGNALS] {
+                assert!(under(word, all) == usual, "{kind:?} {dtype:?} {word:x}");
+            }
         }
     }
 }

@@ -70,6 +70,27 @@ proptest! {
         }
     }
 
+    /// Below some number of sums each thread has its own chunks; from there on they share each chunk.
+    #[test]
+    fn p1_threads_change_no_bit_of_cross_products(
+        many in prop::bool::weighted(0.1), kind in any_kind(), dtype in any_dtype(), seed: u64,
+        threads in 1_usize..=3,
+    ) {
+        let (x_columns, y_columns) = if many { (750, 710) } else { (5, 9) };
+        let x = Numbers::new(dtype, kind, seed, 20 * x_columns);
+        let y = Numbers::new(dtype, kind, !seed, 20 * y_columns);
+        let chunks = [20, 7, 0].map(|rows| {
+            let x = Chunk::of(x.rows(rows, x_columns, x_columns));
+            (x, Chunk::of(y.rows(rows, y_columns, y_columns)))
+        });
+        let cross = Cross::new(x_columns, y_columns).unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let found = cross.leaves(&chunks, &pool).unwrap();
+        for (sides, found) in chunks.iter().zip(&found) {
+            prop_assert!(bits(cross.leaf(sides).unwrap().values()) == bits(found.values()));
+        }
+    }
+
     /// From rows to the whole, with partials that were bytes for a while.
     #[test]
     fn p1_a_whole_fold_has_the_bits_of_the_twin(

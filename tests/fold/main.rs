@@ -2,6 +2,9 @@
 
 mod accuracy;
 mod bad_input;
+mod cells;
+mod column_twin;
+mod columns;
 mod environment;
 mod exact;
 mod forms;

@@ -1,6 +1,13 @@
 //! The promises of the reducer: the same bits whoever folds what, and nothing foreign or damaged.
 
+mod golden;
+mod manifest;
+#[path = "../shared/manifest.rs"]
+mod manifest_of_goldens;
 mod matrix;
+#[cfg(feature = "prepare")]
+mod parquet;
+mod safetensors;
 #[path = "../shared/simulated_disk.rs"]
 mod simulated_disk;
 mod simulation;

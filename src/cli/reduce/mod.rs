@@ -167,9 +167,10 @@ impl RowsArgs {
             (Some(element), Some(columns)) => {
                 MatrixFormat::Raw { element, columns: columns as usize }
             }
+            (None, _) => MatrixFormat::ByName,
             (element, _) => MatrixFormat::Npy(element),
         };
-        Matrix::open(&self.input, format)
+        Matrix::open(&self.input, &format)
     }
 
     /// The job of folding `statistic` over these rows.

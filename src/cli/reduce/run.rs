@@ -230,7 +230,7 @@ impl<F: Folded> Leader<'_, F> {
                 Some(chunks) => Blocks::new(job.chunk_count(), chunks.ilog2())?,
                 None => Blocks::for_ranks(job.chunk_count(), u64::from(wire.size()), fitting),
             },
-            cuts: BTreeSet::new(),
+            cuts: source.cuts(),
             audited_per_mille: u64::from(self.args.audit),
             patience: PATIENCE,
         };

@@ -1,11 +1,16 @@
 //! The products of the columns of two matrices.
 
-use crate::error::{Error, Result};
-use crate::fold::statistic::Statistic;
+use rayon::ThreadPool;
+
+use crate::error::{Context, Error, Result};
+use crate::fold::statistic::{Statistic, same_count};
 
 use super::product::{Left, Product};
 use super::triangle::{self, Rectangle};
-use super::{Chunk, Speed, check_columns, same_count};
+use super::{Chunk, Speed, check_columns, leaves};
+
+/// The rows of X and of Y, both without weights.
+type Sides<'a> = (Chunk<'a>, Chunk<'a>);
 
 /// The matrix X^T Y of two matrices with the same rows.
 pub struct Cross {
@@ -33,22 +38,35 @@ impl Cross {
         let product = Product::new(Some(left_columns), right_columns, speed)?;
         Ok(Self { left_columns, right_columns, product })
     }
-}
 
-impl Statistic for Cross {
-    /// X and Y, both without weights.
-    type Chunk<'a> = (Chunk<'a>, Chunk<'a>);
-    type Partial = Rectangle;
+    /// The partial of each chunk, made by the threads of a pool.
+    ///
+    /// # Errors
+    /// As [`Statistic::leaf`], with the place of the chunk among them.
+    pub fn leaves(&self, chunks: &[Sides<'_>], threads: &ThreadPool) -> Result<Vec<Rectangle>> {
+        let with_all = |sides: &Sides<'_>| self.sums(sides, Some(threads));
+        leaves(self, self.left_columns * self.right_columns, chunks, threads, with_all)
+    }
 
-    fn leaf(&self, (x, y): &(Chunk<'_>, Chunk<'_>)) -> Result<Rectangle> {
+    fn sums(&self, (x, y): &Sides<'_>, threads: Option<&ThreadPool>) -> Result<Rectangle> {
         same_count("columns on the left", self.left_columns, x.columns())?;
         same_count("columns on the right", self.right_columns, y.columns())?;
         same_count("rows on both sides", x.rows, y.rows)?;
         if x.weights.or(y.weights).is_some() {
             return Err(Error::invalid("weights for a fold without weights"));
         }
-        let left = Left::Columns(&x.parts);
-        self.product.sums(x.rows, left, &y.parts, None).map(Rectangle)
+        x.check_complete().context(|| "on the left")?;
+        y.check_complete().context(|| "on the right")?;
+        self.product.sums(x.rows, Left::Columns(&x.parts), &y.parts, threads).map(Rectangle)
+    }
+}
+
+impl Statistic for Cross {
+    type Chunk<'a> = Sides<'a>;
+    type Partial = Rectangle;
+
+    fn leaf(&self, sides: &Sides<'_>) -> Result<Rectangle> {
+        self.sums(sides, None)
     }
 
     fn encode(&self, partial: &Rectangle) -> Vec<u8> {

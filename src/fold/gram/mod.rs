@@ -14,12 +14,11 @@ mod tiles;
 mod triangle;
 
 use rayon::ThreadPool;
-use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
 use crate::error::{Error, Result};
 
 use super::rows::Rows;
-use super::statistic::Statistic;
+use super::statistic::{self, Statistic, of_chunk, same_count};
 use pack::Part;
 use product::{Left, Product};
 
@@ -30,8 +29,9 @@ pub use triangle::{Rectangle, Triangle};
 /// The most columns: a triangle of 16 GiB.
 pub const COLUMNS_MAX: usize = 1 << 16;
 
-/// From here on threads share one chunk; below, each has a chunk of its own.
-const SHARED_COLUMNS: usize = 1024;
+/// From so many sums on, a triangle of 1,024 columns, threads share one chunk; below, each has a chunk
+/// of its own.
+const SHARED_SUMS: usize = triangle::length(1024);
 
 /// What makes a fold fast or slow, and changes none of its bits.
 #[derive(Clone, Debug)]
@@ -95,13 +95,44 @@ impl<'a> Chunk<'a> {
     fn columns(&self) -> usize {
         self.parts.iter().map(Part::columns).sum()
     }
+
+    /// Refuses numbers that are not there.
+    fn check_complete(&self) -> Result<()> {
+        let mut first_column = 0;
+        for part in &self.parts {
+            if let Part::Rows(rows) = part
+                && let Some((row, column)) = rows.first_null()
+            {
+                return Err(Error::invalid(format!(
+                    "expected a number in every cell, found NULL in row {row} of the chunk, column \
+                     {}; fill it in, or leave out the column",
+                    first_column + column
+                )));
+            }
+            first_column += part.columns();
+        }
+        Ok(())
+    }
 }
 
-fn same_count(what: &str, expected: usize, found: usize) -> Result<()> {
-    if expected == found {
-        return Ok(());
+/// The partial of each chunk: by all threads together where it has many sums, each by one otherwise.
+///
+/// `with_all` is [`Statistic::leaf`] with the help of a pool.
+fn leaves<'a, S>(
+    statistic: &S,
+    sums: usize,
+    chunks: &[S::Chunk<'a>],
+    threads: &ThreadPool,
+    with_all: impl Fn(&S::Chunk<'a>) -> Result<S::Partial>,
+) -> Result<Vec<S::Partial>>
+where
+    S: Statistic<Chunk<'a>: Sync, Partial: Send> + Sync,
+{
+    if sums < SHARED_SUMS {
+        return statistic::leaves(statistic, chunks, threads);
     }
-    Err(Error::invalid(format!("expected {expected} {what}, found {found}")))
+    let chunks = chunks.iter().enumerate();
+    chunks.map(|(place, chunk)| with_all(chunk).map_err(|e| of_chunk(place, e))).collect()
 }
 
 fn check_columns(columns: usize) -> Result<()> {
@@ -162,19 +193,13 @@ impl Gram {
     /// # Errors
     /// As [`Statistic::leaf`], with the place of the chunk among them.
     pub fn leaves(&self, chunks: &[Chunk<'_>], threads: &ThreadPool) -> Result<Vec<Triangle>> {
-        let one = |(place, chunk): (usize, &Chunk<'_>), threads| {
-            self.sums(chunk, threads)
-                .map_err(|e| e.context(format!("chunk {place} of those given")))
-        };
-        if self.columns >= SHARED_COLUMNS {
-            return chunks.iter().enumerate().map(|chunk| one(chunk, Some(threads))).collect();
-        }
-        let places: Vec<_> = chunks.iter().enumerate().collect();
-        threads.install(|| places.par_iter().map(|&chunk| one(chunk, None)).collect())
+        let with_all = |chunk: &Chunk<'_>| self.sums(chunk, Some(threads));
+        leaves(self, triangle::length(self.columns), chunks, threads, with_all)
     }
 
     fn sums(&self, chunk: &Chunk<'_>, threads: Option<&ThreadPool>) -> Result<Triangle> {
         same_count("columns", self.columns, chunk.columns())?;
+        chunk.check_complete()?;
         let left = match (chunk.weights, self.weighted) {
             (Some(weights), true) => Left::Weighted(weights),
             (None, false) => Left::Right,

@@ -12,7 +12,7 @@ pub struct Triangle(pub(super) Vec<f64>);
 pub struct Rectangle(pub(super) Vec<f64>);
 
 /// How many sums the triangle of `columns` columns has.
-pub(super) fn length(columns: usize) -> usize {
+pub(super) const fn length(columns: usize) -> usize {
     columns * (columns + 1) / 2
 }
 

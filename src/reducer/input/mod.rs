@@ -1,113 +1,123 @@
-//! Matrices on disk, mapped and read row by row.
+//! Matrices on disk, mapped or decoded, and read row by row.
 
+mod format;
+mod manifest;
 pub(super) mod npy;
+mod numbers;
+#[cfg(feature = "prepare")]
+mod parquet;
+mod part;
+mod safetensors;
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use bytemuck::Pod;
-use half::{bf16, f16};
-
 use crate::bytes::Digest;
-use crate::error::{Context, Error, Result};
-use crate::fold::{Rows, Values};
-use crate::map::Map;
+use crate::error::{Error, Result};
 
-/// The type of a matrix's numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum Element {
-    F64,
-    F32,
-    F16,
-    Bf16,
-}
-
-impl Element {
-    /// Its name, as it is given on a command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F64 => "f64",
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
-        }
-    }
-
-    fn bytes(self) -> usize {
-        match self {
-            Self::F64 => 8,
-            Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
-        }
-    }
-}
-
-/// How a file says what it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MatrixFormat {
-    /// NumPy's. The element is for what NumPy has no name for: bfloat16, which it keeps as two bytes.
-    Npy(Option<Element>),
-    /// Nothing but the numbers, row by row, little endian.
-    Raw {
-        /// The type of the numbers.
-        element: Element,
-        /// How many a row has.
-        columns: usize,
-    },
-}
+pub use format::{Element, MatrixFormat};
+pub use manifest::Manifest;
+pub use numbers::Numbers;
+use part::Part;
 
 /// The rows of one or several files, one after the other.
 pub struct Matrix {
-    parts: Vec<Part>,
+    parts: Vec<Placed>,
     element: Element,
     columns: usize,
 }
 
-/// One file.
-struct Part {
-    map: Map,
-    /// Where its numbers begin.
-    offset: usize,
-    /// Its first row among those of the matrix, and the first after it.
+/// One of the files.
+struct Placed {
+    path: PathBuf,
+    /// Its rows among those of the matrix.
     rows: Range<u64>,
+    digest: Digest,
+    /// `None` of a file that is listed, and not on this machine.
+    file: Option<Part>,
 }
 
 impl Matrix {
-    /// The matrix of these files, in their order.
+    /// The matrix of these files, in their order; or of one manifest, which names them.
     ///
     /// # Errors
-    /// `Io`; `NotOurs`, `Corrupt` or `InvalidArgument` when a file is no matrix of its format, or
-    /// not of the same columns and element as the first.
-    pub fn open(paths: &[PathBuf], format: MatrixFormat) -> Result<Self> {
-        let Some((first, others)) = paths.split_first() else {
-            return Err(Error::invalid("expected at least one file of rows, found none"));
-        };
-        let mut matrix = open_one(first, format)?;
-        for path in others {
-            let mut other = open_one(path, format)?;
-            let form = |matrix: &Self| (matrix.columns, matrix.element);
-            if form(&other) != form(&matrix) {
-                return Err(Error::invalid(format!(
-                    "{}: expected {} columns of {}, as in {}, found {} of {}; the files of one \
-                     matrix have rows of one form",
-                    path.display(),
-                    matrix.columns,
-                    matrix.element.name(),
-                    first.display(),
-                    other.columns,
-                    other.element.name()
-                )));
+    /// `Io`; `NotOurs`, `Corrupt`, `LimitExceeded` or `InvalidArgument` when a file is no matrix of its
+    /// format, or not of the same columns and element as the first; `PlanMismatch` when one is not what
+    /// the manifest says.
+    pub fn open(paths: &[PathBuf], format: &MatrixFormat) -> Result<Self> {
+        match paths {
+            [] => Err(Error::invalid("expected at least one file of rows, found none")),
+            [path] if *format == MatrixFormat::ByName && is_manifest(path) => Self::listed(path),
+            [first, others @ ..] => {
+                let first = Part::open(first, format)?;
+                let mut matrix = Self::of(first.form.element, first.form.columns);
+                let named = first.path.clone();
+                matrix.push(first)?;
+                for path in others {
+                    let part = Part::open(path, format)?;
+                    matrix.check_form(&part, &named)?;
+                    matrix.push(part)?;
+                }
+                Ok(matrix)
             }
-            let before = matrix.rows();
-            for part in &mut other.parts {
-                part.rows = before..before + part.rows.end;
-            }
-            matrix.parts.append(&mut other.parts);
+        }
+    }
+
+    /// The matrix that a manifest describes, of which some files may not be here.
+    fn listed(path: &Path) -> Result<Self> {
+        let manifest = Manifest::read(path)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let mut matrix = Self::of(manifest.element(), manifest.columns());
+        if matrix.columns == 0 {
+            let path = path.display();
+            return Err(Error::invalid(format!("{path}: expected at least 1 column, found 0")));
+        }
+        for listed in manifest.files() {
+            let file = manifest.open(folder, listed)?;
+            matrix.place(listed.path_in(folder), listed.rows(), listed.digest(), file)?;
         }
         Ok(matrix)
+    }
+
+    fn of(element: Element, columns: usize) -> Self {
+        Self { parts: Vec::new(), element, columns }
+    }
+
+    fn push(&mut self, part: Part) -> Result<()> {
+        self.place(part.path.clone(), part.form.rows, part.digest(), Some(part))
+    }
+
+    fn place(
+        &mut self,
+        path: PathBuf,
+        rows: u64,
+        digest: Digest,
+        file: Option<Part>,
+    ) -> Result<()> {
+        let start = self.rows();
+        let end = start.checked_add(rows);
+        let end = end.ok_or_else(|| {
+            Error::limit(format!("{}: its {rows} rows end past 2^64", path.display()))
+        })?;
+        self.parts.push(Placed { path, rows: start..end, digest, file });
+        Ok(())
+    }
+
+    fn check_form(&self, part: &Part, first: &Path) -> Result<()> {
+        let found = part.form;
+        if (found.columns, found.element) == (self.columns, self.element) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "{}: expected {} columns of {}, as in {}, found {} of {}; the files of one matrix have rows \
+             of one form",
+            part.path.display(),
+            self.columns,
+            self.element.name(),
+            first.display(),
+            found.columns,
+            found.element.name()
+        )))
     }
 
     /// How many rows it has.
@@ -128,15 +138,30 @@ impl Matrix {
         self.element
     }
 
-    fn row_bytes(&self) -> usize {
-        self.columns * self.element.bytes()
+    /// The first rows of its files.
+    pub fn file_starts(&self) -> impl Iterator<Item = u64> {
+        self.parts.iter().map(|part| part.rows.start)
+    }
+
+    /// The rows that are on this machine, as ranges with something missing between them.
+    #[must_use]
+    pub fn readable(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for part in self.parts.iter().filter(|part| part.file.is_some() && !part.rows.is_empty()) {
+            match ranges.last_mut().filter(|last| last.end == part.rows.start) {
+                Some(last) => last.end = part.rows.end,
+                None => ranges.push(part.rows.clone()),
+            }
+        }
+        ranges
     }
 
     /// The numbers of some of the rows. They lie in the file where they can be used as they are;
-    /// rows of two files, or at odd addresses, are copied.
+    /// rows of two files, or at odd addresses, are copied, those of Parquet decoded.
     ///
     /// # Errors
-    /// `InvalidArgument` when there are not so many rows.
+    /// `InvalidArgument` when there are not so many rows, or some are not on this machine; `Corrupt`
+    /// when a Parquet file does not hold what it promises.
     pub fn read(&self, rows: Range<u64>) -> Result<Numbers<'_>> {
         if rows.end > self.rows() || rows.start > rows.end {
             return Err(Error::invalid(format!(
@@ -144,147 +169,53 @@ impl Matrix {
                 self.rows()
             )));
         }
-        let pieces = self.parts.iter().filter_map(|part| {
+        let mut pieces = Vec::new();
+        // The files come in the order of their rows.
+        let first = self.parts.partition_point(|part| part.rows.end <= rows.start);
+        for part in &self.parts[first..] {
             let wanted = rows.start.max(part.rows.start)..rows.end.min(part.rows.end);
-            (!wanted.is_empty()).then(|| self.bytes_of(part, wanted))
-        });
-        let mut pieces = pieces.peekable();
-        let first = pieces.next().unwrap_or_default();
-        let bytes = match pieces.peek() {
-            None => Cow::Borrowed(first),
-            Some(_) => Cow::Owned([first].into_iter().chain(pieces).collect::<Vec<_>>().concat()),
-        };
-        Ok(Numbers {
-            values: match self.element {
-                Element::F64 => Held::F64(numbers(bytes)),
-                Element::F32 => Held::F32(numbers(bytes)),
-                Element::F16 => Held::F16(numbers(bytes)),
-                Element::Bf16 => Held::Bf16(numbers(bytes)),
-            },
-            count: (rows.end - rows.start) as usize,
-            columns: self.columns,
-        })
+            if part.rows.start >= rows.end {
+                break;
+            }
+            if wanted.is_empty() {
+                continue;
+            }
+            let Some(file) = &part.file else {
+                return Err(Error::invalid(format!(
+                    "rows {wanted:?} lie in {}, which is not here; fold them where it is, or bring it",
+                    part.path.display()
+                )));
+            };
+            pieces.push(file.read(wanted.start - part.rows.start..wanted.end - part.rows.start)?);
+        }
+        let form = ((rows.end - rows.start) as usize, self.columns);
+        Ok(Numbers::of(pieces, self.element, form))
     }
 
-    fn bytes_of<'a>(&self, part: &'a Part, rows: Range<u64>) -> &'a [u8] {
-        let at = |row: u64| part.offset + (row - part.rows.start) as usize * self.row_bytes();
-        &part.map.bytes()[at(rows.start)..at(rows.end)]
+    /// The file in which a row lies, and its number there.
+    #[must_use]
+    pub fn place_of(&self, row: u64) -> Option<(&Path, u64)> {
+        let part = self.parts.iter().find(|part| part.rows.contains(&row))?;
+        Some((&part.path, row - part.rows.start))
     }
 
     /// What tells these rows from others, by samples of them.
     #[must_use]
     pub fn identity(&self) -> Digest {
-        const PIECE: usize = 4096;
-        const PIECES: usize = 66;
         let mut hasher = blake3::Hasher::new();
         for part in &self.parts {
-            let rows = part.rows.end - part.rows.start;
-            hasher.update(&rows.to_le_bytes());
-            hasher.update(&(self.columns as u64).to_le_bytes());
-            hasher.update(self.element.name().as_bytes());
-            let bytes = self.bytes_of(part, part.rows.clone());
-            let piece = PIECE.min(bytes.len());
-            for place in 0..PIECES {
-                // In 128 bits: the product of a file's length and a place may pass 64.
-                let from = place as u128 * (bytes.len() - piece) as u128 / (PIECES as u128 - 1);
-                hasher.update(&bytes[from as usize..][..piece]);
-            }
+            hasher.update(&part.digest.0);
         }
         Digest(*hasher.finalize().as_bytes())
     }
 }
 
-fn open_one(path: &Path, format: MatrixFormat) -> Result<Matrix> {
-    let length = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", e))?;
-    if !length.is_file() {
-        return Err(Error::invalid(format!("{}: expected a file of rows", path.display())));
-    }
-    let map = Map::open(path)?;
-    let place = || format!("{}", path.display());
-    let (element, rows, columns, offset) = match format {
-        MatrixFormat::Npy(given) => of_npy(map.bytes(), given).context(place)?,
-        MatrixFormat::Raw { element, columns } => {
-            let row_bytes = columns.saturating_mul(element.bytes()).max(1);
-            (element, (map.bytes().len() / row_bytes) as u64, columns, 0)
-        }
-    };
-    if columns == 0 {
-        return Err(Error::invalid("expected at least 1 column, found 0")).context(place);
-    }
-    let row_bytes = (columns as u64).saturating_mul(element.bytes() as u64);
-    let expected = rows.checked_mul(row_bytes).and_then(|all| all.checked_add(offset as u64));
-    if expected != Some(map.bytes().len() as u64) {
-        return Err(Error::corrupt(format!(
-            "expected {rows} rows of {columns} numbers of {}, found {} bytes from byte {offset} on; \
-             the file was cut off, or is of another form",
-            element.name(),
-            map.bytes().len().saturating_sub(offset)
-        )))
-        .context(place);
-    }
-    Ok(Matrix { parts: vec![Part { map, offset, rows: 0..rows }], element, columns })
+fn is_manifest(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "json")
 }
 
-fn of_npy(bytes: &[u8], given: Option<Element>) -> Result<(Element, u64, usize, usize)> {
-    let header = npy::parse(bytes)?;
-    let element = match (header.element, given) {
-        (Some(found), Some(given)) if found != given => {
-            return Err(Error::invalid(format!(
-                "expected numbers of {}, found {}; leave the type to the file",
-                given.name(),
-                found.name()
-            )));
-        }
-        (Some(found), _) => found,
-        (None, Some(Element::Bf16)) => Element::Bf16,
-        (None, _) => {
-            return Err(Error::invalid(
-                "its numbers are two bytes of a type that NumPy has no name for; say bf16 if they \
-                 are bfloat16",
-            ));
-        }
-    };
-    let columns = usize::try_from(header.columns);
-    let columns = columns.map_err(|_| Error::limit(format!("{} columns", header.columns)))?;
-    Ok((element, header.rows, columns, header.offset))
-}
-
-/// Some rows of a matrix.
-pub struct Numbers<'a> {
-    values: Held<'a>,
-    count: usize,
-    columns: usize,
-}
-
-enum Held<'a> {
-    F64(Cow<'a, [f64]>),
-    F32(Cow<'a, [f32]>),
-    F16(Cow<'a, [f16]>),
-    Bf16(Cow<'a, [bf16]>),
-}
-
-impl Numbers<'_> {
-    /// The rows as a fold takes them.
-    ///
-    /// # Errors
-    /// Those of [`Rows::new`].
-    pub fn rows(&self) -> Result<Rows<'_>> {
-        let values: Values<'_> = match &self.values {
-            Held::F64(values) => Values::F64(values),
-            Held::F32(values) => Values::F32(values),
-            Held::F16(values) => Values::F16(values),
-            Held::Bf16(values) => Values::Bf16(values),
-        };
-        Rows::new(values, self.count, self.columns, self.columns)
-    }
-}
-
-/// Bytes as numbers: in place where their address allows it.
-fn numbers<T: Pod>(bytes: Cow<'_, [u8]>) -> Cow<'_, [T]> {
-    if let Cow::Borrowed(bytes) = bytes
-        && let Ok(numbers) = bytemuck::try_cast_slice(bytes)
-    {
-        return Cow::Borrowed(numbers);
-    }
-    Cow::Owned(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect())
+/// Puts files into the order of their names, byte by byte, and of their whole paths where names are the
+/// same: `part-10` before `part-9`.
+pub fn sort_by_name(paths: &mut [PathBuf]) {
+    paths.sort_by(|a, b| a.file_name().cmp(&b.file_name()).then_with(|| a.cmp(b)));
 }

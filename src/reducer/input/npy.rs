@@ -5,6 +5,9 @@ use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
+/// How much of a header an error shows.
+const SHOWN: usize = 200;
+
 /// What a header says of the array behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
@@ -52,7 +55,7 @@ fn describe(text: &str) -> Result<(Option<Element>, u64, u64)> {
     let wrong = |what: &str| {
         Error::corrupt(format!(
             "the header {:?} {what}; write the file again with numpy.save",
-            text.trim_end()
+            text.trim_end().chars().take(SHOWN).collect::<String>()
         ))
     };
     let value = |name: &str| {

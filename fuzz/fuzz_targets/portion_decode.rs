@@ -1,0 +1,57 @@
+//! Whatever the bytes, decoding a portion ends in an error or in the nodes that have these bytes.
+
+#![no_main]
+
+use headwater::fold::{ColumnMoments, Distinct, End, Gram, Histogram, Statistic, TopRows};
+use headwater::plan::{Cursor, CursorKind, Fields, Position};
+use headwater::reducer::{Job, Portion};
+use libfuzzer_sys::fuzz_target;
+
+const CHUNKS: u64 = 100;
+
+fn job() -> Job {
+    let mut what = Fields::new();
+    what.add("statistic", "fuzzed").expect("a field");
+    Job::new(what, CHUNKS * 3, 3).expect("a job")
+}
+
+fn check<S: Statistic>(job: &Job, statistic: &S, bytes: &[u8]) {
+    let portion = Portion::of(job, statistic);
+    let Ok(nodes) = portion.decode(bytes) else { return };
+    let nodes = nodes.iter().map(|(node, partial)| (*node, partial));
+    assert_eq!(portion.encode(nodes).expect("it was decoded"), bytes);
+}
+
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.extend_from_slice(blake3::hash(&bytes).as_bytes());
+    bytes
+}
+
+/// A portion of the job whose nodes are `bytes`: no search finds a digest, let alone two.
+fn framed(job: &Job, partial_bytes: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut position = Position::new();
+    position.set("nodes", (bytes.len() / (16 + partial_bytes)) as u64);
+    position.set("partial_bytes", partial_bytes as u64);
+    let cursor = Cursor::new(CursorKind::Reducer, job.fields().clone(), position);
+    let cursor = cursor.encode().expect("a cursor");
+    let mut portion = b"HWFOLD\0\0\x01\0\0\0\0\0\0\0".to_vec();
+    portion.extend((cursor.len() as u64).to_le_bytes());
+    portion.extend(cursor);
+    portion.extend(bytes);
+    sealed(portion)
+}
+
+fn of<S: Statistic>(job: &Job, statistic: &S, partial_bytes: usize, bytes: &[u8]) {
+    check(job, statistic, bytes);
+    check(job, statistic, &sealed(bytes.to_vec()));
+    check(job, statistic, &framed(job, partial_bytes, bytes));
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let job = job();
+    of(&job, &Gram::new(2).expect("two columns"), 24, bytes);
+    of(&job, &ColumnMoments::new(vec![0.0]).expect("a column"), 88, bytes);
+    of(&job, &Histogram::new(vec![vec![0.0]]).expect("a column"), 32, bytes);
+    of(&job, &Distinct::new(1, 4).expect("a column"), 16, bytes);
+    of(&job, &TopRows::new(1, 0, 2, End::Largest).expect("a column"), 40, bytes);
+});

@@ -1,0 +1,21 @@
+//! Whatever the bytes, opening them as a `.safetensors` file ends in an error or in rows that can all
+//! be read.
+
+#![no_main]
+
+#[path = "../matrix.rs"]
+mod matrix;
+
+use headwater::reducer::MatrixFormat;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    for format in [MatrixFormat::Safetensors(None), MatrixFormat::Safetensors(Some("x".to_owned()))] {
+        matrix::check("safetensors", bytes, &format);
+        // The first byte says how many bytes of numbers follow a header whose length fits.
+        let Some((&data, header)) = bytes.split_first() else { continue };
+        let length = (header.len() as u64).to_le_bytes();
+        let framed = [&length[..], header, &vec![0; usize::from(data)]].concat();
+        matrix::check("safetensors", &framed, &format);
+    }
+});

@@ -1,0 +1,68 @@
+//! Counts, side by side: the partial of every kind of histogram.
+
+use crate::error::{Error, Result};
+
+use super::statistic::Partial;
+use super::words;
+
+/// The most counts: 512 MiB.
+const COUNTS_MAX: usize = 1 << 26;
+
+/// How many numbers fell into each of some bins.
+///
+/// Merging adds, and stops at the greatest number: it is exact in any order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counts(Vec<u64>);
+
+impl Counts {
+    /// The counts, column by column.
+    #[must_use]
+    pub fn values(&self) -> &[u64] {
+        &self.0
+    }
+
+    pub(super) fn zeros(count: usize) -> Self {
+        Self(vec![0; count])
+    }
+
+    /// Counts one more in a bin.
+    #[inline]
+    pub(super) fn count(&mut self, bin: usize) {
+        self.0[bin] += 1;
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        words::encode(self.0.iter().copied())
+    }
+
+    pub(super) fn decode(bytes: &[u8], count: usize) -> Result<Self> {
+        Ok(Self(words::decode(bytes, count, "counts")?.collect()))
+    }
+}
+
+/// How many counts a histogram has, by the bins of each of its columns.
+///
+/// # Errors
+/// `InvalidArgument` for no columns, `LimitExceeded` for too many counts.
+pub(super) fn check_counts(bins: impl Iterator<Item = usize>) -> Result<usize> {
+    match bins.fold(0, usize::saturating_add) {
+        0 => Err(Error::invalid("a statistic of columns needs at least one")),
+        count @ 1..=COUNTS_MAX => Ok(count),
+        count => Err(Error::limit(format!(
+            "a histogram of {count} counts is more than {COUNTS_MAX}; take fewer columns or bins"
+        ))),
+    }
+}
+
+impl Partial for Counts {
+    fn merge(&mut self, right: &Self) {
+        assert_eq!(self.0.len(), right.0.len(), "partials of one statistic have one size");
+        for (left, right) in self.0.iter_mut().zip(&right.0) {
+            *left = left.saturating_add(*right);
+        }
+    }
+
+    fn same_bits(&self, other: &Self) -> bool {
+        self == other
+    }
+}

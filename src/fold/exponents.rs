@@ -1,0 +1,111 @@
+//! How many numbers of each column have each binary exponent.
+
+use crate::error::Result;
+
+use super::control::in_default_environment;
+use super::counts::{Counts, check_counts};
+use super::rows::Rows;
+use super::statistic::{Statistic, same_count};
+
+/// NULL and NaN, which have no sign.
+const WITHOUT_SIGN: usize = 2;
+/// Zero, subnormal numbers, an exponent field from 1 to 2,046, infinity.
+const OF_A_SIGN: usize = 2 + 2046 + 1;
+/// The bins of a column.
+const BINS: usize = WITHOUT_SIGN + 2 * OF_A_SIGN;
+
+/// A histogram of each column by sign and binary exponent, which needs no edges: where its numbers
+/// lie among all that 64 bits can be.
+///
+/// # Determinism
+/// Merging commutes: the counts depend on the rows alone, not even on their order or the chunk size.
+pub struct ExponentHistogram {
+    columns: usize,
+}
+
+/// The counts of one column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnExponents<'a> {
+    /// Numbers that are not there.
+    pub nulls: u64,
+    /// NaN.
+    pub nans: u64,
+    /// Numbers without a minus sign.
+    pub positive: SignExponents<'a>,
+    /// Numbers with a minus sign.
+    pub negative: SignExponents<'a>,
+}
+
+/// The counts of the numbers of one sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignExponents<'a> {
+    /// Zeros of this sign.
+    pub zeros: u64,
+    /// Numbers below 2^-1022, the zeros not among them.
+    pub subnormals: u64,
+    /// Numbers from 2^(e - 1022) to 2^(e - 1021), not included, for e from 0 to 2,045.
+    pub normal: &'a [u64],
+    /// Infinities of this sign.
+    pub infinities: u64,
+}
+
+impl ExponentHistogram {
+    /// Of `columns` columns.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for none, `LimitExceeded` for too many.
+    pub fn new(columns: usize) -> Result<Self> {
+        check_counts([columns.saturating_mul(BINS)].into_iter())?;
+        Ok(Self { columns })
+    }
+
+    /// What a partial says of each column.
+    pub fn columns<'a>(&self, counts: &'a Counts) -> impl Iterator<Item = ColumnExponents<'a>> {
+        counts.values().chunks_exact(BINS).map(|bins| {
+            let (positive, negative) = bins[WITHOUT_SIGN..].split_at(OF_A_SIGN);
+            let (positive, negative) = (of_sign(positive), of_sign(negative));
+            ColumnExponents { nulls: bins[0], nans: bins[1], positive, negative }
+        })
+    }
+}
+
+fn of_sign(bins: &[u64]) -> SignExponents<'_> {
+    let normal = &bins[2..OF_A_SIGN - 1];
+    SignExponents { zeros: bins[0], subnormals: bins[1], normal, infinities: bins[OF_A_SIGN - 1] }
+}
+
+/// The bin of a number among those of its column.
+fn bin(value: Option<f64>) -> usize {
+    let Some(value) = value else { return 0 };
+    if value.is_nan() {
+        return 1;
+    }
+    let magnitude = value.to_bits() << 1;
+    // Field 0 is a zero or subnormal, field 2,047 an infinity, since it is no NaN.
+    let place = if magnitude == 0 { 0 } else { (magnitude >> 53) as usize + 1 };
+    WITHOUT_SIGN + usize::from(value.is_sign_negative()) * OF_A_SIGN + place
+}
+
+impl Statistic for ExponentHistogram {
+    type Chunk<'a> = Rows<'a>;
+    type Partial = Counts;
+
+    fn leaf(&self, rows: &Rows<'_>) -> Result<Counts> {
+        same_count("columns", self.columns, rows.columns())?;
+        let mut counts = Counts::zeros(self.columns * BINS);
+        in_default_environment(|| {
+            rows.each(0..self.columns, |_, column, value| {
+                counts.count(column * BINS + bin(value));
+            });
+        });
+        Ok(counts)
+    }
+
+    fn encode(&self, partial: &Counts) -> Vec<u8> {
+        partial.encode()
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Counts> {
+        Counts::decode(bytes, self.columns * BINS)
+    }
+}

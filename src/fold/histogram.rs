@@ -1,0 +1,129 @@
+//! How many numbers of each column lie between given edges.
+
+use crate::error::{Context, Error, Result};
+
+use super::control::in_default_environment;
+use super::counts::{Counts, check_counts};
+use super::rows::Rows;
+use super::statistic::{Statistic, same_count};
+
+/// The bins of a column besides those between its edges: below, above, NaN, NULL.
+const OUTSIDE: usize = 4;
+
+/// A histogram of each column, with edges that are part of what is computed.
+///
+/// Of edges e0 < e1 < .. a number x falls below (x < e0), between two (e0 <= x < e1), or above (the
+/// last edge <= x); infinities do as well. NaN and NULL are counted apart.
+///
+/// # Determinism
+/// Merging commutes: the counts depend on the rows alone, not even on their order or the chunk size.
+pub struct Histogram {
+    /// The edges of each column.
+    edges: Vec<Vec<f64>>,
+    /// Where the bins of each column begin.
+    starts: Vec<usize>,
+    count: usize,
+}
+
+/// The counts of one column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnCounts<'a> {
+    /// Numbers below the first edge.
+    pub below: u64,
+    /// Numbers from each edge to the next, which is not included.
+    pub between: &'a [u64],
+    /// Numbers from the last edge on.
+    pub above: u64,
+    /// NaN.
+    pub nans: u64,
+    /// Numbers that are not there.
+    pub nulls: u64,
+}
+
+impl Histogram {
+    /// With the edges of each column, in increasing order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when a column has no edges, or some that are not finite or do not increase;
+    /// `LimitExceeded` for too many.
+    pub fn new(edges: Vec<Vec<f64>>) -> Result<Self> {
+        for (column, edges) in edges.iter().enumerate() {
+            check_edges(edges).context(|| format!("the edges of column {column}"))?;
+        }
+        let bins = |edges: &Vec<f64>| edges.len() - 1 + OUTSIDE;
+        let count = check_counts(edges.iter().map(bins))?;
+        let starts = edges.iter().scan(0, |next, edges| {
+            let start = *next;
+            *next += bins(edges);
+            Some(start)
+        });
+        Ok(Self { starts: starts.collect(), edges, count })
+    }
+
+    /// The edges of each column.
+    #[must_use]
+    pub fn edges(&self) -> &[Vec<f64>] {
+        &self.edges
+    }
+
+    /// What a partial says of each column.
+    pub fn columns<'a>(&self, counts: &'a Counts) -> impl Iterator<Item = ColumnCounts<'a>> {
+        self.starts.iter().zip(&self.edges).map(|(&start, edges)| {
+            let (below, rest) = (counts.values()[start], &counts.values()[start + 1..]);
+            let (between, rest) = rest.split_at(edges.len() - 1);
+            ColumnCounts { below, between, above: rest[0], nans: rest[1], nulls: rest[2] }
+        })
+    }
+
+    /// The bin of a number among those of its column.
+    fn bin(&self, column: usize, value: Option<f64>) -> usize {
+        let edges = &self.edges[column];
+        let place = match value {
+            None => edges.len() + 2,
+            Some(value) if value.is_nan() => edges.len() + 1,
+            Some(value) => edges.partition_point(|edge| *edge <= value),
+        };
+        self.starts[column] + place
+    }
+}
+
+fn check_edges(edges: &[f64]) -> Result<()> {
+    if edges.is_empty() {
+        return Err(Error::invalid("expected at least one edge, found none"));
+    }
+    if let Some(edge) = edges.iter().find(|edge| !edge.is_finite()) {
+        return Err(Error::invalid(format!("expected finite numbers, found {edge}")));
+    }
+    let pairs = edges.windows(2).find(|pair| pair[0] >= pair[1]);
+    match pairs {
+        None => Ok(()),
+        Some(pair) => Err(Error::invalid(format!(
+            "expected each edge above the one before, found {} after {}",
+            pair[1], pair[0]
+        ))),
+    }
+}
+
+impl Statistic for Histogram {
+    type Chunk<'a> = Rows<'a>;
+    type Partial = Counts;
+
+    fn leaf(&self, rows: &Rows<'_>) -> Result<Counts> {
+        same_count("columns", self.edges.len(), rows.columns())?;
+        let mut counts = Counts::zeros(self.count);
+        in_default_environment(|| {
+            rows.each(0..self.edges.len(), |_, column, value| {
+                counts.count(self.bin(column, value));
+            });
+        });
+        Ok(counts)
+    }
+
+    fn encode(&self, partial: &Counts) -> Vec<u8> {
+        partial.encode()
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Counts> {
+        Counts::decode(bytes, self.count)
+    }
+}

@@ -1,0 +1,173 @@
+//! The rows with the greatest or least numbers in one column.
+
+use std::cmp::Ordering;
+
+use crate::error::{Error, Result};
+
+use super::control::in_default_environment;
+use super::rows::Rows;
+use super::statistic::{Partial, Statistic, same_count};
+use super::words;
+
+/// The most rows that are kept.
+const KEPT_MAX: usize = 1 << 20;
+
+/// Which end of a column is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The least numbers.
+    Smallest,
+    /// The greatest numbers.
+    Largest,
+}
+
+/// The rows of a chunk, with the number of the first of them among all rows.
+#[derive(Clone, Copy, Debug)]
+pub struct NumberedRows<'a> {
+    /// The number of the first row.
+    pub first: u64,
+    /// The rows.
+    pub rows: Rows<'a>,
+}
+
+/// The rows whose numbers in one column are the greatest or least, as many as are wanted.
+///
+/// Numbers are in their total order: -0 below +0, infinities at the ends. Of equal ones, the row
+/// with the lower number comes first. NaN and NULL are not among them.
+///
+/// # Determinism
+/// Merging commutes: the rows that are kept depend on all rows alone, not on the chunk size.
+pub struct TopRows {
+    columns: usize,
+    column: usize,
+    kept: usize,
+    end: End,
+}
+
+/// A row that is kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankedRow {
+    /// What it has in the column.
+    pub value: f64,
+    /// Its number among all rows.
+    pub row: u64,
+}
+
+/// The rows that are kept, the first of them first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranking {
+    rows: Vec<RankedRow>,
+    kept: usize,
+    end: End,
+}
+
+impl TopRows {
+    /// The first `kept` rows from an `end` of `column`, which is one of `columns`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a column that is not there or no rows to keep, `LimitExceeded` for too
+    /// many of them.
+    pub fn new(columns: usize, column: usize, kept: usize, end: End) -> Result<Self> {
+        if column >= columns {
+            return Err(Error::invalid(format!(
+                "expected a column below {columns}, found {column}; the first is 0"
+            )));
+        }
+        match kept {
+            0 => Err(Error::invalid("expected at least one row to keep, found 0")),
+            1..=KEPT_MAX => Ok(Self { columns, column, kept, end }),
+            _ => Err(Error::limit(format!("{kept} rows to keep are more than {KEPT_MAX}"))),
+        }
+    }
+
+    fn ranking(&self, rows: Vec<RankedRow>) -> Ranking {
+        Ranking { rows, kept: self.kept, end: self.end }
+    }
+}
+
+impl Ranking {
+    /// The rows, the first of them first.
+    #[must_use]
+    pub fn rows(&self) -> &[RankedRow] {
+        &self.rows
+    }
+
+    /// Puts the rows in order, and forgets those that are not kept.
+    fn settle(&mut self) {
+        let end = self.end;
+        self.rows.sort_unstable_by(|a, b| order(end, a, b));
+        self.rows.truncate(self.kept);
+    }
+}
+
+/// Which of two rows comes first.
+fn order(end: End, a: &RankedRow, b: &RankedRow) -> Ordering {
+    let by_value = a.value.total_cmp(&b.value);
+    let by_value = if end == End::Largest { by_value.reverse() } else { by_value };
+    by_value.then(a.row.cmp(&b.row))
+}
+
+impl Partial for Ranking {
+    fn merge(&mut self, right: &Self) {
+        let same = (self.kept, self.end) == (right.kept, right.end);
+        assert!(same, "partials of one statistic keep the same rows");
+        self.rows.extend(&right.rows);
+        self.settle();
+    }
+
+    fn same_bits(&self, other: &Self) -> bool {
+        let bits = |row: &RankedRow| (row.value.to_bits(), row.row);
+        self.rows.iter().map(bits).eq(other.rows.iter().map(bits))
+    }
+}
+
+impl Statistic for TopRows {
+    type Chunk<'a> = NumberedRows<'a>;
+    type Partial = Ranking;
+
+    fn leaf(&self, chunk: &NumberedRows<'_>) -> Result<Ranking> {
+        let NumberedRows { first, rows } = *chunk;
+        same_count("columns", self.columns, rows.columns())?;
+        if first.checked_add(rows.count() as u64).is_none() {
+            return Err(Error::limit("rows have numbers below 2^64"));
+        }
+        let mut ranking = self.ranking(Vec::new());
+        in_default_environment(|| {
+            rows.each(self.column..self.column + 1, |row, _, value| {
+                let Some(value) = value.filter(|value| !value.is_nan()) else { return };
+                // Sorted when twice as many have come as are kept, so that each costs little.
+                if ranking.rows.len() >= 2 * self.kept {
+                    ranking.settle();
+                }
+                ranking.rows.push(RankedRow { value, row: first + row as u64 });
+            });
+        });
+        ranking.settle();
+        Ok(ranking)
+    }
+
+    fn encode(&self, partial: &Ranking) -> Vec<u8> {
+        let rows = partial.rows.iter().flat_map(|row| [row.value.to_bits(), row.row]);
+        let unused = std::iter::repeat_n(0, 2 * (self.kept - partial.rows.len()));
+        words::encode(std::iter::once(partial.rows.len() as u64).chain(rows).chain(unused))
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Ranking> {
+        let mut words = words::decode(bytes, 1 + 2 * self.kept, "ranked rows")?;
+        let count = words.next().unwrap_or_default();
+        if count > self.kept as u64 {
+            let kept = self.kept;
+            return Err(Error::corrupt(format!("{count} rows are ranked where {kept} are kept")));
+        }
+        let mut pair = || Some((f64::from_bits(words.next()?), words.next()?));
+        let mut rows = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            rows.extend(pair().map(|(value, row)| RankedRow { value, row }));
+        }
+        let in_order = rows.windows(2).all(|two| order(self.end, &two[0], &two[1]).is_lt());
+        if !in_order || rows.iter().any(|row| row.value.is_nan()) || words.any(|word| word != 0) {
+            return Err(Error::corrupt("the ranked rows are not in order, or not numbers"));
+        }
+        Ok(self.ranking(rows))
+    }
+}

@@ -1,0 +1,154 @@
+//! The list of all files of a matrix, for those who have some of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::part::{Form, Part};
+use super::{Element, Matrix, MatrixFormat};
+use crate::bytes::Digest;
+use crate::durable::{Disk, write_file};
+use crate::error::{Context, Error, Result};
+
+/// The version of the list's own form.
+const VERSION: u32 = 1;
+
+/// Says of every file of a matrix how many rows it has, and what tells them from others.
+///
+/// With it a machine that has some of the files knows where their rows lie, and all machines agree on
+/// what the data are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    headwater_matrix: u32,
+    format: MatrixFormat,
+    element: Element,
+    columns: usize,
+    files: Vec<ListedFile>,
+}
+
+/// One file, in the order of the rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListedFile {
+    /// From the manifest's folder.
+    path: String,
+    rows: u64,
+    digest: Digest,
+}
+
+impl Manifest {
+    /// Writes the manifest of these files, which are all there, to `path`. Files below its folder are
+    /// named from there, others as they were given.
+    ///
+    /// # Errors
+    /// Those of [`Matrix::open`], `InvalidArgument` for a name that is not UTF-8, and `Io`.
+    pub fn write(path: &Path, files: &[PathBuf], format: &MatrixFormat) -> Result<()> {
+        let matrix = Matrix::open(files, format)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let files = matrix.parts.iter().map(|part| {
+            let name = part.path.strip_prefix(folder).unwrap_or(&part.path);
+            let name = name.to_str().ok_or_else(|| {
+                let name = part.path.display();
+                Error::invalid(format!(
+                    "{name}: its name is not UTF-8, as a manifest is; rename it"
+                ))
+            })?;
+            let rows = part.rows.end - part.rows.start;
+            Ok(ListedFile { path: name.to_owned(), rows, digest: part.digest })
+        });
+        let manifest = Self {
+            headwater_matrix: VERSION,
+            format: format.clone(),
+            element: matrix.element(),
+            columns: matrix.columns(),
+            files: files.collect::<Result<_>>()?,
+        };
+        let text = serde_json::to_vec_pretty(&manifest);
+        let text = text.map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
+        write_file(&Disk, path, &text)
+    }
+
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let text = fs::read(path).map_err(|e| Error::io(path, "reading", e))?;
+        // The version first: another one may have other fields.
+        let found: Result<serde_json::Value, _> = serde_json::from_slice(&text);
+        let version = found.as_ref().ok().and_then(|value| value.get("headwater_matrix")?.as_u64());
+        let place = || path.display().to_string();
+        match version {
+            Some(version) if version == u64::from(VERSION) => {}
+            Some(version) => {
+                return Err(Error::version(format!(
+                    "the manifest of a matrix of version {version}; this build reads {VERSION}: write \
+                     it anew"
+                )))
+                .context(place);
+            }
+            None => {
+                let why = found.err().map(|e| format!(" ({e})")).unwrap_or_default();
+                return Err(Error::not_ours(format!(
+                    "expected the manifest of a matrix, found no JSON with \"headwater_matrix\"{why}"
+                )))
+                .context(place);
+            }
+        }
+        let read = serde_json::from_slice(&text);
+        read.map_err(|e| Error::corrupt(format!("the manifest is damaged: {e}; write it anew")))
+            .context(place)
+    }
+
+    pub(super) fn element(&self) -> Element {
+        self.element
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    pub(super) fn files(&self) -> &[ListedFile] {
+        &self.files
+    }
+
+    /// The file, if it is there; it must be what the manifest says.
+    pub(super) fn open(&self, folder: &Path, listed: &ListedFile) -> Result<Option<Part>> {
+        let path = listed.path_in(folder);
+        let is_there = path.try_exists().map_err(|e| Error::io(&path, "looking for", e))?;
+        if !is_there {
+            return Ok(None);
+        }
+        let part = Part::open(&path, &self.format)?;
+        let expected = Form { element: self.element, rows: listed.rows, columns: self.columns };
+        let words = |form: Form| {
+            format!("{} rows of {} columns of {}", form.rows, form.columns, form.element.name())
+        };
+        let (wanted, found) = if part.form == expected {
+            let digest = part.digest();
+            if digest == listed.digest {
+                return Ok(Some(part));
+            }
+            (format!("rows whose digest is {}", listed.digest), digest.to_string())
+        } else {
+            (words(expected), words(part.form))
+        };
+        Err(Error::mismatch(format!(
+            "{}: expected {wanted}, as the manifest has it, found {found}; bring the file that the \
+             manifest was made of, or make the manifest anew",
+            path.display()
+        )))
+    }
+}
+
+impl ListedFile {
+    pub(super) fn path_in(&self, folder: &Path) -> PathBuf {
+        folder.join(&self.path)
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub(super) fn digest(&self) -> Digest {
+        self.digest
+    }
+}

@@ -1,0 +1,148 @@
+//! Rows as they were read: in place, copied, or put together from several files.
+
+use std::borrow::Cow;
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+
+use super::Element;
+use crate::error::Result;
+use crate::fold::{Rows, Values};
+
+/// Some rows of a matrix.
+pub struct Numbers<'a> {
+    values: Held<'a>,
+    /// Which numbers are not there; `None` when all are.
+    nulls: Option<Vec<bool>>,
+    count: usize,
+    columns: usize,
+}
+
+enum Held<'a> {
+    F64(Cow<'a, [f64]>),
+    F32(Cow<'a, [f32]>),
+    F16(Cow<'a, [f16]>),
+    Bf16(Cow<'a, [bf16]>),
+}
+
+/// Numbers that had to be decoded, row by row.
+#[derive(Default)]
+pub(super) struct Cells {
+    pub(super) values: Vec<f64>,
+    /// Which of them are not there; `None` when all are.
+    pub(super) nulls: Option<Vec<bool>>,
+}
+
+/// Rows of one file.
+pub(super) enum Piece<'a> {
+    /// Where they lie.
+    Bytes(&'a [u8]),
+    /// Numbers of 64 bits.
+    #[cfg_attr(not(feature = "prepare"), expect(dead_code, reason = "only Parquet is decoded"))]
+    Cells(Cells),
+}
+
+impl<'a> Numbers<'a> {
+    /// The rows of `pieces`, which follow one another.
+    pub(super) fn of(
+        pieces: Vec<Piece<'a>>,
+        element: Element,
+        (count, columns): (usize, usize),
+    ) -> Self {
+        let mut nulls = None;
+        let values = match (element, one_of(pieces)) {
+            (Element::F64, Err(pieces)) => {
+                let cells = joined(pieces);
+                nulls = cells.nulls;
+                Held::F64(cells.values.into())
+            }
+            // Only numbers of 64 bits are ever decoded.
+            (element, Err(pieces)) => {
+                let bytes = pieces.iter().filter_map(|piece| match piece {
+                    Piece::Bytes(bytes) => Some(*bytes),
+                    Piece::Cells(_) => None,
+                });
+                Held::of(element, bytes.collect::<Vec<_>>().concat().into())
+            }
+            (element, Ok(bytes)) => Held::of(element, bytes.into()),
+        };
+        Self { values, nulls, count, columns }
+    }
+
+    /// The numbers, row by row; of those that are not there, something.
+    #[must_use]
+    pub fn values(&self) -> Values<'_> {
+        match &self.values {
+            Held::F64(values) => Values::F64(values),
+            Held::F32(values) => Values::F32(values),
+            Held::F16(values) => Values::F16(values),
+            Held::Bf16(values) => Values::Bf16(values),
+        }
+    }
+
+    /// The rows as a fold takes them.
+    ///
+    /// # Errors
+    /// Those of [`Rows::new`].
+    pub fn rows(&self) -> Result<Rows<'_>> {
+        let rows = Rows::new(self.values(), self.count, self.columns, self.columns)?;
+        match &self.nulls {
+            None => Ok(rows),
+            Some(nulls) => rows.with_nulls(nulls),
+        }
+    }
+}
+
+impl<'a> Held<'a> {
+    fn of(element: Element, bytes: Cow<'a, [u8]>) -> Self {
+        match element {
+            Element::F64 => Self::F64(numbers(bytes)),
+            Element::F32 => Self::F32(numbers(bytes)),
+            Element::F16 => Self::F16(numbers(bytes)),
+            Element::Bf16 => Self::Bf16(numbers(bytes)),
+        }
+    }
+}
+
+/// The bytes of the rows where they lie together; otherwise the pieces as they are.
+fn one_of(pieces: Vec<Piece<'_>>) -> Result<&[u8], Vec<Piece<'_>>> {
+    match pieces[..] {
+        [] => Ok(&[]),
+        [Piece::Bytes(bytes)] => Ok(bytes),
+        _ => Err(pieces),
+    }
+}
+
+/// Pieces of 64-bit numbers, one after the other.
+fn joined(pieces: Vec<Piece<'_>>) -> Cells {
+    let mut all = Cells::default();
+    for piece in pieces {
+        match piece {
+            Piece::Bytes(bytes) => all.values.extend(&*numbers::<f64>(bytes.into())),
+            // One alone stays where it is.
+            Piece::Cells(cells) if all.values.is_empty() => all = cells,
+            Piece::Cells(cells) => {
+                if let Some(nulls) = cells.nulls {
+                    let marks = all.nulls.get_or_insert_default();
+                    marks.resize(all.values.len(), false);
+                    marks.extend(nulls);
+                }
+                all.values.extend(cells.values);
+            }
+        }
+        if let Some(nulls) = &mut all.nulls {
+            nulls.resize(all.values.len(), false);
+        }
+    }
+    all
+}
+
+/// Bytes as numbers: in place where their address allows it.
+fn numbers<T: Pod>(bytes: Cow<'_, [u8]>) -> Cow<'_, [T]> {
+    if let Cow::Borrowed(bytes) = bytes
+        && let Ok(numbers) = bytemuck::try_cast_slice(bytes)
+    {
+        return Cow::Borrowed(numbers);
+    }
+    Cow::Owned(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect())
+}

@@ -1,0 +1,231 @@
+//! Columns of a Parquet file as a matrix, decoded as they are asked for.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{
+    DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Schema,
+    UInt8Type, UInt16Type, UInt32Type,
+};
+use arrow::record_batch::RecordBatch;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder,
+};
+
+use super::numbers::Cells;
+use crate::error::{Context, Error, Result};
+use crate::fold::in_default_environment;
+
+/// Rows that are decoded at a time.
+const BATCH_ROWS: usize = 4096;
+
+/// The chosen columns of a file.
+pub(super) struct Table {
+    file: File,
+    metadata: ArrowReaderMetadata,
+    names: Vec<String>,
+    mask: ProjectionMask,
+    /// Where each chosen column stands among those that are decoded, which come in the file's order.
+    places: Vec<usize>,
+    /// The first row of each row group, and the end of the last.
+    group_starts: Vec<u64>,
+    /// Where the last read ended: the next one mostly begins there.
+    stream: Mutex<Option<Stream>>,
+}
+
+/// Rows that are still to be decoded.
+struct Stream {
+    rows: ParquetRecordBatchReader,
+    /// The first of them.
+    next: u64,
+    /// What was decoded of them already.
+    rest: Option<RecordBatch>,
+}
+
+impl Table {
+    /// Opens the columns of these names, in this order; all of them where none are given.
+    pub(super) fn open(path: &Path, names: Option<&[String]>) -> Result<Self> {
+        let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
+        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new());
+        let metadata = metadata.map_err(unreadable)?;
+        let schema = metadata.schema();
+        let names = match names {
+            Some(names) => names.to_vec(),
+            None => schema.fields().iter().map(|field| field.name().clone()).collect(),
+        };
+        let indices = names.iter().map(|name| index_of(schema, name));
+        let indices = indices.collect::<Result<Vec<usize>>>()?;
+        let mut sorted = indices.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let places = indices.iter().map(|index| sorted.partition_point(|i| i < index)).collect();
+        let mask = ProjectionMask::roots(metadata.parquet_schema(), indices.iter().copied());
+        let group_starts = group_starts(&metadata)?;
+        Ok(Self { file, metadata, names, mask, places, group_starts, stream: Mutex::default() })
+    }
+
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        self.group_starts.last().copied().unwrap_or_default()
+    }
+
+    /// Decodes some of the rows. Goes on where the read before ended, or starts at the row group of the
+    /// first row: what one read costs does not grow with the file.
+    pub(super) fn read(&self, rows: Range<u64>) -> Result<Cells> {
+        let mut held = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = match held.take() {
+            Some(stream) if stream.next == rows.start => stream,
+            _ => self.stream_from(rows.start)?,
+        };
+        let mut cells = Cells::default();
+        while stream.next < rows.end {
+            let batch = stream.batch()?;
+            let wanted = batch.num_rows().min((rows.end - stream.next) as usize);
+            in_default_environment(|| self.append(&batch.slice(0, wanted), &mut cells))?;
+            stream.next += wanted as u64;
+            let left = batch.num_rows() - wanted;
+            stream.rest = (left > 0).then(|| batch.slice(wanted, left));
+        }
+        *held = Some(stream);
+        Ok(cells)
+    }
+
+    fn stream_from(&self, row: u64) -> Result<Stream> {
+        let groups = self.group_starts.len() - 1;
+        let first = self.group_starts[..groups].partition_point(|&start| start <= row);
+        let first = first.saturating_sub(1);
+        let skipped = (row - self.group_starts[first]) as usize;
+        let file = self.file.try_clone().map_err(unreadable)?;
+        let builder =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+                .with_projection(self.mask.clone())
+                .with_row_groups((first..groups).collect())
+                .with_offset(skipped)
+                .with_batch_size(BATCH_ROWS);
+        Ok(Stream { rows: builder.build().map_err(unreadable)?, next: row, rest: None })
+    }
+
+    /// Puts the rows of a batch behind those of `cells`.
+    fn append(&self, batch: &RecordBatch, cells: &mut Cells) -> Result<()> {
+        let (first, columns) = (cells.values.len(), self.places.len());
+        cells.values.resize(first + batch.num_rows() * columns, 0.0);
+        for (column, &place) in self.places.iter().enumerate() {
+            let array = batch.column(place);
+            let values = &mut cells.values[first..];
+            let values = values.iter_mut().skip(column).step_by(columns);
+            widen(array, values).context(|| format!("column {:?}", self.names[column]))?;
+            if array.null_count() > 0 {
+                let nulls = cells.nulls.get_or_insert_default();
+                nulls.resize(cells.values.len(), false);
+                for row in (0..array.len()).filter(|&row| array.is_null(row)) {
+                    nulls[first + row * columns + column] = true;
+                }
+            }
+        }
+        if let Some(nulls) = &mut cells.nulls {
+            nulls.resize(cells.values.len(), false);
+        }
+        Ok(())
+    }
+}
+
+impl Stream {
+    fn batch(&mut self) -> Result<RecordBatch> {
+        if let Some(batch) = self.rest.take() {
+            return Ok(batch);
+        }
+        match self.rows.next() {
+            Some(batch) => batch.map_err(unreadable),
+            None => Err(Error::corrupt(format!(
+                "its rows end before row {}, and more were promised; write the file again",
+                self.next
+            ))),
+        }
+    }
+}
+
+/// The first row of each row group, and the end of the last.
+fn group_starts(metadata: &ArrowReaderMetadata) -> Result<Vec<u64>> {
+    let mut starts = vec![0_u64];
+    let mut end = 0_u64;
+    for group in metadata.metadata().row_groups() {
+        let rows = u64::try_from(group.num_rows()).ok().and_then(|rows| end.checked_add(rows));
+        end = rows
+            .ok_or_else(|| Error::corrupt("its row groups have numbers of rows that cannot be"))?;
+        starts.push(end);
+    }
+    Ok(starts)
+}
+
+/// Which column has a name; its numbers must widen to 64 bits as they are.
+fn index_of(schema: &Schema, name: &str) -> Result<usize> {
+    let mut found = schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
+    let Some((index, field)) = found.next() else {
+        let names: Vec<_> =
+            schema.fields().iter().map(|field| format!("{:?}", field.name())).collect();
+        return Err(Error::invalid(format!(
+            "it has no column {name:?}; there are {}",
+            names.join(", ")
+        )));
+    };
+    if found.next().is_some() {
+        return Err(Error::invalid(format!("it has several columns {name:?}; rename them")));
+    }
+    match field.data_type() {
+        DataType::Float64
+        | DataType::Float32
+        | DataType::Float16
+        | DataType::Int8
+        | DataType::Int16
+        | DataType::Int32
+        | DataType::UInt8
+        | DataType::UInt16
+        | DataType::UInt32 => Ok(index),
+        other => Err(Error::invalid(format!(
+            "column {name:?}: expected floats, or integers of up to 32 bits, found {other}, which \
+             64-bit floats do not all hold exactly; cast it, or leave it out"
+        ))),
+    }
+}
+
+/// Writes the numbers of an array, and 0 where there is none, to `values`.
+fn widen<'a>(array: &dyn Array, values: impl Iterator<Item = &'a mut f64>) -> Result<()> {
+    macro_rules! of {
+        ($type:ty) => {{
+            let numbers = array.as_primitive_opt::<$type>();
+            let numbers = numbers.ok_or_else(|| Error::corrupt("it is not of the type it was"))?;
+            for (row, value) in values.enumerate() {
+                if numbers.is_valid(row) {
+                    *value = f64::from(numbers.value(row));
+                }
+            }
+            Ok(())
+        }};
+    }
+    match array.data_type() {
+        DataType::Float64 => of!(Float64Type),
+        DataType::Float32 => of!(Float32Type),
+        DataType::Float16 => of!(Float16Type),
+        DataType::Int8 => of!(Int8Type),
+        DataType::Int16 => of!(Int16Type),
+        DataType::Int32 => of!(Int32Type),
+        DataType::UInt8 => of!(UInt8Type),
+        DataType::UInt16 => of!(UInt16Type),
+        _ => of!(UInt32Type),
+    }
+}
+
+fn unreadable(error: impl Display) -> Error {
+    Error::corrupt(format!(
+        "not a whole Parquet file: {error}; it may have been cut short, write it again"
+    ))
+}

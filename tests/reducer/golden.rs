@@ -1,0 +1,214 @@
+//! The golden portions in `checkpoints/`: what this build writes, and what every build reads.
+//!
+//! `HEADWATER_REGENERATE=1 cargo test --release --test reducer golden` writes those of the present format
+//! version anew; files of older versions stay as they are.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::Arc;
+
+use headwater::fold::gram::Chunk;
+use headwater::fold::{
+    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Node, NumberedRows,
+    Partial, Rows, Statistic, TopRows, Tree,
+};
+use headwater::plan::Fields;
+use headwater::reducer::{Job, Portion, Reduction};
+
+use crate::manifest_of_goldens::{self as manifest, Golden, folder, is_asked_to_regenerate};
+
+const GENERATOR: &str = "tests/reducer/golden.rs";
+const COLUMNS: usize = 2;
+const ROWS: u64 = 21;
+const CHUNK_ROWS: u64 = 2;
+
+/// Chunks 0 to 3 are one node, 5 is one, 6 and 7 are one, and so is 10, with one row.
+const CHUNKS: [u64; 8] = [5, 2, 0, 7, 10, 3, 1, 6];
+
+/// A file name, what it is, and its bytes.
+type Case = (String, String, Vec<u8>);
+
+/// Numbers of every kind; with `special`, also those that products drown in.
+fn numbers(special: bool) -> Vec<f64> {
+    let tiny = f64::from_bits(1);
+    let kinds = [0.1, -0.0, 1e300, -2.5, tiny, -1e-310, 0.0, 3.0, 1.0 / 3.0, -7e15, 12.0];
+    let specials = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -f64::NAN];
+    let number = |at: usize| match at % 13 {
+        place if place < kinds.len() => kinds[place] * f64::from(1 + (at / 13) as u8),
+        _ if special => specials[at / 13 % 4],
+        place => place as f64,
+    };
+    (0..ROWS as usize * COLUMNS).map(number).collect()
+}
+
+fn job(statistic: &str, chunk_rows: u64) -> Job {
+    let mut what = Fields::new();
+    what.add("statistic", statistic).unwrap();
+    what.add("columns", COLUMNS as u64).unwrap();
+    what.add("element", "f64").unwrap();
+    what.add("data", *blake3::hash(b"rows").as_bytes()).unwrap();
+    Job::new(what, ROWS, chunk_rows).unwrap()
+}
+
+/// The portion of some chunks, of few where a partial is long. The golden file must hold its nodes.
+fn case<S: Statistic>(
+    name: &str,
+    chunks: &[u64],
+    statistic: &S,
+    leaf: impl Fn(std::ops::Range<u64>) -> S::Partial,
+) -> Case {
+    let job = job(name, CHUNK_ROWS);
+    let mut tree = Tree::new(job.chunk_count());
+    for &chunk in chunks {
+        tree.insert(Node::leaf(chunk).unwrap(), leaf(job.rows_of(chunk))).unwrap();
+    }
+    let file = format!("portion-v1-{name}.portion");
+    let portion = Portion::of(&job, statistic);
+    if !is_asked_to_regenerate() {
+        let bytes = fs::read(folder().join(&file)).unwrap();
+        let held = portion.decode(&bytes).unwrap();
+        let nodes = held.iter().map(|(node, partial)| (*node, partial));
+        for (found, expected) in nodes.clone().zip(tree.nodes()) {
+            assert!(found.0 == expected.0 && found.1.same_bits(expected.1), "{file}");
+        }
+        assert_eq!(portion.encode(nodes).unwrap(), bytes, "{file}");
+    }
+    let bytes = portion.encode(tree.nodes()).unwrap();
+    (file, format!("a checkpoint of {} nodes: {name}", tree.nodes().count()), bytes)
+}
+
+fn good() -> Vec<Case> {
+    let (finite, special) = (numbers(false), numbers(true));
+    let nulls: Vec<bool> = (0..special.len()).map(|at| at % 9 == 4).collect();
+    let rows = |range: &std::ops::Range<u64>| {
+        let places = range.start as usize * COLUMNS..range.end as usize * COLUMNS;
+        let count = (range.end - range.start) as usize;
+        let rows = Rows::new(&special[places.clone()], count, COLUMNS, COLUMNS).unwrap();
+        rows.with_nulls(&nulls[places]).unwrap()
+    };
+    let chunk = |values: &'static [f64], range: &std::ops::Range<u64>| {
+        let values = &values[range.start as usize * COLUMNS..range.end as usize * COLUMNS];
+        Chunk::of(Rows::new(values, values.len() / COLUMNS, COLUMNS, COLUMNS).unwrap())
+    };
+    let (finite, unusual): (&'static [f64], &'static [f64]) =
+        (finite.leak(), special.clone().leak());
+    let gram = Gram::new(COLUMNS).unwrap();
+    let cross = Cross::new(COLUMNS, COLUMNS).unwrap();
+    let moments = ColumnMoments::new(vec![0.0, 0.75]).unwrap();
+    let histogram = Histogram::new(vec![vec![0.0, 1.0, 3.0], vec![-1.0]]).unwrap();
+    let exponents = ExponentHistogram::new(COLUMNS).unwrap();
+    let distinct = Distinct::new(COLUMNS, 4).unwrap();
+    let top = TopRows::new(COLUMNS, 1, 3, End::Largest).unwrap();
+    vec![
+        case("gram", &CHUNKS, &gram, |range| gram.leaf(&chunk(finite, &range)).unwrap()),
+        case("gram-not-finite", &CHUNKS, &gram, |range| {
+            gram.leaf(&chunk(unusual, &range)).unwrap()
+        }),
+        case("cross", &CHUNKS, &cross, |range| {
+            cross.leaf(&(chunk(finite, &range), chunk(unusual, &range))).unwrap()
+        }),
+        case("moments", &CHUNKS, &moments, |range| moments.leaf(&rows(&range)).unwrap()),
+        case("histogram", &CHUNKS, &histogram, |range| histogram.leaf(&rows(&range)).unwrap()),
+        case("exponents", &[6], &exponents, |range| exponents.leaf(&rows(&range)).unwrap()),
+        case("distinct", &CHUNKS, &distinct, |range| distinct.leaf(&rows(&range)).unwrap()),
+        case("top", &CHUNKS, &top, |range| {
+            top.leaf(&NumberedRows { first: range.start, rows: rows(&range) }).unwrap()
+        }),
+    ]
+}
+
+fn sealed(mut body: Vec<u8>) -> Vec<u8> {
+    let hash = blake3::hash(&body);
+    body.extend_from_slice(hash.as_bytes());
+    body
+}
+
+/// Portions of the Gram, each with what is wrong with it.
+fn bad(gram: &[u8]) -> Vec<Case> {
+    let body = &gram[..gram.len() - 32];
+    let flipped = |at: usize| {
+        let mut bytes = gram.to_vec();
+        bytes[at] ^= 0x10;
+        bytes
+    };
+    let edited = |at: usize, bytes: &[u8]| {
+        let mut body = body.to_vec();
+        body[at..at + bytes.len()].copy_from_slice(bytes);
+        sealed(body)
+    };
+    // The last node, of one chunk: 16 bytes that name it, and three sums.
+    let last = body.len() - 40;
+    let other_job = {
+        let (job, statistic) = (job("gram", 3), Gram::new(COLUMNS).unwrap());
+        let none: [(Node, &headwater::fold::Triangle); 0] = [];
+        Portion::of(&job, &statistic).encode(none.into_iter()).unwrap()
+    };
+    let cases: [(&str, &str, Vec<u8>); 11] = [
+        ("nothing", "no byte at all", vec![]),
+        ("other-file", "a PNG image", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec()),
+        ("cut-short", "the first 10 bytes", gram[..10].to_vec()),
+        ("cut-at-the-end", "all but the last byte", gram[..gram.len() - 1].to_vec()),
+        ("flipped-bit", "one bit of a sum", flipped(body.len() - 3)),
+        ("newer-version", "format version 2", edited(8, &[2])),
+        ("other-job", "another chunk size", other_job),
+        ("without-last-node", "fewer nodes than its cursor counts", {
+            sealed(body[..last].to_vec())
+        }),
+        ("node-twice", "a node that is there already", edited(last + 8, &[0])),
+        ("unknown-nan", "a NaN that no sum becomes", {
+            edited(body.len() - 8, &0x7ff8_0000_0000_0001_u64.to_le_bytes())
+        }),
+        ("endless-cursor", "a cursor of 2^63 bytes", edited(16, &(1_u64 << 63).to_le_bytes())),
+    ];
+    let case = |(name, what, bytes): (&str, &str, _)| {
+        (format!("bad/portion-{name}.portion"), what.to_owned(), bytes)
+    };
+    cases.into_iter().map(case).collect()
+}
+
+/// What a coordinator of the golden Gram says of a portion.
+fn message(bytes: &[u8]) -> Option<String> {
+    let gram = Gram::new(COLUMNS).unwrap();
+    let mut reduction = Reduction::new(job("gram", CHUNK_ROWS), Arc::new(gram));
+    reduction.receive(bytes).err().map(|e| e.to_string())
+}
+
+/// One test, so that regenerating comes before checking.
+#[test]
+fn p6_golden_portions_are_read_and_written_alike_and_bad_ones_refused_with_their_message() {
+    let good = good();
+    let bad = bad(&good[0].2);
+    if is_asked_to_regenerate() {
+        let golden = |(name, what, bytes): &Case, message| {
+            (name.clone(), what.clone(), bytes.clone(), message)
+        };
+        let all = good.iter().map(|case| golden(case, None));
+        let all: Vec<_> =
+            all.chain(bad.iter().map(|case| golden(case, message(&case.2)))).collect();
+        let goldens: Vec<_> = all
+            .iter()
+            .map(|(name, what, bytes, message)| Golden {
+                name: name.clone(),
+                what: what.clone(),
+                bytes,
+                message: message.clone(),
+            })
+            .collect();
+        manifest::regenerate(GENERATOR, &goldens);
+    }
+    for (name, _, bytes) in good.iter().chain(&bad) {
+        assert!(fs::read(folder().join(name)).unwrap() == *bytes, "{name}");
+    }
+    // Whoever adds a file has it checked by adding it to the manifest.
+    for (name, entry) in &manifest::manifest() {
+        if name.ends_with(".portion") {
+            let bytes = fs::read(folder().join(name)).unwrap();
+            assert_eq!(entry["digest"].as_str(), Some(&*manifest::digest(&bytes)), "{name}");
+            let expected = entry.get("message").and_then(|m| m.as_str());
+            assert_eq!(name.starts_with("bad/"), expected.is_some(), "{name}");
+            if name.starts_with("bad/") {
+                assert_eq!(message(&bytes).as_deref(), expected, "{name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Columns of Parquet files as matrices.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use ::parquet::arrow::ArrowWriter;
+use ::parquet::file::properties::WriterProperties;
+use arrow::array::{
+    ArrayRef, Float16Array, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array,
+    Int64Array, StringArray, UInt8Array, UInt16Array, UInt32Array,
+};
+use arrow::record_batch::RecordBatch;
+use half::f16;
+use headwater::ErrorKind;
+use headwater::fold::gram::Chunk;
+use headwater::fold::{ColumnMoments, Gram, Statistic};
+use headwater::reducer::{Element, Matrix, MatrixFormat};
+use proptest::prelude::*;
+
+use crate::matrix::{Folder, gram, npy, open, refused};
+
+fn write(path: &Path, group_rows: usize, columns: Vec<(&str, ArrayRef)>) {
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let properties =
+        WriterProperties::builder().set_max_row_group_row_count(Some(group_rows)).build();
+    let file = File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+fn named(names: &[&str]) -> MatrixFormat {
+    MatrixFormat::Parquet(Some(names.iter().map(|&name| name.to_owned()).collect()))
+}
+
+fn floats(from: i32, to: i32) -> ArrayRef {
+    Arc::new(Float64Array::from_iter_values((from..to).map(|n| f64::from(n) / 8.0)))
+}
+
+fn values(matrix: &Matrix, rows: std::ops::Range<u64>) -> Vec<f64> {
+    let read = matrix.read(rows).unwrap();
+    let headwater::fold::Values::F64(values) = read.values() else { panic!("64 bits") };
+    values.to_vec()
+}
+
+#[test]
+fn columns_are_taken_in_the_order_of_their_names() {
+    let folder = Folder::new("columns");
+    let path = folder.0.join("t.parquet");
+    let text: ArrayRef = Arc::new(StringArray::from_iter_values((0..20).map(|n| n.to_string())));
+    let whole: ArrayRef = Arc::new(Int32Array::from_iter_values(0..20));
+    write(&path, 6, vec![("a", floats(0, 20)), ("text", text), ("b", whole)]);
+    let matrix = open(&path, named(&["b", "a", "b"])).unwrap();
+    assert_eq!((matrix.rows(), matrix.columns(), matrix.element()), (20, 3, Element::F64));
+    let expected: Vec<f64> = (0..20).map(f64::from).flat_map(|n| [n, n / 8.0, n]).collect();
+    assert_eq!(values(&matrix, 0..20), expected);
+    let bytes = npy("<f8", (20, 3), bytemuck::cast_slice(&expected), 64);
+    let plain = folder.file("t.npy", &bytes);
+    assert_eq!(gram(&matrix), gram(&open(&plain, MatrixFormat::ByName).unwrap()));
+    // Parquet and NumPy files, one after the other.
+    let (plain, listed) = (folder.file("u.npy", &bytes), folder.0.join("v.parquet"));
+    write(&listed, 7, vec![("a", floats(0, 3)), ("b", floats(3, 6)), ("c", floats(6, 9))]);
+    let both = Matrix::open(&[plain, listed], &MatrixFormat::ByName).unwrap();
+    let last = [2.375, 19.0, 0.0, 0.375, 0.75, 0.125, 0.5];
+    assert_eq!(values(&both, 19..22)[1..8], last);
+    let other = open(&path, named(&["a", "b", "b"])).unwrap();
+    assert_ne!(other.identity(), matrix.identity());
+}
+
+#[test]
+fn numbers_that_widen_exactly_are_taken_and_others_refused_by_name() {
+    let folder = Folder::new("widening");
+    let path = folder.0.join("t.parquet");
+    let tiny = f32::from_bits(1);
+    let halves = [f16::MIN, f16::from_bits(1)];
+    write(
+        &path,
+        100,
+        vec![
+            ("i8", Arc::new(Int8Array::from(vec![i8::MIN, i8::MAX]))),
+            ("i16", Arc::new(Int16Array::from(vec![i16::MIN, i16::MAX]))),
+            ("i32", Arc::new(Int32Array::from(vec![i32::MIN, i32::MAX]))),
+            ("u8", Arc::new(UInt8Array::from(vec![0, u8::MAX]))),
+            ("u16", Arc::new(UInt16Array::from(vec![0, u16::MAX]))),
+            ("u32", Arc::new(UInt32Array::from(vec![0, u32::MAX]))),
+            ("f16", Arc::new(Float16Array::from_iter_values(halves))),
+            ("f32", Arc::new(Float32Array::from(vec![f32::MAX, tiny]))),
+            ("i64", Arc::new(Int64Array::from(vec![1, 2]))),
+        ],
+    );
+    let names = ["i8", "i16", "i32", "u8", "u16", "u32", "f16", "f32"];
+    let matrix = open(&path, named(&names)).unwrap();
+    let least = [-128.0, -32768.0, -2_147_483_648.0, 0.0, 0.0, 0.0, -65504.0, f64::from(f32::MAX)];
+    let most = [127.0, 32767.0, 2_147_483_647.0, 255.0, 65535.0, 4_294_967_295.0];
+    assert_eq!(values(&matrix, 0..1), least);
+    assert_eq!(values(&matrix, 1..2)[..6], most);
+    assert_eq!(values(&matrix, 1..2)[6..], [f64::powi(2.0, -24), f64::powi(2.0, -149)]);
+    let words = "t.parquet: column \"i64\": expected floats, or integers of up to 32 bits, found \
+                 Int64";
+    refused(open(&path, named(&["i8", "i64"])), ErrorKind::InvalidArgument, words);
+    refused(open(&path, MatrixFormat::ByName), ErrorKind::InvalidArgument, words);
+    let words = "it has no column \"x\"; there are \"i8\", \"i16\", \"i32\", \"u8\"";
+    refused(open(&path, named(&["x"])), ErrorKind::InvalidArgument, words);
+    refused(open(&path, named(&[])), ErrorKind::InvalidArgument, "at least 1 column, found 0");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Groups and batches of any size, ranges in any order: those that go on, and those that do not.
+    #[test]
+    fn any_rows_are_read_whatever_was_read_before(
+        count in 1_i32..400, group_rows in 1_usize..90,
+        reads in prop::collection::vec((any::<prop::sample::Index>(), 0_usize..200, any::<bool>()), 1..12),
+    ) {
+        let folder = Folder::new("ranges");
+        let path = folder.0.join("t.parquet");
+        write(&path, group_rows, vec![("a", floats(0, count)), ("b", floats(1000, 1000 + count))]);
+        let matrix = open(&path, named(&["a", "b"])).unwrap();
+        let mut end = 0;
+        for (start, length, goes_on) in reads {
+            let start = if goes_on { end } else { start.index(count as usize) };
+            end = (start + length).min(count as usize);
+            let expected: Vec<f64> = (start as i32..end as i32)
+                .flat_map(|n| [f64::from(n) / 8.0, f64::from(n + 1000) / 8.0])
+                .collect();
+            prop_assert_eq!(values(&matrix, start as u64..end as u64), expected);
+        }
+    }
+}
+
+#[test]
+fn numbers_that_are_not_there_are_told_to_statistics_and_refused_by_products() {
+    let folder = Folder::new("nulls");
+    let (path, whole) = (folder.0.join("t.parquet"), folder.0.join("whole.parquet"));
+    let holed: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.0), None, Some(3.0), None]));
+    write(&path, 3, vec![("a", floats(0, 4)), ("b", holed)]);
+    write(&whole, 3, vec![("a", floats(0, 4)), ("b", floats(0, 4))]);
+    let matrix = Matrix::open(&[whole, path], &named(&["a", "b"])).unwrap();
+    for (rows, nulls) in [(0..8, 2), (4..8, 2), (3..6, 1), (0..4, 0), (6..7, 0), (7..8, 1)] {
+        let read = matrix.read(rows.clone()).unwrap();
+        let moments = ColumnMoments::new(vec![0.0; 2]).unwrap();
+        let sums = moments.leaf(&read.rows().unwrap()).unwrap();
+        let found: Vec<u64> = sums.columns().iter().map(|column| column.nulls).collect();
+        assert_eq!(found, [0, nulls], "{rows:?}");
+        let product = Gram::new(2).unwrap().leaf(&Chunk::of(read.rows().unwrap()));
+        assert_eq!(product.is_err(), nulls > 0, "{rows:?}");
+    }
+    let read = matrix.read(3..8).unwrap();
+    let error = Gram::new(2).unwrap().leaf(&Chunk::of(read.rows().unwrap())).unwrap_err();
+    assert!(error.to_string().contains("found NULL in row 2 of the chunk, column 1"), "{error}");
+}
+
+#[test]
+fn files_that_are_cut_off_or_no_parquet_are_refused() {
+    let folder = Folder::new("no-parquet");
+    let path = folder.0.join("t.parquet");
+    write(&path, 50, vec![("a", floats(0, 100))]);
+    let good = std::fs::read(&path).unwrap();
+    for cut in (0..good.len()).step_by(7) {
+        let opened = open(&folder.file("cut.parquet", &good[..cut]), MatrixFormat::ByName);
+        refused(opened, ErrorKind::Corrupt, "cut.parquet: not a whole Parquet file");
+    }
+    let words = "it may have been cut short, write it again";
+    let opened = open(&folder.file("x.parquet", b"hello, world"), MatrixFormat::ByName);
+    refused(opened, ErrorKind::Corrupt, words);
+    // Pages that are no pages are found when they are read.
+    let mut damaged = good;
+    damaged[4..40].fill(0xff);
+    let matrix = open(&folder.file("bad.parquet", &damaged), MatrixFormat::ByName).unwrap();
+    let error = matrix.read(0..10).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.to_string().contains("bad.parquet: not a whole Parquet file"), "{error}");
+    assert_eq!(values(&matrix, 50..52), [6.25, 6.375]);
+}
