@@ -1,4 +1,5 @@
-//! The memory map: the one place that hands out bytes which another process could change.
+//! Memory maps: the one place that hands out bytes which another process could change, and memory
+//! in large pages.
 #![expect(unsafe_code, reason = "maps a file, and asks for its lines ahead; see the reasons there")]
 
 use std::fs::File;
@@ -39,5 +40,37 @@ impl Map {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = at;
+    }
+}
+
+/// From here on memory lies in large pages.
+const LARGE_BYTES_MIN: usize = 1 << 19;
+const LARGE_PAGE_BYTES: usize = 1 << 21;
+
+/// Memory of this process alone, which starts with a page. Much of it lies in large pages, where there
+/// are any: work that goes all through it needs more small ones than a processor remembers.
+pub(crate) struct Memory(memmap2::MmapMut);
+
+impl Memory {
+    /// At least `count` zero bytes; `None` where there are not so many.
+    pub(crate) fn zeros(count: usize) -> Option<Self> {
+        let large = count >= LARGE_BYTES_MIN;
+        // Only a whole number of large pages starts where one can.
+        let length = if large { count.checked_next_multiple_of(LARGE_PAGE_BYTES)? } else { count };
+        let map = memmap2::MmapMut::map_anon(length).ok()?;
+        #[cfg(target_os = "linux")]
+        if large {
+            // Where there are none, small ones do.
+            let _ = map.advise(memmap2::Advice::HugePage);
+        }
+        Some(Self(map))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
     }
 }

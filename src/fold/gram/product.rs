@@ -27,8 +27,9 @@ use super::tiles::{Job, PANEL_VECTORS, Shape};
 /// How many panels one thread packs at a time.
 const PACKED_TOGETHER: usize = 8;
 
-/// More is gone from the second-level cache again before it is packed.
-const NEAR_BYTES_MAX: usize = 1 << 19;
+/// The tiles of narrow matrices stay in the second-level cache, beside a block of rows. Of wider ones
+/// they have to be asked for, and a block of rows would be gone again before it is packed.
+const NEAR_TILES_BYTES_MAX: usize = 1 << 19;
 
 /// More would not fit into any cache.
 const BLOCK_ROWS_MAX: usize = 4096;
@@ -145,12 +146,13 @@ impl Product {
             let next_bytes = next.iter().map(|part| part.len()).sum::<usize>();
             let Workspace { left: packed_left, right: packed_right, tiles } = &mut space;
             let right = packed_right.values();
+            let near = size_of_val(tiles.values()) <= NEAR_TILES_BYTES_MAX;
             let block = Block {
                 rows: block.len(),
                 fresh: start == 0,
                 left: if let Left::Right = left { right } else { packed_left.values() },
                 right,
-                next: if next_bytes <= NEAR_BYTES_MAX { next } else { Vec::new() },
+                next: if near { next } else { Vec::new() },
                 share: next_bytes.div_ceil(self.tile_count()),
             };
             self.multiply(&block, tiles.values_mut(), threads);
