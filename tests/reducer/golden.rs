@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::sync::Arc;
 
 use headwater::fold::gram::Chunk;
 use headwater::fold::{
