@@ -82,11 +82,12 @@ test: setup ## run all tests; say what was skipped
 	@test "$$(id -u)" = 0 || echo "skipped: the Rust test of a full disk, which mounts one as root"
 	$(BIN)/python -m pytest --quiet
 
-bench: setup ## measure; takes minutes and 10 GB in target/bench
+bench: setup ## measure; takes minutes and 20 GB in target/bench
 	$(CARGO) bench
 	$(BIN)/python benches/prepare.py --scale 1
 	$(BIN)/python benches/sampler.py
 	$(BIN)/python benches/gram.py
+	$(BIN)/python benches/reduce.py
 
 lint: $(VENV)/.tools ## check formatting, lints and types
 	cargo fmt --check

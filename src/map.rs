@@ -28,6 +28,16 @@ impl Map {
         &self.0
     }
 
+    /// Brings some bytes, all of which are going to be read, into memory, and their pages into the map:
+    /// at once, and not page by page as each is touched.
+    pub(crate) fn populate(&self, bytes: std::ops::Range<usize>) {
+        #[cfg(target_os = "linux")]
+        // Where the system cannot, pages come when they are touched.
+        let _ = self.0.advise_range(memmap2::Advice::PopulateRead, bytes.start, bytes.len());
+        #[cfg(not(target_os = "linux"))]
+        let _ = bytes;
+    }
+
     /// Asks for the cache line at `at`, so that a later read need not wait for memory.
     #[inline]
     pub(crate) fn prefetch(&self, at: usize) {

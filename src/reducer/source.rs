@@ -64,11 +64,13 @@ pub fn fold_portion<S: Source>(
     Portion::of(job, &**source.statistic()).encode(tree.nodes())
 }
 
-/// How many chunks each thread folds before their partials are merged.
-const CHUNKS_PER_THREAD: usize = 4;
+/// How many chunks each thread folds before their partials are merged: as many as take some tenth of a
+/// second, which is how soon a fold hears that it is to stop.
+const OPERATIONS_PER_THREAD: u64 = 4_000_000_000;
+const CHUNKS_PER_THREAD_MAX: u64 = 32;
 
 /// The most bytes that partials take which are not merged yet, where one does not take more.
-const PARTIAL_BYTES_MAX: usize = 1 << 28;
+const PARTIAL_BYTES_MAX: u64 = 1 << 28;
 
 /// The Gram of the columns of a matrix.
 pub struct GramOfMatrix {
@@ -104,9 +106,13 @@ impl Source for GramOfMatrix {
     }
 
     fn at_once(&self) -> u64 {
-        let columns = self.gram.columns();
-        let fitting = (PARTIAL_BYTES_MAX / (columns * (columns + 1) * 4)).max(1);
-        (self.threads.current_num_threads() * CHUNKS_PER_THREAD).min(fitting) as u64
+        let columns = self.gram.columns() as u64;
+        let sums = columns * (columns + 1) / 2;
+        let rows = self.job.rows_of(0).end.max(1);
+        let each = OPERATIONS_PER_THREAD / (2 * sums).saturating_mul(rows);
+        let each = each.clamp(1, CHUNKS_PER_THREAD_MAX);
+        let fitting = (PARTIAL_BYTES_MAX / (8 * sums)).max(1);
+        (self.threads.current_num_threads() as u64 * each).min(fitting)
     }
 
     fn readable(&self) -> Vec<Range<u64>> {

@@ -64,7 +64,9 @@ impl Part {
             Source::Plain { offset } => {
                 let row_bytes = self.form.columns * self.form.element.bytes();
                 let at = |row: u64| offset + row as usize * row_bytes;
-                Ok(Piece::Bytes(&self.map.bytes()[at(rows.start)..at(rows.end)]))
+                let bytes = at(rows.start)..at(rows.end);
+                self.map.populate(bytes.clone());
+                Ok(Piece::Bytes(&self.map.bytes()[bytes]))
             }
             #[cfg(feature = "prepare")]
             Source::Parquet(table) => {
