@@ -1,10 +1,11 @@
-//! What a coordinator spends on each node that it receives: a Gram matrix of 1,023 columns, 4 MiB.
+//! What a coordinator spends on what it receives: Gram matrices of 1,023 columns, 4 MiB each.
 //!
 //! ```text
 //! cargo bench --bench coordinator
 //! ```
 //!
-//! Prints one JSON line: milliseconds of CPU time a node, and what parts of it take by themselves.
+//! Prints one JSON line: milliseconds of CPU time a node, and what parts of it take by themselves; then
+//! milliseconds a chunk when ranks ship blocks of so many.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -24,36 +25,40 @@ fn main() {
     let rows = Rows::new(row.as_slice(), 1, COLUMNS, COLUMNS).expect("a row");
     let leaf = gram.leaf(&Chunk::of(rows)).expect("a leaf");
     let job = Job::new(Fields::new(), CHUNKS, 1).expect("a job");
-    let portion = |chunk| {
-        let node = Node::leaf(chunk).expect("a node");
+    let portion = |level, index| {
+        let node = Node::new(level, index).expect("a node");
         Portion::of(&job, &gram).encode([(node, &leaf)].into_iter()).expect("a portion")
     };
     let (bytes, mut sum) = (gram.encode(&leaf), leaf.clone());
 
-    let mut reduction =
-        Reduction::new(job.clone(), Arc::new(Gram::new(COLUMNS).expect("a statistic")));
-    let mut chunks = 0..CHUNKS;
-    let node = mean_ms(|| {
-        // As it has just come.
-        let portion = portion(chunks.next().expect("a chunk for each turn"));
-        let start = cpu_seconds();
-        reduction.receive(black_box(&portion)).expect("a portion of the job");
-        cpu_seconds() - start
+    let node = |level: u32| {
+        let gram = Arc::new(Gram::new(COLUMNS).expect("a statistic"));
+        let mut reduction = Reduction::new(job.clone(), gram);
+        let of_all = (0..CHUNKS >> level).map(|index| {
+            // As it has just come.
+            let portion = portion(level, index);
+            timed(|| reduction.receive(black_box(&portion)).expect("a portion of the job"))
+        });
+        of_all.sum::<f64>() * 1e3
+    };
+    let levels = [0, 2, 4, 6].map(|level| {
+        format!("{{\"chunks\": {}, \"ms\": {:.4}}}", 1 << level, node(level) / CHUNKS as f64)
     });
-    let portion = portion(0);
+    let node = node(0) / CHUNKS as f64;
+    let portion = portion(0, 0);
     let digest = mean_ms(|| timed(|| blake3::hash(black_box(&portion))));
     let decode = mean_ms(|| timed(|| gram.decode(black_box(&bytes)).expect("a partial")));
     let merge = mean_ms(|| timed(|| black_box(&mut sum).merge(black_box(&leaf))));
     println!(
         "{{\"bench\": \"coordinator\", \"columns\": {COLUMNS}, \"node_bytes\": {}, \
          \"node_ms\": {node:.3}, \"digest_ms\": {digest:.3}, \"decode_ms\": {decode:.3}, \
-         \"merge_ms\": {merge:.3}}}",
+         \"merge_ms\": {merge:.3}, \"chunk_ms_by_block\": [{}]}}",
         bytes.len(),
+        levels.join(", "),
     );
 }
 
-/// The mean of as many turns as there are chunks: of them half are followed by one merge, a quarter
-/// by two, and so on.
+/// The mean of as many turns as there are chunks.
 fn mean_ms(mut turn: impl FnMut() -> f64) -> f64 {
     (0..CHUNKS).map(|_| turn()).sum::<f64>() * 1e3 / CHUNKS as f64
 }

@@ -1,4 +1,6 @@
 #![doc = include_str!("FORMAT.md")]
+#![doc = ""]
+#![doc = include_str!("SCALE.md")]
 
 mod checkpoints;
 mod coordinator;
