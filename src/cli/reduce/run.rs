@@ -20,9 +20,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Statistic;
 use crate::plan::{Fields, Value};
 use crate::prepare::Progress;
+#[cfg(feature = "mpi")]
+use crate::reducer::work;
 use crate::reducer::{
     Alone, Blocks, Checkpoints, Coordinator, Job, Policy, Reduction, Resumed, Source, Surroundings,
-    Wire, coordinate, farewell, work,
+    Wire, coordinate, farewell,
 };
 
 /// Operations of a block at most: about a second of one core.
@@ -105,6 +107,9 @@ pub(super) struct Done {
     pub(super) resumed_nodes: usize,
     #[serde(flatten)]
     pub(super) more: serde_json::Map<String, serde_json::Value>,
+    /// Only in the file: a line would be too long for it.
+    #[serde(skip)]
+    pub(super) result: Option<serde_json::Value>,
 }
 
 /// What launchers tell a process of its rank, and of how many there are, by.
@@ -151,6 +156,9 @@ pub(super) fn tell(done: &Done, job: &Job, arguments: &[OsString], out: &Path) -
     whole["job"] = described(job.fields());
     whole["fingerprint"] = job.fields().fingerprint().to_string().into();
     whole["command"] = arguments.into();
+    if let Some(result) = &done.result {
+        whole["result"] = result.clone();
+    }
     let json = serde_json::to_vec_pretty(&whole);
     let json = json.map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
     write_file(&Disk, &out.with_extension("json"), &json)?;
@@ -263,6 +271,7 @@ impl<F: Folded> Leader<'_, F> {
             gflops: Some(operations * chunks / seconds.max(1e-3) / 1e9),
             resumed_nodes: resumed.nodes,
             more,
+            result: written.result,
         };
         tell(&done, &job, self.arguments, &self.args.out)
     }
