@@ -253,6 +253,10 @@ impl Statistic for ColumnMoments {
         Ok(MomentSums { rows: rows.count() as u64, columns })
     }
 
+    fn partial_bytes(&self) -> usize {
+        (1 + self.shifts.len() * COLUMN_WORDS) * size_of::<u64>()
+    }
+
     fn encode(&self, partial: &MomentSums) -> Vec<u8> {
         let columns = partial.columns.iter().flat_map(ColumnSums::words);
         words::encode(std::iter::once(partial.rows).chain(columns))

@@ -54,6 +54,12 @@ impl Distinct {
         Ok(Self { columns, precision })
     }
 
+    /// How many columns there are.
+    #[must_use]
+    pub fn column_count(&self) -> usize {
+        self.columns
+    }
+
     /// About how many different numbers each column has.
     #[must_use]
     pub fn estimates(&self, partial: &Registers) -> Vec<f64> {
@@ -155,6 +161,10 @@ impl Statistic for Distinct {
             });
         });
         Ok(Registers(registers))
+    }
+
+    fn partial_bytes(&self) -> usize {
+        self.columns << self.precision
     }
 
     fn encode(&self, partial: &Registers) -> Vec<u8> {

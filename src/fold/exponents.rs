@@ -59,6 +59,12 @@ impl ExponentHistogram {
         Ok(Self { columns })
     }
 
+    /// How many columns there are.
+    #[must_use]
+    pub fn column_count(&self) -> usize {
+        self.columns
+    }
+
     /// What a partial says of each column.
     pub fn columns<'a>(&self, counts: &'a Counts) -> impl Iterator<Item = ColumnExponents<'a>> {
         counts.values().chunks_exact(BINS).map(|bins| {
@@ -99,6 +105,10 @@ impl Statistic for ExponentHistogram {
             });
         });
         Ok(counts)
+    }
+
+    fn partial_bytes(&self) -> usize {
+        self.columns * BINS * size_of::<u64>()
     }
 
     fn encode(&self, partial: &Counts) -> Vec<u8> {

@@ -119,6 +119,10 @@ impl Statistic for Histogram {
         Ok(counts)
     }
 
+    fn partial_bytes(&self) -> usize {
+        self.count * size_of::<u64>()
+    }
+
     fn encode(&self, partial: &Counts) -> Vec<u8> {
         partial.encode()
     }

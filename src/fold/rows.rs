@@ -117,6 +117,32 @@ impl<'a> Rows<'a> {
         self.columns
     }
 
+    /// Row and column of the first NaN or infinity, and which it is.
+    #[must_use]
+    pub fn first_nonfinite(&self) -> Option<(usize, usize, f64)> {
+        macro_rules! first {
+            ($values:expr) => {
+                (0..self.count).find_map(|row| {
+                    let values = &$values[row * self.stride..][..self.columns];
+                    let column = (0..self.columns).find(|&column| {
+                        !values[column].is_finite() && !self.is_null(row, column)
+                    })?;
+                    Some((row, column, f64::from(values[column])))
+                })
+            };
+        }
+        match self.values {
+            Values::F64(values) => first!(values),
+            Values::F32(values) => first!(values),
+            Values::F16(values) => first!(values),
+            Values::Bf16(values) => first!(values),
+        }
+    }
+
+    fn is_null(&self, row: usize, column: usize) -> bool {
+        self.nulls.is_some_and(|nulls| nulls[row * self.columns + column])
+    }
+
     /// Row and column of the first number that is not there.
     pub(super) fn first_null(&self) -> Option<(usize, usize)> {
         let at = self.nulls?.iter().position(|&is_null| is_null)?;

@@ -37,6 +37,9 @@ pub trait Statistic {
     /// `LimitExceeded` when memory is not to be had.
     fn leaf(&self, chunk: &Self::Chunk<'_>) -> Result<Self::Partial>;
 
+    /// How many bytes every partial has.
+    fn partial_bytes(&self) -> usize;
+
     /// The bytes of a partial, little endian.
     fn encode(&self, partial: &Self::Partial) -> Vec<u8>;
 

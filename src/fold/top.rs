@@ -146,6 +146,10 @@ impl Statistic for TopRows {
         Ok(ranking)
     }
 
+    fn partial_bytes(&self) -> usize {
+        (1 + 2 * self.kept) * size_of::<u64>()
+    }
+
     fn encode(&self, partial: &Ranking) -> Vec<u8> {
         let rows = partial.rows.iter().flat_map(|row| [row.value.to_bits(), row.row]);
         let unused = std::iter::repeat_n(0, 2 * (self.kept - partial.rows.len()));

@@ -37,9 +37,7 @@ impl<'a, S: Statistic> Portion<'a, S> {
         S::Partial: 'p,
     {
         let nodes: Vec<(Node, &S::Partial)> = nodes.collect();
-        // Partials can be large: they are encoded one by one, and the first twice.
-        let first = nodes.first();
-        let partial_bytes = first.map_or(0, |(_, partial)| self.statistic.encode(partial).len());
+        let partial_bytes = self.partial_bytes(nodes.len());
         let mut position = Position::new();
         position.set("nodes", nodes.len() as u64);
         position.set("partial_bytes", partial_bytes as u64);
@@ -76,6 +74,12 @@ impl<'a, S: Statistic> Portion<'a, S> {
             count.ok_or_else(|| damaged(&format!("its cursor has no count {name:?}")))
         };
         let (nodes, partial_bytes) = (count("nodes")?, count("partial_bytes")?);
+        let wanted = self.partial_bytes(nodes);
+        if partial_bytes != wanted {
+            return Err(damaged(&format!(
+                "its partials are said to have {partial_bytes} bytes, where {wanted} were expected"
+            )));
+        }
         let expected = NODE_BYTES.checked_add(partial_bytes).and_then(|one| one.checked_mul(nodes));
         if expected != Some(rest.len()) {
             return Err(damaged(&format!(
@@ -95,6 +99,11 @@ impl<'a, S: Statistic> Portion<'a, S> {
             held.push((node, self.statistic.decode(&one[NODE_BYTES..])?));
         }
         Ok(held)
+    }
+
+    /// The length of each of so many partials: of none it is 0, so that nothing has two forms.
+    fn partial_bytes(&self, nodes: usize) -> usize {
+        if nodes == 0 { 0 } else { self.statistic.partial_bytes() }
     }
 
     fn node(&self, bytes: &[u8]) -> Option<Node> {

@@ -4,13 +4,10 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use rayon::ThreadPool;
-
 use crate::error::{Context, Error, Result};
-use crate::fold::gram::Chunk;
-use crate::fold::{Gram, Node, Statistic, Tree, Triangle};
+use crate::fold::{Node, Statistic, Tree};
 
-use super::{Job, Matrix, Portion};
+use super::{Job, Portion};
 
 /// What turns the chunks of a job into partials.
 pub trait Source: Sync {
@@ -62,64 +59,4 @@ pub fn fold_portion<S: Source>(
         first = some.end;
     }
     Portion::of(job, &**source.statistic()).encode(tree.nodes())
-}
-
-/// How many chunks each thread folds before their partials are merged: as many as take some tenth of a
-/// second, which is how soon a fold hears that it is to stop.
-const OPERATIONS_PER_THREAD: u64 = 4_000_000_000;
-const CHUNKS_PER_THREAD_MAX: u64 = 32;
-
-/// The most bytes that partials take which are not merged yet, where one does not take more.
-const PARTIAL_BYTES_MAX: u64 = 1 << 28;
-
-/// The Gram of the columns of a matrix.
-pub struct GramOfMatrix {
-    matrix: Matrix,
-    job: Job,
-    gram: Arc<Gram>,
-    threads: ThreadPool,
-}
-
-impl GramOfMatrix {
-    /// The Gram of `matrix`, as `job` cuts it into chunks, made by `threads`.
-    ///
-    /// # Errors
-    /// Those of [`Gram::new`].
-    pub fn new(matrix: Matrix, job: Job, threads: ThreadPool) -> Result<Self> {
-        let gram = Arc::new(Gram::new(matrix.columns())?);
-        Ok(Self { matrix, job, gram, threads })
-    }
-}
-
-impl Source for GramOfMatrix {
-    type Statistic = Gram;
-
-    fn statistic(&self) -> &Arc<Gram> {
-        &self.gram
-    }
-
-    fn leaves(&self, chunks: Range<u64>) -> Result<Vec<Triangle>> {
-        let read = chunks.map(|chunk| self.matrix.read(self.job.rows_of(chunk)));
-        let read = read.collect::<Result<Vec<_>>>()?;
-        let rows = read.iter().map(|numbers| Ok(Chunk::of(numbers.rows()?)));
-        self.gram.leaves(&rows.collect::<Result<Vec<_>>>()?, &self.threads)
-    }
-
-    fn at_once(&self) -> u64 {
-        let columns = self.gram.columns() as u64;
-        let sums = columns * (columns + 1) / 2;
-        let rows = self.job.rows_of(0).end.max(1);
-        let each = OPERATIONS_PER_THREAD / (2 * sums).saturating_mul(rows);
-        let each = each.clamp(1, CHUNKS_PER_THREAD_MAX);
-        let fitting = (PARTIAL_BYTES_MAX / (8 * sums)).max(1);
-        (self.threads.current_num_threads() as u64 * each).min(fitting)
-    }
-
-    fn readable(&self) -> Vec<Range<u64>> {
-        self.job.chunks_within(self.matrix.readable())
-    }
-
-    fn cuts(&self) -> BTreeSet<u64> {
-        self.job.chunks_around(self.matrix.file_starts())
-    }
 }

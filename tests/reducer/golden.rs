@@ -4,15 +4,14 @@
 //! version anew; files of older versions stay as they are.
 
 use std::fs;
-use std::sync::Arc;
 
 use headwater::fold::gram::Chunk;
 use headwater::fold::{
     ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Node, NumberedRows,
     Partial, Rows, Statistic, TopRows, Tree,
 };
-use headwater::plan::Fields;
-use headwater::reducer::{Job, Portion, Reduction};
+use headwater::plan::{Cursor, CursorKind, Fields, Position};
+use headwater::reducer::{Job, Portion};
 
 use crate::manifest_of_goldens::{self as manifest, Golden, folder, is_asked_to_regenerate};
 
@@ -142,7 +141,15 @@ fn bad(gram: &[u8]) -> Vec<Case> {
         let none: [(Node, &headwater::fold::Triangle); 0] = [];
         Portion::of(&job, &statistic).encode(none.into_iter()).unwrap()
     };
-    let cases: [(&str, &str, Vec<u8>); 11] = [
+    let empty = {
+        let mut position = Position::new();
+        position.set("nodes", 0);
+        position.set("partial_bytes", 24);
+        let fields = job("gram", CHUNK_ROWS).fields().clone();
+        let cursor = Cursor::new(CursorKind::Reducer, fields, position).encode().unwrap();
+        sealed([&gram[..16], &(cursor.len() as u64).to_le_bytes(), &cursor].concat())
+    };
+    let cases: [(&str, &str, Vec<u8>); 12] = [
         ("nothing", "no byte at all", vec![]),
         ("other-file", "a PNG image", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec()),
         ("cut-short", "the first 10 bytes", gram[..10].to_vec()),
@@ -154,6 +161,7 @@ fn bad(gram: &[u8]) -> Vec<Case> {
             sealed(body[..last].to_vec())
         }),
         ("node-twice", "a node that is there already", edited(last + 8, &[0])),
+        ("empty-with-length", "a length of partials where there are none", empty),
         ("unknown-nan", "a NaN that no sum becomes", {
             edited(body.len() - 8, &0x7ff8_0000_0000_0001_u64.to_le_bytes())
         }),
@@ -165,11 +173,10 @@ fn bad(gram: &[u8]) -> Vec<Case> {
     cases.into_iter().map(case).collect()
 }
 
-/// What a coordinator of the golden Gram says of a portion.
+/// What the job of the golden Gram says of a portion.
 fn message(bytes: &[u8]) -> Option<String> {
-    let gram = Gram::new(COLUMNS).unwrap();
-    let mut reduction = Reduction::new(job("gram", CHUNK_ROWS), Arc::new(gram));
-    reduction.receive(bytes).err().map(|e| e.to_string())
+    let (job, gram) = (job("gram", CHUNK_ROWS), Gram::new(COLUMNS).unwrap());
+    Portion::of(&job, &gram).decode(bytes).err().map(|e| e.to_string())
 }
 
 /// One test, so that regenerating comes before checking.

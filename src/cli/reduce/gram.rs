@@ -10,34 +10,40 @@ use super::{Folded, RowsArgs, Written};
 use crate::Digest;
 use crate::durable::{Disk, write_file};
 use crate::error::Result;
-use crate::fold::Triangle;
-use crate::reducer::{GramOfMatrix, Job, Source, npy_bytes};
+use crate::fold::{Gram, Triangle};
+use crate::reducer::{Job, OfMatrix, Source, npy_bytes};
 
-/// The Gram matrix: the sum over all rows of the products of each two columns.
-///
-/// The result is a .npy of 64-bit numbers.
+/// What `headwater-reduce gram` is told of its statistic.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub(super) struct GramArgs {
     #[command(flatten)]
-    pub(super) rows: RowsArgs,
+    rows: RowsArgs,
+    /// Refuse a NaN or infinity, by its file, row and column.
+    #[arg(long)]
+    reject_nonfinite: bool,
 }
 
 impl Folded for GramArgs {
-    type Source = GramOfMatrix;
+    type Source = OfMatrix<Gram>;
 
-    fn open(&self, threads: ThreadPool) -> Result<(Job, GramOfMatrix)> {
-        let matrix = self.rows.open()?;
-        let job = self.rows.job("gram", &matrix)?;
-        let source = GramOfMatrix::new(matrix, job.clone(), threads)?;
-        Ok((job, source))
+    fn absolute(self) -> Result<Self> {
+        Ok(Self { rows: self.rows.absolute()?, ..self })
     }
 
-    fn chunk_operations(&self, source: &GramOfMatrix) -> f64 {
+    fn open(&self, threads: ThreadPool) -> Result<(Job, OfMatrix<Gram>)> {
+        let matrix = self.rows.open()?;
+        let job = self.rows.job("gram", &matrix, &[])?;
+        let gram = Gram::new(matrix.columns())?;
+        let source = OfMatrix::new(gram, matrix, job.clone(), threads);
+        Ok((job, if self.reject_nonfinite { source.finite_only() } else { source }))
+    }
+
+    fn chunk_operations(&self, source: &OfMatrix<Gram>) -> f64 {
         let columns = source.statistic().columns() as f64;
         columns * (columns + 1.0) * f64::from(self.rows.chunk_rows)
     }
 
-    fn write(&self, out: &Path, source: &GramOfMatrix, gram: &Triangle) -> Result<Written> {
+    fn write(&self, out: &Path, source: &OfMatrix<Gram>, gram: &Triangle) -> Result<Written> {
         let columns = source.statistic().columns();
         write_file(&Disk, out, &whole(gram, columns))?;
         let own = (0..columns).map(|column| gram.values()[place(columns, column, column)]);
@@ -45,7 +51,8 @@ impl Folded for GramArgs {
         let nonfinite = own.filter(|sum| !sum.is_finite()).count();
         let mut more = serde_json::Map::new();
         more.insert("nonfinite_columns".to_owned(), nonfinite.into());
-        Ok(Written { digest: Digest::of(bytemuck::cast_slice(gram.values())), columns, more })
+        let digest = Digest::of(bytemuck::cast_slice(gram.values()));
+        Ok(Written { digest, columns, more, result: None })
     }
 }
 

@@ -1,5 +1,7 @@
 //! The `headwater-reduce` command: statistics over matrices on disk, by one process or by many.
 
+mod columns;
+mod cross;
 mod gram;
 mod run;
 mod spool;
@@ -14,9 +16,11 @@ use super::{Hooks, exit_status, parsed, status_of};
 use crate::Digest;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Statistic;
-use crate::plan::Fields;
-use crate::reducer::{Element, Job, Matrix, MatrixFormat, Source};
+use crate::plan::{Fields, Value};
+use crate::reducer::{Element, Job, Matrix, MatrixFormat, Source, sort_by_name};
 
+use columns::{DistinctArgs, ExponentsArgs, HistogramArgs, MomentsArgs, TopArgs};
+use cross::CrossArgs;
 use gram::GramArgs;
 use run::{RunArgs, launched_rank, run};
 
@@ -45,7 +49,43 @@ struct ReduceCommand {
 
 #[derive(Subcommand)]
 enum Wanted {
+    /// The Gram matrix: the sum over all rows of the products of each two columns.
+    ///
+    /// The result is a .npy of 64-bit numbers.
     Gram(Asked<GramArgs>),
+    /// The cross products X^T Y: the sum over all rows of the products of each column of X with each of Y.
+    ///
+    /// X is --input and Y --with; row n of one belongs to row n of the other. The result is a .npy of
+    /// 64-bit numbers, a row for each column of X. Columns of one Parquet file with another:
+    ///
+    ///   headwater-reduce cross --input T.parquet --select a b --with T.parquet --with-select y --out c.npy
+    #[command(verbatim_doc_comment)]
+    Cross(Asked<CrossArgs>),
+    /// Count, range, mean, deviation, skewness and kurtosis of each column.
+    ///
+    /// NULL, NaN and infinities are counted apart; all else is of the finite numbers. The result is the
+    /// .json: for each column the sums, whose bits never differ, and what they come to.
+    Moments(Asked<MomentsArgs>),
+    /// How many numbers of each column lie between given edges.
+    ///
+    /// A number on an edge counts as above it, and infinities as numbers; NaN and NULL are counted apart.
+    /// The counts are the same for any order of the rows. The result is the .json.
+    Histogram(Asked<HistogramArgs>),
+    /// How many numbers of each column have each sign and binary exponent.
+    ///
+    /// Exponent 3 counts the numbers from 8 to 16: where the numbers lie, before any edges are known. The
+    /// counts are the same for any order of the rows. The result is the .json.
+    Exponents(Asked<ExponentsArgs>),
+    /// About how many different numbers each column has (HyperLogLog).
+    ///
+    /// -0 is 0, all NaN are one number, NULL is none. The result is the .json; the digest is that of the
+    /// registers, which are the same for any order of the rows.
+    Distinct(Asked<DistinctArgs>),
+    /// The rows with the greatest numbers in one column, or the least.
+    ///
+    /// Of equal numbers the row that comes first is named first; NULL and NaN are left out. The result is
+    /// the .json, whose rows count from 0.
+    Top(Asked<TopArgs>),
     Work(spool::WorkArgs),
     Fold(spool::FoldArgs),
 }
@@ -62,9 +102,19 @@ struct Asked<S: Args> {
 /// Rows on disk.
 #[derive(Args, Clone, serde::Serialize, serde::Deserialize)]
 struct RowsArgs {
-    /// A .npy file, or several that are one matrix, in their order; raw numbers with --columns.
+    /// Files that are one matrix, in their order: .npy, .safetensors, .parquet, or raw numbers with
+    /// --columns; or one .json, a manifest that lists them.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     input: Vec<PathBuf>,
+    /// Take the files in the order of their names.
+    #[arg(long)]
+    sorted: bool,
+    /// The tensor of a .safetensors file that has several.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["select", "dtype"])]
+    tensor: Option<String>,
+    /// Columns of a .parquet file, in this order; all of them where none is named.
+    #[arg(long, num_args = 1.., value_name = "COLUMN", conflicts_with = "dtype")]
+    select: Option<Vec<String>>,
     /// The type of the numbers, where the files do not say it: raw files, and bfloat16 in .npy.
     #[arg(long, value_enum)]
     dtype: Option<Dtype>,
@@ -87,9 +137,15 @@ enum Dtype {
 }
 
 /// A statistic that the command folds.
-trait Folded {
+trait Folded: Sized {
     /// Its rows.
     type Source: Source;
+
+    /// The same with paths that hold in every folder.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn absolute(self) -> Result<Self>;
 
     /// The job, and its rows as this process reads them.
     ///
@@ -121,6 +177,8 @@ struct Written {
     columns: usize,
     /// What only this statistic has to tell.
     more: serde_json::Map<String, serde_json::Value>,
+    /// The result, where it is kept in the .json beside `out` alone.
+    result: Option<serde_json::Value>,
 }
 
 /// Runs the command with `arguments`, the first of which is its own name.
@@ -136,6 +194,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
     };
     let ended = match command.wanted {
         Wanted::Gram(asked) => asked.run(&arguments, hooks),
+        Wanted::Cross(asked) => asked.run(&arguments, hooks),
+        Wanted::Moments(asked) => asked.run(&arguments, hooks),
+        Wanted::Histogram(asked) => asked.run(&arguments, hooks),
+        Wanted::Exponents(asked) => asked.run(&arguments, hooks),
+        Wanted::Distinct(asked) => asked.run(&arguments, hooks),
+        Wanted::Top(asked) => asked.run(&arguments, hooks),
         Wanted::Work(work) => work.run(hooks).map(Ok),
         Wanted::Fold(fold) => fold.run(&arguments).map(Ok),
     };
@@ -146,7 +210,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
     }
 }
 
-impl Asked<GramArgs> {
+impl<F: Folded + Args> Asked<F>
+where
+    spool::Planned: From<F>,
+{
     fn run(self, arguments: &[OsString], hooks: &Hooks<'_>) -> Result<Result<(), ErrorKind>> {
         match &self.run.spool {
             Some(folder) => spool::plan(folder, self.statistic, &self.run).map(Ok),
@@ -163,31 +230,58 @@ impl RowsArgs {
             Dtype::F16 => Element::F16,
             Dtype::Bf16 => Element::Bf16,
         });
+        let named = || named_format(self.tensor.as_ref(), self.select.as_ref());
         let format = match (element, self.columns) {
             (Some(element), Some(columns)) => {
                 MatrixFormat::Raw { element, columns: columns as usize }
             }
-            (None, _) => MatrixFormat::ByName,
+            (None, _) => named(),
             (element, _) => MatrixFormat::Npy(element),
         };
-        Matrix::open(&self.input, &format)
+        let mut input = self.input.clone();
+        if self.sorted {
+            sort_by_name(&mut input);
+        }
+        Matrix::open(&input, &format)
     }
 
-    /// The job of folding `statistic` over these rows.
-    fn job(&self, statistic: &str, matrix: &Matrix) -> Result<Job> {
+    /// The job of folding `statistic` over these rows; `settings` are what else determines it.
+    fn job(&self, statistic: &str, matrix: &Matrix, settings: &[(&str, Value)]) -> Result<Job> {
         let mut what = Fields::new();
         what.add("statistic", statistic)?;
         what.add("columns", matrix.columns() as u64)?;
         what.add("element", matrix.element().name())?;
         what.add("data", matrix.identity().0)?;
+        for (name, value) in settings {
+            what.add(*name, value.clone())?;
+        }
         Job::new(what, matrix.rows(), u64::from(self.chunk_rows))
+    }
+
+    /// The operations of a chunk of which each number takes so many.
+    fn operations(&self, columns: usize, each: f64) -> f64 {
+        f64::from(self.chunk_rows) * columns as f64 * each
     }
 
     /// The same with paths that hold in every folder.
     fn absolute(mut self) -> Result<Self> {
-        for path in &mut self.input {
-            *path = std::path::absolute(&*path).map_err(|e| Error::io(path, "looking for", e))?;
-        }
+        absolute(&mut self.input)?;
         Ok(self)
     }
+}
+
+/// What was named of a file tells its format.
+fn named_format(tensor: Option<&String>, select: Option<&Vec<String>>) -> MatrixFormat {
+    match (tensor, select) {
+        (Some(_), _) => MatrixFormat::Safetensors(tensor.cloned()),
+        (None, Some(_)) => MatrixFormat::Parquet(select.cloned()),
+        (None, None) => MatrixFormat::ByName,
+    }
+}
+
+fn absolute(paths: &mut [PathBuf]) -> Result<()> {
+    for path in paths {
+        *path = std::path::absolute(&*path).map_err(|e| Error::io(path, "looking for", e))?;
+    }
+    Ok(())
 }

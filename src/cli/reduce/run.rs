@@ -20,13 +20,18 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Statistic;
 use crate::plan::{Fields, Value};
 use crate::prepare::Progress;
+#[cfg(feature = "mpi")]
+use crate::reducer::work;
 use crate::reducer::{
     Alone, Blocks, Checkpoints, Coordinator, Job, Policy, Reduction, Resumed, Source, Surroundings,
-    Wire, coordinate, farewell, work,
+    Wire, coordinate, farewell,
 };
 
-/// Operations of a block at most: about a second of one core.
+/// Operations of a block at most, for each thread: about a second.
 const BLOCK_OPERATIONS: f64 = 2e10;
+
+/// Or so many for each byte that each rank ships, so that rank 0 is a quarter busy with receiving.
+const OPERATIONS_PER_BYTE: f64 = 100.0;
 
 /// Milliseconds for which no order is given to a second rank, however slow the first is.
 const PATIENCE: u64 = 60_000;
@@ -105,6 +110,9 @@ pub(super) struct Done {
     pub(super) resumed_nodes: usize,
     #[serde(flatten)]
     pub(super) more: serde_json::Map<String, serde_json::Value>,
+    /// Only in the file: a line would be too long for it.
+    #[serde(skip)]
+    pub(super) result: Option<serde_json::Value>,
 }
 
 /// What launchers tell a process of its rank, and of how many there are, by.
@@ -151,6 +159,9 @@ pub(super) fn tell(done: &Done, job: &Job, arguments: &[OsString], out: &Path) -
     whole["job"] = described(job.fields());
     whole["fingerprint"] = job.fields().fingerprint().to_string().into();
     whole["command"] = arguments.into();
+    if let Some(result) = &done.result {
+        whole["result"] = result.clone();
+    }
     let json = serde_json::to_vec_pretty(&whole);
     let json = json.map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
     write_file(&Disk, &out.with_extension("json"), &json)?;
@@ -224,16 +235,7 @@ impl<F: Folded> Leader<'_, F> {
         let resumed = self.args.begin(checkpoints.as_ref(), &mut reduction)?;
 
         let operations = self.wanted.chunk_operations(&source);
-        let fitting = (BLOCK_OPERATIONS * thread_count as f64 / operations) as u64;
-        let policy = Policy {
-            blocks: match self.args.block_chunks {
-                Some(chunks) => Blocks::new(job.chunk_count(), chunks.ilog2())?,
-                None => Blocks::for_ranks(job.chunk_count(), u64::from(wire.size()), fitting),
-            },
-            cuts: source.cuts(),
-            audited_per_mille: u64::from(self.args.audit),
-            patience: PATIENCE,
-        };
+        let policy = self.policy(&job, &source, wire.size(), thread_count)?;
         let mut coordinator = Coordinator::new(reduction, &policy)?;
         let block_chunks = policy.blocks.chunks_each();
         let folded =
@@ -263,8 +265,31 @@ impl<F: Folded> Leader<'_, F> {
             gflops: Some(operations * chunks / seconds.max(1e-3) / 1e9),
             resumed_nodes: resumed.nodes,
             more,
+            result: written.result,
         };
         tell(&done, &job, self.arguments, &self.args.out)
+    }
+
+    fn policy(
+        &self,
+        job: &Job,
+        source: &F::Source,
+        ranks: u32,
+        thread_count: usize,
+    ) -> Result<Policy> {
+        let shipped = f64::from(ranks) * source.statistic().partial_bytes() as f64;
+        let of_thread = f64::max(BLOCK_OPERATIONS, OPERATIONS_PER_BYTE * shipped);
+        let of_chunk = self.wanted.chunk_operations(source);
+        let fitting = (of_thread * thread_count as f64 / of_chunk) as u64;
+        Ok(Policy {
+            blocks: match self.args.block_chunks {
+                Some(chunks) => Blocks::new(job.chunk_count(), chunks.ilog2())?,
+                None => Blocks::for_ranks(job.chunk_count(), u64::from(ranks), fitting),
+            },
+            cuts: source.cuts(),
+            audited_per_mille: u64::from(self.args.audit),
+            patience: PATIENCE,
+        })
     }
 
     /// Folds what is missing, and keeps what was folded, however that ends.

@@ -10,7 +10,9 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::run::{Done, RunArgs, pool, tell};
-use super::{Folded, GramArgs};
+use super::{
+    CrossArgs, DistinctArgs, ExponentsArgs, Folded, GramArgs, HistogramArgs, MomentsArgs, TopArgs,
+};
 use crate::cli::output::{Output, count};
 use crate::cli::progress::Bars;
 use crate::cli::{Hooks, cpu_time};
@@ -67,6 +69,42 @@ struct Plan {
 #[serde(rename_all = "lowercase")]
 pub(super) enum Planned {
     Gram(GramArgs),
+    Cross(CrossArgs),
+    Moments(MomentsArgs),
+    Histogram(HistogramArgs),
+    Exponents(ExponentsArgs),
+    Distinct(DistinctArgs),
+    Top(TopArgs),
+}
+
+macro_rules! plans {
+    ($($variant:ident of $args:ty),*) => {$(
+        impl From<$args> for Planned {
+            fn from(args: $args) -> Self {
+                Self::$variant(args)
+            }
+        }
+    )*};
+}
+
+plans!(
+    Gram of GramArgs, Cross of CrossArgs, Moments of MomentsArgs, Histogram of HistogramArgs,
+    Exponents of ExponentsArgs,     Distinct of DistinctArgs, Top of TopArgs
+);
+
+/// Does the same with each statistic.
+macro_rules! with_planned {
+    ($planned:expr, $wanted:ident => $work:expr) => {
+        match $planned {
+            Planned::Gram($wanted) => $work,
+            Planned::Cross($wanted) => $work,
+            Planned::Moments($wanted) => $work,
+            Planned::Histogram($wanted) => $work,
+            Planned::Exponents($wanted) => $work,
+            Planned::Distinct($wanted) => $work,
+            Planned::Top($wanted) => $work,
+        }
+    };
 }
 
 /// What `work` has to tell.
@@ -82,9 +120,12 @@ struct Worked {
 }
 
 /// Lays a job down in a folder.
-pub(super) fn plan(folder: &Path, gram: GramArgs, run: &RunArgs) -> Result<()> {
-    let gram = GramArgs { rows: gram.rows.absolute()? };
-    let (job, _) = gram.open(pool(Some(1))?)?;
+pub(super) fn plan<F: Folded>(folder: &Path, wanted: F, run: &RunArgs) -> Result<()>
+where
+    Planned: From<F>,
+{
+    let wanted = wanted.absolute()?;
+    let (job, _) = wanted.open(pool(Some(1))?)?;
     let blocks = Blocks::new(job.chunk_count(), run.block_chunks.unwrap_or(BLOCK_CHUNKS).ilog2())?;
     let path = folder.join(JOB);
     if path.exists() {
@@ -99,7 +140,7 @@ pub(super) fn plan(folder: &Path, gram: GramArgs, run: &RunArgs) -> Result<()> {
     let cursor = Cursor::new(CursorKind::Reducer, job.fields().clone(), position);
     cursor.write(&Disk, &folder.join(CURSOR))?;
     let out = std::path::absolute(&run.out).map_err(|e| Error::io(&run.out, "looking for", e))?;
-    let plan = serde_json::to_vec_pretty(&Plan { statistic: Planned::Gram(gram), out });
+    let plan = serde_json::to_vec_pretty(&Plan { statistic: wanted.into(), out });
     let plan = plan.map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
     write_file(&Disk, &path, &plan)?;
     let shown = folder.display();
@@ -149,9 +190,8 @@ impl Spool {
 impl WorkArgs {
     pub(super) fn run(&self, hooks: &Hooks<'_>) -> Result<()> {
         let spool = Spool::open(&self.spool)?;
-        let worked = match &spool.plan.statistic {
-            Planned::Gram(gram) => self.work(gram, &spool, hooks),
-        }?;
+        let planned = &spool.plan.statistic;
+        let worked = with_planned!(planned, wanted => self.work(wanted, &spool, hooks))?;
         Output::new().json(&worked)
     }
 
@@ -218,9 +258,7 @@ fn is_whole<S: Source>(path: &Path, job: &Job, source: &S) -> Result<bool> {
 impl FoldArgs {
     pub(super) fn run(&self, arguments: &[OsString]) -> Result<()> {
         let spool = Spool::open(&self.spool)?;
-        match &spool.plan.statistic {
-            Planned::Gram(gram) => fold(gram, &spool, arguments),
-        }
+        with_planned!(&spool.plan.statistic, wanted => fold(wanted, &spool, arguments))
     }
 }
 
@@ -255,6 +293,7 @@ fn fold<F: Folded>(wanted: &F, spool: &Spool, arguments: &[OsString]) -> Result<
         gflops: None,
         resumed_nodes: nodes,
         more: written.more,
+        result: written.result,
     };
     tell(&done, &job, arguments, &spool.plan.out)
 }

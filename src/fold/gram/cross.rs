@@ -69,6 +69,10 @@ impl Statistic for Cross {
         self.sums(sides, None)
     }
 
+    fn partial_bytes(&self) -> usize {
+        self.left_columns * self.right_columns * size_of::<f64>()
+    }
+
     fn encode(&self, partial: &Rectangle) -> Vec<u8> {
         triangle::encode(&partial.0)
     }

@@ -218,6 +218,10 @@ impl Statistic for Gram {
         self.sums(chunk, None)
     }
 
+    fn partial_bytes(&self) -> usize {
+        triangle::length(self.columns) * size_of::<f64>()
+    }
+
     fn encode(&self, partial: &Triangle) -> Vec<u8> {
         triangle::encode(&partial.0)
     }

@@ -1,0 +1,70 @@
+//! `headwater-reduce cross`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use rayon::ThreadPool;
+use serde::{Deserialize, Serialize};
+
+use super::{Folded, RowsArgs, Written, absolute, named_format};
+use crate::Digest;
+use crate::durable::{Disk, write_file};
+use crate::error::Result;
+use crate::fold::Rectangle;
+use crate::reducer::{CrossOfMatrices, Job, Matrix, npy_bytes};
+
+/// What `headwater-reduce cross` is told of its statistic.
+#[derive(Args, Clone, Serialize, Deserialize)]
+pub(super) struct CrossArgs {
+    #[command(flatten)]
+    rows: RowsArgs,
+    /// The files of Y: .npy, .safetensors, .parquet, or one .json, a manifest.
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    with: Vec<PathBuf>,
+    /// The tensor of Y.
+    #[arg(long, value_name = "NAME", conflicts_with = "with_select")]
+    with_tensor: Option<String>,
+    /// The columns of Y.
+    #[arg(long, num_args = 1.., value_name = "COLUMN")]
+    with_select: Option<Vec<String>>,
+    /// Refuse a NaN or infinity, by its file, row and column.
+    #[arg(long)]
+    reject_nonfinite: bool,
+}
+
+impl Folded for CrossArgs {
+    type Source = CrossOfMatrices;
+
+    fn absolute(mut self) -> Result<Self> {
+        absolute(&mut self.with)?;
+        Ok(Self { rows: self.rows.absolute()?, ..self })
+    }
+
+    fn open(&self, threads: ThreadPool) -> Result<(Job, CrossOfMatrices)> {
+        let x = self.rows.open()?;
+        let format = named_format(self.with_tensor.as_ref(), self.with_select.as_ref());
+        let y = Matrix::open(&self.with, &format)?;
+        let settings = [
+            ("with_columns", (y.columns() as u64).into()),
+            ("with_element", y.element().name().into()),
+            ("with_data", y.identity().0.into()),
+        ];
+        let job = self.rows.job("cross", &x, &settings)?;
+        let source = CrossOfMatrices::new(x, y, job.clone(), threads)?;
+        Ok((job, if self.reject_nonfinite { source.finite_only() } else { source }))
+    }
+
+    fn chunk_operations(&self, source: &CrossOfMatrices) -> f64 {
+        let [x, y] = source.columns();
+        self.rows.operations(x, 2.0 * y as f64)
+    }
+
+    fn write(&self, out: &Path, source: &CrossOfMatrices, cross: &Rectangle) -> Result<Written> {
+        let [x, y] = source.columns();
+        write_file(&Disk, out, &npy_bytes(x, y, cross.values().iter().copied()))?;
+        let digest = Digest::of(bytemuck::cast_slice(cross.values()));
+        let mut more = serde_json::Map::new();
+        more.insert("with_columns".to_owned(), y.into());
+        Ok(Written { digest, columns: x, more, result: None })
+    }
+}

@@ -1,0 +1,254 @@
+//! Statistics of the rows of matrices.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rayon::ThreadPool;
+
+use crate::error::{Error, Result};
+use crate::fold::gram::Chunk;
+use crate::fold::{
+    ColumnMoments, Cross, Distinct, ExponentHistogram, Gram, Histogram, NumberedRows, Rectangle,
+    Statistic, TopRows, leaves,
+};
+
+use super::{Job, Matrix, Numbers, Source};
+
+/// Operations of a thread before the partials are merged and the fold hears whether it is to stop: less
+/// than a tenth of a second.
+const OPERATIONS_PER_THREAD: u64 = 4_000_000_000;
+const CHUNKS_PER_THREAD_MAX: u64 = 32;
+
+/// The most bytes that partials take which are not merged yet, where one does not take more.
+const PARTIAL_BYTES_MAX: u64 = 1 << 28;
+
+/// A statistic of the rows of one matrix.
+pub trait OfRows: Statistic + Send + Sync {
+    /// The partial of the rows of each chunk, made by the threads of a pool.
+    ///
+    /// # Errors
+    /// As [`Statistic::leaf`].
+    fn leaves_of(
+        &self,
+        chunks: &[NumberedRows<'_>],
+        threads: &ThreadPool,
+    ) -> Result<Vec<Self::Partial>>;
+}
+
+impl OfRows for Gram {
+    fn leaves_of(
+        &self,
+        chunks: &[NumberedRows<'_>],
+        threads: &ThreadPool,
+    ) -> Result<Vec<Self::Partial>> {
+        let chunks: Vec<_> = chunks.iter().map(|chunk| Chunk::of(chunk.rows)).collect();
+        self.leaves(&chunks, threads)
+    }
+}
+
+impl OfRows for TopRows {
+    fn leaves_of(
+        &self,
+        chunks: &[NumberedRows<'_>],
+        threads: &ThreadPool,
+    ) -> Result<Vec<Self::Partial>> {
+        leaves(self, chunks, threads)
+    }
+}
+
+macro_rules! of_rows_without_numbers {
+    ($($statistic:ty),*) => {$(
+        impl OfRows for $statistic {
+            fn leaves_of(
+                &self,
+                chunks: &[NumberedRows<'_>],
+                threads: &ThreadPool,
+            ) -> Result<Vec<Self::Partial>> {
+                let chunks: Vec<_> = chunks.iter().map(|chunk| chunk.rows).collect();
+                leaves(self, &chunks, threads)
+            }
+        }
+    )*};
+}
+
+of_rows_without_numbers!(ColumnMoments, Distinct, ExponentHistogram, Histogram);
+
+/// Rows on disk, as a job cuts them into chunks.
+struct Chunks {
+    matrix: Matrix,
+    finite_only: bool,
+}
+
+impl Chunks {
+    fn read(&self, job: &Job, chunks: Range<u64>) -> Result<Vec<(u64, Numbers<'_>)>> {
+        let read = chunks.map(|chunk| {
+            let rows = job.rows_of(chunk);
+            Ok((rows.start, self.matrix.read(rows)?))
+        });
+        read.collect()
+    }
+
+    /// The rows of what was read; a NaN or infinity is refused where that is asked for.
+    fn rows<'a>(&self, read: &'a [(u64, Numbers<'_>)]) -> Result<Vec<NumberedRows<'a>>> {
+        let rows = read.iter().map(|(first, numbers)| {
+            let rows = numbers.rows()?;
+            match rows.first_nonfinite().filter(|_| self.finite_only) {
+                None => Ok(NumberedRows { first: *first, rows }),
+                Some((row, column, value)) => {
+                    Err(self.nonfinite(first + row as u64, column, value))
+                }
+            }
+        });
+        rows.collect()
+    }
+
+    fn nonfinite(&self, row: u64, column: usize, value: f64) -> Error {
+        let place = match self.matrix.place_of(row) {
+            Some((path, row)) => format!("{}: row {row}", path.display()),
+            None => format!("row {row}"),
+        };
+        Error::data(format!(
+            "{place}, column {column}: expected a finite number, found {value} (rows and columns \
+             count from 0); mend the data, or fold without refusing such numbers"
+        ))
+    }
+
+    fn readable(&self, job: &Job) -> Vec<Range<u64>> {
+        job.chunks_within(self.matrix.readable())
+    }
+
+    fn cuts(&self, job: &Job) -> BTreeSet<u64> {
+        job.chunks_around(self.matrix.file_starts())
+    }
+}
+
+/// How many chunks of a statistic are folded at a time.
+fn at_once(statistic: &impl Statistic, job: &Job, threads: &ThreadPool) -> u64 {
+    let partial_bytes = statistic.partial_bytes().max(1) as u64;
+    // As for sums of products: of each row, two operations for eight bytes of a partial.
+    let operations = (partial_bytes / 4).saturating_mul(job.rows_of(0).end).max(1);
+    let each = (OPERATIONS_PER_THREAD / operations).clamp(1, CHUNKS_PER_THREAD_MAX);
+    let fitting = (PARTIAL_BYTES_MAX / partial_bytes).max(1);
+    (threads.current_num_threads() as u64 * each).min(fitting)
+}
+
+/// A statistic of the rows of a matrix.
+pub struct OfMatrix<S> {
+    chunks: Chunks,
+    job: Job,
+    statistic: Arc<S>,
+    threads: ThreadPool,
+}
+
+impl<S: OfRows> OfMatrix<S> {
+    /// The statistic of the rows of `matrix`, as `job` cuts it into chunks, made by `threads`.
+    pub fn new(statistic: S, matrix: Matrix, job: Job, threads: ThreadPool) -> Self {
+        let chunks = Chunks { matrix, finite_only: false };
+        Self { chunks, job, statistic: Arc::new(statistic), threads }
+    }
+
+    /// The same, which refuses the first NaN or infinity by its place.
+    #[must_use]
+    pub fn finite_only(mut self) -> Self {
+        self.chunks.finite_only = true;
+        self
+    }
+}
+
+impl<S: OfRows> Source for OfMatrix<S> {
+    type Statistic = S;
+
+    fn statistic(&self) -> &Arc<S> {
+        &self.statistic
+    }
+
+    fn leaves(&self, chunks: Range<u64>) -> Result<Vec<S::Partial>> {
+        let read = self.chunks.read(&self.job, chunks)?;
+        self.statistic.leaves_of(&self.chunks.rows(&read)?, &self.threads)
+    }
+
+    fn at_once(&self) -> u64 {
+        at_once(&*self.statistic, &self.job, &self.threads)
+    }
+
+    fn readable(&self) -> Vec<Range<u64>> {
+        self.chunks.readable(&self.job)
+    }
+
+    fn cuts(&self) -> BTreeSet<u64> {
+        self.chunks.cuts(&self.job)
+    }
+}
+
+/// The products of the columns of two matrices with the same rows.
+pub struct CrossOfMatrices {
+    sides: [Chunks; 2],
+    job: Job,
+    cross: Arc<Cross>,
+    threads: ThreadPool,
+}
+
+impl CrossOfMatrices {
+    /// X^T Y of `x` and `y`, as `job` cuts them into chunks, made by `threads`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when they have not the same number of rows, and those of [`Cross::new`].
+    pub fn new(x: Matrix, y: Matrix, job: Job, threads: ThreadPool) -> Result<Self> {
+        if x.rows() != y.rows() {
+            return Err(Error::invalid(format!(
+                "expected as many rows on the right as the {} on the left, found {}",
+                x.rows(),
+                y.rows()
+            )));
+        }
+        let cross = Arc::new(Cross::new(x.columns(), y.columns())?);
+        let sides = [x, y].map(|matrix| Chunks { matrix, finite_only: false });
+        Ok(Self { sides, job, cross, threads })
+    }
+
+    /// The same, which refuses the first NaN or infinity by its place.
+    #[must_use]
+    pub fn finite_only(mut self) -> Self {
+        self.sides.iter_mut().for_each(|side| side.finite_only = true);
+        self
+    }
+
+    /// How many columns each side has.
+    #[must_use]
+    pub fn columns(&self) -> [usize; 2] {
+        [&self.sides[0], &self.sides[1]].map(|side| side.matrix.columns())
+    }
+}
+
+impl Source for CrossOfMatrices {
+    type Statistic = Cross;
+
+    fn statistic(&self) -> &Arc<Cross> {
+        &self.cross
+    }
+
+    fn leaves(&self, chunks: Range<u64>) -> Result<Vec<Rectangle>> {
+        let [x, y] = &self.sides;
+        let (x_read, y_read) = (x.read(&self.job, chunks.clone())?, y.read(&self.job, chunks)?);
+        let sides = x.rows(&x_read)?.into_iter().zip(y.rows(&y_read)?);
+        let sides: Vec<_> = sides.map(|(x, y)| (Chunk::of(x.rows), Chunk::of(y.rows))).collect();
+        self.cross.leaves(&sides, &self.threads)
+    }
+
+    fn at_once(&self) -> u64 {
+        at_once(&*self.cross, &self.job, &self.threads)
+    }
+
+    /// What both sides can read.
+    fn readable(&self) -> Vec<Range<u64>> {
+        let [x, y] = [&self.sides[0], &self.sides[1]].map(|side| side.readable(&self.job));
+        let pairs = x.iter().flat_map(|x| y.iter().map(move |y| (x, y)));
+        let both = pairs.map(|(x, y)| x.start.max(y.start)..x.end.min(y.end));
+        both.filter(|chunks| !chunks.is_empty()).collect()
+    }
+
+    fn cuts(&self) -> BTreeSet<u64> {
+        self.sides.iter().flat_map(|side| side.cuts(&self.job)).collect()
+    }
+}
