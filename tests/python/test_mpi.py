@@ -107,6 +107,13 @@ def begun(command: list[str], checkpoints: Path, count: int) -> subprocess.Popen
     return run
 
 
+def in_own_folders(command: list[str], folder: Path) -> list[str]:
+    """The same command, each rank of which works in the folder that bears its number."""
+    script = 'cd "$1/$OMPI_COMM_WORLD_RANK" && shift && exec "$@"'
+    place = command.index(REDUCE)
+    return [*command[:place], "sh", "-c", script, "sh", str(folder), *command[place:]]
+
+
 def test_p1_one_digest_for_any_number_of_ranks(tmp_path, fold):
     arguments, digest = fold
     for ranks in (1, 2, 3, 4):
@@ -203,15 +210,13 @@ def test_bad_input_is_told_once_and_all_ranks_end(tmp_path):
 def test_a_file_that_one_rank_has_not_ends_the_job_with_its_name(tmp_path):
     rows = np.random.default_rng(7).standard_normal((20_003, 31)).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)
-    # Every rank works in a folder of its own, and the last one's is empty.
-    script = 'cd "$1/$OMPI_COMM_WORLD_RANK" && shift && exec "$@"'
+    # The last one's folder is empty.
     for rank in range(3):
         (tmp_path / str(rank)).mkdir()
         if rank < 2:
             (tmp_path / str(rank) / "x.npy").symlink_to(tmp_path / "x.npy")
     command = mpirun(3, "gram", "--input", "x.npy", "--out", tmp_path / "g.npy")
-    place = command.index(REDUCE)
-    command[place:place] = ["sh", "-c", script, "sh", str(tmp_path)]
+    command = in_own_folders(command, tmp_path)
     run = finished(command)
     assert run.returncode == 1
     assert "headwater-reduce: rank 2: opening x.npy" in run.stderr, run.stderr
@@ -222,6 +227,42 @@ def test_a_file_that_one_rank_has_not_ends_the_job_with_its_name(tmp_path):
     assert run.returncode == 1
     assert "headwater-reduce: rank 2: " in run.stderr
     assert '"data" was' in run.stderr, run.stderr
+
+
+def test_p1_ranks_that_see_only_their_own_files(tmp_path):
+    rows = np.random.default_rng(5).standard_normal((64 * 100 + 7, 20))
+    pieces = np.split(rows, [64 * 40, 64 * 41])
+    shards = [tmp_path / str(rank) / f"shard-{rank}.npy" for rank in range(3)]
+    manifests = []
+    for rank, piece in enumerate(pieces):
+        shards[rank].parent.mkdir()
+        np.save(shards[rank], piece)
+        manifests.append(shards[rank].with_suffix(".json"))
+        listed = finished(
+            [REDUCE, "manifest", "--input", str(shards[rank]), "--out", str(manifests[-1])]
+        )
+        assert listed.returncode == 0, listed.stderr
+    # Brought together in one folder, from where they are made one.
+    together = tmp_path / "together"
+    together.mkdir()
+    brought = [together / path.name for path in manifests]
+    for path, copy in zip(manifests, brought, strict=True):
+        copy.write_bytes(path.read_bytes())
+    whole = together / "all.json"
+    joined = finished([REDUCE, "manifest", "--input", *map(str, brought), "--out", str(whole)])
+    assert joined.returncode == 0, joined.stderr
+    for rank in range(3):
+        (tmp_path / str(rank) / "all.json").write_bytes(whole.read_bytes())
+    fold = ["--chunk-rows", 64, "--threads", 1, "--out", tmp_path / "g.npy"]
+    digest = reduced("gram", "--input", *shards, *fold)["digest"]
+    command = in_own_folders(mpirun(3, "gram", "--input", "all.json", *fold), tmp_path)
+    assert done(command)["digest"] == digest
+    shards[1].unlink()
+    lacking = finished(command)
+    assert lacking.returncode == 1
+    assert "no rank that is left can read rows 2560 to 2623" in lacking.stderr, lacking.stderr
+    twice = [REDUCE, "manifest", "--input", str(whole), str(whole), "--out", str(whole)]
+    assert "listed twice" in finished(twice).stderr
 
 
 def test_without_mpi_several_processes_are_refused(tmp_path, fold):

@@ -97,7 +97,6 @@ def test_p2_killed_again_and_again_it_comes_to_the_same_digest(tmp_path):
         child.communicate()
         killed += child.returncode == -signal.SIGKILL
     assert killed > 0
-    assert not (tmp_path / "g.npy").exists() or killed < 5
     resumed = done(*fold, *kept)
     assert resumed["resumed_nodes"] > 0
     assert resumed["digest"] == straight["digest"]

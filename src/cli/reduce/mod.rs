@@ -17,7 +17,7 @@ use crate::Digest;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Statistic;
 use crate::plan::{Fields, Value};
-use crate::reducer::{Element, Job, Matrix, MatrixFormat, Source, sort_by_name};
+use crate::reducer::{Element, Job, Manifest, Matrix, MatrixFormat, Source, sort_by_name};
 
 use columns::{DistinctArgs, ExponentsArgs, HistogramArgs, MomentsArgs, TopArgs};
 use cross::CrossArgs;
@@ -86,6 +86,7 @@ enum Wanted {
     /// Of equal numbers the row that comes first is named first; NULL and NaN are left out. The result is
     /// the .json, whose rows count from 0.
     Top(Asked<TopArgs>),
+    Manifest(ManifestArgs),
     Work(spool::WorkArgs),
     Fold(spool::FoldArgs),
 }
@@ -99,9 +100,21 @@ struct Asked<S: Args> {
     run: RunArgs,
 }
 
-/// Rows on disk.
+/// Rows on disk, as they are cut into chunks.
 #[derive(Args, Clone, serde::Serialize, serde::Deserialize)]
 struct RowsArgs {
+    #[command(flatten)]
+    #[serde(flatten)]
+    files: FilesArgs,
+    /// Rows that are summed in one chain. Part of what is computed: other chunks, other bits.
+    #[arg(long, value_name = "N", default_value_t = 4096,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    chunk_rows: u32,
+}
+
+/// Files of rows.
+#[derive(Args, Clone, serde::Serialize, serde::Deserialize)]
+struct FilesArgs {
     /// Files that are one matrix, in their order: .npy, .safetensors, .parquet, or raw numbers with
     /// --columns; or one .json, a manifest that lists them.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
@@ -122,10 +135,28 @@ struct RowsArgs {
     #[arg(long, value_name = "K", requires = "dtype",
           value_parser = clap::value_parser!(u32).range(1..))]
     columns: Option<u32>,
-    /// Rows that are summed in one chain. Part of what is computed: other chunks, other bits.
-    #[arg(long, value_name = "N", default_value_t = 4096,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    chunk_rows: u32,
+}
+
+/// Write a manifest: the list of all files of a matrix, for ranks that each see some of them.
+///
+/// Where no machine sees all files, make one on each, bring them together, and make one of them all:
+///   headwater-reduce manifest --input shard-0.npy --out shard-0.json      (on each machine)
+///   headwater-reduce manifest --input shard-0.json shard-1.json --out all.json
+/// Then fold with --input all.json on every rank. The rows of each file should fill whole chunks.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+struct ManifestArgs {
+    #[command(flatten)]
+    files: FilesArgs,
+    /// Where the manifest goes: a .json.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+impl ManifestArgs {
+    fn run(&self) -> Result<()> {
+        Manifest::write(&self.out, &self.files.in_order(), &self.files.format())
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum, serde::Serialize, serde::Deserialize)]
@@ -200,6 +231,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
         Wanted::Exponents(asked) => asked.run(&arguments, hooks),
         Wanted::Distinct(asked) => asked.run(&arguments, hooks),
         Wanted::Top(asked) => asked.run(&arguments, hooks),
+        Wanted::Manifest(manifest) => manifest.run().map(Ok),
         Wanted::Work(work) => work.run(hooks).map(Ok),
         Wanted::Fold(fold) => fold.run(&arguments).map(Ok),
     };
@@ -222,27 +254,35 @@ where
     }
 }
 
-impl RowsArgs {
-    fn open(&self) -> Result<Matrix> {
+impl FilesArgs {
+    fn format(&self) -> MatrixFormat {
         let element = self.dtype.map(|dtype| match dtype {
             Dtype::F64 => Element::F64,
             Dtype::F32 => Element::F32,
             Dtype::F16 => Element::F16,
             Dtype::Bf16 => Element::Bf16,
         });
-        let named = || named_format(self.tensor.as_ref(), self.select.as_ref());
-        let format = match (element, self.columns) {
+        match (element, self.columns) {
             (Some(element), Some(columns)) => {
                 MatrixFormat::Raw { element, columns: columns as usize }
             }
-            (None, _) => named(),
+            (None, _) => named_format(self.tensor.as_ref(), self.select.as_ref()),
             (element, _) => MatrixFormat::Npy(element),
-        };
+        }
+    }
+
+    fn in_order(&self) -> Vec<PathBuf> {
         let mut input = self.input.clone();
         if self.sorted {
             sort_by_name(&mut input);
         }
-        Matrix::open(&input, &format)
+        input
+    }
+}
+
+impl RowsArgs {
+    fn open(&self) -> Result<Matrix> {
+        Matrix::open(&self.files.in_order(), &self.files.format())
     }
 
     /// The job of folding `statistic` over these rows; `settings` are what else determines it.
@@ -265,7 +305,7 @@ impl RowsArgs {
 
     /// The same with paths that hold in every folder.
     fn absolute(mut self) -> Result<Self> {
-        absolute(&mut self.input)?;
+        absolute(&mut self.files.input)?;
         Ok(self)
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::part::{Form, Part};
-use super::{Element, Matrix, MatrixFormat};
+use super::{Element, MatrixFormat, is_manifest};
 use crate::bytes::Digest;
 use crate::durable::{Disk, write_file};
 use crate::error::{Context, Error, Result};
@@ -39,35 +39,75 @@ pub(super) struct ListedFile {
 }
 
 impl Manifest {
-    /// Writes the manifest of these files, which are all there, to `path`. Files below its folder are
-    /// named from there, others as they were given.
+    /// Writes the manifest of these files to `path`, in their order. Each is there, or is a manifest
+    /// (`.json`) itself, made where its files are. Files below the folder of `path` are named from
+    /// there, others as they were given.
     ///
     /// # Errors
-    /// Those of [`Matrix::open`], `InvalidArgument` for a name that is not UTF-8, and `Io`.
+    /// Those of [`super::Matrix::open`], `InvalidArgument` for files of different forms and a name that is not
+    /// UTF-8, and `Io`.
     pub fn write(path: &Path, files: &[PathBuf], format: &MatrixFormat) -> Result<()> {
-        let matrix = Matrix::open(files, format)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let files = matrix.parts.iter().map(|part| {
-            let name = part.path.strip_prefix(folder).unwrap_or(&part.path);
-            let name = name.to_str().ok_or_else(|| {
-                let name = part.path.display();
-                Error::invalid(format!(
-                    "{name}: its name is not UTF-8, as a manifest is; rename it"
-                ))
-            })?;
-            let rows = part.rows.end - part.rows.start;
-            Ok(ListedFile { path: name.to_owned(), rows, digest: part.digest })
-        });
-        let manifest = Self {
-            headwater_matrix: VERSION,
-            format: format.clone(),
-            element: matrix.element(),
-            columns: matrix.columns(),
-            files: files.collect::<Result<_>>()?,
-        };
-        let text = serde_json::to_vec_pretty(&manifest);
+        let mut whole: Option<Self> = None;
+        for file in files {
+            let one = if is_manifest(file) {
+                Self::read(file)?.moved(file.parent().unwrap_or(Path::new("")), folder)?
+            } else {
+                Self::of(file, format, folder)?
+            };
+            match &mut whole {
+                None => whole = Some(one),
+                Some(whole) => whole.append(one).context(|| file.display().to_string())?,
+            }
+        }
+        let text = serde_json::to_vec_pretty(&whole);
         let text = text.map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
         write_file(&Disk, path, &text)
+    }
+
+    /// The manifest of one file, as seen from a folder.
+    fn of(file: &Path, format: &MatrixFormat, folder: &Path) -> Result<Self> {
+        let part = Part::open(file, format)?;
+        let path = name_from(folder, file)?;
+        let listed = ListedFile { path, rows: part.form.rows, digest: part.digest() };
+        Ok(Self {
+            headwater_matrix: VERSION,
+            format: format.clone(),
+            element: part.form.element,
+            columns: part.form.columns,
+            files: vec![listed],
+        })
+    }
+
+    /// The same from another folder.
+    fn moved(mut self, from: &Path, to: &Path) -> Result<Self> {
+        for file in &mut self.files {
+            file.path = name_from(to, &file.path_in(from))?;
+        }
+        Ok(self)
+    }
+
+    /// Takes in the files of `other`, which follow.
+    fn append(&mut self, other: Self) -> Result<()> {
+        let form =
+            |m: &Self| format!("{} columns of {}, {:?}", m.columns, m.element.name(), m.format);
+        if form(self) != form(&other) {
+            return Err(Error::invalid(format!(
+                "expected {}, as before it, found {}; the files of one matrix have rows of one form",
+                form(self),
+                form(&other)
+            )));
+        }
+        if let Some(twice) =
+            other.files.iter().find(|o| self.files.iter().any(|f| f.path == o.path))
+        {
+            return Err(Error::invalid(format!(
+                "{}: listed twice; give the files of different machines different names",
+                twice.path
+            )));
+        }
+        self.files.extend(other.files);
+        Ok(())
     }
 
     pub(super) fn read(path: &Path) -> Result<Self> {
@@ -137,6 +177,15 @@ impl Manifest {
             path.display()
         )))
     }
+}
+
+/// How a file is named from a folder.
+fn name_from(folder: &Path, file: &Path) -> Result<String> {
+    let name = file.strip_prefix(folder).unwrap_or(file);
+    name.to_str().map(ToOwned::to_owned).ok_or_else(|| {
+        let name = file.display();
+        Error::invalid(format!("{name}: its name is not UTF-8, as a manifest is; rename it"))
+    })
 }
 
 impl ListedFile {
