@@ -126,24 +126,30 @@ impl<'a> Hands<'a> {
 
     /// What the worker has to say, after it has waited for it for at most `pause`.
     fn step(&mut self, now: u64, pause: Duration) -> Result<Option<Vec<u8>>> {
+        self.go_on()?;
         let report = match self.reports.try_recv() {
             Err(TryRecvError::Empty) if !pause.is_zero() => self.reports.recv_timeout(pause),
             Err(TryRecvError::Empty) => Err(RecvTimeoutError::Timeout),
             Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
             Ok(report) => Ok(report),
         };
-        let said = match report {
+        match report {
             Ok(report) => {
                 self.worker.folded(now);
-                Some(report)
+                self.go_on()?;
+                Ok(Some(report))
             }
-            Err(RecvTimeoutError::Timeout) => self.worker.tick(now),
-            Err(RecvTimeoutError::Disconnected) => return Err(thread_ended()),
-        };
-        if let Some(chunks) = self.worker.next_order() {
-            self.orders.send(chunks).map_err(|_| thread_ended())?;
+            Err(RecvTimeoutError::Timeout) => Ok(self.worker.tick(now)),
+            Err(RecvTimeoutError::Disconnected) => Err(thread_ended()),
         }
-        Ok(said)
+    }
+
+    /// Has the next order folded, if there is one and nothing is being folded.
+    fn go_on(&mut self) -> Result<()> {
+        match self.worker.next_order() {
+            Some(chunks) => self.orders.send(chunks).map_err(|_| thread_ended()),
+            None => Ok(()),
+        }
     }
 }
 

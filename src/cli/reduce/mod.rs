@@ -30,6 +30,7 @@ processor, however often it was interrupted:
   headwater-reduce gram --input X.npy --out gram.npy --checkpoint-dir ck
   headwater-reduce gram --input X.npy --out gram.npy --checkpoint-dir ck --resume
   mpirun -n 64 headwater-reduce gram --input X.npy --out gram.npy --checkpoint-dir ck
+  headwater-reduce moments --input T.parquet --select price tax --out moments.json
 Without MPI, as three kinds of jobs over a folder that all of them see:
   headwater-reduce gram --input X.npy --out gram.npy --spool S
   headwater-reduce work --spool S --rank 0 --of 64          (and so on, in any order and at any time)
