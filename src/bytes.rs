@@ -17,6 +17,20 @@ compile_error!(
 /// Every section of a store's files, and every array in a batch, starts at a multiple of this.
 pub(crate) const ALIGNMENT: usize = 64;
 
+/// Room for `count` things, or an error where an allocation would end the process.
+pub(crate) fn reserve<T>(count: usize) -> Result<Vec<T>> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(count).map_err(|_| no_memory(count.saturating_mul(size_of::<T>())))?;
+    Ok(room)
+}
+
+/// Says that there are not so many bytes.
+pub(crate) fn no_memory(bytes: usize) -> Error {
+    Error::limit(format!(
+        "there is no memory for {bytes} bytes more; take fewer columns or threads, or a greater machine"
+    ))
+}
+
 /// A BLAKE3 digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]

@@ -14,7 +14,8 @@ use mpi::environment::Universe;
 use mpi::ffi;
 use mpi::topology::Communicator;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::bytes::reserve;
+use crate::error::{Context, Error, ErrorKind, Result};
 use crate::reducer::{Event, Wire};
 
 const TAG: c_int = 17;
@@ -256,12 +257,7 @@ impl World {
             let length = piece.try_into().ok().map(u64::from_le_bytes);
             let length = length.and_then(|length: u64| usize::try_from(length).ok());
             let length = length.ok_or_else(|| unexpected(from))?;
-            let mut bytes = Vec::new();
-            bytes.try_reserve_exact(length).map_err(|_| {
-                Error::limit(format!(
-                    "rank {from} sends {length} bytes, for which there is no memory"
-                ))
-            })?;
+            let bytes = reserve(length).context(|| format!("a message of rank {from}"))?;
             self.receiving.insert(from, Incoming { length, bytes });
             return Ok(None);
         };

@@ -257,9 +257,9 @@ impl Statistic for ColumnMoments {
         (1 + self.shifts.len() * COLUMN_WORDS) * size_of::<u64>()
     }
 
-    fn encode(&self, partial: &MomentSums) -> Vec<u8> {
+    fn write(&self, partial: &MomentSums, bytes: &mut Vec<u8>) {
         let columns = partial.columns.iter().flat_map(ColumnSums::words);
-        words::encode(std::iter::once(partial.rows).chain(columns))
+        words::write(std::iter::once(partial.rows).chain(columns), bytes);
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<MomentSums> {

@@ -31,8 +31,8 @@ impl Counts {
         self.0[bin] += 1;
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
-        words::encode(self.0.iter().copied())
+    pub(super) fn write(&self, bytes: &mut Vec<u8>) {
+        words::write(self.0.iter().copied(), bytes);
     }
 
     pub(super) fn decode(bytes: &[u8], count: usize) -> Result<Self> {

@@ -167,8 +167,8 @@ impl Statistic for Distinct {
         self.columns << self.precision
     }
 
-    fn encode(&self, partial: &Registers) -> Vec<u8> {
-        partial.0.clone()
+    fn write(&self, partial: &Registers, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&partial.0);
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<Registers> {

@@ -123,8 +123,8 @@ impl Statistic for Histogram {
         self.count * size_of::<u64>()
     }
 
-    fn encode(&self, partial: &Counts) -> Vec<u8> {
-        partial.encode()
+    fn write(&self, partial: &Counts, bytes: &mut Vec<u8>) {
+        partial.write(bytes);
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<Counts> {

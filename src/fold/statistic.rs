@@ -40,13 +40,20 @@ pub trait Statistic {
     /// How many bytes every partial has.
     fn partial_bytes(&self) -> usize;
 
-    /// The bytes of a partial, little endian.
-    fn encode(&self, partial: &Self::Partial) -> Vec<u8>;
+    /// Appends the bytes of a partial, little endian.
+    fn write(&self, partial: &Self::Partial, bytes: &mut Vec<u8>);
+
+    /// The bytes of a partial, by themselves.
+    fn encode(&self, partial: &Self::Partial) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.partial_bytes());
+        self.write(partial, &mut bytes);
+        bytes
+    }
 
     /// The partial of `bytes`.
     ///
     /// # Errors
-    /// `Corrupt` when [`Statistic::encode`] cannot have written them.
+    /// `Corrupt` when [`Statistic::write`] cannot have written them.
     fn decode(&self, bytes: &[u8]) -> Result<Self::Partial>;
 }
 

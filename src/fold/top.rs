@@ -150,10 +150,11 @@ impl Statistic for TopRows {
         (1 + 2 * self.kept) * size_of::<u64>()
     }
 
-    fn encode(&self, partial: &Ranking) -> Vec<u8> {
+    fn write(&self, partial: &Ranking, bytes: &mut Vec<u8>) {
         let rows = partial.rows.iter().flat_map(|row| [row.value.to_bits(), row.row]);
         let unused = std::iter::repeat_n(0, 2 * (self.kept - partial.rows.len()));
-        words::encode(std::iter::once(partial.rows.len() as u64).chain(rows).chain(unused))
+        let all = std::iter::once(partial.rows.len() as u64).chain(rows).chain(unused);
+        words::write(all, bytes);
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<Ranking> {

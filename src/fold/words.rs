@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 
-/// The bytes of `words`.
-pub(super) fn encode(words: impl Iterator<Item = u64>) -> Vec<u8> {
-    words.flat_map(u64::to_le_bytes).collect()
+/// Appends the bytes of `words`.
+pub(super) fn write(words: impl Iterator<Item = u64>, bytes: &mut Vec<u8>) {
+    bytes.extend(words.flat_map(u64::to_le_bytes));
 }
 
 /// The words of `bytes`, which must be `count`; `what` names the partial.

@@ -111,9 +111,7 @@ impl<'a> Hands<'a> {
             for chunks in ordered {
                 let stopped = || stop.load(Ordering::Relaxed);
                 let report = match fold_portion(job, source, chunks, &stopped) {
-                    Ok(portion) => {
-                        Report::Folded { cpu_microseconds: cpu(), portion: &portion }.encode()
-                    }
+                    Ok(portion) => Report::folded(portion, cpu()),
                     Err(error) => Report::Failed(Failure::from(&error)).encode(),
                 };
                 if done.send(report).is_err() {

@@ -68,25 +68,36 @@ const FOLD: u8 = 5;
 const END: u8 = 6;
 
 impl<'a> Report<'a> {
+    /// What [`Report::folded`] puts behind a portion.
+    pub(super) const TRAILER_BYTES: usize = 9;
+
     /// Its bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::Ready { job, readable } => {
-                let mut bytes = vec![READY];
-                bytes.extend((readable.len() as u64).to_le_bytes());
+                let mut bytes = job.to_vec();
                 readable.iter().for_each(|chunks| put_range(&mut bytes, chunks));
-                bytes.extend(*job);
+                bytes.extend((readable.len() as u64).to_le_bytes());
+                bytes.push(READY);
                 bytes
             }
             Self::Folded { cpu_microseconds, portion } => {
-                [&[FOLDED], &cpu_microseconds.to_le_bytes()[..], portion].concat()
+                Self::folded(portion.to_vec(), *cpu_microseconds)
             }
             Self::Failed(Failure { kind, message }) => {
-                [&[FAILED, code_of(Some(*kind))], message.as_bytes()].concat()
+                [message.as_bytes(), &[code_of(Some(*kind)), FAILED]].concat()
             }
             Self::Bye => vec![BYE],
         }
+    }
+
+    /// The bytes of [`Report::Folded`], in the place of those of the portion.
+    #[must_use]
+    pub fn folded(mut portion: Vec<u8>, cpu_microseconds: u64) -> Vec<u8> {
+        portion.extend(cpu_microseconds.to_le_bytes());
+        portion.push(FOLDED);
+        portion
     }
 
     /// The report of these bytes.
@@ -98,18 +109,26 @@ impl<'a> Report<'a> {
     }
 
     fn read(bytes: &'a [u8]) -> Option<Self> {
-        let (&kind, rest) = bytes.split_first()?;
+        let (&kind, rest) = bytes.split_last()?;
+        let number = |bytes: &'a [u8]| {
+            let (before, number) = bytes.split_last_chunk()?;
+            Some((before, u64::from_le_bytes(*number)))
+        };
         Some(match kind {
             READY => {
-                let count = usize::try_from(u64_at(rest, 0)?).ok()?;
-                let job = rest.get(count.checked_mul(16)?.checked_add(8)?..)?;
-                let readable =
-                    (0..count).map(|i| range_at(rest, 8 + 16 * i)).collect::<Option<_>>()?;
+                let (rest, count) = number(rest)?;
+                let ranges = usize::try_from(count).ok()?.checked_mul(16)?;
+                let (job, ranges) = rest.split_at(rest.len().checked_sub(ranges)?);
+                let places = (0..ranges.len()).step_by(16);
+                let readable = places.map(|at| range_at(ranges, at)).collect::<Option<_>>()?;
                 Self::Ready { job, readable }
             }
-            FOLDED => Self::Folded { cpu_microseconds: u64_at(rest, 0)?, portion: rest.get(8..)? },
+            FOLDED => {
+                let (portion, cpu_microseconds) = number(rest)?;
+                Self::Folded { cpu_microseconds, portion }
+            }
             FAILED => {
-                let (&code, message) = rest.split_first()?;
+                let (&code, message) = rest.split_last()?;
                 let message = String::from_utf8_lossy(message).into_owned();
                 Self::Failed(Failure { kind: kind_of(code)?, message })
             }

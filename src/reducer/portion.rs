@@ -1,11 +1,11 @@
 //! Some nodes of a job with their partials, as bytes: what is shipped, kept and gone on from.
 
-use crate::bytes::{u32_at, u64_at};
+use crate::bytes::{reserve, u32_at, u64_at};
 use crate::error::{Error, Result};
 use crate::fold::{Node, Statistic};
 use crate::plan::{Cursor, CursorKind, Position};
 
-use super::Job;
+use super::{Job, Report};
 
 const MAGIC: [u8; 8] = *b"HWFOLD\0\0";
 const VERSION: u32 = 1;
@@ -31,7 +31,7 @@ impl<'a, S: Statistic> Portion<'a, S> {
     /// The bytes of these nodes, which are in the order of their chunks.
     ///
     /// # Errors
-    /// `LimitExceeded` when the job's fields are too long.
+    /// `LimitExceeded` when the job's fields are too long, or there is no memory.
     pub fn encode<'p>(&self, nodes: impl Iterator<Item = (Node, &'p S::Partial)>) -> Result<Vec<u8>>
     where
         S::Partial: 'p,
@@ -43,8 +43,9 @@ impl<'a, S: Statistic> Portion<'a, S> {
         position.set("partial_bytes", partial_bytes as u64);
         let cursor = Cursor::new(CursorKind::Reducer, self.job.fields().clone(), position);
         let cursor = cursor.encode()?;
+        // With room for what makes a report of it, since it can be large.
         let all = HEADER_BYTES + cursor.len() + nodes.len() * (NODE_BYTES + partial_bytes);
-        let mut bytes = Vec::with_capacity(all + HASH_BYTES);
+        let mut bytes: Vec<u8> = reserve(all + HASH_BYTES + Report::TRAILER_BYTES)?;
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend([0; 4]);
@@ -54,7 +55,7 @@ impl<'a, S: Statistic> Portion<'a, S> {
             bytes.extend(node.level().to_le_bytes());
             bytes.extend([0; 4]);
             bytes.extend(node.index().to_le_bytes());
-            bytes.extend(self.statistic.encode(partial));
+            self.statistic.write(partial, &mut bytes);
         }
         let hash = blake3::hash(&bytes);
         bytes.extend(hash.as_bytes());

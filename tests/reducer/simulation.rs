@@ -142,7 +142,7 @@ impl World {
             // networks see to it.
             let is_portion = matches!(Report::decode(&message), Ok(Report::Folded { .. }));
             if is_portion && self.happens(self.weather.damaged) {
-                let place = 9 + self.below(message.len() as u64 - 9) as usize;
+                let place = self.below(message.len() as u64 - 9) as usize;
                 message[place] ^= 1 << self.below(8);
             }
             self.later(self.weather.delay, event(message));

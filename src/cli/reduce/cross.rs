@@ -61,7 +61,7 @@ impl Folded for CrossArgs {
 
     fn write(&self, out: &Path, source: &CrossOfMatrices, cross: &Rectangle) -> Result<Written> {
         let [x, y] = source.columns();
-        write_file(&Disk, out, &npy_bytes(x, y, cross.values().iter().copied()))?;
+        write_file(&Disk, out, &npy_bytes(x, y, cross.values().iter().copied())?)?;
         let digest = Digest::of(bytemuck::cast_slice(cross.values()));
         let mut more = serde_json::Map::new();
         more.insert("with_columns".to_owned(), y.into());

@@ -45,7 +45,7 @@ impl Folded for GramArgs {
 
     fn write(&self, out: &Path, source: &OfMatrix<Gram>, gram: &Triangle) -> Result<Written> {
         let columns = source.statistic().columns();
-        write_file(&Disk, out, &whole(gram, columns))?;
+        write_file(&Disk, out, &whole(gram, columns)?)?;
         let own = (0..columns).map(|column| gram.values()[place(columns, column, column)]);
         // Columns that hold a NaN, an infinity, or numbers whose squares are too great.
         let nonfinite = own.filter(|sum| !sum.is_finite()).count();
@@ -62,7 +62,7 @@ fn place(columns: usize, low: usize, high: usize) -> usize {
 }
 
 /// Both halves of a Gram matrix, as a `.npy` file.
-fn whole(gram: &Triangle, columns: usize) -> Vec<u8> {
+fn whole(gram: &Triangle, columns: usize) -> Result<Vec<u8>> {
     let places = (0..columns).flat_map(|row| (0..columns).map(move |column| (row, column)));
     let values =
         places.map(|(row, column)| gram.values()[place(columns, row.min(column), row.max(column))]);

@@ -1,6 +1,7 @@
 //! Memory for a kernel: aligned to cache lines, and an error instead of an abort when there is none.
 
-use crate::error::{Error, Result};
+use crate::bytes::no_memory;
+use crate::error::Result;
 use crate::map::Memory;
 
 /// Numbers that start with a page.
@@ -24,15 +25,4 @@ impl Buffer {
     pub(super) fn values_mut(&mut self) -> &mut [f64] {
         &mut bytemuck::cast_slice_mut(self.memory.bytes_mut())[..self.count]
     }
-}
-
-/// Room for `count` things.
-pub(super) fn reserve<T>(count: usize) -> Result<Vec<T>> {
-    let mut room = Vec::new();
-    room.try_reserve_exact(count).map_err(|_| no_memory(count.saturating_mul(size_of::<T>())))?;
-    Ok(room)
-}
-
-fn no_memory(bytes: usize) -> Error {
-    Error::limit(format!("there is no memory for a statistic of {bytes} bytes"))
 }

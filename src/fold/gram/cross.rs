@@ -73,8 +73,8 @@ impl Statistic for Cross {
         self.left_columns * self.right_columns * size_of::<f64>()
     }
 
-    fn encode(&self, partial: &Rectangle) -> Vec<u8> {
-        triangle::encode(&partial.0)
+    fn write(&self, partial: &Rectangle, bytes: &mut Vec<u8>) {
+        triangle::write(&partial.0, bytes);
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<Rectangle> {

@@ -222,8 +222,8 @@ impl Statistic for Gram {
         triangle::length(self.columns) * size_of::<f64>()
     }
 
-    fn encode(&self, partial: &Triangle) -> Vec<u8> {
-        triangle::encode(&partial.0)
+    fn write(&self, partial: &Triangle, bytes: &mut Vec<u8>) {
+        triangle::write(&partial.0, bytes);
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<Triangle> {

@@ -14,12 +14,13 @@ use std::sync::{Mutex, PoisonError};
 use rayon::ThreadPool;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
+use crate::bytes::reserve;
 use crate::error::Result;
 use crate::fold::control::in_default_environment;
 use crate::fold::statistic::canonical;
 
 use super::Speed;
-use super::buffer::{Buffer, reserve};
+use super::buffer::Buffer;
 use super::kernel::{Processor, Tile};
 use super::pack::{Packing, Part};
 use super::tiles::{Job, PANEL_VECTORS, Shape};

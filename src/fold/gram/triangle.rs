@@ -1,5 +1,6 @@
 //! The partials: a packed triangle and a whole rectangle.
 
+use crate::bytes::reserve;
 use crate::error::{Error, Result};
 use crate::fold::statistic::{self, Partial, canonical};
 
@@ -52,10 +53,10 @@ impl Partial for Rectangle {
     }
 }
 
-/// The numbers, little endian.
-pub(super) fn encode(values: &[f64]) -> Vec<u8> {
+/// Appends the numbers, little endian.
+pub(super) fn write(values: &[f64], bytes: &mut Vec<u8>) {
     // The crate is for little-endian machines only; `bytes` sees to that.
-    bytemuck::cast_slice(values).to_vec()
+    bytes.extend_from_slice(bytemuck::cast_slice(values));
 }
 
 /// How many numbers are looked through while they are still near.
@@ -67,7 +68,7 @@ pub(super) fn decode(bytes: &[u8], count: usize) -> Result<Vec<f64>> {
         let (found, wanted) = (bytes.len(), count * size_of::<f64>());
         return Err(Error::corrupt(format!("expected {wanted} bytes of sums, found {found}")));
     }
-    let mut values = super::buffer::reserve(count)?;
+    let mut values = reserve(count)?;
     for piece in bytes.as_chunks().0.chunks(PIECE_VALUES) {
         let start = values.len();
         values.extend(piece.iter().map(|bytes| f64::from_le_bytes(*bytes)));

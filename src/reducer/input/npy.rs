@@ -108,20 +108,24 @@ fn element_of(descr: &str) -> Result<Option<Element>> {
 }
 
 /// A matrix of 64-bit numbers as a `.npy` file.
-#[must_use]
-pub fn write(rows: usize, columns: usize, values: impl Iterator<Item = f64>) -> Vec<u8> {
+///
+/// # Errors
+/// `LimitExceeded` when there is no memory.
+pub fn write(rows: usize, columns: usize, values: impl Iterator<Item = f64>) -> Result<Vec<u8>> {
     let mut header =
         format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
     // The numbers begin at a multiple of 64, as NumPy has it.
     let filled = (10 + header.len() + 1).next_multiple_of(64) - 11;
     header.extend(std::iter::repeat_n(' ', filled - header.len()));
     header.push('\n');
-    let mut bytes = MAGIC.to_vec();
+    let numbers = rows.saturating_mul(columns).saturating_mul(size_of::<f64>());
+    let mut bytes = crate::bytes::reserve(numbers.saturating_add(header.len() + 10))?;
+    bytes.extend(MAGIC);
     bytes.extend([1, 0]);
     bytes.extend((header.len() as u16).to_le_bytes());
     bytes.extend(header.as_bytes());
-    bytes.extend(values.flat_map(f64::to_le_bytes));
-    bytes
+    values.for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -157,7 +161,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for (rows, columns) in [(1, 1), (3, 2), (100, 1000)] {
-            let bytes = write(rows, columns, (0..rows * columns).map(|value| value as f64));
+            let bytes =
+                write(rows, columns, (0..rows * columns).map(|value| value as f64)).unwrap();
             let header = parse(&bytes).unwrap();
             assert_eq!((header.rows, header.columns), (rows as u64, columns as u64));
             assert_eq!((header.element, header.offset % 64), (Some(Element::F64), 0));
