@@ -10,7 +10,7 @@ use crate::error::{Context, Error, Result};
 use crate::fold::gram::Chunk;
 use crate::fold::{Gram, Node, Statistic, Tree, Triangle};
 
-use super::{Job, Matrix, Portion};
+use super::{Job, Matrix, Numbers, Portion};
 
 /// What turns the chunks of a job into partials.
 pub trait Source: Sync {
@@ -70,6 +70,23 @@ const CHUNKS_PER_THREAD: usize = 4;
 /// The most bytes that partials take which are not merged yet, where one does not take more.
 const PARTIAL_BYTES_MAX: usize = 1 << 28;
 
+/// How many chunks of a Gram are folded at a time.
+pub(super) fn chunks_at_once(gram: &Gram, threads: &ThreadPool) -> u64 {
+    let columns = gram.columns();
+    let fitting = (PARTIAL_BYTES_MAX / (columns * (columns + 1) * 4)).max(1);
+    (threads.current_num_threads() * CHUNKS_PER_THREAD).min(fitting) as u64
+}
+
+/// The partial of each chunk, of which these are the rows.
+pub(super) fn leaves_of(
+    gram: &Gram,
+    chunks: &[Numbers<'_>],
+    threads: &ThreadPool,
+) -> Result<Vec<Triangle>> {
+    let rows = chunks.iter().map(|numbers| Ok(Chunk::of(numbers.rows()?)));
+    gram.leaves(&rows.collect::<Result<Vec<_>>>()?, threads)
+}
+
 /// The Gram of the columns of a matrix.
 pub struct GramOfMatrix {
     matrix: Matrix,
@@ -99,14 +116,11 @@ impl Source for GramOfMatrix {
     fn leaves(&self, chunks: Range<u64>) -> Result<Vec<Triangle>> {
         let read = chunks.map(|chunk| self.matrix.read(self.job.rows_of(chunk)));
         let read = read.collect::<Result<Vec<_>>>()?;
-        let rows = read.iter().map(|numbers| Ok(Chunk::of(numbers.rows()?)));
-        self.gram.leaves(&rows.collect::<Result<Vec<_>>>()?, &self.threads)
+        leaves_of(&self.gram, &read, &self.threads)
     }
 
     fn at_once(&self) -> u64 {
-        let columns = self.gram.columns();
-        let fitting = (PARTIAL_BYTES_MAX / (columns * (columns + 1) * 4)).max(1);
-        (self.threads.current_num_threads() * CHUNKS_PER_THREAD).min(fitting) as u64
+        chunks_at_once(&self.gram, &self.threads)
     }
 
     fn readable(&self) -> Vec<Range<u64>> {

@@ -11,6 +11,7 @@ mod safetensors;
 #[path = "../shared/simulated_disk.rs"]
 mod simulated_disk;
 mod simulation;
+mod stream;
 
 use std::sync::Arc;
 
