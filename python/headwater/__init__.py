@@ -1,9 +1,11 @@
-"""A deterministic, resumable sampler for relational data.
+"""A deterministic, resumable sampler and reducer.
 
 `prepare` makes a store from somebody's tables, `Store` opens one, and `Sampler` makes batches of
-it. The same work from a shell is the command `headwater`.
+it. `reduce` folds statistics of rows that many processes hold, to the same bits for any number of
+them. The same work from a shell are the commands `headwater` and `headwater-reduce`.
 """
 
+from headwater import reduce
 from headwater._headwater import (
     Corrupt,
     Cursor,
@@ -44,4 +46,5 @@ __all__ = [
     "__version__",
     "draft_schema",
     "prepare",
+    "reduce",
 ]

@@ -1,5 +1,6 @@
 //! The Python extension module: one file for each thing that Python sees.
 
+mod arguments;
 mod arrow_source;
 mod batch;
 mod cli;
@@ -9,6 +10,7 @@ mod embedder;
 mod endpoint;
 mod errors;
 mod prepare;
+mod reduce;
 mod sampler;
 mod sql;
 mod store;
@@ -40,6 +42,8 @@ mod _headwater {
     use super::endpoint::Endpoint;
     #[pymodule_export]
     use super::prepare::prepare;
+    #[pymodule_export]
+    use super::reduce::{GramReductionCore, GramWorkerCore};
     #[pymodule_export]
     use super::sampler::{EvaluationCore, SamplerCore};
     #[pymodule_export]

@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::conversion::FromPyObjectOwned;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::Whole;
+use super::arguments::{Arguments, in_range, one_of};
 use super::batch::arrays;
 use super::cursor::Cursor;
 use super::store::Store as PyStore;
@@ -40,107 +39,72 @@ impl Drop for SamplerCore {
     }
 }
 
-/// The arguments of `headwater.Sampler` as they come from Python, by name.
-struct Arguments<'a, 'py>(&'a Bound<'py, PyDict>);
+/// What `headwater.Sampler` is called with, by name.
+struct SamplerArguments<'a, 'py>(Arguments<'a, 'py>);
 
-impl<'py> Arguments<'_, 'py> {
-    fn get<T: FromPyObjectOwned<'py>>(&self, name: &str) -> PyResult<T> {
-        let value = self.0.get_item(name)?;
-        let value = value.ok_or_else(|| Error::invalid(format!("{name} is missing")))?;
-        value.extract().map_err(|error: <T as FromPyObject<'_, 'py>>::Error| {
-            let error: PyErr = error.into();
-            if error.is_instance_of::<PyTypeError>(self.0.py()) {
-                let (words, found) =
-                    (error.value(self.0.py()).to_string(), super::type_name(&value));
-                return Error::invalid(format!("{name}: {words}, found {found}")).into();
-            }
-            error
-        })
-    }
-
-    /// A whole number that fits into `T`.
-    fn number<T: TryFrom<i128>>(&self, name: &str) -> PyResult<T> {
-        let Whole(number) = self.get(name)?;
-        Ok(in_range(name, number)?)
-    }
-}
-
-fn in_range<T: TryFrom<i128>>(name: &str, number: i128) -> Result<T> {
-    T::try_from(number)
-        .map_err(|_| Error::invalid(format!("{name} is {number}, which is out of range")))
-}
-
-fn one_of<T: Copy>(name: &str, found: &str, choices: &[(&str, T)]) -> Result<T> {
-    let choice = choices.iter().find(|(word, _)| *word == found);
-    choice.map(|(_, value)| *value).ok_or_else(|| {
-        let words: Vec<_> = choices.iter().map(|(word, _)| format!("{word:?}")).collect();
-        Error::invalid(format!("expected {name} to be {}, found {found:?}", words.join(" or ")))
-    })
-}
-
-impl Arguments<'_, '_> {
+impl SamplerArguments<'_, '_> {
     fn settings(&self) -> PyResult<Settings> {
-        let (train, val, test): (f64, f64, f64) = self.get("split_ratios")?;
+        let (train, val, test): (f64, f64, f64) = self.0.get("split_ratios")?;
         let split = SplitRule {
-            seed: self.number("split_seed")?,
+            seed: self.0.number("split_seed")?,
             ratios: SplitRatios::new(train, val, test)?,
         };
         let children = one_of(
             "children",
-            &self.get::<String>("children")?,
+            &self.0.get::<String>("children")?,
             &[("uniform", Children::Uniform), ("latest", Children::Latest)],
         )?;
         let by_priority = [("priority", true), ("breadth", false)];
-        let walk = match one_of("walk", &self.get::<String>("walk")?, &by_priority)? {
-            true => Walk::Priority { child_width: self.number("bfs_child_width")?, children },
+        let walk = match one_of("walk", &self.0.get::<String>("walk")?, &by_priority)? {
+            true => Walk::Priority { child_width: self.0.number("bfs_child_width")?, children },
             false => Walk::Breadth {
-                max_hops: self.number("max_hops")?,
-                budget: self.number("neighbor_budget")?,
+                max_hops: self.0.number("max_hops")?,
+                budget: self.0.number("neighbor_budget")?,
             },
         };
-        let buckets: Option<Vec<Whole>> = self.get("text_buckets")?;
+        let buckets: Option<Vec<Whole>> = self.0.get("text_buckets")?;
         let buckets = buckets.unwrap_or_default().into_iter();
         let buckets = buckets.map(|Whole(number)| in_range("text_buckets", number));
-        let texts = self.get::<String>("texts")?;
+        let texts = self.0.get::<String>("texts")?;
         let texts = match one_of("texts", &texts, &[("batch", true), ("global", false)])? {
             true => Texts::Batch(buckets.collect::<Result<_>>()?),
             false => Texts::Global,
         };
-        let row_order = self.get::<String>("row_order")?;
+        let row_order = self.0.get::<String>("row_order")?;
         Ok(Settings {
-            seed: self.number("seed")?,
+            seed: self.0.number("seed")?,
             split,
-            tasks: self.get("tasks")?,
-            task_weights: self.get("task_weights")?,
+            tasks: self.0.get("tasks")?,
+            task_weights: self.0.get("task_weights")?,
             walk,
-            keep_future_cells: self.get("keep_future_cells")?,
+            keep_future_cells: self.0.get("keep_future_cells")?,
             row_order: one_of(
                 "row_order",
                 &row_order,
                 &[("walk", RowOrder::Walk), ("cuthill-mckee", RowOrder::CuthillMckee)],
             )?,
             shape: Shape {
-                batch_size: self.number("default_batch_size")?,
-                sequence_length: self.number("default_sequence_length")?,
-                max_rows: self.number("max_rows")?,
-                compact: self.get("compact")?,
+                batch_size: self.0.number("default_batch_size")?,
+                sequence_length: self.0.number("default_sequence_length")?,
+                max_rows: self.0.number("max_rows")?,
+                compact: self.0.get("compact")?,
                 texts,
             },
         })
     }
 
     fn assignment(&self) -> PyResult<Assignment> {
-        Ok(Assignment::new(self.number("rank")?, self.number("world_size")?)?)
+        Ok(Assignment::new(self.0.number("rank")?, self.0.number("world_size")?)?)
     }
 
     fn speed(&self) -> PyResult<Speed> {
-        let threads: Option<Whole> = self.get("num_threads")?;
+        let threads: Option<Whole> = self.0.get("num_threads")?;
         let threads = threads.map(|Whole(number)| in_range::<u16>("num_threads", number));
         let threads = threads.transpose()?.map(usize::from);
         if threads == Some(0) {
             return Err(Error::invalid("num_threads is 0; give 1 or more, or None").into());
         }
-        Ok(Speed { threads, prefetch: self.number::<u16>("num_prefetch")?.into() })
+        Ok(Speed { threads, prefetch: self.0.number::<u16>("num_prefetch")?.into() })
     }
 }
 
@@ -152,7 +116,7 @@ fn split_of(name: &str) -> Result<Split> {
 impl SamplerCore {
     #[new]
     fn new(py: Python<'_>, paths: Vec<PathBuf>, arguments: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let arguments = Arguments(arguments);
+        let arguments = SamplerArguments(Arguments(arguments));
         let (settings, assignment) = (arguments.settings()?, arguments.assignment()?);
         let speed = arguments.speed()?;
         let sampler = py.detach(|| {

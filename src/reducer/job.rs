@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::fold::FORMAT_VERSION;
-use crate::plan::Fields;
+use crate::plan::{Fields, Value};
+
+use super::Element;
 
 /// A statistic over rows, in chunks: all that determines the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +34,29 @@ impl Job {
         Ok(Self { fields: what, rows, chunk_rows })
     }
 
+    /// The job of folding `statistic` over rows of `columns` numbers each, which `data` identifies;
+    /// `settings` are what else determines it.
+    ///
+    /// # Errors
+    /// As [`Job::new`].
+    pub fn of_matrix(
+        statistic: &str,
+        (columns, element): (usize, Element),
+        data: impl Into<Value>,
+        (rows, chunk_rows): (u64, u64),
+        settings: &[(&str, Value)],
+    ) -> Result<Self> {
+        let mut what = Fields::new();
+        what.add("statistic", statistic)?;
+        what.add("columns", columns as u64)?;
+        what.add("element", element.name())?;
+        what.add("data", data)?;
+        for (name, value) in settings {
+            what.add(*name, value.clone())?;
+        }
+        Self::new(what, rows, chunk_rows)
+    }
+
     /// What determines the result.
     #[must_use]
     pub fn fields(&self) -> &Fields {
@@ -42,6 +67,12 @@ impl Job {
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// How many rows a chunk has, but for the last.
+    #[must_use]
+    pub fn chunk_rows(&self) -> u64 {
+        self.chunk_rows
     }
 
     /// How many chunks there are.
@@ -55,6 +86,12 @@ impl Job {
     pub fn rows_of(&self, chunk: u64) -> Range<u64> {
         let at = |chunk: u64| chunk.saturating_mul(self.chunk_rows).min(self.rows);
         at(chunk)..at(chunk.saturating_add(1))
+    }
+
+    /// The chunk that a row lies in.
+    #[must_use]
+    pub fn chunk_of(&self, row: u64) -> u64 {
+        row / self.chunk_rows
     }
 
     /// The chunks all of whose rows are among some rows.

@@ -124,7 +124,7 @@ impl Chunks {
 }
 
 /// How many chunks of a statistic are folded at a time.
-fn at_once(statistic: &impl Statistic, job: &Job, threads: &ThreadPool) -> u64 {
+pub(super) fn at_once(statistic: &impl Statistic, job: &Job, threads: &ThreadPool) -> u64 {
     let partial_bytes = statistic.partial_bytes().max(1) as u64;
     // As for sums of products: of each row, two operations for eight bytes of a partial.
     let operations = (partial_bytes / 4).saturating_mul(job.rows_of(0).end).max(1);

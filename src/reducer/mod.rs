@@ -13,6 +13,7 @@ mod orders;
 mod portion;
 mod reduction;
 mod source;
+mod stream;
 mod worker;
 
 pub use checkpoints::{Checkpoints, Resumed};
@@ -26,4 +27,5 @@ pub use message::{Failure, Order, Report};
 pub use portion::{Held, Portion};
 pub use reduction::Reduction;
 pub use source::{Source, fold_portion};
+pub use stream::GramStream;
 pub use worker::Worker;

@@ -94,6 +94,18 @@ impl<S: Statistic> Reduction<S> {
         self.tree.covered().iter().map(rows).sum()
     }
 
+    /// The partial of all rows, which stay as they are, for a caller that goes on.
+    ///
+    /// # Errors
+    /// As [`Reduction::finish`].
+    pub fn whole(&self) -> Result<S::Partial>
+    where
+        S::Partial: Clone,
+    {
+        let (job, statistic) = (self.job.clone(), Arc::clone(&self.statistic));
+        Self { job, statistic, tree: self.tree.clone() }.finish()
+    }
+
     /// The partial of all rows.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ mod safetensors;
 #[path = "../shared/simulated_disk.rs"]
 mod simulated_disk;
 mod simulation;
+mod stream;
 mod team;
 
 use std::sync::Arc;

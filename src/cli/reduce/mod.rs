@@ -16,7 +16,7 @@ use super::{Hooks, exit_status, parsed, status_of};
 use crate::Digest;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Statistic;
-use crate::plan::{Fields, Value};
+use crate::plan::Value;
 use crate::reducer::{Element, Job, Manifest, Matrix, MatrixFormat, Source, sort_by_name};
 
 use columns::{DistinctArgs, ExponentsArgs, HistogramArgs, MomentsArgs, TopArgs};
@@ -288,15 +288,9 @@ impl RowsArgs {
 
     /// The job of folding `statistic` over these rows; `settings` are what else determines it.
     fn job(&self, statistic: &str, matrix: &Matrix, settings: &[(&str, Value)]) -> Result<Job> {
-        let mut what = Fields::new();
-        what.add("statistic", statistic)?;
-        what.add("columns", matrix.columns() as u64)?;
-        what.add("element", matrix.element().name())?;
-        what.add("data", matrix.identity().0)?;
-        for (name, value) in settings {
-            what.add(*name, value.clone())?;
-        }
-        Job::new(what, matrix.rows(), u64::from(self.chunk_rows))
+        let form = (matrix.columns(), matrix.element());
+        let rows = (matrix.rows(), u64::from(self.chunk_rows));
+        Job::of_matrix(statistic, form, matrix.identity().0, rows, settings)
     }
 
     /// The operations of a chunk of which each number takes so many.

@@ -29,7 +29,7 @@ impl Element {
         }
     }
 
-    pub(super) fn bytes(self) -> usize {
+    pub(crate) fn bytes(self) -> usize {
         match self {
             Self::F64 => 8,
             Self::F32 => 4,

@@ -69,6 +69,16 @@ impl<'a> Numbers<'a> {
         Self { values, nulls, count, columns }
     }
 
+    /// The rows that lie in memory in `pieces`, which follow one another.
+    pub(crate) fn of_bytes<const N: usize>(
+        pieces: [&'a [u8]; N],
+        element: Element,
+        form: (usize, usize),
+    ) -> Self {
+        let pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).map(Piece::Bytes);
+        Self::of(pieces.collect(), element, form)
+    }
+
     /// The numbers, row by row; of those that are not there, something.
     #[must_use]
     pub fn values(&self) -> Values<'_> {

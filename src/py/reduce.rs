@@ -1,0 +1,201 @@
+//! The compiled half of `headwater.reduce`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use rayon::ThreadPoolBuilder;
+
+use super::Whole;
+use super::arguments::{Arguments, in_range, one_of};
+use super::work::{self, Calls};
+use crate::bytes::Digest;
+use crate::durable::{Disk, write_file};
+use crate::error::{Error, Result};
+use crate::fold::{Gram, Triangle};
+use crate::reducer::{Element, GramStream, Job, Numbers, Reduction};
+
+/// The types of numbers, as NumPy calls them.
+const ELEMENTS: [(&str, Element); 4] = [
+    ("float64", Element::F64),
+    ("float32", Element::F32),
+    ("float16", Element::F16),
+    ("bfloat16", Element::Bf16),
+];
+
+/// The fields of a `GramJob`.
+struct GramJob {
+    job: Job,
+    columns: usize,
+    element: Element,
+}
+
+impl GramJob {
+    fn of(fields: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let fields = Arguments(fields);
+        let element = one_of("dtype", &fields.get::<String>("dtype")?, &ELEMENTS)?;
+        let columns = fields.number("columns")?;
+        let (rows, chunk_rows) = (fields.number("rows")?, fields.number("chunk_rows")?);
+        let data = fields.get::<String>("data")?;
+        let job =
+            Job::of_matrix("gram", (columns, element), data.as_str(), (rows, chunk_rows), &[])?;
+        Ok(Self { job, columns, element })
+    }
+}
+
+/// The compiled half of `headwater.reduce.Worker`.
+#[pyclass(frozen, module = "headwater")]
+pub(super) struct GramWorkerCore {
+    /// Beside the lock, which another process may never give back.
+    process: u32,
+    element: Element,
+    stream: Mutex<GramStream>,
+}
+
+impl GramWorkerCore {
+    /// The rows under way.
+    fn stream(&self) -> Result<MutexGuard<'_, GramStream>> {
+        if std::process::id() != self.process {
+            return Err(Error::invalid(format!(
+                "this worker was made in process {}, and a forked child has none of its threads; \
+                 make a worker in the child",
+                self.process
+            )));
+        }
+        Ok(self.stream.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[pymethods]
+impl GramWorkerCore {
+    #[new]
+    fn new(fields: &Bound<'_, PyDict>, first_row: Whole, threads: Option<Whole>) -> PyResult<Self> {
+        let GramJob { job, columns, element } = GramJob::of(fields)?;
+        let first_row = in_range("first_row", first_row.0)?;
+        let mut pool = ThreadPoolBuilder::new();
+        if let Some(Whole(threads)) = threads {
+            let threads: u16 = in_range("threads", threads)?;
+            if threads == 0 {
+                return Err(Error::invalid("threads is 0; give 1 or more, or None").into());
+            }
+            pool = pool.num_threads(threads.into());
+        }
+        let pool = pool.build().map_err(|e| Error::invalid(format!("starting threads: {e}")))?;
+        let stream = GramStream::new(job, (columns, element), first_row, pool)?;
+        Ok(Self { process: std::process::id(), element, stream: Mutex::new(stream) })
+    }
+
+    /// Takes in rows, each given as the bytes of its numbers.
+    fn push(&self, py: Python<'_>, rows: PyReadonlyArray2<'_, u8>) -> PyResult<()> {
+        let (count, row_bytes) = rows.as_array().dim();
+        let columns = row_bytes / self.element.bytes();
+        let bytes = rows.as_slice()?;
+        let calls = Calls::default();
+        let done = work::run(py, &calls, || {
+            let numbers = Numbers::of_bytes([bytes], self.element, (count, columns));
+            self.stream()?.push(numbers.values(), columns, &|| calls.stopped())
+        });
+        calls.settle(py, done)
+    }
+
+    /// What was finished since the last time.
+    fn portion<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let portion = py.detach(|| self.stream()?.portion())?;
+        Ok(PyBytes::new(py, &portion))
+    }
+
+    /// The row that is to come next.
+    #[getter]
+    fn next_row(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(py.detach(|| Ok::<_, Error>(self.stream()?.next_row()))?)
+    }
+}
+
+/// The compiled half of `headwater.reduce.Reduction`.
+#[pyclass(frozen, module = "headwater")]
+pub(super) struct GramReductionCore(Mutex<Reduction<Gram>>);
+
+impl GramReductionCore {
+    /// What `look` sees in the reduction, without the interpreter's lock.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        look: impl FnOnce(&mut Reduction<Gram>) -> T + Send,
+    ) -> T {
+        py.detach(|| look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+#[pymethods]
+impl GramReductionCore {
+    #[new]
+    fn new(fields: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let GramJob { job, columns, .. } = GramJob::of(fields)?;
+        Ok(Self(Mutex::new(Reduction::new(job, Arc::new(Gram::new(columns)?)))))
+    }
+
+    /// Takes in a portion; returns how many of its nodes are new.
+    fn receive(&self, py: Python<'_>, portion: &[u8]) -> PyResult<usize> {
+        Ok(self.with(py, |reduction| reduction.receive(portion))?)
+    }
+
+    /// All that was taken in, as a portion.
+    fn portion<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let portion = self.with(py, |reduction| reduction.checkpoint())?;
+        Ok(PyBytes::new(py, &portion))
+    }
+
+    /// Writes the portion to a file, wholly or not at all.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        Ok(self.with(py, |reduction| write_file(&Disk, &path, &reduction.checkpoint()?))?)
+    }
+
+    /// The rows that are still to be folded: the first, and the end.
+    fn missing(&self, py: Python<'_>) -> Vec<(u64, u64)> {
+        self.with(py, |reduction| {
+            let job = reduction.job();
+            let rows = |chunk| job.rows_of(chunk).start;
+            let chunks = reduction.missing().into_iter();
+            chunks.map(|chunks| (rows(chunks.start), rows(chunks.end))).collect()
+        })
+    }
+
+    /// Whether all was folded.
+    #[getter]
+    fn is_complete(&self, py: Python<'_>) -> bool {
+        self.with(py, |reduction| reduction.is_complete())
+    }
+
+    /// The Gram matrix of all rows, both halves.
+    fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let (gram, columns) = self.with(py, |reduction| {
+            let columns = reduction.statistic().columns();
+            Ok::<_, Error>((both_halves(&reduction.whole()?, columns), columns))
+        })?;
+        PyArray1::from_vec(py, gram).reshape([columns, columns])
+    }
+
+    /// The digest of its upper half, as `headwater-reduce gram` prints it.
+    #[getter]
+    fn digest(&self, py: Python<'_>) -> PyResult<String> {
+        let gram = self.with(py, |reduction| reduction.whole())?;
+        Ok(py.detach(|| Digest::of(bytemuck::cast_slice(gram.values())).to_string()))
+    }
+}
+
+/// A Gram matrix row by row.
+fn both_halves(gram: &Triangle, columns: usize) -> Vec<f64> {
+    let mut whole = vec![0.0; columns * columns];
+    let mut left = gram.values();
+    for row in 0..columns {
+        let (own, after) = left.split_at(columns - row);
+        left = after;
+        for (column, sum) in (row..).zip(own) {
+            whole[row * columns + column] = *sum;
+            whole[column * columns + row] = *sum;
+        }
+    }
+    whole
+}

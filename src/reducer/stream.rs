@@ -1,0 +1,168 @@
+//! Rows that come piece by piece and lie in no file: activations, say.
+
+use rayon::ThreadPool;
+
+use crate::error::{Error, Result};
+use crate::fold::gram::Chunk;
+use crate::fold::{Gram, Node, Tree, Triangle, Values};
+
+use super::matrices::at_once;
+use super::{Element, Job, Numbers, Portion};
+
+/// The Gram of rows of a job as they come, from some row on, in pieces of any size.
+///
+/// # Determinism
+/// The nodes that it hands out depend on the job and its rows, not on the pieces in which they came
+/// or on the threads.
+///
+/// # Cost
+/// It keeps the rows of one chunk that is not finished, and the partials of those that are, until
+/// they are handed out: merged, one for each bit of their number.
+pub struct GramStream {
+    job: Job,
+    element: Element,
+    gram: Gram,
+    threads: ThreadPool,
+    /// What is finished, and not handed out yet.
+    tree: Tree<Triangle>,
+    next_row: u64,
+    /// The rows of the chunk that is not finished.
+    begun: Vec<u8>,
+}
+
+impl GramStream {
+    /// Takes the rows of `job`, of `columns` numbers each, from `first_row` on.
+    ///
+    /// # Errors
+    /// Those of [`Gram::new`]; `InvalidArgument` when `first_row` does not begin a chunk.
+    pub fn new(
+        job: Job,
+        (columns, element): (usize, Element),
+        first_row: u64,
+        threads: ThreadPool,
+    ) -> Result<Self> {
+        let begin = job.rows_of(job.chunk_of(first_row)).start;
+        if first_row != begin && first_row != job.rows() {
+            return Err(Error::invalid(format!(
+                "expected a first row that begins a chunk, a multiple of {} below {}, found {first_row}",
+                job.chunk_rows(),
+                job.rows()
+            )));
+        }
+        let tree = Tree::new(job.chunk_count());
+        let gram = Gram::new(columns)?;
+        Ok(Self { job, element, gram, threads, tree, next_row: first_row, begun: Vec::new() })
+    }
+
+    /// The row that is to come next.
+    #[must_use]
+    pub fn next_row(&self) -> u64 {
+        self.next_row
+    }
+
+    /// Takes in rows, of `columns` numbers each, and folds the chunks that they finish; between
+    /// chunks it asks whether to stop.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for rows of another form, or more than the job has: none was taken in.
+    /// `Interrupted` when it was to stop: those before [`GramStream::next_row`] were.
+    pub fn push(
+        &mut self,
+        rows: Values<'_>,
+        columns: usize,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        self.check(rows, columns)?;
+        let (_, mut left) = in_bytes(rows);
+        while !left.is_empty() {
+            if stop() {
+                return Err(Error::interrupted(format!("stopped before row {}", self.next_row)));
+            }
+            left = self.take_some(left)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, rows: Values<'_>, columns: usize) -> Result<()> {
+        let (element, _) = in_bytes(rows);
+        if (columns, element) != (self.gram.columns(), self.element) {
+            return Err(Error::invalid(format!(
+                "expected rows of {} columns of {}, as the job has them, found {columns} of {}",
+                self.gram.columns(),
+                self.element.name(),
+                element.name()
+            )));
+        }
+        let (count, over) = ((rows.len() / columns) as u64, rows.len() % columns);
+        if over != 0 {
+            return Err(Error::invalid(format!(
+                "expected whole rows of {columns} columns, found {over} numbers after row {count}"
+            )));
+        }
+        let awaited = self.job.rows() - self.next_row;
+        if count > awaited {
+            return Err(Error::invalid(format!(
+                "expected at most {awaited} more of the job's {} rows, found {count}; make the job \
+                 of all rows that come",
+                self.job.rows()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Folds the chunks that `rows` finishes, as many as are folded at a time, or keeps the rows
+    /// where it finishes none; yields those that are left.
+    fn take_some<'a>(&mut self, rows: &'a [u8]) -> Result<&'a [u8]> {
+        let row_bytes = self.gram.columns() * self.element.bytes();
+        let first = self.job.chunk_of(self.next_row);
+        let last =
+            self.job.chunk_count().min(first + at_once(&self.gram, &self.job, &self.threads));
+        let (mut next_row, mut left) = (self.next_row, rows);
+        let mut finished = Vec::new();
+        for chunk in first..last {
+            let chunk_rows = self.job.rows_of(chunk);
+            let wanted = chunk_rows.end - next_row;
+            if wanted > (left.len() / row_bytes) as u64 {
+                break;
+            }
+            let (own, after) = left.split_at(wanted as usize * row_bytes);
+            let begun = if chunk == first { self.begun.as_slice() } else { &[] };
+            let form = ((chunk_rows.end - chunk_rows.start) as usize, self.gram.columns());
+            finished.push(Numbers::of_bytes([begun, own], self.element, form));
+            (next_row, left) = (chunk_rows.end, after);
+        }
+        if finished.is_empty() {
+            self.begun.extend(rows);
+            self.next_row += (rows.len() / row_bytes) as u64;
+            return Ok(&[]);
+        }
+        let chunks = finished.iter().map(|numbers| Ok(Chunk::of(numbers.rows()?)));
+        let leaves = self.gram.leaves(&chunks.collect::<Result<Vec<_>>>()?, &self.threads)?;
+        for (chunk, leaf) in (first..).zip(leaves) {
+            self.tree.insert(Node::leaf(chunk)?, leaf)?;
+        }
+        self.begun.clear();
+        self.next_row = next_row;
+        Ok(left)
+    }
+
+    /// Hands out what was finished since the last time, as a portion.
+    ///
+    /// # Errors
+    /// Those of [`Portion::encode`].
+    pub fn portion(&mut self) -> Result<Vec<u8>> {
+        let portion = Portion::of(&self.job, &self.gram).encode(self.tree.nodes())?;
+        self.tree = Tree::new(self.job.chunk_count());
+        Ok(portion)
+    }
+}
+
+/// Numbers as they lie in memory.
+fn in_bytes(values: Values<'_>) -> (Element, &[u8]) {
+    match values {
+        Values::F64(values) => (Element::F64, bytemuck::cast_slice(values)),
+        Values::F32(values) => (Element::F32, bytemuck::cast_slice(values)),
+        Values::F16(values) => (Element::F16, bytemuck::cast_slice(values)),
+        Values::Bf16(values) => (Element::Bf16, bytemuck::cast_slice(values)),
+    }
+}

@@ -1,0 +1,321 @@
+"""`headwater.reduce`: rows that live in Python, folded by whoever has them."""
+
+from __future__ import annotations
+
+import dataclasses
+import doctest
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import headwater
+from headwater.reduce import GramJob, Reduction, Worker
+
+COLUMNS = 13
+COMMAND = Path(sys.executable).parent / "headwater-reduce"
+DTYPES = {
+    "float64": np.float64,
+    "float32": np.float32,
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+}
+
+
+def numbers(count, dtype="float32", seed=5):
+    drawn = np.random.default_rng(seed).standard_normal((count, COLUMNS))
+    return drawn.astype(DTYPES[dtype])
+
+
+def job(count, dtype="float32", chunk_rows=64, data="rows of a test"):
+    return GramJob(count, COLUMNS, data, chunk_rows, dtype)
+
+
+def portions(of, rows, first_row=0, end=None, pieces=(1, 700, 63, 64, 65, 0, 300), **options):
+    """What a worker ships for some rows, now and then."""
+    end = len(rows) if end is None else end
+    worker = Worker(of, first_row, **options)
+    shipped, turn = [], 0
+    while worker.next_row < end:
+        start = worker.next_row
+        worker.push(rows[start : min(end, start + pieces[turn % len(pieces)])])
+        turn += 1
+        if turn % 3 == 0:
+            shipped.append(worker.portion())
+    assert worker.next_row == end
+    return [*shipped, worker.portion()]
+
+
+def folded(of, shipped):
+    reduction = Reduction(of)
+    for portion in shipped:
+        reduction.receive(portion)
+    return reduction
+
+
+def shares(count, workers, chunk_rows=64):
+    """The rows of each worker: whole chunks, the last of them perhaps fewer."""
+    chunks = -(-count // chunk_rows)
+    cuts = [min(count, chunks * worker // workers * chunk_rows) for worker in range(workers + 1)]
+    return list(itertools.pairwise(cuts))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_gram_is_that_of_numpy(dtype):
+    rows = numbers(2003, dtype)
+    gram = folded(job(2003, dtype), portions(job(2003, dtype), rows)).result()
+    wide = rows.astype(np.float64)
+    assert gram.dtype == np.float64
+    assert np.array_equal(gram, gram.T)
+    assert np.all(np.abs(gram - wide.T @ wide) <= 1e-12 * (np.abs(wide).T @ np.abs(wide)))
+
+
+def test_p1_any_workers_any_order_and_twice_are_the_bits_of_one_process():
+    of, rows = job(5003), numbers(5003)
+    alone = folded(of, portions(of, rows, pieces=(5003,), threads=1))
+    assert alone.is_complete
+    assert alone.missing() == []
+    shuffle = random.Random(1)
+    for workers, threads in [(1, 2), (2, 1), (3, 7), (7, None)]:
+        shipped = []
+        for first_row, end in shares(5003, workers):
+            shipped += portions(of, rows, first_row, end, threads=threads)
+        shipped += shipped[::2]
+        shuffle.shuffle(shipped)
+        reduction = folded(of, shipped)
+        assert reduction.digest == alone.digest
+        assert reduction.result().tobytes() == alone.result().tobytes()
+        assert reduction.receive(alone.portion()) == 0
+    other = dataclasses.replace(of, chunk_rows=65)
+    assert folded(other, portions(other, rows)).digest != alone.digest
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_digest_is_that_of_the_command_on_the_same_rows(tmp_path, dtype):
+    of, rows = job(3001, dtype), numbers(3001, dtype)
+    element = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}[dtype]
+    (tmp_path / "x.raw").write_bytes(rows.tobytes())
+    command = [COMMAND, "gram", "--input", tmp_path / "x.raw", "--out", tmp_path / "g.npy"]
+    command += ["--dtype", element, "--columns", str(COLUMNS), "--chunk-rows", "64"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    reduction = folded(of, portions(of, rows))
+    assert json.loads(done.stdout.splitlines()[-1])["digest"] == reduction.digest
+    assert np.load(tmp_path / "g.npy").tobytes() == reduction.result().tobytes()
+
+
+def test_arrays_of_any_layout_are_the_same_rows():
+    of, rows = job(500), numbers(500)
+    digest = folded(of, portions(of, rows)).digest
+    odd = np.frombuffer(b"x" + rows.tobytes(), np.uint8)[1:].view(np.float32).reshape(rows.shape)
+    assert not odd.flags.aligned
+    frozen = rows.copy()
+    frozen.flags.writeable = False
+    twice = np.repeat(rows, 2, axis=0)[::2]
+    for same in (np.asfortranarray(rows), odd, frozen, twice):
+        assert folded(of, portions(of, same)).digest == digest
+
+
+CRASHING = """
+import sys, time
+import numpy as np
+from headwater.reduce import GramJob, Reduction, Worker
+
+rows = np.load(sys.argv[1])
+job = GramJob(len(rows), rows.shape[1], "rows of a test", 64)
+reduction = Reduction(job)
+worker = Worker(job, threads=1)
+for start in range(0, len(rows), 100):
+    worker.push(rows[start : start + 100])
+    reduction.receive(worker.portion())
+    reduction.save(sys.argv[2])
+"""
+
+
+def test_p2_p4_killed_and_gone_on_with_other_workers(tmp_path):
+    of, rows = job(40_003), numbers(40_003)
+    np.save(tmp_path / "x.npy", rows)
+    kept = tmp_path / "kept.portion"
+    child = subprocess.Popen([sys.executable, "-c", CRASHING, tmp_path / "x.npy", kept])
+    deadline = time.monotonic() + 60
+    while not kept.exists():
+        assert time.monotonic() < deadline
+        assert child.poll() is None
+        time.sleep(0.001)
+    time.sleep(0.03)
+    child.send_signal(signal.SIGKILL)
+    child.wait(60)
+    assert child.returncode == -signal.SIGKILL
+    reduction = Reduction(of)
+    assert reduction.receive(kept.read_bytes()) > 0
+    ((first_row, end),) = reduction.missing()
+    assert 0 < first_row < end == 40_003
+    assert not reduction.is_complete
+    middle = first_row + (end - first_row) // 128 * 64
+    for start, stop in [(middle, end), (first_row, middle)]:
+        for portion in portions(of, rows, start, stop):
+            reduction.receive(portion)
+    assert reduction.digest == folded(of, portions(of, rows)).digest
+
+
+def test_a_save_that_fails_leaves_what_was_there(tmp_path):
+    reduction = folded(job(500), portions(job(500), numbers(500)))
+    with pytest.raises(headwater.IoError, match="nowhere"):
+        reduction.save(tmp_path / "nowhere" / "kept")
+    reduction.save(tmp_path / "kept")
+    assert (tmp_path / "kept").read_bytes() == reduction.portion()
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_p6_foreign_portions_are_refused_by_the_field_that_differs():
+    of, rows = job(500), numbers(500)
+    (portion,) = portions(of, rows, pieces=(500,))
+    for change, words in [
+        ({"data": "other rows"}, '"data" was "rows of a test" and is now "other rows"'),
+        ({"chunk_rows": 65}, '"chunk_rows" was 64 and is now 65'),
+        ({"rows": 501}, '"rows" was 500 and is now 501'),
+        ({"columns": 12}, '"columns" was 13 and is now 12'),
+        ({"dtype": "float64"}, '"element" was "f32" and is now "f64"'),
+    ]:
+        other = Reduction(dataclasses.replace(of, **change))
+        with pytest.raises(headwater.PlanMismatch) as caught:
+            other.receive(portion)
+        assert words in str(caught.value)
+        assert other.missing() == [(0, 501 if "rows" in change else 500)]
+
+
+def test_p6_damaged_and_conflicting_portions_are_refused():
+    of, rows = job(500), numbers(500)
+    (portion,) = portions(of, rows, end=192, pieces=(192,))
+    reduction = Reduction(of)
+    for place in range(8, len(portion), 97):
+        damaged = bytearray(portion)
+        damaged[place] ^= 1
+        with pytest.raises((headwater.Corrupt, headwater.VersionMismatch)):
+            reduction.receive(bytes(damaged))
+    for cut in (0, 7, 30, len(portion) - 1):
+        with pytest.raises((headwater.Corrupt, headwater.NotOurs)):
+            reduction.receive(portion[:cut])
+    assert reduction.missing() == [(0, 500)]
+    reduction.receive(portion)
+    (other,) = portions(of, rows + 1, end=192, pieces=(192,))
+    with pytest.raises(headwater.Corrupt, match="came twice, with different bits"):
+        reduction.receive(other)
+
+
+def test_a_fold_with_rows_missing_or_none_has_no_result():
+    reduction = Reduction(job(500))
+    with pytest.raises(headwater.InvalidArgument, match="chunks 0 to 7 are missing"):
+        reduction.result()
+    with pytest.raises(headwater.InvalidArgument, match="not complete"):
+        _ = reduction.digest
+    with pytest.raises(headwater.InvalidArgument, match="no rows"):
+        Reduction(job(0)).result()
+
+
+def test_bad_arguments_are_told_in_words():
+    good = {"rows": 500, "columns": COLUMNS, "data": "rows"}
+    for change, kind, words in [
+        ({"rows": -1}, headwater.InvalidArgument, "rows is -1"),
+        ({"rows": 2**70}, headwater.InvalidArgument, "rows is 1180591620717411303424"),
+        ({"rows": "many"}, headwater.InvalidArgument, "rows: "),
+        ({"columns": 0}, headwater.InvalidArgument, "at least one"),
+        ({"columns": 1 << 20}, headwater.LimitExceeded, "1048576 columns"),
+        ({"chunk_rows": 0}, headwater.InvalidArgument, "at least 1 row"),
+        ({"dtype": "int32"}, headwater.InvalidArgument, 'expected dtype to be "float64" or'),
+        ({"data": 3}, headwater.InvalidArgument, "data: .* found int"),
+    ]:
+        with pytest.raises(kind, match=words):
+            GramJob(**good | change)
+    with pytest.raises(headwater.InvalidArgument, match="a multiple of 64 below 500, found 65"):
+        Worker(job(500), 65)
+    with pytest.raises(headwater.InvalidArgument, match="threads is 0"):
+        Worker(job(500), threads=0)
+
+
+def test_rows_that_are_not_the_jobs_are_refused_and_change_nothing():
+    of, rows = job(500), numbers(500)
+    worker = Worker(of)
+    worker.push(rows[:10])
+    for wrong, words in [
+        (rows.astype(np.float64), "expected rows of float32, as the job has them, found float64"),
+        (rows.astype(">f4"), "found >f4"),
+        (rows.astype(np.int32), "found int32"),
+        (rows[0], r"as a matrix \[n, 13\], found the shape \(13,\)"),
+        (rows[:, :12], "13 columns of f32, as the job has them, found 12"),
+        (rows[:, :0], "found 0 of f32"),
+        (rows, "at most 490 more of the job's 500 rows, found 500"),
+        ("rows", "found str"),
+    ]:
+        with pytest.raises(headwater.InvalidArgument, match=words):
+            worker.push(wrong)
+    assert worker.next_row == 10
+    worker.push(rows[10:])
+    assert folded(of, [worker.portion()]).digest == folded(of, portions(of, rows)).digest
+
+
+INTERRUPTED = """
+import os, signal, threading
+import numpy as np
+from headwater.reduce import GramJob, Worker
+
+job = GramJob(4_000_000, 128, "zeros", 64)
+rows = np.broadcast_to(np.zeros((1, 128), np.float32), (400_000, 128)).copy()
+worker = Worker(job, threads=1)
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    while True:
+        worker.push(rows)
+except KeyboardInterrupt:
+    print(worker.next_row)
+"""
+
+
+def test_ctrl_c_ends_a_push_and_others_run_meanwhile():
+    child = [sys.executable, "-c", INTERRUPTED]
+    done = subprocess.run(child, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert 0 < int(done.stdout) < 4_000_000
+
+    counted, ended = 0, threading.Event()
+    of = GramJob(200_000, 128, "ones", 64)
+    rows = np.ones((200_000, 128), np.float32)
+
+    def fold():
+        Worker(of, threads=1).push(rows)
+        ended.set()
+
+    thread = threading.Thread(target=fold)
+    thread.start()
+    while not ended.wait(0.001):
+        counted += 1
+    thread.join()
+    assert counted > 5
+
+
+def test_a_forked_child_is_told():
+    worker = Worker(job(500))
+    worker.push(numbers(500)[:100])
+    child = os.fork()
+    if child == 0:
+        try:
+            worker.push(numbers(500)[100:])
+        except headwater.InvalidArgument as error:
+            os._exit(0 if "a forked child" in str(error) else 2)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_the_example_of_the_documentation_runs():
+    assert doctest.testmod(headwater.reduce).failed == 0
+    assert doctest.testmod(headwater.reduce).attempted > 0

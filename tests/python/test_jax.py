@@ -1,0 +1,161 @@
+"""`headwater.jax.gram`: one result for any number of processes and devices."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import ml_dtypes  # noqa: F401 - gives NumPy the name bfloat16
+import numpy as np
+import pytest
+
+from headwater.reduce import GramJob, Reduction, Worker
+
+# JAX warns whoever forks in a process that has loaded it: only children of these tests do.
+pytestmark = pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
+
+ROWS, COLUMNS, CHUNK_ROWS = 4800, 17, 100
+
+# One process of some, of which each has some devices: folds all arrays, and keeps their Grams.
+FOLDING = """
+import os, sys
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+process, processes, port, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+if processes > 1:
+    jax.distributed.initialize(f"127.0.0.1:{port}", processes, process)
+from headwater import InvalidArgument
+from headwater.jax import gram
+
+rows = np.load(sys.argv[5])
+devices = jax.device_count()
+mesh = jax.make_mesh((devices,), ("rows",), axis_types=(AxisType.Auto,))
+square = jax.make_mesh((2, devices // 2), ("rows", "same"), axis_types=(AxisType.Auto,) * 2)
+ways = {
+    "sharded": NamedSharding(mesh, PartitionSpec("rows")),
+    "replicated": NamedSharding(mesh, PartitionSpec()),
+    "both": NamedSharding(square, PartitionSpec("rows")),
+}
+found = {}
+for dtype in (jnp.float32, jnp.float16, jnp.bfloat16):
+    for way, sharding in ways.items():
+        narrow = rows.astype(dtype)
+        x = jax.make_array_from_callback(rows.shape, sharding, lambda index: narrow[index])
+        found[f"{dtype.__name__} {way}"] = gram(x, chunk_rows=100)
+found["here alone"] = gram(jnp.asarray(rows), chunk_rows=100)
+for wrong, words in [(700, f"with chunk_rows={600 if devices == 4 else 400} all do")]:
+    try:
+        gram(jax.device_put(rows, ways["sharded"]), chunk_rows=wrong)
+    except InvalidArgument as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError("no error")
+try:
+    gram(jax.device_put(rows.T, ways["sharded"].update(spec=PartitionSpec(None, "rows"))))
+except InvalidArgument as error:
+    assert "along its first axis alone" in str(error), error
+else:
+    raise AssertionError("no error")
+np.savez(f"{out}-{process}.npz", **found)
+"""
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def folded_by(processes, devices_each, folder):
+    """What each process comes to."""
+    out = folder / f"of-{processes}"
+    flags = f"--xla_force_host_platform_device_count={devices_each}"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    arguments = [str(processes), str(free_port()), str(out), str(folder / "x.npy")]
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", FOLDING, str(process), *arguments],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for process in range(processes)
+    ]
+    try:
+        errors = [child.communicate(timeout=120)[1] for child in children]
+    finally:
+        for child in children:
+            child.kill()
+    for child, error in zip(children, errors, strict=True):
+        assert child.returncode == 0, error
+    return [dict(np.load(f"{out}-{process}.npz")) for process in range(processes)]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return np.random.default_rng(2).standard_normal((ROWS, COLUMNS)).astype(np.float32)
+
+
+def plainly(rows, dtype):
+    of = GramJob(ROWS, COLUMNS, "rows", CHUNK_ROWS, dtype)
+    worker, reduction = Worker(of), Reduction(of)
+    worker.push(rows.astype(dtype))
+    reduction.receive(worker.portion())
+    return reduction.result()
+
+
+def test_p1_any_number_of_processes_and_devices_are_the_bits_of_one(tmp_path, rows):
+    np.save(tmp_path / "x.npy", rows)
+    everybody = folded_by(1, 4, tmp_path) + folded_by(2, 2, tmp_path) + folded_by(2, 6, tmp_path)
+    assert len(everybody) == 5
+    for found in everybody:
+        assert len(found) == 10
+        for name, result in found.items():
+            dtype = "float32" if name == "here alone" else name.split()[0]
+            assert result.tobytes() == plainly(rows, dtype).tobytes(), name
+
+
+ALONE = """
+import sys
+import jax
+import numpy as np
+from headwater import InvalidArgument
+from headwater.jax import gram
+
+rows = np.load(sys.argv[1])
+plain = np.load(sys.argv[2]).tobytes()
+assert gram(rows, chunk_rows=100).tobytes() == plain
+assert gram(jax.numpy.asarray(rows), chunk_rows=100, threads=1).tobytes() == plain
+assert gram(rows).tobytes() != plain
+for arguments, words in [
+    ((rows[0],), "found the shape (17,)"),
+    ((jax.numpy.zeros((3, 2), int),), 'or "bfloat16", found "int32"'),
+    ((rows[:0],), "no rows"),
+]:
+    try:
+        gram(*arguments)
+    except InvalidArgument as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
+"""
+
+
+def test_one_process_with_one_device_folds_any_array(tmp_path, rows):
+    np.save(tmp_path / "x.npy", rows)
+    np.save(tmp_path / "plain.npy", plainly(rows, "float32"))
+    command = [sys.executable, "-c", ALONE, tmp_path / "x.npy", tmp_path / "plain.npy"]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    subprocess.run(command, check=True, timeout=120, env=environment)
+
+
+def test_without_jax_the_package_is_whole():
+    script = "import sys; sys.modules['jax'] = None; import headwater; headwater.reduce.GramJob"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60, cwd=Path.home())

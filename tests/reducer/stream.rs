@@ -1,0 +1,140 @@
+//! Rows that come in pieces: the bits of those that lie in one place.
+
+use half::{bf16, f16};
+use headwater::ErrorKind;
+use headwater::fold::Values;
+use headwater::reducer::{Element, GramStream, Job};
+use proptest::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use super::{COLUMNS, bits, job, plainly, portion, reduction, rows};
+
+fn threads(count: usize) -> ThreadPool {
+    ThreadPoolBuilder::new().num_threads(count).build().unwrap()
+}
+
+fn stream(job: &Job, first_row: u64, count: usize) -> headwater::Result<GramStream> {
+    GramStream::new(job.clone(), (COLUMNS, Element::F64), first_row, threads(count))
+}
+
+fn push(stream: &mut GramStream, rows: &[f64]) -> headwater::Result<()> {
+    stream.push(Values::F64(rows), COLUMNS, &|| false)
+}
+
+/// What is wrong with a call.
+fn refused<T>(call: headwater::Result<T>, words: &str) {
+    let Err(error) = call else { panic!("expected an error with {words:?}") };
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().contains(words), "{error}");
+}
+
+proptest! {
+    /// Some workers, each with rows of its own, push them in pieces of any size, and ship now and
+    /// then what they have finished.
+    #[test]
+    fn p1_the_bits_of_one_process_in_whatever_pieces_rows_come(
+        count in 1_u64..300,
+        chunk_rows in 1_u64..12,
+        workers in 1_u64..5,
+        thread_count in prop::sample::select(vec![1_usize, 2, 7]),
+        pieces in prop::collection::vec((1_usize..40, any::<bool>()), 1..60),
+    ) {
+        let (job, data) = (job(count, chunk_rows), rows(count));
+        let each = job.chunk_count().div_ceil(workers) * chunk_rows;
+        let mut whole = reduction(&job);
+        let mut portions = Vec::new();
+        for first_row in (0..count).step_by(each as usize) {
+            let end = count.min(first_row + each);
+            let mut stream = stream(&job, first_row, thread_count).unwrap();
+            let mut pieces = pieces.iter().cycle();
+            while stream.next_row() < end {
+                let (length, ship) = pieces.next().unwrap();
+                let start = stream.next_row() as usize;
+                let stop = (start + length).min(end as usize);
+                push(&mut stream, &[]).unwrap();
+                push(&mut stream, &data[start * COLUMNS..stop * COLUMNS]).unwrap();
+                prop_assert_eq!(stream.next_row(), stop as u64);
+                if *ship {
+                    portions.push(stream.portion().unwrap());
+                }
+            }
+            portions.push(stream.portion().unwrap());
+        }
+        for portion in portions.iter().rev() {
+            whole.receive(portion).unwrap();
+        }
+        prop_assert_eq!(bits(&whole.whole().unwrap()), bits(&plainly(&job, &data)));
+        prop_assert_eq!(bits(&whole.finish().unwrap()), bits(&plainly(&job, &data)));
+    }
+}
+
+#[test]
+fn what_is_handed_out_is_what_a_rank_ships() {
+    let (job, data) = (job(100, 7), rows(100));
+    let mut stream = stream(&job, 14, 2).unwrap();
+    push(&mut stream, &data[14 * COLUMNS..80 * COLUMNS]).unwrap();
+    assert_eq!(stream.portion().unwrap(), portion(&job, &data, 2..11));
+    assert_eq!(stream.portion().unwrap(), portion(&job, &data, 0..0));
+    push(&mut stream, &data[80 * COLUMNS..]).unwrap();
+    assert_eq!(stream.portion().unwrap(), portion(&job, &data, 11..15));
+}
+
+#[test]
+fn narrow_rows_widen_exactly() {
+    let numbers: Vec<f32> = (0..60).map(|n| (n % 13) as f32 / 4.0 - 1.0).collect();
+    let wide: Vec<f64> = numbers.iter().map(|&n| n.into()).collect();
+    let half: Vec<f16> = numbers.iter().map(|&n| f16::from_f32(n)).collect();
+    let brain: Vec<bf16> = numbers.iter().map(|&n| bf16::from_f32(n)).collect();
+    let job = job(20, 6);
+    for (element, values) in [
+        (Element::F64, Values::F64(&wide)),
+        (Element::F32, Values::F32(&numbers)),
+        (Element::F16, Values::F16(&half)),
+        (Element::Bf16, Values::Bf16(&brain)),
+    ] {
+        let mut stream = GramStream::new(job.clone(), (COLUMNS, element), 0, threads(1)).unwrap();
+        stream.push(values, COLUMNS, &|| false).unwrap();
+        let mut whole = reduction(&job);
+        whole.receive(&stream.portion().unwrap()).unwrap();
+        assert_eq!(bits(&whole.finish().unwrap()), bits(&plainly(&job, &wide)), "{element:?}");
+    }
+}
+
+#[test]
+fn rows_that_are_not_the_jobs_are_refused_and_change_nothing() {
+    let (job, data) = (job(100, 7), rows(101));
+    refused(stream(&job, 15, 1), "a multiple of 7 below 100, found 15");
+    refused(stream(&job, 105, 1), "a multiple of 7 below 100, found 105");
+    let mut stream = stream(&job, 0, 1).unwrap();
+    push(&mut stream, &data[..10 * COLUMNS]).unwrap();
+    let narrow = [0.0_f32; COLUMNS];
+    let none = || false;
+    refused(
+        stream.push(Values::F32(&narrow), COLUMNS, &none),
+        "expected rows of 3 columns of f64, as the job has them, found 3 of f32",
+    );
+    refused(stream.push(Values::F64(&[0.0; 4]), 4, &none), "found 4 of f64");
+    refused(push(&mut stream, &[0.0; COLUMNS + 1]), "found 1 numbers after row 1");
+    refused(
+        push(&mut stream, &data[10 * COLUMNS..]),
+        "at most 90 more of the job's 100 rows, found 91",
+    );
+    assert_eq!(stream.next_row(), 10);
+    push(&mut stream, &data[10 * COLUMNS..100 * COLUMNS]).unwrap();
+    assert_eq!(stream.portion().unwrap(), portion(&job, &data, 0..15));
+    refused(push(&mut stream, &data[..COLUMNS]), "at most 0 more");
+}
+
+#[test]
+fn stopped_it_says_what_it_has_taken_in() {
+    let (job, data) = (job(100, 7), rows(100));
+    let mut stream = stream(&job, 0, 1).unwrap();
+    let asked = std::cell::Cell::new(0);
+    let stop = || asked.replace(asked.get() + 1) == 2;
+    let error = stream.push(Values::F64(&data), COLUMNS, &stop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Interrupted);
+    let next = stream.next_row() as usize;
+    assert!(0 < next && next < 100, "{next}");
+    push(&mut stream, &data[next * COLUMNS..]).unwrap();
+    assert_eq!(stream.portion().unwrap(), portion(&job, &data, 0..15));
+}
