@@ -59,6 +59,10 @@ impl Part {
     ///
     /// # Errors
     /// `Corrupt` when a file that is decoded does not hold them.
+    #[cfg_attr(
+        not(feature = "prepare"),
+        expect(clippy::unnecessary_wraps, reason = "only what is decoded can be damaged")
+    )]
     pub(super) fn read(&self, rows: Range<u64>) -> Result<Piece<'_>> {
         match &self.source {
             Source::Plain { offset } => {
