@@ -1,0 +1,23 @@
+"""A rank is killed on the way; the others fold its rows, and come to the same digest."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from job import begun, done, gram_of_rows, kill, last_line, mpirun, ranks_of
+
+with tempfile.TemporaryDirectory() as name:
+    folder = Path(name)
+    gram = gram_of_rows(folder)
+    alone = done(gram)
+
+    kept = ["--checkpoint-dir", str(folder / "ck"), "--checkpoint-every", "0"]
+    with begun(mpirun(3, [*gram, *kept], "--with-ft", "ulfm"), folder / "ck") as run:
+        kill(ranks_of(run)[2])
+        output, _ = run.communicate(timeout=120)
+
+    said = last_line(output)
+    assert said["lost_ranks"] == [2], said
+    assert said["digest"] == alone["digest"], (said, alone)
+    print("survive: without rank 2 the same digest,", said["digest"])
