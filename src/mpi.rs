@@ -59,7 +59,6 @@ struct Incoming {
 struct Survival {
     acknowledge: unsafe extern "C" fn(ffi::MPI_Comm) -> c_int,
     acknowledged: unsafe extern "C" fn(ffi::MPI_Comm, *mut ffi::MPI_Group) -> c_int,
-    agree: unsafe extern "C" fn(ffi::MPI_Comm, *mut c_int) -> c_int,
 }
 
 impl World {
@@ -98,14 +97,13 @@ impl World {
         self.rank
     }
 
-    /// Ends MPI, after all that are left have come here.
+    /// Ends MPI, after all that are left have said good-bye.
     pub fn leave(self) {
-        let Some(survival) = self.survival else { return };
-        let mut flag = 1;
-        // SAFETY: The communicator is there as long as MPI; every rank that lives comes here.
-        unsafe { (survival.agree)(self.communicator, &raw mut flag) };
-        // With dead ranks, across hosts, MPI's own end waits for them.
-        std::mem::forget(self.universe);
+        // Where ranks may die, MPI's own end can wait for ever, for a dead one or for one that has
+        // left; nothing is under way any more.
+        if self.survival.is_some() {
+            std::mem::forget(self.universe);
+        }
     }
 
     fn check(&self, code: c_int, action: &str) -> Result<()> {
@@ -344,7 +342,6 @@ impl Survival {
         };
         let acknowledge = find(c"MPIX_Comm_failure_ack")?;
         let acknowledged = find(c"MPIX_Comm_failure_get_acked")?;
-        let agree = find(c"MPIX_Comm_agree")?;
         // SAFETY: The functions of these names have these types, by Open MPI's mpi-ext.h.
         unsafe {
             Some(Self {
@@ -355,10 +352,6 @@ impl Survival {
                     *mut c_void,
                     unsafe extern "C" fn(ffi::MPI_Comm, *mut ffi::MPI_Group) -> c_int,
                 >(acknowledged),
-                agree: transmute::<
-                    *mut c_void,
-                    unsafe extern "C" fn(ffi::MPI_Comm, *mut c_int) -> c_int,
-                >(agree),
             })
         }
     }

@@ -207,7 +207,8 @@ pub fn coordinate<S: Source>(
     })
 }
 
-/// Tells the ranks on the wire that the job is over, and waits until they know. `lost` are no more.
+/// Tells the ranks on the wire that the job is over, and waits until they know: each says good-bye, and
+/// is told once more, so that nobody leaves before what he has sent has come. `lost` are no more.
 pub fn farewell(
     wire: &mut dyn Wire,
     lost: BTreeSet<u32>,
@@ -220,12 +221,13 @@ pub fn farewell(
         let _ = wire.send(rank, Order::End(end).encode());
     }
     let until = (around.now)() + FAREWELL;
-    while left.len() + 1 < wire.size() as usize && (around.now)() < until {
+    while (left.len() + 1 < wire.size() as usize || wire.is_busy()) && (around.now)() < until {
         match wire.poll() {
             Ok(Some(Event::Lost(rank))) => _ = left.insert(rank),
             Ok(Some(Event::Message(rank, message))) => {
                 if matches!(Report::decode(&message), Ok(Report::Bye)) {
                     left.insert(rank);
+                    let _ = wire.send(rank, Order::End(end).encode());
                 }
             }
             Ok(None) => thread::sleep(PAUSE),
@@ -290,8 +292,14 @@ pub fn work<S: Source>(
         }
     }?;
     wire.send(0, Report::Bye.encode())?;
-    while wire.is_busy() {
-        wire.poll()?;
+    let until = (around.now)() + FAREWELL;
+    while (around.now)() < until {
+        match wire.poll()? {
+            // The end once more, or the end of rank 0, which has heard all that it waits for.
+            Some(Event::Message(..) | Event::Lost(0)) => break,
+            Some(Event::Lost(_)) => {}
+            None => thread::sleep(PAUSE),
+        }
     }
     Ok(ended)
 }

@@ -127,14 +127,14 @@ fn rows_that_are_not_the_jobs_are_refused_and_change_nothing() {
 
 #[test]
 fn stopped_it_says_what_it_has_taken_in() {
-    let (job, data) = (job(100, 7), rows(100));
+    let (job, data) = (job(1000, 7), rows(1000));
     let mut stream = stream(&job, 0, 1).unwrap();
     let asked = std::cell::Cell::new(0);
     let stop = || asked.replace(asked.get() + 1) == 2;
     let error = stream.push(Values::F64(&data), COLUMNS, &stop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);
     let next = stream.next_row() as usize;
-    assert!(0 < next && next < 100, "{next}");
+    assert!(0 < next && next < 1000, "{next}");
     push(&mut stream, &data[next * COLUMNS..]).unwrap();
-    assert_eq!(stream.portion().unwrap(), portion(&job, &data, 0..15));
+    assert_eq!(stream.portion().unwrap(), portion(&job, &data, 0..143));
 }
