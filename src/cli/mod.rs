@@ -161,9 +161,9 @@ fn cpu_time() -> Duration {
 ///
 /// Returns the exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) -> u8 {
-    let command: Command = match parsed(arguments, true) {
+    let command = match Command::try_parse_from(arguments) {
         Ok(command) => command,
-        Err(status) => return status,
+        Err(error) => return refused(&error),
     };
     let result = match command.verb {
         Verb::Schema(args) => schema(&args, hooks),
@@ -177,16 +177,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
     exit_status("headwater", result)
 }
 
-/// The command that was asked for; where there is none, the exit status, after the help or what is
-/// wrong was printed, where this process `speaks`.
-fn parsed<C: Parser>(arguments: impl IntoIterator<Item = OsString>, speaks: bool) -> Result<C, u8> {
-    C::try_parse_from(arguments).map_err(|error| {
-        if speaks {
-            // Nobody can be told that telling failed.
-            let _ = error.print();
-        }
-        u8::try_from(error.exit_code()).unwrap_or(2)
-    })
+/// Prints the help that was asked for, or what is wrong with the arguments; returns the exit status.
+fn refused(error: &clap::Error) -> u8 {
+    // Nobody can be told that telling failed.
+    let _ = error.print();
+    u8::try_from(error.exit_code()).unwrap_or(2)
 }
 
 /// Says what went wrong, if anything; returns the exit status.

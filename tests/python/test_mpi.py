@@ -207,6 +207,19 @@ def test_bad_input_is_told_once_and_all_ranks_end(tmp_path):
         assert time.monotonic() - begin < 30
 
 
+def test_a_rank_with_wrong_arguments_leaves_the_word_to_rank_0():
+    # Its own end would end the job, and rank 0 perhaps before it has spoken.
+    rank_1 = {**os.environ, "OMPI_COMM_WORLD_RANK": "1"}
+    run = subprocess.Popen(
+        [REDUCE, "gram", "--inptu", "x"], stderr=subprocess.PIPE, text=True, env=rank_1
+    )
+    with pytest.raises(subprocess.TimeoutExpired):
+        run.wait(timeout=1)
+    run.terminate()
+    _, error = run.communicate(timeout=10)
+    assert (run.returncode, error) == (2, "")
+
+
 def test_a_file_that_one_rank_has_not_ends_the_job_with_its_name(tmp_path):
     rows = np.random.default_rng(7).standard_normal((20_003, 31)).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)

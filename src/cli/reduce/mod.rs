@@ -8,11 +8,13 @@ mod spool;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rayon::ThreadPool;
 
-use super::{Hooks, exit_status, parsed, status_of};
+use super::{Hooks, exit_status, refused, status_of};
 use crate::Digest;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Statistic;
@@ -39,6 +41,11 @@ Without MPI, as three kinds of jobs over a folder that all of them see:
 The last line of standard output is one JSON object; its digest is that of the result's bits.
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 damaged or foreign file, 130 interrupted.";
+
+/// How long a rank with wrong arguments waits for rank 0 to say so; then they are its own.
+const RANK_0_SPEAKS: Duration = Duration::from_secs(10);
+
+const WRONG_USAGE: u8 = 2;
 
 /// Folds statistics over the rows of matrices, the same bits every time.
 #[derive(Parser)]
@@ -218,11 +225,9 @@ struct Written {
 /// Returns the exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    // Of many processes with the same wrong arguments, one says so.
-    let speaks = launched_rank().unwrap_or(0) == 0;
-    let command: ReduceCommand = match parsed(arguments.iter().cloned(), speaks) {
+    let command = match ReduceCommand::try_parse_from(&arguments) {
         Ok(command) => command,
-        Err(status) => return status,
+        Err(error) => return refused_as_rank(&error, hooks),
     };
     let ended = match command.wanted {
         Wanted::Gram(asked) => asked.run(&arguments, hooks),
@@ -241,6 +246,24 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
         Ok(end) => end.map_or_else(status_of, |()| 0),
         Err(error) => exit_status("headwater-reduce", Err(error)),
     }
+}
+
+/// Says what is wrong with the arguments, once for all ranks that have the same.
+fn refused_as_rank(error: &clap::Error, hooks: &Hooks<'_>) -> u8 {
+    if launched_rank().unwrap_or(0) > 0 {
+        if error.exit_code() == 0 {
+            return 0;
+        }
+        // The first end ends the job, and it is to be rank 0's, which has spoken.
+        let waiting = Instant::now();
+        while waiting.elapsed() < RANK_0_SPEAKS {
+            if hooks.interrupted.is_some_and(|interrupted| interrupted()) {
+                return WRONG_USAGE;
+            }
+            sleep(Duration::from_millis(20));
+        }
+    }
+    refused(error)
 }
 
 impl<F: Folded + Args> Asked<F>
