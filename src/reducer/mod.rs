@@ -24,7 +24,7 @@ pub use input::{Element, Manifest, Matrix, MatrixFormat, Numbers, sort_by_name};
 pub use job::{Blocks, Job};
 pub use matrices::{CrossOfMatrices, OfMatrix, OfRows};
 pub use message::{Failure, Order, Report};
-pub use portion::{Held, Portion};
+pub use portion::{Arrived, Held, Portion};
 pub use reduction::Reduction;
 pub use source::{Source, fold_portion};
 pub use stream::GramStream;
