@@ -19,7 +19,7 @@ mod worker;
 pub use checkpoints::{Checkpoints, Resumed};
 pub use coordinator::{Coordinator, Letters, Policy};
 pub use drive::{Alone, Event, Surroundings, Wire, coordinate, farewell, work};
-pub use input::npy::write as npy_bytes;
+pub use input::npy::header as npy_header;
 pub use input::{Element, Manifest, Matrix, MatrixFormat, Numbers, sort_by_name};
 pub use job::{Blocks, Job};
 pub use matrices::{CrossOfMatrices, OfMatrix, OfRows};

@@ -14,6 +14,10 @@ pub struct Triangle(pub(super) Vec<f64>);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rectangle(pub(super) Vec<f64>);
 
+/// Rows that are unfolded together, and numbers of each at a time: those of a cache line.
+const BAND_ROWS: usize = 64;
+const LINE_VALUES: usize = 8;
+
 /// How many sums the triangle of `columns` columns has.
 pub(super) const fn length(columns: usize) -> usize {
     columns * (columns + 1) / 2
@@ -24,6 +28,50 @@ impl Triangle {
     #[must_use]
     pub fn values(&self) -> &[f64] {
         &self.0
+    }
+
+    /// How many columns there are.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        (8 * self.0.len() + 1).isqrt().div_ceil(2) - 1
+    }
+
+    /// The sums of products of each column with itself.
+    pub fn diagonal(&self) -> impl Iterator<Item = f64> {
+        let columns = self.columns();
+        (0..columns).map(move |column| self.row(columns, column)[0])
+    }
+
+    /// Writes rows of the whole matrix, both halves of it, to `out`: from `first` on, as many as it holds.
+    ///
+    /// # Panics
+    /// When it holds more than there are, or parts of one.
+    pub fn unfold(&self, first: usize, out: &mut [f64]) {
+        let columns = self.columns();
+        assert!(out.len().is_multiple_of(columns), "whole rows of {columns} numbers");
+        let bands = out.chunks_mut(BAND_ROWS * columns);
+        for (band, first) in bands.zip((first..).step_by(BAND_ROWS)) {
+            let mut rows: Vec<_> = (first..).zip(band.chunks_exact_mut(columns)).collect();
+            for (row, out) in &mut rows {
+                out[*row..].copy_from_slice(self.row(columns, *row));
+            }
+            // Below the diagonal a row lies across the rows above it: a cache line of some of them at a
+            // time makes one of each row of the band.
+            for start in (0..first + rows.len()).step_by(LINE_VALUES) {
+                let end = columns.min(start + LINE_VALUES);
+                let above: Vec<_> = (start..end).map(|low| (low, self.row(columns, low))).collect();
+                for (row, out) in &mut rows {
+                    for (low, sums) in above.iter().take_while(|(low, _)| low < row) {
+                        out[*low] = sums[*row - low];
+                    }
+                }
+            }
+        }
+    }
+
+    /// The sums of products of a column with itself and those after it.
+    fn row(&self, columns: usize, row: usize) -> &[f64] {
+        &self.0[length(columns) - length(columns - row)..][..columns - row]
     }
 }
 
