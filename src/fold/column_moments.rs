@@ -238,6 +238,7 @@ impl Partial for MomentSums {
 impl Statistic for ColumnMoments {
     type Chunk<'a> = Rows<'a>;
     type Partial = MomentSums;
+    type Arrived<'a> = MomentSums;
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<MomentSums> {
         same_count("columns", self.shifts.len(), rows.columns())?;
@@ -262,7 +263,7 @@ impl Statistic for ColumnMoments {
         words::write(std::iter::once(partial.rows).chain(columns), bytes);
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<MomentSums> {
+    fn read(&self, bytes: &[u8]) -> Result<MomentSums> {
         let count = 1 + self.shifts.len().saturating_mul(COLUMN_WORDS);
         let words: Vec<u64> = words::decode(bytes, count, "moments")?.collect();
         let columns = words[1..].as_chunks().0.iter().copied().map(ColumnSums::from_words);

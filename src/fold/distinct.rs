@@ -146,6 +146,7 @@ impl Partial for Registers {
 impl Statistic for Distinct {
     type Chunk<'a> = Rows<'a>;
     type Partial = Registers;
+    type Arrived<'a> = Registers;
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<Registers> {
         same_count("columns", self.columns, rows.columns())?;
@@ -171,7 +172,7 @@ impl Statistic for Distinct {
         bytes.extend_from_slice(&partial.0);
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Registers> {
+    fn read(&self, bytes: &[u8]) -> Result<Registers> {
         check_length(bytes, self.columns << self.precision, "registers")?;
         let greatest = self.greatest();
         match bytes.iter().position(|&register| register > greatest) {

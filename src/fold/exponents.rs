@@ -95,6 +95,7 @@ fn bin(value: Option<f64>) -> usize {
 impl Statistic for ExponentHistogram {
     type Chunk<'a> = Rows<'a>;
     type Partial = Counts;
+    type Arrived<'a> = Counts;
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<Counts> {
         same_count("columns", self.columns, rows.columns())?;
@@ -115,7 +116,7 @@ impl Statistic for ExponentHistogram {
         partial.write(bytes);
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Counts> {
+    fn read(&self, bytes: &[u8]) -> Result<Counts> {
         Counts::decode(bytes, self.columns * BINS)
     }
 }

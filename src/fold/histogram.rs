@@ -107,6 +107,7 @@ fn check_edges(edges: &[f64]) -> Result<()> {
 impl Statistic for Histogram {
     type Chunk<'a> = Rows<'a>;
     type Partial = Counts;
+    type Arrived<'a> = Counts;
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<Counts> {
         same_count("columns", self.edges.len(), rows.columns())?;
@@ -127,7 +128,7 @@ impl Statistic for Histogram {
         partial.write(bytes);
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Counts> {
+    fn read(&self, bytes: &[u8]) -> Result<Counts> {
         Counts::decode(bytes, self.count)
     }
 }

@@ -125,19 +125,20 @@ impl<S: Statistic> Coordinator<S> {
 
     fn take_in(&mut self, rank: u32, portion: &[u8]) -> Result<Letters> {
         let job = self.reduction.job();
-        let held = match Portion::of(job, self.reduction.statistic()).decode(portion) {
+        let arrived = match Portion::of(job, self.reduction.statistic()).read(portion) {
             // Foreign bytes and versions, too: the fields of the job were compared when it joined.
             Err(damaged) if damaged.kind() != ErrorKind::PlanMismatch => {
                 return self.ask_again(rank, damaged);
             }
-            held => held?,
+            arrived => arrived?,
         };
-        let ends = held.first().zip(held.last()).map(|(a, b)| a.0.chunks().start..b.0.chunks().end);
+        let ends = arrived.first().zip(arrived.last());
+        let ends = ends.map(|(a, b)| a.0.chunks().start..b.0.chunks().end);
         if let (Some(chunks), Some(hash)) = (ends, portion.last_chunk()) {
             self.orders.came(rank, &chunks, Digest(*hash), self.now)?;
         }
-        for (node, partial) in held {
-            self.reduction.insert(node, partial)?;
+        for (node, arrived) in arrived {
+            self.reduction.insert(node, arrived)?;
         }
         let mut letters = Letters::new();
         if self.ranks.contains_key(&rank) {

@@ -21,6 +21,8 @@ const FAREWELL: u64 = 10_000;
 
 /// How long nobody looks at the wire when nothing came. Looking costs CPU time, not looking time.
 const PAUSE: Duration = Duration::from_millis(1);
+/// While something is on its way, which moves only when it is looked after; the other end may be slow.
+const PAUSE_BUSY: Duration = Duration::from_micros(100);
 const PAUSE_ALONE: Duration = Duration::from_millis(50);
 
 /// Carries messages between the coordinator, which is rank 0, and the workers of other processes.
@@ -187,7 +189,7 @@ pub fn coordinate<S: Source>(
             let came = wire.poll()?;
             let pause = match came {
                 Some(_) => Duration::ZERO,
-                None if wire.is_busy() => Duration::ZERO,
+                None if wire.is_busy() => PAUSE_BUSY,
                 None if wire.size() == 1 => PAUSE_ALONE,
                 None => PAUSE,
             };
@@ -266,7 +268,11 @@ pub fn work<S: Source>(
             let mut was_told = false;
             loop {
                 let came = wire.poll()?;
-                let is_pressing = came.is_some() || wire.is_busy();
+                let pause = match came {
+                    Some(_) => Duration::ZERO,
+                    None if wire.is_busy() => PAUSE_BUSY,
+                    None => PAUSE,
+                };
                 match came {
                     Some(Event::Message(_, message)) => hands.worker.hear(&message)?,
                     Some(Event::Lost(0)) => return Err(orphaned()),
@@ -275,7 +281,6 @@ pub fn work<S: Source>(
                 if let Some(end) = hands.worker.end() {
                     return Ok(end);
                 }
-                let pause = if is_pressing { Duration::ZERO } else { PAUSE };
                 if let Some(report) = hands.step((around.now)(), pause)? {
                     wire.send(0, report)?;
                 }

@@ -93,7 +93,7 @@ impl Chunks {
     fn rows<'a>(&self, read: &'a [(u64, Numbers<'_>)]) -> Result<Vec<NumberedRows<'a>>> {
         let rows = read.iter().map(|(first, numbers)| {
             let rows = numbers.rows()?;
-            match rows.first_nonfinite().filter(|_| self.finite_only) {
+            match self.finite_only.then(|| rows.first_nonfinite()).flatten() {
                 None => Ok(NumberedRows { first: *first, rows }),
                 Some((row, column, value)) => {
                     Err(self.nonfinite(first + row as u64, column, value))

@@ -2,7 +2,7 @@
 
 use crate::bytes::{reserve, u32_at, u64_at};
 use crate::error::{Error, Result};
-use crate::fold::{Node, Statistic};
+use crate::fold::{Arrival, Node, Statistic};
 use crate::plan::{Cursor, CursorKind, Position};
 
 use super::{Job, Report};
@@ -15,6 +15,9 @@ const HASH_BYTES: usize = 32;
 
 /// A node and what is known of its rows.
 pub type Held<S> = (Node, <S as Statistic>::Partial);
+
+/// The same as it lies in the bytes of a portion.
+pub type Arrived<'a, S> = (Node, <S as Statistic>::Arrived<'a>);
 
 /// Writes and reads portions of one job.
 pub struct Portion<'a, S> {
@@ -65,9 +68,20 @@ impl<'a, S: Statistic> Portion<'a, S> {
     /// The nodes of a portion of this job.
     ///
     /// # Errors
+    /// As [`Portion::read`], and `LimitExceeded` when there is no memory.
+    pub fn decode(&self, bytes: &[u8]) -> Result<Vec<Held<S>>> {
+        let own = |(node, arrived): Arrived<'_, S>| {
+            Ok((node, arrived.join(Vec::new(), &mut Vec::new())?))
+        };
+        self.read(bytes)?.into_iter().map(own).collect()
+    }
+
+    /// Looks through a portion of this job; its partials stay where they are.
+    ///
+    /// # Errors
     /// `NotOurs`, `Version` or `Corrupt` when the bytes are no whole portion, `PlanMismatch` when
     /// they are of another job, naming each field that differs.
-    pub fn decode(&self, bytes: &[u8]) -> Result<Vec<Held<S>>> {
+    pub fn read<'b>(&self, bytes: &'b [u8]) -> Result<Vec<Arrived<'b, S>>> {
         let (cursor, mut rest) = open(bytes)?;
         cursor.check(self.job.fields())?;
         let count = |name: &str| {
@@ -88,7 +102,7 @@ impl<'a, S: Statistic> Portion<'a, S> {
                 rest.len()
             )));
         }
-        let mut held: Vec<Held<S>> = Vec::with_capacity(nodes);
+        let mut arrived = Vec::with_capacity(nodes);
         let mut covered = 0;
         for _ in 0..nodes {
             let (one, after) = rest.split_at(NODE_BYTES + partial_bytes);
@@ -97,9 +111,9 @@ impl<'a, S: Statistic> Portion<'a, S> {
             let node =
                 node.ok_or_else(|| damaged("its nodes are not nodes of the job in order"))?;
             covered = node.chunks().end;
-            held.push((node, self.statistic.decode(&one[NODE_BYTES..])?));
+            arrived.push((node, self.statistic.read(&one[NODE_BYTES..])?));
         }
-        Ok(held)
+        Ok(arrived)
     }
 
     /// The length of each of so many partials: of none it is 0, so that nothing has two forms.

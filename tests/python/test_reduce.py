@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -65,6 +68,23 @@ def test_p1_one_digest_however_the_rows_are_kept_and_whoever_works(tmp_path, mat
     assert said[0]["nonfinite_columns"] == 2
     other = done("gram", *ways[0], "--out", tmp_path / "g.npy", "--chunk-rows", 101)
     assert other["digest"] != said[0]["digest"]
+
+
+def test_a_terminal_is_told_how_fast_it_goes(tmp_path, matrix):
+    ours, theirs = pty.openpty()
+    command = [REDUCE, "gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
+    environment = {**os.environ, "TERM": "xterm"}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment):
+        os.close(theirs)
+        said = b""
+        # A terminal whose other end is closed ends with an error, not with nothing.
+        with contextlib.suppress(OSError):
+            while some := os.read(ours, 4096):
+                said += some
+    os.close(ours)
+    assert b"folding rows" in said
+    assert b"GFLOP/s" in said
+    assert reduce(*command[1:]).stderr == ""
 
 
 def test_narrow_numbers_widen_exactly(tmp_path):

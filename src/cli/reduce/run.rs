@@ -237,9 +237,16 @@ impl<F: Folded> Leader<'_, F> {
         let operations = self.wanted.chunk_operations(&source);
         let policy = self.policy(&job, &source, wire.size(), thread_count)?;
         let mut coordinator = Coordinator::new(reduction, &policy)?;
-        let block_chunks = policy.blocks.chunks_each();
-        let folded =
-            self.coordinate(&mut coordinator, &source, wire, block_chunks, checkpoints.as_ref());
+        let watch = Watch {
+            every: self.args.checkpoint_every,
+            block_chunks: policy.blocks.chunks_each(),
+            checkpoints: checkpoints.as_ref(),
+            bars: Bars::of_operations(operations / job.rows_of(0).end.max(1) as f64),
+            shown_rows: 0,
+            kept_chunks: 0,
+            kept_at: Instant::now(),
+        };
+        let folded = self.coordinate(&mut coordinator, &source, wire, watch);
         lost.extend(coordinator.lost());
         folded?;
 
@@ -298,11 +305,10 @@ impl<F: Folded> Leader<'_, F> {
         coordinator: &mut Coordinator<StatisticOf<F>>,
         source: &F::Source,
         wire: &mut dyn Wire,
-        block_chunks: u64,
-        checkpoints: Option<&Checkpoints>,
+        mut watch: Watch<'_>,
     ) -> Result<()> {
-        let mut watch =
-            Watch::new(self.args.checkpoint_every, block_chunks, checkpoints, coordinator);
+        let checkpoints = watch.checkpoints;
+        watch.begin(coordinator.reduction());
         let around = self.around;
         let folded = coordinate(coordinator, source, wire, around, &mut |coordinator| {
             watch.look(coordinator)?;
@@ -339,25 +345,13 @@ struct Watch<'a> {
     kept_at: Instant,
 }
 
-impl<'a> Watch<'a> {
-    fn new<S: Statistic>(
-        every: Every,
-        block_chunks: u64,
-        checkpoints: Option<&'a Checkpoints>,
-        coordinator: &Coordinator<S>,
-    ) -> Self {
-        let reduction = coordinator.reduction();
-        let bars = Bars::new(None);
-        bars.begin("folding rows", Some(reduction.job().rows()));
-        Self {
-            every,
-            block_chunks,
-            checkpoints,
-            bars,
-            shown_rows: 0,
-            kept_chunks: reduction.covered_count(),
-            kept_at: Instant::now(),
-        }
+impl Watch<'_> {
+    /// Begins with what was folded before.
+    fn begin<S: Statistic>(&mut self, reduction: &Reduction<S>) {
+        self.shown_rows = reduction.covered_rows();
+        self.kept_chunks = reduction.covered_count();
+        self.bars.begin("folding rows", Some(reduction.job().rows()));
+        self.bars.skip(self.shown_rows);
     }
 
     fn look<S: Statistic>(&mut self, coordinator: &Coordinator<S>) -> Result<()> {
