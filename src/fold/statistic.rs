@@ -55,6 +55,11 @@ pub trait Statistic {
     /// # Errors
     /// `Corrupt` when [`Statistic::write`] cannot have written them.
     fn decode(&self, bytes: &[u8]) -> Result<Self::Partial>;
+
+    /// Whether a partial can be that of so many rows, as far as it tells.
+    fn can_be_of(&self, _partial: &Self::Partial, _rows: u64) -> bool {
+        true
+    }
 }
 
 /// The partial of each chunk, each made by one of the threads of a pool.
