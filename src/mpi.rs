@@ -14,7 +14,7 @@ use mpi::environment::Universe;
 use mpi::ffi;
 use mpi::topology::Communicator;
 
-use crate::bytes::reserve;
+use crate::bytes::{filled, reserve};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::reducer::{Event, Wire};
 
@@ -229,7 +229,7 @@ impl World {
         let mut count = 0;
         // SAFETY: The status is of a message that is there.
         unsafe { ffi::MPI_Get_count(&raw const status, ffi::RSMPI_UINT8_T, &raw mut count) };
-        let mut piece = vec![0; count as usize];
+        let mut piece: Vec<u8> = filled(0, count as usize)?;
         // SAFETY: As many bytes as the piece has.
         let code = unsafe {
             ffi::MPI_Recv(

@@ -1,7 +1,7 @@
 //! The partials: a packed triangle and a whole rectangle.
 
 use crate::bytes::reserve;
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 use crate::fold::statistic::{self, Partial, canonical};
 
 /// The sums of products of each column with itself and those after it.
@@ -68,7 +68,7 @@ pub(super) fn decode(bytes: &[u8], count: usize) -> Result<Vec<f64>> {
         let (found, wanted) = (bytes.len(), count * size_of::<f64>());
         return Err(Error::corrupt(format!("expected {wanted} bytes of sums, found {found}")));
     }
-    let mut values = reserve(count)?;
+    let mut values = reserve(count).context(|| format!("{count} sums of products"))?;
     for piece in bytes.as_chunks().0.chunks(PIECE_VALUES) {
         let start = values.len();
         values.extend(piece.iter().map(|bytes| f64::from_le_bytes(*bytes)));
