@@ -1,12 +1,14 @@
 //! A coordinator and its workers, of which one is dead, wrong, or of another job.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use headwater::fold::Gram;
+use headwater::fold::gram::Chunk;
+use headwater::fold::{Gram, Statistic, Triangle};
 use headwater::reducer::{Blocks, Coordinator, Job, Letters, Policy, Reduction, Report, Worker};
 use headwater::{Error, ErrorKind, Result};
 
-use crate::{job, portion, reduction, rows};
+use crate::{COLUMNS, job, portion, reduction, rows};
 
 pub(crate) const CHUNKS: u64 = 64;
 const BLOCK_CHUNKS: u64 = 4;
@@ -54,6 +56,7 @@ impl Team {
     /// Lets one rank fold one order, of these rows, if it has one.
     pub(crate) fn step(&mut self, rank: u32, data: &[f64]) -> Result<()> {
         self.now += 1;
+        assert!(self.now < 10_000, "it goes on for ever");
         let Some(chunks) = self.workers.get_mut(&rank).unwrap().next_order() else {
             let letters = self.coordinator.tick(self.now);
             self.deliver(letters);
@@ -116,4 +119,44 @@ fn a_rank_with_another_job_is_refused_by_the_field() {
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);
     assert!(error.to_string().contains("rank 1: "), "{error}");
     assert!(error.to_string().contains("\"rows\" was 65 and is now 64"), "{error}");
+}
+
+/// Gram matrices on a machine that never has the memory to read one.
+struct Cramped(Gram);
+
+impl Statistic for Cramped {
+    type Chunk<'a> = Chunk<'a>;
+    type Partial = Triangle;
+
+    fn leaf(&self, chunk: &Chunk<'_>) -> Result<Triangle> {
+        self.0.leaf(chunk)
+    }
+
+    fn partial_bytes(&self) -> usize {
+        self.0.partial_bytes()
+    }
+
+    fn write(&self, partial: &Triangle, bytes: &mut Vec<u8>) {
+        self.0.write(partial, bytes);
+    }
+
+    fn decode(&self, _: &[u8]) -> Result<Triangle> {
+        Err(Error::limit("there is no memory"))
+    }
+}
+
+#[test]
+fn what_there_is_no_memory_to_read_ends_the_job_and_is_not_asked_for_again() {
+    let (job, data) = (job(4, 1), rows(4));
+    let cramped = Arc::new(Cramped(Gram::new(COLUMNS).unwrap()));
+    let blocks = Blocks::new(4, 0).unwrap();
+    let policy = Policy { blocks, cuts: BTreeSet::new(), audited_per_mille: 0, patience: 1000 };
+    let mut coordinator = Coordinator::new(Reduction::new(job.clone(), cramped), &policy).unwrap();
+    let ready = Worker::new(&job, vec![0..4], 100).unwrap().begin(0);
+    assert_eq!(coordinator.hear(0, 0, &ready).unwrap().len(), 2);
+    let portion = portion(&job, &data, 0..1);
+    let report = Report::Folded { cpu_microseconds: 0, portion: &portion }.encode();
+    let error = coordinator.hear(1, 0, &report).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LimitExceeded);
+    assert!(error.to_string().contains("rank 0: there is no memory"), "{error}");
 }
