@@ -159,6 +159,9 @@ fn rows_that_are_not_finite_are_taken_at_every_entrance_with_the_same_bits() {
     let matrix = Matrix::open(&[path], &MatrixFormat::ByName).unwrap();
     let source = OfMatrix::new(Gram::new(COLUMNS).unwrap(), matrix, job.clone(), threads());
     assert_eq!(whole(&[fold_portion(&job, &source, 0..4, &|| false).unwrap()]), expected);
+    // Chunks 1 and 2 are no siblings, and each is shipped as itself.
+    let middle = fold_portion(&job, &source, 1..3, &|| false).unwrap();
+    assert_eq!(middle, portion(&job, &data, 1..3));
     // Refused where that is asked for, by every kind of number that is not finite.
     let source = source.finite_only();
     for (chunk, place) in [(0, "row 0, column 1"), (1, "row 4, column 0"), (2, "row 8, column 0")] {

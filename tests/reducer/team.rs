@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use headwater::fold::gram::Chunk;
 use headwater::fold::{Gram, Statistic, Triangle};
-use headwater::reducer::{Blocks, Coordinator, Job, Letters, Policy, Reduction, Report, Worker};
+use headwater::reducer::{
+    Blocks, Coordinator, Job, Letters, Order, Policy, Reduction, Report, Worker,
+};
 use headwater::{Error, ErrorKind, Result};
 
-use crate::{COLUMNS, job, portion, reduction, rows};
+use crate::{COLUMNS, bits, job, plainly, portion, reduction, rows};
 
 pub(crate) const CHUNKS: u64 = 64;
 const BLOCK_CHUNKS: u64 = 4;
@@ -119,6 +121,34 @@ fn a_rank_with_another_job_is_refused_by_the_field() {
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);
     assert!(error.to_string().contains("rank 1: "), "{error}");
     assert!(error.to_string().contains("\"rows\" was 65 and is now 64"), "{error}");
+}
+
+/// The files of one rank end amid a block, and at the end of a chunk that both can read.
+#[test]
+fn a_block_ends_where_the_files_of_a_rank_do() {
+    let (job, data) = (job(CHUNKS, 1), rows(CHUNKS));
+    let blocks = Blocks::new(CHUNKS, BLOCK_CHUNKS.ilog2()).unwrap();
+    let cuts = BTreeSet::from([6, 7]);
+    let policy = Policy { blocks, cuts, audited_per_mille: 0, patience: 1000 };
+    let coordinator = Coordinator::new(reduction(&job), &policy).unwrap();
+    let mut team = Team { coordinator, workers: BTreeMap::new(), now: 0 };
+    for (rank, readable) in [(0, 0..7), (1, 6..CHUNKS)] {
+        let mut worker = Worker::new(&job, vec![readable.clone()], 100).unwrap();
+        let ready = worker.begin(0);
+        team.workers.insert(rank, worker);
+        let letters = team.coordinator.hear(0, rank, &ready).unwrap();
+        for (_, order) in &letters {
+            let Order::Fold(chunks) = order else { panic!("an end") };
+            assert!(readable.start <= chunks.start && chunks.end <= readable.end, "{chunks:?}");
+        }
+        team.deliver(letters);
+    }
+    while !team.coordinator.is_complete() {
+        (0..2).for_each(|rank| team.step(rank, &data).unwrap());
+        team.coordinator.check_readable(2).unwrap();
+    }
+    let whole = team.coordinator.into_reduction().finish().unwrap();
+    assert_eq!(bits(&whole), bits(&plainly(&job, &data)));
 }
 
 /// Gram matrices on a machine that never has the memory to read one.
