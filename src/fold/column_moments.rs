@@ -1,5 +1,6 @@
 //! Count, range and the first four moments of each column.
 
+use crate::bytes::filled;
 use crate::error::{Error, Result};
 
 use super::control::in_default_environment;
@@ -242,7 +243,7 @@ impl Statistic for ColumnMoments {
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<MomentSums> {
         same_count("columns", self.shifts.len(), rows.columns())?;
-        let mut columns = vec![ColumnSums::EMPTY; self.shifts.len()];
+        let mut columns = filled(ColumnSums::EMPTY, self.shifts.len())?;
         in_default_environment(|| {
             rows.each(0..self.shifts.len(), |_, column, value| {
                 columns[column].take(self.shifts[column], value);
@@ -261,6 +262,10 @@ impl Statistic for ColumnMoments {
     fn write(&self, partial: &MomentSums, bytes: &mut Vec<u8>) {
         let columns = partial.columns.iter().flat_map(ColumnSums::words);
         words::write(std::iter::once(partial.rows).chain(columns), bytes);
+    }
+
+    fn can_be_of(&self, partial: &MomentSums, rows: u64) -> bool {
+        partial.rows == rows
     }
 
     fn read(&self, bytes: &[u8]) -> Result<MomentSums> {

@@ -1,5 +1,6 @@
 //! How many different numbers each column has, nearly: HyperLogLog.
 
+use crate::bytes::{filled, reserve};
 use crate::error::{Error, Result};
 
 use super::control::in_default_environment;
@@ -150,7 +151,7 @@ impl Statistic for Distinct {
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<Registers> {
         same_count("columns", self.columns, rows.columns())?;
-        let mut registers = vec![0; self.columns << self.precision];
+        let mut registers = filled(0, self.columns << self.precision)?;
         in_default_environment(|| {
             rows.each(0..self.columns, |_, column, value| {
                 let Some(hash) = value.map(hash) else { return };
@@ -176,7 +177,11 @@ impl Statistic for Distinct {
         check_length(bytes, self.columns << self.precision, "registers")?;
         let greatest = self.greatest();
         match bytes.iter().position(|&register| register > greatest) {
-            None => Ok(Registers(bytes.to_vec())),
+            None => {
+                let mut registers = reserve(bytes.len())?;
+                registers.extend(bytes);
+                Ok(Registers(registers))
+            }
             Some(at) => Err(Error::corrupt(format!(
                 "register {at} is {}, and none is above {greatest}",
                 bytes[at]

@@ -99,7 +99,7 @@ impl Statistic for ExponentHistogram {
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<Counts> {
         same_count("columns", self.columns, rows.columns())?;
-        let mut counts = Counts::zeros(self.columns * BINS);
+        let mut counts = Counts::zeros(self.columns * BINS)?;
         in_default_environment(|| {
             rows.each(0..self.columns, |_, column, value| {
                 counts.count(column * BINS + bin(value));
@@ -114,6 +114,11 @@ impl Statistic for ExponentHistogram {
 
     fn write(&self, partial: &Counts, bytes: &mut Vec<u8>) {
         partial.write(bytes);
+    }
+
+    fn can_be_of(&self, partial: &Counts, rows: u64) -> bool {
+        let mut columns = (0..self.columns).map(|column| column * BINS..(column + 1) * BINS);
+        columns.all(|bins| partial.of_bins(bins) == rows)
     }
 
     fn read(&self, bytes: &[u8]) -> Result<Counts> {

@@ -111,7 +111,7 @@ impl Statistic for Histogram {
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<Counts> {
         same_count("columns", self.edges.len(), rows.columns())?;
-        let mut counts = Counts::zeros(self.count);
+        let mut counts = Counts::zeros(self.count)?;
         in_default_environment(|| {
             rows.each(0..self.edges.len(), |_, column, value| {
                 counts.count(self.bin(column, value));
@@ -126,6 +126,12 @@ impl Statistic for Histogram {
 
     fn write(&self, partial: &Counts, bytes: &mut Vec<u8>) {
         partial.write(bytes);
+    }
+
+    fn can_be_of(&self, partial: &Counts, rows: u64) -> bool {
+        let ends = self.starts[1..].iter().chain([&self.count]);
+        let mut columns = self.starts.iter().zip(ends).map(|(start, end)| *start..*end);
+        columns.all(|bins| partial.of_bins(bins) == rows)
     }
 
     fn read(&self, bytes: &[u8]) -> Result<Counts> {

@@ -148,7 +148,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Row and column of the first number that is not there.
-    pub(super) fn first_null(&self) -> Option<(usize, usize)> {
+    pub(crate) fn first_null(&self) -> Option<(usize, usize)> {
         let at = self.nulls?.iter().position(|&is_null| is_null)?;
         Some((at / self.columns, at % self.columns))
     }

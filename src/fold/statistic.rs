@@ -94,6 +94,11 @@ pub trait Statistic {
     fn decode(&self, bytes: &[u8]) -> Result<Self::Partial> {
         self.read(bytes)?.join(Vec::new(), &mut Vec::new())
     }
+
+    /// Whether what arrived can be of so many rows, as far as it tells.
+    fn can_be_of(&self, _arrived: &Self::Arrived<'_>, _rows: u64) -> bool {
+        true
+    }
 }
 
 /// The partial of each chunk, each made by one of the threads of a pool.

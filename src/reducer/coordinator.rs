@@ -127,9 +127,7 @@ impl<S: Statistic> Coordinator<S> {
         let job = self.reduction.job();
         let arrived = match Portion::of(job, self.reduction.statistic()).read(portion) {
             // Foreign bytes and versions, too: the fields of the job were compared when it joined.
-            Err(damaged) if damaged.kind() != ErrorKind::PlanMismatch => {
-                return self.ask_again(rank, damaged);
-            }
+            Err(damaged) if is_damage(damaged.kind()) => return self.ask_again(rank, damaged),
             arrived => arrived?,
         };
         let ends = arrived.first().zip(arrived.last());
@@ -190,12 +188,18 @@ impl<S: Statistic> Coordinator<S> {
         letters
     }
 
+    /// Whether so many ranks have said that they are there, or are known to be no more.
+    #[must_use]
+    pub fn has_heard_of(&self, expected: u32) -> bool {
+        self.ranks.len() + self.lost.len() >= expected as usize
+    }
+
     /// Refuses to wait for rows that none of the ranks can read, once all `expected` are known.
     ///
     /// # Errors
     /// `InvalidArgument`, naming the chunks.
     pub fn check_readable(&self, expected: u32) -> Result<()> {
-        if self.ranks.len() + self.lost.len() < expected as usize {
+        if !self.has_heard_of(expected) {
             return Ok(());
         }
         let readers: Vec<&[Range<u64>]> =
@@ -257,4 +261,9 @@ impl<S: Statistic> Coordinator<S> {
     pub fn cpu_microseconds_elsewhere(&self) -> u64 {
         self.cpu_microseconds.iter().filter(|(rank, _)| **rank != 0).map(|(_, cpu)| cpu).sum()
     }
+}
+
+/// Whether bytes were not read since they are others than were written, which folding again mends.
+fn is_damage(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotOurs | ErrorKind::Version | ErrorKind::Corrupt)
 }

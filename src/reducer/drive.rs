@@ -16,7 +16,7 @@ use super::{Coordinator, Job, Letters, Order, Report, Source, Worker, fold_porti
 /// Milliseconds for which a worker has nothing to do until it says so once more.
 const READY_AGAIN: u64 = 5_000;
 
-/// Milliseconds for which the coordinator waits for everybody to say good-bye.
+/// Milliseconds for which the coordinator waits for everybody to say good-bye, or that he is there.
 const FAREWELL: u64 = 10_000;
 
 /// How long nobody looks at the wire when nothing came. Looking costs CPU time, not looking time.
@@ -109,7 +109,7 @@ impl<'a> Hands<'a> {
         let worker = Worker::new(job, source.readable(), READY_AGAIN)?;
         let (orders, ordered) = crossbeam_channel::bounded::<Range<u64>>(1);
         let (done, reports) = crossbeam_channel::bounded(1);
-        scope.spawn(move || {
+        let folding = move || {
             for chunks in ordered {
                 let stopped = || stop.load(Ordering::Relaxed);
                 let report = match fold_portion(job, source, chunks, &stopped) {
@@ -120,7 +120,11 @@ impl<'a> Hands<'a> {
                     return;
                 }
             }
-        });
+        };
+        thread::Builder::new().spawn_scoped(scope, folding).map_err(|e| {
+            let remedy = "give each rank more memory, or run fewer on a machine";
+            Error::limit(format!("starting the thread that folds: {e}; {remedy}"))
+        })?;
         Ok(Self { worker, orders, reports, stop })
     }
 
@@ -184,8 +188,16 @@ pub fn coordinate<S: Source>(
         let first = hands.worker.begin((around.now)());
         let letters = coordinator.hear((around.now)(), 0, &first)?;
         deliver(letters, &mut hands, wire)?;
-        while !coordinator.is_complete() {
+        let mut whole_since = None;
+        loop {
             let now = (around.now)();
+            if coordinator.is_complete() {
+                // Whether the error of a rank that is slow to begin is told is not to be chance.
+                let waited = now - *whole_since.get_or_insert(now);
+                if coordinator.has_heard_of(wire.size()) || waited > FAREWELL {
+                    return Ok(());
+                }
+            }
             let came = wire.poll()?;
             let pause = match came {
                 Some(_) => Duration::ZERO,
@@ -205,7 +217,6 @@ pub fn coordinate<S: Source>(
             deliver(letters, &mut hands, wire)?;
             watch(coordinator)?;
         }
-        Ok(())
     })
 }
 
@@ -263,7 +274,10 @@ pub fn work<S: Source>(
     let stop = AtomicBool::new(false);
     let ended = match &source {
         Ok((job, source)) => thread::scope(|scope| {
-            let mut hands = Hands::new(scope, job, source, around.cpu, &stop)?;
+            let mut hands = match Hands::new(scope, job, source, around.cpu, &stop) {
+                Ok(hands) => hands,
+                Err(error) => return fail(&error, wire),
+            };
             wire.send(0, hands.worker.begin((around.now)()))?;
             let mut was_told = false;
             loop {
@@ -291,10 +305,7 @@ pub fn work<S: Source>(
                 }
             }
         }),
-        Err(error) => {
-            wire.send(0, Report::Failed(Failure::from(error)).encode())?;
-            wait_for_end(wire)
-        }
+        Err(error) => fail(error, wire),
     }?;
     wire.send(0, Report::Bye.encode())?;
     let until = (around.now)() + FAREWELL;
@@ -309,7 +320,9 @@ pub fn work<S: Source>(
     Ok(ended)
 }
 
-fn wait_for_end(wire: &mut dyn Wire) -> Result<Result<(), ErrorKind>> {
+/// Tells rank 0 of an error before any work, and waits for the end that comes of it.
+fn fail(error: &Error, wire: &mut dyn Wire) -> Result<Result<(), ErrorKind>> {
+    wire.send(0, Report::Failed(Failure::from(error)).encode())?;
     loop {
         match wire.poll()? {
             Some(Event::Message(_, message)) => {

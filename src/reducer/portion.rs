@@ -1,7 +1,7 @@
 //! Some nodes of a job with their partials, as bytes: what is shipped, kept and gone on from.
 
 use crate::bytes::{reserve, u32_at, u64_at};
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 use crate::fold::{Arrival, Node, Statistic};
 use crate::plan::{Cursor, CursorKind, Position};
 
@@ -48,7 +48,8 @@ impl<'a, S: Statistic> Portion<'a, S> {
         let cursor = cursor.encode()?;
         // With room for what makes a report of it, since it can be large.
         let all = HEADER_BYTES + cursor.len() + nodes.len() * (NODE_BYTES + partial_bytes);
-        let mut bytes: Vec<u8> = reserve(all + HASH_BYTES + Report::TRAILER_BYTES)?;
+        let mut bytes: Vec<u8> = reserve(all + HASH_BYTES + Report::TRAILER_BYTES)
+            .context(|| format!("{} partials of {partial_bytes} bytes each", nodes.len()))?;
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend([0; 4]);
@@ -111,7 +112,13 @@ impl<'a, S: Statistic> Portion<'a, S> {
             let node =
                 node.ok_or_else(|| damaged("its nodes are not nodes of the job in order"))?;
             covered = node.chunks().end;
-            arrived.push((node, self.statistic.read(&one[NODE_BYTES..])?));
+            let partial = self.statistic.read(&one[NODE_BYTES..])?;
+            let rows =
+                self.job.rows_of(covered - 1).end - self.job.rows_of(node.chunks().start).start;
+            if !self.statistic.can_be_of(&partial, rows) {
+                return Err(damaged(&format!("what it has for {node} is not of {rows} rows")));
+            }
+            arrived.push((node, partial));
         }
         Ok(arrived)
     }

@@ -1,7 +1,7 @@
 //! The partials: a packed triangle and a whole rectangle.
 
 use crate::bytes::reserve;
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 use crate::fold::control::in_default_environment;
 use crate::fold::node::Node;
 use crate::fold::statistic::{self, Arrival, Partial, add_each, canonical};
@@ -171,7 +171,8 @@ impl<'a> Sums<'a> {
 
     /// They in memory of their own, or in that of others.
     fn alone(&self, spent: Option<Vec<f64>>) -> Result<Vec<f64>> {
-        let mut sums = spent.map_or_else(|| reserve(self.0.len()), Ok)?;
+        let room = spent.map_or_else(|| reserve(self.0.len()), Ok);
+        let mut sums = room.context(|| format!("{} sums of products", self.0.len()))?;
         sums.clear();
         sums.extend(values(self.0));
         Ok(sums)
