@@ -125,7 +125,7 @@ def test_p2_killed_again_and_again_it_comes_to_the_same_digest(tmp_path):
 
 
 def test_asked_to_end_it_keeps_what_it_has(tmp_path):
-    np.save(tmp_path / "x.npy", np.ones((200_000, 100), np.float32))
+    np.save(tmp_path / "x.npy", np.ones((800_000, 100), np.float32))
     fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 16, "--threads", 1]
     kept = ["--out", tmp_path / "g.npy", "--checkpoint-dir", tmp_path / "ck"]
     child = subprocess.Popen(
