@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use headwater::fold::gram::Chunk;
-use headwater::fold::{Gram, Statistic, Triangle};
+use headwater::fold::{Arrival, Gram, Node, Statistic, Triangle};
 use headwater::reducer::{
     Blocks, Coordinator, Job, Letters, Order, Policy, Reduction, Report, Worker,
 };
@@ -151,12 +151,26 @@ fn a_block_ends_where_the_files_of_a_rank_do() {
     assert_eq!(bits(&whole), bits(&plainly(&job, &data)));
 }
 
-/// Gram matrices on a machine that never has the memory to read one.
+/// Gram matrices on a machine that never has the memory to keep one that comes.
 struct Cramped(Gram);
+
+/// What has come to it.
+struct Homeless;
+
+impl Arrival<Triangle> for Homeless {
+    fn has_bits_of(&self, _: &Triangle) -> bool {
+        false
+    }
+
+    fn join(self, _: Vec<(Node, Triangle)>, _: &mut Vec<Triangle>) -> Result<Triangle> {
+        Err(Error::limit("there is no memory"))
+    }
+}
 
 impl Statistic for Cramped {
     type Chunk<'a> = Chunk<'a>;
     type Partial = Triangle;
+    type Arrived<'a> = Homeless;
 
     fn leaf(&self, chunk: &Chunk<'_>) -> Result<Triangle> {
         self.0.leaf(chunk)
@@ -170,13 +184,13 @@ impl Statistic for Cramped {
         self.0.write(partial, bytes);
     }
 
-    fn decode(&self, _: &[u8]) -> Result<Triangle> {
-        Err(Error::limit("there is no memory"))
+    fn read(&self, _: &[u8]) -> Result<Homeless> {
+        Ok(Homeless)
     }
 }
 
 #[test]
-fn what_there_is_no_memory_to_read_ends_the_job_and_is_not_asked_for_again() {
+fn what_there_is_no_memory_to_keep_ends_the_job_and_is_not_asked_for_again() {
     let (job, data) = (job(4, 1), rows(4));
     let cramped = Arc::new(Cramped(Gram::new(COLUMNS).unwrap()));
     let blocks = Blocks::new(4, 0).unwrap();
