@@ -151,6 +151,19 @@ fn a_block_ends_where_the_files_of_a_rank_do() {
     assert_eq!(bits(&whole), bits(&plainly(&job, &data)));
 }
 
+/// Of the second block it has the first half only.
+#[test]
+fn an_order_is_for_a_rank_that_can_read_all_of_it() {
+    let job = job(CHUNKS, 1);
+    let blocks = Blocks::new(CHUNKS, BLOCK_CHUNKS.ilog2()).unwrap();
+    let policy = Policy { blocks, cuts: BTreeSet::new(), audited_per_mille: 0, patience: 1000 };
+    let mut coordinator = Coordinator::new(reduction(&job), &policy).unwrap();
+    let readable = 0..BLOCK_CHUNKS + BLOCK_CHUNKS / 2;
+    let ready = Worker::new(&job, vec![readable], 100).unwrap().begin(0);
+    let letters = coordinator.hear(0, 0, &ready).unwrap();
+    assert!(matches!(&letters[..], [(0, Order::Fold(chunks))] if *chunks == (0..BLOCK_CHUNKS)));
+}
+
 /// Gram matrices on a machine that never has the memory to keep one that comes.
 struct Cramped(Gram);
 

@@ -321,7 +321,9 @@ impl<F: Folded> Leader<'_, F> {
         });
         let reduction = coordinator.reduction();
         // Also of the whole, since its result may not be written; then this is gone on from.
-        let kept = watch.keep(reduction);
+        let is_doubtful = folded.as_ref().is_err_and(|e| e.kind() == ErrorKind::Corrupt);
+        // Of two ranks with different bits it is not known which is right; nor of what is here.
+        let kept = if is_doubtful { None } else { watch.keep(reduction) };
         drop(watch);
         let Err(error) = folded else { return Ok(()) };
         let (done, all) = (count(reduction.covered_count()), count(reduction.job().chunk_count()));
