@@ -14,7 +14,7 @@ use mpi::environment::Universe;
 use mpi::ffi;
 use mpi::topology::Communicator;
 
-use crate::bytes::reserve;
+use crate::bytes::{filled, reserve};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::reducer::{Event, Wire};
 
@@ -230,8 +230,12 @@ impl World {
         // SAFETY: The status is of a message that is there.
         unsafe { ffi::MPI_Get_count(&raw const status, ffi::RSMPI_UINT8_T, &raw mut count) };
         let mut length = [0_u8; LENGTH_BYTES];
+        // Of what a dead rank has sent, the beginning may be forgotten: it is nobody's any more.
+        let is_lost = self.lost.contains(&from);
+        let mut dropped = filled(0_u8, if is_lost { count as usize } else { 0 })?;
         // Where it stays: a portion is long.
         let (room, room_bytes) = match self.receiving.get_mut(&from) {
+            _ if is_lost => (dropped.as_mut_ptr(), dropped.len()),
             None => (length.as_mut_ptr(), LENGTH_BYTES),
             Some(Incoming { length, bytes }) => {
                 let room_bytes = *length - bytes.len();
@@ -242,8 +246,8 @@ impl World {
         if piece_bytes > room_bytes {
             return Err(unexpected(from));
         }
-        // SAFETY: No more bytes than there is room for: in `length`, or behind what has come of a
-        // message, for all of which memory was reserved.
+        // SAFETY: No more bytes than there is room for: in `length`, in `dropped`, or behind what has
+        // come of a message, for all of which memory was reserved.
         let code = unsafe {
             ffi::MPI_Recv(
                 room.cast(),
@@ -260,6 +264,9 @@ impl World {
             return Ok(None);
         }
         self.check(code, "receiving")?;
+        if is_lost {
+            return Ok(None);
+        }
         self.assemble(from, length, piece_bytes)
     }
 

@@ -217,3 +217,24 @@ def test_operations_a_second_are_those_of_the_rows_that_there_are(tmp_path, rows
         for n in (1001, 4_000_000_000)
     ]
     assert speeds[1] < 1000 * max(speeds[0], 0.01)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_a_result_goes_over_nothing_that_it_is_made_of(tmp_path, rows, ranks):
+    x = tmp_path / "x.npy"
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.npy").symlink_to(x)
+    listing = tmp_path / "all.json"
+    subprocess.run([REDUCE, "manifest", "--input", x, "--out", listing], check=True)
+    before = x.read_bytes(), listing.read_bytes()
+    for matrix, out, words in [
+        (x, x, "which it is made of"),
+        (listing, tmp_path / "all.npy", "all.json, which it is made of"),
+        (x, tmp_path / "folder" / ".." / "x.npy", "which it is made of"),
+        (x, tmp_path / "folder", "found something else"),
+        (x, tmp_path / "link.npy", "found something else"),
+        (x, tmp_path / "nowhere" / "g.npy", "there is no folder"),
+    ]:
+        refused(as_ranks(ranks, ["gram", "--input", matrix, "--out", out]), 1, words)
+    refused([REDUCE, "manifest", "--input", x, "--out", x], 1, "which it is made of")
+    assert (x.read_bytes(), listing.read_bytes()) == before

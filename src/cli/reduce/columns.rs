@@ -121,6 +121,10 @@ impl Folded for MomentsArgs {
         Ok(Self { rows: self.rows.absolute()?, ..self })
     }
 
+    fn inputs(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.rows.files.inputs()
+    }
+
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
         let settings = [("shifts", of_numbers(&self.shift))];
         open(&self.rows, threads, "moments", &settings, |matrix| {
@@ -177,6 +181,10 @@ impl Folded for HistogramArgs {
         Ok(Self { rows: self.rows.absolute()?, ..self })
     }
 
+    fn inputs(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.rows.files.inputs()
+    }
+
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
         let settings = [("edges", of_numbers(&self.edges))];
         open(&self.rows, threads, "histogram", &settings, |matrix| {
@@ -209,6 +217,10 @@ impl Folded for ExponentsArgs {
 
     fn absolute(self) -> Result<Self> {
         Ok(Self { rows: self.rows.absolute()? })
+    }
+
+    fn inputs(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.rows.files.inputs()
     }
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
@@ -255,6 +267,10 @@ impl Folded for DistinctArgs {
         Ok(Self { rows: self.rows.absolute()?, ..self })
     }
 
+    fn inputs(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.rows.files.inputs()
+    }
+
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
         let settings = [("precision", u64::from(self.precision).into())];
         open(&self.rows, threads, "distinct", &settings, |matrix| {
@@ -279,6 +295,10 @@ impl Folded for TopArgs {
 
     fn absolute(self) -> Result<Self> {
         Ok(Self { rows: self.rows.absolute()?, ..self })
+    }
+
+    fn inputs(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.rows.files.inputs()
     }
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {

@@ -40,6 +40,10 @@ impl Folded for CrossArgs {
         Ok(Self { rows: self.rows.absolute()?, ..self })
     }
 
+    fn inputs(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.rows.files.inputs().chain(self.with.iter().map(PathBuf::as_path))
+    }
+
     fn open(&self, threads: ThreadPool) -> Result<(Job, CrossOfMatrices)> {
         let x = self.rows.open()?;
         let format = named_format(self.with_tensor.as_ref(), self.with_select.as_ref());

@@ -34,6 +34,10 @@ impl Folded for GramArgs {
         Ok(Self { rows: self.rows.absolute()?, ..self })
     }
 
+    fn inputs(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.rows.files.inputs()
+    }
+
     fn open(&self, threads: ThreadPool) -> Result<(Job, OfMatrix<Gram>)> {
         let matrix = self.rows.open()?;
         let job = self.rows.job("gram", &matrix, &[])?;

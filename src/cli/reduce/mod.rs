@@ -3,6 +3,7 @@
 mod columns;
 mod cross;
 mod gram;
+mod place;
 mod run;
 mod spool;
 
@@ -24,6 +25,7 @@ use crate::reducer::{Element, Job, Manifest, Matrix, MatrixFormat, Source, sort_
 use columns::{DistinctArgs, ExponentsArgs, HistogramArgs, MomentsArgs, TopArgs};
 use cross::CrossArgs;
 use gram::GramArgs;
+use place::check_out;
 use run::{RunArgs, launched_rank, run};
 
 const AFTER_HELP: &str = "\
@@ -163,6 +165,7 @@ struct ManifestArgs {
 
 impl ManifestArgs {
     fn run(&self) -> Result<()> {
+        check_out(&self.out, self.files.inputs())?;
         Manifest::write(&self.out, &self.files.in_order(), &self.files.format())
     }
 }
@@ -185,6 +188,9 @@ trait Folded: Sized {
     /// # Errors
     /// `Io`.
     fn absolute(self) -> Result<Self>;
+
+    /// The files that it is of.
+    fn inputs(&self) -> impl Iterator<Item = &Path> + Clone;
 
     /// The job, and its rows as this process reads them.
     ///
@@ -303,6 +309,12 @@ impl FilesArgs {
             sort_by_name(&mut input);
         }
         input
+    }
+}
+
+impl FilesArgs {
+    fn inputs(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.input.iter().map(PathBuf::as_path)
     }
 }
 

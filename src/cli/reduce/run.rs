@@ -12,6 +12,7 @@ use clap::Args;
 use rayon::ThreadPool;
 use serde::Serialize;
 
+use super::place::check_out;
 use super::{Folded, StatisticOf};
 use crate::cli::output::{Output, count};
 use crate::cli::progress::Bars;
@@ -232,6 +233,7 @@ impl<F: Folded> Leader<'_, F> {
     }
 
     fn fold_and_write(&self, wire: &mut dyn Wire, lost: &mut BTreeSet<u32>) -> Result<()> {
+        check_out(&self.args.out, self.wanted.inputs())?;
         let threads = pool(self.args.threads)?;
         let thread_count = threads.current_num_threads();
         let (job, source) = self.wanted.open(threads)?;
@@ -246,7 +248,7 @@ impl<F: Folded> Leader<'_, F> {
             every: self.args.checkpoint_every,
             block_chunks: policy.blocks.chunks_each(),
             checkpoints: checkpoints.as_ref(),
-            bars: Bars::of_operations(operations / job.rows_of(0).end.max(1) as f64),
+            bars: Bars::of_operations(operations / job.chunk_rows() as f64),
             shown_rows: 0,
             kept_chunks: 0,
             kept_at: Instant::now(),

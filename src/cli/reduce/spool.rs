@@ -9,6 +9,7 @@ use std::time::Instant;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::place::check_out;
 use super::run::{Done, RunArgs, pool, tell};
 use super::{
     CrossArgs, DistinctArgs, ExponentsArgs, Folded, GramArgs, HistogramArgs, MomentsArgs, TopArgs,
@@ -125,6 +126,7 @@ where
     Planned: From<F>,
 {
     let wanted = wanted.absolute()?;
+    check_out(&run.out, wanted.inputs())?;
     let (job, _) = wanted.open(pool(Some(1))?)?;
     let blocks = Blocks::new(job.chunk_count(), run.block_chunks.unwrap_or(BLOCK_CHUNKS).ilog2())?;
     let path = folder.join(JOB);
