@@ -1,7 +1,8 @@
 """Which cells see which, and the attention over them.
 
-Three relations: OUT, to the own row and to the rows that it refers to; IN, to the rows that refer to
-it; COL, to the same column. Every cell sees itself in all three, so that no softmax is over nothing.
+Three relations: OUT, to the own row and to the rows that it refers to; IN, to the rows that refer
+to it; COL, to the same column. Every cell sees itself in all three, so that no softmax is over
+nothing.
 
 `dense` defines what attention is: every pair of cells, under a mask. `structured` computes the same
 from the pairs that there are, in tiles.
@@ -49,7 +50,12 @@ class Dense:
         self._masks = masks(cells)
 
     def __call__(self, relation: int, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        """Returns [B, S, H, d]."""
         logits = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.float32)
-        logits = jnp.where(self._masks[:, relation, None], logits, -1e9)
-        weights = jax.nn.softmax(logits, axis=-1).astype(v.dtype)
-        return jnp.einsum("bhqk,bkhd->bqhd", weights, v)
+        # Logits are bounded, so that no maximum need be taken off, and the sum may divide last.
+        weights = jnp.where(self._masks[:, relation, None], jnp.exp(logits), 0)
+        total = jnp.sum(weights, axis=-1)
+        seen = jnp.einsum(
+            "bhqk,bkhd->bqhd", weights.astype(v.dtype), v, preferred_element_type=jnp.float32
+        )
+        return (seen / total.transpose(0, 2, 1)[..., None]).astype(v.dtype)

@@ -28,47 +28,51 @@ _NO_TIME = np.iinfo(np.int64).max
 HostBatch = Mapping[str, npt.NDArray[Any]]
 
 
+# NumPy's on the host, JAX's on the device.
+Array = Any
+
+
 class Tables(NamedTuple):
     """Vectors and statistics of the stores' columns, resident on the device.
 
     Several stores lie one after the other; a batch says where its own begins.
     """
 
-    columns: jax.Array  # f16 [C, D_t]
-    categories: jax.Array  # f16 [Vc + K, D_t], so that K of them can be cut out anywhere
-    texts: jax.Array  # f16 [V, D_t]; one row of zeros where batches bring their own
+    columns: Array  # f16 [C, D_t]
+    categories: Array  # f16 [Vc + K, D_t], so that K of them can be cut out anywhere
+    texts: Array  # f16 [V, D_t]; one row of zeros where batches bring their own
     # Of each column: the mean time, as day and millisecond, and one over the deviation in days.
-    mean_days: jax.Array  # i32 [C]
-    mean_milliseconds: jax.Array  # i32 [C]
-    per_deviation: jax.Array  # f32 [C]
+    mean_days: Array  # i32 [C]
+    mean_milliseconds: Array  # i32 [C]
+    per_deviation: Array  # f32 [C]
 
 
 class Batch(NamedTuple):
     """A batch as it travels to the device."""
 
-    types: npt.NDArray[np.int8]  # [B, S]
-    columns: npt.NDArray[np.int32]  # [B, S]
-    rows: npt.NDArray[np.uint16]  # [B, S]
-    numbers: npt.NDArray[np.float32]  # [B, S]
-    days: npt.NDArray[np.int32]  # [B, S], since 1970
-    milliseconds: npt.NDArray[np.int32]  # [B, S] of the day
-    booleans: npt.NDArray[np.uint8]  # [B, S]
-    categories: npt.NDArray[np.int32]  # [B, S]
-    texts: npt.NDArray[np.int32]  # [B, S]
-    is_null: npt.NDArray[np.uint8]  # [B, S]
-    is_padding: npt.NDArray[np.uint8]  # [B, S]
-    edges: npt.NDArray[np.uint16]  # [B, E, 2]
-    target_at: npt.NDArray[np.int32]  # [B]
-    weights: npt.NDArray[np.float32]  # [B]
+    types: Array  # int8 [B, S]
+    columns: Array  # int32 [B, S]
+    rows: Array  # uint16 [B, S]
+    numbers: Array  # float32 [B, S]
+    days: Array  # int32 [B, S], since 1970
+    milliseconds: Array  # int32 [B, S] of the day
+    booleans: Array  # uint8 [B, S]
+    categories: Array  # int32 [B, S]
+    texts: Array  # int32 [B, S]
+    is_null: Array  # uint8 [B, S]
+    is_padding: Array  # uint8 [B, S]
+    edges: Array  # uint16 [B, E, 2]
+    target_at: Array  # int32 [B]
+    weights: Array  # float32 [B]
     # The observation time; a day of -1 << 31 where there is none.
-    observed_days: npt.NDArray[np.int32]  # [B]
-    observed_milliseconds: npt.NDArray[np.int32]  # [B]
-    seed_row: npt.NDArray[np.uint32]  # [B]
+    observed_days: Array  # int32 [B]
+    observed_milliseconds: Array  # int32 [B]
+    seed_row: Array  # uint32 [B]
     # The vectors of the batch's texts, where the tables do not have them.
-    text_vectors: npt.NDArray[np.float16]  # [U, D_t]
-    target_type: npt.NDArray[np.int32]  # []
-    category_start: npt.NDArray[np.int32]  # []
-    category_count: npt.NDArray[np.int32]  # []
+    text_vectors: Array  # float16 [U, D_t]
+    target_type: Array  # int32 []
+    category_start: Array  # int32 []
+    category_count: Array  # int32 []
 
 
 NO_DAY = -(1 << 31)
@@ -187,8 +191,9 @@ def expand(batch: Batch, tables: Tables, row_count: int) -> Cells:
     """Returns what the model reads; runs on the device."""
     columns = jnp.asarray(batch.columns)
     days, milliseconds = jnp.asarray(batch.days), jnp.asarray(batch.milliseconds)
-    from_mean = _days(days - tables.mean_days[columns],
-                      milliseconds - tables.mean_milliseconds[columns])
+    from_mean = _days(
+        days - tables.mean_days[columns], milliseconds - tables.mean_milliseconds[columns]
+    )
     standard_time = from_mean * tables.per_deviation[columns]
     positions = jnp.arange(columns.shape[1])
     edges = batch.edges.astype(jnp.int32)

@@ -76,9 +76,7 @@ class Checkpoints:
             "config": settings.to_dict(),
             "stores": list(roots),
         }
-        items = ocp.args.Composite(
-            state=ocp.args.StandardSave(state), run=ocp.args.JsonSave(run)
-        )
+        items = ocp.args.Composite(state=ocp.args.StandardSave(state), run=ocp.args.JsonSave(run))
         try:
             metrics = None if loss is None else {"loss": loss}
             self._manager.save(step, args=items, metrics=metrics, force=True)
@@ -99,7 +97,7 @@ class Checkpoints:
         """Returns the run as it stood after `step`, in the form and places of `like`.
 
         Raises:
-            CheckpointError: The checkpoint is damaged, or of another run; all that differs is named.
+            CheckpointError: The checkpoint is damaged, or of another run; what differs is named.
         """
         run = self._restored(step, run=ocp.args.JsonRestore()).run
         differing = config.differences(settings, run["config"])

@@ -12,6 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
+Attention = Literal["dense", "structured"]
+
 
 class ConfigError(ValueError):
     """A configuration that cannot be; the message says which key, and what it may be."""
@@ -26,7 +28,7 @@ class Model:
     layers: int = 6
     # The width inside SwiGLU.
     hidden: int = 768
-    attention: Literal["dense", "structured"] = "dense"
+    attention: Attention = "dense"
     # "auto" is bfloat16 on an accelerator and float32 on a CPU.
     compute: Literal["auto", "float32", "bfloat16"] = "auto"
     # Recompute layers in the backward pass in place of keeping what they made.
@@ -127,9 +129,7 @@ def presets() -> list[str]:
     return sorted(file.name.removesuffix(".toml") for file in files)
 
 
-def load(
-    config: str | os.PathLike[str] | None = None, settings: Sequence[str] = ()
-) -> Config:
+def load(config: str | os.PathLike[str] | None = None, settings: Sequence[str] = ()) -> Config:
     """Returns the configuration of a file or preset, changed by settings such as "data.cells=96".
 
     Raises:
@@ -235,7 +235,7 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
 
 def _check(config: Config) -> None:
     """Refuses what no run can be of."""
-    at_least = {
+    at_least: dict[str, dict[str, float]] = {
         "model": {"width": 1, "heads": 1, "layers": 1, "hidden": 1},
         "data": {"batch_size": 1, "cells": 2, "rows": 1, "child_width": 0},
         "optimizer": {"steps": 1, "warmup_steps": 0, "clip_norm": 1e-12, "weight_decay": 0},

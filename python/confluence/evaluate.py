@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import headwater
 import jax
 import numpy as np
 import numpy.typing as npt
 
+import headwater
 from confluence import config, metrics
-from confluence.batch import target_column
+from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP, target_column
 from confluence.feed import Form, sampler
 from confluence.parallel import Processes
 from confluence.step import Program
@@ -44,7 +44,12 @@ class Scored(NamedTuple):
         return {"loss": self.loss, "seeds": self.seeds, "nulls": self.nulls, **self.metrics}
 
 
-_KINDS = {"numerical": 1, "timestamp": 2, "boolean": 3, "categorical": 4}
+_KINDS = {
+    "numerical": NUMERICAL,
+    "timestamp": TIMESTAMP,
+    "boolean": BOOLEAN,
+    "categorical": CATEGORICAL,
+}
 
 
 def tasks_of(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[Task]:
@@ -114,9 +119,7 @@ def baselines(
     if not len(labels):
         return {}
     said = metrics.baselines(task.kind, rows, labels, scored.rows)
-    return {
-        name: metrics.score(task.kind, values, scored.labels) for name, values in said.items()
-    }
+    return {name: metrics.score(task.kind, values, scored.labels) for name, values in said.items()}
 
 
 def _train_labels(
@@ -140,9 +143,9 @@ def _train_labels(
 
 
 def _labels(batch: Any, task: Task, at: Any) -> npt.NDArray[np.float64]:
-    if task.kind == metrics.TIMESTAMP:
+    if task.kind == TIMESTAMP:
         return batch["timestamp_us"][at].astype(np.float64)
-    if task.kind == metrics.CATEGORICAL:
+    if task.kind == CATEGORICAL:
         return (batch["categorical_embed_ids"][at] - batch["cat_emb_start"][0]).astype(np.float64)
-    name = "bool_values" if task.kind == metrics.BOOLEAN else "numeric_values"
+    name = "bool_values" if task.kind == BOOLEAN else "numeric_values"
     return metrics.in_units(task.kind, batch[name][at].astype(np.float64), task.stats)

@@ -1,4 +1,4 @@
-"""Batches made ahead: sampled, brought into their form, and on the device before they are asked for."""
+"""Batches made ahead: sampled, in their form, and on the device before they are asked for."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import headwater
 import numpy as np
 
+import headwater
 from confluence import config
 from confluence.batch import Batch, Vocabulary, to_travel
 from confluence.parallel import Layout, Processes
@@ -134,5 +134,3 @@ def sampler(
         "compact": True,
     }
     return headwater.Sampler(list(data.stores), **{**arguments, **changed})
-
-

@@ -28,24 +28,24 @@ class Labels(NamedTuple):
 
 
 def labels(cells: Cells, batch: Batch) -> Labels:
-    """Returns what stands at the targets; where it is NULL, numbers that may be computed with."""
+    """Returns what stands at the targets; 0 where it is NULL, or where they are of another type."""
 
     def at_target(values: jax.Array) -> jax.Array:
         return values[jnp.arange(values.shape[0]), batch.target_at]
 
     is_null = at_target(cells.is_null)
 
-    def known(values: jax.Array) -> jax.Array:
+    def known(kind: int, values: jax.Array) -> jax.Array:
         found = at_target(values)
-        return jnp.where(is_null.reshape(-1, *[1] * (found.ndim - 1)), 0, found)
+        is_known = ~is_null & (batch.target_type == kind)
+        return jnp.where(is_known.reshape(-1, *[1] * (found.ndim - 1)), found, 0)
 
-    # Where the target has no category, there may be any number.
-    category = known(cells.categories) - batch.category_start
+    category = known(CATEGORICAL, cells.categories) - batch.category_start
     return Labels(
         is_null=is_null,
-        number=known(cells.numbers),
-        boolean=known(cells.booleans),
-        time=known(cells.times),
+        number=known(NUMERICAL, cells.numbers),
+        boolean=known(BOOLEAN, cells.booleans),
+        time=known(TIMESTAMP, cells.times),
         category=jnp.clip(category, 0, jnp.maximum(batch.category_count - 1, 0)),
     )
 

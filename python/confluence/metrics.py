@@ -99,8 +99,8 @@ def baselines(
 ) -> dict[str, Numbers]:
     """Returns what those predict who look at the train labels alone.
 
-    Of all seeds: the mean, or the category that is there most; and of each row its own, where it was
-    a train seed.
+    Of all seeds: the mean, or the category that is there most; and of each row its own, where it
+    was a train seed.
     """
     if target_type == CATEGORICAL:
         overall = _most_frequent(train_labels)
@@ -109,9 +109,7 @@ def baselines(
     own = {}
     for row in np.unique(train_rows):
         of_row = train_labels[train_rows == row]
-        own[row] = (
-            _most_frequent(of_row) if target_type == CATEGORICAL else float(np.mean(of_row))
-        )
+        own[row] = _most_frequent(of_row) if target_type == CATEGORICAL else float(np.mean(of_row))
     name = "majority" if target_type == CATEGORICAL else "mean"
     return {
         name: np.full(len(rows), overall),

@@ -7,7 +7,7 @@ compute type; norms, softmax and logits are float32.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -29,11 +29,15 @@ from confluence.batch import (
     Tables,
     expand,
 )
+from confluence.structured import Structured
 
 Params = Mapping[str, Any]
 
 _NORM_EPSILON = 1e-6
 _MOST_SCALE = 30.0
+
+
+_ATTENTION: Mapping[str, Callable[[Cells], Attention]] = {"dense": Dense, "structured": Structured}
 
 
 class Predictions(NamedTuple):
@@ -103,7 +107,7 @@ def predict(
     cells = expand(batch, tables, shape.rows)
     texts = tables.texts if shape.has_texts else batch.text_vectors
     hidden = _encode(params["encoder"], cells, tables, texts, settings.ages, compute)
-    hidden = _blocks(params["blocks"], hidden, Dense(cells), settings)
+    hidden = _blocks(params["blocks"], hidden, _ATTENTION[settings.attention](cells), settings)
     target = jnp.take_along_axis(hidden, batch.target_at[:, None, None], axis=1)[:, 0]
     target = norm(target, params["norm"])
     known = jax.lax.dynamic_slice_in_dim(
@@ -147,20 +151,27 @@ def _encode(
     vectors = {
         name: encoder[name].astype(compute) for name in ("identifier", "boolean", "null", "mask")
     }
+    hidden = cells.is_null | cells.is_target
+
+    def of_type(kind: int, values: jax.Array) -> jax.Array:
+        """The values of a type's visible cells; all else, even NaN, must not reach a gradient."""
+        visible = (cells.types == kind) & ~hidden
+        return jnp.where(visible[..., None], values, 0).astype(compute)
+
     column = _linear(encoder["column"], tables.columns.astype(compute))[cells.columns]
     categories = _linear(encoder["categorical"], tables.categories.astype(compute))
-    time = _linear(encoder["timestamp"], cells.times.astype(compute))
+    time = _linear(encoder["timestamp"], of_type(TIMESTAMP, cells.times))
     if ages:
-        time += _linear(encoder["age"], cells.ages.astype(compute))
+        time += _linear(encoder["age"], of_type(TIMESTAMP, cells.ages))
     by_type = {
         IDENTIFIER: vectors["identifier"],
-        NUMERICAL: _linear(encoder["numerical"], cells.numbers[..., None].astype(compute)),
+        NUMERICAL: _linear(encoder["numerical"], of_type(NUMERICAL, cells.numbers[..., None])),
         TIMESTAMP: time,
         BOOLEAN: vectors["boolean"][cells.booleans],
         CATEGORICAL: categories[cells.categories],
         TEXT: _linear(encoder["text"], texts[cells.texts].astype(compute)),
     }
-    # Chosen, not multiplied: a NaN in a place that means nothing must not spread.
+    # Chosen, not multiplied: what means nothing must not spread.
     value = jnp.zeros_like(column)
     for kind, encoded in by_type.items():
         value = jnp.where((cells.types == kind)[..., None], encoded, value)
@@ -184,7 +195,9 @@ def _blocks(
 
     if settings.rematerialise:
         layer = jax.checkpoint(layer)
-    return jax.lax.scan(layer, hidden, blocks)[0]
+        return jax.lax.scan(layer, hidden, blocks)[0]
+    # What is kept for the backward pass need not be gathered from a loop.
+    return jax.lax.scan(layer, hidden, blocks, unroll=settings.layers)[0]
 
 
 def _attend(
@@ -224,7 +237,9 @@ def _linear(layer: Params, x: jax.Array) -> jax.Array:
 
 
 def _times(x: jax.Array, matrix: jax.Array) -> jax.Array:
-    return x @ matrix.astype(x.dtype)
+    # As one matrix: on a CPU, the gradient of a batch of them takes a slow way.
+    flat = x.reshape(-1, x.shape[-1]) @ matrix.astype(x.dtype)
+    return flat.reshape(*x.shape[:-1], -1)
 
 
 class _Draws:

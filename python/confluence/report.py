@@ -38,8 +38,7 @@ def table(results: Mapping[str, Any]) -> str:
     """Returns the metrics beside the baselines, as lines of text."""
     rows = [("task", "metric", "split", "confluence", "baselines")]
     for name, of_task in results["tasks"].items():
-        for split in ("val", "test"):
-            scored = of_task[split]
+        for split, scored in _splits(of_task):
             metric = of_task["leading"]
             others = ", ".join(
                 f"{other} {found[metric]:.4f}" for other, found in scored["baselines"].items()
@@ -52,11 +51,14 @@ def table(results: Mapping[str, Any]) -> str:
     )
 
 
+def _splits(of_task: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(name, of_task[name]) for name in ("train", "val", "test") if name in of_task]
+
+
 def _table(results: Mapping[str, Any]) -> str:
     lines = []
     for name, of_task in results["tasks"].items():
-        for split in ("val", "test"):
-            scored = of_task[split]
+        for split, scored in _splits(of_task):
             ours = {"confluence": scored, **scored["baselines"]}
             for who, found in ours.items():
                 values = " ".join(

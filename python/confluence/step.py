@@ -72,9 +72,7 @@ class Program:
             out_shardings=whole,
             donate_argnums=0,
         )
-        self._say = jax.jit(
-            self._predict, in_shardings=(whole, batch, whole), out_shardings=whole
-        )
+        self._say = jax.jit(self._predict, in_shardings=(whole, batch, whole), out_shardings=whole)
 
     def initial(self) -> State:
         """Returns the state before the first step."""
@@ -92,7 +90,7 @@ class Program:
     @property
     def compiled_steps(self) -> int:
         """How many forms of batches the step was compiled for."""
-        return self._step._cache_size()
+        return self._step._cache_size()  # type: ignore[attr-defined]
 
     def _initial(self) -> State:
         params = model.initial(
@@ -105,7 +103,7 @@ class Program:
         self, state: State, batch: Batch, end: jax.Array, tables: Tables
     ) -> tuple[State, Told]:
         cost, gradients = jax.value_and_grad(self._loss)(state.params, batch, tables)
-        norm = optax.global_norm(gradients)
+        norm = optax.tree.norm(gradients)
         is_finite = jnp.isfinite(norm) & jnp.isfinite(cost)
         updates, changed = self._optimizer.update(gradients, state.optimizer, state.params)
         after = (optax.apply_updates(state.params, updates), changed)

@@ -10,23 +10,21 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
 
-import headwater
 import jax
 
-from confluence import config, evaluate, report
-from confluence.batch import vocabulary_and_tables
+from confluence import config, report
+from confluence.assembly import Assembly, assembled
 from confluence.checkpoint import CheckpointError, Checkpoints
-from confluence.feed import Fed, Feed, Form, sampler
-from confluence.metrics import LEADING
+from confluence.feed import Fed, Feed
 from confluence.optimizer import rate
-from confluence.parallel import Layout, Processes
-from confluence.step import Program, State, Told
+from confluence.parallel import Processes
+from confluence.step import Told
 
 # So many steps in a row whose gradient is not finite end a run: it will not come back.
 _SKIPPED_IN_A_ROW = 100
@@ -41,51 +39,49 @@ class TrainingError(RuntimeError):
 
 
 def train(
-    settings: config.Config, out: Path, processes: Processes, *, resume: bool = False
+    settings: config.Config,
+    out: Path,
+    processes: Processes,
+    *,
+    resume: bool = False,
+    profile: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
     """Trains to the last step; returns what `results.json` in the run's folder says.
+
+    The steps from the first to the last of `profile` are traced into the folder's `profile`.
 
     Raises:
         ConfigError, CheckpointError, TrainingError: The message says what to do.
         Interrupted: SIGINT or SIGTERM came, and the run can be taken up again.
     """
     processes.join(settings.run.timeout_seconds)
+    _claim(out, resume)
     with ExitStack() as open_things:
-        trainer = _Trainer(settings, out, processes, resume, open_things)
-        return trainer.run()
+        parts = open_things.enter_context(assembled(settings, processes))
+        trainer = _Trainer(parts, out, processes, resume, open_things)
+        return trainer.run(profile)
 
 
 class _Trainer:
     def __init__(
         self,
-        settings: config.Config,
+        parts: Assembly,
         out: Path,
         processes: Processes,
         resume: bool,
         open_things: ExitStack,
     ) -> None:
-        self._settings, self._out, self._processes = settings, out, processes
+        self._parts, self._out = parts, out
+        self._settings, self._program = parts.settings, parts.program
         self._leads = processes.rank == 0
-        _claim(out, resume)
-        self._stores = [headwater.Store(path) for path in settings.data.stores]
-        self._roots = [store.root for store in self._stores]
-        vocabulary, tables = vocabulary_and_tables(self._stores, settings.data.texts)
-        self._layout = Layout()
-        self._program = Program(settings, vocabulary, tables, self._layout)
-        self._sampler = sampler(settings.data, settings.run, processes)
-        open_things.callback(self._sampler.shutdown)
-        self._tasks = evaluate.tasks_of(self._sampler.tasks, self._stores)
-        self._form = Form(
-            vocabulary, [task.store for task in self._tasks], self._layout, processes.rank
-        )
-        self._checkpoints = Checkpoints(out.absolute() / "checkpoints", settings.run.keep)
+        self._checkpoints = Checkpoints(out.absolute() / "checkpoints", self._settings.run.keep)
         open_things.callback(self._checkpoints.close)
         self._state = self._program.initial()
         self._begun_at = 0
         if resume:
             self._take_up()
         if self._leads:
-            _write_settings(out, settings)
+            _write_settings(out, self._settings)
         self._log = _Log(out / "metrics.jsonl", self._begun_at, self._leads)
         open_things.callback(self._log.close)
 
@@ -94,17 +90,17 @@ class _Trainer:
         if step is None:
             print("confluence: there is no checkpoint yet; beginning afresh", file=sys.stderr)
             return
-        found = self._checkpoints.restore(step, self._state, self._settings, self._roots)
-        self._sampler.resume(found.cursor)
+        found = self._checkpoints.restore(step, self._state, self._settings, self._parts.roots)
+        self._parts.sampler.resume(found.cursor)
         self._state, self._begun_at = found.state, step
 
-    def run(self) -> dict[str, Any]:
+    def run(self, profile: tuple[int, int] | None) -> dict[str, Any]:
         last = self._settings.optimizer.steps
         if self._begun_at == 0:
             self._evaluate(0, b"")
         if self._begun_at < last:
             with _signals() as asked:
-                self._steps(last, asked)
+                self._steps(last, asked, profile)
         self._checkpoints.wait()
         results = self._results()
         if self._leads:
@@ -113,19 +109,23 @@ class _Trainer:
             report.write(self._out, results)
         return results
 
-    def _steps(self, last: int, asked: _Asked) -> None:
-        feed = Feed(self._sampler, self._form, self._settings.run.ahead_on_device)
-        watch = _Watch(self._settings, self._log, self._tasks, feed, self._program)
+    def _steps(self, last: int, asked: _Asked, profile: tuple[int, int] | None) -> None:
         run = self._settings.run
+        feed = Feed(self._parts.sampler, self._parts.form, run.ahead_on_device)
+        watch = _Watch(self._parts, self._log, feed)
         try:
-            skipped_before = 0
+            last_finite = self._begun_at
             for step in range(self._begun_at + 1, last + 1):
+                if profile and step == profile[0]:
+                    jax.profiler.start_trace(str(self._out / "profile"))
                 fed = feed.take()
-                flag = self._layout.put_flag(asked.to_end)
+                flag = self._parts.layout.put_flag(asked.to_end)
                 self._state, told = self._program.step(self._state, fed.batch, flag)
                 told = jax.device_get(told)
+                if profile and step == min(profile[1], last):
+                    jax.profiler.stop_trace()
                 watch.saw(step, fed, told)
-                skipped_before = self._check(step, told, skipped_before)
+                last_finite = _last_finite(step, told, last_finite)
                 is_last = step == last
                 if is_last or (run.evaluate_every and step % run.evaluate_every == 0):
                     with watch.paused():
@@ -141,32 +141,17 @@ class _Trainer:
         finally:
             feed.close()
 
-    def _check(self, step: int, told: Told, before: int) -> int:
-        """Ends a run that no gradient moves any more; returns since when all were finite."""
-        if math.isfinite(float(told.gradient_norm)) and math.isfinite(float(told.loss)):
-            return step
-        if step - max(before, self._begun_at) >= _SKIPPED_IN_A_ROW:
-            raise TrainingError(
-                f"the gradients of the last {_SKIPPED_IN_A_ROW} steps, up to {step}, were not "
-                "finite; begin again with lower rates (optimizer.muon_rate, optimizer.adam_rate)"
-            )
-        return before
-
     def _save(self, step: int, cursor: bytes, loss: float | None = None) -> None:
         # What the checkpoint says was done, the log must say, too.
         self._log.flush()
-        self._checkpoints.save(
-            step, self._state, cursor, self._settings, self._roots, loss
-        )
+        self._checkpoints.save(step, self._state, cursor, self._settings, self._parts.roots, loss)
 
     def _evaluate(self, step: int, cursor: bytes) -> None:
         """Scores the validation split of all tasks, and keeps the state under their mean loss."""
         losses = []
-        for task in self._tasks:
-            scored = evaluate.evaluate(
-                self._program, self._state.params, self._sampler, self._form, "val", task,
-                self._settings.run.evaluate_batches,
-            )  # fmt: skip
+        for task in self._parts.tasks:
+            limit = self._settings.run.evaluate_batches
+            scored = self._parts.score(self._state.params, "val", task, limit)
             if scored.seeds:
                 losses.append(scored.loss)
                 self._log.write(
@@ -179,35 +164,29 @@ class _Trainer:
         """Scores val and test with the best parameters by validation, beside the baselines."""
         best = self._checkpoints.best
         assert best is not None, "the last step is always kept"
-        kept = self._checkpoints.restore(best, self._state, self._settings, self._roots)
-        results: dict[str, Any] = {"step": best, "tasks": {}}
-        for task in self._tasks:
-            of_task: dict[str, Any] = {"leading": LEADING[task.kind][0]}
-            splits: tuple[headwater.sampler.Split, ...] = ("val", "test")
-            for split in splits:
-                scored = evaluate.evaluate(
-                    self._program, kept.state.params, self._sampler, self._form, split, task
-                )
-                others = evaluate.baselines(self._settings.data, self._stores, task, scored)
-                of_task[split] = {**scored.record(), "baselines": others}
-            results["tasks"][task.name] = of_task
-        return results
+        kept = self._checkpoints.restore(best, self._state, self._settings, self._parts.roots)
+        return {"step": best, "tasks": self._parts.results(kept.state.params, ("val", "test"))}
+
+
+def _last_finite(step: int, told: Told, before: int) -> int:
+    """Returns the last step with a finite gradient; ends a run that has none any more."""
+    if math.isfinite(float(told.gradient_norm)) and math.isfinite(float(told.loss)):
+        return step
+    if step - before >= _SKIPPED_IN_A_ROW:
+        raise TrainingError(
+            f"the gradients of the last {_SKIPPED_IN_A_ROW} steps, up to {step}, were not finite; "
+            "begin again with lower rates (optimizer.muon_rate, optimizer.adam_rate)"
+        )
+    return before
 
 
 class _Watch:
     """What is written down and shown of the steps."""
 
-    def __init__(
-        self,
-        settings: config.Config,
-        log: _Log,
-        tasks: Sequence[evaluate.Task],
-        feed: Feed,
-        program: Program,
-    ) -> None:
-        self._settings, self._log, self._tasks = settings, log, tasks
-        self._feed, self._program = feed, program
-        optimizer = settings.optimizer
+    def __init__(self, parts: Assembly, log: _Log, feed: Feed) -> None:
+        self._settings, self._tasks, self._program = parts.settings, parts.tasks, parts.program
+        self._log, self._feed = log, feed
+        optimizer = self._settings.optimizer
         self._rates = {
             "muon_rate": rate(optimizer, optimizer.muon_rate),
             "adam_rate": rate(optimizer, optimizer.adam_rate),
@@ -253,7 +232,7 @@ class _Watch:
     def _tell(self, step: int) -> None:
         seconds = max(time.perf_counter() - self._begun, 1e-9)
         waited = self._feed.waited_seconds - self._waited
-        speed = {
+        speed: dict[str, Any] = {
             "step_seconds": seconds / self._steps,
             "cells_per_second": self._cells / seconds,
             "padding": 1 - self._cells / self._places,
@@ -331,7 +310,7 @@ def _signals() -> Iterator[_Asked]:
         signal.signal(number, before[number])
 
     before = {
-        number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)
+        int(number): signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
         yield asked
@@ -387,9 +366,3 @@ def _cut_after(path: Path, step: int) -> None:
 def _device_peak() -> int | None:
     stats = jax.local_devices()[0].memory_stats()
     return stats.get("peak_bytes_in_use") if stats else None
-
-
-def with_settings_of(out: Path, settings: Sequence[str]) -> config.Config:
-    """Returns the configuration that a run was begun with, changed by settings."""
-    return config.load(out / "config.toml", settings)
-
