@@ -112,7 +112,9 @@ def measure(bench: str, rounds: int, seconds: float, kernels: list[str]) -> list
         }
         best = max(speed for name, speed in of_case.items() if name.startswith("openblas"))
         line: dict[str, object] = {"dtype": dtype, "columns": columns, **of_case}
-        line["ratio"] = of_case[f"{kernels[0]} gflops"] / best
+        own = of_case[f"{kernels[0]} gflops"]
+        line["ratio"] = own / best
+        line["ratio_to_its_own_choice"] = own / of_case["openblas "]
         line["target"] = TARGETS[dtype][columns]
         lines.append({k: round(v, 3) if isinstance(v, float) else v for k, v in line.items()})
     return lines

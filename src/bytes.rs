@@ -24,6 +24,13 @@ pub(crate) fn reserve<T>(count: usize) -> Result<Vec<T>> {
     Ok(room)
 }
 
+/// `count` times `value`, or an error where an allocation would end the process.
+pub(crate) fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>> {
+    let mut values = reserve(count)?;
+    values.resize(count, value);
+    Ok(values)
+}
+
 /// Says that there are not so many bytes.
 pub(crate) fn no_memory(bytes: usize) -> Error {
     Error::limit(format!(

@@ -189,11 +189,21 @@ impl Storage for Disk {
 /// # Errors
 /// `Io`, saying whether the old file is still there.
 pub fn write_file(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<()> {
+    write_file_by(storage, path, &mut |file| file.write_all(bytes))
+}
+
+/// [`write_file`] for bytes that are made as they are written, by `fill`.
+///
+/// # Errors
+/// As [`write_file`].
+pub fn write_file_by(
+    storage: &dyn Storage,
+    path: &Path,
+    fill: &mut dyn FnMut(&mut dyn NewFile) -> io::Result<()>,
+) -> Result<()> {
     let (mut file, temporary) = create_temporary(storage, path)?;
-    let filled = file
-        .write_all(bytes)
-        .and_then(|()| file.sync())
-        .map_err(|e| Error::io(&temporary, "write", e));
+    let filled =
+        fill(&mut *file).and_then(|()| file.sync()).map_err(|e| Error::io(&temporary, "write", e));
     drop(file);
     let renamed = filled.and_then(|()| {
         storage.rename(&temporary, path).map_err(|e| Error::io(path, "rename a temporary to", e))

@@ -30,11 +30,12 @@
 //! | a wire for the reducer | `mpi` |
 //! | parts that know nothing of each other | [`prepare`], [`sampler`], [`reducer`] |
 //! | what they share | [`plan`], [`store`], [`fold`] |
-//! | the ground | [`durable`], [`random`], `error`, `bytes`, `map` |
+//! | the ground | [`durable`], [`random`], `error`, `bytes`, `map`, `panics` |
 
 mod bytes;
 mod error;
 mod map;
+mod panics;
 
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -229,11 +229,24 @@ impl World {
         let mut count = 0;
         // SAFETY: The status is of a message that is there.
         unsafe { ffi::MPI_Get_count(&raw const status, ffi::RSMPI_UINT8_T, &raw mut count) };
-        let mut piece = vec![0; count as usize];
-        // SAFETY: As many bytes as the piece has.
+        let mut length = [0_u8; LENGTH_BYTES];
+        // Where it stays: a portion is long.
+        let (room, room_bytes) = match self.receiving.get_mut(&from) {
+            None => (length.as_mut_ptr(), LENGTH_BYTES),
+            Some(Incoming { length, bytes }) => {
+                let room_bytes = *length - bytes.len();
+                (bytes.spare_capacity_mut().as_mut_ptr().cast(), room_bytes)
+            }
+        };
+        let piece_bytes = count as usize;
+        if piece_bytes > room_bytes {
+            return Err(unexpected(from));
+        }
+        // SAFETY: No more bytes than there is room for: in `length`, or behind what has come of a
+        // message, for all of which memory was reserved.
         let code = unsafe {
             ffi::MPI_Recv(
-                piece.as_mut_ptr().cast(),
+                room.cast(),
                 count,
                 ffi::RSMPI_UINT8_T,
                 status.MPI_SOURCE,
@@ -247,23 +260,27 @@ impl World {
             return Ok(None);
         }
         self.check(code, "receiving")?;
-        self.assemble(from, piece)
+        self.assemble(from, length, piece_bytes)
     }
 
-    fn assemble(&mut self, from: u32, piece: Vec<u8>) -> Result<Option<(u32, Vec<u8>)>> {
-        let Some(incoming) = self.receiving.get_mut(&from) else {
-            let length = piece.try_into().ok().map(u64::from_le_bytes);
-            let length = length.and_then(|length: u64| usize::try_from(length).ok());
+    /// Notes that a piece has come, which is `length` where it is a message's first.
+    fn assemble(
+        &mut self,
+        from: u32,
+        length: [u8; LENGTH_BYTES],
+        piece_bytes: usize,
+    ) -> Result<Option<(u32, Vec<u8>)>> {
+        let Some(Incoming { length, bytes }) = self.receiving.get_mut(&from) else {
+            let length = usize::try_from(u64::from_le_bytes(length)).ok();
+            let length = length.filter(|_| piece_bytes == LENGTH_BYTES);
             let length = length.ok_or_else(|| unexpected(from))?;
             let bytes = reserve(length).context(|| format!("a message of rank {from}"))?;
             self.receiving.insert(from, Incoming { length, bytes });
             return Ok(None);
         };
-        if piece.len() > incoming.length - incoming.bytes.len() {
-            return Err(unexpected(from));
-        }
-        incoming.bytes.extend(piece);
-        if incoming.bytes.len() < incoming.length {
+        // SAFETY: So many bytes were received behind those that were there, with room for them.
+        unsafe { bytes.set_len(bytes.len() + piece_bytes) };
+        if bytes.len() < *length {
             return Ok(None);
         }
         Ok(self.receiving.remove(&from).map(|incoming| (from, incoming.bytes)))

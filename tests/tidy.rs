@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// The floors of the house, the ground first. A room may use those below it, and `store` the split
 /// of `plan`, on whose floor it stands.
 const FLOORS: [&[&str]; 6] = [
-    &["error", "bytes", "map", "random", "durable"],
+    &["error", "bytes", "map", "panics", "random", "durable"],
     &["plan", "fold", "store"],
     &["prepare", "sampler", "reducer"],
     &["mpi"],

@@ -1,8 +1,9 @@
 //! Progress bars on a terminal; silence elsewhere.
 
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use crate::error::{Error, Result};
 use crate::prepare::Progress;
@@ -12,13 +13,15 @@ pub(super) struct Bars<'a> {
     current: Mutex<ProgressBar>,
     interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
     unit: &'static str,
+    /// What each unit takes, where that is told.
+    operations: f64,
 }
 
 impl<'a> Bars<'a> {
     /// Bars that count rows; `interrupted` says when to stop.
     pub(super) fn new(interrupted: Option<&'a (dyn Fn() -> bool + Sync)>) -> Self {
         let unit = "{human_pos}/{human_len} {per_sec}";
-        Self { current: Mutex::new(ProgressBar::hidden()), interrupted, unit }
+        Self { current: Mutex::new(ProgressBar::hidden()), interrupted, unit, operations: 0.0 }
     }
 
     /// Bars that count bytes.
@@ -26,6 +29,21 @@ impl<'a> Bars<'a> {
         let mut bars = Self::new(interrupted);
         bars.unit = "{bytes}/{total_bytes} {bytes_per_sec}";
         bars
+    }
+
+    /// Bars that count rows, and tell how many operations a second that is, at so many for each.
+    pub(super) fn of_operations(operations: f64) -> Self {
+        let mut bars = Self::new(None);
+        bars.unit = "{human_pos}/{human_len} {per_sec} {speed}";
+        bars.operations = operations;
+        bars
+    }
+
+    /// Goes on after what was done before, which says nothing of how fast it goes.
+    pub(super) fn skip(&self, count: u64) {
+        let bar = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        bar.set_position(count);
+        bar.reset_eta();
     }
 
     fn replace(&self, bar: ProgressBar) {
@@ -46,7 +64,12 @@ impl Progress for Bars<'_> {
         };
         // The template is ours and right; were it not, the default style would do.
         if let Ok(style) = ProgressStyle::with_template(&template) {
-            bar.set_style(style);
+            let operations = self.operations;
+            let speed = move |state: &ProgressState, out: &mut dyn fmt::Write| {
+                // What cannot be shown is left out.
+                let _ = write!(out, "{:.1} GFLOP/s", state.per_sec() * operations / 1e9);
+            };
+            bar.set_style(style.with_key("speed", speed));
         }
         bar.set_message(stage.to_owned());
         self.replace(bar);

@@ -1,5 +1,6 @@
 //! Count, range and the first four moments of each column.
 
+use crate::bytes::filled;
 use crate::error::{Error, Result};
 
 use super::control::in_default_environment;
@@ -238,10 +239,11 @@ impl Partial for MomentSums {
 impl Statistic for ColumnMoments {
     type Chunk<'a> = Rows<'a>;
     type Partial = MomentSums;
+    type Arrived<'a> = MomentSums;
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<MomentSums> {
         same_count("columns", self.shifts.len(), rows.columns())?;
-        let mut columns = vec![ColumnSums::EMPTY; self.shifts.len()];
+        let mut columns = filled(ColumnSums::EMPTY, self.shifts.len())?;
         in_default_environment(|| {
             rows.each(0..self.shifts.len(), |_, column, value| {
                 columns[column].take(self.shifts[column], value);
@@ -262,7 +264,11 @@ impl Statistic for ColumnMoments {
         words::write(std::iter::once(partial.rows).chain(columns), bytes);
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<MomentSums> {
+    fn can_be_of(&self, partial: &MomentSums, rows: u64) -> bool {
+        partial.rows == rows
+    }
+
+    fn read(&self, bytes: &[u8]) -> Result<MomentSums> {
         let count = 1 + self.shifts.len().saturating_mul(COLUMN_WORDS);
         let words: Vec<u64> = words::decode(bytes, count, "moments")?.collect();
         let columns = words[1..].as_chunks().0.iter().copied().map(ColumnSums::from_words);

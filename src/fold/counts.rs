@@ -1,5 +1,8 @@
 //! Counts, side by side: the partial of every kind of histogram.
 
+use std::ops::Range;
+
+use crate::bytes::{filled, reserve};
 use crate::error::{Error, Result};
 
 use super::statistic::Partial;
@@ -21,8 +24,13 @@ impl Counts {
         &self.0
     }
 
-    pub(super) fn zeros(count: usize) -> Self {
-        Self(vec![0; count])
+    pub(super) fn zeros(count: usize) -> Result<Self> {
+        filled(0, count).map(Self)
+    }
+
+    /// How many were counted in some bins.
+    pub(super) fn of_bins(&self, bins: Range<usize>) -> u64 {
+        self.0[bins].iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// Counts one more in a bin.
@@ -36,7 +44,10 @@ impl Counts {
     }
 
     pub(super) fn decode(bytes: &[u8], count: usize) -> Result<Self> {
-        Ok(Self(words::decode(bytes, count, "counts")?.collect()))
+        let words = words::decode(bytes, count, "counts")?;
+        let mut counts = reserve(count)?;
+        counts.extend(words);
+        Ok(Self(counts))
     }
 }
 

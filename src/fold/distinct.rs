@@ -1,5 +1,6 @@
 //! How many different numbers each column has, nearly: HyperLogLog.
 
+use crate::bytes::{filled, reserve};
 use crate::error::{Error, Result};
 
 use super::control::in_default_environment;
@@ -146,10 +147,11 @@ impl Partial for Registers {
 impl Statistic for Distinct {
     type Chunk<'a> = Rows<'a>;
     type Partial = Registers;
+    type Arrived<'a> = Registers;
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<Registers> {
         same_count("columns", self.columns, rows.columns())?;
-        let mut registers = vec![0; self.columns << self.precision];
+        let mut registers = filled(0, self.columns << self.precision)?;
         in_default_environment(|| {
             rows.each(0..self.columns, |_, column, value| {
                 let Some(hash) = value.map(hash) else { return };
@@ -171,11 +173,15 @@ impl Statistic for Distinct {
         bytes.extend_from_slice(&partial.0);
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Registers> {
+    fn read(&self, bytes: &[u8]) -> Result<Registers> {
         check_length(bytes, self.columns << self.precision, "registers")?;
         let greatest = self.greatest();
         match bytes.iter().position(|&register| register > greatest) {
-            None => Ok(Registers(bytes.to_vec())),
+            None => {
+                let mut registers = reserve(bytes.len())?;
+                registers.extend(bytes);
+                Ok(Registers(registers))
+            }
             Some(at) => Err(Error::corrupt(format!(
                 "register {at} is {}, and none is above {greatest}",
                 bytes[at]

@@ -95,10 +95,11 @@ fn bin(value: Option<f64>) -> usize {
 impl Statistic for ExponentHistogram {
     type Chunk<'a> = Rows<'a>;
     type Partial = Counts;
+    type Arrived<'a> = Counts;
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<Counts> {
         same_count("columns", self.columns, rows.columns())?;
-        let mut counts = Counts::zeros(self.columns * BINS);
+        let mut counts = Counts::zeros(self.columns * BINS)?;
         in_default_environment(|| {
             rows.each(0..self.columns, |_, column, value| {
                 counts.count(column * BINS + bin(value));
@@ -115,7 +116,12 @@ impl Statistic for ExponentHistogram {
         partial.write(bytes);
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Counts> {
+    fn can_be_of(&self, partial: &Counts, rows: u64) -> bool {
+        let mut columns = (0..self.columns).map(|column| column * BINS..(column + 1) * BINS);
+        columns.all(|bins| partial.of_bins(bins) == rows)
+    }
+
+    fn read(&self, bytes: &[u8]) -> Result<Counts> {
         Counts::decode(bytes, self.columns * BINS)
     }
 }

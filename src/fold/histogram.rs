@@ -107,10 +107,11 @@ fn check_edges(edges: &[f64]) -> Result<()> {
 impl Statistic for Histogram {
     type Chunk<'a> = Rows<'a>;
     type Partial = Counts;
+    type Arrived<'a> = Counts;
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<Counts> {
         same_count("columns", self.edges.len(), rows.columns())?;
-        let mut counts = Counts::zeros(self.count);
+        let mut counts = Counts::zeros(self.count)?;
         in_default_environment(|| {
             rows.each(0..self.edges.len(), |_, column, value| {
                 counts.count(self.bin(column, value));
@@ -127,7 +128,13 @@ impl Statistic for Histogram {
         partial.write(bytes);
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Counts> {
+    fn can_be_of(&self, partial: &Counts, rows: u64) -> bool {
+        let ends = self.starts[1..].iter().chain([&self.count]);
+        let mut columns = self.starts.iter().zip(ends).map(|(start, end)| *start..*end);
+        columns.all(|bins| partial.of_bins(bins) == rows)
+    }
+
+    fn read(&self, bytes: &[u8]) -> Result<Counts> {
         Counts::decode(bytes, self.count)
     }
 }

@@ -6,6 +6,7 @@ use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use crate::error::{Error, Result};
 
 use super::control;
+use super::node::Node;
 
 /// What is known of the rows of one node of the tree.
 pub trait Partial {
@@ -19,6 +20,34 @@ pub trait Partial {
     fn same_bits(&self, other: &Self) -> bool;
 }
 
+/// What comes to a tree: a partial, or the bytes of one that were looked through and lie where they are.
+pub trait Arrival<P> {
+    /// Whether it holds the same bits as one that is there.
+    fn has_bits_of(&self, held: &P) -> bool;
+
+    /// Merges with its sibling, with the sibling of the node that they make, and so on; becomes a partial
+    /// of its own where there is none. What is left of `siblings`, and holds memory for a later one, may
+    /// go to `spent`.
+    ///
+    /// # Errors
+    /// `LimitExceeded` when there is no memory for one of its own, never where there are siblings.
+    fn join(self, siblings: Vec<(Node, P)>, spent: &mut Vec<P>) -> Result<P>;
+}
+
+impl<P: Partial> Arrival<P> for P {
+    fn has_bits_of(&self, held: &P) -> bool {
+        self.same_bits(held)
+    }
+
+    fn join(self, siblings: Vec<(Node, P)>, _: &mut Vec<P>) -> Result<P> {
+        Ok(siblings.into_iter().fold(self, |own, (node, sibling)| {
+            let (mut left, right) = if node.is_left() { (sibling, own) } else { (own, sibling) };
+            left.merge(&right);
+            left
+        }))
+    }
+}
+
 /// A statistic over rows: how a chunk becomes a partial, and a partial bytes.
 ///
 /// # Determinism
@@ -29,6 +58,8 @@ pub trait Statistic {
     type Chunk<'a>;
     /// What is known of the rows of a node.
     type Partial: Partial;
+    /// A partial that comes as bytes.
+    type Arrived<'a>: Arrival<Self::Partial>;
 
     /// The partial of one chunk.
     ///
@@ -50,11 +81,24 @@ pub trait Statistic {
         bytes
     }
 
-    /// The partial of `bytes`.
+    /// Looks through the bytes of a partial.
     ///
     /// # Errors
     /// `Corrupt` when [`Statistic::write`] cannot have written them.
-    fn decode(&self, bytes: &[u8]) -> Result<Self::Partial>;
+    fn read<'a>(&self, bytes: &'a [u8]) -> Result<Self::Arrived<'a>>;
+
+    /// The partial of `bytes`.
+    ///
+    /// # Errors
+    /// As [`Statistic::read`], and `LimitExceeded` when memory is not to be had.
+    fn decode(&self, bytes: &[u8]) -> Result<Self::Partial> {
+        self.read(bytes)?.join(Vec::new(), &mut Vec::new())
+    }
+
+    /// Whether what arrived can be of so many rows, as far as it tells.
+    fn can_be_of(&self, _arrived: &Self::Arrived<'_>, _rows: u64) -> bool {
+        true
+    }
 }
 
 /// The partial of each chunk, each made by one of the threads of a pool.
@@ -99,11 +143,15 @@ pub(super) fn canonical(value: f64) -> f64 {
 /// Adds `right` to `left`, element by element.
 pub(super) fn add(left: &mut [f64], right: &[f64]) {
     assert_eq!(left.len(), right.len(), "partials of one statistic have one size");
-    control::in_default_environment(|| {
-        for (left, right) in left.iter_mut().zip(right) {
-            *left = canonical(*left + right);
-        }
-    });
+    control::in_default_environment(|| add_each(left, right.iter().copied()));
+}
+
+/// [`add`], within the environment that it is defined by.
+#[inline]
+pub(super) fn add_each(left: &mut [f64], right: impl Iterator<Item = f64>) {
+    for (left, right) in left.iter_mut().zip(right) {
+        *left = canonical(*left + right);
+    }
 }
 
 /// Whether both hold the same bits.

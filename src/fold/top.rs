@@ -124,6 +124,7 @@ impl Partial for Ranking {
 impl Statistic for TopRows {
     type Chunk<'a> = NumberedRows<'a>;
     type Partial = Ranking;
+    type Arrived<'a> = Ranking;
 
     fn leaf(&self, chunk: &NumberedRows<'_>) -> Result<Ranking> {
         let NumberedRows { first, rows } = *chunk;
@@ -157,7 +158,7 @@ impl Statistic for TopRows {
         words::write(all, bytes);
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Ranking> {
+    fn read(&self, bytes: &[u8]) -> Result<Ranking> {
         let mut words = words::decode(bytes, 1 + 2 * self.kept, "ranked rows")?;
         let count = words.next().unwrap_or_default();
         if count > self.kept as u64 {

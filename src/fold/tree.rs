@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 
 use super::node::Node;
-use super::statistic::Partial;
+use super::statistic::{Arrival, Partial};
 
 /// What became of a node that was given to a [`Tree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,34 +28,37 @@ pub enum Inserted {
 ///
 /// # Cost
 /// It holds one partial for each node of [`Tree::nodes`]: when they come in order, at most one for
-/// each bit of the number of chunks.
+/// each bit of the number of chunks. The memory of those that were merged into others serves the next that
+/// come as bytes; it is never more than what was held at once.
 #[derive(Clone, Debug)]
 pub struct Tree<P> {
     chunk_count: u64,
     /// By the first chunk of each node.
     held: BTreeMap<u64, (Node, P)>,
+    /// Memory of partials that are no more.
+    spent: Vec<P>,
 }
 
 impl<P: Partial> Tree<P> {
     /// A tree over `chunk_count` chunks, of which none is there.
     #[must_use]
     pub fn new(chunk_count: u64) -> Self {
-        Self { chunk_count, held: BTreeMap::new() }
+        Self { chunk_count, held: BTreeMap::new(), spent: Vec::new() }
     }
 
     /// Takes in a node, and merges it with its sibling for as long as there is one.
     ///
     /// # Errors
     /// `InvalidArgument` when the node reaches past the last chunk, and `Corrupt` when the same node
-    /// is there with other bits. The tree stays as it was.
-    pub fn insert(&mut self, node: Node, partial: P) -> Result<Inserted> {
+    /// is there with other bits; those of [`Arrival::join`]. The tree stays as it was.
+    pub fn insert(&mut self, node: Node, arrival: impl Arrival<P>) -> Result<Inserted> {
         let chunks = node.chunks();
         if chunks.end > self.chunk_count {
             let count = self.chunk_count;
             return Err(Error::invalid(format!("{node}: there are only {count} chunks")));
         }
         if let Some((found, its)) = self.holding(chunks.start) {
-            if *found == node && !its.same_bits(&partial) {
+            if *found == node && !arrival.has_bits_of(its) {
                 return Err(Error::corrupt(format!("{node} came twice, with different bits")));
             }
             if found.level() >= node.level() {
@@ -63,12 +66,13 @@ impl<P: Partial> Tree<P> {
                 return Ok(if same { Inserted::Same } else { Inserted::Covered });
             }
         }
+        let (joined, partial) = self.join(node, arrival)?;
         // What it covers is part of it already, and would be counted twice.
         let inner: Vec<u64> = self.held.range(chunks).map(|(&start, _)| start).collect();
         for start in inner {
             self.held.remove(&start);
         }
-        self.settle(node, partial);
+        self.held.insert(joined.chunks().start, (joined, partial));
         Ok(Inserted::New)
     }
 
@@ -78,22 +82,20 @@ impl<P: Partial> Tree<P> {
         (chunk < held.0.chunks().end).then_some(held)
     }
 
-    /// Puts a node among those that are disjoint from it.
-    fn settle(&mut self, mut node: Node, mut partial: P) {
-        loop {
-            let sibling = node.sibling();
-            let start = sibling.chunks().start;
-            if self.held.get(&start).is_none_or(|(found, _)| *found != sibling) {
-                break;
-            }
-            let Some((_, mut other)) = self.held.remove(&start) else { break };
-            if !node.is_left() {
-                std::mem::swap(&mut other, &mut partial);
-            }
-            partial.merge(&other);
+    /// Merges a node with its sibling, for as long as there is one.
+    fn join(&mut self, mut node: Node, arrival: impl Arrival<P>) -> Result<(Node, P)> {
+        let mut siblings = Vec::new();
+        while let Some(sibling) = self.take(node.sibling()) {
+            siblings.push(sibling);
             node = node.parent();
         }
-        self.held.insert(node.chunks().start, (node, partial));
+        Ok((node, arrival.join(siblings, &mut self.spent)?))
+    }
+
+    fn take(&mut self, node: Node) -> Option<(Node, P)> {
+        let start = node.chunks().start;
+        self.held.get(&start).filter(|(found, _)| *found == node)?;
+        self.held.remove(&start)
     }
 
     /// How many chunks the whole has.

@@ -14,7 +14,7 @@ use super::work::{self, Calls};
 use crate::bytes::Digest;
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, Result};
-use crate::fold::{Gram, Triangle};
+use crate::fold::Gram;
 use crate::reducer::{Element, GramStream, Job, Numbers, Reduction};
 
 /// The types of numbers, as NumPy calls them.
@@ -171,8 +171,10 @@ impl GramReductionCore {
     /// The Gram matrix of all rows, both halves.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let (gram, columns) = self.with(py, |reduction| {
-            let columns = reduction.statistic().columns();
-            Ok::<_, Error>((both_halves(&reduction.whole()?, columns), columns))
+            let (gram, columns) = (reduction.whole()?, reduction.statistic().columns());
+            let mut whole = vec![0.0; columns * columns];
+            gram.unfold(0, &mut whole);
+            Ok::<_, Error>((whole, columns))
         })?;
         PyArray1::from_vec(py, gram).reshape([columns, columns])
     }
@@ -183,19 +185,4 @@ impl GramReductionCore {
         let gram = self.with(py, |reduction| reduction.whole())?;
         Ok(py.detach(|| Digest::of(bytemuck::cast_slice(gram.values())).to_string()))
     }
-}
-
-/// A Gram matrix row by row.
-fn both_halves(gram: &Triangle, columns: usize) -> Vec<f64> {
-    let mut whole = vec![0.0; columns * columns];
-    let mut left = gram.values();
-    for row in 0..columns {
-        let (own, after) = left.split_at(columns - row);
-        left = after;
-        for (column, sum) in (row..).zip(own) {
-            whole[row * columns + column] = *sum;
-            whole[column * columns + row] = *sum;
-        }
-    }
-    whole
 }

@@ -125,19 +125,18 @@ impl<S: Statistic> Coordinator<S> {
 
     fn take_in(&mut self, rank: u32, portion: &[u8]) -> Result<Letters> {
         let job = self.reduction.job();
-        let held = match Portion::of(job, self.reduction.statistic()).decode(portion) {
+        let arrived = match Portion::of(job, self.reduction.statistic()).read(portion) {
             // Foreign bytes and versions, too: the fields of the job were compared when it joined.
-            Err(damaged) if damaged.kind() != ErrorKind::PlanMismatch => {
-                return self.ask_again(rank, damaged);
-            }
-            held => held?,
+            Err(damaged) if is_damage(damaged.kind()) => return self.ask_again(rank, damaged),
+            arrived => arrived?,
         };
-        let ends = held.first().zip(held.last()).map(|(a, b)| a.0.chunks().start..b.0.chunks().end);
+        let ends = arrived.first().zip(arrived.last());
+        let ends = ends.map(|(a, b)| a.0.chunks().start..b.0.chunks().end);
         if let (Some(chunks), Some(hash)) = (ends, portion.last_chunk()) {
             self.orders.came(rank, &chunks, Digest(*hash), self.now)?;
         }
-        for (node, partial) in held {
-            self.reduction.insert(node, partial)?;
+        for (node, arrived) in arrived {
+            self.reduction.insert(node, arrived)?;
         }
         let mut letters = Letters::new();
         if self.ranks.contains_key(&rank) {
@@ -189,12 +188,18 @@ impl<S: Statistic> Coordinator<S> {
         letters
     }
 
+    /// Whether so many ranks have said that they are there, or are known to be no more.
+    #[must_use]
+    pub fn has_heard_of(&self, expected: u32) -> bool {
+        self.ranks.len() + self.lost.len() >= expected as usize
+    }
+
     /// Refuses to wait for rows that none of the ranks can read, once all `expected` are known.
     ///
     /// # Errors
     /// `InvalidArgument`, naming the chunks.
     pub fn check_readable(&self, expected: u32) -> Result<()> {
-        if self.ranks.len() + self.lost.len() < expected as usize {
+        if !self.has_heard_of(expected) {
             return Ok(());
         }
         let readers: Vec<&[Range<u64>]> =
@@ -256,4 +261,9 @@ impl<S: Statistic> Coordinator<S> {
     pub fn cpu_microseconds_elsewhere(&self) -> u64 {
         self.cpu_microseconds.iter().filter(|(rank, _)| **rank != 0).map(|(_, cpu)| cpu).sum()
     }
+}
+
+/// Whether bytes were not read since they are others than were written, which folding again mends.
+fn is_damage(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotOurs | ErrorKind::Version | ErrorKind::Corrupt)
 }

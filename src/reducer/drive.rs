@@ -16,11 +16,13 @@ use super::{Coordinator, Job, Letters, Order, Report, Source, Worker, fold_porti
 /// Milliseconds for which a worker has nothing to do until it says so once more.
 const READY_AGAIN: u64 = 5_000;
 
-/// Milliseconds for which the coordinator waits for everybody to say good-bye.
+/// Milliseconds for which the coordinator waits for everybody to say good-bye, or that he is there.
 const FAREWELL: u64 = 10_000;
 
 /// How long nobody looks at the wire when nothing came. Looking costs CPU time, not looking time.
 const PAUSE: Duration = Duration::from_millis(1);
+/// While something is on its way, which moves only when it is looked after; the other end may be slow.
+const PAUSE_BUSY: Duration = Duration::from_micros(100);
 const PAUSE_ALONE: Duration = Duration::from_millis(50);
 
 /// Carries messages between the coordinator, which is rank 0, and the workers of other processes.
@@ -107,7 +109,7 @@ impl<'a> Hands<'a> {
         let worker = Worker::new(job, source.readable(), READY_AGAIN)?;
         let (orders, ordered) = crossbeam_channel::bounded::<Range<u64>>(1);
         let (done, reports) = crossbeam_channel::bounded(1);
-        scope.spawn(move || {
+        let folding = move || {
             for chunks in ordered {
                 let stopped = || stop.load(Ordering::Relaxed);
                 let report = match fold_portion(job, source, chunks, &stopped) {
@@ -118,7 +120,11 @@ impl<'a> Hands<'a> {
                     return;
                 }
             }
-        });
+        };
+        thread::Builder::new().spawn_scoped(scope, folding).map_err(|e| {
+            let remedy = "give each rank more memory, or run fewer on a machine";
+            Error::limit(format!("starting the thread that folds: {e}; {remedy}"))
+        })?;
         Ok(Self { worker, orders, reports, stop })
     }
 
@@ -182,12 +188,20 @@ pub fn coordinate<S: Source>(
         let first = hands.worker.begin((around.now)());
         let letters = coordinator.hear((around.now)(), 0, &first)?;
         deliver(letters, &mut hands, wire)?;
-        while !coordinator.is_complete() {
+        let mut whole_since = None;
+        loop {
             let now = (around.now)();
+            if coordinator.is_complete() {
+                // Whether the error of a rank that is slow to begin is told is not to be chance.
+                let waited = now - *whole_since.get_or_insert(now);
+                if coordinator.has_heard_of(wire.size()) || waited > FAREWELL {
+                    return Ok(());
+                }
+            }
             let came = wire.poll()?;
             let pause = match came {
                 Some(_) => Duration::ZERO,
-                None if wire.is_busy() => Duration::ZERO,
+                None if wire.is_busy() => PAUSE_BUSY,
                 None if wire.size() == 1 => PAUSE_ALONE,
                 None => PAUSE,
             };
@@ -203,7 +217,6 @@ pub fn coordinate<S: Source>(
             deliver(letters, &mut hands, wire)?;
             watch(coordinator)?;
         }
-        Ok(())
     })
 }
 
@@ -261,12 +274,19 @@ pub fn work<S: Source>(
     let stop = AtomicBool::new(false);
     let ended = match &source {
         Ok((job, source)) => thread::scope(|scope| {
-            let mut hands = Hands::new(scope, job, source, around.cpu, &stop)?;
+            let mut hands = match Hands::new(scope, job, source, around.cpu, &stop) {
+                Ok(hands) => hands,
+                Err(error) => return fail(&error, wire),
+            };
             wire.send(0, hands.worker.begin((around.now)()))?;
             let mut was_told = false;
             loop {
                 let came = wire.poll()?;
-                let is_pressing = came.is_some() || wire.is_busy();
+                let pause = match came {
+                    Some(_) => Duration::ZERO,
+                    None if wire.is_busy() => PAUSE_BUSY,
+                    None => PAUSE,
+                };
                 match came {
                     Some(Event::Message(_, message)) => hands.worker.hear(&message)?,
                     Some(Event::Lost(0)) => return Err(orphaned()),
@@ -275,7 +295,6 @@ pub fn work<S: Source>(
                 if let Some(end) = hands.worker.end() {
                     return Ok(end);
                 }
-                let pause = if is_pressing { Duration::ZERO } else { PAUSE };
                 if let Some(report) = hands.step((around.now)(), pause)? {
                     wire.send(0, report)?;
                 }
@@ -286,10 +305,7 @@ pub fn work<S: Source>(
                 }
             }
         }),
-        Err(error) => {
-            wire.send(0, Report::Failed(Failure::from(error)).encode())?;
-            wait_for_end(wire)
-        }
+        Err(error) => fail(error, wire),
     }?;
     wire.send(0, Report::Bye.encode())?;
     let until = (around.now)() + FAREWELL;
@@ -304,7 +320,9 @@ pub fn work<S: Source>(
     Ok(ended)
 }
 
-fn wait_for_end(wire: &mut dyn Wire) -> Result<Result<(), ErrorKind>> {
+/// Tells rank 0 of an error before any work, and waits for the end that comes of it.
+fn fail(error: &Error, wire: &mut dyn Wire) -> Result<Result<(), ErrorKind>> {
+    wire.send(0, Report::Failed(Failure::from(error)).encode())?;
     loop {
         match wire.poll()? {
             Some(Event::Message(_, message)) => {

@@ -25,6 +25,9 @@ const PARTIAL_BYTES_MAX: u64 = 1 << 28;
 
 /// A statistic of the rows of one matrix.
 pub trait OfRows: Statistic + Send + Sync {
+    /// Whether rows may lack numbers.
+    const TAKES_NULLS: bool = true;
+
     /// The partial of the rows of each chunk, made by the threads of a pool.
     ///
     /// # Errors
@@ -37,6 +40,8 @@ pub trait OfRows: Statistic + Send + Sync {
 }
 
 impl OfRows for Gram {
+    const TAKES_NULLS: bool = false;
+
     fn leaves_of(
         &self,
         chunks: &[NumberedRows<'_>],
@@ -77,6 +82,7 @@ of_rows_without_numbers!(ColumnMoments, Distinct, ExponentHistogram, Histogram);
 /// Rows on disk, as a job cuts them into chunks.
 struct Chunks {
     matrix: Matrix,
+    takes_nulls: bool,
     finite_only: bool,
 }
 
@@ -89,28 +95,42 @@ impl Chunks {
         read.collect()
     }
 
-    /// The rows of what was read; a NaN or infinity is refused where that is asked for.
+    /// The rows of what was read; what the statistic has no use for is refused by its place, and a
+    /// NaN or infinity where that is asked for.
     fn rows<'a>(&self, read: &'a [(u64, Numbers<'_>)]) -> Result<Vec<NumberedRows<'a>>> {
         let rows = read.iter().map(|(first, numbers)| {
             let rows = numbers.rows()?;
-            match rows.first_nonfinite().filter(|_| self.finite_only) {
-                None => Ok(NumberedRows { first: *first, rows }),
-                Some((row, column, value)) => {
-                    Err(self.nonfinite(first + row as u64, column, value))
-                }
+            // Neither is looked for without need: the rows are read once more for it.
+            if !self.takes_nulls
+                && let Some((row, column)) = rows.first_null()
+            {
+                return Err(self.refused(
+                    (first + row as u64, column),
+                    "expected a number, found NULL",
+                    "fill it in, or leave out the column",
+                ));
             }
+            if self.finite_only
+                && let Some((row, column, value)) = rows.first_nonfinite()
+            {
+                return Err(self.refused(
+                    (first + row as u64, column),
+                    &format!("expected a finite number, found {value}"),
+                    "mend the data, or fold without refusing such numbers",
+                ));
+            }
+            Ok(NumberedRows { first: *first, rows })
         });
         rows.collect()
     }
 
-    fn nonfinite(&self, row: u64, column: usize, value: f64) -> Error {
+    fn refused(&self, (row, column): (u64, usize), what: &str, remedy: &str) -> Error {
         let place = match self.matrix.place_of(row) {
             Some((path, row)) => format!("{}: row {row}", path.display()),
             None => format!("row {row}"),
         };
         Error::data(format!(
-            "{place}, column {column}: expected a finite number, found {value} (rows and columns \
-             count from 0); mend the data, or fold without refusing such numbers"
+            "{place}, column {column}: {what} (rows and columns count from 0); {remedy}"
         ))
     }
 
@@ -144,7 +164,7 @@ pub struct OfMatrix<S> {
 impl<S: OfRows> OfMatrix<S> {
     /// The statistic of the rows of `matrix`, as `job` cuts it into chunks, made by `threads`.
     pub fn new(statistic: S, matrix: Matrix, job: Job, threads: ThreadPool) -> Self {
-        let chunks = Chunks { matrix, finite_only: false };
+        let chunks = Chunks { matrix, takes_nulls: S::TAKES_NULLS, finite_only: false };
         Self { chunks, job, statistic: Arc::new(statistic), threads }
     }
 
@@ -203,7 +223,7 @@ impl CrossOfMatrices {
             )));
         }
         let cross = Arc::new(Cross::new(x.columns(), y.columns())?);
-        let sides = [x, y].map(|matrix| Chunks { matrix, finite_only: false });
+        let sides = [x, y].map(|matrix| Chunks { matrix, takes_nulls: false, finite_only: false });
         Ok(Self { sides, job, cross, threads })
     }
 

@@ -1,8 +1,8 @@
 //! Some nodes of a job with their partials, as bytes: what is shipped, kept and gone on from.
 
 use crate::bytes::{reserve, u32_at, u64_at};
-use crate::error::{Error, Result};
-use crate::fold::{Node, Statistic};
+use crate::error::{Context, Error, Result};
+use crate::fold::{Arrival, Node, Statistic};
 use crate::plan::{Cursor, CursorKind, Position};
 
 use super::{Job, Report};
@@ -15,6 +15,9 @@ const HASH_BYTES: usize = 32;
 
 /// A node and what is known of its rows.
 pub type Held<S> = (Node, <S as Statistic>::Partial);
+
+/// The same as it lies in the bytes of a portion.
+pub type Arrived<'a, S> = (Node, <S as Statistic>::Arrived<'a>);
 
 /// Writes and reads portions of one job.
 pub struct Portion<'a, S> {
@@ -45,7 +48,8 @@ impl<'a, S: Statistic> Portion<'a, S> {
         let cursor = cursor.encode()?;
         // With room for what makes a report of it, since it can be large.
         let all = HEADER_BYTES + cursor.len() + nodes.len() * (NODE_BYTES + partial_bytes);
-        let mut bytes: Vec<u8> = reserve(all + HASH_BYTES + Report::TRAILER_BYTES)?;
+        let mut bytes: Vec<u8> = reserve(all + HASH_BYTES + Report::TRAILER_BYTES)
+            .context(|| format!("{} partials of {partial_bytes} bytes each", nodes.len()))?;
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend([0; 4]);
@@ -65,9 +69,20 @@ impl<'a, S: Statistic> Portion<'a, S> {
     /// The nodes of a portion of this job.
     ///
     /// # Errors
+    /// As [`Portion::read`], and `LimitExceeded` when there is no memory.
+    pub fn decode(&self, bytes: &[u8]) -> Result<Vec<Held<S>>> {
+        let own = |(node, arrived): Arrived<'_, S>| {
+            Ok((node, arrived.join(Vec::new(), &mut Vec::new())?))
+        };
+        self.read(bytes)?.into_iter().map(own).collect()
+    }
+
+    /// Looks through a portion of this job; its partials stay where they are.
+    ///
+    /// # Errors
     /// `NotOurs`, `Version` or `Corrupt` when the bytes are no whole portion, `PlanMismatch` when
     /// they are of another job, naming each field that differs.
-    pub fn decode(&self, bytes: &[u8]) -> Result<Vec<Held<S>>> {
+    pub fn read<'b>(&self, bytes: &'b [u8]) -> Result<Vec<Arrived<'b, S>>> {
         let (cursor, mut rest) = open(bytes)?;
         cursor.check(self.job.fields())?;
         let count = |name: &str| {
@@ -88,7 +103,7 @@ impl<'a, S: Statistic> Portion<'a, S> {
                 rest.len()
             )));
         }
-        let mut held: Vec<Held<S>> = Vec::with_capacity(nodes);
+        let mut arrived = Vec::with_capacity(nodes);
         let mut covered = 0;
         for _ in 0..nodes {
             let (one, after) = rest.split_at(NODE_BYTES + partial_bytes);
@@ -97,9 +112,15 @@ impl<'a, S: Statistic> Portion<'a, S> {
             let node =
                 node.ok_or_else(|| damaged("its nodes are not nodes of the job in order"))?;
             covered = node.chunks().end;
-            held.push((node, self.statistic.decode(&one[NODE_BYTES..])?));
+            let partial = self.statistic.read(&one[NODE_BYTES..])?;
+            let rows =
+                self.job.rows_of(covered - 1).end - self.job.rows_of(node.chunks().start).start;
+            if !self.statistic.can_be_of(&partial, rows) {
+                return Err(damaged(&format!("what it has for {node} is not of {rows} rows")));
+            }
+            arrived.push((node, partial));
         }
-        Ok(held)
+        Ok(arrived)
     }
 
     /// The length of each of so many partials: of none it is 0, so that nothing has two forms.

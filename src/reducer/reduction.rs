@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::fold::{Inserted, Node, Statistic, Tree};
+use crate::fold::{Arrival, Inserted, Node, Statistic, Tree};
 
 use super::{Job, Portion};
 
@@ -42,19 +42,19 @@ impl<S: Statistic> Reduction<S> {
     /// # Errors
     /// `Corrupt` when the same node is there with other bits: one of the two who computed it read
     /// other rows, or has a fault.
-    pub fn insert(&mut self, node: Node, partial: S::Partial) -> Result<Inserted> {
-        self.tree.insert(node, partial)
+    pub fn insert(&mut self, node: Node, arrival: impl Arrival<S::Partial>) -> Result<Inserted> {
+        self.tree.insert(node, arrival)
     }
 
     /// Takes in a portion: a checkpoint, or a file of a spool. Returns how many of its nodes are new.
     ///
     /// # Errors
-    /// Those of [`Portion::decode`] and of [`Reduction::insert`]. A portion that cannot be read
+    /// Those of [`Portion::read`] and of [`Reduction::insert`]. A portion that cannot be read
     /// changes nothing.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<usize> {
         let mut new = 0;
-        for (node, partial) in Portion::of(&self.job, &*self.statistic).decode(bytes)? {
-            new += usize::from(self.insert(node, partial)? == Inserted::New);
+        for (node, arrived) in Portion::of(&self.job, &*self.statistic).read(bytes)? {
+            new += usize::from(self.insert(node, arrived)? == Inserted::New);
         }
         Ok(new)
     }

@@ -24,6 +24,7 @@ use {
 };
 
 use crate::error::{Error, Result};
+use crate::panics::words_of;
 use crate::plan::Split;
 
 /// Lets the other streams' producers wait for train's: a training run asks for train batches all the
@@ -171,10 +172,9 @@ impl<T> Work<T> {
 }
 
 pub(super) fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
-    let words = panic.downcast_ref::<String>().map(String::as_str);
-    let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
     Error::invalid(format!(
-        "making a batch failed in a way that it never should ({words}); this is a fault in \
-         headwater: please report it with the cursor of the last batch"
+        "making a batch failed in a way that it never should ({}); this is a fault in headwater: \
+         please report it with the cursor of the last batch",
+        words_of(panic)
     ))
 }

@@ -154,3 +154,36 @@ fn p1_nothing_is_left_of_the_chunk_before() {
     leaf_of(&gram, &special, 300);
     assert!(leaf_of(&gram, &ordinary, 0).iter().all(|&sum| sum == 0));
 }
+
+/// Every number of columns, since lines and bands end elsewhere; and any rows, a few at a time.
+#[test]
+fn a_triangle_unfolds_to_both_halves() {
+    for columns in (1..=70).chain([127, 128, 129, 200]) {
+        let numbers = Numbers::new(Dtype::F64, Kind::Ordinary, columns as u64, 2 * columns);
+        let speed = Speed::default();
+        let gram = leaf(columns, &speed, numbers.rows(2, columns, columns));
+        assert_eq!(gram.columns(), columns);
+        let mut whole = vec![f64::NAN; columns * columns];
+        gram.unfold(0, &mut whole);
+        let mut sums = gram.values().iter();
+        for row in 0..columns {
+            for column in row..columns {
+                let sum = sums.next().unwrap().to_bits();
+                let found = [whole[row * columns + column], whole[column * columns + row]];
+                assert_eq!(found.map(f64::to_bits), [sum; 2], "{columns}: {row}, {column}");
+            }
+        }
+        let diagonal: Vec<f64> = gram.diagonal().collect();
+        assert!((0..columns).all(|column| diagonal[column] == whole[column * columns + column]));
+        for (first, count) in [(columns / 3, columns - columns / 3), (columns / 2, 1), (columns, 0)]
+        {
+            let mut some = vec![f64::NAN; count * columns];
+            gram.unfold(first, &mut some);
+            assert_eq!(
+                bits(&some),
+                bits(&whole[first * columns..][..count * columns]),
+                "{columns}"
+            );
+        }
+    }
+}

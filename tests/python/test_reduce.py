@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -67,6 +70,23 @@ def test_p1_one_digest_however_the_rows_are_kept_and_whoever_works(tmp_path, mat
     assert other["digest"] != said[0]["digest"]
 
 
+def test_a_terminal_is_told_how_fast_it_goes(tmp_path, matrix):
+    ours, theirs = pty.openpty()
+    command = [REDUCE, "gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
+    environment = {**os.environ, "TERM": "xterm"}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment):
+        os.close(theirs)
+        said = b""
+        # A terminal whose other end is closed ends with an error, not with nothing.
+        with contextlib.suppress(OSError):
+            while some := os.read(ours, 4096):
+                said += some
+    os.close(ours)
+    assert b"folding rows" in said
+    assert b"GFLOP/s" in said
+    assert reduce(*command[1:]).stderr == ""
+
+
 def test_narrow_numbers_widen_exactly(tmp_path):
     rows = np.random.default_rng(1).integers(-50, 50, (300, 5)).astype(np.float64) / 4
     digests = set()
@@ -105,7 +125,7 @@ def test_p2_killed_again_and_again_it_comes_to_the_same_digest(tmp_path):
 
 
 def test_asked_to_end_it_keeps_what_it_has(tmp_path):
-    np.save(tmp_path / "x.npy", np.ones((200_000, 100), np.float32))
+    np.save(tmp_path / "x.npy", np.ones((800_000, 100), np.float32))
     fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 16, "--threads", 1]
     kept = ["--out", tmp_path / "g.npy", "--checkpoint-dir", tmp_path / "ck"]
     child = subprocess.Popen(

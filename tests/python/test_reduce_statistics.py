@@ -170,7 +170,7 @@ def test_safetensors_and_parquet_and_manifests_are_the_same_rows(tmp_path):
     done("moments", *nulls, "--out", tmp_path / "m.json")
     assert result(tmp_path / "m.json")[0]["nulls"] == 1
     for arguments, words in [
-        (["gram", *nulls], "found NULL in row 1"),
+        (["gram", *nulls], "n.parquet: row 1, column 0: expected a number, found NULL"),
         (["gram", *nulls[:2]], 'column "t": expected floats'),
         (["gram", *nulls[:2], "--select", "b"], 'it has no column "b"; there are "a", "t"'),
         (["gram", "--input", tmp_path / "x.safetensors", "--tensor", "y"], 'no tensor "y"'),

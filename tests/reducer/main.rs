@@ -1,6 +1,7 @@
 //! The promises of the reducer: the same bits whoever folds what, and nothing foreign or damaged.
 
 mod golden;
+mod holes;
 mod manifest;
 #[path = "../shared/manifest.rs"]
 mod manifest_of_goldens;
@@ -137,26 +138,6 @@ proptest! {
 }
 
 #[test]
-fn p6_no_damaged_bit_is_decoded() {
-    let (job, data) = (job(10, 3), rows(10));
-    let good = portion(&job, &data, 0..3);
-    for bit in 0..good.len() * 8 {
-        let mut damaged = good.clone();
-        damaged[bit / 8] ^= 1 << (bit % 8);
-        let error = reduction(&job).receive(&damaged).unwrap_err();
-        let expected = match bit / 8 {
-            0..8 => ErrorKind::NotOurs,
-            8..12 => ErrorKind::Version,
-            _ => ErrorKind::Corrupt,
-        };
-        assert_eq!(error.kind(), expected, "bit {bit}: {error}");
-    }
-    for length in 0..good.len() {
-        reduction(&job).receive(&good[..length]).unwrap_err();
-    }
-}
-
-#[test]
 fn p6_partials_of_another_job_are_refused_by_name() {
     let (job_here, data) = (job(10, 3), rows(10));
     let error = reduction(&job(10, 4)).receive(&portion(&job_here, &data, 0..2)).unwrap_err();
@@ -194,29 +175,4 @@ fn p6_what_cannot_be_is_refused_though_its_digest_is_right() {
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{at}: {error}");
         assert!(error.to_string().contains(words), "{at}: {error}");
     }
-}
-
-#[test]
-fn the_same_node_with_other_bits_is_damage_and_changes_nothing() {
-    let (job, data) = (job(10, 3), rows(10));
-    let mut other = data.clone();
-    other[0] += 1.0;
-    let mut whole = reduction(&job);
-    assert_eq!(whole.receive(&portion(&job, &data, 0..1)).unwrap(), 1);
-    assert_eq!(whole.receive(&portion(&job, &data, 0..1)).unwrap(), 0);
-    let error = whole.receive(&portion(&job, &other, 0..1)).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Corrupt);
-    assert!(error.to_string().contains("chunk 0"), "{error}");
-    whole.receive(&portion(&job, &data, 1..4)).unwrap();
-    assert_eq!(bits(&whole.finish().unwrap()), bits(&plainly(&job, &data)));
-}
-
-#[test]
-fn a_fold_with_chunks_missing_or_without_rows_has_no_result() {
-    let (job_here, data) = (job(10, 3), rows(10));
-    let mut whole = reduction(&job_here);
-    whole.receive(&portion(&job_here, &data, 0..2)).unwrap();
-    assert!(whole.finish().unwrap_err().to_string().contains("chunks 2 to 3 are missing"));
-    let none = reduction(&job(0, 3)).finish().unwrap_err();
-    assert!(none.to_string().contains("no rows"), "{none}");
 }

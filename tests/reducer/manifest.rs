@@ -3,7 +3,9 @@
 use std::fs;
 
 use headwater::ErrorKind;
-use headwater::reducer::{Element, Manifest, Matrix, MatrixFormat};
+use headwater::fold::Gram;
+use headwater::plan::Fields;
+use headwater::reducer::{Element, Job, Manifest, Matrix, MatrixFormat, OfMatrix, Source};
 
 use crate::matrix::{Folder, gram, npy, numbers, open, refused};
 
@@ -52,6 +54,19 @@ fn p1_who_sees_some_files_knows_where_their_rows_lie_and_what_the_data_are() {
         let _ = fs::remove_file(path);
     }
     assert_eq!((listed().rows(), listed().readable()), (12, vec![]));
+}
+
+/// A chunk that lies in two files can be read by none that has one of them.
+#[test]
+fn chunks_are_cut_apart_where_files_begin() {
+    let folder = Folder::new("cuts");
+    // They begin with rows 0, 3, 3 and 7.
+    let matrix = Matrix::open(&written(&folder), &BY_NAME).unwrap();
+    let job = Job::new(Fields::new(), 12, 2).unwrap();
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let source = OfMatrix::new(Gram::new(2).unwrap(), matrix, job, threads);
+    let cuts: Vec<u64> = source.cuts().into_iter().filter(|&chunk| chunk > 0).collect();
+    assert_eq!(cuts, [1, 2, 3, 4]);
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use ::parquet::arrow::ArrowWriter;
-use ::parquet::file::properties::WriterProperties;
+use ::parquet::basic::Compression;
+use ::parquet::file::properties::{WriterProperties, WriterVersion};
 use arrow::array::{
     ArrayRef, Float16Array, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array,
     Int64Array, StringArray, UInt8Array, UInt16Array, UInt32Array,
@@ -21,9 +23,12 @@ use proptest::prelude::*;
 use crate::matrix::{Folder, gram, npy, open, refused};
 
 fn write(path: &Path, group_rows: usize, columns: Vec<(&str, ArrayRef)>) {
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(group_rows));
+    write_as(path, properties.build(), columns);
+}
+
+fn write_as(path: &Path, properties: WriterProperties, columns: Vec<(&str, ArrayRef)>) {
     let batch = RecordBatch::try_from_iter(columns).unwrap();
-    let properties =
-        WriterProperties::builder().set_max_row_group_row_count(Some(group_rows)).build();
     let file = File::create(path).unwrap();
     let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
     writer.write(&batch).unwrap();
@@ -173,4 +178,75 @@ fn files_that_are_cut_off_or_no_parquet_are_refused() {
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("bad.parquet: not a whole Parquet file"), "{error}");
     assert_eq!(values(&matrix, 50..52), [6.25, 6.375]);
+}
+
+/// Files of each form that pages have, with and without dictionaries and compression.
+fn files_of_each_form(folder: &Folder) -> Vec<Vec<u8>> {
+    let file = |version, dictionary, compression| {
+        let properties = WriterProperties::builder()
+            .set_writer_version(version)
+            .set_dictionary_enabled(dictionary)
+            .set_compression(compression)
+            .set_max_row_group_row_count(Some(40))
+            .build();
+        let number = |n: i32| (n % 7 != 3).then(|| f64::from(n % 5));
+        let holed: Float64Array = (0..60).map(number).collect();
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("a", Arc::new(holed)),
+            ("b", Arc::new(Int32Array::from_iter_values((0..60).map(|n| n * n % 11)))),
+            ("c", Arc::new(Int8Array::from_iter_values((0..60).map(|n| n % 4)))),
+            (
+                "d",
+                Arc::new(Float16Array::from_iter_values((0..60).map(|n| f16::from_f64(n.into())))),
+            ),
+        ];
+        let path = folder.0.join("form.parquet");
+        write_as(&path, properties, columns);
+        std::fs::read(path).unwrap()
+    };
+    let versions = [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0];
+    let forms = versions.into_iter().flat_map(|version| [true, false].map(|of| (version, of)));
+    let with = |compression| forms.clone().map(move |(version, of)| (version, of, compression));
+    let all = with(Compression::UNCOMPRESSED).chain(with(Compression::SNAPPY));
+    all.map(|(version, dictionary, compression)| file(version, dictionary, compression)).collect()
+}
+
+/// Reads all rows of a damaged file: some numbers, or an error that names it.
+fn read_damaged(path: &Path) {
+    let read = Matrix::open(&[path.to_owned()], &MatrixFormat::ByName).and_then(|matrix| {
+        let rows = matrix.rows().min(60);
+        let read = matrix.read(0..rows)?;
+        assert_eq!(read.rows()?.count() as u64, rows);
+        Ok(())
+    });
+    if let Err(error) = read {
+        assert!(error.to_string().contains("damaged.parquet"), "{error}");
+        let kinds = [ErrorKind::Corrupt, ErrorKind::InvalidArgument, ErrorKind::LimitExceeded];
+        assert!(kinds.contains(&error.kind()), "{error}");
+    }
+}
+
+const AS_CHILD: &str = "HEADWATER_READ_DAMAGED_PAGES";
+
+/// In a process of its own, which would print what a library panics with.
+#[test]
+fn damaged_pages_are_errors_of_ours_and_no_panics() {
+    if std::env::var_os(AS_CHILD).is_none() {
+        let own = "parquet::damaged_pages_are_errors_of_ours_and_no_panics";
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let child =
+            child.args([own, "--exact", "--nocapture"]).env(AS_CHILD, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&child.stderr);
+        assert!(child.status.success(), "{said}");
+        assert!(!said.contains("panicked"), "{said}");
+        return;
+    }
+    let folder = Folder::new("damaged-pages");
+    for (form, good) in files_of_each_form(&folder).iter().enumerate() {
+        for at in 4..good.len() - 8 {
+            let mut damaged = good.clone();
+            damaged[at] ^= [0x01, 0x10, 0x80, 0xff][(form + at) % 4];
+            read_damaged(&folder.file("damaged.parquet", &damaged));
+        }
+    }
 }

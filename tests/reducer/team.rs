@@ -3,31 +3,36 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use headwater::fold::Gram;
+use headwater::fold::gram::Chunk;
+use headwater::fold::{Arrival, Gram, Node, Statistic, Triangle};
 use headwater::reducer::{
-    Blocks, Coordinator, Job, Letters, Policy, Portion, Reduction, Report, Worker,
+    Blocks, Coordinator, Job, Letters, Order, Policy, Reduction, Report, Worker,
 };
 use headwater::{Error, ErrorKind, Result};
 
 use crate::{COLUMNS, bits, job, plainly, portion, reduction, rows};
 
-const CHUNKS: u64 = 64;
+pub(crate) const CHUNKS: u64 = 64;
 const BLOCK_CHUNKS: u64 = 4;
 
-struct Team {
-    coordinator: Coordinator<Gram>,
+pub(crate) struct Team {
+    pub(crate) coordinator: Coordinator<Gram>,
     workers: BTreeMap<u32, Worker>,
-    now: u64,
+    pub(crate) now: u64,
 }
 
 impl Team {
     /// Workers that have all said that they are ready.
-    fn new(ranks: u32, audited_per_mille: u64) -> Self {
-        let job = job(CHUNKS, 1);
+    pub(crate) fn new(ranks: u32, audited_per_mille: u64) -> Self {
+        Self::going_on(reduction(&job(CHUNKS, 1)), ranks, audited_per_mille)
+    }
+
+    /// The same, of whom some have folded something before.
+    pub(crate) fn going_on(done: Reduction<Gram>, ranks: u32, audited_per_mille: u64) -> Self {
+        let job = done.job().clone();
         let blocks = Blocks::new(CHUNKS, BLOCK_CHUNKS.ilog2()).unwrap();
         let policy = Policy { blocks, cuts: BTreeSet::new(), audited_per_mille, patience: 1000 };
-        let gram = Arc::new(Gram::new(COLUMNS).unwrap());
-        let coordinator = Coordinator::new(Reduction::new(job.clone(), gram), &policy).unwrap();
+        let coordinator = Coordinator::new(done, &policy).unwrap();
         let mut team = Self { coordinator, workers: BTreeMap::new(), now: 0 };
         for rank in 0..ranks {
             team.join(rank, &job).unwrap();
@@ -51,8 +56,9 @@ impl Team {
     }
 
     /// Lets one rank fold one order, of these rows, if it has one.
-    fn step(&mut self, rank: u32, data: &[f64]) -> Result<()> {
+    pub(crate) fn step(&mut self, rank: u32, data: &[f64]) -> Result<()> {
         self.now += 1;
+        assert!(self.now < 10_000, "it goes on for ever");
         let Some(chunks) = self.workers.get_mut(&rank).unwrap().next_order() else {
             let letters = self.coordinator.tick(self.now);
             self.deliver(letters);
@@ -65,27 +71,6 @@ impl Team {
         self.deliver(letters);
         Ok(())
     }
-}
-
-/// Nobody says that rank 2 is dead. Others go on, what waits to be merged stays little, and after a
-/// while they fold what it was given, too.
-#[test]
-fn a_dead_rank_stalls_nothing_and_nothing_grows_without_bound() {
-    let data = rows(CHUNKS);
-    let mut team = Team::new(3, 0);
-    while !team.coordinator.is_complete() {
-        for rank in 0..2 {
-            team.step(rank, &data).unwrap();
-        }
-        let covered = team.coordinator.reduction().checkpoint().unwrap();
-        let gram = Gram::new(COLUMNS).unwrap();
-        let held = Portion::of(team.coordinator.reduction().job(), &gram).decode(&covered).unwrap();
-        assert!(held.len() <= 2 * 3 + CHUNKS.ilog2() as usize, "{} nodes", held.len());
-        assert!(team.now < 10_000, "the dead rank is waited for");
-    }
-    assert!(team.now > 1000, "its orders were given away before they were late");
-    let whole = team.coordinator.into_reduction().finish().unwrap();
-    assert_eq!(bits(&whole), bits(&plainly(&job(CHUNKS, 1), &data)));
 }
 
 #[test]
@@ -138,22 +123,97 @@ fn a_rank_with_another_job_is_refused_by_the_field() {
     assert!(error.to_string().contains("\"rows\" was 65 and is now 64"), "{error}");
 }
 
+/// The files of one rank end amid a block, and at the end of a chunk that both can read.
 #[test]
-fn nothing_folded_is_not_complete() {
-    let team = Team::new(2, 0);
-    assert!(!team.coordinator.is_complete());
-    let error = team.coordinator.into_reduction().finish().unwrap_err();
-    assert!(error.to_string().contains("chunks 0 to 63 are missing"), "{error}");
+fn a_block_ends_where_the_files_of_a_rank_do() {
+    let (job, data) = (job(CHUNKS, 1), rows(CHUNKS));
+    let blocks = Blocks::new(CHUNKS, BLOCK_CHUNKS.ilog2()).unwrap();
+    let cuts = BTreeSet::from([6, 7]);
+    let policy = Policy { blocks, cuts, audited_per_mille: 0, patience: 1000 };
+    let coordinator = Coordinator::new(reduction(&job), &policy).unwrap();
+    let mut team = Team { coordinator, workers: BTreeMap::new(), now: 0 };
+    for (rank, readable) in [(0, 0..7), (1, 6..CHUNKS)] {
+        let mut worker = Worker::new(&job, vec![readable.clone()], 100).unwrap();
+        let ready = worker.begin(0);
+        team.workers.insert(rank, worker);
+        let letters = team.coordinator.hear(0, rank, &ready).unwrap();
+        for (_, order) in &letters {
+            let Order::Fold(chunks) = order else { panic!("an end") };
+            assert!(readable.start <= chunks.start && chunks.end <= readable.end, "{chunks:?}");
+        }
+        team.deliver(letters);
+    }
+    while !team.coordinator.is_complete() {
+        (0..2).for_each(|rank| team.step(rank, &data).unwrap());
+        team.coordinator.check_readable(2).unwrap();
+    }
+    let whole = team.coordinator.into_reduction().finish().unwrap();
+    assert_eq!(bits(&whole), bits(&plainly(&job, &data)));
 }
 
-/// A triangle of 8 bytes a number, not the whole square, and not as text.
+/// Of the second block it has the first half only.
 #[test]
-fn what_travels_is_little_more_than_the_sums() {
-    let (job, data) = (job(CHUNKS, 1), rows(CHUNKS));
-    let sums = COLUMNS * (COLUMNS + 1) / 2 * 8;
-    let one = portion(&job, &data, 0..1).len();
-    assert!(one - sums < 400, "{one} bytes for {sums}");
-    let mut four = reduction(&job);
-    four.receive(&portion(&job, &data, 0..4)).unwrap();
-    assert_eq!(four.checkpoint().unwrap().len(), one, "four chunks are one node");
+fn an_order_is_for_a_rank_that_can_read_all_of_it() {
+    let job = job(CHUNKS, 1);
+    let blocks = Blocks::new(CHUNKS, BLOCK_CHUNKS.ilog2()).unwrap();
+    let policy = Policy { blocks, cuts: BTreeSet::new(), audited_per_mille: 0, patience: 1000 };
+    let mut coordinator = Coordinator::new(reduction(&job), &policy).unwrap();
+    let readable = 0..BLOCK_CHUNKS + BLOCK_CHUNKS / 2;
+    let ready = Worker::new(&job, vec![readable], 100).unwrap().begin(0);
+    let letters = coordinator.hear(0, 0, &ready).unwrap();
+    assert!(matches!(&letters[..], [(0, Order::Fold(chunks))] if *chunks == (0..BLOCK_CHUNKS)));
+}
+
+/// Gram matrices on a machine that never has the memory to keep one that comes.
+struct Cramped(Gram);
+
+/// What has come to it.
+struct Homeless;
+
+impl Arrival<Triangle> for Homeless {
+    fn has_bits_of(&self, _: &Triangle) -> bool {
+        false
+    }
+
+    fn join(self, _: Vec<(Node, Triangle)>, _: &mut Vec<Triangle>) -> Result<Triangle> {
+        Err(Error::limit("there is no memory"))
+    }
+}
+
+impl Statistic for Cramped {
+    type Chunk<'a> = Chunk<'a>;
+    type Partial = Triangle;
+    type Arrived<'a> = Homeless;
+
+    fn leaf(&self, chunk: &Chunk<'_>) -> Result<Triangle> {
+        self.0.leaf(chunk)
+    }
+
+    fn partial_bytes(&self) -> usize {
+        self.0.partial_bytes()
+    }
+
+    fn write(&self, partial: &Triangle, bytes: &mut Vec<u8>) {
+        self.0.write(partial, bytes);
+    }
+
+    fn read(&self, _: &[u8]) -> Result<Homeless> {
+        Ok(Homeless)
+    }
+}
+
+#[test]
+fn what_there_is_no_memory_to_keep_ends_the_job_and_is_not_asked_for_again() {
+    let (job, data) = (job(4, 1), rows(4));
+    let cramped = Arc::new(Cramped(Gram::new(COLUMNS).unwrap()));
+    let blocks = Blocks::new(4, 0).unwrap();
+    let policy = Policy { blocks, cuts: BTreeSet::new(), audited_per_mille: 0, patience: 1000 };
+    let mut coordinator = Coordinator::new(Reduction::new(job.clone(), cramped), &policy).unwrap();
+    let ready = Worker::new(&job, vec![0..4], 100).unwrap().begin(0);
+    assert_eq!(coordinator.hear(0, 0, &ready).unwrap().len(), 2);
+    let portion = portion(&job, &data, 0..1);
+    let report = Report::Folded { cpu_microseconds: 0, portion: &portion }.encode();
+    let error = coordinator.hear(1, 0, &report).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LimitExceeded);
+    assert!(error.to_string().contains("rank 0: there is no memory"), "{error}");
 }

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Folded, RowsArgs, Written, absolute, named_format};
 use crate::Digest;
-use crate::durable::{Disk, write_file};
+use crate::durable::{Disk, write_file_by};
 use crate::error::Result;
 use crate::fold::Rectangle;
-use crate::reducer::{CrossOfMatrices, Job, Matrix, npy_bytes};
+use crate::reducer::{CrossOfMatrices, Job, Matrix, npy_header};
 
 /// What `headwater-reduce cross` is told of its statistic.
 #[derive(Args, Clone, Serialize, Deserialize)]
@@ -61,7 +61,10 @@ impl Folded for CrossArgs {
 
     fn write(&self, out: &Path, source: &CrossOfMatrices, cross: &Rectangle) -> Result<Written> {
         let [x, y] = source.columns();
-        write_file(&Disk, out, &npy_bytes(x, y, cross.values().iter().copied())?)?;
+        write_file_by(&Disk, out, &mut |file| {
+            file.write_all(&npy_header(x, y))?;
+            file.write_all(bytemuck::cast_slice(cross.values()))
+        })?;
         let digest = Digest::of(bytemuck::cast_slice(cross.values()));
         let mut more = serde_json::Map::new();
         more.insert("with_columns".to_owned(), y.into());

@@ -1,5 +1,6 @@
 //! `headwater-reduce gram`.
 
+use std::io;
 use std::path::Path;
 
 use clap::Args;
@@ -8,10 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{Folded, RowsArgs, Written};
 use crate::Digest;
-use crate::durable::{Disk, write_file};
+use crate::durable::{Disk, NewFile, write_file_by};
 use crate::error::Result;
 use crate::fold::{Gram, Triangle};
-use crate::reducer::{Job, OfMatrix, Source, npy_bytes};
+use crate::reducer::{Job, OfMatrix, Source, npy_header};
+
+/// Rows that are written at a time.
+const ROWS_WRITTEN: usize = 64;
 
 /// What `headwater-reduce gram` is told of its statistic.
 #[derive(Args, Clone, Serialize, Deserialize)]
@@ -45,10 +49,9 @@ impl Folded for GramArgs {
 
     fn write(&self, out: &Path, source: &OfMatrix<Gram>, gram: &Triangle) -> Result<Written> {
         let columns = source.statistic().columns();
-        write_file(&Disk, out, &whole(gram, columns)?)?;
-        let own = (0..columns).map(|column| gram.values()[place(columns, column, column)]);
+        write_file_by(&Disk, out, &mut |file| write_whole(gram, columns, file))?;
         // Columns that hold a NaN, an infinity, or numbers whose squares are too great.
-        let nonfinite = own.filter(|sum| !sum.is_finite()).count();
+        let nonfinite = gram.diagonal().filter(|sum| !sum.is_finite()).count();
         let mut more = serde_json::Map::new();
         more.insert("nonfinite_columns".to_owned(), nonfinite.into());
         let digest = Digest::of(bytemuck::cast_slice(gram.values()));
@@ -56,15 +59,15 @@ impl Folded for GramArgs {
     }
 }
 
-/// Where the sum of products of two columns, the lower first, stands in a triangle.
-fn place(columns: usize, low: usize, high: usize) -> usize {
-    low * (2 * columns - low + 1) / 2 + (high - low)
-}
-
-/// Both halves of a Gram matrix, as a `.npy` file.
-fn whole(gram: &Triangle, columns: usize) -> Result<Vec<u8>> {
-    let places = (0..columns).flat_map(|row| (0..columns).map(move |column| (row, column)));
-    let values =
-        places.map(|(row, column)| gram.values()[place(columns, row.min(column), row.max(column))]);
-    npy_bytes(columns, columns, values)
+/// Both halves of a Gram matrix, as a `.npy` file, some rows at a time.
+fn write_whole(gram: &Triangle, columns: usize, file: &mut dyn NewFile) -> io::Result<()> {
+    file.write_all(&npy_header(columns, columns))?;
+    let mut rows = vec![0.0; ROWS_WRITTEN.min(columns) * columns];
+    for first in (0..columns).step_by(ROWS_WRITTEN) {
+        let count = ROWS_WRITTEN.min(columns - first);
+        let rows = &mut rows[..count * columns];
+        gram.unfold(first, rows);
+        file.write_all(bytemuck::cast_slice(rows))?;
+    }
+    Ok(())
 }

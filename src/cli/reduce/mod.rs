@@ -224,6 +224,8 @@ struct Written {
 ///
 /// Returns the exit status.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) -> u8 {
+    // Signals are heard from the first time on that they are asked for.
+    let _ = hooks.interrupted.is_some_and(|interrupted| interrupted());
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let command = match ReduceCommand::try_parse_from(&arguments) {
         Ok(command) => command,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -135,7 +136,11 @@ pub(super) fn pool(threads: Option<u16>) -> Result<ThreadPool> {
     if let Some(threads) = threads {
         pool = pool.num_threads(usize::from(threads));
     }
-    pool.build().map_err(|e| Error::invalid(format!("starting threads: {e}")))
+    pool.build().map_err(|e| {
+        Error::limit(format!(
+            "starting threads: {e}; take fewer --threads, or give them more memory"
+        ))
+    })
 }
 
 /// The fields of a job by name; hashes in hexadecimal digits.
@@ -237,9 +242,16 @@ impl<F: Folded> Leader<'_, F> {
         let operations = self.wanted.chunk_operations(&source);
         let policy = self.policy(&job, &source, wire.size(), thread_count)?;
         let mut coordinator = Coordinator::new(reduction, &policy)?;
-        let block_chunks = policy.blocks.chunks_each();
-        let folded =
-            self.coordinate(&mut coordinator, &source, wire, block_chunks, checkpoints.as_ref());
+        let watch = Watch {
+            every: self.args.checkpoint_every,
+            block_chunks: policy.blocks.chunks_each(),
+            checkpoints: checkpoints.as_ref(),
+            bars: Bars::of_operations(operations / job.rows_of(0).end.max(1) as f64),
+            shown_rows: 0,
+            kept_chunks: 0,
+            kept_at: Instant::now(),
+        };
+        let folded = self.coordinate(&mut coordinator, &source, wire, watch);
         lost.extend(coordinator.lost());
         folded?;
 
@@ -250,7 +262,8 @@ impl<F: Folded> Leader<'_, F> {
         more.insert("lost_ranks".to_owned(), lost.iter().copied().collect());
         let elsewhere = coordinator.cpu_microseconds_elsewhere() as f64 / 1e6;
         let whole = coordinator.into_reduction().finish()?;
-        let written = self.wanted.write(&self.args.out, &source, &whole)?;
+        let written = self.wanted.write(&self.args.out, &source, &whole);
+        let written = written.map_err(|error| self.with_remedy(error))?;
         let seconds = (self.around.now)() as f64 / 1e3;
         let chunks = job.rows() as f64 / job.rows_of(0).end as f64;
         more.extend(written.more);
@@ -267,7 +280,7 @@ impl<F: Folded> Leader<'_, F> {
             more,
             result: written.result,
         };
-        tell(&done, &job, self.arguments, &self.args.out)
+        tell(&done, &job, self.arguments, &self.args.out).map_err(|error| self.with_remedy(error))
     }
 
     fn policy(
@@ -298,21 +311,22 @@ impl<F: Folded> Leader<'_, F> {
         coordinator: &mut Coordinator<StatisticOf<F>>,
         source: &F::Source,
         wire: &mut dyn Wire,
-        block_chunks: u64,
-        checkpoints: Option<&Checkpoints>,
+        mut watch: Watch<'_>,
     ) -> Result<()> {
-        let mut watch =
-            Watch::new(self.args.checkpoint_every, block_chunks, checkpoints, coordinator);
+        watch.begin(coordinator.reduction());
         let around = self.around;
         let folded = coordinate(coordinator, source, wire, around, &mut |coordinator| {
             watch.look(coordinator)?;
             if (around.interrupted)() { Err(Error::interrupted("interrupted")) } else { Ok(()) }
         });
+        let reduction = coordinator.reduction();
+        // Also of the whole, since its result may not be written; then this is gone on from.
+        let is_doubtful = folded.as_ref().is_err_and(|e| e.kind() == ErrorKind::Corrupt);
+        // Of two ranks with different bits it is not known which is right; nor of what is here.
+        let kept = if is_doubtful { None } else { watch.keep(reduction) };
         drop(watch);
         let Err(error) = folded else { return Ok(()) };
-        let reduction = coordinator.reduction();
         let (done, all) = (count(reduction.covered_count()), count(reduction.job().chunk_count()));
-        let kept = checkpoints.map(|checkpoints| checkpoints.write(reduction));
         Err(match (error.kind(), kept, &self.args.checkpoint_dir) {
             (ErrorKind::Interrupted, Some(Err(unwritten)), _) => unwritten,
             (ErrorKind::Interrupted, Some(Ok(())), Some(folder)) => Error::interrupted(format!(
@@ -323,8 +337,23 @@ impl<F: Folded> Leader<'_, F> {
                 "{error} after {done} of {all} chunks, which are lost; with --checkpoint-dir they \
                  would be kept"
             )),
-            _ => error,
+            _ => self.with_remedy(error),
         })
+    }
+
+    /// Says how to go on where a disk or the memory was too small.
+    fn with_remedy(&self, error: Error) -> Error {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        let is_full = error.os_error().is_some_and(|e| full.contains(&e.kind()));
+        let room = if is_full { "; make room there" } else { "" };
+        match &self.args.checkpoint_dir {
+            _ if !is_full && error.kind() != ErrorKind::LimitExceeded => error,
+            Some(folder) => Error::new(
+                error.kind(),
+                format!("{error}{room}; --resume goes on from {}", folder.display()),
+            ),
+            None => Error::new(error.kind(), format!("{error}{room}")),
+        }
     }
 }
 
@@ -339,25 +368,13 @@ struct Watch<'a> {
     kept_at: Instant,
 }
 
-impl<'a> Watch<'a> {
-    fn new<S: Statistic>(
-        every: Every,
-        block_chunks: u64,
-        checkpoints: Option<&'a Checkpoints>,
-        coordinator: &Coordinator<S>,
-    ) -> Self {
-        let reduction = coordinator.reduction();
-        let bars = Bars::new(None);
-        bars.begin("folding rows", Some(reduction.job().rows()));
-        Self {
-            every,
-            block_chunks,
-            checkpoints,
-            bars,
-            shown_rows: 0,
-            kept_chunks: reduction.covered_count(),
-            kept_at: Instant::now(),
-        }
+impl Watch<'_> {
+    /// Begins with what was folded before.
+    fn begin<S: Statistic>(&mut self, reduction: &Reduction<S>) {
+        self.shown_rows = reduction.covered_rows();
+        self.kept_chunks = reduction.covered_count();
+        self.bars.begin("folding rows", Some(reduction.job().rows()));
+        self.bars.skip(self.shown_rows);
     }
 
     fn look<S: Statistic>(&mut self, coordinator: &Coordinator<S>) -> Result<()> {
@@ -378,6 +395,12 @@ impl<'a> Watch<'a> {
             self.kept_chunks = chunks;
         }
         Ok(())
+    }
+
+    /// Writes what there is, where checkpoints are kept.
+    fn keep<S: Statistic>(&self, reduction: &Reduction<S>) -> Option<Result<()>> {
+        let is_kept = reduction.covered_count() == self.kept_chunks;
+        self.checkpoints.map(|c| if is_kept { Ok(()) } else { c.write(reduction) })
     }
 }
 

@@ -245,7 +245,7 @@ fn is_whole<S: Source>(path: &Path, job: &Job, source: &S) -> Result<bool> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         Err(e) => return Err(Error::io(path, "reading", e)),
     };
-    match Portion::of(job, &**source.statistic()).decode(&bytes) {
+    match Portion::of(job, &**source.statistic()).read(&bytes) {
         Ok(_) => Ok(true),
         Err(e) if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::NotOurs) => {
             eprintln!("headwater-reduce: {}: {e}; folding it again", path.display());

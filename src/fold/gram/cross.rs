@@ -6,7 +6,7 @@ use crate::error::{Context, Error, Result};
 use crate::fold::statistic::{Statistic, same_count};
 
 use super::product::{Left, Product};
-use super::triangle::{self, Rectangle};
+use super::triangle::{self, Rectangle, Sums};
 use super::{Chunk, Speed, check_columns, leaves};
 
 /// The rows of X and of Y, both without weights.
@@ -64,6 +64,7 @@ impl Cross {
 impl Statistic for Cross {
     type Chunk<'a> = Sides<'a>;
     type Partial = Rectangle;
+    type Arrived<'a> = Sums<'a>;
 
     fn leaf(&self, sides: &Sides<'_>) -> Result<Rectangle> {
         self.sums(sides, None)
@@ -77,7 +78,7 @@ impl Statistic for Cross {
         triangle::write(&partial.0, bytes);
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Rectangle> {
-        triangle::decode(bytes, self.left_columns * self.right_columns).map(Rectangle)
+    fn read<'a>(&self, bytes: &'a [u8]) -> Result<Sums<'a>> {
+        Sums::read(bytes, self.left_columns * self.right_columns)
     }
 }

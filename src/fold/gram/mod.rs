@@ -24,7 +24,7 @@ use product::{Left, Product};
 
 pub use cross::Cross;
 pub use kernel::Kernel;
-pub use triangle::{Rectangle, Triangle};
+pub use triangle::{Rectangle, Sums, Triangle};
 
 /// The most columns: a triangle of 16 GiB.
 pub const COLUMNS_MAX: usize = 1 << 16;
@@ -213,6 +213,7 @@ impl Gram {
 impl Statistic for Gram {
     type Chunk<'a> = Chunk<'a>;
     type Partial = Triangle;
+    type Arrived<'a> = Sums<'a>;
 
     fn leaf(&self, chunk: &Chunk<'_>) -> Result<Triangle> {
         self.sums(chunk, None)
@@ -226,7 +227,7 @@ impl Statistic for Gram {
         triangle::write(&partial.0, bytes);
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Triangle> {
-        triangle::decode(bytes, triangle::length(self.columns)).map(Triangle)
+    fn read<'a>(&self, bytes: &'a [u8]) -> Result<Sums<'a>> {
+        Sums::read(bytes, triangle::length(self.columns))
     }
 }

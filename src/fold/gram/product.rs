@@ -15,7 +15,7 @@ use rayon::ThreadPool;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use crate::bytes::reserve;
-use crate::error::Result;
+use crate::error::{Context, Result};
 use crate::fold::control::in_default_environment;
 use crate::fold::statistic::canonical;
 
@@ -125,7 +125,9 @@ impl Product {
         right: &[Part<'_>],
         threads: Option<&ThreadPool>,
     ) -> Result<Vec<f64>> {
+        let columns = self.shape.right_columns;
         in_default_environment(|| self.sums_by_blocks(rows, left, right, threads))
+            .context(|| format!("the sums of products with {columns} columns"))
     }
 
     fn sums_by_blocks(

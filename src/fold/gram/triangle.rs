@@ -1,8 +1,10 @@
 //! The partials: a packed triangle and a whole rectangle.
 
 use crate::bytes::reserve;
-use crate::error::{Error, Result};
-use crate::fold::statistic::{self, Partial, canonical};
+use crate::error::{Context, Error, Result};
+use crate::fold::control::in_default_environment;
+use crate::fold::node::Node;
+use crate::fold::statistic::{self, Arrival, Partial, add_each, canonical};
 
 /// The sums of products of each column with itself and those after it.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,6 +13,10 @@ pub struct Triangle(pub(super) Vec<f64>);
 /// The sums of products of each left column with each right one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rectangle(pub(super) Vec<f64>);
+
+/// Rows that are unfolded together, and numbers of each at a time: those of a cache line.
+const BAND_ROWS: usize = 64;
+const LINE_VALUES: usize = 8;
 
 /// How many sums the triangle of `columns` columns has.
 pub(super) const fn length(columns: usize) -> usize {
@@ -23,6 +29,50 @@ impl Triangle {
     pub fn values(&self) -> &[f64] {
         &self.0
     }
+
+    /// How many columns there are.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        (8 * self.0.len() + 1).isqrt().div_ceil(2) - 1
+    }
+
+    /// The sums of products of each column with itself.
+    pub fn diagonal(&self) -> impl Iterator<Item = f64> {
+        let columns = self.columns();
+        (0..columns).map(move |column| self.row(columns, column)[0])
+    }
+
+    /// Writes rows of the whole matrix, both halves of it, to `out`: from `first` on, as many as it holds.
+    ///
+    /// # Panics
+    /// When it holds more than there are, or parts of one.
+    pub fn unfold(&self, first: usize, out: &mut [f64]) {
+        let columns = self.columns();
+        assert!(out.len().is_multiple_of(columns), "whole rows of {columns} numbers");
+        let bands = out.chunks_mut(BAND_ROWS * columns);
+        for (band, first) in bands.zip((first..).step_by(BAND_ROWS)) {
+            let mut rows: Vec<_> = (first..).zip(band.chunks_exact_mut(columns)).collect();
+            for (row, out) in &mut rows {
+                out[*row..].copy_from_slice(self.row(columns, *row));
+            }
+            // Below the diagonal a row lies across the rows above it: a cache line of some of them at a
+            // time makes one of each row of the band.
+            for start in (0..first + rows.len()).step_by(LINE_VALUES) {
+                let end = columns.min(start + LINE_VALUES);
+                let above: Vec<_> = (start..end).map(|low| (low, self.row(columns, low))).collect();
+                for (row, out) in &mut rows {
+                    for (low, sums) in above.iter().take_while(|(low, _)| low < row) {
+                        out[*low] = sums[*row - low];
+                    }
+                }
+            }
+        }
+    }
+
+    /// The sums of products of a column with itself and those after it.
+    fn row(&self, columns: usize, row: usize) -> &[f64] {
+        &self.0[length(columns) - length(columns - row)..][..columns - row]
+    }
 }
 
 impl Rectangle {
@@ -33,25 +83,41 @@ impl Rectangle {
     }
 }
 
-impl Partial for Triangle {
-    fn merge(&mut self, right: &Self) {
-        statistic::add(&mut self.0, &right.0);
-    }
+macro_rules! of_sums {
+    ($($partial:ident),*) => {$(
+        impl Partial for $partial {
+            fn merge(&mut self, right: &Self) {
+                statistic::add(&mut self.0, &right.0);
+            }
 
-    fn same_bits(&self, other: &Self) -> bool {
-        statistic::same_bits(&self.0, &other.0)
-    }
+            fn same_bits(&self, other: &Self) -> bool {
+                statistic::same_bits(&self.0, &other.0)
+            }
+        }
+
+        impl Arrival<$partial> for Sums<'_> {
+            fn has_bits_of(&self, held: &$partial) -> bool {
+                self.0.as_flattened() == bytemuck::cast_slice::<_, u8>(&held.0)
+            }
+
+            fn join(
+                self,
+                mut siblings: Vec<(Node, $partial)>,
+                spent: &mut Vec<$partial>,
+            ) -> Result<$partial> {
+                self.add_to(siblings.iter_mut().map(|(_, sibling)| &mut sibling.0));
+                let joined = siblings.pop().map(|(_, whole)| whole);
+                spent.extend(siblings.into_iter().map(|(_, sibling)| sibling));
+                match joined {
+                    Some(whole) => Ok(whole),
+                    None => self.alone(spent.pop().map(|spent| spent.0)).map($partial),
+                }
+            }
+        }
+    )*};
 }
 
-impl Partial for Rectangle {
-    fn merge(&mut self, right: &Self) {
-        statistic::add(&mut self.0, &right.0);
-    }
-
-    fn same_bits(&self, other: &Self) -> bool {
-        statistic::same_bits(&self.0, &other.0)
-    }
-}
+of_sums!(Triangle, Rectangle);
 
 /// Appends the numbers, little endian.
 pub(super) fn write(values: &[f64], bytes: &mut Vec<u8>) {
@@ -59,27 +125,60 @@ pub(super) fn write(values: &[f64], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(bytemuck::cast_slice(values));
 }
 
-/// How many numbers are looked through while they are still near.
+/// How many numbers are worked on while they are near.
 const PIECE_VALUES: usize = 1024;
 
-/// `count` numbers from their bytes.
-pub(super) fn decode(bytes: &[u8], count: usize) -> Result<Vec<f64>> {
-    if bytes.len() != count * size_of::<f64>() {
-        let (found, wanted) = (bytes.len(), count * size_of::<f64>());
-        return Err(Error::corrupt(format!("expected {wanted} bytes of sums, found {found}")));
-    }
-    let mut values = reserve(count)?;
-    for piece in bytes.as_chunks().0.chunks(PIECE_VALUES) {
-        let start = values.len();
-        values.extend(piece.iter().map(|bytes| f64::from_le_bytes(*bytes)));
-        let piece = &values[start..];
-        // Without a way out in the middle, so that a compiler compares many at a time.
-        if piece.iter().fold(false, |any, value| any | value.is_nan())
-            && let Some(at) = piece.iter().position(|v| canonical(*v).to_bits() != v.to_bits())
-        {
-            let at = start + at;
-            return Err(Error::corrupt(format!("sum {at} is a NaN that no sum becomes")));
+/// The bytes of sums, none of which is a NaN that no sum becomes.
+pub struct Sums<'a>(&'a [[u8; size_of::<f64>()]]);
+
+impl<'a> Sums<'a> {
+    /// `count` sums.
+    pub(super) fn read(bytes: &'a [u8], count: usize) -> Result<Self> {
+        if bytes.len() != count * size_of::<f64>() {
+            let (found, wanted) = (bytes.len(), count * size_of::<f64>());
+            return Err(Error::corrupt(format!("expected {wanted} bytes of sums, found {found}")));
         }
+        let sums = Self(bytes.as_chunks().0);
+        for (piece, start) in sums.0.chunks(PIECE_VALUES).zip((0..).step_by(PIECE_VALUES)) {
+            // Without a way out in the middle, so that a compiler compares many at a time.
+            if values(piece).fold(false, |any, value| any | value.is_nan())
+                && let Some(at) = values(piece).position(|v| canonical(v).to_bits() != v.to_bits())
+            {
+                let at = start + at;
+                return Err(Error::corrupt(format!("sum {at} is a NaN that no sum becomes")));
+            }
+        }
+        Ok(sums)
     }
-    Ok(values)
+
+    /// Adds them to the first of `siblings`, what that becomes to the next, and so on: a piece all the
+    /// way up before the next one, so that each is read once. Sums do not tell left from right.
+    fn add_to<'s>(&self, siblings: impl Iterator<Item = &'s mut Vec<f64>>) {
+        let mut siblings: Vec<_> = siblings.map(|sums| sums.chunks_mut(PIECE_VALUES)).collect();
+        in_default_environment(|| {
+            for piece in self.0.chunks(PIECE_VALUES) {
+                let mut below: Option<&[f64]> = None;
+                for sums in siblings.iter_mut().filter_map(Iterator::next) {
+                    match below {
+                        None => add_each(sums, values(piece)),
+                        Some(below) => add_each(sums, below.iter().copied()),
+                    }
+                    below = Some(sums);
+                }
+            }
+        });
+    }
+
+    /// They in memory of their own, or in that of others.
+    fn alone(&self, spent: Option<Vec<f64>>) -> Result<Vec<f64>> {
+        let room = spent.map_or_else(|| reserve(self.0.len()), Ok);
+        let mut sums = room.context(|| format!("{} sums of products", self.0.len()))?;
+        sums.clear();
+        sums.extend(values(self.0));
+        Ok(sums)
+    }
+}
+
+fn values(bytes: &[[u8; size_of::<f64>()]]) -> impl Iterator<Item = f64> {
+    bytes.iter().map(|bytes| f64::from_le_bytes(*bytes))
 }

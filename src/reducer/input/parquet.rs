@@ -21,6 +21,7 @@ use parquet::arrow::arrow_reader::{
 use super::numbers::Cells;
 use crate::error::{Context, Error, Result};
 use crate::fold::in_default_environment;
+use crate::panics::caught;
 
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 4096;
@@ -52,8 +53,7 @@ impl Table {
     /// Opens the columns of these names, in this order; all of them where none are given.
     pub(super) fn open(path: &Path, names: Option<&[String]>) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
-        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new());
-        let metadata = metadata.map_err(unreadable)?;
+        let metadata = readable(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
         let schema = metadata.schema();
         let names = match names {
             Some(names) => names.to_vec(),
@@ -111,7 +111,7 @@ impl Table {
                 .with_row_groups((first..groups).collect())
                 .with_offset(skipped)
                 .with_batch_size(BATCH_ROWS);
-        Ok(Stream { rows: builder.build().map_err(unreadable)?, next: row, rest: None })
+        Ok(Stream { rows: readable(|| builder.build())?, next: row, rest: None })
     }
 
     /// Puts the rows of a batch behind those of `cells`.
@@ -143,13 +143,12 @@ impl Stream {
         if let Some(batch) = self.rest.take() {
             return Ok(batch);
         }
-        match self.rows.next() {
-            Some(batch) => batch.map_err(unreadable),
-            None => Err(Error::corrupt(format!(
+        readable(|| self.rows.next().transpose())?.ok_or_else(|| {
+            Error::corrupt(format!(
                 "its rows end before row {}, and more were promised; write the file again",
                 self.next
-            ))),
-        }
+            ))
+        })
     }
 }
 
@@ -221,6 +220,14 @@ fn widen<'a>(array: &dyn Array, values: impl Iterator<Item = &'a mut f64>) -> Re
         DataType::UInt8 => of!(UInt8Type),
         DataType::UInt16 => of!(UInt16Type),
         _ => of!(UInt32Type),
+    }
+}
+
+/// What the library reads; of damaged pages it yields errors, or panics.
+fn readable<T, E: Display>(read: impl FnOnce() -> Result<T, E>) -> Result<T> {
+    match caught(read) {
+        Ok(read) => read.map_err(unreadable),
+        Err(panic) => Err(unreadable(panic)),
     }
 }
 

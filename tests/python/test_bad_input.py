@@ -1,0 +1,198 @@
+"""What `headwater-reduce` says of input that is none, alone and under mpirun: once, in words."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from test_mpi import ENVIRONMENT, REDUCE, done, in_own_folders, mpirun, reduced
+
+RANKS = [pytest.param(None, id="alone"), pytest.param(3, id="3 ranks")]
+
+
+def as_ranks(ranks, arguments):
+    return [REDUCE, *map(str, arguments)] if ranks is None else mpirun(ranks, *arguments)
+
+
+def refused(command, status, *words):
+    """Demands that a run ends soon, with one error that has these words; returns it."""
+    begin = time.monotonic()
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
+    # Ranks that nobody tells of the end would wait for ten seconds at least.
+    assert time.monotonic() - begin < 30
+    assert run.returncode == status, (run.returncode, run.stdout, run.stderr)
+    told = [line for line in run.stderr.splitlines() if line.startswith("headwater-reduce: ")]
+    assert len(told) == 1, run.stderr
+    for word in words:
+        assert word in told[0], (word, told[0])
+    assert "panicked" not in run.stderr
+    return told[0]
+
+
+@pytest.fixture
+def rows(tmp_path):
+    rows = np.random.default_rng(8).standard_normal((1001, 7))
+    np.save(tmp_path / "x.npy", rows)
+    return rows
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A Parquet file with a hole in the second of its columns."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    holes = [None if row == 700 else float(row) for row in range(1001)]
+    columns = {"whole": np.arange(1001.0), "holes": holes, "text": ["x"] * 1001}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "t.parquet")
+    return tmp_path / "t.parquet"
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_a_file_that_is_no_matrix_is_told_with_its_name(tmp_path, rows, ranks):
+    x = tmp_path / "x.npy"
+    files = {
+        "empty": rows[:0],
+        "narrow": rows[:, :6],
+        "single": rows.astype(np.float32),
+        "flat": rows[0],
+        "whole": rows.astype(np.int64),
+        "turned": np.asfortranarray(rows),
+    }
+    for name, array in files.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    cut = tmp_path / "cut.npy"
+    cut.write_bytes(x.read_bytes()[:-8])
+    (tmp_path / "head.npy").write_bytes(x.read_bytes()[:70])
+    (tmp_path / "text.npy").write_text("1,2,3\n")
+    for inputs, status, words in [
+        (["empty"], 1, ["the matrix has no rows"]),
+        (["x", "narrow"], 1, ["narrow.npy: expected 7 columns of f64", "found 6"]),
+        (["x", "single"], 1, ["single.npy: expected 7 columns of f64", "of f32"]),
+        (["flat"], 1, ["flat.npy", "expected a matrix", "1 axes; reshape it"]),
+        (["whole"], 1, ["whole.npy", "'<f8', '<f4' or '<f2'", "convert the array"]),
+        (["turned"], 1, ["turned.npy", "column by column", "ascontiguousarray"]),
+        (["x", "cut"], 3, ["cut.npy", "expected 1001 rows", "cut off"]),
+        (["head"], 3, ["head.npy", "the file ends inside its header"]),
+        (["text"], 3, ["text.npy", "this is no .npy file"]),
+        (["x", "none"], 1, ["none.npy", "No such file"]),
+    ]:
+        fold = ["gram", "--input", *(tmp_path / f"{name}.npy" for name in inputs)]
+        fold += ["--out", tmp_path / "g.npy"]
+        refused(as_ranks(ranks, fold), status, *words)
+    assert not (tmp_path / "g.npy").exists()
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_numbers_that_are_refused_are_told_with_file_row_and_chunk(tmp_path, rows, table, ranks):
+    rows[700, 3] = -np.inf
+    np.save(tmp_path / "a.npy", rows[:600])
+    np.save(tmp_path / "b.npy", rows[600:])
+    out = ["--out", tmp_path / "g.npy", "--chunk-rows", 10, "--threads", 1]
+    parts = ["--input", tmp_path / "a.npy", tmp_path / "b.npy"]
+    told = refused(
+        as_ranks(ranks, ["gram", *parts, *out, "--reject-nonfinite"]),
+        1,
+        "b.npy: row 100, column 3: expected a finite number, found -inf",
+    )
+    assert in_chunks(told, 70)
+    for columns, place in [(["holes"], 0), (["whole", "holes"], 1)]:
+        fold = ["gram", "--input", table, "--select", *columns, *out]
+        told = refused(
+            as_ranks(ranks, fold),
+            1,
+            f"t.parquet: row 700, column {place}: expected a number, found NULL",
+            "fill it in, or leave out the column",
+        )
+        assert in_chunks(told, 70)
+    cross = ["cross", "--input", tmp_path / "x.npy", "--with", table, "--with-select", "holes"]
+    refused(as_ranks(ranks, [*cross, *out]), 1, "t.parquet: row 700, column 0", "found NULL")
+    text = ["gram", "--input", table, *out]
+    refused(as_ranks(ranks, text), 1, "t.parquet", 'column "text": expected floats')
+    # What is not refused is carried and counted.
+    said = done(as_ranks(ranks, ["gram", *parts, *out]))
+    assert said["nonfinite_columns"] == 1
+    moments = ["moments", "--input", table, "--select", "holes", "--out", tmp_path / "m.json"]
+    done(as_ranks(ranks, moments))
+    assert json.loads((tmp_path / "m.json").read_text())["result"][0]["nulls"] == 1
+
+
+def in_chunks(told: str, chunk: int) -> bool:
+    """Whether `... rank R: chunks A to B: ...` is said of chunks with this one, and a rank."""
+    rank, chunks = told.split(": ")[1:3]
+    _, first, _, last = chunks.split(" ")
+    return rank.startswith("rank ") and int(first) <= chunk <= int(last)
+
+
+def test_a_file_that_is_cut_off_for_one_rank_alone_is_told_with_the_rank(tmp_path, rows):
+    for rank in range(3):
+        (tmp_path / str(rank)).mkdir()
+        np.save(tmp_path / str(rank) / "x.npy", rows)
+    damaged = tmp_path / "1" / "x.npy"
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    fold = ["gram", "--input", "x.npy", "--out", tmp_path / "g.npy"]
+    command = in_own_folders(mpirun(3, *fold), tmp_path)
+    refused(command, 3, "rank 1: ", "x.npy: expected 1001 rows", "cut off")
+
+
+@pytest.fixture
+def begun(tmp_path, rows):
+    """A fold of which a checkpoint holds a part; its arguments, and its digest."""
+    fold = ["--input", tmp_path / "x.npy", "--out", tmp_path / "o", "--chunk-rows", 10]
+    fold += ["--threads", 1, "--block-chunks", 4]
+    kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", "1b"]
+    digest = reduced("gram", *fold, *kept)["digest"]
+    newest, older = sorted((tmp_path / "ck").iterdir(), reverse=True)
+    newest.unlink()
+    assert older.stat().st_size > 300
+    return [*fold, "--checkpoint-dir", tmp_path / "ck", "--resume"], digest
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_p6_a_checkpoint_that_is_not_this_jobs_is_told_and_stays(tmp_path, rows, begun, ranks):
+    fold, digest = begun
+    (path,) = (tmp_path / "ck").iterdir()
+    good = path.read_bytes()
+
+    def is_refused(statistic, status, *words):
+        before = path.read_bytes()
+        refused(as_ranks(ranks, [*statistic, *fold]), status, *words)
+        assert [path.read_bytes() for path in (tmp_path / "ck").iterdir()] == [before]
+
+    is_refused(["moments"], 1, path.name, '"statistic" was "gram" and is now "moments"')
+    is_refused(["cross", "--with", tmp_path / "x.npy"], 1, '"statistic" was "gram"')
+    np.save(tmp_path / "x.npy", rows + 1)
+    is_refused(["gram"], 1, path.name, '"data" was ')
+    np.save(tmp_path / "x.npy", rows)
+    for bytes_, status, words in [
+        (good[:8] + b"\2" + good[9:], 3, "format version 2; this build reads version 1"),
+        (good[: len(good) // 2], 3, "no checkpoint is whole"),
+        (b"\x89PNG" + good[4:], 3, "no checkpoint is whole"),
+    ]:
+        path.write_bytes(bytes_)
+        is_refused(["gram"], status, path.name, words)
+    path.write_bytes(good)
+    said = done(as_ranks(ranks, ["gram", *fold]))
+    assert (said["digest"], said["resumed_nodes"] > 0) == (digest, True)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("shape", [(1001, 1), (1, 5), (1, 1), (11, 8192)])
+def test_any_number_of_columns_and_of_rows_is_folded_to_the_products_of_numpy(
+    tmp_path, shape, ranks
+):
+    # Of whole numbers, whose sums are exact.
+    rows = np.random.default_rng(9).integers(-9, 10, shape).astype(np.float32)
+    np.save(tmp_path / "x.npy", rows)
+    fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
+    said = done(as_ranks(ranks, [*fold, "--chunk-rows", 8, "--threads", 1]))
+    assert (said["rows"], said["columns"]) == shape
+    gram = np.load(tmp_path / "g.npy", mmap_mode="r")
+    assert gram.shape == (shape[1], shape[1])
+    some = np.unique(np.linspace(0, shape[1] - 1, 40, dtype=int))
+    wide = rows.astype(np.float64)
+    assert (gram[some] == wide[:, some].T @ wide).all()
+    assert (gram[:, some] == gram[some].T).all()

@@ -1,0 +1,176 @@
+"""`headwater-reduce` where there is too little memory, or too little room on a disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from test_mpi import ENVIRONMENT, REDUCE, mpirun, reduced
+
+COLUMNS = 8192
+# A triangle of sums is 268 MB, and a rank has a few at a time.
+MEBIBYTE = 1 << 20
+
+
+def ended(command, address_space=None):
+    """A run to its end, in time, with no more addresses than this."""
+
+    def limit():
+        if address_space is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
+
+    command = [str(part) for part in command]
+    begin = time.monotonic()
+    run = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT, preexec_fn=limit
+    )
+    assert time.monotonic() - begin < 60
+    return run
+
+
+def told_once(run, *words):
+    """What is told of a failure: one line of ours with these words, and nothing of a panic."""
+    told = [line for line in run.stderr.splitlines() if line.startswith("headwater-reduce: ")]
+    assert run.returncode == 1, (run.returncode, run.stdout, run.stderr)
+    assert len(told) == 1, run.stderr
+    for word in words:
+        assert word in told[0], told[0]
+    for word in ("panicked", "memory allocation of"):
+        assert word not in run.stderr, run.stderr
+    return told[0]
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """A fold of more columns than a small memory has room for."""
+    folder = tmp_path_factory.mktemp("wide")
+    rows = np.random.default_rng(1).standard_normal((48, COLUMNS)).astype(np.float32)
+    np.save(folder / "x.npy", rows)
+    fold = ["--input", folder / "x.npy", "--out", folder / "o.npy", "--threads", 1]
+    return [*fold, "--chunk-rows", 16]
+
+
+@pytest.fixture(scope="module")
+def begun(wide, tmp_path_factory):
+    """A checkpoint of two of the three chunks, and the digest of the whole."""
+    folder = tmp_path_factory.mktemp("begun")
+    kept = ["--checkpoint-dir", folder, "--checkpoint-every", "1b", "--block-chunks", 1]
+    digest = reduced("gram", *wide, *kept)["digest"]
+    checkpoint, _ = sorted(folder.iterdir())
+    return checkpoint, digest
+
+
+# At each of these another allocation is the one that fails.
+@pytest.mark.parametrize("mebibytes", [400, 700, 1000])
+def test_too_many_columns_for_the_memory_are_told_and_the_checkpoint_stays(
+    tmp_path, wide, begun, mebibytes
+):
+    checkpoint, digest = begun
+    folder = tmp_path / "ck"
+    folder.mkdir()
+    # It is 268 MB long, and replaced but never changed.
+    os.link(checkpoint, folder / checkpoint.name)
+    kept = ["--checkpoint-dir", folder, "--out", tmp_path / "g.npy", "--resume"]
+    fold = ["gram", *wide[:2], *wide[4:], *kept]
+    told = told_once(ended([REDUCE, *fold], mebibytes * MEBIBYTE), "memory")
+    assert str(folder) in told
+    assert list(folder.iterdir()) == [folder / checkpoint.name]
+    assert not (tmp_path / "g.npy").exists()
+    said = reduced(*fold)
+    assert (said["digest"], said["resumed_nodes"]) == (digest, 1)
+
+
+def test_under_mpirun_too_little_memory_ends_all_ranks_with_one_error(wide):
+    for mebibytes in (900, 1200):
+        fold = mpirun(3, "gram", *wide)
+        told_once(ended(fold, mebibytes * MEBIBYTE), "there is no memory for", "columns")
+
+
+@pytest.mark.parametrize("statistic", [["exponents"], ["distinct", "--precision", 15]])
+def test_partials_of_columns_that_are_too_large_are_told(wide, statistic):
+    run = ended([REDUCE, *statistic, *wide], 250 * MEBIBYTE)
+    told_once(run, "chunks 0 to 0", "there is no memory for", "take fewer columns or threads")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of 100 kB, which is unmounted in the end."""
+    folder = tmp_path / "small disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.fixture
+def fold(tmp_path):
+    """A fold whose result and checkpoints have 80 and 40 kB and more, and its digest."""
+    rows = np.random.default_rng(2).standard_normal((20_003, 100)).astype(np.float32)
+    np.save(tmp_path / "x.npy", rows)
+    fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 8, "--block-chunks", 2]
+    fold = [*fold, "--threads", 1]
+    return fold, reduced(*fold, "--out", tmp_path / "g.npy")["digest"]
+
+
+RANKS = [pytest.param(None, id="alone"), pytest.param(3, id="3 ranks")]
+
+
+def as_ranks(ranks, arguments):
+    return [REDUCE, *arguments] if ranks is None else mpirun(ranks, *arguments)
+
+
+@contextlib.contextmanager
+def filled(folder, count):
+    """Leaves room for so many bytes on a small disk."""
+    free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
+    (folder / "ballast").write_bytes(bytes(max(free - count, 0)))
+    yield
+    (folder / "ballast").unlink()
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_p2_where_checkpoints_have_no_room_the_last_is_gone_on_from(
+    tmp_path, small_disk, fold, ranks
+):
+    fold, digest = fold
+    kept = ["--out", tmp_path / "g2.npy", "--checkpoint-dir", small_disk, "--checkpoint-every", 0]
+    run = ended(as_ranks(ranks, [*fold, *kept]))
+    words = [f"{small_disk}/fold-", "No space left on device", "make room there"]
+    told_once(run, *words, f"--resume goes on from {small_disk}")
+    left = sorted(path.name for path in small_disk.iterdir())
+    assert left, "nothing is there to go on from"
+    assert all(name.endswith(".portion") for name in left), left
+    assert not (tmp_path / "g2.npy").exists()
+    # Elsewhere there is room.
+    roomy = tmp_path / "roomy"
+    roomy.mkdir()
+    for name in left:
+        (roomy / name).write_bytes((small_disk / name).read_bytes())
+    said = reduced(*fold, "--out", tmp_path / "g2.npy", "--checkpoint-dir", roomy, "--resume")
+    assert (said["digest"], said["resumed_nodes"] > 0) == (digest, True)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_p2_where_the_result_has_no_room_nothing_is_folded_again(tmp_path, small_disk, fold, ranks):
+    fold, digest = fold
+    out = small_disk / "g.npy"
+    kept = ["--out", out, "--checkpoint-dir", tmp_path / "ck"]
+    with filled(small_disk, 50_000):
+        run = ended(as_ranks(ranks, [*fold, *kept]))
+        words = [str(out), "No space left on device", "make room there"]
+        told_once(run, *words, f"--resume goes on from {tmp_path / 'ck'}")
+        assert [path.name for path in small_disk.iterdir()] == ["ballast"]
+        # And without checkpoints.
+        run = ended(as_ranks(ranks, [*fold, *kept[:2]]))
+        assert "--resume" not in told_once(run, *words)
+    said = reduced(*fold, *kept, "--resume")
+    assert (said["digest"], said["resumed_nodes"]) == (digest, bin(-(-20_003 // 8)).count("1"))
+    assert (np.load(out) == np.load(tmp_path / "g.npy")).all()
