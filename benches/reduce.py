@@ -5,7 +5,8 @@
 Needs numpy, cargo, what `make setup` builds, and 4 GB in target/bench for each file. Where a row
 has many columns, a fold is as fast as its kernel: both in operations per second of CPU time. Where
 it has few, it is as fast as the file can be read: both in bytes per second of CPU time, with the
-file in the page cache, read through `read` into one buffer.
+file in the page cache, read through `read` into one buffer. Two ranks are also held against two
+kernels at once, as cores that are halves of one are slower together.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def measure(case: tuple[int, str, str, float], size: int, rounds: int) -> dict[s
     """One case, turn by turn."""
     columns, dtype, floor, target = case
     path, bench = matrix(columns, dtype, size), gram.build()
-    ours, floors = [], []
+    ours, floors, shared = [], [], []
     read(path)
     for _ in range(rounds):
         done = command(path)
@@ -81,6 +82,8 @@ def measure(case: tuple[int, str, str, float], size: int, rounds: int) -> dict[s
         else:
             ours.append(operations / done["cpu_seconds"] / 1e9)
             floors.append(gram.ours(bench, "avx512", dtype, columns, 1.0)["gflops"])
+            shared.append(gram.two_at_once(bench, "avx512", dtype, columns, 1.0))
+    beside = {"two_kernels_at_once": shared} if shared else {}
     return {
         "columns": columns,
         "dtype": dtype,
@@ -88,8 +91,10 @@ def measure(case: tuple[int, str, str, float], size: int, rounds: int) -> dict[s
         "unit": "GB per CPU second" if floor == "read" else "GFLOP per CPU second",
         "command": round(statistics.median(ours), 2),
         floor: round(statistics.median(floors), 2),
-        "ratio": round(statistics.median(a / b for a, b in zip(ours, floors, strict=True)), 3),
+        "ratio": round(gram.paired(ours, floors), 3),
         "target": target,
+        **{name: round(statistics.median(of), 2) for name, of in beside.items()},
+        **{f"ratio_to_{name}": round(gram.paired(ours, of), 3) for name, of in beside.items()},
         "seconds": done["seconds"],
     }
 
