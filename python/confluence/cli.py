@@ -28,11 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import headwater
     from confluence.checkpoint import CheckpointError
     from confluence.config import ConfigError
+    from confluence.parallel import JoinError
     from confluence.train import Interrupted, TrainingError
 
+    refusals = (ConfigError, CheckpointError, JoinError, TrainingError, headwater.HeadwaterError)
     try:
         return int(args.run(args))
-    except (ConfigError, CheckpointError, TrainingError, headwater.HeadwaterError) as error:
+    except refusals as error:
         print(f"confluence: {error}", file=sys.stderr)
         return 1
     except Interrupted as error:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP, Batch, Cells
@@ -14,7 +15,7 @@ from confluence.model import Predictions
 # How much the size of the categories' logits costs.
 _Z_WEIGHT = 1e-4
 # The fourteen circles of a time, and what it is as a whole.
-_TIME_WEIGHTS = jnp.array([1.0] * 14 + [2.0]) / 16
+_TIME_WEIGHTS = np.array([1.0] * 14 + [2.0], np.float32) / 16
 
 
 class Labels(NamedTuple):

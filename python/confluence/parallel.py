@@ -13,6 +13,10 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from confluence.batch import REPLICATED, Batch
 
 
+class JoinError(RuntimeError):
+    """The processes did not come together."""
+
+
 @dataclass(frozen=True)
 class Processes:
     """Who takes part: this one alone, or all that `coordinator` brings together."""
@@ -28,13 +32,18 @@ class Processes:
         # Between processes on CPUs there is no other way, and where there are accelerators this
         # changes nothing.
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(
-            self.coordinator,
-            num_processes=self.count,
-            process_id=self.rank,
-            initialization_timeout=timeout_seconds,
-            heartbeat_timeout_seconds=min(timeout_seconds, 100),
-        )
+        try:
+            jax.distributed.initialize(
+                self.coordinator,
+                num_processes=self.count,
+                process_id=self.rank,
+                initialization_timeout=timeout_seconds,
+                heartbeat_timeout_seconds=min(timeout_seconds, 100),
+            )
+        except (RuntimeError, ValueError) as error:
+            raise JoinError(
+                f"rank {self.rank} of {self.count} found no company at {self.coordinator}: {error}"
+            ) from None
 
 
 class Layout:
