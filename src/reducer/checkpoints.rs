@@ -97,6 +97,18 @@ impl Checkpoints {
         self.series.keep_last(&*self.storage, &self.folder, KEPT)
     }
 
+    /// Removes all checkpoints: they may hold wrong sums.
+    ///
+    /// # Errors
+    /// `Io` when the disk refuses.
+    pub fn discard(&self) -> Result<()> {
+        for number in self.series.numbers(&*self.storage, &self.folder)? {
+            let path = self.path(number);
+            self.storage.remove_file(&path).map_err(|e| Error::io(&path, "removing", e))?;
+        }
+        Ok(())
+    }
+
     fn path(&self, number: u64) -> PathBuf {
         self.folder.join(self.series.file_name(number))
     }

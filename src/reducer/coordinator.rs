@@ -51,6 +51,8 @@ pub struct Coordinator<S: Statistic> {
     /// The ranks that died.
     lost: BTreeSet<u32>,
     damaged: u64,
+    /// Whether two ranks came to different bits.
+    is_doubtful: bool,
     now: u64,
     /// What each rank's process has taken, as it said last.
     cpu_microseconds: BTreeMap<u32, u64>,
@@ -77,6 +79,7 @@ impl<S: Statistic> Coordinator<S> {
             ranks: BTreeMap::new(),
             lost: BTreeSet::new(),
             damaged: 0,
+            is_doubtful: false,
             now: 0,
             cpu_microseconds: BTreeMap::new(),
         })
@@ -133,10 +136,15 @@ impl<S: Statistic> Coordinator<S> {
         let ends = arrived.first().zip(arrived.last());
         let ends = ends.map(|(a, b)| a.0.chunks().start..b.0.chunks().end);
         if let (Some(chunks), Some(hash)) = (ends, portion.last_chunk()) {
-            self.orders.came(rank, &chunks, Digest(*hash), self.now)?;
+            let came = self.orders.came(rank, &chunks, Digest(*hash), self.now);
+            self.is_doubtful |= came.is_err();
+            came?;
         }
         for (node, arrived) in arrived {
-            self.reduction.insert(node, arrived)?;
+            let inserted = self.reduction.insert(node, arrived);
+            self.is_doubtful |=
+                inserted.as_ref().is_err_and(|error| error.kind() == ErrorKind::Corrupt);
+            inserted?;
         }
         let mut letters = Letters::new();
         if self.ranks.contains_key(&rank) {
@@ -237,6 +245,12 @@ impl<S: Statistic> Coordinator<S> {
     #[must_use]
     pub fn into_reduction(self) -> Reduction<S> {
         self.reduction
+    }
+
+    /// Whether two ranks came to different bits, so that what was folded may be wrong.
+    #[must_use]
+    pub fn is_doubtful(&self) -> bool {
+        self.is_doubtful
     }
 
     /// The ranks that died.

@@ -167,8 +167,8 @@ impl Orders {
         if let Some((other, _)) = order.came.iter().find(|(_, before)| *before != digest) {
             return Err(Error::corrupt(format!(
                 "ranks {other} and {rank} folded chunks {} to {} and came to different bits: one of \
-                 them read other rows, or has a fault in its memory or processor; keep the \
-                 checkpoints from before, and go on without the rank that is wrong",
+                 them read other rows, or has a fault in its memory or processor; begin \
+                 afresh without it, as what was kept may hold the wrong ones",
                 chunks.start,
                 chunks.end - 1
             )));

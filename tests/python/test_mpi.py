@@ -220,6 +220,26 @@ def test_a_rank_with_wrong_arguments_leaves_the_word_to_rank_0():
     assert (run.returncode, error) == (2, "")
 
 
+def test_where_two_ranks_disagree_nothing_is_kept_to_go_on_from(tmp_path):
+    rows = np.random.default_rng(7).standard_normal((20_003, 31)).astype(np.float32)
+    for rank in range(2):
+        (tmp_path / str(rank)).mkdir()
+        # A byte between those that tell one file from another.
+        rows.view(np.uint8).reshape(-1)[20_000] ^= 64 * rank
+        np.save(tmp_path / str(rank) / "x.npy", rows)
+    here = f'cd {tmp_path}/$OMPI_COMM_WORLD_RANK && exec "$@"'
+    command = [str(BIN / "mpirun"), "--oversubscribe", "-n", "2", "sh", "-c", here, "sh", REDUCE]
+    command += ["gram", "--input", "x.npy", "--out", str(tmp_path / "g.npy"), "--chunk-rows", "64"]
+    command += ["--threads", "1", "--block-chunks", "4", "--audit", "1000"]
+    command += ["--checkpoint-dir", str(tmp_path / "ck"), "--checkpoint-every", "1b"]
+    run = finished(command)
+    assert run.returncode == 3, run.stderr
+    assert "came to different bits" in run.stderr
+    assert f"the checkpoints in {tmp_path / 'ck'} were removed" in run.stderr
+    assert list((tmp_path / "ck").iterdir()) == []
+    assert not (tmp_path / "g.npy").exists()
+
+
 def test_a_file_that_one_rank_has_not_ends_the_job_with_its_name(tmp_path):
     rows = np.random.default_rng(7).standard_normal((20_003, 31)).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)

@@ -102,6 +102,7 @@ fn two_ranks_with_different_bits_are_reported_by_their_numbers() {
     let text = error.to_string();
     assert!(text.contains("ranks 0 and 1") || text.contains("ranks 1 and 0"), "{text}");
     assert!(text.contains("chunks 4 to 7"), "{text}");
+    assert!(team.coordinator.is_doubtful());
 }
 
 #[test]
@@ -112,6 +113,7 @@ fn ranks_that_agree_confirm_each_other() {
         (0..2).for_each(|rank| team.step(rank, &data).unwrap());
     }
     assert_eq!(team.coordinator.audited_count() as u64, CHUNKS / BLOCK_CHUNKS / 4);
+    assert!(!team.coordinator.is_doubtful());
 }
 
 #[test]

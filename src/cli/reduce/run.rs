@@ -265,7 +265,7 @@ impl<F: Folded> Leader<'_, F> {
         let written = self.wanted.write(&self.args.out, &source, &whole);
         let written = written.map_err(|error| self.with_remedy(error))?;
         let seconds = (self.around.now)() as f64 / 1e3;
-        let chunks = job.rows() as f64 / job.rows_of(0).end as f64;
+        let chunks = job.rows() as f64 / job.chunk_rows() as f64;
         more.extend(written.more);
         let done = Done {
             digest: written.digest,
@@ -313,6 +313,7 @@ impl<F: Folded> Leader<'_, F> {
         wire: &mut dyn Wire,
         mut watch: Watch<'_>,
     ) -> Result<()> {
+        let checkpoints = watch.checkpoints;
         watch.begin(coordinator.reduction());
         let around = self.around;
         let folded = coordinate(coordinator, source, wire, around, &mut |coordinator| {
@@ -321,9 +322,7 @@ impl<F: Folded> Leader<'_, F> {
         });
         let reduction = coordinator.reduction();
         // Also of the whole, since its result may not be written; then this is gone on from.
-        let is_doubtful = folded.as_ref().is_err_and(|e| e.kind() == ErrorKind::Corrupt);
-        // Of two ranks with different bits it is not known which is right; nor of what is here.
-        let kept = if is_doubtful { None } else { watch.keep(reduction) };
+        let kept = if coordinator.is_doubtful() { None } else { watch.keep(reduction) };
         drop(watch);
         let Err(error) = folded else { return Ok(()) };
         let (done, all) = (count(reduction.covered_count()), count(reduction.job().chunk_count()));
@@ -337,8 +336,22 @@ impl<F: Folded> Leader<'_, F> {
                 "{error} after {done} of {all} chunks, which are lost; with --checkpoint-dir they \
                  would be kept"
             )),
+            _ if coordinator.is_doubtful() => self.without_checkpoints(error, checkpoints),
             _ => self.with_remedy(error),
         })
+    }
+
+    /// Of two ranks with different bits it is not known which is right: nor of what was kept.
+    fn without_checkpoints(&self, error: Error, checkpoints: Option<&Checkpoints>) -> Error {
+        let removed = checkpoints.map(Checkpoints::discard);
+        match (removed, &self.args.checkpoint_dir) {
+            (Some(Err(unremoved)), _) => error.context(unremoved),
+            (Some(Ok(())), Some(folder)) => Error::new(
+                error.kind(),
+                format!("{error}; the checkpoints in {} were removed", folder.display()),
+            ),
+            _ => error,
+        }
     }
 
     /// Says how to go on where a disk or the memory was too small.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::part::{Form, Part};
+use super::part::{Form, Part, check_columns};
 use super::{Element, MatrixFormat, is_manifest};
 use crate::bytes::Digest;
 use crate::durable::{Disk, write_file};
@@ -133,9 +133,12 @@ impl Manifest {
                 .context(place);
             }
         }
-        let read = serde_json::from_slice(&text);
-        read.map_err(|e| Error::corrupt(format!("the manifest is damaged: {e}; write it anew")))
-            .context(place)
+        let read: Result<Self, _> = serde_json::from_slice(&text);
+        let manifest = read
+            .map_err(|e| Error::corrupt(format!("the manifest is damaged: {e}; write it anew")))
+            .context(place)?;
+        check_columns(manifest.columns).context(place)?;
+        Ok(manifest)
     }
 
     pub(super) fn element(&self) -> Element {

@@ -12,6 +12,9 @@ use super::numbers::Piece;
 use super::parquet::Table;
 use super::{Element, MatrixFormat, npy, safetensors};
 
+/// With the sums of so many columns a statistic has some gigabytes.
+const COLUMNS_MAX: usize = 1 << 24;
+
 /// What a file says of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
@@ -49,9 +52,7 @@ impl Part {
         }
         let map = Map::open(path)?;
         let (form, source) = read_form(path, map.bytes(), format).context(place)?;
-        if form.columns == 0 {
-            return Err(Error::invalid("expected at least 1 column, found 0")).context(place);
-        }
+        check_columns(form.columns).context(place)?;
         Ok(Self { path: path.to_owned(), form, map, source })
     }
 
@@ -149,6 +150,15 @@ fn read_form(path: &Path, bytes: &[u8], format: &MatrixFormat) -> Result<(Form, 
             path.display()
         ))),
         MatrixFormat::ByName => read_form(path, bytes, &MatrixFormat::of_name(path)?),
+    }
+}
+
+/// Refuses numbers of columns that no matrix has: a header can say anything.
+pub(super) fn check_columns(columns: usize) -> Result<()> {
+    match columns {
+        0 => Err(Error::invalid("expected at least 1 column, found 0")),
+        1..=COLUMNS_MAX => Ok(()),
+        _ => Err(Error::limit(format!("expected at most {COLUMNS_MAX} columns, found {columns}"))),
     }
 }
 
