@@ -22,8 +22,8 @@ Trains a relational transformer on a store that `headwater prepare` made.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
     args = _parser().parse_args(arguments)
-    # Orbax warns of what is meant so.
-    logging.getLogger("absl").setLevel(logging.ERROR)
+    # Orbax warns of what is meant so, and shows where an error was that is told below.
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
     # Imported late, so that --help is quick and needs no JAX.
     import headwater
     from confluence.checkpoint import CheckpointError
@@ -35,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(args.run(args))
     except refusals as error:
+        print(f"confluence: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
         print(f"confluence: {error}", file=sys.stderr)
         return 1
     except Interrupted as error:
