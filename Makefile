@@ -81,6 +81,8 @@ test: setup ## run all tests; say what was skipped
 		|| echo "skipped: the Rust tests on f1db, which is not at $${HEADWATER_SHARED:-../shared}/data"
 	@test "$$(id -u)" = 0 || echo "skipped: the Rust test of a full disk, which mounts one as root"
 	$(BIN)/python -m pytest --quiet
+# Apart: where JAX is loaded, other tests may not fork.
+	$(BIN)/python -m pytest --quiet tests/confluence
 
 bench: setup ## measure; takes minutes and 20 GB in target/bench
 	$(CARGO) bench

@@ -1,0 +1,322 @@
+"""The sampler's batches on their way to the device, and what the model makes of them there.
+
+A batch travels compact: times as days and milliseconds, references as a list of edges. On the
+device `expand` makes of it what the model reads. Frozen vectors of columns, categories and texts
+(`Tables`) travel once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+IDENTIFIER, NUMERICAL, TIMESTAMP, BOOLEAN, CATEGORICAL, TEXT = range(6)
+TIMESTAMP_FEATURES = 15
+AGE_FEATURES = 4
+
+_DAY_MICROSECONDS = 86_400_000_000
+_DAY_MILLISECONDS = 86_400_000
+# The observation time of a seed that sees everything.
+_NO_TIME = np.iinfo(np.int64).max
+
+HostBatch = Mapping[str, npt.NDArray[Any]]
+
+
+# NumPy's on the host, JAX's on the device.
+Array = Any
+
+
+class Tables(NamedTuple):
+    """Vectors and statistics of the stores' columns, resident on the device.
+
+    Several stores lie one after the other; a batch says where its own begins.
+    """
+
+    columns: Array  # f16 [C, D_t]
+    categories: Array  # f16 [Vc + K, D_t], so that K of them can be cut out anywhere
+    texts: Array  # f16 [V, D_t]; one row of zeros where batches bring their own
+    # Of each column: the mean time, as day and millisecond, and one over the deviation in days.
+    mean_days: Array  # i32 [C]
+    mean_milliseconds: Array  # i32 [C]
+    per_deviation: Array  # f32 [C]
+
+
+class Batch(NamedTuple):
+    """A batch as it travels to the device."""
+
+    types: Array  # int8 [B, S]
+    columns: Array  # int32 [B, S]
+    rows: Array  # uint16 [B, S]
+    numbers: Array  # float32 [B, S]
+    days: Array  # int32 [B, S], since 1970
+    milliseconds: Array  # int32 [B, S] of the day
+    booleans: Array  # uint8 [B, S]
+    categories: Array  # int32 [B, S]
+    texts: Array  # int32 [B, S]
+    is_null: Array  # uint8 [B, S]
+    is_padding: Array  # uint8 [B, S]
+    edges: Array  # uint16 [B, E, 2]
+    target_at: Array  # int32 [B]
+    weights: Array  # float32 [B]
+    # The observation time; a day of -1 << 31 where there is none.
+    observed_days: Array  # int32 [B]
+    observed_milliseconds: Array  # int32 [B]
+    seed_row: Array  # uint32 [B]
+    # The vectors of the batch's texts, where the tables do not have them.
+    text_vectors: Array  # float16 [U, D_t]
+    target_type: Array  # int32 []
+    category_start: Array  # int32 []
+    category_count: Array  # int32 []
+
+
+NO_DAY = -(1 << 31)
+# What is whole in each process, and not a share of the global batch.
+REPLICATED = {"target_type", "category_start", "category_count"}
+
+
+class Cells(NamedTuple):
+    """A batch as the model reads it: B contexts of S cells and R rows."""
+
+    types: jax.Array  # i32 [B, S]
+    columns: jax.Array  # i32 [B, S]
+    rows: jax.Array  # i32 [B, S]
+    numbers: jax.Array  # f32 [B, S]
+    times: jax.Array  # f32 [B, S, 15]
+    ages: jax.Array  # f32 [B, S, 4]
+    booleans: jax.Array  # i32 [B, S]
+    categories: jax.Array  # i32 [B, S]
+    texts: jax.Array  # i32 [B, S]
+    is_null: jax.Array  # bool [B, S]
+    is_target: jax.Array  # bool [B, S]
+    is_padding: jax.Array  # bool [B, S]
+    refers: jax.Array  # bool [B, R, R]: row i refers to row j
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column, as its store's metadata tells of it."""
+
+    name: str
+    stats: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Where the columns, categories and texts of each store lie in `Tables`."""
+
+    column_starts: tuple[int, ...]
+    category_starts: tuple[int, ...]
+    text_starts: tuple[int, ...]
+    columns: tuple[Column, ...]
+    # The most categories of a target, rounded up to 32.
+    target_categories: int
+    has_texts: bool
+
+
+def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary, Tables]:
+    """Returns what a run needs to know of its stores (`headwater.Store`), on the host."""
+    metadata = [store.metadata() for store in stores]
+    columns = [_columns(found) for found in metadata]
+    column_vectors = [store.column_embeddings() for store in stores]
+    category_vectors = [store.categorical_embeddings() for store in stores]
+    text_vectors = [_text_vectors(store, texts) for store in stores]
+    most = max((_target_categories(found) for found in metadata), default=0)
+    target_categories = max(32, -(-most // 32) * 32)
+    everything = [column for of_store in columns for column in of_store]
+    vocabulary = Vocabulary(
+        _starts(column_vectors), _starts(category_vectors), _starts(text_vectors),
+        tuple(everything), target_categories, texts == "global",
+    )  # fmt: skip
+    means = np.array([column.stats.get("mean_us", 0.0) for column in everything])
+    deviations = np.array([column.stats.get("std_us", 0.0) for column in everything])
+    days = np.floor(means / _DAY_MICROSECONDS)
+    beyond = np.zeros((target_categories, column_vectors[0].shape[1]), np.float16)
+    tables = Tables(
+        np.concatenate(column_vectors),
+        np.concatenate([*category_vectors, beyond]),
+        np.concatenate(text_vectors),
+        days.astype(np.int32),
+        ((means - days * _DAY_MICROSECONDS) / 1000).astype(np.int32),
+        np.divide(
+            _DAY_MICROSECONDS, deviations, out=np.zeros_like(means), where=deviations > 0
+        ).astype(np.float32),
+    )
+    return vocabulary, tables
+
+
+def to_travel(batch: HostBatch, vocabulary: Vocabulary, store: int, rank: int = 0) -> Batch:
+    """Returns the sampler's compact batch of a store as it travels; of most of it, views."""
+    days, milliseconds = _split_time(batch["timestamp_us"])
+    observed = batch["obs_time"]
+    has_time = observed != _NO_TIME
+    observed_days, observed_milliseconds = _split_time(np.where(has_time, observed, 0))
+    vectors = batch.get("text_batch_embeddings")
+    if vectors is None:
+        vectors = np.zeros((1, 1), np.float16)
+    # Where batches bring their texts, those of all ranks lie one after the other.
+    text_start = vocabulary.text_starts[store] if vocabulary.has_texts else rank * len(vectors)
+    category_start = vocabulary.category_starts[store]
+    return Batch(
+        types=batch["semantic_types"],
+        columns=_shifted(batch["column_ids"], vocabulary.column_starts[store]),
+        rows=batch["seq_row_ids"],
+        numbers=batch["numeric_values"],
+        days=days,
+        milliseconds=milliseconds,
+        booleans=batch["bool_values"],
+        categories=_shifted(batch["categorical_embed_ids"].view(np.int32), category_start),
+        texts=_shifted(batch["text_embed_ids"].view(np.int32), text_start),
+        is_null=batch["is_null"],
+        is_padding=batch["is_padding"],
+        edges=batch["fk_edges"],
+        target_at=batch["target_pos"],
+        weights=batch["seq_weight"],
+        observed_days=np.where(has_time, observed_days, np.int32(NO_DAY)),
+        observed_milliseconds=observed_milliseconds,
+        seed_row=batch["seed_row"],
+        text_vectors=vectors,
+        target_type=batch["target_stype"][0].astype(np.int32),
+        category_start=(batch["cat_emb_start"][0] + category_start).astype(np.int32),
+        category_count=batch["cat_emb_count"][0].astype(np.int32),
+    )
+
+
+def expand(batch: Batch, tables: Tables, row_count: int) -> Cells:
+    """Returns what the model reads; runs on the device."""
+    columns = jnp.asarray(batch.columns)
+    days, milliseconds = jnp.asarray(batch.days), jnp.asarray(batch.milliseconds)
+    from_mean = _days(
+        days - tables.mean_days[columns], milliseconds - tables.mean_milliseconds[columns]
+    )
+    standard_time = from_mean * tables.per_deviation[columns]
+    positions = jnp.arange(columns.shape[1])
+    edges = batch.edges.astype(jnp.int32)
+    refers = jnp.zeros((columns.shape[0], row_count, row_count), bool)
+    at = jnp.arange(columns.shape[0])[:, None]
+    return Cells(
+        types=batch.types.astype(jnp.int32),
+        columns=columns,
+        rows=batch.rows.astype(jnp.int32),
+        numbers=jnp.asarray(batch.numbers),
+        times=_time_features(days, milliseconds, standard_time),
+        ages=_age_features(batch),
+        booleans=batch.booleans.astype(jnp.int32),
+        categories=jnp.asarray(batch.categories),
+        texts=jnp.asarray(batch.texts),
+        is_null=batch.is_null.astype(bool),
+        is_target=positions == jnp.asarray(batch.target_at)[:, None],
+        is_padding=batch.is_padding.astype(bool),
+        # What is after the last edge points outside.
+        refers=refers.at[at, edges[..., 0], edges[..., 1]].set(True, mode="drop"),
+    )
+
+
+def _days(days: jax.Array, milliseconds: jax.Array) -> jax.Array:
+    return days.astype(jnp.float32) + milliseconds.astype(jnp.float32) / _DAY_MILLISECONDS
+
+
+def _time_features(days: jax.Array, milliseconds: jax.Array, standard: jax.Array) -> jax.Array:
+    """Sine and cosine of where each time is in its minute, hour, day, week, month, and year."""
+    second = milliseconds // 1000
+    month, day, day_of_year = _calendar(days)
+    places = [
+        (second % 60, 60),
+        (second // 60 % 60, 60),
+        (second // 3600, 24),
+        ((days + 3) % 7, 7),
+        (day, 31),
+        (month, 12),
+        (day_of_year, 366),
+    ]
+    angles = jnp.stack([place * (2 * np.pi / count) for place, count in places], axis=-1)
+    circles = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
+    return jnp.concatenate([circles.reshape(*days.shape, -1), standard[..., None]], axis=-1)
+
+
+def _calendar(days: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Month, day of the month and day of the year, from 0, of days since 1970."""
+    # In years that begin in March, a leap day is the last; eras of 400 years are alike.
+    since = days + 719_468
+    era_day = since % 146_097
+    year = (era_day - era_day // 1460 + era_day // 36_524 - era_day // 146_096) // 365
+    march_day = era_day - (365 * year + year // 4 - year // 100)
+    march_month = (5 * march_day + 2) // 153
+    day = march_day - (153 * march_month + 2) // 5
+    month = (march_month + 2) % 12
+    # January and February belong to the year that follows.
+    civil = year + (march_month >= 10)
+    is_leap = (civil % 4 == 0) & ((civil % 100 != 0) | (civil % 400 == 0))
+    day_of_year = jnp.where(march_month >= 10, march_day - 306, march_day + 59 + is_leap)
+    return month, day, day_of_year
+
+
+def _age_features(batch: Batch) -> jax.Array:
+    """How long before the observation each time was: 0 where there is none."""
+    observed = jnp.asarray(batch.observed_days)[:, None]
+    milliseconds = jnp.asarray(batch.observed_milliseconds)[:, None] - batch.milliseconds
+    days = _days(observed - batch.days, milliseconds)
+    size = jnp.log1p(jnp.abs(days))
+    features = jnp.stack(
+        [jnp.sign(days) * size / 5, jnp.exp(-jnp.abs(days) / 30), jnp.exp(-jnp.abs(days) / 365),
+         jnp.ones_like(days)], axis=-1,
+    )  # fmt: skip
+    is_known = (observed != NO_DAY) & (batch.types == TIMESTAMP)
+    return jnp.where(is_known[..., None], features, 0)
+
+
+def _split_time(
+    time: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    days = time // _DAY_MICROSECONDS
+    return days.astype(np.int32), ((time - days * _DAY_MICROSECONDS) // 1000).astype(np.int32)
+
+
+def _shifted(ids: npt.NDArray[np.int32], start: int) -> npt.NDArray[np.int32]:
+    return ids + np.int32(start) if start else ids
+
+
+def _starts(tables: Sequence[npt.NDArray[Any]]) -> tuple[int, ...]:
+    lengths = [0, *(len(table) for table in tables)]
+    return tuple(int(start) for start in np.cumsum(lengths)[:-1])
+
+
+def _columns(metadata: Mapping[str, Any]) -> list[Column]:
+    """The columns of a store in the order of their vectors."""
+    found = {
+        column["index"]: Column(f"{table['name']}.{column['name']}", column["stats"])
+        for table in metadata["tables"]
+        for column in table["columns"]
+    }
+    for task in metadata["tasks"]:
+        if "derived" in task["target"]:
+            column = task["target"]["derived"]["column"]
+            found[column["index"]] = Column(task["name"], column["stats"])
+    count = metadata["embedding"]["column_count"]
+    return [found.get(index, Column("", {})) for index in range(count)]
+
+
+def target_column(metadata: Mapping[str, Any], task: Mapping[str, Any]) -> Column:
+    """Returns the column that a task is about."""
+    target = task["target"]
+    if "derived" in target:
+        return Column(task["name"], target["derived"]["column"]["stats"])
+    column = metadata["tables"][task["anchor"]]["columns"][target["cell"]["column"]]
+    return Column(task["name"], column["stats"])
+
+
+def _target_categories(metadata: Mapping[str, Any]) -> int:
+    columns = [target_column(metadata, task) for task in metadata["tasks"]]
+    return max((column.stats.get("cat_emb_count", 0) for column in columns), default=0)
+
+
+def _text_vectors(store: Any, texts: str) -> npt.NDArray[np.float16]:
+    vectors = store.text_embeddings() if texts == "global" else None
+    if vectors is None or not len(vectors):
+        vectors = np.zeros((1, store.column_embeddings().shape[1]), np.float16)
+    return vectors

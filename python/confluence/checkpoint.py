@@ -1,0 +1,138 @@
+"""What a run is taken up from: state and cursor in one checkpoint, written whole or not at all."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import orbax.checkpoint as ocp
+from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
+
+from confluence import config
+from confluence.step import State
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that cannot be written, or is not of this run."""
+
+
+class Restored(NamedTuple):
+    """A run where it stood."""
+
+    state: State
+    cursor: bytes
+
+
+class Checkpoints:
+    """The checkpoints of a run: the newest ones, and the best by validation."""
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self._folder = folder
+        best = BestN(
+            get_metric_fn=lambda found: -found["loss"], n=1, keep_checkpoints_without_metrics=False
+        )
+        self._manager = ocp.CheckpointManager(
+            folder,
+            options=ocp.CheckpointManagerOptions(
+                best_fn=lambda found: found["loss"],
+                best_mode="min",
+                preservation_policy=AnyPreservationPolicy([LatestN(keep), best]),
+                # What a kill has left half written.
+                cleanup_tmp_directories=True,
+            ),
+            item_names=("state", "run"),
+        )
+
+    @property
+    def latest(self) -> int | None:
+        """The step of the newest checkpoint."""
+        return self._manager.latest_step()
+
+    @property
+    def best(self) -> int | None:
+        """The step of the best by validation; where none was validated, of the newest."""
+        best = self._manager.best_step()
+        return self.latest if best is None else best
+
+    def save(
+        self,
+        step: int,
+        state: State,
+        cursor: bytes,
+        settings: config.Config,
+        roots: Sequence[str],
+        loss: float | None = None,
+    ) -> None:
+        """Begins to write a checkpoint; training may go on meanwhile.
+
+        Raises:
+            CheckpointError: It, or the one before, could not be written.
+        """
+        run = {
+            "cursor": base64.b64encode(cursor).decode(),
+            "config": settings.to_dict(),
+            "stores": list(roots),
+        }
+        items = ocp.args.Composite(state=ocp.args.StandardSave(state), run=ocp.args.JsonSave(run))
+        try:
+            metrics = None if loss is None else {"loss": loss}
+            self._manager.save(step, args=items, metrics=metrics, force=True)
+        except Exception as error:
+            raise self._unwritten(error) from error
+
+    def wait(self) -> None:
+        """Waits until what was begun is written."""
+        try:
+            self._manager.wait_until_finished()
+            self._manager.check_for_errors()
+        except Exception as error:
+            raise self._unwritten(error) from error
+
+    def restore(
+        self, step: int, like: State, settings: config.Config, roots: Sequence[str]
+    ) -> Restored:
+        """Returns the run as it stood after `step`, in the form and places of `like`.
+
+        Raises:
+            CheckpointError: The checkpoint is damaged, or of another run; what differs is named.
+        """
+        run = self._restored(step, run=ocp.args.JsonRestore()).run
+        differing = config.differences(settings, run["config"])
+        if list(roots) != run["stores"]:
+            differing.append(f"the data are {list(roots)}, and were {run['stores']}")
+        if differing:
+            raise CheckpointError(
+                f"{self._folder / str(step)} is of another run: {'; '.join(differing)}; go on with "
+                "the run's own configuration, or begin another run in another folder"
+            )
+        form = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
+        state = self._restored(step, state=ocp.args.StandardRestore(form)).state
+        return Restored(State(*state), base64.b64decode(run["cursor"]))
+
+    def run_of(self, step: int) -> dict[str, Any]:
+        """Returns the configuration and the data of a checkpoint."""
+        found: dict[str, Any] = self._restored(step, run=ocp.args.JsonRestore()).run
+        return found
+
+    def close(self) -> None:
+        """Lets go of the folder, without waiting for what cannot be written any more."""
+        self._manager.close()
+
+    def _restored(self, step: int, **items: Any) -> Any:
+        try:
+            return self._manager.restore(step, args=ocp.args.Composite(**items))
+        except Exception as error:
+            raise CheckpointError(
+                f"the checkpoint {self._folder / str(step)} cannot be read: {error}; take it away "
+                "to go on from the one before"
+            ) from error
+
+    def _unwritten(self, error: Exception) -> CheckpointError:
+        kept = f"the last that is whole is of step {self.latest}"
+        return CheckpointError(
+            f"a checkpoint could not be written to {self._folder}: {error}; {kept}; make room, and "
+            "go on with --resume"
+        )

@@ -1,0 +1,102 @@
+"""What a prediction costs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP, Batch, Cells
+from confluence.model import Predictions
+
+# How much the size of the categories' logits costs.
+_Z_WEIGHT = 1e-4
+# The fourteen circles of a time, and what it is as a whole.
+_TIME_WEIGHTS = np.array([1.0] * 14 + [2.0], np.float32) / 16
+
+
+class Labels(NamedTuple):
+    """The target of each context."""
+
+    is_null: jax.Array  # bool [B]
+    number: jax.Array  # f32 [B], z-score
+    boolean: jax.Array  # i32 [B]
+    time: jax.Array  # f32 [B, 15]
+    category: jax.Array  # i32 [B], among those of the column
+
+
+def labels(cells: Cells, batch: Batch) -> Labels:
+    """Returns what stands at the targets; 0 where it is NULL, or where they are of another type."""
+
+    def at_target(values: jax.Array) -> jax.Array:
+        return values[jnp.arange(values.shape[0]), batch.target_at]
+
+    is_null = at_target(cells.is_null)
+
+    def known(kind: int, values: jax.Array) -> jax.Array:
+        found = at_target(values)
+        is_known = ~is_null & (batch.target_type == kind)
+        return jnp.where(is_known.reshape(-1, *[1] * (found.ndim - 1)), found, 0)
+
+    category = known(CATEGORICAL, cells.categories) - batch.category_start
+    return Labels(
+        is_null=is_null,
+        number=known(NUMERICAL, cells.numbers),
+        boolean=known(BOOLEAN, cells.booleans),
+        time=known(TIMESTAMP, cells.times),
+        category=jnp.clip(category, 0, jnp.maximum(batch.category_count - 1, 0)),
+    )
+
+
+def each(said: Predictions, truth: Labels, batch: Batch) -> jax.Array:
+    """Returns the loss of each context, f32 [B]."""
+    null = optax.sigmoid_binary_cross_entropy(said.null, truth.is_null.astype(jnp.float32))
+    by_type = {
+        NUMERICAL: optax.huber_loss(said.numerical, truth.number),
+        BOOLEAN: optax.sigmoid_binary_cross_entropy(
+            said.boolean, truth.boolean.astype(jnp.float32)
+        ),
+        TIMESTAMP: optax.huber_loss(said.timestamp, truth.time) @ _TIME_WEIGHTS,
+        CATEGORICAL: _categorical(said.categories, truth.category, batch.category_count),
+    }
+    of_type = jnp.zeros_like(null)
+    for kind, loss in by_type.items():
+        of_type = jnp.where(batch.target_type == kind, loss, of_type)
+    return null + jnp.where(truth.is_null, 0, of_type)
+
+
+def comparable(said: Predictions, truth: Labels, batch: Batch) -> tuple[jax.Array, jax.Array]:
+    """Returns the prediction and the label of each context as one number, whatever its type."""
+    known = known_categories(said.categories, batch.category_count)
+    by_type = {
+        NUMERICAL: (said.numerical, truth.number),
+        BOOLEAN: (jax.nn.sigmoid(said.boolean), truth.boolean),
+        TIMESTAMP: (said.timestamp[:, -1], truth.time[:, -1]),
+        CATEGORICAL: (jnp.argmax(known, axis=-1), truth.category),
+    }
+    value = label = jnp.zeros_like(said.null)
+    for kind, (predicted, true) in by_type.items():
+        value = jnp.where(batch.target_type == kind, predicted, value)
+        label = jnp.where(batch.target_type == kind, true, label)
+    return value, label
+
+
+def mean(losses: jax.Array, weights: jax.Array) -> jax.Array:
+    """Returns the mean over the global batch, by weight."""
+    return jnp.sum(losses * weights) / jnp.maximum(jnp.sum(weights), 1e-9)
+
+
+def known_categories(scores: jax.Array, count: jax.Array) -> jax.Array:
+    """Returns the logits without those beyond the column's categories."""
+    return jnp.where(jnp.arange(scores.shape[-1]) < count, scores, -1e9)
+
+
+def _categorical(scores: jax.Array, category: jax.Array, count: jax.Array) -> jax.Array:
+    scores = known_categories(scores, count)
+    size = jax.nn.logsumexp(scores, axis=-1)
+    chosen = jnp.take_along_axis(scores, category[:, None], axis=-1)[:, 0]
+    # Of a column without categories all scores are -1e9, whose square would be no number.
+    return size - chosen + _Z_WEIGHT * jnp.square(jnp.maximum(size, -1e3))

@@ -1,0 +1,264 @@
+"""The relational transformer: cells of a context in, a prediction of one of them out.
+
+Parameters are a plain tree of float32 arrays; every function here is pure. Matrices multiply in the
+compute type; norms, softmax and logits are float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from confluence import config
+from confluence.attention import RELATIONS, Attention, Dense
+from confluence.batch import (
+    AGE_FEATURES,
+    BOOLEAN,
+    CATEGORICAL,
+    IDENTIFIER,
+    NUMERICAL,
+    TEXT,
+    TIMESTAMP,
+    TIMESTAMP_FEATURES,
+    Batch,
+    Cells,
+    Tables,
+    expand,
+)
+from confluence.structured import Structured
+
+Params = Mapping[str, Any]
+
+_NORM_EPSILON = 1e-6
+_MOST_SCALE = 30.0
+
+
+_ATTENTION: Mapping[str, Callable[[Cells], Attention]] = {"dense": Dense, "structured": Structured}
+
+
+class Predictions(NamedTuple):
+    """What each head says of the target of each context, in float32."""
+
+    null: jax.Array  # [B], the logit of NULL
+    numerical: jax.Array  # [B], z-score
+    boolean: jax.Array  # [B], logit
+    timestamp: jax.Array  # [B, 15]
+    categories: jax.Array  # [B, K], logits
+
+
+def initial(settings: config.Model, text_width: int, seed: int) -> Params:
+    """Returns fresh parameters for vectors of columns, categories and texts of `text_width`."""
+    draw = _Draws(seed)
+    width, hidden, layers = settings.width, settings.hidden, settings.layers
+    blocks, heads = (layers, RELATIONS), settings.heads
+    # Residual branches begin small, the more of them there are.
+    small = 1 / math.sqrt(4 * layers)
+    return {
+        "encoder": {
+            "column": draw.linear(text_width, width),
+            "identifier": draw.vector(width),
+            "numerical": draw.linear(1, width),
+            "timestamp": draw.linear(TIMESTAMP_FEATURES, width),
+            "age": draw.linear(AGE_FEATURES, width),
+            "boolean": draw.vector(2, width),
+            "categorical": draw.linear(text_width, width),
+            "text": draw.linear(text_width, width),
+            "null": draw.vector(width),
+            "mask": draw.vector(width),
+            "norm": jnp.zeros(width),
+        },
+        "blocks": {
+            "attention": {
+                "norm": jnp.zeros((*blocks, width)),
+                "query": draw.matrix(*blocks, width, width),
+                "key": draw.matrix(*blocks, width, width),
+                "value": draw.matrix(*blocks, width, width),
+                "out": draw.matrix(*blocks, width, width) * small,
+                "gate": draw.matrix(*blocks, width, width),
+                "scale": jnp.full((*blocks, heads), math.sqrt(width // heads), jnp.float32),
+            },
+            "feed": {
+                "norm": jnp.zeros((layers, width)),
+                "gate": draw.matrix(layers, width, hidden),
+                "up": draw.matrix(layers, width, hidden),
+                "down": draw.matrix(layers, hidden, width) * small,
+            },
+        },
+        "norm": jnp.zeros(width),
+        "heads": {
+            "null": draw.linear(width, 1),
+            "numerical": draw.linear(width, 1),
+            "boolean": draw.linear(width, 1),
+            "timestamp": draw.linear(width, TIMESTAMP_FEATURES),
+            "categorical": draw.linear(width, width),
+        },
+    }
+
+
+def predict(
+    params: Params, batch: Batch, tables: Tables, settings: config.Model, shape: Shape
+) -> Predictions:
+    """Returns what the heads say of each context's target."""
+    compute = jnp.dtype(shape.compute)
+    cells = expand(batch, tables, shape.rows)
+    texts = tables.texts if shape.has_texts else batch.text_vectors
+    hidden = _encode(params["encoder"], cells, tables, texts, settings.ages, compute)
+    hidden = _blocks(params["blocks"], hidden, _ATTENTION[settings.attention](cells), settings)
+    target = jnp.take_along_axis(hidden, batch.target_at[:, None, None], axis=1)[:, 0]
+    target = norm(target, params["norm"])
+    known = jax.lax.dynamic_slice_in_dim(
+        tables.categories, batch.category_start, shape.target_categories
+    )
+    categories = _linear(params["encoder"]["categorical"], known.astype(compute))
+    return _heads(params["heads"], target, categories)
+
+
+class Shape(NamedTuple):
+    """What is the same for all batches of a run, beside their shapes."""
+
+    rows: int
+    target_categories: int
+    has_texts: bool
+    compute: str
+
+
+def norm(x: jax.Array, gain: jax.Array) -> jax.Array:
+    """Returns x over its root mean square, times 1 + gain; computed in float32."""
+    wide = x.astype(jnp.float32)
+    scale = jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + _NORM_EPSILON)
+    return (wide * scale * (1 + gain)).astype(x.dtype)
+
+
+def unit(x: jax.Array) -> jax.Array:
+    """Returns x over its length, in float32; its gradient is finite at 0."""
+    wide = x.astype(jnp.float32)
+    return wide * jax.lax.rsqrt(jnp.sum(wide * wide, axis=-1, keepdims=True) + _NORM_EPSILON)
+
+
+def _encode(
+    encoder: Params,
+    cells: Cells,
+    tables: Tables,
+    texts: jax.Array,
+    ages: bool,
+    compute: jnp.dtype,
+) -> jax.Array:
+    """Returns [B, S, D]: what each cell is called, and what it says."""
+    vectors = {
+        name: encoder[name].astype(compute) for name in ("identifier", "boolean", "null", "mask")
+    }
+    hidden = cells.is_null | cells.is_target
+
+    def of_type(kind: int, values: jax.Array) -> jax.Array:
+        """The values of a type's visible cells; all else, even NaN, must not reach a gradient."""
+        visible = (cells.types == kind) & ~hidden
+        return jnp.where(visible[..., None], values, 0).astype(compute)
+
+    column = _linear(encoder["column"], tables.columns.astype(compute))[cells.columns]
+    categories = _linear(encoder["categorical"], tables.categories.astype(compute))
+    time = _linear(encoder["timestamp"], of_type(TIMESTAMP, cells.times))
+    if ages:
+        time += _linear(encoder["age"], of_type(TIMESTAMP, cells.ages))
+    by_type = {
+        IDENTIFIER: vectors["identifier"],
+        NUMERICAL: _linear(encoder["numerical"], of_type(NUMERICAL, cells.numbers[..., None])),
+        TIMESTAMP: time,
+        BOOLEAN: vectors["boolean"][cells.booleans],
+        CATEGORICAL: categories[cells.categories],
+        TEXT: _linear(encoder["text"], texts[cells.texts].astype(compute)),
+    }
+    # Chosen, not multiplied: what means nothing must not spread.
+    value = jnp.zeros_like(column)
+    for kind, encoded in by_type.items():
+        value = jnp.where((cells.types == kind)[..., None], encoded, value)
+    value = jnp.where(cells.is_null[..., None], vectors["null"], value)
+    value = jnp.where(cells.is_target[..., None], vectors["mask"], value)
+    return norm(column + value, encoder["norm"])
+
+
+def _blocks(
+    blocks: Params, hidden: jax.Array, attention: Attention, settings: config.Model
+) -> jax.Array:
+    def layer(hidden: jax.Array, block: Params) -> tuple[jax.Array, None]:
+        for relation in range(RELATIONS):
+            own = {name: leaf[relation] for name, leaf in block["attention"].items()}
+            hidden += _attend(own, hidden, attention, relation, settings.heads)
+        feed = block["feed"]
+        x = norm(hidden, feed["norm"])
+        opened = jax.nn.silu(_times(x, feed["gate"])) * _times(x, feed["up"])
+        hidden += _times(opened, feed["down"])
+        return hidden, None
+
+    if settings.rematerialise:
+        layer = jax.checkpoint(layer)
+        return jax.lax.scan(layer, hidden, blocks)[0]
+    # What is kept for the backward pass need not be gathered from a loop.
+    return jax.lax.scan(layer, hidden, blocks, unroll=settings.layers)[0]
+
+
+def _attend(
+    own: Params, hidden: jax.Array, attention: Attention, relation: int, heads: int
+) -> jax.Array:
+    x = norm(hidden, own["norm"])
+    q, k, v = (
+        _times(x, own[name]).reshape(*x.shape[:2], heads, -1) for name in ("query", "key", "value")
+    )
+    scale = jnp.minimum(own["scale"], _MOST_SCALE)
+    q, k = unit(q) * scale[:, None], unit(k)
+    seen = attention(relation, q.astype(v.dtype), k.astype(v.dtype), v)
+    return _times(seen.reshape(x.shape), own["out"]) * jax.nn.sigmoid(_times(x, own["gate"]))
+
+
+def _heads(heads: Params, target: jax.Array, categories: jax.Array) -> Predictions:
+    def said(name: str) -> jax.Array:
+        return _linear(heads[name], target).astype(jnp.float32)
+
+    scores = jnp.einsum(
+        "bd,kd->bk",
+        _linear(heads["categorical"], target),
+        categories,
+        preferred_element_type=jnp.float32,
+    )
+    return Predictions(
+        null=said("null")[:, 0],
+        numerical=said("numerical")[:, 0],
+        boolean=said("boolean")[:, 0],
+        timestamp=said("timestamp"),
+        categories=scores / math.sqrt(target.shape[-1]),
+    )
+
+
+def _linear(layer: Params, x: jax.Array) -> jax.Array:
+    return _times(x, layer["weight"]) + layer["bias"].astype(x.dtype)
+
+
+def _times(x: jax.Array, matrix: jax.Array) -> jax.Array:
+    # As one matrix: on a CPU, the gradient of a batch of them takes a slow way.
+    flat = x.reshape(-1, x.shape[-1]) @ matrix.astype(x.dtype)
+    return flat.reshape(*x.shape[:-1], -1)
+
+
+class _Draws:
+    """Random initial values, each from a key of its own."""
+
+    def __init__(self, seed: int) -> None:
+        self._key = jax.random.key(seed)
+
+    def matrix(self, *shape: int) -> jax.Array:
+        """Xavier uniform; leading axes are of matrices that do not know each other."""
+        most = math.sqrt(6 / (shape[-2] + shape[-1]))
+        return jax.random.uniform(self._next(), shape, jnp.float32, -most, most)
+
+    def linear(self, inputs: int, outputs: int) -> dict[str, jax.Array]:
+        return {"weight": self.matrix(inputs, outputs), "bias": jnp.zeros(outputs)}
+
+    def vector(self, *shape: int) -> jax.Array:
+        return 0.02 * jax.random.normal(self._next(), shape)
+
+    def _next(self) -> jax.Array:
+        self._key, key = jax.random.split(self._key)
+        return key

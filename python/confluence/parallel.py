@@ -1,0 +1,79 @@
+"""One step on many devices: batches are shares, parameters are copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from confluence.batch import REPLICATED, Batch
+
+
+class JoinError(RuntimeError):
+    """The processes did not come together."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Who takes part: this one alone, or all that `coordinator` brings together."""
+
+    count: int = 1
+    rank: int = 0
+    coordinator: str | None = None
+
+    def join(self, timeout_seconds: int) -> None:
+        """Waits for the others; an error when they do not come, or when one is lost later."""
+        if self.count == 1:
+            return
+        # Between processes on CPUs there is no other way, and where there are accelerators this
+        # changes nothing.
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        try:
+            jax.distributed.initialize(
+                self.coordinator,
+                num_processes=self.count,
+                process_id=self.rank,
+                initialization_timeout=timeout_seconds,
+                heartbeat_timeout_seconds=min(timeout_seconds, 100),
+            )
+        except (RuntimeError, ValueError) as error:
+            raise JoinError(
+                f"rank {self.rank} of {self.count} found no company at {self.coordinator}: {error}"
+            ) from None
+
+
+class Layout:
+    """Where arrays lie: on a mesh of all devices with the one axis `data`."""
+
+    def __init__(self, devices: Sequence[jax.Device] | None = None) -> None:
+        devices = jax.devices() if devices is None else devices
+        self.mesh = Mesh(np.array(devices), ("data",), axis_types=(AxisType.Auto,))
+        self.replicated = NamedSharding(self.mesh, PartitionSpec())
+        self.shared_out = NamedSharding(self.mesh, PartitionSpec("data"))
+
+    @property
+    def batch(self) -> Batch:
+        """How each array of a batch lies."""
+        return Batch(
+            **{
+                name: self.replicated if name in REPLICATED else self.shared_out
+                for name in Batch._fields
+            }
+        )
+
+    def put_batch(self, batch: Batch) -> Batch:
+        """Returns the global batch of which this process has its share."""
+        return jax.tree.map(jax.make_array_from_process_local_data, self.batch, batch)
+
+    def put_flag(self, flag: bool) -> jax.Array:
+        """Returns one flag of each device."""
+        own = np.full(len(self.mesh.local_devices), flag, np.int32)
+        return jax.make_array_from_process_local_data(self.shared_out, own)
+
+    def copy_to_all(self, tree: Any) -> Any:
+        """Returns the arrays, which all processes have alike, on every device."""
+        return jax.device_put(tree, self.replicated)

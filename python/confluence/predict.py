@@ -1,0 +1,106 @@
+"""Predictions for rows and times that somebody chose."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import jax
+import numpy as np
+
+from confluence import metrics
+from confluence.assembly import Assembly
+from confluence.batch import BOOLEAN, CATEGORICAL, TIMESTAMP
+from confluence.config import ConfigError
+
+
+class Seed(NamedTuple):
+    """A row, by its key, and a time; None sees everything."""
+
+    key: tuple[str, ...]
+    time: str | None
+
+
+class Prediction(NamedTuple):
+    """A number, a probability, a category's name or a time; and how likely it is NULL."""
+
+    value: str
+    null: float
+
+
+def read_seeds(path: Path) -> list[Seed]:
+    """Reads a CSV file with a header: the columns of the key, and last the observation time.
+
+    Raises:
+        ConfigError: The file cannot be read, or a line has another number of fields.
+    """
+    try:
+        with path.open(newline="") as file:
+            header, *lines = csv.reader(file)
+    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read as CSV with a header: {error}") from None
+    for number, line in enumerate(lines, start=2):
+        if len(line) != len(header) or len(line) < 2:
+            raise ConfigError(
+                f"{path}, line {number}: expected a key and a time, {len(header)} fields, "
+                f"found {len(line)}"
+            )
+    return [Seed(tuple(line[:-1]), line[-1] or None) for line in lines]
+
+
+def predict(
+    parts: Assembly, params: Any, task_name: str, seeds: Sequence[Seed]
+) -> list[Prediction]:
+    """Returns what the model says of each seed, in the units of the data.
+
+    Raises:
+        ConfigError: There is no such task.
+        HeadwaterError: There is no such row.
+    """
+    names = [task.name for task in parts.tasks]
+    found = [t for t in parts.tasks if task_name in (t.name, t.name.rpartition("/")[2])]
+    if len(found) != 1:
+        raise ConfigError(f"expected one of the tasks {', '.join(names)}, found {task_name!r}")
+    task, size = found[0], parts.settings.data.batch_size
+    predictions = []
+    for begin in range(0, len(seeds), size):
+        some = seeds[begin : begin + size]
+        batch = parts.sampler.sample(
+            task.name,
+            [seed.key if len(seed.key) > 1 else seed.key[0] for seed in some],
+            [seed.time for seed in some],
+        )
+        said = jax.device_get(parts.program.say(params, parts.form.put(batch)))
+        values = metrics.in_units(task.kind, said.value.astype(np.float64), task.stats)
+        predictions += [
+            Prediction(_shown(parts, task, value), float(null))
+            for value, null in zip(values[: len(some)], said.null, strict=False)
+        ]
+    return predictions
+
+
+def write(seeds: Sequence[Seed], predictions: Iterable[Prediction], out: Path | None) -> None:
+    """Writes a line of CSV for each seed, to a file or to standard output."""
+    if out is None:
+        _write(seeds, predictions, sys.stdout)
+    else:
+        with out.open("w", newline="") as file:
+            _write(seeds, predictions, file)
+
+
+def _write(seeds: Sequence[Seed], predictions: Iterable[Prediction], file: TextIO) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["key", "obs_time", "prediction", "null_probability"])
+    for seed, said in zip(seeds, predictions, strict=True):
+        writer.writerow(["|".join(seed.key), seed.time or "", said.value, f"{said.null:.6g}"])
+
+
+def _shown(parts: Assembly, task: Any, value: float) -> str:
+    if task.kind == CATEGORICAL:
+        return parts.stores[task.store].category(task.stats["cat_emb_start"] + int(value))
+    if task.kind == TIMESTAMP:
+        return str(np.datetime64(round(value), "us"))
+    return f"{value:.6f}" if task.kind == BOOLEAN else f"{value:.6g}"

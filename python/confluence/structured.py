@@ -1,0 +1,226 @@
+"""The attention of `attention.Dense`, computed from the pairs of cells that there are.
+
+OUT and IN: the cells of a row stand in slots of 16, and a tile is a pair of slots of which one sees
+the other: those of one row, and those of two rows of which one refers to the other. COL: the cells
+sorted by column, in blocks, each of which sees itself and its two neighbours.
+
+Logits are bounded, so that parts of a softmax add up without a common maximum. The numbers of tiles
+and the widths of blocks are fixed, for one compilation; a batch that they do not hold takes wider
+blocks, or the dense way. Which way was taken shows in nothing but time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from confluence.attention import COL, IN, OUT, Dense
+from confluence.batch import Cells
+
+_SLOT = 16
+_BLOCKS = (64, 128, 256)
+
+Way = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+
+
+class _Tiles(NamedTuple):
+    """Pairs of slots, of which the first sees the second; of each context as many."""
+
+    seeing: jax.Array  # i32 [B, T]
+    seen: jax.Array  # i32 [B, T]
+    # Whether each cell sees all cells; else only itself.
+    is_full: jax.Array  # bool [B, T]
+    # Beyond the last pair there is none.
+    is_there: jax.Array  # bool [B, T]
+
+
+class Structured:
+    """Tiles for references, bands for columns."""
+
+    def __init__(self, cells: Cells) -> None:
+        self._dense = Dense(cells)
+        self._cells = cells
+        count, cell_count = cells.rows.shape
+        row_count = cells.refers.shape[-1]
+        self._slot_count = row_count + cell_count // _SLOT
+        tile_limit = self._slot_count + 2 * row_count
+        self._place, first, slots = _slots(cells)
+        places = self._slot_count * _SLOT
+        numbers = jnp.broadcast_to(jnp.arange(cell_count), (count, cell_count))
+        empty = jnp.full((count, places), cell_count)
+        # What has no place, padding, is dropped.
+        self._cell_at = empty.at[jnp.arange(count)[:, None], self._place].set(numbers, mode="drop")
+        itself = jnp.eye(row_count, dtype=bool)
+        is_row = slots > 0
+        pairs = {OUT: cells.refers | itself, IN: cells.refers.transpose(0, 2, 1) | itself}
+        full = {OUT: pairs[OUT], IN: cells.refers.transpose(0, 2, 1)}
+        tiles, needed = {}, []
+        for relation in (OUT, IN):
+            there = pairs[relation] & is_row[:, :, None] & is_row[:, None, :]
+            found = jax.vmap(lambda p, f, a, n: _tiles(p, f, a, n, tile_limit))(
+                there, full[relation], first, slots
+            )
+            tiles[relation], need = found
+            needed.append(jnp.max(need))
+        self._tiles = tiles
+        self._fits = jnp.max(jnp.stack(needed)) <= tile_limit
+        self._by_column = jnp.argsort(_column_keys(cells), axis=1, stable=True)
+        self._longest_column = _longest_run(cells, self._by_column)
+
+    def __call__(self, relation: int, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        """Returns [B, S, H, d]."""
+
+        def dense(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+            return self._dense(relation, q, k, v)
+
+        if relation == COL:
+            widths = [width for width in _BLOCKS if 3 * width < q.shape[1]]
+            ways: list[Way] = [self._banded(width) for width in widths]
+            # The first width that holds the longest column; after the last the dense way.
+            chosen = jnp.sum(self._longest_column > jnp.array(widths, jnp.int32))
+            found = jax.lax.switch(chosen, [*ways, dense], q, k, v)
+        else:
+            tiled = self._tiled(self._tiles[relation])
+            found = jax.lax.cond(self._fits, tiled, dense, q, k, v)
+        return jnp.where(self._cells.is_padding[..., None, None], v, found)
+
+    def _tiled(self, tiles: _Tiles) -> Way:
+        def way(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+            def in_slots(x: jax.Array) -> jax.Array:
+                taken = jax.vmap(lambda of, at: jnp.take(of, at, axis=0, mode="fill", fill_value=0))
+                found = taken(x, self._cell_at)
+                return found.reshape(x.shape[0], self._slot_count, _SLOT, *x.shape[2:])
+
+            of_slot = jax.vmap(lambda slots, at: slots[at])
+            lanes = in_slots(~self._cells.is_padding).astype(bool)
+            seen = of_slot(lanes, tiles.seen)[:, :, None, :] & tiles.is_there[..., None, None]
+            seen &= tiles.is_full[..., None, None] | jnp.eye(_SLOT, dtype=bool)
+            logits = jnp.einsum(
+                "btqhd,btkhd->bthqk", of_slot(in_slots(q), tiles.seeing),
+                of_slot(in_slots(k), tiles.seen), preferred_element_type=jnp.float32,
+            )  # fmt: skip
+            weights = jnp.where(seen[:, :, None], jnp.exp(logits), 0)
+            parts = _summed(weights, of_slot(in_slots(v), tiles.seen), "bthqk,btkhd->btqhd")
+
+            def gathered(parts: jax.Array, at: jax.Array) -> jax.Array:
+                slots = jax.ops.segment_sum(parts, at, num_segments=self._slot_count)
+                return slots.reshape(-1, *slots.shape[2:])
+
+            whole = jax.vmap(gathered)(parts, tiles.seeing)
+            back = jax.vmap(lambda of, at: jnp.take(of, at, axis=0, mode="clip"))
+            return _divided(back(whole, self._place), v.dtype)
+
+        return way
+
+    def _banded(self, width: int) -> Way:
+        count, cell_count = self._cells.rows.shape
+        beyond = -cell_count % width
+        order = self._by_column
+
+        def blocks(x: jax.Array, fill: int = 0) -> jax.Array:
+            ends = [(0, 0), (0, beyond), *[(0, 0)] * (x.ndim - 2)]
+            whole = jnp.pad(x, ends, constant_values=fill)
+            return whole.reshape(count, -1, width, *x.shape[2:])
+
+        def with_neighbours(x: jax.Array) -> jax.Array:
+            around = jnp.pad(x, [(0, 0), (1, 1), *[(0, 0)] * (x.ndim - 2)])
+            return jnp.concatenate([around[:, :-2], around[:, 1:-1], around[:, 2:]], axis=2)
+
+        def way(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+            sort = jax.vmap(lambda of, at: of[at])
+            # Padding, and what is beyond the ends, has the key 0, and no cell that is there.
+            columns = jnp.where(self._cells.is_padding, 0, self._cells.columns + 1)
+            keys = blocks(sort(columns, order))
+            seen = (keys[..., :, None] == with_neighbours(keys)[..., None, :]) & (
+                keys[..., :, None] > 0
+            )
+            logits = jnp.einsum(
+                "bnqhd,bnkhd->bnhqk", blocks(sort(q, order)),
+                with_neighbours(blocks(sort(k, order))), preferred_element_type=jnp.float32,
+            )  # fmt: skip
+            weights = jnp.where(seen[:, :, None], jnp.exp(logits), 0)
+            values = with_neighbours(blocks(sort(v, order)))
+            parts = _summed(weights, values, "bnhqk,bnkhd->bnqhd")
+            whole = parts.reshape(count, -1, *parts.shape[3:])
+            place = jnp.argsort(order, axis=1)
+            return _divided(sort(whole, place), v.dtype)
+
+        return way
+
+
+def _summed(weights: jax.Array, values: jax.Array, over: str) -> jax.Array:
+    """Returns [..., d + 1]: the weighted sum of the values, and last the weights' own."""
+    ones = jnp.ones((*values.shape[:-1], 1), values.dtype)
+    values = jnp.concatenate([values, ones], axis=-1)
+    return jnp.einsum(
+        over, weights.astype(values.dtype), values, preferred_element_type=jnp.float32
+    )
+
+
+def _divided(whole: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    # What saw nothing is padding, of which nothing is asked.
+    return (whole[..., :-1] / jnp.maximum(whole[..., -1:], 1e-30)).astype(dtype)
+
+
+def _slots(cells: Cells) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns each cell's place in the slots, and each row's first slot and number of slots."""
+    row_count = cells.refers.shape[-1]
+    cell_count = cells.rows.shape[1]
+    keys = jnp.where(cells.is_padding, row_count, cells.rows)
+
+    def of_context(keys: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        lengths = jnp.zeros(row_count, jnp.int32).at[keys].add(1, mode="drop")
+        slots = -(-lengths // _SLOT)
+        first = jnp.cumsum(slots) - slots
+        order = jnp.argsort(keys, stable=True)
+        begins = jnp.cumsum(lengths) - lengths
+        sorted_keys = keys[order]
+        within = jnp.arange(cell_count) - begins[jnp.minimum(sorted_keys, row_count - 1)]
+        place = first[jnp.minimum(sorted_keys, row_count - 1)] * _SLOT + within
+        nowhere = (row_count + cell_count // _SLOT) * _SLOT
+        place = jnp.where(sorted_keys < row_count, place, nowhere)
+        return jnp.zeros(cell_count, place.dtype).at[order].set(place), first, slots
+
+    return jax.vmap(of_context)(keys)
+
+
+def _tiles(
+    pairs: jax.Array, full: jax.Array, first: jax.Array, slots: jax.Array, limit: int
+) -> tuple[_Tiles, jax.Array]:
+    """Returns the tiles of pairs of rows, and how many there would have to be."""
+    seeing, seen = jnp.nonzero(pairs, size=limit, fill_value=0)
+    is_pair = jnp.arange(limit) < jnp.sum(pairs)
+    each = jnp.where(is_pair, slots[seeing] * slots[seen], 0)
+    ends = jnp.cumsum(each)
+    needed = jnp.maximum(ends[-1], jnp.sum(pairs))
+    number = jnp.arange(limit)
+    pair = jnp.minimum(jnp.searchsorted(ends, number, side="right"), limit - 1)
+    within = number - (ends - each)[pair]
+    a, b = seeing[pair], seen[pair]
+    across = jnp.maximum(slots[b], 1)
+    slot_a, slot_b = first[a] + within // across, first[b] + within % across
+    is_there = number < ends[-1]
+    # Of a row that does not see itself whole, each cell is in the tile of its own slot.
+    is_full = full[a, b]
+    is_there &= is_full | (slot_a == slot_b)
+    slot_a, slot_b = (jnp.where(number < ends[-1], slot, 0) for slot in (slot_a, slot_b))
+    return _Tiles(slot_a, slot_b, is_full, is_there), needed
+
+
+def _column_keys(cells: Cells) -> jax.Array:
+    return jnp.where(cells.is_padding, jnp.iinfo(jnp.int32).max, cells.columns)
+
+
+def _longest_run(cells: Cells, order: jax.Array) -> jax.Array:
+    """Returns how many cells of a context are of one column, at most."""
+    keys = jnp.take_along_axis(_column_keys(cells), order, axis=1)
+    padding = jnp.take_along_axis(cells.is_padding, order, axis=1)
+    place = jnp.arange(keys.shape[1])
+    begins = jnp.concatenate(
+        [jnp.ones_like(keys[:, :1], bool), keys[:, 1:] != keys[:, :-1]], axis=1
+    )
+    begun_at = jax.lax.cummax(jnp.where(begins, place, 0), axis=1)
+    return jnp.max(jnp.where(padding, 0, place - begun_at + 1))

@@ -1,0 +1,368 @@
+"""A run from its first step, or from where it stood, to its last."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TextIO
+
+import jax
+
+from confluence import config, report
+from confluence.assembly import Assembly, assembled
+from confluence.checkpoint import CheckpointError, Checkpoints
+from confluence.feed import Fed, Feed
+from confluence.optimizer import rate
+from confluence.parallel import Processes
+from confluence.step import Told
+
+# So many steps in a row whose gradient is not finite end a run: it will not come back.
+_SKIPPED_IN_A_ROW = 100
+
+
+class Interrupted(Exception):
+    """Somebody asked the run to end; its checkpoint is written."""
+
+
+class TrainingError(RuntimeError):
+    """The run cannot go on."""
+
+
+def train(
+    settings: config.Config,
+    out: Path,
+    processes: Processes,
+    *,
+    resume: bool = False,
+    profile: tuple[int, int] | None = None,
+) -> dict[str, Any]:
+    """Trains to the last step; returns what `results.json` in the run's folder says.
+
+    The steps from the first to the last of `profile` are traced into the folder's `profile`.
+
+    Raises:
+        ConfigError, CheckpointError, TrainingError: The message says what to do.
+        Interrupted: SIGINT or SIGTERM came, and the run can be taken up again.
+    """
+    processes.join(settings.run.timeout_seconds)
+    _claim(out, resume)
+    with ExitStack() as open_things:
+        parts = open_things.enter_context(assembled(settings, processes))
+        trainer = _Trainer(parts, out, processes, resume, open_things)
+        return trainer.run(profile)
+
+
+class _Trainer:
+    def __init__(
+        self,
+        parts: Assembly,
+        out: Path,
+        processes: Processes,
+        resume: bool,
+        open_things: ExitStack,
+    ) -> None:
+        self._parts, self._out = parts, out
+        self._settings, self._program = parts.settings, parts.program
+        self._leads = processes.rank == 0
+        self._checkpoints = Checkpoints(out.absolute() / "checkpoints", self._settings.run.keep)
+        open_things.callback(self._checkpoints.close)
+        self._state = self._program.initial()
+        self._begun_at = 0
+        if resume:
+            self._take_up()
+        if self._leads:
+            _write_settings(out, self._settings)
+        self._log = _Log(out / "metrics.jsonl", self._begun_at, self._leads)
+        open_things.callback(self._log.close)
+
+    def _take_up(self) -> None:
+        step = self._checkpoints.latest
+        if step is None:
+            print("confluence: there is no checkpoint yet; beginning afresh", file=sys.stderr)
+            return
+        found = self._checkpoints.restore(step, self._state, self._settings, self._parts.roots)
+        self._parts.sampler.resume(found.cursor)
+        self._state, self._begun_at = found.state, step
+
+    def run(self, profile: tuple[int, int] | None) -> dict[str, Any]:
+        last = self._settings.optimizer.steps
+        if self._begun_at == 0:
+            self._evaluate(0, b"")
+        if self._begun_at < last:
+            with _signals() as asked:
+                self._steps(last, asked, profile)
+        self._checkpoints.wait()
+        results = self._results()
+        if self._leads:
+            _write_json(self._out / "results.json", results)
+            self._log.flush()
+            report.write(self._out, results)
+        return results
+
+    def _steps(self, last: int, asked: _Asked, profile: tuple[int, int] | None) -> None:
+        run = self._settings.run
+        feed = Feed(self._parts.sampler, self._parts.form, run.ahead_on_device)
+        watch = _Watch(self._parts, self._log, feed)
+        try:
+            last_finite = self._begun_at
+            for step in range(self._begun_at + 1, last + 1):
+                if profile and step == profile[0]:
+                    jax.profiler.start_trace(str(self._out / "profile"))
+                fed = feed.take()
+                flag = self._parts.layout.put_flag(asked.to_end)
+                self._state, told = self._program.step(self._state, fed.batch, flag)
+                told = jax.device_get(told)
+                if profile and step == min(profile[1], last):
+                    jax.profiler.stop_trace()
+                watch.saw(step, fed, told)
+                last_finite = _last_finite(step, told, last_finite)
+                is_last = step == last
+                if is_last or (run.evaluate_every and step % run.evaluate_every == 0):
+                    with watch.paused():
+                        self._evaluate(step, fed.cursor)
+                elif step % run.checkpoint_every == 0 or told.asked_to_end:
+                    self._save(step, fed.cursor)
+                if told.asked_to_end and not is_last:
+                    self._checkpoints.wait()
+                    raise Interrupted(
+                        f"ended after step {step} of {last}, which is kept in {self._out}; go on "
+                        "with --resume"
+                    )
+        finally:
+            feed.close()
+
+    def _save(self, step: int, cursor: bytes, loss: float | None = None) -> None:
+        # What the checkpoint says was done, the log must say, too.
+        self._log.flush()
+        self._checkpoints.save(step, self._state, cursor, self._settings, self._parts.roots, loss)
+
+    def _evaluate(self, step: int, cursor: bytes) -> None:
+        """Scores the validation split of all tasks, and keeps the state under their mean loss."""
+        losses = []
+        for task in self._parts.tasks:
+            limit = self._settings.run.evaluate_batches
+            scored = self._parts.score(self._state.params, "val", task, limit)
+            if scored.seeds:
+                losses.append(scored.loss)
+                self._log.write(
+                    {"step": step, "split": "val", "task": task.name, **scored.record()}
+                )
+        if step:
+            self._save(step, cursor, sum(losses) / len(losses) if losses else None)
+
+    def _results(self) -> dict[str, Any]:
+        """Scores val and test with the best parameters by validation, beside the baselines."""
+        best = self._checkpoints.best
+        assert best is not None, "the last step is always kept"
+        kept = self._checkpoints.restore(best, self._state, self._settings, self._parts.roots)
+        return {"step": best, "tasks": self._parts.results(kept.state.params, ("val", "test"))}
+
+
+def _last_finite(step: int, told: Told, before: int) -> int:
+    """Returns the last step with a finite gradient; ends a run that has none any more."""
+    if math.isfinite(float(told.gradient_norm)) and math.isfinite(float(told.loss)):
+        return step
+    if step - before >= _SKIPPED_IN_A_ROW:
+        raise TrainingError(
+            f"the gradients of the last {_SKIPPED_IN_A_ROW} steps, up to {step}, were not finite; "
+            "begin again with lower rates (optimizer.muon_rate, optimizer.adam_rate)"
+        )
+    return before
+
+
+class _Watch:
+    """What is written down and shown of the steps."""
+
+    def __init__(self, parts: Assembly, log: _Log, feed: Feed) -> None:
+        self._settings, self._tasks, self._program = parts.settings, parts.tasks, parts.program
+        self._log, self._feed = log, feed
+        optimizer = self._settings.optimizer
+        self._rates = {
+            "muon_rate": rate(optimizer, optimizer.muon_rate),
+            "adam_rate": rate(optimizer, optimizer.adam_rate),
+        }
+        self._losses: dict[str, list[float]] = defaultdict(list)
+        self._begin_window()
+
+    def saw(self, step: int, fed: Fed, told: Told) -> None:
+        name = self._tasks[fed.task].name
+        self._log.write(
+            {
+                "step": step,
+                "task": name,
+                "loss": float(told.loss),
+                "gradient_norm": float(told.gradient_norm),
+                "skipped": int(told.skipped),
+                **{name: float(of(step - 1)) for name, of in self._rates.items()},
+            }
+        )
+        self._losses[name].append(float(told.loss))
+        self._steps += 1
+        self._cells += fed.cells
+        self._places += fed.places
+        self._travel += fed.travel_seconds
+        if step % self._settings.run.log_every == 0:
+            self._tell(step)
+            self._begin_window()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time that is not of the steps."""
+        begun = time.perf_counter()
+        yield
+        self._begun += time.perf_counter() - begun
+
+    def _begin_window(self) -> None:
+        self._begun = time.perf_counter()
+        self._waited = self._feed.waited_seconds
+        self._steps = self._cells = self._places = 0
+        self._travel = 0.0
+        self._losses.clear()
+
+    def _tell(self, step: int) -> None:
+        seconds = max(time.perf_counter() - self._begun, 1e-9)
+        waited = self._feed.waited_seconds - self._waited
+        speed: dict[str, Any] = {
+            "step_seconds": seconds / self._steps,
+            "cells_per_second": self._cells / seconds,
+            "padding": 1 - self._cells / self._places,
+            "data_wait": waited / seconds,
+            "travel_seconds": self._travel / self._steps,
+            "compiled_steps": self._program.compiled_steps,
+            "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "device_peak_bytes": _device_peak(),
+        }
+        self._log.write({"step": step, "speed": speed})
+        losses = "  ".join(
+            f"{name.rpartition('/')[2]} {sum(of) / len(of):.4f}"
+            for name, of in sorted(self._losses.items())
+        )
+        left = (self._settings.optimizer.steps - step) * speed["step_seconds"]
+        self._log.show(
+            f"step {step}/{self._settings.optimizer.steps}  {losses}  "
+            f"{speed['step_seconds']:.3f} s/step  waiting for data {speed['data_wait']:.0%}  "
+            f"{left / 60:.0f} min left"
+        )
+
+
+class _Log:
+    """The run's metrics, a line of JSON each; on a terminal, a line that is written over."""
+
+    def __init__(self, path: Path, step: int, leads: bool) -> None:
+        self._file: TextIO | None = None
+        self._shows = leads and sys.stderr.isatty()
+        if leads:
+            _cut_after(path, step)
+            self._file = path.open("a")
+
+    def write(self, record: dict[str, Any]) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps(record) + "\n")
+
+    def show(self, line: str) -> None:
+        self.flush()
+        if self._shows:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns
+            sys.stderr.write(f"\r{line[: width - 1]:<{width - 1}}")
+            sys.stderr.flush()
+
+    def flush(self) -> None:
+        if self._file is not None:
+            try:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                raise CheckpointError(
+                    f"{self._file.name} could not be written: {error.strerror}; make room, and go "
+                    "on with --resume"
+                ) from None
+
+    def close(self) -> None:
+        if self._shows:
+            sys.stderr.write("\n")
+        if self._file is not None:
+            self._file.close()
+
+
+class _Asked:
+    """Whether a signal came."""
+
+    to_end = False
+
+
+@contextmanager
+def _signals() -> Iterator[_Asked]:
+    """Turns SIGINT and SIGTERM into a flag; the second ends the process as ever."""
+    asked = _Asked()
+
+    def note(number: int, _: Any) -> None:
+        asked.to_end = True
+        signal.signal(number, before[number])
+
+    before = {
+        int(number): signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _claim(out: Path, resume: bool) -> None:
+    """Makes the run's folder, and does not write over another run."""
+    if not resume and (out / "config.toml").exists():
+        raise config.ConfigError(
+            f"{out} holds a run already; go on with --resume, or name another folder"
+        )
+    if resume and not (out / "config.toml").exists():
+        raise config.ConfigError(f"{out} holds no run to go on with; begin one without --resume")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise config.ConfigError(f"{out} cannot be made: {error.strerror}") from None
+
+
+def _write_settings(out: Path, settings: config.Config) -> None:
+    (out / "config.toml").write_text(settings.to_toml())
+    names = ("headwater", "jax", "jaxlib", "numpy", "optax", "orbax-checkpoint")
+    versions = {name: version(name) for name in names}
+    _write_json(out / "versions.json", {"python": sys.version.split()[0], **versions})
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def _cut_after(path: Path, step: int) -> None:
+    """Takes away what a killed run wrote after its checkpoint."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text().splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            break
+        if record["step"] <= step:
+            kept.append(line + "\n")
+    # Where nothing was kept, the first evaluation is made again.
+    whole = "".join(kept) if step else ""
+    spare = path.with_suffix(".tmp")
+    spare.write_text(whole)
+    spare.replace(path)
+
+
+def _device_peak() -> int | None:
+    stats = jax.local_devices()[0].memory_stats()
+    return stats.get("peak_bytes_in_use") if stats else None

@@ -1,0 +1,38 @@
+"""The demo shop as a store, and a model that a step takes no time of."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headwater
+from confluence import config
+
+TINY = [
+    "model.width=16", "model.heads=2", "model.layers=2", "model.hidden=32",
+    "model.rematerialise=false", "data.batch_size=8", "data.cells=40", "data.rows=12",
+    "data.child_width=3", "data.tasks=['churn', 'spend', 'orders.channel']",
+    "optimizer.steps=24", "optimizer.warmup_steps=4", "run.evaluate_every=12",
+    "run.evaluate_batches=2", "run.checkpoint_every=5", "run.log_every=6", "run.threads=1",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def demo_store(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo")
+    headwater_command = Path(sys.executable).parent / "headwater"
+    subprocess.run([headwater_command, "demo-data", folder / "data"], check=True)
+    headwater.prepare(folder / "data", folder / "data/schema.toml", folder / "store", dimension=32)
+    return folder / "store"
+
+
+@pytest.fixture(scope="session")
+def tiny(demo_store):
+    """The settings of a run of some seconds, as `--set` takes them."""
+    return [f"data.stores={demo_store}", *TINY]
+
+
+@pytest.fixture(scope="session")
+def tiny_config(tiny):
+    return config.load(None, tiny)

@@ -1,0 +1,47 @@
+"""Settings: what is not one is refused by its name."""
+
+import pytest
+
+from confluence import config
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["data.cell=96"], "there is no data.cell; there are data.stores, data.tasks"),
+        (["dat.cells=96"], "there is no dat; there are model, data, optimizer, run"),
+        (["cells=96"], "expected section.key=value, such as data.cells=96, found 'cells=96'"),
+        (["data.cells"], "expected section.key=value"),
+        (["data.cells=many"], "expected int as data.cells, found 'many'"),
+        (["data.cells=1.5"], "expected int as data.cells, found 1.5"),
+        (["data.cells=true"], "expected int as data.cells, found True"),
+        (["data.cells=0"], "expected at least 2 as data.cells, found 0"),
+        (["model.attention=sparse"], "expected 'dense' or 'structured' as model.attention"),
+        (["data.split_ratios=[0.5, 0.5]"], "expected 3 values as data.split_ratios"),
+        (["model.width=10", "model.heads=4"], "that model.heads divides, found 10 and 4"),
+        (["data.task_weights=[1.0]"], "found 0 tasks and 1 weights"),
+    ],
+)
+def test_what_is_no_setting_is_refused_by_name(settings, words):
+    with pytest.raises(config.ConfigError, match=words.replace("[", r"\[").replace("(", r"\(")):
+        config.load(None, settings)
+
+
+def test_a_file_that_is_not_there_names_the_presets():
+    with pytest.raises(config.ConfigError, match="one of the presets base, cpu-small"):
+        config.load("cpu-smal")
+
+
+@pytest.mark.parametrize("name", config.presets())
+def test_what_is_written_down_is_read_back(name, tmp_path):
+    made = config.load(name, ["data.stores='a\"b\\\\c'", "data.tasks=['x', 'y']"])
+    path = tmp_path / "config.toml"
+    path.write_text(made.to_toml())
+    assert config.load(path) == made
+    assert config.from_dict(made.to_dict()) == made
+
+
+def test_what_makes_another_run_is_named_and_what_does_not_is_not():
+    ours = config.load("cpu-small")
+    theirs = config.load("cpu-small", ["data.seed=7", "run.keep=9"]).to_dict()
+    assert config.differences(ours, theirs) == ["data.seed is 42, and was 7"]

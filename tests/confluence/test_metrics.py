@@ -1,0 +1,89 @@
+"""Metrics against their definitions, one pair at a time."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from confluence import metrics
+from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP
+
+SCORED = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30)
+
+
+def arrays(scored):
+    values, labels = zip(*scored, strict=True)
+    return np.array(values, float), np.array(labels, float)
+
+
+@given(SCORED)
+def test_auroc_is_the_share_of_pairs_in_order(scored):
+    values, labels = arrays(scored)
+    pairs = [(v, w) for v, a in scored if a for w, b in scored if not b]
+    found = metrics.auroc(values, labels)
+    if not pairs:
+        assert math.isnan(found)
+    else:
+        right = sum(1.0 if v > w else 0.5 if v == w else 0.0 for v, w in pairs)
+        assert found == pytest.approx(right / len(pairs))
+
+
+@given(SCORED)
+def test_average_precision_sums_over_thresholds(scored):
+    values, labels = arrays(scored)
+    found = metrics.average_precision(values, labels)
+    positives = labels.sum()
+    if not positives:
+        assert math.isnan(found)
+        return
+    wanted = recall_before = 0.0
+    for threshold in sorted(set(values), reverse=True):
+        taken = labels[values >= threshold]
+        recall = taken.sum() / positives
+        wanted += (recall - recall_before) * taken.mean()
+        recall_before = recall
+    assert found == pytest.approx(wanted)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30))
+def test_macro_f1_is_the_mean_over_categories(pairs):
+    values, labels = (np.array(side, float) for side in zip(*pairs, strict=True))
+    each = []
+    for category in set(values) | set(labels):
+        hit = sum(v == label == category for v, label in pairs)
+        precision = hit / max(sum(v == category for v, _ in pairs), 1)
+        recall = hit / max(sum(label == category for _, label in pairs), 1)
+        each.append(2 * precision * recall / (precision + recall) if hit else 0.0)
+    assert metrics.macro_f1(values, labels) == pytest.approx(np.mean(each))
+
+
+def test_numbers_are_scored_in_their_units():
+    stats = {"std": 10.0, "mean": 100.0, "std_us": 86_400e6, "mean_us": 0.0}
+    values = metrics.in_units(NUMERICAL, np.array([0.0, 1.0, -1.0]), stats)
+    found = metrics.score(NUMERICAL, values, np.array([101.0, 110.0, 92.0]))
+    assert found["mae"] == 1.0
+    assert found["rmse"] == pytest.approx(math.sqrt(5 / 3))
+    assert found["r2"] == pytest.approx(1 - 5 / (81 + 81))
+    days = metrics.in_units(TIMESTAMP, np.array([1.0, 2.0]), stats)
+    assert metrics.score(TIMESTAMP, days, np.array([0.0, 0.0]))["mae_days"] == 1.5
+
+
+def test_baselines_know_the_train_labels_alone():
+    train_rows = np.array([4, 4, 9], np.uint32)
+    said = metrics.baselines(
+        NUMERICAL, train_rows, np.array([1.0, 2.0, 6.0]), np.array([9, 4, 5], np.uint32)
+    )
+    assert said["mean"].tolist() == [3.0, 3.0, 3.0]
+    assert said["mean of the entity"].tolist() == [6.0, 1.5, 3.0]
+    said = metrics.baselines(
+        CATEGORICAL, train_rows, np.array([2.0, 2.0, 1.0]), np.array([9, 5], np.uint32)
+    )
+    assert said["majority of the entity"].tolist() == [1.0, 2.0]
+
+
+def test_a_split_with_one_class_has_no_auroc():
+    found = metrics.score(BOOLEAN, np.array([0.2, 0.9]), np.array([1.0, 1.0]))
+    assert math.isnan(found["auroc"])
+    assert found["accuracy"] == 0.5

@@ -1,0 +1,329 @@
+"""The model against plain twins of its parts."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import headwater
+from confluence import attention, batch, config, feed, loss, model, optimizer, structured, synthetic
+from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP
+from confluence.parallel import Layout, Processes
+from confluence.step import Program
+
+SETTINGS = config.Config(
+    model=config.Model(width=16, heads=2, layers=2, hidden=24, compute="float32"),
+    data=config.Data(batch_size=4, cells=34, rows=5),
+)
+
+
+PREDICT = jax.jit(model.predict, static_argnums=(3, 4))
+
+
+def program(settings=SETTINGS):
+    return Program(settings, *synthetic.vocabulary_and_tables(), Layout(jax.devices()[:1]))
+
+
+def made(kind=NUMERICAL, seed=0, data=SETTINGS.data):
+    """A batch with some padding, since five rows do not fill it."""
+    return synthetic.batch(data, kind, np.random.default_rng(seed))
+
+
+def tables():
+    return jax.device_put(synthetic.vocabulary_and_tables()[1])
+
+
+def predicted(a_batch, params, settings=SETTINGS):
+    return PREDICT(params, a_batch, tables(), settings.model, program(settings).shape)
+
+
+def some_params(seed=3):
+    """Parameters none of which is zero."""
+    params = model.initial(SETTINGS.model, tables().columns.shape[1], 0)
+    keys = iter(jax.random.split(jax.random.key(seed), 100))
+    return jax.tree.map(lambda p: p + 0.1 * jax.random.normal(next(keys), p.shape), params)
+
+
+def test_masks_are_those_of_the_definition():
+    draws = np.random.default_rng(1)
+    cells_count, rows_count = 23, 6
+    cells = batch.expand(made(), tables(), SETTINGS.data.rows)
+    rows = draws.integers(0, rows_count, (3, cells_count))
+    columns = draws.integers(0, 4, (3, cells_count))
+    padding = np.arange(cells_count) >= np.array([[23], [17], [1]])
+    # Some rows refer to themselves, some to rows that have no cell.
+    refers = draws.random((3, rows_count + 2, rows_count + 2)) < 0.3
+    cells = cells._replace(
+        rows=jnp.asarray(rows), columns=jnp.asarray(columns), is_padding=jnp.asarray(padding),
+        refers=jnp.asarray(refers),
+    )  # fmt: skip
+    found = np.asarray(jax.jit(attention.masks)(cells))
+    for b in range(3):
+        for i in range(cells_count):
+            for j in range(cells_count):
+                both = not padding[b, i] and not padding[b, j]
+                row_i, row_j = rows[b, i], rows[b, j]
+                wanted = (
+                    both and (row_i == row_j or refers[b, row_i, row_j]),
+                    both and refers[b, row_j, row_i],
+                    both and columns[b, i] == columns[b, j],
+                )
+                for relation in range(3):
+                    assert found[b, relation, i, j] == (wanted[relation] or i == j)
+
+
+def test_attention_is_a_softmax_over_what_is_seen():
+    draws = np.random.default_rng(2)
+    cells = batch.expand(made(), tables(), SETTINGS.data.rows)
+    shape = (4, SETTINGS.data.cells, 2, 8)
+    q, k, v = (draws.standard_normal(shape).astype(np.float32) for _ in range(3))
+    seen = np.asarray(attention.masks(cells))
+    for relation in range(3):
+        found = attention.Dense(cells)(relation, jnp.asarray(q), jnp.asarray(k), jnp.asarray(v))
+        for b, i, h in [(0, 0, 0), (1, 7, 1), (3, 33, 0), (2, 12, 1)]:
+            logits = np.array([q[b, i, h] @ k[b, j, h] for j in range(shape[1])], np.float64)
+            weights = np.where(seen[b, relation, i], np.exp(logits), 0)
+            wanted = weights @ v[b, :, h] / weights.sum()
+            np.testing.assert_allclose(found[b, i, h], wanted, rtol=2e-5, atol=1e-6)
+
+
+def contexts(draws, count, cell_count, row_count, column_count, widest, edge_share):
+    """Contexts of rows of any width, in any order of their cells, some referring to themselves."""
+    cells = batch.expand(made(), tables(), SETTINGS.data.rows)
+    rows = np.zeros((count, cell_count), int)
+    padding = np.ones((count, cell_count), bool)
+    for b in range(count):
+        widths = draws.integers(1, widest + 1, row_count)
+        of_cell = np.repeat(np.arange(row_count), widths)[: cell_count - 3 * b]
+        rows[b, : len(of_cell)] = draws.permutation(of_cell)
+        padding[b, : len(of_cell)] = False
+    return cells._replace(
+        rows=jnp.asarray(rows),
+        columns=jnp.asarray(draws.integers(0, column_count, rows.shape)),
+        is_padding=jnp.asarray(padding),
+        refers=jnp.asarray(draws.random((count, row_count, row_count)) < edge_share),
+    )
+
+
+@pytest.mark.parametrize(
+    ("cell_count", "row_count", "column_count", "widest", "edge_share"),
+    [
+        (40, 12, 5, 4, 0.1),
+        (200, 24, 9, 8, 0.05),
+        (200, 5, 300, 40, 0.2),  # rows of several slots, columns that fit the narrow band
+        (200, 24, 2, 8, 0.9),  # more tiles and longer columns than there is room for
+        (450, 40, 4, 20, 0.02),  # columns that fit the second band
+    ],
+)
+def test_structured_is_dense_in_values_and_gradients(
+    cell_count, row_count, column_count, widest, edge_share
+):
+    draws = np.random.default_rng(5)
+    cells = contexts(draws, 3, cell_count, row_count, column_count, widest, edge_share)
+    shape = (3, cell_count, 2, 4)
+    q, k, v, towards = (jnp.asarray(draws.standard_normal(shape), jnp.float32) for _ in range(4))
+
+    def both(kind, relation):
+        def cost(q, k, v):
+            return jnp.sum(kind(cells)(relation, q, k, v) * towards)
+
+        return jax.jit(lambda *x: (kind(cells)(relation, *x), jax.grad(cost, (0, 1, 2))(*x)))
+
+    for relation in range(3):
+        wanted, slopes = both(attention.Dense, relation)(q, k, v)
+        found, ours = both(structured.Structured, relation)(q, k, v)
+        np.testing.assert_allclose(found, wanted, atol=3e-6)
+        for our, slope in zip(ours, slopes, strict=True):
+            np.testing.assert_allclose(our, slope, atol=1e-5)
+
+
+def test_times_and_references_are_those_of_the_full_batch(demo_store, tiny_config):
+    def sampler(**form):
+        data = tiny_config.data
+        return feed.sampler(data, tiny_config.run, Processes(), tasks=["churn"], **form)
+
+    vocabulary, of_store = batch.vocabulary_and_tables([headwater.Store(demo_store)], "global")
+    with sampler() as compact, sampler(compact=False) as full:
+        for _ in range(5):
+            theirs = full.next_train_batch()
+            ours = batch.to_travel(compact.next_train_batch(), vocabulary, 0)
+            cells = batch.expand(ours, jax.device_put(of_store), tiny_config.data.rows)
+            times = (theirs["semantic_types"] == TIMESTAMP) & (theirs["is_null"] == 0)
+            assert times.any()
+            wanted = theirs["timestamp_values"][times]
+            np.testing.assert_allclose(np.asarray(cells.times)[times], wanted, atol=2e-6)
+            assert np.array_equal(cells.refers, theirs["fk_adj"].astype(bool))
+            assert np.array_equal(cells.is_target, theirs["is_target"].astype(bool))
+
+
+@pytest.mark.parametrize("year", [1899, 1900, 1970, 1972, 2000, 2023, 2024, 2100])
+def test_every_day_of_a_year_has_its_place(year):
+    days = np.arange(f"{year}-01-01", f"{year + 1}-01-01", dtype="datetime64[D]")
+    month, day, day_of_year = batch._calendar(jnp.asarray(days.astype(np.int32)))
+    months = days.astype("datetime64[M]")
+    assert np.array_equal(month, months.astype(int) % 12)
+    assert np.array_equal(day, (days - months).astype(int))
+    assert np.array_equal(day_of_year, np.arange(len(days)))
+
+
+def test_padding_changes_nothing():
+    params, one = some_params(), made()
+    wanted = predicted(one, params)
+    padding = one.is_padding.astype(bool)
+    assert padding.any()
+    draws = np.random.default_rng(4)
+    other = one._replace(
+        numbers=np.where(padding, np.float32(50), one.numbers),
+        columns=np.where(padding, draws.integers(0, 12, padding.shape, np.int32), one.columns),
+        types=np.where(padding, draws.integers(0, 6, padding.shape, np.int8), one.types),
+        rows=np.where(padding, np.uint16(1), one.rows),
+    )
+    for name, found in predicted(other, params)._asdict().items():
+        assert np.array_equal(found, getattr(wanted, name)), name
+
+
+def test_what_stands_where_a_type_has_no_place_does_not_spread():
+    params, one = some_params(), made(BOOLEAN)
+    shape = program().shape
+
+    def cost(p, b):
+        said = model.predict(p, b, tables(), SETTINGS.model, shape)
+        cells = batch.expand(b, tables(), SETTINGS.data.rows)
+        return loss.mean(loss.each(said, loss.labels(cells, b), b), b.weights)
+
+    slope = jax.jit(jax.grad(cost))
+    wanted = slope(params, one)
+    hidden = one.types != NUMERICAL
+    spoilt = one._replace(numbers=np.where(hidden, np.float32(np.nan), one.numbers))
+    found = slope(params, spoilt)
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        assert np.isfinite(ours).all()
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("kind", [NUMERICAL, TIMESTAMP, BOOLEAN, CATEGORICAL])
+def test_p7_the_label_reaches_no_prediction(kind):
+    params, one = some_params(), made(kind)
+    wanted = predicted(one, params)
+    first = np.zeros((4, SETTINGS.data.cells), bool)
+    first[:, 0] = True
+    other = one._replace(
+        numbers=np.where(first, 7, one.numbers).astype(np.float32),
+        days=np.where(first, 20_000, one.days).astype(np.int32),
+        booleans=np.where(first, 1 - one.booleans, one.booleans),
+        categories=np.where(first, 3 - one.categories, one.categories),
+        is_null=np.where(first, 1, one.is_null).astype(np.uint8),
+    )
+    for name, found in predicted(other, params)._asdict().items():
+        assert np.array_equal(found, getattr(wanted, name)), name
+
+
+def test_of_a_null_target_only_the_null_head_learns():
+    one = made(NUMERICAL)
+    is_null = one.is_null.copy()
+    is_null[:, 0] = 1
+    one = one._replace(is_null=is_null, numbers=np.full_like(one.numbers, np.nan))
+    said = model.Predictions(*(jnp.ones((4, *rest)) for rest in ((), (), (), (15,), (32,))))
+    cells = batch.expand(one, tables(), SETTINGS.data.rows)
+
+    def cost(said):
+        return jnp.sum(loss.each(said, loss.labels(cells, one), one))
+
+    slopes = jax.grad(cost)(said)
+    assert (np.asarray(slopes.null) < 0).all()
+    for name in ("numerical", "boolean", "timestamp", "categories"):
+        assert not np.asarray(getattr(slopes, name)).any(), name
+
+
+def test_losses_are_those_of_the_definition():
+    said = model.Predictions(
+        null=jnp.array([-1.0] * 4),
+        numerical=jnp.array([0.0, 0.5, 3.0, -3.0]),
+        boolean=jnp.array([0.0, 2.0, -2.0, 1.0]),
+        timestamp=jnp.zeros((4, 15)),
+        categories=jnp.tile(jnp.arange(32.0), (4, 1)),
+    )
+    null = np.log1p(np.exp(-1.0))
+    for kind in synthetic.TARGET_TYPES:
+        one = made(kind)
+        truth = loss.Labels(
+            is_null=jnp.zeros(4, bool), number=jnp.ones(4), boolean=jnp.array([0, 1, 0, 1]),
+            time=jnp.full((4, 15), 3.0), category=jnp.array([0, 1, 2, 3]),
+        )  # fmt: skip
+        x = np.asarray(said.boolean)
+        size = np.log(np.exp(np.arange(4.0)).sum())
+        wanted = {
+            NUMERICAL: [0.5, 0.125, 1.5, 3.5],
+            BOOLEAN: np.log1p(np.exp(x)) - x * np.array([0, 1, 0, 1]),
+            TIMESTAMP: [2.5 * (14 + 2) / 16] * 4,
+            CATEGORICAL: size - np.arange(4.0) + 1e-4 * size**2,
+        }[kind]
+        np.testing.assert_allclose(loss.each(said, truth, one), null + np.array(wanted), rtol=1e-5)
+
+
+def test_weight_zero_counts_for_nothing():
+    losses = jnp.array([1.0, 2.0, 100.0])
+    assert float(loss.mean(losses, jnp.array([1.0, 1.0, 0.0]))) == 1.5
+    assert float(loss.mean(losses, jnp.zeros(3))) == 0.0
+
+
+def test_muon_is_for_the_blocks_matrices_alone():
+    params = model.initial(SETTINGS.model, 32, 0)
+    kinds = optimizer.kinds(params)
+    muon = {
+        "/".join(key.key for key in path)
+        for path, kind in jax.tree_util.tree_leaves_with_path(kinds)
+        if kind == optimizer.MUON
+    }
+    attend = {f"blocks/attention/{name}" for name in ("query", "key", "value", "out", "gate")}
+    assert muon == attend | {f"blocks/feed/{name}" for name in ("gate", "up", "down")}
+
+
+def test_the_two_rates_are_set_apart():
+    """Without a gradient of its own each group moves by its own rate alone."""
+    rates = config.Optimizer(steps=10, warmup_steps=0, muon_rate=0.5, adam_rate=0.0, clip_norm=1e9)
+    params = model.initial(SETTINGS.model, 32, 0)
+    made_optimizer = optimizer.optimizer(rates)
+    gradients = jax.tree.map(jnp.ones_like, params)
+    updates, _ = jax.jit(made_optimizer.update)(gradients, made_optimizer.init(params), params)
+    kinds = optimizer.kinds(params)
+    for update, kind in zip(jax.tree.leaves(updates), jax.tree.leaves(kinds), strict=True):
+        assert bool(np.asarray(update).any()) == (kind == optimizer.MUON)
+
+
+def test_one_batch_is_learnt_by_heart():
+    settings = dataclasses.replace(
+        SETTINGS, optimizer=config.Optimizer(steps=150, warmup_steps=10, adam_rate=3e-3)
+    )
+    learning = program(settings)
+    layout = Layout(jax.devices()[:1])
+    state, one = learning.initial(), layout.put_batch(made(CATEGORICAL))
+    losses = []
+    for _ in range(150):
+        state, told = learning.step(state, one, layout.put_flag(False))
+        losses.append(float(told.loss))
+    assert losses[-1] < 0.05 * losses[0]
+
+
+def test_a_step_without_a_finite_gradient_changes_nothing_and_is_counted():
+    learning, layout = program(), Layout(jax.devices()[:1])
+    flag = layout.put_flag(False)
+    state, _ = learning.step(learning.initial(), layout.put_batch(made()), flag)
+    before = jax.device_get(state)
+    spoilt = made()
+    spoilt = spoilt._replace(numbers=np.where(spoilt.types == NUMERICAL, np.inf, spoilt.numbers))
+    state, told = learning.step(state, layout.put_batch(spoilt), flag)
+    assert int(told.skipped) == 1
+    after = jax.device_get(state)
+    assert int(after.step) == 2
+    for name in ("params", "optimizer"):
+        pairs = zip(
+            jax.tree.leaves(getattr(before, name)), jax.tree.leaves(getattr(after, name)),
+            strict=True,
+        )  # fmt: skip
+        assert all(np.array_equal(ours, theirs) for ours, theirs in pairs)
+    _, told = learning.step(state, layout.put_batch(made()), flag)
+    assert int(told.skipped) == 1
+    assert np.isfinite(told.loss)

@@ -1,0 +1,226 @@
+"""A run goes on as if nothing had happened, whatever happened."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import pytest
+
+from confluence import checkpoint, config, train
+from confluence.parallel import Processes
+
+COMMAND = [sys.executable, "-m", "confluence.cli", "train"]
+
+
+def command(tiny, out, *more):
+    settings = [part for setting in tiny for part in ("--set", setting)]
+    return [*COMMAND, *settings, "--out", str(out), *map(str, more)]
+
+
+# What one process has compiled, the next need not.
+ENVIRONMENT = {
+    **os.environ,
+    "JAX_COMPILATION_CACHE_DIR": tempfile.mkdtemp(prefix="confluence-"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+}
+
+
+def run(*arguments):
+    return subprocess.run(
+        command(*arguments), capture_output=True, text=True, timeout=300, env=ENVIRONMENT
+    )
+
+
+def begun(*arguments):
+    return subprocess.Popen(
+        command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=ENVIRONMENT,
+    )  # fmt: skip
+
+
+def records(out):
+    """What the log says of steps and evaluations; not how long they took."""
+    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if "speed" not in line]
+
+
+def results(out):
+    return json.loads((out / "results.json").read_text())
+
+
+def wait_for_step(process, out, step):
+    log, end = out / "metrics.jsonl", time.monotonic() + 200
+    while process.poll() is None and time.monotonic() < end:
+        if (out / "checkpoints" / str(step)).exists() and log.exists():
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no step {step}: {process.communicate()}")
+
+
+@pytest.fixture(scope="module")
+def whole(tiny, tmp_path_factory):
+    """A run that nothing happened to."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    ended = run(tiny, out)
+    assert ended.returncode == 0, ended.stderr
+    assert "churn" in ended.stdout
+    return out
+
+
+def test_a_run_leaves_all_that_tells_of_it(whole):
+    assert {path.name for path in whole.iterdir()} == {
+        "checkpoints", "config.toml", "curves.png", "metrics.jsonl", "report.html",
+        "results.json", "versions.json",
+    }  # fmt: skip
+    speeds = [
+        line["speed"]
+        for line in map(json.loads, (whole / "metrics.jsonl").read_text().splitlines())
+        if "speed" in line
+    ]
+    # One form of batches, one compilation, whatever the task.
+    assert {speed["compiled_steps"] for speed in speeds} == {1}
+    assert {line["task"] for line in records(whole)} == {
+        "demo-shop/churn", "demo-shop/spend", "demo-shop/orders.channel"
+    }  # fmt: skip
+    assert 0 <= speeds[-1]["data_wait"] <= 1
+    found = results(whole)["tasks"]
+    assert found["demo-shop/churn"]["test"]["seeds"] == 3239
+    assert found["demo-shop/churn"]["test"]["baselines"]["mean"]["auroc"] == 0.5
+    assert "svg" in (whole / "report.html").read_text()
+
+
+def test_p2_killed_and_resumed_is_the_run_that_nothing_happened_to(whole, tiny, tmp_path):
+    out = tmp_path / "run"
+    for step in (5, 15):
+        resumed = ["--resume"] if step > 5 else []
+        process = begun(tiny, out, *resumed)
+        wait_for_step(process, out, step)
+        process.kill()
+        assert process.wait(60) == -signal.SIGKILL
+        process.communicate()
+    ended = run(tiny, out, "--resume")
+    assert ended.returncode == 0, ended.stderr
+    assert records(out) == records(whole)
+    assert results(out) == results(whole)
+
+
+def test_asked_to_end_a_run_keeps_what_it_has_and_goes_on(whole, tiny, tmp_path):
+    out = tmp_path / "run"
+    process = begun(tiny, out)
+    wait_for_step(process, out, 5)
+    process.send_signal(signal.SIGTERM)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 130, error
+    assert "go on with --resume" in error
+    ended = run([], out, "--resume")
+    assert ended.returncode == 0, ended.stderr
+    assert records(out) == records(whole)
+    assert results(out) == results(whole)
+
+
+def test_two_processes_are_one_but_for_rounding(whole, tiny, tmp_path):
+    out = tmp_path / "run"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    several = ["--processes", 2, "--coordinator", f"127.0.0.1:{port}", "--rank"]
+    ranks = [begun(tiny, out, *several, rank) for rank in range(2)]
+    for rank in ranks:
+        _, error = rank.communicate(timeout=300)
+        assert rank.returncode == 0, error
+    ours, theirs = records(out), records(whole)
+    assert [(line["step"], line["task"]) for line in ours] == [
+        (line["step"], line["task"]) for line in theirs
+    ]
+    # The same sequences in each step, so that the first losses differ by rounding alone.
+    for line, other in zip(ours[:6], theirs[:6], strict=True):
+        assert line["loss"] == pytest.approx(other["loss"], rel=1e-5)
+    # It goes on as one, with no seed lost: the steps that are left are the same.
+    ended = run([*tiny, "optimizer.steps=24"], out, "--resume")
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_another_run_is_refused_by_what_differs(whole, tiny):
+    ended = run([*tiny, "model.width=32", "data.seed=7"], whole, "--resume")
+    assert ended.returncode == 1
+    assert "data.seed is 7, and was 42; model.width is 32, and was 16" in ended.stderr
+    ended = run(tiny, whole)
+    assert ended.returncode == 1
+    assert "holds a run already; go on with --resume" in ended.stderr
+    ended = run(tiny, whole.parent / "other", "--resume")
+    assert ended.returncode == 1
+    assert "holds no run to go on with" in ended.stderr
+
+
+def test_other_data_are_refused(whole, tiny, tmp_path, tiny_config):
+    found = checkpoint.Checkpoints(whole / "checkpoints", 2)
+    with pytest.raises(checkpoint.CheckpointError, match=r"the data are \['other'\], and were"):
+        found.restore(found.latest, None, tiny_config, ["other"])
+    found.close()
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("data.stores=nowhere", "nowhere"),
+        ("data.tasks=chrun", "chrun"),
+        ("data.cells=x", "data.cells"),
+    ],
+)
+def test_bad_settings_are_one_line_and_no_traceback(setting, words, tiny, tmp_path):
+    ended = run([*tiny, setting], tmp_path / "run")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("confluence: ")
+    assert ended.stderr.count("\n") == 1
+    assert words in ended.stderr
+
+
+def test_gradients_that_stay_infinite_end_a_run():
+    told = train.Told(np.float32(np.nan), np.float32(np.nan), np.int32(1), np.int32(0))
+    assert train._last_finite(99, told, 0) == 0
+    with pytest.raises(train.TrainingError, match="begin again with lower rates"):
+        train._last_finite(100, told, 0)
+
+
+def test_a_batch_that_cannot_be_shared_out_is_refused(tiny_config, tmp_path):
+    from confluence import feed
+
+    with pytest.raises(config.ConfigError, match="found 8 and 3"):
+        feed.sampler(tiny_config.data, tiny_config.run, Processes(3, 0, "x:1"))
+
+
+def test_a_full_disk_ends_a_run_and_the_last_checkpoint_stays_good(whole, tiny, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a small disk")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=300k", "none", disk], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        out = disk / "run"
+        ended = run(tiny, out)
+        assert ended.returncode == 1, ended.stderr
+        assert "go on with --resume" in ended.stderr
+        assert "Traceback" not in ended.stderr
+        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        ended = run(tiny, out, "--resume")
+        assert ended.returncode == 0, ended.stderr
+        assert records(out) == records(whole)
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_help_teaches():
+    shown = subprocess.run(
+        [sys.executable, "-m", "confluence.cli", "--help"], capture_output=True, text=True
+    )
+    assert shown.returncode == 0
+    assert "confluence train --config cpu-small" in shown.stdout
