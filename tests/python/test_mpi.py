@@ -294,7 +294,7 @@ def test_p1_ranks_that_see_only_their_own_files(tmp_path):
     lacking = finished(command)
     assert lacking.returncode == 1
     assert "no rank that is left can read rows 2560 to 2623" in lacking.stderr, lacking.stderr
-    twice = [REDUCE, "manifest", "--input", str(whole), str(whole), "--out", str(whole)]
+    twice = [REDUCE, "manifest", "--input", str(whole), str(whole), "--out", str(tmp_path / "twice.json")]
     assert "listed twice" in finished(twice).stderr
 
 
