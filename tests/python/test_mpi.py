@@ -294,8 +294,8 @@ def test_p1_ranks_that_see_only_their_own_files(tmp_path):
     lacking = finished(command)
     assert lacking.returncode == 1
     assert "no rank that is left can read rows 2560 to 2623" in lacking.stderr, lacking.stderr
-    twice = [REDUCE, "manifest", "--input", str(whole), str(whole), "--out", str(tmp_path / "twice.json")]
-    assert "listed twice" in finished(twice).stderr
+    twice = [REDUCE, "manifest", "--input", whole, whole, "--out", tmp_path / "twice.json"]
+    assert "listed twice" in finished(list(map(str, twice))).stderr
 
 
 def test_without_mpi_several_processes_are_refused(tmp_path, fold):
