@@ -118,8 +118,15 @@ class Checkpoints:
         return found
 
     def close(self) -> None:
-        """Lets go of the folder, without waiting for what cannot be written any more."""
-        self._manager.close()
+        """Lets go of the folder.
+
+        Raises:
+            CheckpointError: What was begun could not be written.
+        """
+        try:
+            self._manager.close()
+        except Exception as error:
+            raise self._unwritten(error) from error
 
     def _restored(self, step: int, **items: Any) -> Any:
         try:
@@ -131,8 +138,11 @@ class Checkpoints:
             ) from error
 
     def _unwritten(self, error: Exception) -> CheckpointError:
-        kept = f"the last that is whole is of step {self.latest}"
+        lines = str(error).splitlines() or [type(error).__name__]
+        # What writes them tells of its own inside over pages.
+        reason = "no space is left" if "No space left" in str(error) else lines[0][:200]
+        kept = f"the last that is whole is of step {self.latest}" if self.latest else "there is none yet that is whole"
         return CheckpointError(
-            f"a checkpoint could not be written to {self._folder}: {error}; {kept}; make room, and "
+            f"a checkpoint could not be written to {self._folder}: {reason}; {kept}; make room, and "
             "go on with --resume"
         )

@@ -22,8 +22,7 @@ Trains a relational transformer on a store that `headwater prepare` made.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
     args = _parser().parse_args(arguments)
-    # Orbax warns of what is meant so, and shows where an error was that is told below.
-    logging.getLogger("absl").setLevel(logging.CRITICAL)
+    _quiet_orbax()
     # Imported late, so that --help is quick and needs no JAX.
     import headwater
     from confluence.checkpoint import CheckpointError
@@ -43,6 +42,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Interrupted as error:
         print(f"confluence: {error}", file=sys.stderr)
         return 130
+
+
+def _quiet_orbax() -> None:
+    """Leaves out what Orbax's writers say beside the error that is told here.
+
+    It warns of what is meant so, and each of its many tasks shows where a full disk stopped it, also
+    when nobody listens any more.
+    """
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+    def unraisable(told: sys.UnraisableHookArgs) -> None:
+        if str(told.exc_value) != "Event loop is closed":
+            sys.__unraisablehook__(told)
+
+    sys.unraisablehook = unraisable
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -56,7 +57,7 @@ def train(
     """
     processes.join(settings.run.timeout_seconds)
     _claim(out, resume)
-    with ExitStack() as open_things:
+    with _room_in(out), ExitStack() as open_things:
         parts = open_things.enter_context(assembled(settings, processes))
         trainer = _Trainer(parts, out, processes, resume, open_things)
         return trainer.run(profile)
@@ -278,14 +279,8 @@ class _Log:
 
     def flush(self) -> None:
         if self._file is not None:
-            try:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-            except OSError as error:
-                raise CheckpointError(
-                    f"{self._file.name} could not be written: {error.strerror}; make room, and go "
-                    "on with --resume"
-                ) from None
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         if self._shows:
@@ -331,6 +326,20 @@ def _claim(out: Path, resume: bool) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise config.ConfigError(f"{out} cannot be made: {error.strerror}") from None
+
+
+@contextmanager
+def _room_in(out: Path) -> Iterator[None]:
+    """Whatever file of a run meets the full disk, the run is told the same."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise CheckpointError(
+            f"{error.filename or out} could not be written: {error.strerror}; make room, and go on "
+            "with --resume"
+        ) from None
 
 
 def _write_settings(out: Path, settings: config.Config) -> None:
