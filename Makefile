@@ -49,7 +49,7 @@ $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
 	@cp --remove-destination "$${CARGO_TARGET_DIR:-target}/release/headwater-reduce" $(BIN)/
 	@touch $@
 
-demo: setup clean-demo ## make a demo store, look into it, resume a killed stream, fold a matrix
+demo: setup clean-demo ## prepare a store, fold a matrix, train a model, kill it and resume
 	$(HEADWATER) demo-data $(DEMO)/data
 	$(HEADWATER) prepare $(DEMO)/data --schema $(DEMO)/data/schema.toml --out $(DEMO)/store
 	$(HEADWATER) verify $(DEMO)/store
@@ -64,6 +64,7 @@ demo: setup clean-demo ## make a demo store, look into it, resume a killed strea
 		numpy.save("$(DEMO)/x.npy", r.standard_normal((200000, 64), "float32"))'
 	$(BIN)/headwater-reduce gram --input $(DEMO)/x.npy --out $(DEMO)/gram.npy --threads 1
 	$(MPIRUN) -n 3 $(BIN)/headwater-reduce gram --input $(DEMO)/x.npy --out $(DEMO)/gram.npy
+	$(BIN)/python examples/train_and_kill.py $(DEMO)/store $(DEMO)/runs
 
 # Only what an earlier demo made is removed.
 clean-demo:

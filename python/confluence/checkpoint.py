@@ -141,8 +141,10 @@ class Checkpoints:
         lines = str(error).splitlines() or [type(error).__name__]
         # What writes them tells of its own inside over pages.
         reason = "no space is left" if "No space left" in str(error) else lines[0][:200]
-        kept = f"the last that is whole is of step {self.latest}" if self.latest else "there is none yet that is whole"
+        kept = (
+            f"the last whole one is of step {self.latest}" if self.latest else "there is none yet"
+        )
         return CheckpointError(
-            f"a checkpoint could not be written to {self._folder}: {reason}; {kept}; make room, and "
-            "go on with --resume"
+            f"a checkpoint could not be written to {self._folder}: {reason}; {kept}; make room, "
+            "and go on with --resume"
         )

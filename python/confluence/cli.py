@@ -47,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _quiet_orbax() -> None:
     """Leaves out what Orbax's writers say beside the error that is told here.
 
-    It warns of what is meant so, and each of its many tasks shows where a full disk stopped it, also
-    when nobody listens any more.
+    It warns of what is meant so, and each of its many tasks shows where a full disk stopped it,
+    also when nobody listens any more.
     """
     for name in ("absl", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -14,8 +14,8 @@ from typing import Any
 _POINTS = 400
 
 
-def write(out: Path, results: Mapping[str, Any]) -> None:
-    """Writes `curves.png` and `report.html` into a run's folder."""
+def write(out: Path, results: Mapping[str, Any], contexts: Mapping[str, str]) -> None:
+    """Writes `curves.png` and `report.html` into a run's folder, which has pages of contexts."""
     lines = (out / "metrics.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     figure = _figure(records)
@@ -29,6 +29,10 @@ def write(out: Path, results: Mapping[str, Any]) -> None:
             title=html.escape(out.resolve().name),
             table=_table(results),
             curves=svg[svg.index("<svg") :],
+            contexts="\n".join(
+                f'<h3>{html.escape(task)}</h3>\n<iframe src="{page}" loading="lazy"></iframe>'
+                for task, page in contexts.items()
+            ),
             config=config,
         )
     )
@@ -118,6 +122,7 @@ body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 60em;
 table {{ border-collapse: collapse; }}
 td, th {{ border-bottom: 1px solid #ccc; padding: .2em .8em .2em 0; text-align: left; }}
 svg {{ height: auto; max-width: 100%; }}
+iframe {{ border: 1px solid #ccc; height: 50em; width: 100%; }}
 pre {{ background: #f4f4f4; overflow: auto; padding: 1em; }}
 </style>
 <h1>{title}</h1>
@@ -127,6 +132,8 @@ pre {{ background: #f4f4f4; overflow: auto; padding: 1em; }}
 </table>
 <h2>Curves</h2>
 {curves}
+<h2>A context of each task, as the model saw it</h2>
+{contexts}
 <h2>Configuration</h2>
 <pre>{config}</pre>
 </html>

@@ -107,8 +107,15 @@ class _Trainer:
         if self._leads:
             _write_json(self._out / "results.json", results)
             self._log.flush()
-            report.write(self._out, results)
+            report.write(self._out, results, self._draw_contexts())
         return results
+
+    def _draw_contexts(self) -> dict[str, str]:
+        """Draws the first context of each task, as the model saw it; returns the pages' names."""
+        names = {task.name: f"context-{n}.html" for n, task in enumerate(self._parts.tasks)}
+        for task, name in names.items():
+            self._parts.sampler.draw(task, 0, self._out / name)
+        return names
 
     def _steps(self, last: int, asked: _Asked, profile: tuple[int, int] | None) -> None:
         run = self._settings.run

@@ -175,6 +175,13 @@ class Sampler:
             raise InvalidArgument(f"found {len(keys)} keys and {len(times)} observation times")
         return self._core.sample(task, [_key_text(key) for key in keys], times)
 
+    def draw(self, task: str, item: int, path: Path) -> None:
+        """Draws the context of a task's seed, as this sampler has it, on a page for any browser.
+
+        A page that is there is replaced; any other file is not.
+        """
+        self._core.draw(task, item, path)
+
     def column_embeddings(self, database: int = 0) -> npt.NDArray[np.float16]:
         """Returns the vectors of the column names, float16 [C, D_t]."""
         return self._stores[database].column_embeddings()

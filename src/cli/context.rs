@@ -65,28 +65,42 @@ pub(super) fn show(
     json: bool,
     html: Option<&Path>,
 ) -> Result<()> {
-    html.map_or(Ok(()), page::check_place)?;
+    let settings = Settings { tasks: Some(vec![task.to_owned()]), ..Settings::default() };
     let store = Arc::new(store);
-    let settings = Settings::default();
-    let settings = Settings {
-        tasks: Some(vec![task.to_owned()]),
-        // One sequence, without vectors: they are not shown, and a store may have none.
-        shape: Shape { batch_size: 1, texts: Texts::Global, ..settings.shape },
-        ..settings
-    };
-    let speed = Speed { threads: Some(1), prefetch: 0 };
-    let sampler = Sampler::new(vec![Arc::clone(&store)], settings, Assignment::new(0, 1)?, speed)?;
-    let context = sampler.context(task, item)?;
-    let view = ContextView::of(&store, &context, item)?;
     let mut output = Output::new();
-    match html {
-        Some(path) => {
-            page::write(path, &store, &sampler, &context, &view)?;
-            output.line(&format!("{}: {}; open it in a browser", path.display(), view.size()))
-        }
-        None if json => output.json(&view),
-        None => view.print(&mut output),
+    if let Some(path) = html {
+        let size = draw(vec![store], settings, task, item, path)?;
+        return output.line(&format!("{}: {size}; open it in a browser", path.display()));
     }
+    let context = sampler_of_one(vec![Arc::clone(&store)], settings)?.context(task, item)?;
+    let view = ContextView::of(&store, &context, item)?;
+    if json { output.json(&view) } else { view.print(&mut output) }
+}
+
+/// Draws the context of one seed, as a sampler with these settings has it, on a page; returns its
+/// size in words.
+pub(crate) fn draw(
+    stores: Vec<Arc<Store>>,
+    settings: Settings,
+    task: &str,
+    item: u32,
+    html: &Path,
+) -> Result<String> {
+    page::check_place(html)?;
+    let sampler = sampler_of_one(stores, settings)?;
+    let context = sampler.context(task, item)?;
+    let store = sampler.stores().nth(context.database).expect("a task has a store");
+    let view = ContextView::of(store, &context, item)?;
+    page::write(html, store, &sampler, &context, &view)?;
+    Ok(view.size())
+}
+
+/// A sampler of one sequence, with the tensors that a page shows, and without vectors: they are not
+/// shown, and a store may have none.
+fn sampler_of_one(stores: Vec<Arc<Store>>, settings: Settings) -> Result<Sampler> {
+    let shape = Shape { batch_size: 1, compact: false, texts: Texts::Global, ..settings.shape };
+    let speed = Speed { threads: Some(1), prefetch: 0 };
+    Sampler::new(stores, Settings { shape, ..settings }, Assignment::new(0, 1)?, speed)
 }
 
 impl ContextView {

@@ -9,6 +9,9 @@ mod progress;
 pub mod reduce;
 pub mod signals;
 
+#[cfg(feature = "python")]
+pub(crate) use context::draw;
+
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -11,6 +11,7 @@ use super::arguments::{Arguments, in_range, one_of};
 use super::batch::arrays;
 use super::cursor::Cursor;
 use super::store::Store as PyStore;
+use crate::cli;
 use crate::error::{Error, Result};
 use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
@@ -165,6 +166,14 @@ impl SamplerCore {
             self.0.sample(task, &anchors)
         })?;
         arrays(py, batch)
+    }
+
+    /// Draws the context of a task's seed on a page.
+    fn draw(&self, py: Python<'_>, task: &str, item: Whole, path: PathBuf) -> PyResult<()> {
+        let item = in_range("item", item.0)?;
+        let stores = self.0.stores().map(Arc::clone).collect();
+        py.detach(|| cli::draw(stores, self.0.settings().clone(), task, item, &path))?;
+        Ok(())
     }
 
     /// Where the caller stands.

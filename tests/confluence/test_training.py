@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from confluence import checkpoint, config, train
+from confluence import checkpoint, config, feed, train
 from confluence.parallel import Processes
 
 COMMAND = [sys.executable, "-m", "confluence.cli", "train"]
@@ -42,6 +42,13 @@ def begun(*arguments):
         command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=ENVIRONMENT,
     )  # fmt: skip
+
+
+def together(count):
+    """What each of so many processes is told, but for its rank."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    return ["--processes", count, "--coordinator", f"127.0.0.1:{port}", "--rank"]
 
 
 def records(out):
@@ -75,8 +82,8 @@ def whole(tiny, tmp_path_factory):
 
 def test_a_run_leaves_all_that_tells_of_it(whole):
     assert {path.name for path in whole.iterdir()} == {
-        "checkpoints", "config.toml", "curves.png", "metrics.jsonl", "report.html",
-        "results.json", "versions.json",
+        "checkpoints", "config.toml", "context-0.html", "context-1.html", "context-2.html",
+        "curves.png", "metrics.jsonl", "report.html", "results.json", "versions.json",
     }  # fmt: skip
     speeds = [
         line["speed"]
@@ -126,9 +133,7 @@ def test_asked_to_end_a_run_keeps_what_it_has_and_goes_on(whole, tiny, tmp_path)
 
 def test_two_processes_are_one_but_for_rounding(whole, tiny, tmp_path):
     out = tmp_path / "run"
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    several = ["--processes", 2, "--coordinator", f"127.0.0.1:{port}", "--rank"]
+    several = together(2)
     ranks = [begun(tiny, out, *several, rank) for rank in range(2)]
     for rank in ranks:
         _, error = rank.communicate(timeout=300)
@@ -140,9 +145,56 @@ def test_two_processes_are_one_but_for_rounding(whole, tiny, tmp_path):
     # The same sequences in each step, so that the first losses differ by rounding alone.
     for line, other in zip(ours[:6], theirs[:6], strict=True):
         assert line["loss"] == pytest.approx(other["loss"], rel=1e-5)
-    # It goes on as one, with no seed lost: the steps that are left are the same.
-    ended = run([*tiny, "optimizer.steps=24"], out, "--resume")
-    assert ended.returncode == 0, ended.stderr
+
+
+def test_p4_another_number_of_processes_goes_on_with_the_same_seeds(tiny_config):
+    def stream(processes):
+        return [feed.sampler(tiny_config.data, tiny_config.run, who) for who in processes]
+
+    def seeds(ranks, steps):
+        """Of each global step the seeds of all ranks, and the cursor that follows."""
+        seen = []
+        for _ in range(steps):
+            parts, cursors = zip(*(rank.next_batch("train") for rank in ranks), strict=True)
+            rows = np.concatenate([part["seed_row"] for part in parts])
+            times = np.concatenate([part["obs_time"] for part in parts])
+            seen.append((int(parts[0]["task_idx"][0]), sorted(zip(rows, times, strict=True))))
+        return seen, cursors[0]
+
+    (alone,), two = stream([Processes()]), stream([Processes(2, r, "x:1") for r in range(2)])
+    expected, _ = seeds([alone], 12)
+    begun, cursor = seeds(two, 5)
+    four = stream([Processes(4, r, "x:1") for r in range(4)])
+    for rank in four:
+        rank.resume(cursor)
+    assert begun + seeds(four, 7)[0] == expected
+
+
+def test_a_rank_that_dies_ends_the_others_in_bounded_time(tiny, tmp_path):
+    out = tmp_path / "run"
+    settings = [*tiny, "optimizer.steps=100000", "run.timeout_seconds=10"]
+    several = together(2)
+    ranks = [begun(settings, out, *several, rank) for rank in range(2)]
+    try:
+        wait_for_step(ranks[0], out, 5)
+        ranks[1].kill()
+        _, error = ranks[0].communicate(timeout=60)
+        assert ranks[0].returncode not in (0, None)
+        assert error
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
+    # What was kept is good: one process goes on where two stood.
+    found = checkpoint.Checkpoints(out / "checkpoints", 2)
+    step = found.latest
+    found.close()
+    again = begun(settings, out, "--resume")
+    try:
+        wait_for_step(again, out, step // 5 * 5 + 5)
+    finally:
+        again.kill()
+        again.communicate()
 
 
 def test_another_run_is_refused_by_what_differs(whole, tiny):
@@ -188,8 +240,6 @@ def test_gradients_that_stay_infinite_end_a_run():
 
 
 def test_a_batch_that_cannot_be_shared_out_is_refused(tiny_config, tmp_path):
-    from confluence import feed
-
     with pytest.raises(config.ConfigError, match="found 8 and 3"):
         feed.sampler(tiny_config.data, tiny_config.run, Processes(3, 0, "x:1"))
 
@@ -199,23 +249,28 @@ def test_a_full_disk_ends_a_run_and_the_last_checkpoint_stays_good(whole, tiny, 
         pytest.skip("only root can make a small disk")
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=300k", "none", disk], capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.decode().strip()}")
-    try:
-        out = disk / "run"
-        ended = run(tiny, out)
-        assert ended.returncode == 1, ended.stderr
-        assert "go on with --resume" in ended.stderr
-        assert "Traceback" not in ended.stderr
-        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
-        ended = run(tiny, out, "--resume")
-        assert ended.returncode == 0, ended.stderr
-        assert records(out) == records(whole)
-    finally:
-        subprocess.run(["umount", disk], check=True)
+    # The settings, the first checkpoint, one after it.
+    for size, kept in (("4k", None), ("100k", "there is none yet"), ("500k", "step 5")):
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", disk], capture_output=True
+        )
+        if mounted.returncode:
+            pytest.skip(f"no small disk can be mounted here: {mounted.stderr.decode().strip()}")
+        try:
+            out = disk / "run"
+            ended = run(tiny, out)
+            assert ended.returncode == 1, ended.stderr
+            assert "go on with --resume" in ended.stderr
+            assert ended.stderr.count("\n") == 1, ended.stderr
+            if kept:
+                assert kept in ended.stderr
+            if kept == "step 5":
+                subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+                ended = run(tiny, out, "--resume")
+                assert ended.returncode == 0, ended.stderr
+                assert records(out) == records(whole)
+        finally:
+            subprocess.run(["umount", disk], check=True)
 
 
 def test_help_teaches():
