@@ -184,6 +184,43 @@ def test_padding_changes_nothing():
         assert np.array_equal(found, getattr(wanted, name)), name
 
 
+@pytest.mark.parametrize("kind", ["dense", "structured"])
+def test_the_order_of_cells_and_rows_changes_no_prediction(kind):
+    settings = dataclasses.replace(SETTINGS, model=config.Model(
+        width=16, heads=2, layers=2, hidden=24, compute="float32", attention=kind
+    ))  # fmt: skip
+    params, one = some_params(), made()
+    wanted = predicted(one, params, settings)
+    draws = np.random.default_rng(6)
+    count, cell_count = one.types.shape
+    orders = np.stack([draws.permutation(cell_count) for _ in range(count)])
+    # Where each row's number goes; the last stands for what is beyond the edges.
+    rows = np.stack([draws.permutation(SETTINGS.data.rows) for _ in range(count)])
+    beyond = np.full((count, 1), 65535)
+    renumbered = np.concatenate([rows, beyond], axis=1).astype(np.uint16)
+    places = np.minimum(one.edges.astype(int), SETTINGS.data.rows)
+    edges = np.stack([renumbered[b][places[b]] for b in range(count)])
+    for b in range(count):
+        draws.shuffle(edges[b])
+    cells = {
+        name: np.take_along_axis(np.asarray(array), orders, axis=1)
+        for name, array in one._asdict().items()
+        if array.shape == one.types.shape
+    }
+    cells["rows"] = np.take_along_axis(rows.astype(np.uint16), cells["rows"].astype(int), axis=1)
+    shuffled = one._replace(
+        **cells,
+        edges=edges,
+        target_at=np.argmax(orders == one.target_at[:, None], axis=1).astype(np.int32),
+    )
+    for name, found in predicted(shuffled, params, settings)._asdict().items():
+        np.testing.assert_allclose(found, getattr(wanted, name), rtol=2e-5, atol=1e-5)
+    # And what is referred to does tell.
+    other = shuffled._replace(edges=one.edges)
+    found = predicted(other, params, settings)
+    assert not np.allclose(found.numerical, wanted.numerical, rtol=2e-5, atol=1e-5)
+
+
 def test_what_stands_where_a_type_has_no_place_does_not_spread():
     params, one = some_params(), made(BOOLEAN)
     shape = program().shape

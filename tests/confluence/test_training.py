@@ -80,7 +80,7 @@ def whole(tiny, tmp_path_factory):
     return out
 
 
-def test_a_run_leaves_all_that_tells_of_it(whole):
+def test_a_run_leaves_all_that_tells_of_it(whole, tiny_config):
     assert {path.name for path in whole.iterdir()} == {
         "checkpoints", "config.toml", "context-0.html", "context-1.html", "context-2.html",
         "curves.png", "metrics.jsonl", "report.html", "results.json", "versions.json",
@@ -93,11 +93,13 @@ def test_a_run_leaves_all_that_tells_of_it(whole):
     # One form of batches, one compilation, whatever the task.
     assert {speed["compiled_steps"] for speed in speeds} == {1}
     assert {line["task"] for line in records(whole)} == {
-        "demo-shop/churn", "demo-shop/spend", "demo-shop/orders.channel"
+        "demo-shop/churn", "demo-shop/spend", "demo-shop/products.material"
     }  # fmt: skip
     assert 0 <= speeds[-1]["data_wait"] <= 1
     found = results(whole)["tasks"]
-    assert found["demo-shop/churn"]["test"]["seeds"] == 3239
+    with feed.sampler(tiny_config.data, tiny_config.run, Processes()) as sampler:
+        for task, seeds in sampler.seed_counts("test").items():
+            assert found[task]["test"]["seeds"] == seeds > 30
     assert found["demo-shop/churn"]["test"]["baselines"]["mean"]["auroc"] == 0.5
     assert "svg" in (whole / "report.html").read_text()
 
