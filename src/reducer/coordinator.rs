@@ -140,12 +140,10 @@ impl<S: Statistic> Coordinator<S> {
             self.is_doubtful |= came.is_err();
             came?;
         }
-        for (node, arrived) in arrived {
-            let inserted = self.reduction.insert(node, arrived);
-            self.is_doubtful |=
-                inserted.as_ref().is_err_and(|error| error.kind() == ErrorKind::Corrupt);
-            inserted?;
-        }
+        let inserted = self.reduction.insert_all(arrived);
+        self.is_doubtful |=
+            inserted.as_ref().is_err_and(|error| error.kind() == ErrorKind::Corrupt);
+        inserted?;
         let mut letters = Letters::new();
         if self.ranks.contains_key(&rank) {
             self.supply(rank, &mut letters);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::fold::{Arrival, Inserted, Node, Statistic, Tree};
 
-use super::{Job, Portion};
+use super::{Arrived, Job, Portion};
 
 /// The fold of a job under way. Does no input or output of its own.
 ///
@@ -46,17 +46,26 @@ impl<S: Statistic> Reduction<S> {
         self.tree.insert(node, arrival)
     }
 
-    /// Takes in a portion: a checkpoint, or a file of a spool. Returns how many of its nodes are new.
+    /// Takes in the nodes of a portion, all of them or none. Returns how many of them are new.
     ///
     /// # Errors
-    /// Those of [`Portion::read`] and of [`Reduction::insert`]. A portion that cannot be read
-    /// changes nothing.
+    /// As [`Reduction::insert`]. What was taken in before stays as it was.
+    pub fn insert_all(&mut self, nodes: Vec<Arrived<'_, S>>) -> Result<usize> {
+        self.tree.insert_all(nodes)
+    }
+
+    /// Takes in a portion: a checkpoint, or a file of a spool. Returns how many of its nodes are new.
+    ///
+    /// A node that covers smaller ones that are there takes their place: it has their rows and those
+    /// that were missing. Bits are compared where the same node is there; what was merged since, and
+    /// what is replaced, cannot be.
+    ///
+    /// # Errors
+    /// Those of [`Portion::read`] and of [`Reduction::insert`]. A portion that is refused changes
+    /// nothing.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<usize> {
-        let mut new = 0;
-        for (node, arrived) in Portion::of(&self.job, &*self.statistic).read(bytes)? {
-            new += usize::from(self.insert(node, arrived)? == Inserted::New);
-        }
-        Ok(new)
+        let nodes = Portion::of(&self.job, &*self.statistic).read(bytes)?;
+        self.insert_all(nodes)
     }
 
     /// All that was taken in, to go on from later with any number of ranks.

@@ -212,6 +212,23 @@ def test_p6_damaged_and_conflicting_portions_are_refused():
         reduction.receive(other)
 
 
+def test_p6_of_a_portion_that_is_refused_nothing_is_kept():
+    of, rows = job(64 * 8), numbers(64 * 8)
+    wrong = rows.copy()
+    wrong[64 * 4] += 1
+    reduction = folded(of, portions(of, rows, 0, 64) + portions(of, rows, 64 * 4, 64 * 5))
+    before = reduction.portion()
+    # Chunks 0 to 3 are one node, in the place of chunk 0; then comes chunk 4, which is there.
+    shipped = portions(of, wrong, 0, 64 * 5, pieces=(64 * 5,))
+    for portion in shipped:
+        with pytest.raises(headwater.Corrupt, match="chunk 4.* came twice, with different bits"):
+            reduction.receive(portion)
+    assert reduction.portion() == before
+    for portion in portions(of, rows):
+        reduction.receive(portion)
+    assert reduction.digest == folded(of, portions(of, rows)).digest
+
+
 def test_a_fold_with_rows_missing_or_none_has_no_result():
     reduction = Reduction(job(500))
     with pytest.raises(headwater.InvalidArgument, match="chunks 0 to 7 are missing"):
