@@ -151,6 +151,47 @@ def test_p1_a_spool_comes_to_the_same_digest(tmp_path, fold):
     assert said["resumed_nodes"] == 40
 
 
+def test_damaged_and_misplaced_files_of_a_spool_are_named_and_folded_again(tmp_path, fold):
+    arguments, digest = fold
+    spool = tmp_path / "spool"
+    laid = finished([REDUCE, *map(str, arguments), "--spool", str(spool), "--block-chunks", "64"])
+    assert laid.returncode == 0, laid.stderr
+    work = ["work", "--spool", spool, "--rank", 0, "--of", 1]
+    assert reduced(*work)["blocks"] == 5
+    blocks = [spool / f"block-{block:012}.portion" for block in range(6)]
+    whole = blocks[1].read_bytes()
+
+    def copied():
+        blocks[2].write_bytes(whole)
+
+    def of_another_version():
+        blocks[1].write_bytes(whole[:8] + b"\x03" + whole[9:])
+
+    def unreadable():
+        blocks[3].unlink()
+        blocks[3].symlink_to("/proc/self/mem")
+
+    for damage, block, status, words in [
+        (copied, 2, 3, "expected the sums of chunks 128 to 191, found those of node 1 of level 6"),
+        (of_another_version, 1, 3, "it does not match its digest"),
+        (unreadable, 3, 1, "Input/output error"),
+    ]:
+        damage()
+        told = finished([REDUCE, "fold", "--spool", str(spool)])
+        assert told.returncode == status, told.stderr
+        assert f"{blocks[block]}; run work again for block {block}: " in told.stderr
+        assert words in told.stderr
+        again = finished([REDUCE, *map(str, work)])
+        assert f"{blocks[block]}" in again.stderr
+        assert words in again.stderr
+        assert "folding it again" in again.stderr
+        assert json.loads(again.stdout)["resumed_blocks"] == 4
+        assert reduced("fold", "--spool", spool)["digest"] == digest
+    blocks[5].write_bytes(whole)
+    told = finished([REDUCE, "fold", "--spool", str(spool)])
+    assert f"{blocks[5]}: the job has 5 blocks, from 0 on; remove it" in told.stderr
+
+
 def test_p2_a_worker_killed_is_survived(tmp_path, long_fold):
     arguments, digest = long_fold
     kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0]

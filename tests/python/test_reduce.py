@@ -166,6 +166,18 @@ def test_p6_foreign_and_damaged_checkpoints(tmp_path, matrix):
     assert "passed over" in again.stderr
     assert newest.name in again.stderr
     assert json.loads(again.stdout)["digest"] == digest
+    # A byte of the version is damage like any other; so is what the disk does not give out.
+    whole = newest.read_bytes()
+    newest.write_bytes(whole[:8] + b"\x03" + whole[9:])
+    again = reduce(*fold, *kept, "--chunk-rows", 50)
+    assert again.returncode == 0
+    assert f"{newest.name}: the partials are damaged" in again.stderr
+    newest.unlink()
+    newest.symlink_to("/proc/self/mem")
+    again = reduce(*fold, *kept, "--chunk-rows", 50)
+    assert again.returncode == 0, again.stderr
+    assert f"passed over a checkpoint: reading {newest}: Input/output error" in again.stderr
+    assert json.loads(again.stdout)["digest"] == digest
     for path in tmp_path.glob("ck/*.portion"):
         path.write_bytes(b"x")
     again = reduce(*fold, *kept, "--chunk-rows", 50)

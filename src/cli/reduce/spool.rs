@@ -2,9 +2,11 @@
 //! fold blocks of it, in any order and at any time, and one folds their portions.
 
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
+use std::{fs, io};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -19,10 +21,10 @@ use crate::cli::progress::Bars;
 use crate::cli::{Hooks, cpu_time};
 use crate::durable::{Disk, Series, write_file};
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::fold::Statistic;
+use crate::fold::{Node, Statistic};
 use crate::plan::{Assignment, Cursor, CursorKind, Position};
 use crate::prepare::Progress;
-use crate::reducer::{Blocks, Job, Portion, Reduction, Source, fold_portion};
+use crate::reducer::{Arrived, Blocks, Job, Portion, Reduction, Source, fold_portion, is_damage};
 
 const JOB: &str = "job.json";
 const CURSOR: &str = "job.cursor";
@@ -136,7 +138,7 @@ where
             path.display()
         )));
     }
-    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
+    fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
     let mut position = Position::new();
     position.set(LEVEL, u64::from(blocks.chunks_each().ilog2()));
     let cursor = Cursor::new(CursorKind::Reducer, job.fields().clone(), position);
@@ -164,22 +166,23 @@ struct Spool {
 impl Spool {
     fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(JOB);
-        let text = std::fs::read(&path).map_err(|e| {
+        let text = fs::read(&path).map_err(|e| {
             Error::io(&path, "reading", e).context("lay the job down first, with --spool")
         })?;
         let plan = serde_json::from_slice(&text).map_err(|e| {
             Error::corrupt(format!("{}: {e}; lay the job down anew", path.display()))
         })?;
-        let cursor = Cursor::read(&folder.join(CURSOR))?;
+        let cursor = Cursor::read(&folder.join(CURSOR))
+            .context(|| "what the spool says of its job; lay the job down anew")?;
         let series = Series { prefix: "block".to_owned(), suffix: ".portion".to_owned() };
         Ok(Self { folder: folder.to_owned(), plan, cursor, series })
     }
 
     /// Refuses rows that are not those of the job that was laid down; yields its blocks.
     fn blocks_of(&self, job: &Job) -> Result<Blocks> {
-        self.cursor
-            .check(job.fields())
-            .context(|| self.folder.join(CURSOR).display().to_string())?;
+        (job.fields().compare(self.cursor.fields())).context(|| {
+            format!("{}: another job was laid down", self.folder.join(CURSOR).display())
+        })?;
         let level = self.cursor.position().get(LEVEL).and_then(|level| u32::try_from(level).ok());
         Blocks::new(job.chunk_count(), level.unwrap_or(u32::MAX))
     }
@@ -211,11 +214,12 @@ impl WorkArgs {
         for ordinal in 0..own {
             let block = assignment.owned(ordinal)?;
             let path = spool.path_of(block);
-            if is_whole(&path, &job, &source)? {
+            let chunks = blocks.chunks(block);
+            if is_whole(&path, chunks.clone(), &job, &source)? {
                 found += 1;
             } else {
                 let stop = || hooks.interrupted.is_some_and(|interrupted| interrupted());
-                let folded = fold_portion(&job, &source, blocks.chunks(block), &stop);
+                let folded = fold_portion(&job, &source, chunks, &stop);
                 let portion = folded.map_err(|error| match error.kind() {
                     ErrorKind::Interrupted => Error::interrupted(format!(
                         "interrupted after {} of {} blocks, which are kept; run the same again",
@@ -241,20 +245,39 @@ impl WorkArgs {
 }
 
 /// Whether a block was folded before; a damaged file is told of, and folded again.
-fn is_whole<S: Source>(path: &Path, job: &Job, source: &S) -> Result<bool> {
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        Err(e) => return Err(Error::io(path, "reading", e)),
+fn is_whole<S: Source>(path: &Path, chunks: Range<u64>, job: &Job, source: &S) -> Result<bool> {
+    let portion = Portion::of(job, &**source.statistic());
+    let looked = match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(e) => Err(Error::io(path, "reading", e)),
+        Ok(bytes) => read_block(&portion, &bytes, chunks).map(drop).context(|| path.display()),
     };
-    match Portion::of(job, &**source.statistic()).read(&bytes) {
-        Ok(_) => Ok(true),
-        Err(e) if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::NotOurs) => {
-            eprintln!("headwater-reduce: {}: {e}; folding it again", path.display());
+    match looked {
+        Err(error) if is_damage(&error) => {
+            eprintln!("headwater-reduce: {error}; folding it again");
             Ok(false)
         }
-        Err(e) => Err(e.context(path.display())),
+        looked => looked.map(|()| true),
     }
+}
+
+/// The nodes in the file of a block, which are those of its chunks.
+fn read_block<'b, S: Statistic>(
+    portion: &Portion<'_, S>,
+    bytes: &'b [u8],
+    chunks: Range<u64>,
+) -> Result<Vec<Arrived<'b, S>>> {
+    let nodes = portion.read(bytes)?;
+    if nodes.iter().map(|(node, _)| *node).eq(Node::within(chunks.clone())) {
+        return Ok(nodes);
+    }
+    let found: Vec<String> = nodes.iter().map(|(node, _)| node.to_string()).collect();
+    Err(Error::corrupt(format!(
+        "expected the sums of chunks {} to {}, found those of {}; it is the file of another block",
+        chunks.start,
+        chunks.end.saturating_sub(1),
+        if found.is_empty() { "none".to_owned() } else { found.join(", ") }
+    )))
 }
 
 impl FoldArgs {
@@ -274,8 +297,18 @@ fn fold<F: Folded>(wanted: &F, spool: &Spool, arguments: &[OsString]) -> Result<
     let mut nodes = 0;
     for block in spool.series.numbers(&Disk, &spool.folder)? {
         let path = spool.path_of(block);
-        let bytes = std::fs::read(&path).map_err(|e| Error::io(&path, "reading", e))?;
-        let taken = reduction.receive(&bytes);
+        if block >= blocks.count() {
+            return Err(Error::invalid(format!(
+                "{}: the job has {} blocks, from 0 on; remove it",
+                path.display(),
+                count(blocks.count())
+            )));
+        }
+        let bytes = fs::read(&path).map_err(|e| Error::io(&path, "reading", e));
+        let taken = bytes.and_then(|bytes| {
+            let portion = Portion::of(&job, &**source.statistic());
+            reduction.insert_all(read_block(&portion, &bytes, blocks.chunks(block))?)
+        });
         nodes +=
             taken.context(|| format!("{}; run work again for block {block}", path.display()))?;
         bars.advance(1)?;
