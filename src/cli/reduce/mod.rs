@@ -342,6 +342,12 @@ impl RowsArgs {
     }
 }
 
+/// The setting of a job whose rows are all looked through for a NaN or infinity. Sums do not tell that
+/// of theirs somebody has: what was folded without is another job's.
+fn refusal(reject_nonfinite: bool) -> Vec<(&'static str, Value)> {
+    reject_nonfinite.then(|| ("reject_nonfinite", true.into())).into_iter().collect()
+}
+
 /// What was named of a file tells its format.
 fn named_format(tensor: Option<&String>, select: Option<&Vec<String>>) -> MatrixFormat {
     match (tensor, select) {
