@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::durable::{Disk, Series, Storage, write_file};
+use crate::durable::{Claim, Disk, Series, Storage, write_file};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::Statistic;
 
@@ -29,6 +29,7 @@ pub struct Checkpoints {
     storage: Box<dyn Storage>,
     folder: PathBuf,
     series: Series,
+    _claim: Option<Claim>,
 }
 
 /// What a fold went on from.
@@ -41,20 +42,20 @@ pub struct Resumed {
 }
 
 impl Checkpoints {
-    /// The checkpoints in `folder`, which is made if it is not there.
+    /// The checkpoints in `folder`, which is made if it is not there, and is nobody else's meanwhile.
     ///
     /// # Errors
-    /// `Io` when it cannot be made.
+    /// `InvalidArgument` when another process has it, `Io` when it cannot be made.
     pub fn new(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
-        Ok(Self::on(Box::new(Disk), folder))
+        Ok(Self { _claim: Some(Claim::of(folder)?), ..Self::on(Box::new(Disk), folder) })
     }
 
     /// The checkpoints in a folder that is there, on a disk of the caller's choice.
     #[must_use]
     pub fn on(storage: Box<dyn Storage>, folder: &Path) -> Self {
         let series = Series { prefix: "fold".to_owned(), suffix: ".portion".to_owned() };
-        Self { storage, folder: folder.to_owned(), series }
+        Self { storage, folder: folder.to_owned(), series, _claim: None }
     }
 
     /// Refuses a folder that has checkpoints, for a fold that begins afresh.

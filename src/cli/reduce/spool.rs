@@ -1,7 +1,7 @@
 //! A job in a folder that all machines see, for fleets without MPI: one command lays it down, many
 //! fold blocks of it, in any order and at any time, and one folds their portions.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::{
 use crate::cli::output::{Output, count};
 use crate::cli::progress::Bars;
 use crate::cli::{Hooks, cpu_time};
-use crate::durable::{Disk, Series, write_file};
+use crate::durable::{Claim, Disk, Series, write_file};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::{Node, Statistic};
 use crate::plan::{Assignment, Cursor, CursorKind, Position};
@@ -131,6 +131,9 @@ where
     check_out(&run.out, wanted.inputs())?;
     let (job, _) = wanted.open(pool(Some(1))?)?;
     let blocks = Blocks::new(job.chunk_count(), run.block_chunks.unwrap_or(BLOCK_CHUNKS).ilog2())?;
+    fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
+    check_beside_spool(&run.out, folder)?;
+    let _claim = Claim::of(folder)?;
     let path = folder.join(JOB);
     if path.exists() {
         return Err(Error::invalid(format!(
@@ -138,7 +141,6 @@ where
             path.display()
         )));
     }
-    fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
     let mut position = Position::new();
     position.set(LEVEL, u64::from(blocks.chunks_each().ilog2()));
     let cursor = Cursor::new(CursorKind::Reducer, job.fields().clone(), position);
@@ -153,6 +155,33 @@ where
          --spool {shown} --rank R --of W\nand then\n  headwater-reduce fold --spool {shown}",
         count(blocks.count())
     ))
+}
+
+/// Refuses a place for a result, or for the .json beside it, that is a file of the spool's own.
+fn check_beside_spool(out: &Path, folder: &Path) -> Result<()> {
+    let same_place = |path: &Path| {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        fs::canonicalize(parent.unwrap_or(Path::new("."))).ok() == fs::canonicalize(folder).ok()
+    };
+    for path in [out, &out.with_extension("json")] {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let is_own = [JOB, CURSOR, Claim::FILE].contains(&name)
+            || blocks_on_disk().number_of(name).is_some();
+        if is_own && same_place(path) {
+            return Err(Error::invalid(format!(
+                "--out {}: the result would be written over {}, which is the spool's own; choose \
+                 another name, or another folder",
+                out.display(),
+                path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The files of the blocks.
+fn blocks_on_disk() -> Series {
+    Series { prefix: "block".to_owned(), suffix: ".portion".to_owned() }
 }
 
 /// A folder with its job.
@@ -174,8 +203,7 @@ impl Spool {
         })?;
         let cursor = Cursor::read(&folder.join(CURSOR))
             .context(|| "what the spool says of its job; lay the job down anew")?;
-        let series = Series { prefix: "block".to_owned(), suffix: ".portion".to_owned() };
-        Ok(Self { folder: folder.to_owned(), plan, cursor, series })
+        Ok(Self { folder: folder.to_owned(), plan, cursor, series: blocks_on_disk() })
     }
 
     /// Refuses rows that are not those of the job that was laid down; yields its blocks.
@@ -281,19 +309,25 @@ fn read_block<'b, S: Statistic>(
 }
 
 impl FoldArgs {
-    pub(super) fn run(&self, arguments: &[OsString]) -> Result<()> {
+    pub(super) fn run(&self, arguments: &[OsString], hooks: &Hooks<'_>) -> Result<()> {
         let spool = Spool::open(&self.spool)?;
-        with_planned!(&spool.plan.statistic, wanted => fold(wanted, &spool, arguments))
+        with_planned!(&spool.plan.statistic, wanted => fold(wanted, &spool, arguments, hooks))
     }
 }
 
-fn fold<F: Folded>(wanted: &F, spool: &Spool, arguments: &[OsString]) -> Result<()> {
+fn fold<F: Folded>(
+    wanted: &F,
+    spool: &Spool,
+    arguments: &[OsString],
+    hooks: &Hooks<'_>,
+) -> Result<()> {
     let started = Instant::now();
     let (job, source) = wanted.open(pool(Some(1))?)?;
     let blocks = spool.blocks_of(&job)?;
     let mut reduction = Reduction::new(job.clone(), Arc::clone(source.statistic()));
-    let bars = Bars::new(None);
+    let bars = Bars::new(hooks.interrupted);
     bars.begin("folding portions", Some(blocks.count()));
+    bars.advance(0)?;
     let mut nodes = 0;
     for block in spool.series.numbers(&Disk, &spool.folder)? {
         let path = spool.path_of(block);
@@ -313,9 +347,10 @@ fn fold<F: Folded>(wanted: &F, spool: &Spool, arguments: &[OsString]) -> Result<
             taken.context(|| format!("{}; run work again for block {block}", path.display()))?;
         bars.advance(1)?;
     }
-    drop(bars);
     check_all_there(&reduction, &blocks)?;
     let whole = reduction.finish()?;
+    bars.advance(0)?;
+    drop(bars);
     let written = wanted.write(&spool.plan.out, &source, &whole)?;
     let done = Done {
         digest: written.digest,
