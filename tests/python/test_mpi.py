@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
@@ -233,6 +236,49 @@ def test_asked_to_end_all_ranks_end_and_keep_what_they_have(tmp_path, long_fold)
     assert said["resumed_nodes"] > 0
 
 
+def test_ctrl_c_at_mpirun_is_told_at_the_terminal(tmp_path, long_fold):
+    arguments, digest = long_fold
+    kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0]
+    command = mpirun(3, *arguments, *kept)
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(command[0], command, ENVIRONMENT)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("ck/*.portion")):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.write(terminal, b"\x03")
+    said = b""
+    # A terminal whose other end is closed ends with an error, not with nothing.
+    with contextlib.suppress(OSError):
+        while some := os.read(terminal, 4096):
+            said += some
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+    words = (
+        f"headwater-reduce: interrupted after .* are kept in {tmp_path / 'ck'}; go on with --resume"
+    )
+    assert len(re.findall(words, said.decode())) == 1, said
+    assert done(mpirun(2, *arguments, *kept, "--resume"))["digest"] == digest
+
+
+def test_under_mpirun_a_job_is_laid_down_once_and_folded_once(tmp_path, fold):
+    arguments, digest = fold
+    laid = finished(mpirun(3, *arguments, "--spool", tmp_path / "S"))
+    assert laid.returncode == 0, laid.stderr
+    assert laid.stdout.count("blocks; next") == 1
+    reduced("work", "--spool", tmp_path / "S", "--rank", 0, "--of", 1)
+    folded = finished(mpirun(3, "fold", "--spool", tmp_path / "S"))
+    assert folded.stdout.count(digest) == 1, folded.stderr
+
+
+def test_what_mpi_takes_to_begin_is_not_told_of_the_fold(tmp_path, fold):
+    arguments, _ = fold
+    begin = time.monotonic()
+    said = done(mpirun(2, *arguments))
+    assert said["seconds"] < min(0.8, time.monotonic() - begin)
+
+
 def test_bad_input_is_told_once_and_all_ranks_end(tmp_path):
     for wrong, status, words in [
         (["--input", tmp_path / "no.npy"], 1, "no.npy"),
@@ -277,7 +323,7 @@ def test_where_two_ranks_disagree_nothing_is_kept_to_go_on_from(tmp_path):
     assert run.returncode == 3, run.stderr
     assert "came to different bits" in run.stderr
     assert f"the checkpoints in {tmp_path / 'ck'} were removed" in run.stderr
-    assert list((tmp_path / "ck").iterdir()) == []
+    assert list((tmp_path / "ck").glob("*.portion")) == []
     assert not (tmp_path / "g.npy").exists()
 
 
