@@ -123,7 +123,7 @@ class Reduction:
     def receive(self, portion: bytes) -> int:
         """Takes in a portion: a worker's, another reduction's, or the bytes of a saved file.
 
-        All of it is taken in, or nothing. Sums of more rows take the place of those of some of them.
+        All of it is taken in, or nothing. Sums of more rows take the place of those of some.
 
         Returns:
             How many of its matrices of sums are new; what is there already changes nothing.

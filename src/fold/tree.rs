@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 
 use super::node::Node;
-use super::statistic::{Arrival, Partial};
+use super::statistic::{Arrival, Copied, Partial};
 
 /// What became of a node that was given to a [`Tree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,6 +215,35 @@ impl<P: Partial> Tree<P> {
     /// # Errors
     /// `InvalidArgument` when chunks are missing.
     pub fn finish(self) -> Result<Option<P>> {
+        self.check_complete()?;
+        let from_the_right = self.held.into_values().rev().map(|(_, partial)| partial);
+        Ok(from_the_right.reduce(|right, mut left| {
+            left.merge(&right);
+            left
+        }))
+    }
+
+    /// As [`Tree::finish`], and the tree stays as it is.
+    ///
+    /// # Errors
+    /// As [`Tree::finish`], and `LimitExceeded` when there is no memory for two partials more.
+    pub fn whole(&self) -> Result<Option<P>>
+    where
+        P: Copied,
+    {
+        self.check_complete()?;
+        let mut whole: Option<P> = None;
+        for (_, partial) in self.held.values().rev() {
+            let mut left = partial.copied()?;
+            if let Some(right) = &whole {
+                left.merge(right);
+            }
+            whole = Some(left);
+        }
+        Ok(whole)
+    }
+
+    fn check_complete(&self) -> Result<()> {
         if let Some(gap) = self.missing().first() {
             let Range { start, end } = gap;
             let which = if end - start == 1 {
@@ -224,10 +253,6 @@ impl<P: Partial> Tree<P> {
             };
             return Err(Error::invalid(format!("the fold is not complete: {which} missing")));
         }
-        let from_the_right = self.held.into_values().rev().map(|(_, partial)| partial);
-        Ok(from_the_right.reduce(|right, mut left| {
-            left.merge(&right);
-            left
-        }))
+        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use crate::bytes::{reserve, u32_at, u64_at};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::{Arrival, Node, Statistic};
-use crate::plan::{Cursor, CursorKind, Position};
+use crate::plan::{Cursor, CursorKind};
 
 use super::{Job, Report};
 
@@ -34,18 +34,15 @@ impl<'a, S: Statistic> Portion<'a, S> {
     /// The bytes of these nodes, which are in the order of their chunks.
     ///
     /// # Errors
-    /// `LimitExceeded` when the job's fields are too long, or there is no memory.
+    /// `LimitExceeded` when there is no memory.
     pub fn encode<'p>(&self, nodes: impl Iterator<Item = (Node, &'p S::Partial)>) -> Result<Vec<u8>>
     where
         S::Partial: 'p,
     {
         let nodes: Vec<(Node, &S::Partial)> = nodes.collect();
         let partial_bytes = self.partial_bytes(nodes.len());
-        let mut position = Position::new();
-        position.set("nodes", nodes.len() as u64);
-        position.set("partial_bytes", partial_bytes as u64);
-        let cursor = Cursor::new(CursorKind::Reducer, self.job.fields().clone(), position);
-        let cursor = cursor.encode()?;
+        let counts = [("nodes", nodes.len() as u64), ("partial_bytes", partial_bytes as u64)];
+        let cursor = self.job.describe(&counts)?;
         // With room for what makes a report of it, since it can be large.
         let all = HEADER_BYTES + cursor.len() + nodes.len() * (NODE_BYTES + partial_bytes);
         let mut bytes: Vec<u8> = reserve(all + HASH_BYTES + Report::TRAILER_BYTES)

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::fold::{Arrival, Inserted, Node, Statistic, Tree};
+use crate::fold::{Arrival, Copied, Inserted, Node, Statistic, Tree};
 
 use super::{Arrived, Job, Portion};
 
@@ -106,13 +106,12 @@ impl<S: Statistic> Reduction<S> {
     /// The partial of all rows, which stay as they are, for a caller that goes on.
     ///
     /// # Errors
-    /// As [`Reduction::finish`].
+    /// As [`Reduction::finish`], and `LimitExceeded` when there is no memory for it.
     pub fn whole(&self) -> Result<S::Partial>
     where
-        S::Partial: Clone,
+        S::Partial: Copied,
     {
-        let (job, statistic) = (self.job.clone(), Arc::clone(&self.statistic));
-        Self { job, statistic, tree: self.tree.clone() }.finish()
+        self.tree.whole()?.ok_or_else(without_rows)
     }
 
     /// The partial of all rows.
@@ -120,7 +119,10 @@ impl<S: Statistic> Reduction<S> {
     /// # Errors
     /// `InvalidArgument` when chunks are missing, or there are no rows.
     pub fn finish(self) -> Result<S::Partial> {
-        let whole = self.tree.finish()?;
-        whole.ok_or_else(|| Error::invalid("the matrix has no rows, and so no statistic"))
+        self.tree.finish()?.ok_or_else(without_rows)
     }
+}
+
+fn without_rows() -> Error {
+    Error::invalid("the matrix has no rows, and so no statistic")
 }

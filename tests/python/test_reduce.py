@@ -204,13 +204,14 @@ def test_an_audit_by_one_rank_is_refused(tmp_path, matrix):
 
 
 def test_a_fold_of_a_spool_ends_at_the_first_ctrl_c(tmp_path):
-    np.save(tmp_path / "x.npy", np.ones((4000, 700), np.float32))
+    np.save(tmp_path / "x.npy", np.ones((400, 31), np.float32))
     spool = tmp_path / "S"
     fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy", "--spool", spool]
     assert reduce(*fold, "--chunk-rows", 16, "--block-chunks", 1).returncode == 0
     done("work", "--spool", spool, "--rank", 0, "--of", 1)
     # It waits here until somebody writes, having read what comes before.
     last = max(spool.glob("*.portion"))
+    portion = last.read_bytes()
     last.unlink()
     os.mkfifo(last)
     child = subprocess.Popen(
@@ -219,7 +220,7 @@ def test_a_fold_of_a_spool_ends_at_the_first_ctrl_c(tmp_path):
     with last.open("wb") as pipe:
         child.send_signal(signal.SIGINT)
         time.sleep(0.1)
-        pipe.write(max(spool.glob("*248.portion")).read_bytes())
+        pipe.write(portion)
     _, error = child.communicate(timeout=60)
     assert child.returncode == 130, error
     assert "interrupted; nothing was written" in error
