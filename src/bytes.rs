@@ -24,6 +24,13 @@ pub(crate) fn reserve<T>(count: usize) -> Result<Vec<T>> {
     Ok(room)
 }
 
+/// Appends `more`, or says that there is no memory for it; then nothing was appended.
+pub(crate) fn append<T: Copy>(values: &mut Vec<T>, more: &[T]) -> Result<()> {
+    values.try_reserve(more.len()).map_err(|_| no_memory(size_of_val(more)))?;
+    values.extend_from_slice(more);
+    Ok(())
+}
+
 /// `count` times `value`, or an error where an allocation would end the process.
 pub(crate) fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>> {
     let mut values = reserve(count)?;

@@ -7,9 +7,7 @@
 //! Disks enter through [`Storage`], so that tests can fail, or cut the power, at every call.
 
 use std::ffi::OsString;
-#[cfg(feature = "prepare")]
-use std::fs::TryLockError;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -19,13 +17,11 @@ use crate::{Context, Error, Result};
 const TEMPORARIES_MAX: u32 = 1000;
 
 /// ENOLCK, which a network file system without a lock server gives.
-#[cfg(feature = "prepare")]
 const NO_LOCKS: i32 = if cfg!(target_os = "linux") { 37 } else { 77 };
 
 /// Locks a file or folder for as long as it is open; false where somebody else has.
 ///
 /// Some cluster file systems have no locks; better to work there without one than not at all.
-#[cfg(feature = "prepare")]
 pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),
@@ -36,6 +32,36 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
         }
         Err(TryLockError::Error(e)) => Err(e),
         Err(TryLockError::WouldBlock) => Ok(false),
+    }
+}
+
+/// A folder that this process works in, and no other, for as long as this is held. Whatever ends the
+/// process, a kill too, ends the claim.
+#[derive(Debug)]
+pub struct Claim {
+    _locked: File,
+}
+
+impl Claim {
+    /// The empty file by which processes keep apart, on cluster file systems too, most of which lock
+    /// files that are written and not folders. It stays, so that nobody locks one that is no more.
+    pub const FILE: &str = ".lock";
+
+    /// Claims a folder that is there.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when another process is at work there, else `Io`.
+    pub fn of(folder: &Path) -> Result<Self> {
+        let path = folder.join(Self::FILE);
+        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let file = opened.map_err(|e| Error::io(&path, "opening", e))?;
+        match try_lock(&file).map_err(|e| Error::io(&path, "locking", e))? {
+            true => Ok(Self { _locked: file }),
+            false => Err(Error::invalid(format!(
+                "another process is at work in {}; wait until it has ended, or choose another folder",
+                folder.display()
+            ))),
+        }
     }
 }
 

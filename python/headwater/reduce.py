@@ -123,12 +123,15 @@ class Reduction:
     def receive(self, portion: bytes) -> int:
         """Takes in a portion: a worker's, another reduction's, or the bytes of a saved file.
 
+        All of it is taken in, or nothing. Sums of more rows take the place of those of some.
+
         Returns:
             How many of its matrices of sums are new; what is there already changes nothing.
 
         Raises:
             PlanMismatch: It is of another job; the message names every field that differs.
-            Corrupt: It is damaged, or has other sums of the same rows than were received before.
+            Corrupt: It is damaged, or has other sums of exactly the rows of sums that were received
+                before. Sums that were added to others since cannot be compared.
             NotOurs: It is no portion.
             VersionMismatch: It is of another format version.
         """

@@ -30,6 +30,6 @@ pub use histogram::{ColumnCounts, Histogram};
 pub use moments::{Moments, ZScore};
 pub use node::Node;
 pub use rows::{Rows, Values};
-pub use statistic::{Arrival, Partial, Statistic, leaves};
+pub use statistic::{Arrival, Copied, Partial, Statistic, leaves};
 pub use top::{End, NumberedRows, RankedRow, Ranking, TopRows};
 pub use tree::{Inserted, Tree};

@@ -20,6 +20,15 @@ pub trait Partial {
     fn same_bits(&self, other: &Self) -> bool;
 }
 
+/// A partial that can be copied, or there is no memory for it.
+pub trait Copied: Sized {
+    /// The same once more.
+    ///
+    /// # Errors
+    /// `LimitExceeded` when there is no memory for it.
+    fn copied(&self) -> Result<Self>;
+}
+
 /// What comes to a tree: a partial, or the bytes of one that were looked through and lie where they are.
 pub trait Arrival<P> {
     /// Whether it holds the same bits as one that is there.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 
 use super::node::Node;
-use super::statistic::{Arrival, Partial};
+use super::statistic::{Arrival, Copied, Partial};
 
 /// What became of a node that was given to a [`Tree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,36 @@ pub struct Tree<P> {
     spent: Vec<P>,
 }
 
+/// What is to be taken in for certain: in memory of its own where it needs some.
+enum Ready<P, A> {
+    Alone(P),
+    Arrived(A),
+}
+
+/// A node that comes to an outline of a tree, and learns whether it finds a sibling there.
+struct Outlined<'a> {
+    stands_alone: &'a mut bool,
+}
+
+impl Partial for () {
+    fn merge(&mut self, (): &Self) {}
+
+    fn same_bits(&self, (): &Self) -> bool {
+        true
+    }
+}
+
+impl Arrival<()> for Outlined<'_> {
+    fn has_bits_of(&self, (): &()) -> bool {
+        true
+    }
+
+    fn join(self, siblings: Vec<(Node, ())>, _: &mut Vec<()>) -> Result<()> {
+        *self.stands_alone = siblings.is_empty();
+        Ok(())
+    }
+}
+
 impl<P: Partial> Tree<P> {
     /// A tree over `chunk_count` chunks, of which none is there.
     #[must_use]
@@ -57,14 +87,12 @@ impl<P: Partial> Tree<P> {
             let count = self.chunk_count;
             return Err(Error::invalid(format!("{node}: there are only {count} chunks")));
         }
-        if let Some((found, its)) = self.holding(chunks.start) {
-            if *found == node && !arrival.has_bits_of(its) {
-                return Err(Error::corrupt(format!("{node} came twice, with different bits")));
-            }
-            if found.level() >= node.level() {
-                let same = *found == node;
-                return Ok(if same { Inserted::Same } else { Inserted::Covered });
-            }
+        self.check_bits(node, &arrival)?;
+        if let Some((found, _)) = self.holding(chunks.start)
+            && found.level() >= node.level()
+        {
+            let same = *found == node;
+            return Ok(if same { Inserted::Same } else { Inserted::Covered });
         }
         let (joined, partial) = self.join(node, arrival)?;
         // What it covers is part of it already, and would be counted twice.
@@ -74,6 +102,56 @@ impl<P: Partial> Tree<P> {
         }
         self.held.insert(joined.chunks().start, (joined, partial));
         Ok(Inserted::New)
+    }
+
+    /// Takes in nodes that cover nothing twice, each as [`Tree::insert`] does: all of them, or none.
+    /// Returns how many cover chunks that were missing.
+    ///
+    /// # Errors
+    /// Those of [`Tree::insert`] for any of them. The tree stays as it was.
+    pub fn insert_all<A: Arrival<P>>(&mut self, arrivals: Vec<(Node, A)>) -> Result<usize> {
+        for (node, arrival) in &arrivals {
+            self.check_bits(*node, arrival)?;
+        }
+        // Memory is wanted for those alone that find no sibling; where there is none, nothing was done.
+        let mut outline = self.outline();
+        let mut ready = Vec::with_capacity(arrivals.len());
+        for (node, arrival) in arrivals {
+            let mut stands_alone = false;
+            outline.insert(node, Outlined { stands_alone: &mut stands_alone })?;
+            ready.push((
+                node,
+                match stands_alone {
+                    true => Ready::Alone(arrival.join(Vec::new(), &mut self.spent)?),
+                    false => Ready::Arrived(arrival),
+                },
+            ));
+        }
+        let mut new = 0;
+        for (node, arrival) in ready {
+            let inserted = match arrival {
+                Ready::Alone(partial) => self.insert(node, partial),
+                Ready::Arrived(arrival) => self.insert(node, arrival),
+            };
+            new += usize::from(inserted? == Inserted::New);
+        }
+        Ok(new)
+    }
+
+    /// Refuses other bits than those of the same node, where it is there and was not merged.
+    fn check_bits(&self, node: Node, arrival: &impl Arrival<P>) -> Result<()> {
+        match self.holding(node.chunks().start) {
+            Some((found, its)) if *found == node && !arrival.has_bits_of(its) => {
+                Err(Error::corrupt(format!("{node} came twice, with different bits")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The same nodes without their partials.
+    fn outline(&self) -> Tree<()> {
+        let held = self.held.iter().map(|(&start, &(node, _))| (start, (node, ())));
+        Tree { chunk_count: self.chunk_count, held: held.collect(), spent: Vec::new() }
     }
 
     /// The node that covers `chunk`.
@@ -137,6 +215,35 @@ impl<P: Partial> Tree<P> {
     /// # Errors
     /// `InvalidArgument` when chunks are missing.
     pub fn finish(self) -> Result<Option<P>> {
+        self.check_complete()?;
+        let from_the_right = self.held.into_values().rev().map(|(_, partial)| partial);
+        Ok(from_the_right.reduce(|right, mut left| {
+            left.merge(&right);
+            left
+        }))
+    }
+
+    /// As [`Tree::finish`], and the tree stays as it is.
+    ///
+    /// # Errors
+    /// As [`Tree::finish`], and `LimitExceeded` when there is no memory for two partials more.
+    pub fn whole(&self) -> Result<Option<P>>
+    where
+        P: Copied,
+    {
+        self.check_complete()?;
+        let mut whole: Option<P> = None;
+        for (_, partial) in self.held.values().rev() {
+            let mut left = partial.copied()?;
+            if let Some(right) = &whole {
+                left.merge(right);
+            }
+            whole = Some(left);
+        }
+        Ok(whole)
+    }
+
+    fn check_complete(&self) -> Result<()> {
         if let Some(gap) = self.missing().first() {
             let Range { start, end } = gap;
             let which = if end - start == 1 {
@@ -146,10 +253,6 @@ impl<P: Partial> Tree<P> {
             };
             return Err(Error::invalid(format!("the fold is not complete: {which} missing")));
         }
-        let from_the_right = self.held.into_values().rev().map(|(_, partial)| partial);
-        Ok(from_the_right.reduce(|right, mut left| {
-            left.merge(&right);
-            left
-        }))
+        Ok(())
     }
 }

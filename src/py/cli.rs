@@ -14,23 +14,23 @@ use crate::prepare::source::Source;
 
 /// Runs `headwater` and returns its exit status.
 #[pyfunction]
-pub(super) fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+pub(super) fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<u8> {
     let calls = Calls::default();
-    work::run(py, &calls, || {
+    Ok(work::run(py, &calls, || {
         let sql = |source: &Arc<dyn Source>, schema: &Schema| -> Box<dyn SqlEngine> {
             Box::new(DuckDb::new(Arc::clone(source), schema.clone(), &calls))
         };
         let hooks = Hooks { sql: Some(&sql), interrupted: Some(&|| calls.stopped()) };
         cli::main(arguments, &hooks)
-    })
+    })?)
 }
 
 /// Runs `headwater-reduce` and returns its exit status.
 #[pyfunction]
-pub(super) fn reduce_main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+pub(super) fn reduce_main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<u8> {
     let calls = Calls::default();
-    work::run(py, &calls, || {
+    Ok(work::run(py, &calls, || {
         let hooks = Hooks { interrupted: Some(&|| calls.stopped()), ..Hooks::default() };
         reduce::main(arguments, &hooks)
-    })
+    })?)
 }

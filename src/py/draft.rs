@@ -16,6 +16,6 @@ pub(super) fn draft_schema(
 ) -> PyResult<String> {
     let calls = Calls::default();
     let source = open_source(source)?;
-    let drafted = work::run(py, &calls, || draft(&*source, name, &|_table| calls.check()));
+    let drafted = work::run(py, &calls, || draft(&*source, name, &|_table| calls.check()))?;
     Ok(calls.settle(py, drafted)?.render())
 }

@@ -83,7 +83,7 @@ pub(super) fn prepare<'py>(
             progress: &listener,
         };
         run_prepare(&*opened, &schema, &out, &options)
-    });
+    })?;
     drop(embedder);
     let report = calls.settle(py, report)?;
     to_python(py, &report)

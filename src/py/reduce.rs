@@ -11,7 +11,7 @@ use rayon::ThreadPoolBuilder;
 use super::Whole;
 use super::arguments::{Arguments, in_range, one_of};
 use super::work::{self, Calls};
-use crate::bytes::Digest;
+use crate::bytes::{Digest, filled};
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, Result};
 use crate::fold::Gram;
@@ -94,16 +94,16 @@ impl GramWorkerCore {
         let bytes = rows.as_slice()?;
         let calls = Calls::default();
         let done = work::run(py, &calls, || {
-            let numbers = Numbers::of_bytes([bytes], self.element, (count, columns));
+            let numbers = Numbers::of_bytes([bytes], self.element, (count, columns))?;
             self.stream()?.push(numbers.values(), columns, &|| calls.stopped())
-        });
+        })?;
         calls.settle(py, done)
     }
 
     /// What was finished since the last time.
     fn portion<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let portion = py.detach(|| self.stream()?.portion())?;
-        Ok(PyBytes::new(py, &portion))
+        to_bytes(py, &portion)
     }
 
     /// The row that is to come next.
@@ -144,7 +144,7 @@ impl GramReductionCore {
     /// All that was taken in, as a portion.
     fn portion<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let portion = self.with(py, |reduction| reduction.checkpoint())?;
-        Ok(PyBytes::new(py, &portion))
+        to_bytes(py, &portion)
     }
 
     /// Writes the portion to a file, wholly or not at all.
@@ -172,7 +172,7 @@ impl GramReductionCore {
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let (gram, columns) = self.with(py, |reduction| {
             let (gram, columns) = (reduction.whole()?, reduction.statistic().columns());
-            let mut whole = vec![0.0; columns * columns];
+            let mut whole = filled(0.0, columns * columns)?;
             gram.unfold(0, &mut whole);
             Ok::<_, Error>((whole, columns))
         })?;
@@ -185,4 +185,12 @@ impl GramReductionCore {
         let gram = self.with(py, |reduction| reduction.whole())?;
         Ok(py.detach(|| Digest::of(bytemuck::cast_slice(gram.values())).to_string()))
     }
+}
+
+/// The bytes as Python has them, or its `MemoryError`.
+fn to_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    PyBytes::new_with(py, bytes.len(), |room| {
+        room.copy_from_slice(bytes);
+        Ok(())
+    })
 }

@@ -99,7 +99,7 @@ impl Store {
     /// Reads every byte of the store and checks it against its digest.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
         let calls = Calls::default();
-        let result = work::run(py, &calls, || self.0.verify(&|_| calls.check()));
+        let result = work::run(py, &calls, || self.0.verify(&|_| calls.check()))?;
         calls.settle(py, result)
     }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -84,15 +85,23 @@ impl Calls {
 
 /// Runs `work` on a thread of its own, without the interpreter's lock, while this one looks for
 /// Ctrl-C: Python handles signals on its main thread alone.
-pub(super) fn run<T: Send>(py: Python<'_>, calls: &Calls, work: impl FnOnce() -> T + Send) -> T {
+///
+/// # Errors
+/// `LimitExceeded` when there is no memory for a thread; nothing was done then.
+pub(super) fn run<T: Send>(
+    py: Python<'_>,
+    calls: &Calls,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T> {
     let result = py.detach(|| {
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let (sender, ended) = channel::<()>();
-            let worker = scope.spawn(move || {
+            let worker = thread::Builder::new().spawn_scoped(scope, move || {
                 // Dropped when the work ends, however it does.
                 let _sender = sender;
                 work()
             });
+            let worker = worker.map_err(|e| Error::limit(format!("starting a thread: {e}")))?;
             while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                 Python::attach(|py| {
                     if let Err(error) = py.check_signals() {
@@ -100,8 +109,8 @@ pub(super) fn run<T: Send>(py: Python<'_>, calls: &Calls, work: impl FnOnce() ->
                     }
                 });
             }
-            worker.join()
+            Ok(worker.join())
         })
     });
-    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    Ok(result?.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }

@@ -1,9 +1,10 @@
 //! The checkpoints of a fold in a folder: the last two, each whole or not there.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::durable::{Disk, Series, Storage, write_file};
-use crate::error::{Error, ErrorKind, Result};
+use crate::durable::{Claim, Disk, Series, Storage, write_file};
+use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::Statistic;
 
 use super::Reduction;
@@ -11,11 +12,24 @@ use super::Reduction;
 /// Two, so that there is one to go on from when a disk has damaged the other.
 const KEPT: usize = 2;
 
+/// Whether a file of partials cannot be had since it, or the disk below it, is damaged, so that what
+/// it holds is to be folded again. A whole file of another job or format version is no damage.
+#[must_use]
+pub fn is_damage(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Corrupt | ErrorKind::NotOurs => true,
+        // With more memory it can be read.
+        ErrorKind::Io => error.os_error().is_none_or(|e| e.kind() != io::ErrorKind::OutOfMemory),
+        _ => false,
+    }
+}
+
 /// A folder of checkpoints, numbered by how many chunks they cover.
 pub struct Checkpoints {
     storage: Box<dyn Storage>,
     folder: PathBuf,
     series: Series,
+    _claim: Option<Claim>,
 }
 
 /// What a fold went on from.
@@ -23,25 +37,25 @@ pub struct Checkpoints {
 pub struct Resumed {
     /// How many nodes were taken over.
     pub nodes: usize,
-    /// Newer checkpoints that were passed over, each with what is wrong with it.
-    pub damaged: Vec<String>,
+    /// What is wrong with newer checkpoints, which were passed over.
+    pub damaged: Vec<Error>,
 }
 
 impl Checkpoints {
-    /// The checkpoints in `folder`, which is made if it is not there.
+    /// The checkpoints in `folder`, which is made if it is not there, and is nobody else's meanwhile.
     ///
     /// # Errors
-    /// `Io` when it cannot be made.
+    /// `InvalidArgument` when another process has it, `Io` when it cannot be made.
     pub fn new(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
-        Ok(Self::on(Box::new(Disk), folder))
+        Ok(Self { _claim: Some(Claim::of(folder)?), ..Self::on(Box::new(Disk), folder) })
     }
 
     /// The checkpoints in a folder that is there, on a disk of the caller's choice.
     #[must_use]
     pub fn on(storage: Box<dyn Storage>, folder: &Path) -> Self {
         let series = Series { prefix: "fold".to_owned(), suffix: ".portion".to_owned() };
-        Self { storage, folder: folder.to_owned(), series }
+        Self { storage, folder: folder.to_owned(), series, _claim: None }
     }
 
     /// Refuses a folder that has checkpoints, for a fold that begins afresh.
@@ -58,33 +72,36 @@ impl Checkpoints {
         }
     }
 
-    /// Takes over the newest checkpoint that is whole.
+    /// Takes over the newest checkpoint that is whole and can be read.
     ///
     /// # Errors
-    /// `PlanMismatch` or `Version` when it is of another job or format, `Io` when it cannot be read,
-    /// and `Corrupt` when there are checkpoints and none is whole.
+    /// `PlanMismatch` or `Version` when it is of another job or format, `LimitExceeded` or `Io` when
+    /// there is no memory for it; when there are checkpoints and none is whole, what the newest has.
     pub fn resume<S: Statistic>(&self, reduction: &mut Reduction<S>) -> Result<Resumed> {
         let mut resumed = Resumed::default();
         for &number in self.series.numbers(&*self.storage, &self.folder)?.iter().rev() {
-            let path = self.path(number);
-            let bytes = self.storage.read(&path).map_err(|e| Error::io(&path, "reading", e))?;
-            match reduction.receive(&bytes).map_err(|e| e.context(path.display())) {
+            match self.take_over(number, reduction) {
                 Ok(nodes) => {
                     resumed.nodes = nodes;
                     return Ok(resumed);
                 }
-                Err(e) if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::NotOurs) => {
-                    resumed.damaged.push(e.to_string());
-                }
+                Err(error) if is_damage(&error) => resumed.damaged.push(error),
                 Err(error) => return Err(error),
             }
         }
         match resumed.damaged.first() {
             None => Ok(resumed),
-            Some(newest) => Err(Error::corrupt(format!(
-                "no checkpoint is whole; {newest}; remove them to begin afresh"
-            ))),
+            Some(newest) => Err(Error::new(
+                newest.kind(),
+                format!("no checkpoint is whole; {newest}; remove them to begin afresh"),
+            )),
         }
+    }
+
+    fn take_over<S: Statistic>(&self, number: u64, reduction: &mut Reduction<S>) -> Result<usize> {
+        let path = self.path(number);
+        let bytes = self.storage.read(&path).map_err(|e| Error::io(&path, "reading", e))?;
+        reduction.receive(&bytes).context(|| format!("checkpoint {}", path.display()))
     }
 
     /// Writes what a fold has, and removes what is older than the last two.

@@ -109,7 +109,7 @@ impl<S: Statistic> Coordinator<S> {
     }
 
     fn welcome(&mut self, rank: u32, job: &[u8], readable: Vec<Range<u64>>) -> Result<Letters> {
-        let cursor = match Cursor::decode(job) {
+        let cursor = match Cursor::decode(job).context(|| "the job that it says it folds") {
             Err(damaged) if damaged.kind() == ErrorKind::Corrupt => {
                 return self.ask_again(rank, damaged);
             }
@@ -118,7 +118,8 @@ impl<S: Statistic> Coordinator<S> {
         if cursor.kind() != CursorKind::Reducer {
             return Err(Error::invalid("it runs another program"));
         }
-        cursor.check(self.reduction.job().fields())?;
+        let fields = self.reduction.job().fields();
+        fields.compare(cursor.fields()).context(|| "it folds another job")?;
         self.ranks.insert(rank, Present { readable, heard_at: self.now });
         self.lost.remove(&rank);
         let mut letters = self.given_again(rank);
@@ -140,12 +141,10 @@ impl<S: Statistic> Coordinator<S> {
             self.is_doubtful |= came.is_err();
             came?;
         }
-        for (node, arrived) in arrived {
-            let inserted = self.reduction.insert(node, arrived);
-            self.is_doubtful |=
-                inserted.as_ref().is_err_and(|error| error.kind() == ErrorKind::Corrupt);
-            inserted?;
-        }
+        let inserted = self.reduction.insert_all(arrived);
+        self.is_doubtful |=
+            inserted.as_ref().is_err_and(|error| error.kind() == ErrorKind::Corrupt);
+        inserted?;
         let mut letters = Letters::new();
         if self.ranks.contains_key(&rank) {
             self.supply(rank, &mut letters);

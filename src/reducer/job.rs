@@ -5,9 +5,12 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::fold::FORMAT_VERSION;
-use crate::plan::{Fields, Value};
+use crate::plan::{Cursor, CursorKind, Fields, Position, Value};
 
 use super::Element;
+
+/// Far from where the numbers of rows, chunks and nodes end.
+const ROWS_MAX: u64 = 1 << 62;
 
 /// A statistic over rows, in chunks: all that determines the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,15 +26,21 @@ impl Job {
     /// `what` names the statistic and the data.
     ///
     /// # Errors
-    /// `InvalidArgument` for chunks without rows, or a field of a name that every job has.
+    /// `InvalidArgument` for chunks without rows, or a field of a name that every job has;
+    /// `LimitExceeded` for more than 2^62 rows, and for fields that no file of partials has room for.
     pub fn new(mut what: Fields, rows: u64, chunk_rows: u64) -> Result<Self> {
         if chunk_rows == 0 {
             return Err(Error::invalid("expected chunks of at least 1 row, found 0"));
         }
+        if rows > ROWS_MAX {
+            return Err(Error::limit(format!("expected at most 2^62 rows, found {rows}")));
+        }
         what.add("rows", rows)?;
         what.add("chunk_rows", chunk_rows)?;
         what.add("fold", FORMAT_VERSION)?;
-        Ok(Self { fields: what, rows, chunk_rows })
+        let job = Self { fields: what, rows, chunk_rows };
+        job.describe(&[("nodes", 0), ("partial_bytes", 0)])?;
+        Ok(job)
     }
 
     /// The job of folding `statistic` over rows of `columns` numbers each, which `data` identifies;
@@ -61,6 +70,19 @@ impl Job {
     #[must_use]
     pub fn fields(&self) -> &Fields {
         &self.fields
+    }
+
+    /// The bytes that say what is folded, and beside it some counts, in whatever is kept or shipped.
+    pub(super) fn describe(&self, counts: &[(&str, u64)]) -> Result<Vec<u8>> {
+        let mut position = Position::new();
+        counts.iter().for_each(|(name, count)| position.set(*name, *count));
+        let cursor = Cursor::new(CursorKind::Reducer, self.fields.clone(), position);
+        cursor.encode().map_err(|_| {
+            Error::limit(
+                "the fields of the job are longer than a megabyte together; give the data a shorter \
+                 name, such as a digest of what it says",
+            )
+        })
     }
 
     /// How many rows there are.

@@ -116,7 +116,7 @@ impl Chunks {
                 return Err(self.refused(
                     (first + row as u64, column),
                     &format!("expected a finite number, found {value}"),
-                    "mend the data, or fold without refusing such numbers",
+                    "mend the data, or begin afresh without --reject-nonfinite",
                 ));
             }
             Ok(NumberedRows { first: *first, rows })

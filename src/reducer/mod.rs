@@ -16,7 +16,7 @@ mod source;
 mod stream;
 mod worker;
 
-pub use checkpoints::{Checkpoints, Resumed};
+pub use checkpoints::{Checkpoints, Resumed, is_damage};
 pub use coordinator::{Coordinator, Letters, Policy};
 pub use drive::{Alone, Event, Surroundings, Wire, coordinate, farewell, work};
 pub use input::npy::header as npy_header;

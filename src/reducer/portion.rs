@@ -1,9 +1,9 @@
 //! Some nodes of a job with their partials, as bytes: what is shipped, kept and gone on from.
 
 use crate::bytes::{reserve, u32_at, u64_at};
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::{Arrival, Node, Statistic};
-use crate::plan::{Cursor, CursorKind, Position};
+use crate::plan::{Cursor, CursorKind};
 
 use super::{Job, Report};
 
@@ -34,18 +34,15 @@ impl<'a, S: Statistic> Portion<'a, S> {
     /// The bytes of these nodes, which are in the order of their chunks.
     ///
     /// # Errors
-    /// `LimitExceeded` when the job's fields are too long, or there is no memory.
+    /// `LimitExceeded` when there is no memory.
     pub fn encode<'p>(&self, nodes: impl Iterator<Item = (Node, &'p S::Partial)>) -> Result<Vec<u8>>
     where
         S::Partial: 'p,
     {
         let nodes: Vec<(Node, &S::Partial)> = nodes.collect();
         let partial_bytes = self.partial_bytes(nodes.len());
-        let mut position = Position::new();
-        position.set("nodes", nodes.len() as u64);
-        position.set("partial_bytes", partial_bytes as u64);
-        let cursor = Cursor::new(CursorKind::Reducer, self.job.fields().clone(), position);
-        let cursor = cursor.encode()?;
+        let counts = [("nodes", nodes.len() as u64), ("partial_bytes", partial_bytes as u64)];
+        let cursor = self.job.describe(&counts)?;
         // With room for what makes a report of it, since it can be large.
         let all = HEADER_BYTES + cursor.len() + nodes.len() * (NODE_BYTES + partial_bytes);
         let mut bytes: Vec<u8> = reserve(all + HASH_BYTES + Report::TRAILER_BYTES)
@@ -84,10 +81,11 @@ impl<'a, S: Statistic> Portion<'a, S> {
     /// they are of another job, naming each field that differs.
     pub fn read<'b>(&self, bytes: &'b [u8]) -> Result<Vec<Arrived<'b, S>>> {
         let (cursor, mut rest) = open(bytes)?;
-        cursor.check(self.job.fields())?;
+        let fields = self.job.fields();
+        fields.compare(cursor.fields()).context(|| "these partials are of another job")?;
         let count = |name: &str| {
             let count = cursor.position().get(name).and_then(|count| usize::try_from(count).ok());
-            count.ok_or_else(|| damaged(&format!("its cursor has no count {name:?}")))
+            count.ok_or_else(|| damaged(&format!("it has no count {name:?}")))
         };
         let (nodes, partial_bytes) = (count("nodes")?, count("partial_bytes")?);
         let wanted = self.partial_bytes(nodes);
@@ -145,29 +143,33 @@ fn open(bytes: &[u8]) -> Result<(Cursor, &[u8])> {
              wrote",
         ));
     }
-    let version = u32_at(bytes, 8).ok_or_else(cut_off)?;
+    let Some((content, hash)) = bytes.split_last_chunk::<HASH_BYTES>() else {
+        return Err(cut_off());
+    };
+    // Before the version, which may be what is damaged: every version ends with its digest.
+    if blake3::hash(content) != *hash {
+        return Err(damaged("it does not match its digest"));
+    }
+    let version = u32_at(content, 8).ok_or_else(cut_off)?;
     if version != VERSION {
         return Err(Error::version(format!(
             "partials of format version {version}; this build reads version {VERSION}: go on with \
              the version of headwater that wrote them, or start afresh"
         )));
     }
-    let Some((content, hash)) = bytes.split_last_chunk::<HASH_BYTES>() else {
-        return Err(cut_off());
-    };
-    if blake3::hash(content) != *hash {
-        return Err(damaged("it does not match its digest"));
-    }
     let length = u64_at(content, 16).and_then(|length| usize::try_from(length).ok());
     let length = length.ok_or_else(cut_off)?;
     let end = HEADER_BYTES.checked_add(length).filter(|&end| end <= content.len());
-    let end = end.ok_or_else(|| damaged("its cursor reaches past its end"))?;
+    let end = end.ok_or_else(|| damaged("what it says of its job reaches past its end"))?;
     if u32_at(content, 12) != Some(0) {
         return Err(damaged("reserved bytes are set"));
     }
-    let cursor = Cursor::decode(&content[HEADER_BYTES..end])?;
+    let cursor = Cursor::decode(&content[HEADER_BYTES..end]).map_err(|e| match e.kind() {
+        ErrorKind::Version => e.context("what the partials say of their job"),
+        _ => damaged("what it says of its job is none"),
+    })?;
     if cursor.kind() != CursorKind::Reducer {
-        return Err(damaged("its cursor is none of a fold"));
+        return Err(damaged("what it says of its job is not of a fold"));
     }
     Ok((cursor, &content[end..]))
 }

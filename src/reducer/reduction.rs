@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::fold::{Arrival, Inserted, Node, Statistic, Tree};
+use crate::fold::{Arrival, Copied, Inserted, Node, Statistic, Tree};
 
-use super::{Job, Portion};
+use super::{Arrived, Job, Portion};
 
 /// The fold of a job under way. Does no input or output of its own.
 ///
@@ -46,17 +46,26 @@ impl<S: Statistic> Reduction<S> {
         self.tree.insert(node, arrival)
     }
 
-    /// Takes in a portion: a checkpoint, or a file of a spool. Returns how many of its nodes are new.
+    /// Takes in the nodes of a portion, all of them or none. Returns how many of them are new.
     ///
     /// # Errors
-    /// Those of [`Portion::read`] and of [`Reduction::insert`]. A portion that cannot be read
-    /// changes nothing.
+    /// As [`Reduction::insert`]. What was taken in before stays as it was.
+    pub fn insert_all(&mut self, nodes: Vec<Arrived<'_, S>>) -> Result<usize> {
+        self.tree.insert_all(nodes)
+    }
+
+    /// Takes in a portion: a checkpoint, or a file of a spool. Returns how many of its nodes are new.
+    ///
+    /// A node that covers smaller ones that are there takes their place: it has their rows and those
+    /// that were missing. Bits are compared where the same node is there; what was merged since, and
+    /// what is replaced, cannot be.
+    ///
+    /// # Errors
+    /// Those of [`Portion::read`] and of [`Reduction::insert`]. A portion that is refused changes
+    /// nothing.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<usize> {
-        let mut new = 0;
-        for (node, arrived) in Portion::of(&self.job, &*self.statistic).read(bytes)? {
-            new += usize::from(self.insert(node, arrived)? == Inserted::New);
-        }
-        Ok(new)
+        let nodes = Portion::of(&self.job, &*self.statistic).read(bytes)?;
+        self.insert_all(nodes)
     }
 
     /// All that was taken in, to go on from later with any number of ranks.
@@ -97,13 +106,12 @@ impl<S: Statistic> Reduction<S> {
     /// The partial of all rows, which stay as they are, for a caller that goes on.
     ///
     /// # Errors
-    /// As [`Reduction::finish`].
+    /// As [`Reduction::finish`], and `LimitExceeded` when there is no memory for it.
     pub fn whole(&self) -> Result<S::Partial>
     where
-        S::Partial: Clone,
+        S::Partial: Copied,
     {
-        let (job, statistic) = (self.job.clone(), Arc::clone(&self.statistic));
-        Self { job, statistic, tree: self.tree.clone() }.finish()
+        self.tree.whole()?.ok_or_else(without_rows)
     }
 
     /// The partial of all rows.
@@ -111,7 +119,10 @@ impl<S: Statistic> Reduction<S> {
     /// # Errors
     /// `InvalidArgument` when chunks are missing, or there are no rows.
     pub fn finish(self) -> Result<S::Partial> {
-        let whole = self.tree.finish()?;
-        whole.ok_or_else(|| Error::invalid("the matrix has no rows, and so no statistic"))
+        self.tree.finish()?.ok_or_else(without_rows)
     }
+}
+
+fn without_rows() -> Error {
+    Error::invalid("the matrix has no rows, and so no statistic")
 }

@@ -2,6 +2,7 @@
 
 use rayon::ThreadPool;
 
+use crate::bytes::append;
 use crate::error::{Error, Result};
 use crate::fold::gram::Chunk;
 use crate::fold::{Gram, Node, Tree, Triangle, Values};
@@ -65,6 +66,7 @@ impl GramStream {
     ///
     /// # Errors
     /// `InvalidArgument` for rows of another form, or more than the job has: none was taken in.
+    /// `LimitExceeded` when there is no memory for a chunk or its sums, and
     /// `Interrupted` when it was to stop: those before [`GramStream::next_row`] were.
     pub fn push(
         &mut self,
@@ -128,11 +130,11 @@ impl GramStream {
             let (own, after) = left.split_at(wanted as usize * row_bytes);
             let begun = if chunk == first { self.begun.as_slice() } else { &[] };
             let form = ((chunk_rows.end - chunk_rows.start) as usize, self.gram.columns());
-            finished.push(Numbers::of_bytes([begun, own], self.element, form));
+            finished.push(Numbers::of_bytes([begun, own], self.element, form)?);
             (next_row, left) = (chunk_rows.end, after);
         }
         if finished.is_empty() {
-            self.begun.extend(rows);
+            append(&mut self.begun, rows)?;
             self.next_row += (rows.len() / row_bytes) as u64;
             return Ok(&[]);
         }

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::{Cursor, CursorKind, Position};
 
 use super::{Job, Order, Report};
 
@@ -27,12 +26,11 @@ impl Worker {
     /// nothing to do for longer than `patience`.
     ///
     /// # Errors
-    /// `LimitExceeded` when the job's fields are too long.
+    /// Those of [`Job::new`] for fields that are too long.
     pub fn new(job: &Job, readable: Vec<Range<u64>>, patience: u64) -> Result<Self> {
-        let cursor = Cursor::new(CursorKind::Reducer, job.fields().clone(), Position::new());
         Ok(Self {
             job: job.clone(),
-            ready: Report::Ready { job: &cursor.encode()?, readable }.encode(),
+            ready: Report::Ready { job: &job.describe(&[])?, readable }.encode(),
             waiting: VecDeque::new(),
             folding: None,
             silent_since: 0,

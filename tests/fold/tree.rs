@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use headwater::ErrorKind;
-use headwater::fold::{Inserted, Node, Partial, Tree};
+use headwater::fold::{Arrival, Inserted, Node, Partial, Tree};
 use headwater::random::{Purpose, Stream};
+use headwater::{Error, ErrorKind, Result};
 use proptest::prelude::*;
 
 use crate::twin::fold;
@@ -163,6 +163,76 @@ fn p6_a_node_with_other_bits_is_refused_by_name_and_changes_nothing() {
     let error = tree.insert(Node::leaf(12).unwrap(), Story("other".into())).unwrap_err();
     assert!(error.to_string().starts_with("node 12 of level 0 (chunk 12) came twice"), "{error}");
     assert!(tree.nodes().eq(before.nodes()));
+}
+
+/// A story that comes when there may be no memory for it.
+struct Coming(Option<Story>);
+
+impl Arrival<Story> for Coming {
+    fn has_bits_of(&self, held: &Story) -> bool {
+        self.0.as_ref() == Some(held)
+    }
+
+    fn join(self, siblings: Vec<(Node, Story)>, spent: &mut Vec<Story>) -> Result<Story> {
+        assert!(self.0.is_some() || siblings.is_empty());
+        self.0.ok_or_else(|| Error::limit("no memory"))?.join(siblings, spent)
+    }
+}
+
+fn coming(node: Node) -> (Node, Coming) {
+    (node, Coming(Some(story(node.chunks()))))
+}
+
+proptest! {
+    #[test]
+    fn nodes_that_come_together_are_taken_in_as_one_by_one(
+        count in 1_u64..40,
+        there in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        come in any::<u64>(),
+    ) {
+        let all = all_nodes(count);
+        let mut one_by_one = Tree::new(count);
+        for pick in there {
+            insert(&mut one_by_one, *pick.get(&all));
+        }
+        let mut together = one_by_one.clone();
+        let chunks = (0..count).filter(|chunk| come >> chunk & 1 == 1);
+        let nodes: Vec<Node> = chunks.map(|chunk| Node::leaf(chunk).unwrap()).collect();
+        let new = nodes.iter().filter(|node| insert(&mut one_by_one, **node) == Inserted::New);
+        let new = new.count();
+        prop_assert_eq!(together.insert_all(nodes.into_iter().map(coming).collect()).unwrap(), new);
+        prop_assert!(together.nodes().eq(one_by_one.nodes()));
+    }
+}
+
+#[test]
+fn p6_of_nodes_that_come_together_all_are_taken_in_or_none() {
+    let node = |level, index| Node::new(level, index).unwrap();
+    let mut tree = Tree::new(16);
+    for there in [node(0, 0), node(0, 5), node(1, 4), node(0, 12)] {
+        insert(&mut tree, there);
+    }
+    let before = tree.clone();
+    let other = |node| (node, Coming(Some(Story("other".into()))));
+    let no_memory = |node| (node, Coming(None));
+    for (last, kind) in [
+        // Bits that differ, of one that would have been merged by then, too.
+        (vec![other(node(1, 4))], ErrorKind::Corrupt),
+        (vec![coming(node(0, 4)), other(node(0, 5))], ErrorKind::Corrupt),
+        (vec![no_memory(node(0, 15))], ErrorKind::LimitExceeded),
+        (vec![coming(node(3, 2))], ErrorKind::InvalidArgument),
+    ] {
+        // One that would take the place of a smaller one, and one that would be merged with another.
+        let mut nodes = vec![coming(node(1, 0))];
+        nodes.extend(last);
+        nodes.push(coming(node(0, 13)));
+        assert_eq!(tree.insert_all(nodes).unwrap_err().kind(), kind);
+        assert!(tree.nodes().eq(before.nodes()), "{kind:?}");
+    }
+    let nodes = vec![coming(node(1, 0)), coming(node(0, 4)), coming(node(0, 13))];
+    assert_eq!(tree.insert_all(nodes).unwrap(), 3);
+    let held: Vec<Node> = tree.nodes().map(|(node, _)| node).collect();
+    assert_eq!(held, [node(1, 0), node(1, 2), node(1, 4), node(1, 6)]);
 }
 
 #[test]

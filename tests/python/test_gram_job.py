@@ -212,6 +212,23 @@ def test_p6_damaged_and_conflicting_portions_are_refused():
         reduction.receive(other)
 
 
+def test_p6_of_a_portion_that_is_refused_nothing_is_kept():
+    of, rows = job(64 * 8), numbers(64 * 8)
+    wrong = rows.copy()
+    wrong[64 * 4] += 1
+    reduction = folded(of, portions(of, rows, 0, 64) + portions(of, rows, 64 * 4, 64 * 5))
+    before = reduction.portion()
+    # Chunks 0 to 3 are one node, in the place of chunk 0; then comes chunk 4, which is there.
+    shipped = portions(of, wrong, 0, 64 * 5, pieces=(64 * 5,))
+    for portion in shipped:
+        with pytest.raises(headwater.Corrupt, match="chunk 4.* came twice, with different bits"):
+            reduction.receive(portion)
+    assert reduction.portion() == before
+    for portion in portions(of, rows):
+        reduction.receive(portion)
+    assert reduction.digest == folded(of, portions(of, rows)).digest
+
+
 def test_a_fold_with_rows_missing_or_none_has_no_result():
     reduction = Reduction(job(500))
     with pytest.raises(headwater.InvalidArgument, match="chunks 0 to 7 are missing"):
@@ -240,6 +257,67 @@ def test_bad_arguments_are_told_in_words():
         Worker(job(500), 65)
     with pytest.raises(headwater.InvalidArgument, match="threads is 0"):
         Worker(job(500), threads=0)
+
+
+def test_jobs_that_no_fold_can_be_of_are_refused_at_once():
+    good = {"rows": 500, "columns": COLUMNS, "data": "rows"}
+    for rows in (2**62 + 1, 2**64 - 1):
+        with pytest.raises(headwater.LimitExceeded, match=f"at most 2\\^62 rows, found {rows}"):
+            GramJob(**good | {"rows": rows, "chunk_rows": 1})
+    with pytest.raises(headwater.LimitExceeded, match="give the data a shorter name"):
+        GramJob(**good | {"data": "x" * (1 << 20)})
+    most = GramJob(**good | {"rows": 2**62, "chunk_rows": 1})
+    worker = Worker(most, 2**62 - 2, threads=1)
+    worker.push(numbers(2))
+    assert folded(most, [worker.portion()]).missing() == [(0, 2**62 - 2)]
+    for chunk_rows in (2**62, 2**64 - 1):
+        one = GramJob(**good | {"rows": 2**62, "chunk_rows": chunk_rows})
+        Worker(one, threads=1).push(numbers(100))
+
+
+SHORT_OF_MEMORY = """
+import resource, sys
+import numpy as np
+import headwater
+from headwater.reduce import GramJob, Reduction, Worker
+
+columns, what = 4096, sys.argv[1]
+job = GramJob(20_000, columns, "ones", 20_000)
+small = GramJob(2, columns, "ones", 1)
+rows = np.ones((2000, columns), np.float32)
+worker, reduction, shipped = Worker(job, threads=1), Reduction(small), Worker(small, threads=1)
+shipped.push(rows[:1])
+first = shipped.portion()
+shipped.push(rows[1:2])
+reduction.receive(first)
+if what != "receive":
+    reduction.receive(shipped.portion())
+calls = {
+    "push": lambda: [worker.push(rows) for _ in range(10)],
+    "portion": lambda: [reduction.portion(), reduction.portion()],
+    "result": reduction.result,
+    "digest": lambda: reduction.digest,
+    "receive": lambda: Reduction(small).receive(first),
+}
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+limit = used + (40 << 20)
+_, most = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (limit, most))
+try:
+    calls[what]()
+except (headwater.LimitExceeded, MemoryError) as error:
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    print("told", type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("what", ["push", "portion", "result", "digest", "receive"])
+def test_too_little_memory_is_an_exception(what):
+    child = [sys.executable, "-c", SHORT_OF_MEMORY, what]
+    done = subprocess.run(child, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("told "), (done.returncode, done.stdout, done.stderr)
+    assert "panicked" not in done.stderr
 
 
 def test_rows_that_are_not_the_jobs_are_refused_and_change_nothing():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
@@ -151,6 +154,47 @@ def test_p1_a_spool_comes_to_the_same_digest(tmp_path, fold):
     assert said["resumed_nodes"] == 40
 
 
+def test_damaged_and_misplaced_files_of_a_spool_are_named_and_folded_again(tmp_path, fold):
+    arguments, digest = fold
+    spool = tmp_path / "spool"
+    laid = finished([REDUCE, *map(str, arguments), "--spool", str(spool), "--block-chunks", "64"])
+    assert laid.returncode == 0, laid.stderr
+    work = ["work", "--spool", spool, "--rank", 0, "--of", 1]
+    assert reduced(*work)["blocks"] == 5
+    blocks = [spool / f"block-{block:012}.portion" for block in range(6)]
+    whole = blocks[1].read_bytes()
+
+    def copied():
+        blocks[2].write_bytes(whole)
+
+    def of_another_version():
+        blocks[1].write_bytes(whole[:8] + b"\x03" + whole[9:])
+
+    def unreadable():
+        blocks[3].unlink()
+        blocks[3].symlink_to("/proc/self/mem")
+
+    for damage, block, status, words in [
+        (copied, 2, 3, "expected the sums of chunks 128 to 191, found those of node 1 of level 6"),
+        (of_another_version, 1, 3, "it does not match its digest"),
+        (unreadable, 3, 1, "Input/output error"),
+    ]:
+        damage()
+        told = finished([REDUCE, "fold", "--spool", str(spool)])
+        assert told.returncode == status, told.stderr
+        assert f"{blocks[block]}; run work again for block {block}: " in told.stderr
+        assert words in told.stderr
+        again = finished([REDUCE, *map(str, work)])
+        assert f"{blocks[block]}" in again.stderr
+        assert words in again.stderr
+        assert "folding it again" in again.stderr
+        assert json.loads(again.stdout)["resumed_blocks"] == 4
+        assert reduced("fold", "--spool", spool)["digest"] == digest
+    blocks[5].write_bytes(whole)
+    told = finished([REDUCE, "fold", "--spool", str(spool)])
+    assert f"{blocks[5]}: the job has 5 blocks, from 0 on; remove it" in told.stderr
+
+
 def test_p2_a_worker_killed_is_survived(tmp_path, long_fold):
     arguments, digest = long_fold
     kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0]
@@ -190,6 +234,48 @@ def test_asked_to_end_all_ranks_end_and_keep_what_they_have(tmp_path, long_fold)
     said = done(mpirun(2, *arguments, *kept, "--resume"))
     assert said["digest"] == digest
     assert said["resumed_nodes"] > 0
+
+
+def test_ctrl_c_at_mpirun_is_told_at_the_terminal(tmp_path, long_fold):
+    arguments, digest = long_fold
+    kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0]
+    command = mpirun(3, *arguments, *kept)
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(command[0], command, ENVIRONMENT)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("ck/*.portion")):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.write(terminal, b"\x03")
+    said = b""
+    # A terminal whose other end is closed ends with an error, not with nothing.
+    with contextlib.suppress(OSError):
+        while some := os.read(terminal, 4096):
+            said += some
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+    words = (
+        f"headwater-reduce: interrupted after .* are kept in {tmp_path / 'ck'}; go on with --resume"
+    )
+    assert len(re.findall(words, said.decode())) == 1, said
+    assert done(mpirun(2, *arguments, *kept, "--resume"))["digest"] == digest
+
+
+def test_under_mpirun_a_job_is_laid_down_once_and_folded_once(tmp_path, fold):
+    arguments, digest = fold
+    laid = finished(mpirun(3, *arguments, "--spool", tmp_path / "S"))
+    assert laid.returncode == 0, laid.stderr
+    assert laid.stdout.count("blocks; next") == 1
+    reduced("work", "--spool", tmp_path / "S", "--rank", 0, "--of", 1)
+    folded = finished(mpirun(3, "fold", "--spool", tmp_path / "S"))
+    assert folded.stdout.count(digest) == 1, folded.stderr
+
+
+def test_what_mpi_takes_to_begin_is_not_told_of_the_fold(tmp_path, fold):
+    arguments, _ = fold
+    # Which is a second with the MPI of the tests; the best of some, since the machine may be busy.
+    assert min(done(mpirun(2, *arguments))["seconds"] for _ in range(3)) < 0.8
 
 
 def test_bad_input_is_told_once_and_all_ranks_end(tmp_path):
@@ -236,7 +322,7 @@ def test_where_two_ranks_disagree_nothing_is_kept_to_go_on_from(tmp_path):
     assert run.returncode == 3, run.stderr
     assert "came to different bits" in run.stderr
     assert f"the checkpoints in {tmp_path / 'ck'} were removed" in run.stderr
-    assert list((tmp_path / "ck").iterdir()) == []
+    assert list((tmp_path / "ck").glob("*.portion")) == []
     assert not (tmp_path / "g.npy").exists()
 
 

@@ -147,6 +147,86 @@ def test_asked_to_end_it_keeps_what_it_has(tmp_path):
     assert done(*fold, *kept, "--resume")["resumed_nodes"] > 0
 
 
+def test_two_runs_at_once_in_one_folder_are_kept_apart_and_a_killed_one_is_not_waited_for(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((800_000, 100), np.float32))
+    fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 16, "--threads", 1]
+    kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0]
+    first = [REDUCE, *map(str, [*fold, *kept, "--out", tmp_path / "g.npy"])]
+    child = subprocess.Popen(first, stderr=subprocess.PIPE)
+    while not list(tmp_path.glob("ck/*.portion")):
+        assert child.poll() is None
+        time.sleep(0.005)
+    second = [*fold, *kept, "--resume", "--out", tmp_path / "h.npy"]
+    refused = reduce(*second)
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    assert refused.returncode == 1
+    assert f"another process is at work in {tmp_path / 'ck'}; wait until" in refused.stderr
+    assert done(*second)["resumed_nodes"] > 0
+
+
+def test_a_result_never_goes_over_the_files_of_its_spool(tmp_path, matrix):
+    spool = tmp_path / "S"
+    spool.mkdir()
+    fold = ["gram", "--input", tmp_path / "x.npy", "--spool", spool]
+    for name in ("job.npy", "job.json", "job.cursor", "block-000000000003.portion"):
+        told = reduce(*fold, "--out", spool / name)
+        assert told.returncode == 1
+        assert "which is the spool's own; choose another name" in told.stderr
+    assert list(spool.iterdir()) == []
+    assert reduce(*fold, "--out", spool / "gram.npy").returncode == 0
+    done("work", "--spool", spool, "--rank", 0, "--of", 1)
+    digest = done("fold", "--spool", spool)["digest"]
+    assert done("fold", "--spool", spool)["digest"] == digest
+
+
+def test_what_was_folded_before_makes_nothing_look_faster(tmp_path, matrix):
+    fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
+    fold += ["--chunk-rows", 50, "--block-chunks", 1, "--threads", 1]
+    kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0, "--resume"]
+    assert done(*fold, *kept)["gflops"] > 0
+    assert done(*fold, *kept)["gflops"] is None
+    newest, older = sorted(tmp_path.glob("ck/*.portion"), reverse=True)
+    newest.unlink()
+    said = done(*fold, *kept)
+    rows = 5003 - 50 * int(older.stem.removeprefix("fold-"))
+    assert 0 < rows <= 1000
+    operations = said["gflops"] * 1e9 * max(said["seconds"], 1e-3)
+    assert operations == pytest.approx(31 * 32 * rows)
+
+
+def test_an_audit_by_one_rank_is_refused(tmp_path, matrix):
+    fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
+    told = reduce(*fold, "--audit", 100)
+    assert told.returncode == 1
+    assert "--audit compares what two ranks fold, and there is one" in told.stderr
+    assert not (tmp_path / "g.npy").exists()
+
+
+def test_a_fold_of_a_spool_ends_at_the_first_ctrl_c(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((400, 31), np.float32))
+    spool = tmp_path / "S"
+    fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy", "--spool", spool]
+    assert reduce(*fold, "--chunk-rows", 16, "--block-chunks", 1).returncode == 0
+    done("work", "--spool", spool, "--rank", 0, "--of", 1)
+    # It waits here until somebody writes, having read what comes before.
+    last = max(spool.glob("*.portion"))
+    portion = last.read_bytes()
+    last.unlink()
+    os.mkfifo(last)
+    child = subprocess.Popen(
+        [REDUCE, "fold", "--spool", str(spool)], stderr=subprocess.PIPE, text=True
+    )
+    with last.open("wb") as pipe:
+        child.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+        pipe.write(portion)
+    _, error = child.communicate(timeout=60)
+    assert child.returncode == 130, error
+    assert "interrupted; nothing was written" in error
+    assert not (tmp_path / "g.npy").exists()
+
+
 def test_p6_foreign_and_damaged_checkpoints(tmp_path, matrix):
     fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy", "--threads", 1]
     kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0, "--resume"]
@@ -165,6 +245,18 @@ def test_p6_foreign_and_damaged_checkpoints(tmp_path, matrix):
     assert again.returncode == 0
     assert "passed over" in again.stderr
     assert newest.name in again.stderr
+    assert json.loads(again.stdout)["digest"] == digest
+    # A byte of the version is damage like any other; so is what the disk does not give out.
+    whole = newest.read_bytes()
+    newest.write_bytes(whole[:8] + b"\x03" + whole[9:])
+    again = reduce(*fold, *kept, "--chunk-rows", 50)
+    assert again.returncode == 0
+    assert f"{newest.name}: the partials are damaged" in again.stderr
+    newest.unlink()
+    newest.symlink_to("/proc/self/mem")
+    again = reduce(*fold, *kept, "--chunk-rows", 50)
+    assert again.returncode == 0, again.stderr
+    assert f"passed over a checkpoint: reading {newest}: Input/output error" in again.stderr
     assert json.loads(again.stdout)["digest"] == digest
     for path in tmp_path.glob("ck/*.portion"):
         path.write_bytes(b"x")

@@ -143,6 +143,31 @@ def test_a_first_nonfinite_number_is_refused_by_its_place(tmp_path, rows):
     assert done("gram", *both, "--out", tmp_path / "g.npy")["nonfinite_columns"] == 2
 
 
+@pytest.mark.parametrize("statistic", ["gram", "cross"])
+def test_p6_what_was_folded_without_looking_is_not_gone_on_from_with_it(tmp_path, rows, statistic):
+    fold = [statistic, "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
+    fold += ["--with", tmp_path / "x.npy"] if statistic == "cross" else []
+    kept = ["--checkpoint-dir", tmp_path / "ck"]
+    done(*fold, *kept)
+    refused = reduce(*fold, *kept, "--resume", "--reject-nonfinite")
+    assert refused.returncode == 1
+    assert '"reject_nonfinite" was not there and is now true' in refused.stderr
+    # Nor are the blocks of a spool that was laid down without it.
+    for spool, more in [("loose", []), ("strict", ["--reject-nonfinite"])]:
+        assert reduce(*fold, *more, "--spool", tmp_path / spool).returncode == 0
+    work = ["work", "--rank", 0, "--of", 1, "--spool"]
+    done(*work, tmp_path / "loose")
+    told = reduce(*work, tmp_path / "strict")
+    assert told.returncode == 1
+    assert "x.npy: row 7, column 0: expected a finite number, found NaN" in told.stderr
+    (block,) = tmp_path.glob("loose/*.portion")
+    (tmp_path / "strict" / block.name).write_bytes(block.read_bytes())
+    for command in ([*work, tmp_path / "strict"], ["fold", "--spool", tmp_path / "strict"]):
+        told = reduce(*command)
+        assert told.returncode == 1
+        assert '"reject_nonfinite" was not there and is now true' in told.stderr
+
+
 def test_safetensors_and_parquet_and_manifests_are_the_same_rows(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -1,5 +1,6 @@
 //! The promises of the reducer: the same bits whoever folds what, and nothing foreign or damaged.
 
+mod checkpoints;
 mod golden;
 mod holes;
 mod manifest;

@@ -6,7 +6,7 @@ use clap::Args;
 use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
 
-use super::{Folded, RowsArgs, Written, absolute, named_format};
+use super::{Folded, RowsArgs, Written, absolute, named_format, refusal};
 use crate::Digest;
 use crate::durable::{Disk, write_file_by};
 use crate::error::Result;
@@ -48,11 +48,12 @@ impl Folded for CrossArgs {
         let x = self.rows.open()?;
         let format = named_format(self.with_tensor.as_ref(), self.with_select.as_ref());
         let y = Matrix::open(&self.with, &format)?;
-        let settings = [
+        let mut settings = refusal(self.reject_nonfinite);
+        settings.extend([
             ("with_columns", (y.columns() as u64).into()),
             ("with_element", y.element().name().into()),
             ("with_data", y.identity().0.into()),
-        ];
+        ]);
         let job = self.rows.job("cross", &x, &settings)?;
         let source = CrossOfMatrices::new(x, y, job.clone(), threads)?;
         Ok((job, if self.reject_nonfinite { source.finite_only() } else { source }))

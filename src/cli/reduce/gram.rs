@@ -7,7 +7,7 @@ use clap::Args;
 use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
 
-use super::{Folded, RowsArgs, Written};
+use super::{Folded, RowsArgs, Written, refusal};
 use crate::Digest;
 use crate::durable::{Disk, NewFile, write_file_by};
 use crate::error::Result;
@@ -40,7 +40,7 @@ impl Folded for GramArgs {
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, OfMatrix<Gram>)> {
         let matrix = self.rows.open()?;
-        let job = self.rows.job("gram", &matrix, &[])?;
+        let job = self.rows.job("gram", &matrix, &refusal(self.reject_nonfinite))?;
         let gram = Gram::new(matrix.columns())?;
         let source = OfMatrix::new(gram, matrix, job.clone(), threads);
         Ok((job, if self.reject_nonfinite { source.finite_only() } else { source }))

@@ -245,15 +245,20 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
         Wanted::Exponents(asked) => asked.run(&arguments, hooks),
         Wanted::Distinct(asked) => asked.run(&arguments, hooks),
         Wanted::Top(asked) => asked.run(&arguments, hooks),
-        Wanted::Manifest(manifest) => manifest.run().map(Ok),
+        Wanted::Manifest(manifest) => once(|| manifest.run()),
         Wanted::Work(work) => work.run(hooks).map(Ok),
-        Wanted::Fold(fold) => fold.run(&arguments).map(Ok),
+        Wanted::Fold(fold) => once(|| fold.run(&arguments, hooks)),
     };
     match ended {
         // Rank 0 has told why, if there is a why.
         Ok(end) => end.map_or_else(status_of, |()| 0),
         Err(error) => exit_status("headwater-reduce", Err(error)),
     }
+}
+
+/// Does what is to be done once, whoever was launched together: as rank 0 alone.
+fn once(work: impl FnOnce() -> Result<()>) -> Result<Result<(), ErrorKind>> {
+    if launched_rank().unwrap_or(0) > 0 { Ok(Ok(())) } else { work().map(Ok) }
 }
 
 /// Says what is wrong with the arguments, once for all ranks that have the same.
@@ -280,7 +285,7 @@ where
 {
     fn run(self, arguments: &[OsString], hooks: &Hooks<'_>) -> Result<Result<(), ErrorKind>> {
         match &self.run.spool {
-            Some(folder) => spool::plan(folder, self.statistic, &self.run).map(Ok),
+            Some(folder) => once(|| spool::plan(folder, self.statistic, &self.run)),
             None => run(&self.statistic, &self.run, arguments, hooks),
         }
     }
@@ -340,6 +345,12 @@ impl RowsArgs {
         absolute(&mut self.files.input)?;
         Ok(self)
     }
+}
+
+/// The setting of a job whose rows are all looked through for a NaN or infinity. Sums do not tell that
+/// of theirs somebody has: what was folded without is another job's.
+fn refusal(reject_nonfinite: bool) -> Vec<(&'static str, Value)> {
+    reject_nonfinite.then(|| ("reject_nonfinite", true.into())).into_iter().collect()
 }
 
 /// What was named of a file tells its format.

@@ -1,8 +1,10 @@
 //! Folds a statistic from begin to end, as one rank of however many there are.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -107,7 +109,7 @@ pub(super) struct Done {
     pub(super) threads: usize,
     pub(super) seconds: f64,
     pub(super) cpu_seconds: f64,
-    /// None where the folding was done before.
+    /// Of what was folded now; none where all of it was folded before.
     pub(super) gflops: Option<f64>,
     pub(super) resumed_nodes: usize,
     #[serde(flatten)]
@@ -184,9 +186,9 @@ pub(super) fn run<F: Folded>(
     arguments: &[OsString],
     hooks: &Hooks<'_>,
 ) -> Result<Result<(), ErrorKind>> {
-    let started = Instant::now();
+    let started = Cell::new(Instant::now());
     let around = Surroundings {
-        now: &|| started.elapsed().as_millis() as u64,
+        now: &|| started.get().elapsed().as_millis() as u64,
         cpu: &|| cpu_time().as_micros() as u64,
         interrupted: &|| hooks.interrupted.is_some_and(|interrupted| interrupted()),
     };
@@ -197,6 +199,8 @@ pub(super) fn run<F: Folded>(
     #[cfg(feature = "mpi")]
     {
         let mut world = crate::mpi::World::join()?;
+        // How long MPI takes to begin, a second where it looks for fast networks, is not the fold's.
+        started.set(Instant::now());
         let ended = if world.rank() == 0 {
             Ok(leader.lead(&mut world))
         } else {
@@ -226,13 +230,23 @@ struct Leader<'a, F> {
 impl<F: Folded> Leader<'_, F> {
     fn lead(&self, wire: &mut dyn Wire) -> Result<(), ErrorKind> {
         let mut lost = BTreeSet::new();
+        let folded = self.fold_and_write(wire, &mut lost);
+        if let Err(error) = &folded {
+            tell_terminal(error);
+        }
         // Told before the others know: the first that leaves with an error takes all with it.
-        let end = told("headwater-reduce", self.fold_and_write(wire, &mut lost));
+        let end = told("headwater-reduce", folded);
         farewell(wire, lost, end, self.around);
         end
     }
 
     fn fold_and_write(&self, wire: &mut dyn Wire, lost: &mut BTreeSet<u32>) -> Result<()> {
+        if self.args.audit > 0 && wire.size() < 2 {
+            return Err(Error::invalid(
+                "--audit compares what two ranks fold, and there is one; run it under mpirun with 2 \
+                 or more, or leave --audit out",
+            ));
+        }
         check_out(&self.args.out, self.wanted.inputs())?;
         let threads = pool(self.args.threads)?;
         let thread_count = threads.current_num_threads();
@@ -243,6 +257,7 @@ impl<F: Folded> Leader<'_, F> {
 
         let operations = self.wanted.chunk_operations(&source);
         let policy = self.policy(&job, &source, wire.size(), thread_count)?;
+        let resumed_rows = reduction.covered_rows();
         let mut coordinator = Coordinator::new(reduction, &policy)?;
         let watch = Watch {
             every: self.args.checkpoint_every,
@@ -267,7 +282,8 @@ impl<F: Folded> Leader<'_, F> {
         let written = self.wanted.write(&self.args.out, &source, &whole);
         let written = written.map_err(|error| self.with_remedy(error))?;
         let seconds = (self.around.now)() as f64 / 1e3;
-        let chunks = job.rows() as f64 / job.chunk_rows() as f64;
+        let folded_rows = job.rows() - resumed_rows;
+        let folded_chunks = folded_rows as f64 / job.chunk_rows() as f64;
         more.extend(written.more);
         let done = Done {
             digest: written.digest,
@@ -277,7 +293,7 @@ impl<F: Folded> Leader<'_, F> {
             threads: thread_count,
             seconds,
             cpu_seconds: cpu_time().as_secs_f64() + elsewhere,
-            gflops: Some(operations * chunks / seconds.max(1e-3) / 1e9),
+            gflops: (folded_rows > 0).then(|| operations * folded_chunks / seconds.max(1e-3) / 1e9),
             resumed_nodes: resumed.nodes,
             more,
             result: written.result,
@@ -369,6 +385,21 @@ impl<F: Folded> Leader<'_, F> {
             ),
             None => Error::new(error.kind(), format!("{error}{room}")),
         }
+    }
+}
+
+/// Says at the terminal that a job of mpirun was interrupted: once Ctrl-C was pressed, mpirun drops what
+/// its ranks say on standard error.
+fn tell_terminal(error: &Error) {
+    if error.kind() != ErrorKind::Interrupted
+        || launched_rank().is_none()
+        || io::stderr().is_terminal()
+    {
+        return;
+    }
+    if let Ok(mut terminal) = OpenOptions::new().write(true).open("/dev/tty") {
+        // Nobody can be told that telling failed.
+        let _ = writeln!(terminal, "headwater-reduce: {error}");
     }
 }
 

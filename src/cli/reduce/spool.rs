@@ -1,10 +1,12 @@
 //! A job in a folder that all machines see, for fleets without MPI: one command lays it down, many
 //! fold blocks of it, in any order and at any time, and one folds their portions.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
+use std::{fs, io};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -17,12 +19,12 @@ use super::{
 use crate::cli::output::{Output, count};
 use crate::cli::progress::Bars;
 use crate::cli::{Hooks, cpu_time};
-use crate::durable::{Disk, Series, write_file};
+use crate::durable::{Claim, Disk, Series, write_file};
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::fold::Statistic;
+use crate::fold::{Node, Statistic};
 use crate::plan::{Assignment, Cursor, CursorKind, Position};
 use crate::prepare::Progress;
-use crate::reducer::{Blocks, Job, Portion, Reduction, Source, fold_portion};
+use crate::reducer::{Arrived, Blocks, Job, Portion, Reduction, Source, fold_portion, is_damage};
 
 const JOB: &str = "job.json";
 const CURSOR: &str = "job.cursor";
@@ -129,6 +131,9 @@ where
     check_out(&run.out, wanted.inputs())?;
     let (job, _) = wanted.open(pool(Some(1))?)?;
     let blocks = Blocks::new(job.chunk_count(), run.block_chunks.unwrap_or(BLOCK_CHUNKS).ilog2())?;
+    fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
+    check_beside_spool(&run.out, folder)?;
+    let _claim = Claim::of(folder)?;
     let path = folder.join(JOB);
     if path.exists() {
         return Err(Error::invalid(format!(
@@ -136,7 +141,6 @@ where
             path.display()
         )));
     }
-    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
     let mut position = Position::new();
     position.set(LEVEL, u64::from(blocks.chunks_each().ilog2()));
     let cursor = Cursor::new(CursorKind::Reducer, job.fields().clone(), position);
@@ -153,6 +157,33 @@ where
     ))
 }
 
+/// Refuses a place for a result, or for the .json beside it, that is a file of the spool's own.
+fn check_beside_spool(out: &Path, folder: &Path) -> Result<()> {
+    let same_place = |path: &Path| {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        fs::canonicalize(parent.unwrap_or(Path::new("."))).ok() == fs::canonicalize(folder).ok()
+    };
+    for path in [out, &out.with_extension("json")] {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let is_own = [JOB, CURSOR, Claim::FILE].contains(&name)
+            || blocks_on_disk().number_of(name).is_some();
+        if is_own && same_place(path) {
+            return Err(Error::invalid(format!(
+                "--out {}: the result would be written over {}, which is the spool's own; choose \
+                 another name, or another folder",
+                out.display(),
+                path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The files of the blocks.
+fn blocks_on_disk() -> Series {
+    Series { prefix: "block".to_owned(), suffix: ".portion".to_owned() }
+}
+
 /// A folder with its job.
 struct Spool {
     folder: PathBuf,
@@ -164,22 +195,22 @@ struct Spool {
 impl Spool {
     fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(JOB);
-        let text = std::fs::read(&path).map_err(|e| {
+        let text = fs::read(&path).map_err(|e| {
             Error::io(&path, "reading", e).context("lay the job down first, with --spool")
         })?;
         let plan = serde_json::from_slice(&text).map_err(|e| {
             Error::corrupt(format!("{}: {e}; lay the job down anew", path.display()))
         })?;
-        let cursor = Cursor::read(&folder.join(CURSOR))?;
-        let series = Series { prefix: "block".to_owned(), suffix: ".portion".to_owned() };
-        Ok(Self { folder: folder.to_owned(), plan, cursor, series })
+        let cursor = Cursor::read(&folder.join(CURSOR))
+            .context(|| "what the spool says of its job; lay the job down anew")?;
+        Ok(Self { folder: folder.to_owned(), plan, cursor, series: blocks_on_disk() })
     }
 
     /// Refuses rows that are not those of the job that was laid down; yields its blocks.
     fn blocks_of(&self, job: &Job) -> Result<Blocks> {
-        self.cursor
-            .check(job.fields())
-            .context(|| self.folder.join(CURSOR).display().to_string())?;
+        (job.fields().compare(self.cursor.fields())).context(|| {
+            format!("{}: another job was laid down", self.folder.join(CURSOR).display())
+        })?;
         let level = self.cursor.position().get(LEVEL).and_then(|level| u32::try_from(level).ok());
         Blocks::new(job.chunk_count(), level.unwrap_or(u32::MAX))
     }
@@ -211,11 +242,12 @@ impl WorkArgs {
         for ordinal in 0..own {
             let block = assignment.owned(ordinal)?;
             let path = spool.path_of(block);
-            if is_whole(&path, &job, &source)? {
+            let chunks = blocks.chunks(block);
+            if is_whole(&path, chunks.clone(), &job, &source)? {
                 found += 1;
             } else {
                 let stop = || hooks.interrupted.is_some_and(|interrupted| interrupted());
-                let folded = fold_portion(&job, &source, blocks.chunks(block), &stop);
+                let folded = fold_portion(&job, &source, chunks, &stop);
                 let portion = folded.map_err(|error| match error.kind() {
                     ErrorKind::Interrupted => Error::interrupted(format!(
                         "interrupted after {} of {} blocks, which are kept; run the same again",
@@ -241,48 +273,84 @@ impl WorkArgs {
 }
 
 /// Whether a block was folded before; a damaged file is told of, and folded again.
-fn is_whole<S: Source>(path: &Path, job: &Job, source: &S) -> Result<bool> {
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        Err(e) => return Err(Error::io(path, "reading", e)),
+fn is_whole<S: Source>(path: &Path, chunks: Range<u64>, job: &Job, source: &S) -> Result<bool> {
+    let portion = Portion::of(job, &**source.statistic());
+    let looked = match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(e) => Err(Error::io(path, "reading", e)),
+        Ok(bytes) => read_block(&portion, &bytes, chunks).map(drop).context(|| path.display()),
     };
-    match Portion::of(job, &**source.statistic()).read(&bytes) {
-        Ok(_) => Ok(true),
-        Err(e) if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::NotOurs) => {
-            eprintln!("headwater-reduce: {}: {e}; folding it again", path.display());
+    match looked {
+        Err(error) if is_damage(&error) => {
+            eprintln!("headwater-reduce: {error}; folding it again");
             Ok(false)
         }
-        Err(e) => Err(e.context(path.display())),
+        looked => looked.map(|()| true),
     }
+}
+
+/// The nodes in the file of a block, which are those of its chunks.
+fn read_block<'b, S: Statistic>(
+    portion: &Portion<'_, S>,
+    bytes: &'b [u8],
+    chunks: Range<u64>,
+) -> Result<Vec<Arrived<'b, S>>> {
+    let nodes = portion.read(bytes)?;
+    if nodes.iter().map(|(node, _)| *node).eq(Node::within(chunks.clone())) {
+        return Ok(nodes);
+    }
+    let found: Vec<String> = nodes.iter().map(|(node, _)| node.to_string()).collect();
+    Err(Error::corrupt(format!(
+        "expected the sums of chunks {} to {}, found those of {}; it is the file of another block",
+        chunks.start,
+        chunks.end.saturating_sub(1),
+        if found.is_empty() { "none".to_owned() } else { found.join(", ") }
+    )))
 }
 
 impl FoldArgs {
-    pub(super) fn run(&self, arguments: &[OsString]) -> Result<()> {
+    pub(super) fn run(&self, arguments: &[OsString], hooks: &Hooks<'_>) -> Result<()> {
         let spool = Spool::open(&self.spool)?;
-        with_planned!(&spool.plan.statistic, wanted => fold(wanted, &spool, arguments))
+        with_planned!(&spool.plan.statistic, wanted => fold(wanted, &spool, arguments, hooks))
     }
 }
 
-fn fold<F: Folded>(wanted: &F, spool: &Spool, arguments: &[OsString]) -> Result<()> {
+fn fold<F: Folded>(
+    wanted: &F,
+    spool: &Spool,
+    arguments: &[OsString],
+    hooks: &Hooks<'_>,
+) -> Result<()> {
     let started = Instant::now();
     let (job, source) = wanted.open(pool(Some(1))?)?;
     let blocks = spool.blocks_of(&job)?;
     let mut reduction = Reduction::new(job.clone(), Arc::clone(source.statistic()));
-    let bars = Bars::new(None);
+    let bars = Bars::new(hooks.interrupted);
     bars.begin("folding portions", Some(blocks.count()));
+    bars.advance(0)?;
     let mut nodes = 0;
     for block in spool.series.numbers(&Disk, &spool.folder)? {
         let path = spool.path_of(block);
-        let bytes = std::fs::read(&path).map_err(|e| Error::io(&path, "reading", e))?;
-        let taken = reduction.receive(&bytes);
+        if block >= blocks.count() {
+            return Err(Error::invalid(format!(
+                "{}: the job has {} blocks, from 0 on; remove it",
+                path.display(),
+                count(blocks.count())
+            )));
+        }
+        let bytes = fs::read(&path).map_err(|e| Error::io(&path, "reading", e));
+        let taken = bytes.and_then(|bytes| {
+            let portion = Portion::of(&job, &**source.statistic());
+            reduction.insert_all(read_block(&portion, &bytes, blocks.chunks(block))?)
+        });
         nodes +=
             taken.context(|| format!("{}; run work again for block {block}", path.display()))?;
         bars.advance(1)?;
     }
-    drop(bars);
     check_all_there(&reduction, &blocks)?;
     let whole = reduction.finish()?;
+    bars.advance(0)?;
+    drop(bars);
     let written = wanted.write(&spool.plan.out, &source, &whole)?;
     let done = Done {
         digest: written.digest,

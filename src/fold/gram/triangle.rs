@@ -1,10 +1,10 @@
 //! The partials: a packed triangle and a whole rectangle.
 
-use crate::bytes::reserve;
+use crate::bytes::{append, reserve};
 use crate::error::{Context, Error, Result};
 use crate::fold::control::in_default_environment;
 use crate::fold::node::Node;
-use crate::fold::statistic::{self, Arrival, Partial, add_each, canonical};
+use crate::fold::statistic::{self, Arrival, Copied, Partial, add_each, canonical};
 
 /// The sums of products of each column with itself and those after it.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,6 +92,14 @@ macro_rules! of_sums {
 
             fn same_bits(&self, other: &Self) -> bool {
                 statistic::same_bits(&self.0, &other.0)
+            }
+        }
+
+        impl Copied for $partial {
+            fn copied(&self) -> Result<Self> {
+                let mut sums = Vec::new();
+                append(&mut sums, &self.0)?;
+                Ok(Self(sums))
             }
         }
 

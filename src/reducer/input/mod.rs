@@ -189,7 +189,7 @@ impl Matrix {
             pieces.push(file.read(wanted.start - part.rows.start..wanted.end - part.rows.start)?);
         }
         let form = ((rows.end - rows.start) as usize, self.columns);
-        Ok(Numbers::of(pieces, self.element, form))
+        Numbers::of(pieces, self.element, form)
     }
 
     /// The file in which a row lies, and its number there.

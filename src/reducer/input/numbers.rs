@@ -6,6 +6,7 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 
 use super::Element;
+use crate::bytes::{append, reserve};
 use crate::error::Result;
 use crate::fold::{Rows, Values};
 
@@ -44,37 +45,45 @@ pub(super) enum Piece<'a> {
 
 impl<'a> Numbers<'a> {
     /// The rows of `pieces`, which follow one another.
+    ///
+    /// # Errors
+    /// `LimitExceeded` when they are to be put together and there is no memory for it.
     pub(super) fn of(
         pieces: Vec<Piece<'a>>,
         element: Element,
         (count, columns): (usize, usize),
-    ) -> Self {
+    ) -> Result<Self> {
         let mut nulls = None;
         let values = match (element, one_of(pieces)) {
             (Element::F64, Err(pieces)) => {
-                let cells = joined(pieces);
+                let cells = joined(pieces)?;
                 nulls = cells.nulls;
                 Held::F64(cells.values.into())
             }
             // Only numbers of 64 bits are ever decoded.
             (element, Err(pieces)) => {
-                let bytes = pieces.iter().filter_map(|piece| match piece {
-                    Piece::Bytes(bytes) => Some(*bytes),
-                    Piece::Cells(_) => None,
-                });
-                Held::of(element, bytes.collect::<Vec<_>>().concat().into())
+                let mut all = Vec::new();
+                for piece in &pieces {
+                    if let Piece::Bytes(bytes) = piece {
+                        append(&mut all, bytes)?;
+                    }
+                }
+                Held::of(element, all.into())?
             }
-            (element, Ok(bytes)) => Held::of(element, bytes.into()),
+            (element, Ok(bytes)) => Held::of(element, bytes.into())?,
         };
-        Self { values, nulls, count, columns }
+        Ok(Self { values, nulls, count, columns })
     }
 
     /// The rows that lie in memory in `pieces`, which follow one another.
+    ///
+    /// # Errors
+    /// As [`Numbers::of`].
     pub(crate) fn of_bytes<const N: usize>(
         pieces: [&'a [u8]; N],
         element: Element,
         form: (usize, usize),
-    ) -> Self {
+    ) -> Result<Self> {
         let pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).map(Piece::Bytes);
         Self::of(pieces.collect(), element, form)
     }
@@ -104,13 +113,13 @@ impl<'a> Numbers<'a> {
 }
 
 impl<'a> Held<'a> {
-    fn of(element: Element, bytes: Cow<'a, [u8]>) -> Self {
-        match element {
-            Element::F64 => Self::F64(numbers(bytes)),
-            Element::F32 => Self::F32(numbers(bytes)),
-            Element::F16 => Self::F16(numbers(bytes)),
-            Element::Bf16 => Self::Bf16(numbers(bytes)),
-        }
+    fn of(element: Element, bytes: Cow<'a, [u8]>) -> Result<Self> {
+        Ok(match element {
+            Element::F64 => Self::F64(numbers(bytes)?),
+            Element::F32 => Self::F32(numbers(bytes)?),
+            Element::F16 => Self::F16(numbers(bytes)?),
+            Element::Bf16 => Self::Bf16(numbers(bytes)?),
+        })
     }
 }
 
@@ -124,11 +133,11 @@ fn one_of(pieces: Vec<Piece<'_>>) -> Result<&[u8], Vec<Piece<'_>>> {
 }
 
 /// Pieces of 64-bit numbers, one after the other.
-fn joined(pieces: Vec<Piece<'_>>) -> Cells {
+fn joined(pieces: Vec<Piece<'_>>) -> Result<Cells> {
     let mut all = Cells::default();
     for piece in pieces {
         match piece {
-            Piece::Bytes(bytes) => all.values.extend(&*numbers::<f64>(bytes.into())),
+            Piece::Bytes(bytes) => append(&mut all.values, &numbers::<f64>(bytes.into())?)?,
             // One alone stays where it is.
             Piece::Cells(cells) if all.values.is_empty() => all = cells,
             Piece::Cells(cells) => {
@@ -137,22 +146,24 @@ fn joined(pieces: Vec<Piece<'_>>) -> Cells {
                     marks.resize(all.values.len(), false);
                     marks.extend(nulls);
                 }
-                all.values.extend(cells.values);
+                append(&mut all.values, &cells.values)?;
             }
         }
         if let Some(nulls) = &mut all.nulls {
             nulls.resize(all.values.len(), false);
         }
     }
-    all
+    Ok(all)
 }
 
 /// Bytes as numbers: in place where their address allows it.
-fn numbers<T: Pod>(bytes: Cow<'_, [u8]>) -> Cow<'_, [T]> {
+fn numbers<T: Pod>(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, [T]>> {
     if let Cow::Borrowed(bytes) = bytes
         && let Ok(numbers) = bytemuck::try_cast_slice(bytes)
     {
-        return Cow::Borrowed(numbers);
+        return Ok(Cow::Borrowed(numbers));
     }
-    Cow::Owned(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect())
+    let mut numbers = reserve(bytes.len() / size_of::<T>())?;
+    numbers.extend(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>));
+    Ok(Cow::Owned(numbers))
 }

@@ -1,0 +1,76 @@
+//! Checkpoints in a folder: what is gone on from, what is passed over, and what is refused.
+
+use std::fs;
+
+use headwater::ErrorKind;
+use headwater::reducer::{Checkpoints, Reduction};
+
+use crate::matrix::Folder;
+use crate::{job, portion, reduction, rows};
+
+/// A folder with a checkpoint of 4 chunks and one of 8, and the path of that.
+fn two_checkpoints(name: &str) -> (Folder, std::path::PathBuf) {
+    let (job, data, folder) = (job(10, 1), rows(10), Folder::new(name));
+    let checkpoints = Checkpoints::new(&folder.0).unwrap();
+    let mut done = reduction(&job);
+    for chunks in [0..4, 4..8] {
+        done.receive(&portion(&job, &data, chunks)).unwrap();
+        checkpoints.write(&done).unwrap();
+    }
+    let newest = folder.0.join("fold-000000000008.portion");
+    assert!(newest.exists());
+    (folder, newest)
+}
+
+/// Goes on from the older checkpoint; yields what was said of the newer one.
+#[track_caller]
+fn passed_over(folder: &Folder) -> String {
+    let mut again = reduction(&job(10, 1));
+    let resumed = Checkpoints::new(&folder.0).unwrap().resume(&mut again).unwrap();
+    assert_eq!((resumed.nodes, again.covered_count()), (1, 4));
+    assert_eq!(resumed.damaged.len(), 1);
+    resumed.damaged[0].to_string()
+}
+
+#[test]
+fn p6_damage_is_passed_over_and_another_version_refused() {
+    let (folder, newest) = two_checkpoints("damage");
+    let whole = fs::read(&newest).unwrap();
+    let mut other = whole.clone();
+    other[8] = 3;
+    fs::write(&newest, &other).unwrap();
+    let words = format!("checkpoint {}: the partials are damaged", newest.display());
+    assert!(passed_over(&folder).starts_with(&words));
+    // With a right digest it is no damage.
+    let body = &other[..other.len() - 32];
+    let sealed = [body, blake3::hash(body).as_bytes()].concat();
+    fs::write(&newest, sealed).unwrap();
+    let refused =
+        |done: &mut Reduction<_>| Checkpoints::new(&folder.0).unwrap().resume(done).unwrap_err();
+    let error = refused(&mut reduction(&job(10, 1)));
+    assert_eq!(error.kind(), ErrorKind::Version);
+    assert!(error.to_string().contains("partials of format version 3"), "{error}");
+    fs::write(&newest, whole).unwrap();
+    let error = refused(&mut reduction(&job(10, 2)));
+    assert_eq!(error.kind(), ErrorKind::PlanMismatch);
+    assert!(error.to_string().contains("these partials are of another job"), "{error}");
+}
+
+/// Reading this file yields EIO.
+#[cfg(target_os = "linux")]
+const BROKEN: &str = "/proc/self/mem";
+
+#[cfg(target_os = "linux")]
+#[test]
+fn p6_a_checkpoint_that_the_disk_does_not_give_out_is_passed_over() {
+    let (folder, newest) = two_checkpoints("unreadable");
+    fs::remove_file(&newest).unwrap();
+    std::os::unix::fs::symlink(BROKEN, &newest).unwrap();
+    let said = passed_over(&folder);
+    assert!(said.contains("error 5"), "{said}");
+    fs::remove_file(folder.0.join("fold-000000000004.portion")).unwrap();
+    let checkpoints = Checkpoints::new(&folder.0).unwrap();
+    let error = checkpoints.resume(&mut reduction(&job(10, 1))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.to_string().contains("no checkpoint is whole; reading"), "{error}");
+}
