@@ -6,7 +6,7 @@ use clap::Args;
 use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
 
-use super::{Folded, RowsArgs, Written, absolute, named_format};
+use super::{Folded, Kind, RowsArgs, Written, absolute, named_format};
 use crate::Digest;
 use crate::durable::{Disk, write_file_by};
 use crate::error::Result;
@@ -34,6 +34,8 @@ pub(super) struct CrossArgs {
 
 impl Folded for CrossArgs {
     type Source = CrossOfMatrices;
+
+    const KIND: Kind = Kind::Matrix;
 
     fn absolute(mut self) -> Result<Self> {
         absolute(&mut self.with)?;

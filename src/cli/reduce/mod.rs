@@ -25,7 +25,7 @@ use crate::reducer::{Element, Job, Manifest, Matrix, MatrixFormat, Source, sort_
 use columns::{DistinctArgs, ExponentsArgs, HistogramArgs, MomentsArgs, TopArgs};
 use cross::CrossArgs;
 use gram::GramArgs;
-use place::check_out;
+use place::{Kind, check_file, json_of};
 use run::{RunArgs, launched_rank, run};
 
 const AFTER_HELP: &str = "\
@@ -158,14 +158,20 @@ struct FilesArgs {
 struct ManifestArgs {
     #[command(flatten)]
     files: FilesArgs,
-    /// Where the manifest goes: a .json.
+    /// Where the manifest goes: a name that ends in .json.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
 
 impl ManifestArgs {
     fn run(&self) -> Result<()> {
-        check_out(&self.out, self.files.inputs())?;
+        check_file(&self.out, &self.out, self.files.inputs())?;
+        if json_of(&self.out) != self.out {
+            return Err(Error::invalid(format!(
+                "--out {}: expected a name that ends in .json, by which a manifest is known as --input",
+                self.out.display()
+            )));
+        }
         Manifest::write(&self.out, &self.files.in_order(), &self.files.format())
     }
 }
@@ -182,6 +188,9 @@ enum Dtype {
 trait Folded: Sized {
     /// Its rows.
     type Source: Source;
+
+    /// What becomes of it.
+    const KIND: Kind = Kind::Columns;
 
     /// The same with paths that hold in every folder.
     ///

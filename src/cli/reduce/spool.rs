@@ -126,7 +126,7 @@ where
     Planned: From<F>,
 {
     let wanted = wanted.absolute()?;
-    check_out(&run.out, wanted.inputs())?;
+    check_out(&run.out, wanted.inputs(), F::KIND)?;
     let (job, _) = wanted.open(pool(Some(1))?)?;
     let blocks = Blocks::new(job.chunk_count(), run.block_chunks.unwrap_or(BLOCK_CHUNKS).ilog2())?;
     let path = folder.join(JOB);
