@@ -295,33 +295,27 @@ where
     }
 }
 
-impl FilesArgs {
-    fn format(&self) -> MatrixFormat {
-        let element = self.dtype.map(|dtype| match dtype {
-            Dtype::F64 => Element::F64,
-            Dtype::F32 => Element::F32,
-            Dtype::F16 => Element::F16,
-            Dtype::Bf16 => Element::Bf16,
-        });
-        match (element, self.columns) {
-            (Some(element), Some(columns)) => {
-                MatrixFormat::Raw { element, columns: columns as usize }
-            }
-            (None, _) => named_format(self.tensor.as_ref(), self.select.as_ref()),
-            (element, _) => MatrixFormat::Npy(element),
+impl Dtype {
+    fn element(self) -> Element {
+        match self {
+            Self::F64 => Element::F64,
+            Self::F32 => Element::F32,
+            Self::F16 => Element::F16,
+            Self::Bf16 => Element::Bf16,
         }
-    }
-
-    fn in_order(&self) -> Vec<PathBuf> {
-        let mut input = self.input.clone();
-        if self.sorted {
-            sort_by_name(&mut input);
-        }
-        input
     }
 }
 
 impl FilesArgs {
+    fn format(&self) -> MatrixFormat {
+        let named = (self.tensor.as_ref(), self.select.as_ref());
+        said_format(named, self.dtype, self.columns)
+    }
+
+    fn in_order(&self) -> Vec<PathBuf> {
+        in_order(&self.input, self.sorted)
+    }
+
     fn inputs(&self) -> impl Iterator<Item = &Path> + Clone {
         self.input.iter().map(PathBuf::as_path)
     }
@@ -351,13 +345,28 @@ impl RowsArgs {
     }
 }
 
-/// What was named of a file tells its format.
-fn named_format(tensor: Option<&String>, select: Option<&Vec<String>>) -> MatrixFormat {
-    match (tensor, select) {
-        (Some(_), _) => MatrixFormat::Safetensors(tensor.cloned()),
-        (None, Some(_)) => MatrixFormat::Parquet(select.cloned()),
-        (None, None) => MatrixFormat::ByName,
+/// What was said and named of a file tells its format.
+fn said_format(
+    (tensor, select): (Option<&String>, Option<&Vec<String>>),
+    dtype: Option<Dtype>,
+    columns: Option<u32>,
+) -> MatrixFormat {
+    match (dtype.map(Dtype::element), columns) {
+        (Some(element), Some(columns)) => MatrixFormat::Raw { element, columns: columns as usize },
+        (Some(element), None) => MatrixFormat::Npy(Some(element)),
+        (None, _) if tensor.is_some() => MatrixFormat::Safetensors(tensor.cloned()),
+        (None, _) if select.is_some() => MatrixFormat::Parquet(select.cloned()),
+        (None, _) => MatrixFormat::ByName,
     }
+}
+
+/// Files in the order in which they were named, or in that of their names.
+fn in_order(files: &[PathBuf], sorted: bool) -> Vec<PathBuf> {
+    let mut files = files.to_vec();
+    if sorted {
+        sort_by_name(&mut files);
+    }
+    files
 }
 
 fn absolute(paths: &mut [PathBuf]) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Matrices on disk, mapped or decoded, and read row by row.
 
 mod format;
+mod kind;
 mod manifest;
 pub(super) mod npy;
 mod numbers;
@@ -19,6 +20,9 @@ pub use format::{Element, MatrixFormat};
 pub use manifest::Manifest;
 pub use numbers::Numbers;
 use part::Part;
+
+/// How many files an error names.
+const FILES_SHOWN: usize = 8;
 
 /// The rows of one or several files, one after the other.
 pub struct Matrix {
@@ -197,6 +201,23 @@ impl Matrix {
     pub fn place_of(&self, row: u64) -> Option<(&Path, u64)> {
         let part = self.parts.iter().find(|part| part.rows.contains(&row))?;
         Some((&part.path, row - part.rows.start))
+    }
+
+    /// Names the files that some rows lie in, those that are not here as such; a few of many.
+    #[must_use]
+    pub fn files_of(&self, rows: Range<u64>) -> String {
+        let lie_in = |part: &&Placed| part.rows.start < rows.end && rows.start < part.rows.end;
+        let mut parts = self.parts.iter().filter(lie_in);
+        let named = parts.by_ref().take(FILES_SHOWN).map(|part| {
+            let absent = if part.file.is_some() { "" } else { " (not here)" };
+            format!("{}{absent}", part.path.display())
+        });
+        let mut named: Vec<String> = named.collect();
+        match parts.count() {
+            0 => {}
+            more => named.push(format!("{more} more")),
+        }
+        named.join(", ")
     }
 
     /// What tells these rows from others, by samples of them.

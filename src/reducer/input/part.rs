@@ -10,7 +10,7 @@ use crate::map::Map;
 use super::numbers::Piece;
 #[cfg(feature = "prepare")]
 use super::parquet::Table;
-use super::{Element, MatrixFormat, npy, safetensors};
+use super::{Element, MatrixFormat, kind, npy, safetensors};
 
 /// With the sums of so many columns a statistic has some gigabytes.
 const COLUMNS_MAX: usize = 1 << 24;
@@ -114,6 +114,7 @@ impl Part {
 
 /// What the file at `path`, with these bytes, says of its rows, and where they are.
 fn read_form(path: &Path, bytes: &[u8], format: &MatrixFormat) -> Result<(Form, Source)> {
+    kind::check(bytes, format)?;
     match format {
         MatrixFormat::Npy(given) => {
             let header = npy::parse(bytes)?;

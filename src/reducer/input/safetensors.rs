@@ -49,7 +49,7 @@ pub(super) fn parse(bytes: &[u8], name: Option<&str>) -> Result<Header> {
     as_matrix(tensor, data_start).context(|| format!("tensor {name:?}"))
 }
 
-fn header_text(bytes: &[u8]) -> Result<&str> {
+pub(super) fn header_text(bytes: &[u8]) -> Result<&str> {
     let Some(length) = u64_at(bytes, 0) else {
         return Err(Error::not_ours(format!(
             "this is no safetensors file: it has {} bytes, and the length of a header alone takes \
