@@ -196,6 +196,10 @@ impl<S: OfRows> Source for OfMatrix<S> {
         self.chunks.readable(&self.job)
     }
 
+    fn files_of(&self, rows: Range<u64>) -> String {
+        self.chunks.matrix.files_of(rows)
+    }
+
     fn cuts(&self) -> BTreeSet<u64> {
         self.chunks.cuts(&self.job)
     }
@@ -266,6 +270,10 @@ impl Source for CrossOfMatrices {
         let pairs = x.iter().flat_map(|x| y.iter().map(move |y| (x, y)));
         let both = pairs.map(|(x, y)| x.start.max(y.start)..x.end.min(y.end));
         both.filter(|chunks| !chunks.is_empty()).collect()
+    }
+
+    fn files_of(&self, rows: Range<u64>) -> String {
+        self.sides.each_ref().map(|side| side.matrix.files_of(rows.clone())).join(" and ")
     }
 
     fn cuts(&self) -> BTreeSet<u64> {

@@ -114,3 +114,29 @@ def test_y_of_a_cross_product_may_be_raw_and_is_sorted_as_x_is(tmp_path, rows):
     refused(
         "--with-dtype", *cross, "--with", tmp_path / "x.raw", "--with-columns", 8, *out, status=2
     )
+
+
+def test_columns_of_text_are_told_as_such(tmp_path, table):
+    words = (
+        'column "city": expected floats, or integers of up to 32 bits, found text (Utf8); cast it, '
+    )
+    words += 'or choose columns with --select; there are "price", "tax"'
+    refused(words, "gram", "--input", table, "--out", tmp_path / "g.npy")
+
+
+def test_files_that_a_manifest_names_and_nobody_has_are_told(tmp_path, rows):
+    for name, part in (("a", rows[:99]), ("b", rows[99:])):
+        np.save(tmp_path / f"{name}.npy", part)
+    manifest = tmp_path / "all.json"
+    files = [tmp_path / "a.npy", tmp_path / "b.npy"]
+    assert reduce("manifest", "--input", *files, "--out", manifest).returncode == 0
+    fold = ["gram", "--input", manifest, "--out", tmp_path / "g.npy", "--chunk-rows", 50]
+    files[1].unlink()
+    words = [
+        "no rank that is left can read rows 50 to 99",
+        "a.npy, ",
+        "b.npy (not here); give each",
+    ]
+    refused(words, *fold)
+    files[0].unlink()
+    refused(["rows 0 to 49", "a.npy (not here);"], *fold)

@@ -165,35 +165,66 @@ fn group_starts(metadata: &ArrowReaderMetadata) -> Result<Vec<u64>> {
     Ok(starts)
 }
 
+/// How many columns an error names.
+const NAMES_SHOWN: usize = 20;
+
+/// Names as an error tells them.
+fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let mut shown: Vec<String> =
+        names.take(NAMES_SHOWN + 1).map(|name| format!("{name:?}")).collect();
+    if shown.len() > NAMES_SHOWN {
+        shown[NAMES_SHOWN] = "others".to_owned();
+    }
+    shown.join(", ")
+}
+
+/// Whether 64-bit floats hold all numbers of a type.
+fn widens(of: &DataType) -> bool {
+    matches!(
+        of,
+        DataType::Float64
+            | DataType::Float32
+            | DataType::Float16
+            | DataType::Int8
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::UInt8
+            | DataType::UInt16
+            | DataType::UInt32
+    )
+}
+
 /// Which column has a name; its numbers must widen to 64 bits as they are.
 fn index_of(schema: &Schema, name: &str) -> Result<usize> {
     let mut found = schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
     let Some((index, field)) = found.next() else {
-        let names: Vec<_> =
-            schema.fields().iter().map(|field| format!("{:?}", field.name())).collect();
-        return Err(Error::invalid(format!(
-            "it has no column {name:?}; there are {}",
-            names.join(", ")
-        )));
+        let names = listed(schema.fields().iter().map(|field| field.name()));
+        return Err(Error::invalid(format!("it has no column {name:?}; there are {names}")));
     };
     if found.next().is_some() {
         return Err(Error::invalid(format!("it has several columns {name:?}; rename them")));
     }
-    match field.data_type() {
-        DataType::Float64
-        | DataType::Float32
-        | DataType::Float16
-        | DataType::Int8
-        | DataType::Int16
-        | DataType::Int32
-        | DataType::UInt8
-        | DataType::UInt16
-        | DataType::UInt32 => Ok(index),
-        other => Err(Error::invalid(format!(
-            "column {name:?}: expected floats, or integers of up to 32 bits, found {other}, which \
-             64-bit floats do not all hold exactly; cast it, or leave it out"
-        ))),
-    }
+    let found = match field.data_type() {
+        of if widens(of) => return Ok(index),
+        of @ (DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) => format!("text ({of})"),
+        of @ (DataType::Int64
+        | DataType::UInt64
+        | DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..)) => {
+            format!("{of}, which 64-bit floats do not all hold exactly")
+        }
+        of => format!("{of}"),
+    };
+    let fields = schema.fields().iter().filter(|field| widens(field.data_type()));
+    let remedy = match listed(fields.map(|field| field.name())) {
+        names if names.is_empty() => "cast it".to_owned(),
+        names => format!("cast it, or choose columns with --select; there are {names}"),
+    };
+    Err(Error::invalid(format!(
+        "column {name:?}: expected floats, or integers of up to 32 bits, found {found}; {remedy}"
+    )))
 }
 
 /// Writes the numbers of an array, and 0 where there is none, to `values`.
