@@ -174,6 +174,12 @@ impl<S: OfRows> OfMatrix<S> {
         self.chunks.finite_only = true;
         self
     }
+
+    /// The matrix.
+    #[must_use]
+    pub fn matrix(&self) -> &Matrix {
+        &self.chunks.matrix
+    }
 }
 
 impl<S: OfRows> Source for OfMatrix<S> {

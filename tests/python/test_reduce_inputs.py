@@ -140,3 +140,45 @@ def test_files_that_a_manifest_names_and_nobody_has_are_told(tmp_path, rows):
     refused(words, *fold)
     files[0].unlink()
     refused(["rows 0 to 49", "a.npy (not here);"], *fold)
+
+
+def test_a_column_has_its_name_where_the_file_has_one(tmp_path, rows, table):
+    out = tmp_path / "t.json"
+    named = ["--input", tmp_path / "n.parquet", "--out", out]
+    by_number = done("top", *named, "--column", 1)
+    said = done("top", *named, "--column", "tax")
+    assert said["digest"] == by_number["digest"]
+    assert (said["column"], said["column_name"]) == (1, "tax")
+    refused(
+        'it has no column "taxes"; there are "price", "tax"', "top", *named, "--column", "taxes"
+    )
+    plain = ["--input", tmp_path / "x.npy", "--out", out]
+    words = 'expected the number of a column, from 0 to 7, found "tax"; these rows have no names'
+    refused(words, "top", *plain, "--column", "tax")
+    assert "column_name" not in done("top", *plain, "--column", 1)
+    for statistic in (["moments"], ["histogram", "--edges", 0], ["exponents"], ["distinct"]):
+        done(*statistic, *named)
+        found = json.loads(out.read_text())["result"]
+        assert [column["name"] for column in found] == ["price", "tax"]
+        done(*statistic, *plain)
+        assert all("name" not in column for column in json.loads(out.read_text())["result"])
+
+
+def test_tables_whose_columns_have_other_names_are_not_one_matrix(tmp_path, rows, table):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    swapped = tmp_path / "s.parquet"
+    parquet.write_table(parquet.read_table(table).select(["tax", "price"]), swapped)
+    both = ["--input", tmp_path / "n.parquet", swapped, "--out", tmp_path / "m.json"]
+    words = 's.parquet: expected the columns "price", "tax", as before it, found "tax", "price"'
+    refused([words, "--select"], "moments", *both)
+    assert done("moments", *both, "--select", "price", "tax")["rows"] == 2 * ROWS
+
+
+def test_moments_say_which_they_are(tmp_path, rows):
+    out = tmp_path / "m.json"
+    done("moments", "--input", tmp_path / "x.npy", "--out", out)
+    told = json.loads(out.read_text())
+    assert (told["ddof"], told["excess_kurtosis"]) == (0, True)
+    told = " ".join(reduce("moments", "--help").stdout.split())
+    for words in ("ddof 0", "excess kurtosis", "null"):
+        assert words in told

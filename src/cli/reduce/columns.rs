@@ -1,7 +1,9 @@
 //! `headwater-reduce moments`, `histogram`, `exponents`, `distinct` and `top`: statistics of columns, as
 //! JSON.
 
+use std::convert::Infallible;
 use std::path::Path;
+use std::str::FromStr;
 
 use clap::Args;
 use rayon::ThreadPool;
@@ -71,15 +73,41 @@ pub(super) struct DistinctArgs {
 pub(super) struct TopArgs {
     #[command(flatten)]
     rows: RowsArgs,
-    /// The column, counted from 0.
+    /// The column: its number, counted from 0, or its name in a .parquet.
     #[arg(long, value_name = "J")]
-    column: usize,
+    column: Column,
     /// How many rows.
     #[arg(long, value_name = "N", default_value_t = 10)]
     count: usize,
     /// The least numbers instead.
     #[arg(long)]
     smallest: bool,
+}
+
+/// How a column is said.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Column {
+    Number(usize),
+    Name(String),
+}
+
+impl FromStr for Column {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(text.parse().map_or_else(|_| Self::Name(text.to_owned()), Self::Number))
+    }
+}
+
+impl Column {
+    /// Its number.
+    fn of(&self, matrix: &Matrix) -> Result<usize> {
+        match self {
+            Self::Number(number) => Ok(*number),
+            Self::Name(name) => matrix.column_of(name),
+        }
+    }
 }
 
 /// What else determines a job than its rows.
@@ -99,13 +127,25 @@ fn open<S: OfRows>(
 }
 
 /// What is told of a result that is in the .json alone.
-fn told<S: Statistic>(statistic: &S, partial: &S::Partial, columns: Vec<Value>) -> Written {
+fn told<S: Statistic>(statistic: &S, partial: &S::Partial, result: Vec<Value>) -> Written {
     Written {
         digest: Digest::of(&statistic.encode(partial)),
-        columns: columns.len(),
+        columns: result.len(),
         more: serde_json::Map::new(),
-        result: Some(columns.into()),
+        result: Some(result.into()),
     }
+}
+
+/// What is told of each column, with its name where it has one.
+fn told_of_columns<S: OfRows>(
+    source: &OfMatrix<S>,
+    partial: &S::Partial,
+    mut columns: Vec<Value>,
+) -> Written {
+    for (column, name) in columns.iter_mut().zip(source.matrix().names().unwrap_or_default()) {
+        column["name"] = name.as_str().into();
+    }
+    told(&**source.statistic(), partial, columns)
 }
 
 /// The bits of numbers as a setting.
@@ -214,7 +254,10 @@ impl Folded for MomentsArgs {
                 "kurtosis": known(summary.kurtosis),
             })
         });
-        Ok(told(&**moments, sums, columns.collect()))
+        let mut told = told_of_columns(source, sums, columns.collect());
+        told.more.insert("ddof".to_owned(), 0.into());
+        told.more.insert("excess_kurtosis".to_owned(), true.into());
+        Ok(told)
     }
 }
 
@@ -252,7 +295,7 @@ impl Folded for HistogramArgs {
                 "nulls": counts.nulls,
             })
         });
-        Ok(told(&**histogram, counts, columns.collect()))
+        Ok(told_of_columns(source, counts, columns.collect()))
     }
 }
 
@@ -287,7 +330,7 @@ impl Folded for ExponentsArgs {
                 "nulls": counts.nulls,
             })
         });
-        Ok(told(&**histogram, counts, columns.collect()))
+        Ok(told_of_columns(source, counts, columns.collect()))
     }
 }
 
@@ -330,7 +373,7 @@ impl Folded for DistinctArgs {
         let distinct = source.statistic();
         let columns = distinct.estimates(registers).into_iter().map(number);
         let columns = columns.map(|estimate| json!({ "distinct": estimate }));
-        Ok(told(&**distinct, registers, columns.collect()))
+        Ok(told_of_columns(source, registers, columns.collect()))
     }
 }
 
@@ -348,12 +391,13 @@ impl Folded for TopArgs {
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
         let end = if self.smallest { End::Smallest } else { End::Largest };
         open(&self.rows, threads, "top", |matrix| {
+            let column = self.column.of(matrix)?;
             let settings = vec![
-                ("column", (self.column as u64).into()),
+                ("column", (column as u64).into()),
                 ("kept", (self.count as u64).into()),
                 ("smallest", self.smallest.into()),
             ];
-            Ok((TopRows::new(matrix.columns(), self.column, self.count, end)?, settings))
+            Ok((TopRows::new(matrix.columns(), column, self.count, end)?, settings))
         })
     }
 
@@ -364,6 +408,13 @@ impl Folded for TopArgs {
     fn write(&self, _: &Path, source: &Self::Source, ranking: &Ranking) -> Result<Written> {
         let rows = ranking.rows().iter();
         let rows = rows.map(|ranked| json!({ "row": ranked.row, "value": number(ranked.value) }));
-        Ok(Written { columns: 1, ..told(&**source.statistic(), ranking, rows.collect()) })
+        let mut told = told(&**source.statistic(), ranking, rows.collect());
+        let column = source.statistic().column();
+        told.columns = 1;
+        told.more.insert("column".to_owned(), column.into());
+        if let Some(names) = source.matrix().names() {
+            told.more.insert("column_name".to_owned(), names[column].as_str().into());
+        }
+        Ok(told)
     }
 }

@@ -73,8 +73,11 @@ enum Wanted {
     Cross(Asked<CrossArgs>),
     /// Count, range, mean, deviation, skewness and kurtosis of each column.
     ///
-    /// NULL, NaN and infinities are counted apart; all else is of the finite numbers. The result is the
-    /// .json: for each column the sums, whose bits never differ, and what they come to.
+    /// NULL, NaN and infinities are counted apart; all else is of the finite numbers. Variance and
+    /// deviation are those of a population (ddof 0), kurtosis is excess kurtosis, 0 of the normal
+    /// distribution; what the sums do not tell is null, as the skewness of a constant. The result is the
+    /// .json: for each column its name, where the file has one, the sums, whose bits never differ, and
+    /// what they come to.
     Moments(Asked<MomentsArgs>),
     /// How many numbers of each column lie between given edges.
     ///

@@ -18,6 +18,7 @@ use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder,
 };
 
+use super::listed;
 use super::numbers::Cells;
 use crate::error::{Context, Error, Result};
 use crate::fold::in_default_environment;
@@ -165,19 +166,6 @@ fn group_starts(metadata: &ArrowReaderMetadata) -> Result<Vec<u64>> {
     Ok(starts)
 }
 
-/// How many columns an error names.
-const NAMES_SHOWN: usize = 20;
-
-/// Names as an error tells them.
-fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
-    let mut shown: Vec<String> =
-        names.take(NAMES_SHOWN + 1).map(|name| format!("{name:?}")).collect();
-    if shown.len() > NAMES_SHOWN {
-        shown[NAMES_SHOWN] = "others".to_owned();
-    }
-    shown.join(", ")
-}
-
 /// Whether 64-bit floats hold all numbers of a type.
 fn widens(of: &DataType) -> bool {
     matches!(
@@ -198,7 +186,7 @@ fn widens(of: &DataType) -> bool {
 fn index_of(schema: &Schema, name: &str) -> Result<usize> {
     let mut found = schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
     let Some((index, field)) = found.next() else {
-        let names = listed(schema.fields().iter().map(|field| field.name()));
+        let names = listed(schema.fields().iter().map(|field| format!("{:?}", field.name())));
         return Err(Error::invalid(format!("it has no column {name:?}; there are {names}")));
     };
     if found.next().is_some() {
@@ -218,7 +206,7 @@ fn index_of(schema: &Schema, name: &str) -> Result<usize> {
         of => format!("{of}"),
     };
     let fields = schema.fields().iter().filter(|field| widens(field.data_type()));
-    let remedy = match listed(fields.map(|field| field.name())) {
+    let remedy = match listed(fields.map(|field| format!("{:?}", field.name()))) {
         names if names.is_empty() => "cast it".to_owned(),
         names => format!("cast it, or choose columns with --select; there are {names}"),
     };

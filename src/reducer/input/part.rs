@@ -80,6 +80,15 @@ impl Part {
         }
     }
 
+    /// The names of its columns, where it has them.
+    pub(super) fn names(&self) -> Option<&[String]> {
+        match &self.source {
+            Source::Plain { .. } => None,
+            #[cfg(feature = "prepare")]
+            Source::Parquet(table) => Some(table.names()),
+        }
+    }
+
     /// What tells its rows from others, by samples of them.
     pub(super) fn digest(&self) -> Digest {
         const PIECE: usize = 4096;
