@@ -94,7 +94,7 @@ impl GramWorkerCore {
         let bytes = rows.as_slice()?;
         let calls = Calls::default();
         let done = work::run(py, &calls, || {
-            let numbers = Numbers::of_bytes([bytes], self.element, (count, columns));
+            let numbers = Numbers::of_bytes([bytes], self.element, (count, columns))?;
             self.stream()?.push(numbers.values(), columns, &|| calls.stopped())
         });
         calls.settle(py, done)

@@ -128,7 +128,7 @@ impl GramStream {
             let (own, after) = left.split_at(wanted as usize * row_bytes);
             let begun = if chunk == first { self.begun.as_slice() } else { &[] };
             let form = ((chunk_rows.end - chunk_rows.start) as usize, self.gram.columns());
-            finished.push(Numbers::of_bytes([begun, own], self.element, form));
+            finished.push(Numbers::of_bytes([begun, own], self.element, form)?);
             (next_row, left) = (chunk_rows.end, after);
         }
         if finished.is_empty() {

@@ -243,7 +243,9 @@ impl Matrix {
             pieces.push(file.read(wanted.start - part.rows.start..wanted.end - part.rows.start)?);
         }
         let form = ((rows.end - rows.start) as usize, self.columns);
-        Ok(Numbers::of(pieces, self.element, form))
+        Numbers::of(pieces, self.element, form).context(|| {
+            format!("rows {} to {} of {}", rows.start, rows.end - 1, self.files_of(rows.clone()))
+        })
     }
 
     /// The file in which a row lies, and its number there.

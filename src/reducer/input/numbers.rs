@@ -6,6 +6,7 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 
 use super::Element;
+use crate::bytes::reserve;
 use crate::error::Result;
 use crate::fold::{Rows, Values};
 
@@ -44,15 +45,18 @@ pub(super) enum Piece<'a> {
 
 impl<'a> Numbers<'a> {
     /// The rows of `pieces`, which follow one another.
+    ///
+    /// # Errors
+    /// `LimitExceeded` when they are to be put together, and memory is not to be had.
     pub(super) fn of(
         pieces: Vec<Piece<'a>>,
         element: Element,
         (count, columns): (usize, usize),
-    ) -> Self {
+    ) -> Result<Self> {
         let mut nulls = None;
         let values = match (element, one_of(pieces)) {
             (Element::F64, Err(pieces)) => {
-                let cells = joined(pieces);
+                let cells = joined(pieces)?;
                 nulls = cells.nulls;
                 Held::F64(cells.values.into())
             }
@@ -62,19 +66,24 @@ impl<'a> Numbers<'a> {
                     Piece::Bytes(bytes) => Some(*bytes),
                     Piece::Cells(_) => None,
                 });
-                Held::of(element, bytes.collect::<Vec<_>>().concat().into())
+                let mut all = reserve(bytes.clone().map(<[u8]>::len).sum())?;
+                bytes.for_each(|bytes| all.extend_from_slice(bytes));
+                Held::of(element, all.into())?
             }
-            (element, Ok(bytes)) => Held::of(element, bytes.into()),
+            (element, Ok(bytes)) => Held::of(element, bytes.into())?,
         };
-        Self { values, nulls, count, columns }
+        Ok(Self { values, nulls, count, columns })
     }
 
     /// The rows that lie in memory in `pieces`, which follow one another.
+    ///
+    /// # Errors
+    /// `LimitExceeded`, as above.
     pub(crate) fn of_bytes<const N: usize>(
         pieces: [&'a [u8]; N],
         element: Element,
         form: (usize, usize),
-    ) -> Self {
+    ) -> Result<Self> {
         let pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).map(Piece::Bytes);
         Self::of(pieces.collect(), element, form)
     }
@@ -104,13 +113,13 @@ impl<'a> Numbers<'a> {
 }
 
 impl<'a> Held<'a> {
-    fn of(element: Element, bytes: Cow<'a, [u8]>) -> Self {
-        match element {
-            Element::F64 => Self::F64(numbers(bytes)),
-            Element::F32 => Self::F32(numbers(bytes)),
-            Element::F16 => Self::F16(numbers(bytes)),
-            Element::Bf16 => Self::Bf16(numbers(bytes)),
-        }
+    fn of(element: Element, bytes: Cow<'a, [u8]>) -> Result<Self> {
+        Ok(match element {
+            Element::F64 => Self::F64(numbers(bytes)?),
+            Element::F32 => Self::F32(numbers(bytes)?),
+            Element::F16 => Self::F16(numbers(bytes)?),
+            Element::Bf16 => Self::Bf16(numbers(bytes)?),
+        })
     }
 }
 
@@ -124,35 +133,51 @@ fn one_of(pieces: Vec<Piece<'_>>) -> Result<&[u8], Vec<Piece<'_>>> {
 }
 
 /// Pieces of 64-bit numbers, one after the other.
-fn joined(pieces: Vec<Piece<'_>>) -> Cells {
-    let mut all = Cells::default();
+fn joined(mut pieces: Vec<Piece<'_>>) -> Result<Cells> {
+    // One alone stays where it is.
+    if let [Piece::Cells(cells)] = &mut pieces[..] {
+        return Ok(std::mem::take(cells));
+    }
+    let count = pieces.iter().map(|piece| match piece {
+        Piece::Bytes(bytes) => bytes.len() / size_of::<f64>(),
+        Piece::Cells(cells) => cells.values.len(),
+    });
+    let count = count.sum();
+    let has_nulls = |piece: &Piece<'_>| matches!(piece, Piece::Cells(Cells { nulls: Some(_), .. }));
+    let nulls = pieces.iter().any(has_nulls).then(|| reserve(count)).transpose()?;
+    let mut all = Cells { values: reserve(count)?, nulls };
     for piece in pieces {
-        match piece {
-            Piece::Bytes(bytes) => all.values.extend(&*numbers::<f64>(bytes.into())),
-            // One alone stays where it is.
-            Piece::Cells(cells) if all.values.is_empty() => all = cells,
-            Piece::Cells(cells) => {
-                if let Some(nulls) = cells.nulls {
-                    let marks = all.nulls.get_or_insert_default();
-                    marks.resize(all.values.len(), false);
-                    marks.extend(nulls);
-                }
-                all.values.extend(cells.values);
+        let marks = match piece {
+            Piece::Bytes(bytes) => {
+                all.values.extend(each_of::<f64>(bytes));
+                None
             }
-        }
+            Piece::Cells(cells) => {
+                all.values.extend(cells.values);
+                cells.nulls
+            }
+        };
         if let Some(nulls) = &mut all.nulls {
+            nulls.extend(marks.into_iter().flatten());
             nulls.resize(all.values.len(), false);
         }
     }
-    all
+    Ok(all)
+}
+
+/// The numbers that bytes are, one after the other.
+fn each_of<T: Pod>(bytes: &[u8]) -> impl Iterator<Item = T> {
+    bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned)
 }
 
 /// Bytes as numbers: in place where their address allows it.
-fn numbers<T: Pod>(bytes: Cow<'_, [u8]>) -> Cow<'_, [T]> {
+fn numbers<T: Pod>(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, [T]>> {
     if let Cow::Borrowed(bytes) = bytes
         && let Ok(numbers) = bytemuck::try_cast_slice(bytes)
     {
-        return Cow::Borrowed(numbers);
+        return Ok(Cow::Borrowed(numbers));
     }
-    Cow::Owned(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect())
+    let mut numbers = reserve(bytes.len() / size_of::<T>())?;
+    numbers.extend(each_of::<T>(&bytes));
+    Ok(Cow::Owned(numbers))
 }

@@ -20,6 +20,7 @@ use parquet::arrow::arrow_reader::{
 
 use super::listed;
 use super::numbers::Cells;
+use crate::bytes::reserve;
 use crate::error::{Context, Error, Result};
 use crate::fold::in_default_environment;
 use crate::panics::caught;
@@ -87,7 +88,8 @@ impl Table {
             Some(stream) if stream.next == rows.start => stream,
             _ => self.stream_from(rows.start)?,
         };
-        let mut cells = Cells::default();
+        let count = ((rows.end - rows.start) as usize).saturating_mul(self.places.len());
+        let mut cells = Cells { values: reserve(count)?, nulls: None };
         while stream.next < rows.end {
             let batch = stream.batch()?;
             let wanted = batch.num_rows().min((rows.end - stream.next) as usize);
@@ -115,7 +117,7 @@ impl Table {
         Ok(Stream { rows: readable(|| builder.build())?, next: row, rest: None })
     }
 
-    /// Puts the rows of a batch behind those of `cells`.
+    /// Puts the rows of a batch behind those of `cells`, which have room for them.
     fn append(&self, batch: &RecordBatch, cells: &mut Cells) -> Result<()> {
         let (first, columns) = (cells.values.len(), self.places.len());
         cells.values.resize(first + batch.num_rows() * columns, 0.0);
@@ -125,7 +127,10 @@ impl Table {
             let values = values.iter_mut().skip(column).step_by(columns);
             widen(array, values).context(|| format!("column {:?}", self.names[column]))?;
             if array.null_count() > 0 {
-                let nulls = cells.nulls.get_or_insert_default();
+                let nulls = match &mut cells.nulls {
+                    Some(nulls) => nulls,
+                    none => none.insert(reserve(cells.values.capacity())?),
+                };
                 nulls.resize(cells.values.len(), false);
                 for row in (0..array.len()).filter(|&row| array.is_null(row)) {
                     nulls[first + row * columns + column] = true;
