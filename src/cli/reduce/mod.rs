@@ -40,7 +40,14 @@ Without MPI, as three kinds of jobs over a folder that all of them see:
   headwater-reduce work --spool S --rank 0 --of 64          (and so on, in any order and at any time)
   headwater-reduce fold --spool S
 
-The last line of standard output is one JSON object; its digest is that of the result's bits.
+The last line of standard output is one JSON object; its digest is that of the result's bits. That of work
+tells how many blocks it folded and has no digest; --spool prints what to run next, and manifest nothing.
+
+Open MPI's mpirun refuses more ranks than cores without --oversubscribe, and root without
+OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1.
+
+Files are mapped into memory: one that is cut short while it is folded ends the command with SIGBUS. Write
+new files beside the old, and rename them.
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 damaged or foreign file, 130 interrupted.";
 

@@ -47,7 +47,10 @@ pub(super) struct RunArgs {
     /// .json has it behind: g.1 and g.1.json.
     #[arg(long, value_name = "FILE")]
     pub(super) out: PathBuf,
-    /// How many threads each rank has; all cores where it is not said.
+    /// How many threads each rank has; one for each core that it may use where it is not said.
+    ///
+    /// mpirun says which these are: it binds each of one or two ranks to one core, unless told
+    /// otherwise (--bind-to none), and more to more; ranks that are bound to none share all.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
     /// Chunks of a block, of each of which a rank ships one partial: a power of two.

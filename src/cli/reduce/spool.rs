@@ -46,7 +46,7 @@ pub(super) struct WorkArgs {
     /// How many ranks there are.
     #[arg(long, value_name = "W", value_parser = clap::value_parser!(u64).range(1..))]
     of: u64,
-    /// How many threads work; all cores where it is not said.
+    /// How many threads work; one for each core that it may use where it is not said.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }
