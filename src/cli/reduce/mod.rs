@@ -37,17 +37,18 @@ processor, however often it was interrupted:
   headwater-reduce moments --input T.parquet --select price tax --out moments.json
 Without MPI, as three kinds of jobs over a folder that all of them see:
   headwater-reduce gram --input X.npy --out gram.npy --spool S
-  headwater-reduce work --spool S --rank 0 --of 64          (and so on, in any order and at any time)
+  headwater-reduce work --spool S --rank 0 --of 64    (and so on, in any order and at any time)
   headwater-reduce fold --spool S
 
-The last line of standard output is one JSON object; its digest is that of the result's bits. That of work
-tells how many blocks it folded and has no digest; --spool prints what to run next, and manifest nothing.
+The last line of standard output is one JSON object; its digest is that of the result's bits.
+That of work tells how many blocks it folded, and has no digest; --spool prints what to run next,
+and manifest nothing.
 
 Open MPI's mpirun refuses more ranks than cores without --oversubscribe, and root without
 OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1.
 
-Files are mapped into memory: one that is cut short while it is folded ends the command with SIGBUS. Write
-new files beside the old, and rename them.
+Files are mapped into memory: one that is cut short while it is folded ends the command with
+SIGBUS. Write new files beside the old, and rename them.
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 damaged or foreign file, 130 interrupted.";
 

@@ -49,8 +49,8 @@ pub(super) struct RunArgs {
     pub(super) out: PathBuf,
     /// How many threads each rank has; one for each core that it may use where it is not said.
     ///
-    /// mpirun says which these are: it binds each of one or two ranks to one core, unless told
-    /// otherwise (--bind-to none), and more to more; ranks that are bound to none share all.
+    /// Under mpirun these are the cores that it binds the rank to: one where there are two ranks or
+    /// fewer. With --bind-to none every rank has all of them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
     /// Chunks of a block, of each of which a rank ships one partial: a power of two.
