@@ -63,7 +63,11 @@ demo: setup clean-demo ## prepare a store, fold a matrix, train a model, kill it
 	$(BIN)/python -c 'import numpy; r = numpy.random.default_rng(1); \
 		numpy.save("$(DEMO)/x.npy", r.standard_normal((200000, 64), "float32"))'
 	$(BIN)/headwater-reduce gram --input $(DEMO)/x.npy --out $(DEMO)/gram.npy --threads 1
-	$(MPIRUN) -n 3 $(BIN)/headwater-reduce gram --input $(DEMO)/x.npy --out $(DEMO)/gram.npy
+	$(MPIRUN) -n 3 $(BIN)/headwater-reduce gram --input $(DEMO)/x.npy --out $(DEMO)/gram-3.npy
+	@$(BIN)/python -c 'import json; \
+		one, three = (json.load(open(f"$(DEMO)/{name}.json")) for name in ("gram", "gram-3")); \
+		assert (one["ranks"], three["ranks"]) == (1, 3) and one["digest"] == three["digest"], "digests differ"; \
+		print("one process and three ranks came to the same digest:", one["digest"])'
 	$(BIN)/python examples/train_and_kill.py $(DEMO)/store $(DEMO)/runs
 
 # Only what an earlier demo made is removed.

@@ -41,7 +41,8 @@ pub(crate) fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>> {
 /// Says that there are not so many bytes.
 pub(crate) fn no_memory(bytes: usize) -> Error {
     Error::limit(format!(
-        "there is no memory for {bytes} bytes more; take fewer columns or threads, or a greater machine"
+        "there is no memory for {bytes} bytes more; take fewer columns or threads, smaller \
+         chunks, or a greater machine"
     ))
 }
 

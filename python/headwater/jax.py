@@ -50,6 +50,16 @@ def gram(
         array([[3., 3.],
                [3., 3.]])
     """
+    if isinstance(x, jax.core.Tracer):
+        raise InvalidArgument(
+            "expected an array with its numbers, found one that JAX traces; call gram outside of "
+            "jax.jit, and give it what the compiled function returns"
+        )
+    if not isinstance(x, (jax.Array, np.ndarray)):
+        raise InvalidArgument(
+            f"expected an array of JAX or NumPy, found {type(x).__name__}; make one with "
+            "numpy.asarray"
+        )
     if x.ndim != 2:
         raise InvalidArgument(f"expected rows as a matrix [n, k], found the shape {x.shape}")
     rows, columns = x.shape

@@ -81,6 +81,11 @@ class Worker:
         Raises:
             InvalidArgument: They are not of the job's form, or more than it has. None is taken in.
         """
+        if isinstance(rows, np.ma.MaskedArray):
+            raise InvalidArgument(
+                "expected numbers that are all there, found a masked array; fill it in (`filled`), "
+                "or leave out the rows"
+            )
         array: npt.NDArray[Any] = np.asarray(rows)
         found = array.dtype.name if array.dtype.isnative else array.dtype.str
         if found != self._job.dtype:

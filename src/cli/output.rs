@@ -91,9 +91,27 @@ pub(super) fn bytes(number: u64) -> String {
     format!("{value:.1} TB")
 }
 
+/// How many a second there are, as a person says it: 1.2 M.
+pub(super) fn rate(mut value: f64) -> String {
+    // Of blocks there may be one in some seconds.
+    if value < 10.0 {
+        return format!("{value:.1}");
+    }
+    if value < 1000.0 {
+        return format!("{value:.0}");
+    }
+    for unit in ["k", "M"] {
+        value /= 1000.0;
+        if value < 1000.0 {
+            return format!("{value:.1} {unit}");
+        }
+    }
+    format!("{:.1} G", value / 1000.0)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{bytes, count, plural};
+    use super::{bytes, count, plural, rate};
 
     #[test]
     fn numbers_read_well() {
@@ -104,5 +122,7 @@ mod tests {
         assert_eq!(plural(2, "category"), "2 categories");
         let sizes: Vec<_> = [0, 999, 1000, 1_460_000_000, 2_000_000_000_000].map(bytes).into();
         assert_eq!(sizes, ["0 B", "999 B", "1.0 kB", "1.5 GB", "2.0 TB"]);
+        let rates: Vec<_> = [0.0, 0.234, 12.34, 999.4, 34_567.8, 1_234_567.0, 2e9].map(rate).into();
+        assert_eq!(rates, ["0.0", "0.2", "12", "999", "34.6 k", "1.2 M", "2.0 G"]);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
+use super::output;
 use crate::error::{Error, Result};
 use crate::prepare::Progress;
 
@@ -20,7 +21,7 @@ pub(super) struct Bars<'a> {
 impl<'a> Bars<'a> {
     /// Bars that count rows; `interrupted` says when to stop.
     pub(super) fn new(interrupted: Option<&'a (dyn Fn() -> bool + Sync)>) -> Self {
-        let unit = "{human_pos}/{human_len} {per_sec}";
+        let unit = "{human_pos}/{human_len} {rate}/s";
         Self { current: Mutex::new(ProgressBar::hidden()), interrupted, unit, operations: 0.0 }
     }
 
@@ -34,7 +35,7 @@ impl<'a> Bars<'a> {
     /// Bars that count rows, and tell how many operations a second that is, at so many for each.
     pub(super) fn of_operations(operations: f64) -> Self {
         let mut bars = Self::new(None);
-        bars.unit = "{human_pos}/{human_len} {per_sec} {speed}";
+        bars.unit = "{human_pos}/{human_len} {rate} rows/s {speed}";
         bars.operations = operations;
         bars
     }
@@ -60,7 +61,7 @@ impl Progress for Bars<'_> {
                 let template = format!("{{msg:32!}} {{bar:24}} {} {{eta}}", self.unit);
                 (ProgressBar::new(total), template)
             }
-            None => (ProgressBar::no_length(), "{msg:32!} {human_pos} {per_sec}".to_owned()),
+            None => (ProgressBar::no_length(), "{msg:32!} {human_pos} {rate}/s".to_owned()),
         };
         // The template is ours and right; were it not, the default style would do.
         if let Ok(style) = ProgressStyle::with_template(&template) {
@@ -69,7 +70,10 @@ impl Progress for Bars<'_> {
                 // What cannot be shown is left out.
                 let _ = write!(out, "{:.1} GFLOP/s", state.per_sec() * operations / 1e9);
             };
-            bar.set_style(style.with_key("speed", speed));
+            let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
+                let _ = out.write_str(&output::rate(state.per_sec()));
+            };
+            bar.set_style(style.with_key("speed", speed).with_key("rate", rate));
         }
         bar.set_message(stage.to_owned());
         self.replace(bar);

@@ -1,6 +1,6 @@
 //! Count, range and the first four moments of each column.
 
-use crate::bytes::filled;
+use crate::bytes::{filled, reserve};
 use crate::error::{Error, Result};
 
 use super::control::in_default_environment;
@@ -11,11 +11,17 @@ use super::words;
 /// The words of a column in a partial: four counts, least, greatest, four sums.
 const COLUMN_WORDS: usize = 10;
 
+/// What is lost of a moment about the mean, of the size of a sum that it is what is left of: the
+/// roundings of some thousand rows of a chunk.
+const LOST: f64 = 1024.0 * f64::EPSILON;
+/// The part of a summary that may be lost: three digits stay.
+const LOST_MAX: f64 = 1e-3;
+
 /// The moments of each column about a number near its mean.
 ///
 /// The sums are over its finite numbers `x`, of powers of `x - shift`. The shift is part of what is
 /// computed: the nearer the mean, the less is lost when the moments about the mean are taken from it.
-/// 0 does where the numbers are not far from 0 against their spread.
+/// 0 does where the numbers are not far from 0 against their spread, [`ColumnMoments::near`] mostly.
 pub struct ColumnMoments {
     shifts: Vec<f64>,
 }
@@ -48,6 +54,9 @@ pub struct ColumnSums {
 }
 
 /// What the sums of one column come to. Outside the promise of the same bits.
+///
+/// NaN is what the sums do not tell: too few digits are left of it, since the shift is too far from the
+/// mean against the deviation, or the numbers are too great for sums of their powers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ColumnSummary {
     /// How many finite numbers there are, which all that follows is of; without any it is NaN.
@@ -58,11 +67,20 @@ pub struct ColumnSummary {
     pub variance: f64,
     /// Its square root.
     pub std: f64,
-    /// The third moment about the mean, in standard deviations; NaN where these are 0.
+    /// The third moment about the mean, in standard deviations; NaN where these are 0, too.
     pub skewness: f64,
     /// The fourth moment about the mean, in standard deviations, above the normal distribution's 3;
-    /// NaN where these are 0.
+    /// NaN where these are 0, too.
     pub kurtosis: f64,
+}
+
+impl ColumnSummary {
+    /// Whether something of it is NaN for no other reason than that the digits are lost.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        let is_constant = self.variance == 0.0;
+        self.finite > 0 && !is_constant && (self.skewness.is_nan() || self.kurtosis.is_nan())
+    }
 }
 
 impl ColumnMoments {
@@ -83,6 +101,28 @@ impl ColumnMoments {
         }
     }
 
+    /// About the median of each column's finite numbers among some rows, of two the lower; about 0
+    /// where there are none.
+    ///
+    /// # Errors
+    /// As [`ColumnMoments::new`], and `LimitExceeded` when memory is not to be had.
+    pub fn near(rows: &Rows<'_>) -> Result<Self> {
+        let mut shifts = filled(0.0, rows.columns())?;
+        let mut finite = reserve(rows.count())?;
+        for (column, shift) in shifts.iter_mut().enumerate() {
+            finite.clear();
+            in_default_environment(|| {
+                rows.each(column..column + 1, |_, _, value| {
+                    finite.extend(value.filter(|value| value.is_finite()));
+                });
+            });
+            if let Some(last) = finite.len().checked_sub(1) {
+                *shift = *finite.select_nth_unstable_by(last / 2, f64::total_cmp).1;
+            }
+        }
+        Self::new(shifts)
+    }
+
     /// The shift of each column.
     #[must_use]
     pub fn shifts(&self) -> &[f64] {
@@ -98,25 +138,41 @@ impl ColumnMoments {
 }
 
 fn summary(finite: u64, sums: &ColumnSums, shift: f64) -> ColumnSummary {
+    let of_variance = |mean: f64, variance: f64| ColumnSummary {
+        finite,
+        mean,
+        variance,
+        std: variance.sqrt(),
+        skewness: f64::NAN,
+        kurtosis: f64::NAN,
+    };
+    if finite > 0 && sums.min == sums.max {
+        return of_variance(sums.min, 0.0);
+    }
     let count = if finite == 0 { f64::NAN } else { finite as f64 };
     let [first, second, third, fourth] = sums.powers.map(|sum| sum / count);
     // The moments about the mean, from those about the shift.
     let square = first * first;
     let variance = second - square;
-    // What is left of a variance that cancels has either sign. NaN stays.
-    let variance = if variance < 0.0 { 0.0 } else { variance };
     let about_mean = [
         third - 3.0 * first * second + 2.0 * first * square,
         fourth - 4.0 * first * third + 6.0 * square * second - 3.0 * square * square,
     ];
+    // How much greater the second moment about the shift is.
+    let excess = second / variance;
+    let known = |power: f64, value: f64| {
+        let lost = LOST * excess.powf(power / 2.0);
+        // A variance that cancels may be below 0.
+        let is_known = value.is_finite() && (0.0..=LOST_MAX).contains(&lost);
+        if is_known { value } else { f64::NAN }
+    };
+    // Of infinities among them, all others may be the same.
+    let variance = if second == 0.0 { 0.0 } else { known(2.0, variance) };
     let std = variance.sqrt();
     ColumnSummary {
-        finite,
-        mean: shift + first,
-        variance,
-        std,
-        skewness: about_mean[0] / (variance * std),
-        kurtosis: about_mean[1] / (variance * variance) - 3.0,
+        skewness: known(3.0, about_mean[0] / (variance * std)),
+        kurtosis: known(4.0, about_mean[1] / (variance * variance) - 3.0),
+        ..of_variance(if first.is_finite() { shift + first } else { f64::NAN }, variance)
     }
 }
 

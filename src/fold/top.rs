@@ -80,6 +80,12 @@ impl TopRows {
         }
     }
 
+    /// The column.
+    #[must_use]
+    pub fn column(&self) -> usize {
+        self.column
+    }
+
     fn ranking(&self, rows: Vec<RankedRow>) -> Ranking {
         Ranking { rows, kept: self.kept, end: self.end }
     }

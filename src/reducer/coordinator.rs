@@ -201,11 +201,16 @@ impl<S: Statistic> Coordinator<S> {
         self.ranks.len() + self.lost.len() >= expected as usize
     }
 
-    /// Refuses to wait for rows that none of the ranks can read, once all `expected` are known.
+    /// Refuses to wait for rows that none of the ranks can read, once all `expected` are known;
+    /// `files_of` names the files that some rows lie in.
     ///
     /// # Errors
-    /// `InvalidArgument`, naming the chunks.
-    pub fn check_readable(&self, expected: u32) -> Result<()> {
+    /// `InvalidArgument`, naming the chunks and the files.
+    pub fn check_readable(
+        &self,
+        expected: u32,
+        files_of: impl FnOnce(Range<u64>) -> String,
+    ) -> Result<()> {
         if !self.has_heard_of(expected) {
             return Ok(());
         }
@@ -215,12 +220,13 @@ impl<S: Statistic> Coordinator<S> {
         let rows = self.reduction.job().rows_of(chunks.start).start
             ..self.reduction.job().rows_of(chunks.end - 1).end;
         Err(Error::invalid(format!(
-            "no rank that is left can read rows {} to {} (chunks {} to {}); give each rank the files \
-             that the manifest lists for it, with rows that fill whole chunks",
+            "no rank that is left can read rows {} to {} (chunks {} to {}), which lie in {}; give each \
+             rank the files that the manifest lists for it, with rows that fill whole chunks",
             rows.start,
             rows.end - 1,
             chunks.start,
-            chunks.end - 1
+            chunks.end - 1,
+            files_of(rows.clone())
         )))
     }
 

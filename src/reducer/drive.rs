@@ -213,7 +213,7 @@ pub fn coordinate<S: Source>(
             if let Some(report) = hands.step(now, pause)? {
                 letters.extend(coordinator.hear((around.now)(), 0, &report)?);
             }
-            coordinator.check_readable(wire.size())?;
+            coordinator.check_readable(wire.size(), |rows| source.files_of(rows))?;
             deliver(letters, &mut hands, wire)?;
             watch(coordinator)?;
         }

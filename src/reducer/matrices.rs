@@ -174,6 +174,12 @@ impl<S: OfRows> OfMatrix<S> {
         self.chunks.finite_only = true;
         self
     }
+
+    /// The matrix.
+    #[must_use]
+    pub fn matrix(&self) -> &Matrix {
+        &self.chunks.matrix
+    }
 }
 
 impl<S: OfRows> Source for OfMatrix<S> {
@@ -194,6 +200,10 @@ impl<S: OfRows> Source for OfMatrix<S> {
 
     fn readable(&self) -> Vec<Range<u64>> {
         self.chunks.readable(&self.job)
+    }
+
+    fn files_of(&self, rows: Range<u64>) -> String {
+        self.chunks.matrix.files_of(rows)
     }
 
     fn cuts(&self) -> BTreeSet<u64> {
@@ -266,6 +276,10 @@ impl Source for CrossOfMatrices {
         let pairs = x.iter().flat_map(|x| y.iter().map(move |y| (x, y)));
         let both = pairs.map(|(x, y)| x.start.max(y.start)..x.end.min(y.end));
         both.filter(|chunks| !chunks.is_empty()).collect()
+    }
+
+    fn files_of(&self, rows: Range<u64>) -> String {
+        self.sides.each_ref().map(|side| side.matrix.files_of(rows.clone())).join(" and ")
     }
 
     fn cuts(&self) -> BTreeSet<u64> {

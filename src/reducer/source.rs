@@ -29,6 +29,9 @@ pub trait Source: Sync {
     /// The chunks that this process can read.
     fn readable(&self) -> Vec<Range<u64>>;
 
+    /// Names the files that some rows lie in.
+    fn files_of(&self, rows: Range<u64>) -> String;
+
     /// The chunks at which others may begin, or cease, to be able to read.
     fn cuts(&self) -> BTreeSet<u64>;
 }

@@ -211,6 +211,31 @@ fn summaries_of_nothing_and_of_constants_are_said_to_be_none() {
     assert!(nothing.mean.is_nan() && nothing.variance.is_nan() && nothing.kurtosis.is_nan());
     assert_eq!((constant.mean, constant.variance, constant.std), (3.0, 0.0, 0.0));
     assert!(constant.skewness.is_nan() && constant.kurtosis.is_nan());
+    assert!(!nothing.is_lost() && !constant.is_lost());
+}
+
+#[test]
+fn shifts_are_the_lower_medians_and_what_a_far_one_loses_is_not_told() {
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    let values = [1e9 + 2.0, nan, inf, 1e9, inf, 7.1, 1e9 + 8.0, -inf, 7.1, 1e9 - 4.0, nan, 7.1];
+    let rows = Rows::new(values.as_slice(), 4, 3, 3).unwrap();
+    let near = ColumnMoments::near(&rows).unwrap();
+    assert_eq!(near.shifts(), [1e9, 0.0, 7.1]);
+    let found = near.summaries(&near.leaf(&rows).unwrap());
+    assert_eq!((found[0].mean, found[0].variance), (1e9 + 1.5, 18.75));
+    assert!((found[0].skewness, found[0].kurtosis).0.is_finite() && !found[0].is_lost());
+    assert_eq!((found[2].mean, found[2].variance, found[2].is_lost()), (7.1, 0.0, false));
+    let far = ColumnMoments::new(vec![0.0; 3]).unwrap();
+    let found = far.summaries(&far.leaf(&rows).unwrap());
+    assert!(found[0].is_lost() && found[0].variance.is_nan() && found[0].kurtosis.is_nan());
+    assert!((found[0].mean - 1e9 - 1.5).abs() < 1e-6);
+    // Great numbers have no sums of squares.
+    let great = Rows::new([1e200, -1e200].as_slice(), 2, 1, 1).unwrap();
+    let found = ColumnMoments::new(vec![0.0]).unwrap();
+    let found = found.summaries(&found.leaf(&great).unwrap())[0];
+    assert!(found.is_lost() && found.mean == 0.0 && found.variance.is_nan());
+    let none = Rows::new([0.0; 0].as_slice(), 0, 2, 2).unwrap();
+    assert_eq!(ColumnMoments::near(&none).unwrap().shifts(), [0.0, 0.0]);
 }
 
 /// Within four standard errors, from none to more than there are registers.

@@ -157,9 +157,13 @@ def test_p6_a_checkpoint_that_is_not_this_jobs_is_told_and_stays(tmp_path, rows,
     (path,) = (tmp_path / "ck").glob("*.portion")
     good = path.read_bytes()
 
+    # The .json of a Gram is none that moments may take.
+    elsewhere = [tmp_path / "m.json" if part == tmp_path / "o" else part for part in fold]
+
     def is_refused(statistic, status, *words):
         before = path.read_bytes()
-        refused(as_ranks(ranks, [*statistic, *fold]), status, *words)
+        rest = elsewhere if statistic == ["moments"] else fold
+        refused(as_ranks(ranks, [*statistic, *rest]), status, *words)
         assert [path.read_bytes() for path in (tmp_path / "ck").glob("*.portion")] == [before]
 
     is_refused(["moments"], 1, path.name, '"statistic" was "gram" and is now "moments"')
@@ -238,3 +242,39 @@ def test_a_result_goes_over_nothing_that_it_is_made_of(tmp_path, rows, ranks):
         refused(as_ranks(ranks, ["gram", "--input", matrix, "--out", out]), 1, words)
     refused([REDUCE, "manifest", "--input", x, "--out", x], 1, "which it is made of")
     assert (x.read_bytes(), listing.read_bytes()) == before
+
+
+def test_results_of_different_names_are_never_written_over_one_another(tmp_path, rows):
+    x = ["--input", tmp_path / "x.npy"]
+    for statistic, out in [
+        ("moments", "run.1"),
+        ("gram", "run.2"),
+        ("exponents", "run"),
+        ("gram", "g.npy"),
+        ("distinct", "d.json"),
+    ]:
+        reduced(statistic, *x, "--out", tmp_path / out)
+    names = {path.name for path in tmp_path.iterdir()} - {"x.npy"}
+    assert names == {"run.1.json", "run.2", "run.2.json", "run.json", "g.npy", "g.json", "d.json"}
+    told = {name: json.loads((tmp_path / name).read_text()) for name in names if "json" in name}
+    expected = {
+        "run.1.json": "moments",
+        "run.2.json": "gram",
+        "run.json": "exponents",
+        "g.json": "gram",
+        "d.json": "distinct",
+    }
+    assert {name: one["job"]["statistic"] for name, one in told.items()} == expected
+    (tmp_path / "notes.json").write_text("{}")
+    for statistic, out, words in [
+        ("gram", "d.npy", "d.json, which tells of something else; choose another name"),
+        ("gram", "notes.npy", "notes.json, which tells of something else"),
+        ("moments", "g", "g.json, which tells of something else"),
+        ("gram", "h.json", "expected a name for a matrix, such as"),
+    ]:
+        refused(as_ranks(None, [statistic, *x, "--out", tmp_path / out]), 1, words)
+    wrong = [REDUCE, "manifest", *x, "--out", tmp_path / "all.list"]
+    refused(wrong, 1, "expected a name that ends in .json")
+    for statistic, out in [("gram", "g.npy"), ("cross", "g.npy"), ("moments", "d.json")]:
+        other = ["--with", tmp_path / "x.npy"] if statistic == "cross" else []
+        reduced(statistic, *x, *other, "--out", tmp_path / out)

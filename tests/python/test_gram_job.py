@@ -333,6 +333,8 @@ def test_rows_that_are_not_the_jobs_are_refused_and_change_nothing():
         (rows[:, :0], "found 0 of f32"),
         (rows, "at most 490 more of the job's 500 rows, found 500"),
         ("rows", "found str"),
+        (np.ma.masked_less(rows[:10], 0), "found a masked array; fill it in"),
+        (np.ma.array(rows[:10]), "found a masked array"),
     ]:
         with pytest.raises(headwater.InvalidArgument, match=words):
             worker.push(wrong)

@@ -138,6 +138,8 @@ for arguments, words in [
     ((rows[0],), "found the shape (17,)"),
     ((jax.numpy.zeros((3, 2), int),), 'or "bfloat16", found "int32"'),
     ((rows[:0],), "no rows"),
+    ((rows.tolist(),), "expected an array of JAX or NumPy, found list; make one"),
+    ((np.ma.masked_less(rows, 0),), "found a masked array"),
 ]:
     try:
         gram(*arguments)
@@ -145,6 +147,13 @@ for arguments, words in [
         assert words in str(error), error
     else:
         raise AssertionError(words)
+for traced in (jax.jit, jax.vmap):
+    try:
+        traced(gram)(jax.numpy.asarray(rows)[None])
+    except InvalidArgument as error:
+        assert "found one that JAX traces" in str(error), error
+    else:
+        raise AssertionError("traced")
 """
 
 

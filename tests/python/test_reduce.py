@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -83,6 +84,7 @@ def test_a_terminal_is_told_how_fast_it_goes(tmp_path, matrix):
                 said += some
     os.close(ours)
     assert b"folding rows" in said
+    assert re.search(rb" ([0-9]\.[0-9]|[0-9]+|[0-9]+\.[0-9] [kMG]) rows/s ", said), said
     assert b"GFLOP/s" in said
     assert reduce(*command[1:]).stderr == ""
 

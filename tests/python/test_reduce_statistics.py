@@ -56,6 +56,88 @@ def test_moments_are_those_of_numpy(tmp_path, rows):
     assert (plus["max"], minus["min"]) == ("Infinity", "-Infinity")
 
 
+def about_mean(column):
+    """Variance, skewness and excess kurtosis, in two passes."""
+    deviation = column - column.mean()
+    variance = (deviation**2).mean()
+    shape = ((deviation**3).mean() / variance**1.5, (deviation**4).mean() / variance**2 - 3)
+    return {"variance": variance, "skewness": shape[0], "kurtosis": shape[1]}
+
+
+def test_moments_keep_their_digits_where_no_shift_is_said(tmp_path):
+    rows = np.random.default_rng(8).standard_normal((5000, 4))
+    rows[:, 1] += 1e9
+    rows[:, 2] = 7.1
+    rows[:, 3] = 1e300
+    np.save(tmp_path / "x.npy", rows)
+    fold = ["moments", "--input", tmp_path / "x.npy", "--out", tmp_path / "m.json"]
+    told = reduce(*fold)
+    assert (told.returncode, told.stderr) == (0, "")
+    for column, found in zip(rows.T[:2], result(tmp_path / "m.json"), strict=False):
+        # The mean of numbers about 1e9 is rounded, that of their distances from one of them is not.
+        for name, value in about_mean(column - column[0]).items():
+            assert found[name] == pytest.approx(value, rel=1e-6), name
+    # Seven tenths are not exact, and still all are the same.
+    for shift in ([], ["--shift", 0]):
+        assert reduce(*fold, *shift).returncode == 0
+        for value, found in zip((7.1, 1e300), result(tmp_path / "m.json")[2:], strict=True):
+            assert (found["mean"], found["variance"], found["std"]) == (value, 0, 0)
+            assert (found["skewness"], found["kurtosis"]) == (None, None)
+
+
+def test_the_shift_that_is_taken_is_the_median_of_the_first_rows(tmp_path):
+    rows = np.random.default_rng(9).standard_normal((3000, 3))
+    rows[:1024, 0] = np.nan
+    rows[3, 1] = np.inf
+    np.save(tmp_path / "x.npy", rows)
+    fold = ["moments", "--input", tmp_path / "x.npy", "--out", tmp_path / "m.json"]
+    digest = done(*fold)["digest"]
+    shifts = [column["shift"] for column in result(tmp_path / "m.json")]
+    lower = [np.sort(column[np.isfinite(column)]) for column in rows[:1024].T]
+    expected = [0.0, *(column[(len(column) - 1) // 2] for column in lower[1:])]
+    assert shifts == expected
+    assert done(*fold, "--shift", *shifts)["digest"] == digest
+    # A part of the job: a checkpoint of another shift is refused.
+    kept = ["--checkpoint-dir", tmp_path / "ck"]
+    done(*fold, *kept)
+    assert done(*fold, *kept, "--resume", "--shift", *shifts)["digest"] == digest
+    told = reduce(*fold, *kept, "--resume", "--shift", 0)
+    assert told.returncode == 1
+    assert '"shifts" was' in told.stderr
+
+
+def test_a_shift_too_far_from_the_mean_is_told_and_leaves_no_wrong_digits(tmp_path):
+    rows = np.random.default_rng(10).standard_normal((5000, 3))
+    rows[:, 1] += 1e4
+    rows[:, 2] += 1e9
+    np.save(tmp_path / "x.npy", rows)
+    told = reduce(
+        *["moments", "--input", tmp_path / "x.npy"], "--shift", 0, "--out", tmp_path / "m.json"
+    )
+    assert told.returncode == 0
+    assert "columns 1, 2: " in told.stderr
+    assert "say --shift with a number near the mean" in told.stderr
+    near, far, farther = result(tmp_path / "m.json")
+    assert near["kurtosis"] == pytest.approx(about_mean(rows[:, 0])["kurtosis"])
+    assert far["variance"] == pytest.approx(rows[:, 1].var(), rel=1e-3)
+    assert (far["skewness"], far["kurtosis"]) == (None, None)
+    assert farther["mean"] == pytest.approx(1e9)
+    assert [farther[name] for name in ("variance", "std", "skewness", "kurtosis")] == [None] * 4
+
+
+def test_without_the_first_rows_the_shift_must_be_said(tmp_path, rows):
+    for name, part in (("a", rows[:2000]), ("b", rows[2000:])):
+        np.save(tmp_path / f"{name}.npy", part)
+    listed = tmp_path / "all.json"
+    files = [tmp_path / "a.npy", tmp_path / "b.npy"]
+    assert reduce("manifest", "--input", *files, "--out", listed).returncode == 0
+    files[0].unlink()
+    told = reduce("moments", "--input", listed, "--out", tmp_path / "m.json")
+    assert told.returncode == 1
+    assert "the shift is taken from the first rows where --shift does not say it" in told.stderr
+    assert "a.npy, which is not here" in told.stderr
+
+
 def test_histograms_are_those_of_numpy(tmp_path, rows):
     out = tmp_path / "h.json"
     edges = [-1, -0.5, 0, 2]
@@ -207,7 +289,8 @@ def test_safetensors_and_parquet_and_manifests_are_the_same_rows(tmp_path):
 
 def test_a_spool_folds_every_statistic(tmp_path, rows):
     for statistic in [*STATISTICS, ["cross", "--with", tmp_path / "x.npy"]]:
-        spool, out = tmp_path / f"spool-{statistic[0]}", tmp_path / "o.json"
+        spool = tmp_path / f"spool-{statistic[0]}"
+        out = tmp_path / ("o.npy" if statistic[0] == "cross" else "m.json")
         fold = [*statistic, "--input", tmp_path / "x.npy", "--chunk-rows", 100, "--out", out]
         straight = done(*fold)["digest"]
         assert reduce(*fold, "--spool", spool, "--block-chunks", 4).returncode == 0

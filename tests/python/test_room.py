@@ -93,9 +93,42 @@ def test_under_mpirun_too_little_memory_ends_all_ranks_with_one_error(wide):
 
 
 @pytest.mark.parametrize("statistic", [["exponents"], ["distinct", "--precision", 15]])
-def test_partials_of_columns_that_are_too_large_are_told(wide, statistic):
-    run = ended([REDUCE, *statistic, *wide], 250 * MEBIBYTE)
+def test_partials_of_columns_that_are_too_large_are_told(tmp_path, wide, statistic):
+    fold = [*wide[:2], *wide[4:], "--out", tmp_path / "o.json"]
+    run = ended([REDUCE, *statistic, *fold], 250 * MEBIBYTE)
     told_once(run, "chunks 0 to 0", "there is no memory for", "take fewer columns or threads")
+
+
+@pytest.fixture(scope="module", params=["npy", "parquet"])
+def tall(request, tmp_path_factory):
+    """A fold whose one chunk, 154 MB, lies in two files, and its digest."""
+    folder = tmp_path_factory.mktemp("tall")
+    rows = np.random.default_rng(1).integers(0, 50, (300_000, 32)).astype(float)
+    files = [folder / f"{name}.{request.param}" for name in "ab"]
+    for file in files:
+        if request.param == "npy":
+            np.save(file, rows)
+            continue
+        pyarrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        columns = {
+            f"c{at}": pyarrow.array(column, mask=column == 0) for at, column in enumerate(rows.T)
+        }
+        parquet.write_table(pyarrow.table(columns), file, row_group_size=20_000)
+    fold = ["moments", "--input", *files, "--chunk-rows", 600_000, "--threads", 1]
+    return fold, reduced(*fold, "--out", folder / "m.json")["digest"]
+
+
+@pytest.mark.parametrize("mebibytes", [250, 300, 350, 400, 450, 500])
+def test_rows_of_several_files_that_are_too_many_for_the_memory_are_told(tmp_path, tall, mebibytes):
+    fold, digest = tall
+    run = ended([REDUCE, *fold, "--out", tmp_path / "m.json"], mebibytes * MEBIBYTE)
+    if run.returncode == 0:
+        assert digest in run.stdout
+        return
+    told = told_once(run, "there is no memory for", "smaller chunks")
+    assert "rows 0 to 599999 of " in told or ".parquet: " in told, told
+    assert not (tmp_path / "m.json").exists()
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 //! `headwater-reduce moments`, `histogram`, `exponents`, `distinct` and `top`: statistics of columns, as
 //! JSON.
 
+use std::convert::Infallible;
 use std::path::Path;
+use std::str::FromStr;
 
 use clap::Args;
 use rayon::ThreadPool;
@@ -10,15 +12,21 @@ use serde_json::{Value, json};
 
 use super::{Folded, RowsArgs, Written};
 use crate::Digest;
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 use crate::fold::{
-    ColumnMoments, Counts, Distinct, End, ExponentHistogram, Histogram, MomentSums, Ranking,
-    Registers, SignExponents, Statistic, TopRows,
+    ColumnMoments, ColumnSummary, Counts, Distinct, End, ExponentHistogram, Histogram, MomentSums,
+    Ranking, Registers, SignExponents, Statistic, TopRows,
 };
 use crate::reducer::{Job, Matrix, OfMatrix, OfRows, Source};
 
 /// What a column that only counts costs for each of its numbers.
 const OPERATIONS: f64 = 10.0;
+
+/// The rows that a shift is taken from where none is said.
+const SHIFT_ROWS: u64 = 1024;
+
+/// How many columns a warning names.
+const COLUMNS_SHOWN: usize = 20;
 
 /// What `headwater-reduce moments` is told of its statistic.
 #[derive(Args, Clone, Serialize, Deserialize)]
@@ -26,9 +34,10 @@ pub(super) struct MomentsArgs {
     #[command(flatten)]
     rows: RowsArgs,
     /// A number near the mean, for all columns or for each: sums are of powers of what is above it.
-    /// Part of what is computed. Say it where numbers are far from 0 against their spread.
-    #[arg(long, num_args = 1.., value_name = "S", default_value = "0", allow_negative_numbers = true)]
-    shift: Vec<f64>,
+    /// Part of what is computed. Where it is not said, it is the median of the column's finite numbers
+    /// among the first 1,024 rows, and 0 where there are none.
+    #[arg(long, num_args = 1.., value_name = "S", allow_negative_numbers = true)]
+    shift: Option<Vec<f64>>,
 }
 
 /// What `headwater-reduce histogram` is told of its statistic.
@@ -64,9 +73,9 @@ pub(super) struct DistinctArgs {
 pub(super) struct TopArgs {
     #[command(flatten)]
     rows: RowsArgs,
-    /// The column, counted from 0.
+    /// The column: its number, counted from 0, or its name in a .parquet.
     #[arg(long, value_name = "J")]
-    column: usize,
+    column: Column,
     /// How many rows.
     #[arg(long, value_name = "N", default_value_t = 10)]
     count: usize,
@@ -75,28 +84,68 @@ pub(super) struct TopArgs {
     smallest: bool,
 }
 
-/// A job over one matrix, with what else determines it.
+/// How a column is said.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Column {
+    Number(usize),
+    Name(String),
+}
+
+impl FromStr for Column {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(text.parse().map_or_else(|_| Self::Name(text.to_owned()), Self::Number))
+    }
+}
+
+impl Column {
+    /// Its number.
+    fn of(&self, matrix: &Matrix) -> Result<usize> {
+        match self {
+            Self::Number(number) => Ok(*number),
+            Self::Name(name) => matrix.column_of(name),
+        }
+    }
+}
+
+/// What else determines a job than its rows.
+type Settings = Vec<(&'static str, crate::plan::Value)>;
+
+/// A job over one matrix, whose statistic comes with its settings.
 fn open<S: OfRows>(
     rows: &RowsArgs,
     threads: ThreadPool,
     name: &str,
-    settings: &[(&str, crate::plan::Value)],
-    statistic: impl FnOnce(&Matrix) -> Result<S>,
+    statistic: impl FnOnce(&Matrix) -> Result<(S, Settings)>,
 ) -> Result<(Job, OfMatrix<S>)> {
     let matrix = rows.open()?;
-    let statistic = statistic(&matrix)?;
-    let job = rows.job(name, &matrix, settings)?;
+    let (statistic, settings) = statistic(&matrix)?;
+    let job = rows.job(name, &matrix, &settings)?;
     Ok((job.clone(), OfMatrix::new(statistic, matrix, job, threads)))
 }
 
 /// What is told of a result that is in the .json alone.
-fn told<S: Statistic>(statistic: &S, partial: &S::Partial, columns: Vec<Value>) -> Written {
+fn told<S: Statistic>(statistic: &S, partial: &S::Partial, result: Vec<Value>) -> Written {
     Written {
         digest: Digest::of(&statistic.encode(partial)),
-        columns: columns.len(),
+        columns: result.len(),
         more: serde_json::Map::new(),
-        result: Some(columns.into()),
+        result: Some(result.into()),
     }
+}
+
+/// What is told of each column, with its name where it has one.
+fn told_of_columns<S: OfRows>(
+    source: &OfMatrix<S>,
+    partial: &S::Partial,
+    mut columns: Vec<Value>,
+) -> Written {
+    for (column, name) in columns.iter_mut().zip(source.matrix().names().unwrap_or_default()) {
+        column["name"] = name.as_str().into();
+    }
+    told(&**source.statistic(), partial, columns)
 }
 
 /// The bits of numbers as a setting.
@@ -114,6 +163,49 @@ fn number(value: f64) -> Value {
     }
 }
 
+/// A number, and null where none is known.
+fn known(value: f64) -> Value {
+    if value.is_nan() { Value::Null } else { number(value) }
+}
+
+impl MomentsArgs {
+    fn statistic(&self, matrix: &Matrix) -> Result<ColumnMoments> {
+        let columns = matrix.columns();
+        match self.shift.as_deref() {
+            None => {
+                let first = matrix.read(0..matrix.rows().min(SHIFT_ROWS));
+                let first = first.context(
+                    || "the shift is taken from the first rows where --shift does not say it",
+                )?;
+                ColumnMoments::near(&first.rows()?)
+            }
+            Some(&[one]) => ColumnMoments::new(vec![one; columns]),
+            Some(shifts) if shifts.len() == columns => ColumnMoments::new(shifts.to_vec()),
+            Some(shifts) => Err(Error::invalid(format!(
+                "expected one shift, or one for each of {columns} columns, found {}",
+                shifts.len()
+            ))),
+        }
+    }
+}
+
+/// Warns of columns of which the sums do not tell everything.
+fn warn_of_lost(summaries: &[ColumnSummary]) {
+    let lost = summaries.iter().zip(0_usize..).filter(|(summary, _)| summary.is_lost());
+    let lost: Vec<String> = lost.map(|(_, column)| column.to_string()).collect();
+    if lost.is_empty() {
+        return;
+    }
+    eprintln!(
+        "headwater-reduce: {} {}{}: what is null in the result has lost its digits: the mean is too far \
+         from the shift against the deviation, or the numbers are too great; say --shift with a number \
+         near the mean",
+        if lost.len() == 1 { "column" } else { "columns" },
+        lost[..lost.len().min(COLUMNS_SHOWN)].join(", "),
+        if lost.len() > COLUMNS_SHOWN { " and more" } else { "" }
+    );
+}
+
 impl Folded for MomentsArgs {
     type Source = OfMatrix<ColumnMoments>;
 
@@ -126,20 +218,10 @@ impl Folded for MomentsArgs {
     }
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
-        let settings = [("shifts", of_numbers(&self.shift))];
-        open(&self.rows, threads, "moments", &settings, |matrix| {
-            let shifts = match self.shift[..] {
-                [one] => vec![one; matrix.columns()],
-                _ => self.shift.clone(),
-            };
-            if shifts.len() != matrix.columns() {
-                return Err(Error::invalid(format!(
-                    "expected one shift, or one for each of {} columns, found {}",
-                    matrix.columns(),
-                    shifts.len()
-                )));
-            }
-            ColumnMoments::new(shifts)
+        open(&self.rows, threads, "moments", |matrix| {
+            let moments = self.statistic(matrix)?;
+            let shifts = of_numbers(moments.shifts());
+            Ok((moments, vec![("shifts", shifts)]))
         })
     }
 
@@ -149,7 +231,9 @@ impl Folded for MomentsArgs {
 
     fn write(&self, _: &Path, source: &Self::Source, sums: &MomentSums) -> Result<Written> {
         let moments = source.statistic();
-        let columns = sums.columns().iter().zip(moments.summaries(sums)).zip(moments.shifts());
+        let summaries = moments.summaries(sums);
+        warn_of_lost(&summaries);
+        let columns = sums.columns().iter().zip(summaries).zip(moments.shifts());
         let columns = columns.map(|((sums, summary), shift)| {
             // Of no numbers there is no least.
             let range = |value| if sums.min > sums.max { Value::Null } else { number(value) };
@@ -163,14 +247,17 @@ impl Folded for MomentsArgs {
                 "max": range(sums.max),
                 "shift": shift,
                 "power_sums": sums.powers.map(number),
-                "mean": number(summary.mean),
-                "variance": number(summary.variance),
-                "std": number(summary.std),
-                "skewness": number(summary.skewness),
-                "kurtosis": number(summary.kurtosis),
+                "mean": known(summary.mean),
+                "variance": known(summary.variance),
+                "std": known(summary.std),
+                "skewness": known(summary.skewness),
+                "kurtosis": known(summary.kurtosis),
             })
         });
-        Ok(told(&**moments, sums, columns.collect()))
+        let mut told = told_of_columns(source, sums, columns.collect());
+        told.more.insert("ddof".to_owned(), 0.into());
+        told.more.insert("excess_kurtosis".to_owned(), true.into());
+        Ok(told)
     }
 }
 
@@ -186,9 +273,9 @@ impl Folded for HistogramArgs {
     }
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
-        let settings = [("edges", of_numbers(&self.edges))];
-        open(&self.rows, threads, "histogram", &settings, |matrix| {
-            Histogram::new(vec![self.edges.clone(); matrix.columns()])
+        open(&self.rows, threads, "histogram", |matrix| {
+            let histogram = Histogram::new(vec![self.edges.clone(); matrix.columns()])?;
+            Ok((histogram, vec![("edges", of_numbers(&self.edges))]))
         })
     }
 
@@ -208,7 +295,7 @@ impl Folded for HistogramArgs {
                 "nulls": counts.nulls,
             })
         });
-        Ok(told(&**histogram, counts, columns.collect()))
+        Ok(told_of_columns(source, counts, columns.collect()))
     }
 }
 
@@ -224,8 +311,8 @@ impl Folded for ExponentsArgs {
     }
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
-        open(&self.rows, threads, "exponents", &[], |matrix| {
-            ExponentHistogram::new(matrix.columns())
+        open(&self.rows, threads, "exponents", |matrix| {
+            Ok((ExponentHistogram::new(matrix.columns())?, Settings::new()))
         })
     }
 
@@ -243,7 +330,7 @@ impl Folded for ExponentsArgs {
                 "nulls": counts.nulls,
             })
         });
-        Ok(told(&**histogram, counts, columns.collect()))
+        Ok(told_of_columns(source, counts, columns.collect()))
     }
 }
 
@@ -272,9 +359,9 @@ impl Folded for DistinctArgs {
     }
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
-        let settings = [("precision", u64::from(self.precision).into())];
-        open(&self.rows, threads, "distinct", &settings, |matrix| {
-            Distinct::new(matrix.columns(), self.precision)
+        open(&self.rows, threads, "distinct", |matrix| {
+            let distinct = Distinct::new(matrix.columns(), self.precision)?;
+            Ok((distinct, vec![("precision", u64::from(self.precision).into())]))
         })
     }
 
@@ -286,7 +373,7 @@ impl Folded for DistinctArgs {
         let distinct = source.statistic();
         let columns = distinct.estimates(registers).into_iter().map(number);
         let columns = columns.map(|estimate| json!({ "distinct": estimate }));
-        Ok(told(&**distinct, registers, columns.collect()))
+        Ok(told_of_columns(source, registers, columns.collect()))
     }
 }
 
@@ -303,13 +390,14 @@ impl Folded for TopArgs {
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
         let end = if self.smallest { End::Smallest } else { End::Largest };
-        let settings = [
-            ("column", (self.column as u64).into()),
-            ("kept", (self.count as u64).into()),
-            ("smallest", self.smallest.into()),
-        ];
-        open(&self.rows, threads, "top", &settings, |matrix| {
-            TopRows::new(matrix.columns(), self.column, self.count, end)
+        open(&self.rows, threads, "top", |matrix| {
+            let column = self.column.of(matrix)?;
+            let settings = vec![
+                ("column", (column as u64).into()),
+                ("kept", (self.count as u64).into()),
+                ("smallest", self.smallest.into()),
+            ];
+            Ok((TopRows::new(matrix.columns(), column, self.count, end)?, settings))
         })
     }
 
@@ -320,6 +408,13 @@ impl Folded for TopArgs {
     fn write(&self, _: &Path, source: &Self::Source, ranking: &Ranking) -> Result<Written> {
         let rows = ranking.rows().iter();
         let rows = rows.map(|ranked| json!({ "row": ranked.row, "value": number(ranked.value) }));
-        Ok(Written { columns: 1, ..told(&**source.statistic(), ranking, rows.collect()) })
+        let mut told = told(&**source.statistic(), ranking, rows.collect());
+        let column = source.statistic().column();
+        told.columns = 1;
+        told.more.insert("column".to_owned(), column.into());
+        if let Some(names) = source.matrix().names() {
+            told.more.insert("column_name".to_owned(), names[column].as_str().into());
+        }
+        Ok(told)
     }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
 
-use super::{Folded, RowsArgs, Written, absolute, named_format, refusal};
+use super::{Dtype, Folded, Kind, RowsArgs, Written, absolute, in_order, refusal, said_format};
 use crate::Digest;
 use crate::durable::{Disk, write_file_by};
 use crate::error::Result;
@@ -18,15 +18,22 @@ use crate::reducer::{CrossOfMatrices, Job, Matrix, npy_header};
 pub(super) struct CrossArgs {
     #[command(flatten)]
     rows: RowsArgs,
-    /// The files of Y: .npy, .safetensors, .parquet, or one .json, a manifest.
+    /// The files of Y, as --input has those of X, and --sorted if it is said.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     with: Vec<PathBuf>,
     /// The tensor of Y.
-    #[arg(long, value_name = "NAME", conflicts_with = "with_select")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["with_select", "with_dtype"])]
     with_tensor: Option<String>,
     /// The columns of Y.
-    #[arg(long, num_args = 1.., value_name = "COLUMN")]
+    #[arg(long, num_args = 1.., value_name = "COLUMN", conflicts_with = "with_dtype")]
     with_select: Option<Vec<String>>,
+    /// The type of Y's numbers, as --dtype.
+    #[arg(long, value_enum)]
+    with_dtype: Option<Dtype>,
+    /// The files of Y are raw: so many numbers in a row.
+    #[arg(long, value_name = "K", requires = "with_dtype",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    with_columns: Option<u32>,
     /// Refuse a NaN or infinity, by its file, row and column.
     #[arg(long)]
     reject_nonfinite: bool,
@@ -34,6 +41,8 @@ pub(super) struct CrossArgs {
 
 impl Folded for CrossArgs {
     type Source = CrossOfMatrices;
+
+    const KIND: Kind = Kind::Matrix;
 
     fn absolute(mut self) -> Result<Self> {
         absolute(&mut self.with)?;
@@ -46,8 +55,9 @@ impl Folded for CrossArgs {
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, CrossOfMatrices)> {
         let x = self.rows.open()?;
-        let format = named_format(self.with_tensor.as_ref(), self.with_select.as_ref());
-        let y = Matrix::open(&self.with, &format)?;
+        let named = (self.with_tensor.as_ref(), self.with_select.as_ref());
+        let format = said_format(named, self.with_dtype, self.with_columns);
+        let y = Matrix::open(&in_order(&self.with, self.rows.files.sorted), &format)?;
         let mut settings = refusal(self.reject_nonfinite);
         settings.extend([
             ("with_columns", (y.columns() as u64).into()),

@@ -7,7 +7,7 @@ use clap::Args;
 use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
 
-use super::{Folded, RowsArgs, Written, refusal};
+use super::{Folded, Kind, RowsArgs, Written, refusal};
 use crate::Digest;
 use crate::durable::{Disk, NewFile, write_file_by};
 use crate::error::Result;
@@ -29,6 +29,8 @@ pub(super) struct GramArgs {
 
 impl Folded for GramArgs {
     type Source = OfMatrix<Gram>;
+
+    const KIND: Kind = Kind::Matrix;
 
     fn absolute(self) -> Result<Self> {
         Ok(Self { rows: self.rows.absolute()?, ..self })

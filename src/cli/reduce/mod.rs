@@ -25,7 +25,7 @@ use crate::reducer::{Element, Job, Manifest, Matrix, MatrixFormat, Source, sort_
 use columns::{DistinctArgs, ExponentsArgs, HistogramArgs, MomentsArgs, TopArgs};
 use cross::CrossArgs;
 use gram::GramArgs;
-use place::check_out;
+use place::{Kind, check_file, json_of};
 use run::{RunArgs, launched_rank, run};
 
 const AFTER_HELP: &str = "\
@@ -37,10 +37,18 @@ processor, however often it was interrupted:
   headwater-reduce moments --input T.parquet --select price tax --out moments.json
 Without MPI, as three kinds of jobs over a folder that all of them see:
   headwater-reduce gram --input X.npy --out gram.npy --spool S
-  headwater-reduce work --spool S --rank 0 --of 64          (and so on, in any order and at any time)
+  headwater-reduce work --spool S --rank 0 --of 64    (and so on, in any order and at any time)
   headwater-reduce fold --spool S
 
 The last line of standard output is one JSON object; its digest is that of the result's bits.
+That of work tells how many blocks it folded, and has no digest; --spool prints what to run next,
+and manifest nothing.
+
+Open MPI's mpirun refuses more ranks than cores without --oversubscribe, and root without
+OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1.
+
+Files are mapped into memory: one that is cut short while it is folded ends the command with
+SIGBUS. Write new files beside the old, and rename them.
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 damaged or foreign file, 130 interrupted.";
 
@@ -73,8 +81,11 @@ enum Wanted {
     Cross(Asked<CrossArgs>),
     /// Count, range, mean, deviation, skewness and kurtosis of each column.
     ///
-    /// NULL, NaN and infinities are counted apart; all else is of the finite numbers. The result is the
-    /// .json: for each column the sums, whose bits never differ, and what they come to.
+    /// NULL, NaN and infinities are counted apart; all else is of the finite numbers. Variance and
+    /// deviation are those of a population (ddof 0), kurtosis is excess kurtosis, 0 of the normal
+    /// distribution; what the sums do not tell is null, as the skewness of a constant. The result is the
+    /// .json: for each column its name, where the file has one, the sums, whose bits never differ, and
+    /// what they come to.
     Moments(Asked<MomentsArgs>),
     /// How many numbers of each column lie between given edges.
     ///
@@ -158,14 +169,20 @@ struct FilesArgs {
 struct ManifestArgs {
     #[command(flatten)]
     files: FilesArgs,
-    /// Where the manifest goes: a .json.
+    /// Where the manifest goes: a name that ends in .json.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
 
 impl ManifestArgs {
     fn run(&self) -> Result<()> {
-        check_out(&self.out, self.files.inputs())?;
+        check_file(&self.out, &self.out, self.files.inputs())?;
+        if json_of(&self.out) != self.out {
+            return Err(Error::invalid(format!(
+                "--out {}: expected a name that ends in .json, by which a manifest is known as --input",
+                self.out.display()
+            )));
+        }
         Manifest::write(&self.out, &self.files.in_order(), &self.files.format())
     }
 }
@@ -182,6 +199,9 @@ enum Dtype {
 trait Folded: Sized {
     /// Its rows.
     type Source: Source;
+
+    /// What becomes of it.
+    const KIND: Kind = Kind::Columns;
 
     /// The same with paths that hold in every folder.
     ///
@@ -291,33 +311,27 @@ where
     }
 }
 
-impl FilesArgs {
-    fn format(&self) -> MatrixFormat {
-        let element = self.dtype.map(|dtype| match dtype {
-            Dtype::F64 => Element::F64,
-            Dtype::F32 => Element::F32,
-            Dtype::F16 => Element::F16,
-            Dtype::Bf16 => Element::Bf16,
-        });
-        match (element, self.columns) {
-            (Some(element), Some(columns)) => {
-                MatrixFormat::Raw { element, columns: columns as usize }
-            }
-            (None, _) => named_format(self.tensor.as_ref(), self.select.as_ref()),
-            (element, _) => MatrixFormat::Npy(element),
+impl Dtype {
+    fn element(self) -> Element {
+        match self {
+            Self::F64 => Element::F64,
+            Self::F32 => Element::F32,
+            Self::F16 => Element::F16,
+            Self::Bf16 => Element::Bf16,
         }
-    }
-
-    fn in_order(&self) -> Vec<PathBuf> {
-        let mut input = self.input.clone();
-        if self.sorted {
-            sort_by_name(&mut input);
-        }
-        input
     }
 }
 
 impl FilesArgs {
+    fn format(&self) -> MatrixFormat {
+        let named = (self.tensor.as_ref(), self.select.as_ref());
+        said_format(named, self.dtype, self.columns)
+    }
+
+    fn in_order(&self) -> Vec<PathBuf> {
+        in_order(&self.input, self.sorted)
+    }
+
     fn inputs(&self) -> impl Iterator<Item = &Path> + Clone {
         self.input.iter().map(PathBuf::as_path)
     }
@@ -353,13 +367,28 @@ fn refusal(reject_nonfinite: bool) -> Vec<(&'static str, Value)> {
     reject_nonfinite.then(|| ("reject_nonfinite", true.into())).into_iter().collect()
 }
 
-/// What was named of a file tells its format.
-fn named_format(tensor: Option<&String>, select: Option<&Vec<String>>) -> MatrixFormat {
-    match (tensor, select) {
-        (Some(_), _) => MatrixFormat::Safetensors(tensor.cloned()),
-        (None, Some(_)) => MatrixFormat::Parquet(select.cloned()),
-        (None, None) => MatrixFormat::ByName,
+/// What was said and named of a file tells its format.
+fn said_format(
+    (tensor, select): (Option<&String>, Option<&Vec<String>>),
+    dtype: Option<Dtype>,
+    columns: Option<u32>,
+) -> MatrixFormat {
+    match (dtype.map(Dtype::element), columns) {
+        (Some(element), Some(columns)) => MatrixFormat::Raw { element, columns: columns as usize },
+        (Some(element), None) => MatrixFormat::Npy(Some(element)),
+        (None, _) if tensor.is_some() => MatrixFormat::Safetensors(tensor.cloned()),
+        (None, _) if select.is_some() => MatrixFormat::Parquet(select.cloned()),
+        (None, _) => MatrixFormat::ByName,
     }
+}
+
+/// Files in the order in which they were named, or in that of their names.
+fn in_order(files: &[PathBuf], sorted: bool) -> Vec<PathBuf> {
+    let mut files = files.to_vec();
+    if sorted {
+        sort_by_name(&mut files);
+    }
+    files
 }
 
 fn absolute(paths: &mut [PathBuf]) -> Result<()> {

@@ -1,20 +1,85 @@
 //! Where a result may go: to a folder that is there, and over nothing that it was made of.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+
+/// What goes to a place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A `.npy`, and a .json beside it that says what it is.
+    Matrix,
+    /// The .json, and nothing else.
+    Columns,
+}
+
+/// The .json of a result: `g.json` of `g.npy` and `g.json`, `g.1.json` of `g.1`.
+pub(super) fn json_of(out: &Path) -> PathBuf {
+    if out.extension().is_some_and(|end| end == "npy" || end == "json") {
+        return out.with_extension("json");
+    }
+    let mut name = out.as_os_str().to_owned();
+    name.push(".json");
+    name.into()
+}
 
 /// Refuses a place for a result, and for the .json beside it, before anything is folded.
 ///
 /// # Errors
-/// `InvalidArgument` when the folder is not there, when either is one of the `inputs`, or there as
-/// anything but a file.
+/// As [`check_file`], and `InvalidArgument` for a matrix that is called a .json, and where the .json
+/// beside it is there, and was not left by an earlier result of its kind.
 pub(super) fn check_out<'a>(
     out: &Path,
     inputs: impl Iterator<Item = &'a Path> + Clone,
+    kind: Kind,
 ) -> Result<()> {
-    let folder = match out.parent() {
+    let json = json_of(out);
+    if kind == Kind::Matrix {
+        if json == out {
+            return Err(Error::invalid(format!(
+                "--out {}: expected a name for a matrix, such as {}; the .json beside it says what it \
+                 is",
+                out.display(),
+                out.with_extension("npy").display()
+            )));
+        }
+        check_file(out, out, inputs.clone())?;
+    }
+    check_file(out, &json, inputs)?;
+    // What was named may be written over; what lies beside it was not.
+    if json == out || !json.exists() || is_left_by(&json, kind) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "--out {}: what it is would be written over {}, which tells of something else; choose another \
+         name, or remove that",
+        out.display(),
+        json.display()
+    )))
+}
+
+/// Whether a .json is that of an earlier result.
+fn is_left_by(json: &Path, kind: Kind) -> bool {
+    let text = fs::read(json).ok();
+    let told = text.and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
+    told.is_some_and(|told| {
+        let holds_result = told.get("result").is_some();
+        told.get("digest").is_some() && holds_result == (kind == Kind::Columns)
+    })
+}
+
+/// Refuses to write a `file` that `--out out` brings with it.
+///
+/// # Errors
+/// `InvalidArgument` when its folder is not there, when it is one of the `inputs`, or there as
+/// anything but a file.
+pub(super) fn check_file<'a>(
+    out: &Path,
+    file: &Path,
+    mut inputs: impl Iterator<Item = &'a Path>,
+) -> Result<()> {
+    let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
@@ -25,30 +90,22 @@ pub(super) fn check_out<'a>(
             folder.display()
         )));
     }
-    for path in [out, &out.with_extension("json")] {
-        let Ok(there) = fs::symlink_metadata(path) else { continue };
-        if !there.is_file() {
-            return Err(Error::invalid(format!(
-                "--out {}: expected a file, or nothing yet, as {}, found something else; choose \
-                 another name",
-                out.display(),
-                path.display()
-            )));
-        }
-        let is_same = |input: &Path| {
-            fs::canonicalize(input)
-                .ok()
-                .zip(fs::canonicalize(path).ok())
-                .is_some_and(|(a, b)| a == b)
-        };
-        if inputs.clone().any(is_same) {
-            return Err(Error::invalid(format!(
-                "--out {}: the result would be written over {}, which it is made of; choose another \
-                 name",
-                out.display(),
-                path.display()
-            )));
-        }
+    let Ok(there) = fs::symlink_metadata(file) else { return Ok(()) };
+    if !there.is_file() {
+        return Err(Error::invalid(format!(
+            "--out {}: expected a file, or nothing yet, as {}, found something else; choose another \
+             name",
+            out.display(),
+            file.display()
+        )));
+    }
+    let own = fs::canonicalize(file).ok();
+    if own.is_some() && inputs.any(|input| fs::canonicalize(input).ok() == own) {
+        return Err(Error::invalid(format!(
+            "--out {}: the result would be written over {}, which it is made of; choose another name",
+            out.display(),
+            file.display()
+        )));
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use clap::Args;
 use rayon::ThreadPool;
 use serde::Serialize;
 
-use super::place::check_out;
+use super::place::{check_out, json_of};
 use super::{Folded, StatisticOf};
 use crate::cli::output::{Output, count};
 use crate::cli::progress::Bars;
@@ -43,10 +43,16 @@ const PATIENCE: u64 = 60_000;
 /// How a statistic is folded. None of it changes a bit of the result.
 #[derive(Args)]
 pub(super) struct RunArgs {
-    /// Where the result goes; a .json beside it says what it is.
+    /// Where the result goes: of gram and cross a .npy, of the others a .json.
+    ///
+    /// A .json beside the .npy, g.json beside g.npy, says what it is. Of a name that ends otherwise the
+    /// .json has it behind: g.1 and g.1.json.
     #[arg(long, value_name = "FILE")]
     pub(super) out: PathBuf,
-    /// How many threads each rank has; all cores where it is not said.
+    /// How many threads each rank has; one for each core that it may use where it is not said.
+    ///
+    /// Under mpirun these are the cores that it binds the rank to: one where there are two ranks or
+    /// fewer. With --bind-to none every rank has all of them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
     /// Chunks of a block, of each of which a rank ships one partial: a power of two.
@@ -172,7 +178,7 @@ pub(super) fn tell(done: &Done, job: &Job, arguments: &[OsString], out: &Path) -
     }
     let json = serde_json::to_vec_pretty(&whole);
     let json = json.map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
-    write_file(&Disk, &out.with_extension("json"), &json)?;
+    write_file(&Disk, &json_of(out), &json)?;
     Output::new().json(done)
 }
 
@@ -247,7 +253,7 @@ impl<F: Folded> Leader<'_, F> {
                  or more, or leave --audit out",
             ));
         }
-        check_out(&self.args.out, self.wanted.inputs())?;
+        check_out(&self.args.out, self.wanted.inputs(), F::KIND)?;
         let threads = pool(self.args.threads)?;
         let thread_count = threads.current_num_threads();
         let (job, source) = self.wanted.open(threads)?;

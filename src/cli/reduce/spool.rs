@@ -11,7 +11,7 @@ use std::{fs, io};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::place::check_out;
+use super::place::{check_out, json_of};
 use super::run::{Done, RunArgs, pool, tell};
 use super::{
     CrossArgs, DistinctArgs, ExponentsArgs, Folded, GramArgs, HistogramArgs, MomentsArgs, TopArgs,
@@ -48,7 +48,7 @@ pub(super) struct WorkArgs {
     /// How many ranks there are.
     #[arg(long, value_name = "W", value_parser = clap::value_parser!(u64).range(1..))]
     of: u64,
-    /// How many threads work; all cores where it is not said.
+    /// How many threads work; one for each core that it may use where it is not said.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }
@@ -128,7 +128,7 @@ where
     Planned: From<F>,
 {
     let wanted = wanted.absolute()?;
-    check_out(&run.out, wanted.inputs())?;
+    check_out(&run.out, wanted.inputs(), F::KIND)?;
     let (job, _) = wanted.open(pool(Some(1))?)?;
     let blocks = Blocks::new(job.chunk_count(), run.block_chunks.unwrap_or(BLOCK_CHUNKS).ilog2())?;
     fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
@@ -163,7 +163,7 @@ fn check_beside_spool(out: &Path, folder: &Path) -> Result<()> {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         fs::canonicalize(parent.unwrap_or(Path::new("."))).ok() == fs::canonicalize(folder).ok()
     };
-    for path in [out, &out.with_extension("json")] {
+    for path in [out, &json_of(out)] {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let is_own = [JOB, CURSOR, Claim::FILE].contains(&name)
             || blocks_on_disk().number_of(name).is_some();

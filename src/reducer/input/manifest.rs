@@ -149,6 +149,14 @@ impl Manifest {
         self.columns
     }
 
+    /// The names of its columns, where they were chosen by them.
+    pub(super) fn names(&self) -> Option<&[String]> {
+        match &self.format {
+            MatrixFormat::Parquet(names) => names.as_deref(),
+            _ => None,
+        }
+    }
+
     pub(super) fn files(&self) -> &[ListedFile] {
         &self.files
     }

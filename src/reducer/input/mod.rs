@@ -1,6 +1,7 @@
 //! Matrices on disk, mapped or decoded, and read row by row.
 
 mod format;
+mod kind;
 mod manifest;
 pub(super) mod npy;
 mod numbers;
@@ -13,18 +14,23 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::bytes::Digest;
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 
 pub use format::{Element, MatrixFormat};
 pub use manifest::Manifest;
 pub use numbers::Numbers;
 use part::Part;
 
+/// How many names an error tells.
+const NAMES_SHOWN: usize = 20;
+
 /// The rows of one or several files, one after the other.
 pub struct Matrix {
     parts: Vec<Placed>,
     element: Element,
     columns: usize,
+    /// Of its columns, where a file has them.
+    names: Option<Vec<String>>,
 }
 
 /// One of the files.
@@ -72,6 +78,7 @@ impl Matrix {
             let path = path.display();
             return Err(Error::invalid(format!("{path}: expected at least 1 column, found 0")));
         }
+        matrix.names = manifest.names().map(<[String]>::to_vec);
         for listed in manifest.files() {
             let file = manifest.open(folder, listed)?;
             matrix.place(listed.path_in(folder), listed.rows(), listed.digest(), file)?;
@@ -80,7 +87,7 @@ impl Matrix {
     }
 
     fn of(element: Element, columns: usize) -> Self {
-        Self { parts: Vec::new(), element, columns }
+        Self { parts: Vec::new(), element, columns, names: None }
     }
 
     fn push(&mut self, part: Part) -> Result<()> {
@@ -94,6 +101,9 @@ impl Matrix {
         digest: Digest,
         file: Option<Part>,
     ) -> Result<()> {
+        if let Some(names) = file.as_ref().and_then(Part::names) {
+            self.learn_names(names).context(|| path.display().to_string())?;
+        }
         let start = self.rows();
         let end = start.checked_add(rows);
         let end = end.ok_or_else(|| {
@@ -101,6 +111,26 @@ impl Matrix {
         })?;
         self.parts.push(Placed { path, rows: start..end, digest, file });
         Ok(())
+    }
+
+    /// Refuses a file whose columns have other names than those before it: they would be mixed up.
+    fn learn_names(&mut self, names: &[String]) -> Result<()> {
+        match &self.names {
+            Some(known) if known == names => Ok(()),
+            Some(known) => {
+                let words = |names: &[String]| listed(names.iter().map(|name| format!("{name:?}")));
+                Err(Error::invalid(format!(
+                    "expected the columns {}, as before it, found {}; choose them with --select, in one \
+                     order for all files",
+                    words(known),
+                    words(names)
+                )))
+            }
+            None => {
+                self.names = Some(names.to_vec());
+                Ok(())
+            }
+        }
     }
 
     fn check_form(&self, part: &Part, first: &Path) -> Result<()> {
@@ -136,6 +166,30 @@ impl Matrix {
     #[must_use]
     pub fn element(&self) -> Element {
         self.element
+    }
+
+    /// The names of its columns, where the files have some.
+    #[must_use]
+    pub fn names(&self) -> Option<&[String]> {
+        self.names.as_deref()
+    }
+
+    /// The number of the column of a name.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is none.
+    pub fn column_of(&self, name: &str) -> Result<usize> {
+        let Some(names) = &self.names else {
+            return Err(Error::invalid(format!(
+                "expected the number of a column, from 0 to {}, found {name:?}; these rows have no \
+                 names for their columns",
+                self.columns.saturating_sub(1)
+            )));
+        };
+        names.iter().position(|known| known == name).ok_or_else(|| {
+            let names = listed(names.iter().map(|name| format!("{name:?}")));
+            Error::invalid(format!("it has no column {name:?}; there are {names}"))
+        })
     }
 
     /// The first rows of its files.
@@ -189,7 +243,9 @@ impl Matrix {
             pieces.push(file.read(wanted.start - part.rows.start..wanted.end - part.rows.start)?);
         }
         let form = ((rows.end - rows.start) as usize, self.columns);
-        Numbers::of(pieces, self.element, form)
+        Numbers::of(pieces, self.element, form).context(|| {
+            format!("rows {} to {} of {}", rows.start, rows.end - 1, self.files_of(rows.clone()))
+        })
     }
 
     /// The file in which a row lies, and its number there.
@@ -197,6 +253,16 @@ impl Matrix {
     pub fn place_of(&self, row: u64) -> Option<(&Path, u64)> {
         let part = self.parts.iter().find(|part| part.rows.contains(&row))?;
         Some((&part.path, row - part.rows.start))
+    }
+
+    /// Names the files that some rows lie in, those that are not here as such; a few of many.
+    #[must_use]
+    pub fn files_of(&self, rows: Range<u64>) -> String {
+        let lie_in = |part: &&Placed| part.rows.start < rows.end && rows.start < part.rows.end;
+        listed(self.parts.iter().filter(lie_in).map(|part| {
+            let absent = if part.file.is_some() { "" } else { " (not here)" };
+            format!("{}{absent}", part.path.display())
+        }))
     }
 
     /// What tells these rows from others, by samples of them.
@@ -207,6 +273,15 @@ impl Matrix {
             hasher.update(&part.digest.0);
         }
         Digest(*hasher.finalize().as_bytes())
+    }
+}
+
+/// Names one after the other, the first ones of many.
+fn listed(mut names: impl Iterator<Item = String>) -> String {
+    let shown: Vec<String> = names.by_ref().take(NAMES_SHOWN).collect();
+    match names.count() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 

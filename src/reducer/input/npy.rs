@@ -3,7 +3,7 @@
 use super::Element;
 use crate::error::{Error, Result};
 
-const MAGIC: &[u8; 6] = b"\x93NUMPY";
+pub(super) const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
 /// How much of a header an error shows.
 const SHOWN: usize = 200;
@@ -63,6 +63,12 @@ fn describe(text: &str) -> Result<(Option<Element>, u64, u64)> {
         let after = text.split_once(&*quoted)?.1.trim_start().strip_prefix(':')?;
         Some(after.trim_start())
     };
+    // Python would take the last, and readers of other languages the first.
+    for name in ["descr", "fortran_order", "shape"] {
+        if text.matches(&*format!("'{name}'")).count() > 1 {
+            return Err(wrong(&format!("says '{name}' twice")));
+        }
+    }
     let descr = value("descr").ok_or_else(|| wrong("has no 'descr'"))?;
     let descr = (descr.strip_prefix('\'').and_then(|rest| rest.split_once('\'')))
         .ok_or_else(|| wrong("describes records, and rows of one number type are expected"))?
@@ -173,6 +179,8 @@ mod tests {
             ("(3, 2)", "(3, -2)", "no numbers"),
             ("'shape'", "'form'", "has no 'shape'"),
             ("'descr'", "'type'", "has no 'descr'"),
+            ("}", "'shape': (2, 3), }", "says 'shape' twice"),
+            ("}", "'descr': '<f4', }", "says 'descr' twice"),
         ] {
             let error = parse(&file(1, &good.replace(from, to))).unwrap_err();
             assert!(error.to_string().contains(words), "{to}: {error}");

@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use half::{bf16, f16};
 
 use super::Element;
-use crate::bytes::{append, reserve};
+use crate::bytes::reserve;
 use crate::error::Result;
 use crate::fold::{Rows, Values};
 
@@ -47,7 +47,7 @@ impl<'a> Numbers<'a> {
     /// The rows of `pieces`, which follow one another.
     ///
     /// # Errors
-    /// `LimitExceeded` when they are to be put together and there is no memory for it.
+    /// `LimitExceeded` when they are to be put together, and memory is not to be had.
     pub(super) fn of(
         pieces: Vec<Piece<'a>>,
         element: Element,
@@ -62,12 +62,12 @@ impl<'a> Numbers<'a> {
             }
             // Only numbers of 64 bits are ever decoded.
             (element, Err(pieces)) => {
-                let mut all = Vec::new();
-                for piece in &pieces {
-                    if let Piece::Bytes(bytes) = piece {
-                        append(&mut all, bytes)?;
-                    }
-                }
+                let bytes = pieces.iter().filter_map(|piece| match piece {
+                    Piece::Bytes(bytes) => Some(*bytes),
+                    Piece::Cells(_) => None,
+                });
+                let mut all = reserve(bytes.clone().map(<[u8]>::len).sum())?;
+                bytes.for_each(|bytes| all.extend_from_slice(bytes));
                 Held::of(element, all.into())?
             }
             (element, Ok(bytes)) => Held::of(element, bytes.into())?,
@@ -78,7 +78,7 @@ impl<'a> Numbers<'a> {
     /// The rows that lie in memory in `pieces`, which follow one another.
     ///
     /// # Errors
-    /// As [`Numbers::of`].
+    /// `LimitExceeded`, as above.
     pub(crate) fn of_bytes<const N: usize>(
         pieces: [&'a [u8]; N],
         element: Element,
@@ -133,27 +133,41 @@ fn one_of(pieces: Vec<Piece<'_>>) -> Result<&[u8], Vec<Piece<'_>>> {
 }
 
 /// Pieces of 64-bit numbers, one after the other.
-fn joined(pieces: Vec<Piece<'_>>) -> Result<Cells> {
-    let mut all = Cells::default();
+fn joined(mut pieces: Vec<Piece<'_>>) -> Result<Cells> {
+    // One alone stays where it is.
+    if let [Piece::Cells(cells)] = &mut pieces[..] {
+        return Ok(std::mem::take(cells));
+    }
+    let count = pieces.iter().map(|piece| match piece {
+        Piece::Bytes(bytes) => bytes.len() / size_of::<f64>(),
+        Piece::Cells(cells) => cells.values.len(),
+    });
+    let count = count.sum();
+    let has_nulls = |piece: &Piece<'_>| matches!(piece, Piece::Cells(Cells { nulls: Some(_), .. }));
+    let nulls = pieces.iter().any(has_nulls).then(|| reserve(count)).transpose()?;
+    let mut all = Cells { values: reserve(count)?, nulls };
     for piece in pieces {
-        match piece {
-            Piece::Bytes(bytes) => append(&mut all.values, &numbers::<f64>(bytes.into())?)?,
-            // One alone stays where it is.
-            Piece::Cells(cells) if all.values.is_empty() => all = cells,
-            Piece::Cells(cells) => {
-                if let Some(nulls) = cells.nulls {
-                    let marks = all.nulls.get_or_insert_default();
-                    marks.resize(all.values.len(), false);
-                    marks.extend(nulls);
-                }
-                append(&mut all.values, &cells.values)?;
+        let marks = match piece {
+            Piece::Bytes(bytes) => {
+                all.values.extend(each_of::<f64>(bytes));
+                None
             }
-        }
+            Piece::Cells(cells) => {
+                all.values.extend(cells.values);
+                cells.nulls
+            }
+        };
         if let Some(nulls) = &mut all.nulls {
+            nulls.extend(marks.into_iter().flatten());
             nulls.resize(all.values.len(), false);
         }
     }
     Ok(all)
+}
+
+/// The numbers that bytes are, one after the other.
+fn each_of<T: Pod>(bytes: &[u8]) -> impl Iterator<Item = T> {
+    bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned)
 }
 
 /// Bytes as numbers: in place where their address allows it.
@@ -164,6 +178,6 @@ fn numbers<T: Pod>(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, [T]>> {
         return Ok(Cow::Borrowed(numbers));
     }
     let mut numbers = reserve(bytes.len() / size_of::<T>())?;
-    numbers.extend(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>));
+    numbers.extend(each_of::<T>(&bytes));
     Ok(Cow::Owned(numbers))
 }

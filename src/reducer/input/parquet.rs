@@ -18,7 +18,9 @@ use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder,
 };
 
+use super::listed;
 use super::numbers::Cells;
+use crate::bytes::reserve;
 use crate::error::{Context, Error, Result};
 use crate::fold::in_default_environment;
 use crate::panics::caught;
@@ -86,7 +88,8 @@ impl Table {
             Some(stream) if stream.next == rows.start => stream,
             _ => self.stream_from(rows.start)?,
         };
-        let mut cells = Cells::default();
+        let count = ((rows.end - rows.start) as usize).saturating_mul(self.places.len());
+        let mut cells = Cells { values: reserve(count)?, nulls: None };
         while stream.next < rows.end {
             let batch = stream.batch()?;
             let wanted = batch.num_rows().min((rows.end - stream.next) as usize);
@@ -114,7 +117,7 @@ impl Table {
         Ok(Stream { rows: readable(|| builder.build())?, next: row, rest: None })
     }
 
-    /// Puts the rows of a batch behind those of `cells`.
+    /// Puts the rows of a batch behind those of `cells`, which have room for them.
     fn append(&self, batch: &RecordBatch, cells: &mut Cells) -> Result<()> {
         let (first, columns) = (cells.values.len(), self.places.len());
         cells.values.resize(first + batch.num_rows() * columns, 0.0);
@@ -124,7 +127,10 @@ impl Table {
             let values = values.iter_mut().skip(column).step_by(columns);
             widen(array, values).context(|| format!("column {:?}", self.names[column]))?;
             if array.null_count() > 0 {
-                let nulls = cells.nulls.get_or_insert_default();
+                let nulls = match &mut cells.nulls {
+                    Some(nulls) => nulls,
+                    none => none.insert(reserve(cells.values.capacity())?),
+                };
                 nulls.resize(cells.values.len(), false);
                 for row in (0..array.len()).filter(|&row| array.is_null(row)) {
                     nulls[first + row * columns + column] = true;
@@ -165,35 +171,53 @@ fn group_starts(metadata: &ArrowReaderMetadata) -> Result<Vec<u64>> {
     Ok(starts)
 }
 
+/// Whether 64-bit floats hold all numbers of a type.
+fn widens(of: &DataType) -> bool {
+    matches!(
+        of,
+        DataType::Float64
+            | DataType::Float32
+            | DataType::Float16
+            | DataType::Int8
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::UInt8
+            | DataType::UInt16
+            | DataType::UInt32
+    )
+}
+
 /// Which column has a name; its numbers must widen to 64 bits as they are.
 fn index_of(schema: &Schema, name: &str) -> Result<usize> {
     let mut found = schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
     let Some((index, field)) = found.next() else {
-        let names: Vec<_> =
-            schema.fields().iter().map(|field| format!("{:?}", field.name())).collect();
-        return Err(Error::invalid(format!(
-            "it has no column {name:?}; there are {}",
-            names.join(", ")
-        )));
+        let names = listed(schema.fields().iter().map(|field| format!("{:?}", field.name())));
+        return Err(Error::invalid(format!("it has no column {name:?}; there are {names}")));
     };
     if found.next().is_some() {
         return Err(Error::invalid(format!("it has several columns {name:?}; rename them")));
     }
-    match field.data_type() {
-        DataType::Float64
-        | DataType::Float32
-        | DataType::Float16
-        | DataType::Int8
-        | DataType::Int16
-        | DataType::Int32
-        | DataType::UInt8
-        | DataType::UInt16
-        | DataType::UInt32 => Ok(index),
-        other => Err(Error::invalid(format!(
-            "column {name:?}: expected floats, or integers of up to 32 bits, found {other}, which \
-             64-bit floats do not all hold exactly; cast it, or leave it out"
-        ))),
-    }
+    let found = match field.data_type() {
+        of if widens(of) => return Ok(index),
+        of @ (DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) => format!("text ({of})"),
+        of @ (DataType::Int64
+        | DataType::UInt64
+        | DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..)) => {
+            format!("{of}, which 64-bit floats do not all hold exactly")
+        }
+        of => format!("{of}"),
+    };
+    let fields = schema.fields().iter().filter(|field| widens(field.data_type()));
+    let remedy = match listed(fields.map(|field| format!("{:?}", field.name()))) {
+        names if names.is_empty() => "cast it".to_owned(),
+        names => format!("cast it, or choose columns with --select; there are {names}"),
+    };
+    Err(Error::invalid(format!(
+        "column {name:?}: expected floats, or integers of up to 32 bits, found {found}; {remedy}"
+    )))
 }
 
 /// Writes the numbers of an array, and 0 where there is none, to `values`.

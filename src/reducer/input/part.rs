@@ -10,7 +10,7 @@ use crate::map::Map;
 use super::numbers::Piece;
 #[cfg(feature = "prepare")]
 use super::parquet::Table;
-use super::{Element, MatrixFormat, npy, safetensors};
+use super::{Element, MatrixFormat, kind, npy, safetensors};
 
 /// With the sums of so many columns a statistic has some gigabytes.
 const COLUMNS_MAX: usize = 1 << 24;
@@ -80,6 +80,15 @@ impl Part {
         }
     }
 
+    /// The names of its columns, where it has them.
+    pub(super) fn names(&self) -> Option<&[String]> {
+        match &self.source {
+            Source::Plain { .. } => None,
+            #[cfg(feature = "prepare")]
+            Source::Parquet(table) => Some(table.names()),
+        }
+    }
+
     /// What tells its rows from others, by samples of them.
     pub(super) fn digest(&self) -> Digest {
         const PIECE: usize = 4096;
@@ -114,6 +123,7 @@ impl Part {
 
 /// What the file at `path`, with these bytes, says of its rows, and where they are.
 fn read_form(path: &Path, bytes: &[u8], format: &MatrixFormat) -> Result<(Form, Source)> {
+    kind::check(bytes, format)?;
     match format {
         MatrixFormat::Npy(given) => {
             let header = npy::parse(bytes)?;

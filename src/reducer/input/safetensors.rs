@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
-use super::Element;
+use super::{Element, listed};
 use crate::bytes::u64_at;
 use crate::error::{Context, Error, Result};
 
@@ -13,8 +13,6 @@ use crate::error::{Context, Error, Result};
 const START: usize = 8;
 /// The most bytes of a header, as the format has it.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
-/// How many names an error tells.
-const NAMES_SHOWN: usize = 20;
 
 /// One tensor as a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +47,7 @@ pub(super) fn parse(bytes: &[u8], name: Option<&str>) -> Result<Header> {
     as_matrix(tensor, data_start).context(|| format!("tensor {name:?}"))
 }
 
-fn header_text(bytes: &[u8]) -> Result<&str> {
+pub(super) fn header_text(bytes: &[u8]) -> Result<&str> {
     let Some(length) = u64_at(bytes, 0) else {
         return Err(Error::not_ours(format!(
             "this is no safetensors file: it has {} bytes, and the length of a header alone takes \
@@ -112,11 +110,7 @@ fn choose<'a>(
     if let Some((name, tensor)) = found {
         return Ok((name, tensor));
     }
-    let shown = tensors.iter().take(NAMES_SHOWN).map(|(name, _)| format!("{name:?}"));
-    let shown = match tensors.len().saturating_sub(NAMES_SHOWN) {
-        0 => shown.collect::<Vec<_>>().join(", "),
-        more => format!("{} and {more} more", shown.collect::<Vec<_>>().join(", ")),
-    };
+    let shown = listed(tensors.iter().map(|(name, _)| format!("{name:?}")));
     Err(Error::invalid(match (name, tensors.len()) {
         (_, 0) => "the file has no tensor".to_owned(),
         (Some(name), _) => format!("it has no tensor {name:?}; there are {shown}"),
