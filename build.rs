@@ -3,6 +3,9 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    // Whose mpicc is found there tells which library it is.
+    #[cfg(feature = "mpi")]
+    println!("cargo::rerun-if-env-changed=PATH");
     #[cfg(feature = "mpi")]
     match build_probe_mpi::probe() {
         Ok(library) => {

@@ -35,6 +35,9 @@ class Model:
     rematerialise: bool = True
     # Tell the model of each time how long before the observation it was.
     ages: bool = True
+    # Tell it when each time was, and not only its place in the year, week and day. Better not where
+    # what is asked about lies after all training.
+    epochs: bool = True
 
 
 @dataclass(frozen=True)

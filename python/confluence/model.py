@@ -106,7 +106,7 @@ def predict(
     compute = jnp.dtype(shape.compute)
     cells = expand(batch, tables, shape.rows)
     texts = tables.texts if shape.has_texts else batch.text_vectors
-    hidden = _encode(params["encoder"], cells, tables, texts, settings.ages, compute)
+    hidden = _encode(params["encoder"], cells, tables, texts, settings, compute)
     hidden = _blocks(params["blocks"], hidden, _ATTENTION[settings.attention](cells), settings)
     target = jnp.take_along_axis(hidden, batch.target_at[:, None, None], axis=1)[:, 0]
     target = norm(target, params["norm"])
@@ -144,7 +144,7 @@ def _encode(
     cells: Cells,
     tables: Tables,
     texts: jax.Array,
-    ages: bool,
+    settings: config.Model,
     compute: jnp.dtype,
 ) -> jax.Array:
     """Returns [B, S, D]: what each cell is called, and what it says."""
@@ -160,8 +160,9 @@ def _encode(
 
     column = _linear(encoder["column"], tables.columns.astype(compute))[cells.columns]
     categories = _linear(encoder["categorical"], tables.categories.astype(compute))
-    time = _linear(encoder["timestamp"], of_type(TIMESTAMP, cells.times))
-    if ages:
+    times = cells.times if settings.epochs else cells.times.at[..., -1].set(0)
+    time = _linear(encoder["timestamp"], of_type(TIMESTAMP, times))
+    if settings.ages:
         time += _linear(encoder["age"], of_type(TIMESTAMP, cells.ages))
     by_type = {
         IDENTIFIER: vectors["identifier"],

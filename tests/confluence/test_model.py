@@ -221,6 +221,18 @@ def test_the_order_of_cells_and_rows_changes_no_prediction(kind):
     assert not np.allclose(found.numerical, wanted.numerical, rtol=2e-5, atol=1e-5)
 
 
+def test_without_epochs_and_ages_it_is_the_same_whole_years_later():
+    params, one = some_params(), made()
+    # 400 years, which are whole weeks.
+    later = one._replace(days=one.days + np.int32(146_097))
+    for told in (True, False):
+        settings = dataclasses.replace(
+            SETTINGS, model=dataclasses.replace(SETTINGS.model, ages=False, epochs=told)
+        )
+        then, now = (predicted(a_batch, params, settings).numerical for a_batch in (later, one))
+        assert np.array_equal(then, now) != told
+
+
 def test_what_stands_where_a_type_has_no_place_does_not_spread():
     params, one = some_params(), made(BOOLEAN)
     shape = program().shape

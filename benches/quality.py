@@ -1,0 +1,104 @@
+"""Trains a configuration once for each seed, and records its metrics: mean and spread.
+
+    python benches/quality.py --config CONFIG --store STORE --work FOLDER --record FILE
+
+As many runs at once as there are cores, each on a core of its own. The parameters are those that
+the validation split chose; its figures are recorded beside the test's. A seed is that of the
+parameters and of the order of the batches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import prepare
+
+
+def train(config: Path, store: Path, out: Path, seed: int, core: int) -> dict[str, Any]:
+    """One run on one core; what its `results.json` says, and what it took."""
+    command = [Path(sys.executable).parent / "confluence", "train", "--config", config]
+    for setting in (f"data.stores={store}", f"optimizer.seed={seed}", f"data.seed={42 + seed}"):
+        command += ["--set", setting]
+    started = time.perf_counter()
+    with subprocess.Popen(
+        [*command, "--out", out],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"},
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+    ) as run:
+        _, status, used = os.wait4(run.pid, 0)
+        run.returncode = os.waitstatus_to_exitcode(status)
+    if run.returncode:
+        raise SystemExit(f"seed {seed} ended with {run.returncode}")
+    results = json.loads((out / "results.json").read_text())
+    return {
+        "seed": seed,
+        "minutes": round((time.perf_counter() - started) / 60, 1),
+        "cpu_minutes": round((used.ru_utime + used.ru_stime) / 60, 1),
+        **results,
+    }
+
+
+def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of each task the leading metric on val and test: mean, and the least and the most."""
+    found: dict[str, Any] = {}
+    for task, told in runs[0]["tasks"].items():
+        metric = told["leading"]
+        found[task] = {"metric": metric}
+        for split in ("val", "test"):
+            values = [run["tasks"][task][split][metric] for run in runs]
+            found[task][split] = {
+                "mean": statistics.mean(values),
+                "least": min(values),
+                "most": max(values),
+                "baselines": {
+                    name: scored[metric] for name, scored in told[split]["baselines"].items()
+                },
+            }
+    return found
+
+
+def main() -> None:
+    """Trains all seeds, and writes the record."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True, help="where the runs' folders go")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--cores", type=int, nargs="+", default=[0])
+    parser.add_argument("--record", type=Path)
+    args = parser.parse_args()
+    free: queue.Queue[int] = queue.Queue()
+    for core in args.cores:
+        free.put(core)
+
+    def turn(seed: int) -> dict[str, Any]:
+        core = free.get()
+        try:
+            return train(args.config, args.store, args.work / f"seed-{seed}", seed, core)
+        finally:
+            free.put(core)
+
+    args.work.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(len(args.cores)) as at_once:
+        runs = list(at_once.map(turn, args.seeds))
+    record = prepare.heading("quality")
+    record |= {"config": args.config.read_text(), "summary": summary(runs), "runs": runs}
+    print(json.dumps(record["summary"], indent=1))
+    prepare.publish(record, args.record)
+
+
+if __name__ == "__main__":
+    main()
