@@ -174,6 +174,30 @@ def test_tables_whose_columns_have_other_names_are_not_one_matrix(tmp_path, rows
     assert done("moments", *both, "--select", "price", "tax")["rows"] == 2 * ROWS
 
 
+def test_shards_whose_columns_have_other_names_are_not_one_manifest(tmp_path, rows):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    shards, listed = [], []
+    for at, names in enumerate(["ab", "ba", "ab"]):
+        table = pyarrow.table({name: rows[:, at] for at, name in enumerate(names)})
+        shards.append(tmp_path / f"x{at}.parquet")
+        parquet.write_table(table, shards[-1])
+        listed.append(shards[-1].with_suffix(".json"))
+        assert reduce("manifest", "--input", shards[-1], "--out", listed[-1]).returncode == 0
+    whole = tmp_path / "all.json"
+    words = 'x1.json: expected the columns "a", "b", as before it, found "b", "a"; choose them'
+    refused(words, "manifest", "--input", *listed[:2], "--out", whole)
+    assert not whole.exists()
+    # Of one order they are; and who has none of the files knows their columns.
+    joined = reduce("manifest", "--input", listed[0], listed[2], "--out", whole)
+    assert joined.returncode == 0, joined.stderr
+    fold = ["top", "--input", whole, "--out", tmp_path / "o.json", "--column"]
+    assert done(*fold, "b")["column"] == 1
+    for shard in shards:
+        shard.unlink()
+    refused('it has no column "c"; there are "a", "b"', *fold, "c")
+
+
 def test_moments_say_which_they_are(tmp_path, rows):
     out = tmp_path / "m.json"
     done("moments", "--input", tmp_path / "x.npy", "--out", out)
