@@ -227,6 +227,39 @@ def test_a_result_never_goes_over_the_files_of_its_spool(tmp_path, matrix):
     assert done("fold", "--spool", spool)["digest"] == digest
 
 
+def test_a_result_goes_over_no_json_but_that_of_a_result(tmp_path, matrix):
+    fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
+    beside = tmp_path / "g.json"
+    beside.write_text('{"digest": "of something else"}')
+    words = "which tells of something else; choose another name, or remove that"
+    refused = reduce(*fold)
+    assert (refused.returncode, words in refused.stderr) == (1, True), refused.stderr
+    beside.unlink()
+    spool = tmp_path / "S"
+    assert reduce(*fold, "--spool", spool).returncode == 0
+    done("work", "--spool", spool, "--rank", 0, "--of", 1)
+    # It has come since the job was laid down.
+    done("moments", "--input", tmp_path / "x.npy", "--out", beside)
+    kept = beside.read_bytes()
+    refused = reduce("fold", "--spool", spool)
+    assert (refused.returncode, words in refused.stderr) == (1, True), refused.stderr
+    assert beside.read_bytes() == kept
+    assert not (tmp_path / "g.npy").exists()
+    beside.unlink()
+    done("fold", "--spool", spool)
+    done("fold", "--spool", spool)
+
+
+def test_a_result_has_a_name(tmp_path, matrix):
+    (tmp_path / "res").mkdir()
+    for command in ("gram", "moments", "manifest"):
+        for out in (f"{tmp_path}/res/", f"{tmp_path}/res/.", f"{tmp_path}/res/..", "/"):
+            told = reduce(command, "--input", tmp_path / "x.npy", "--out", out)
+            assert told.returncode == 1, (command, out)
+            assert f"--out {out}: expected the name of a file" in told.stderr, told.stderr
+    assert list((tmp_path / "res").iterdir()) == []
+
+
 def test_what_was_folded_before_makes_nothing_look_faster(tmp_path, matrix):
     fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
     fold += ["--chunk-rows", 50, "--block-chunks", 1, "--threads", 1]
