@@ -198,8 +198,8 @@ fn warn_of_lost(summaries: &[ColumnSummary]) {
     }
     eprintln!(
         "headwater-reduce: {} {}{}: what is null in the result has lost its digits: the mean is too far \
-         from the shift against the deviation, or the numbers are too great; say --shift with a number \
-         near the mean",
+         from the shift against the deviation: say --shift with a number near the mean; or the numbers \
+         are too great or too small for sums of their powers",
         if lost.len() == 1 { "column" } else { "columns" },
         lost[..lost.len().min(COLUMNS_SHOWN)].join(", "),
         if lost.len() > COLUMNS_SHOWN { " and more" } else { "" }
