@@ -164,6 +164,19 @@ def test_a_column_has_its_name_where_the_file_has_one(tmp_path, rows, table):
         assert all("name" not in column for column in json.loads(out.read_text())["result"])
 
 
+def test_a_column_whose_name_is_the_number_of_another_is_ambiguous(tmp_path, rows):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({name: rows[:, at] for at, name in enumerate(["2", "1", "tax", "03"])})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    top = ["top", "--input", tmp_path / "t.parquet", "--out", tmp_path / "o.json"]
+    words = 'found that of the number, "tax", and column 0 of the name "2"; choose columns'
+    refused(words, *top, "--column", 2)
+    for said, column in ((0, 0), (1, 1), ("tax", 2), (3, 3), ("03", 3)):
+        assert done(*top, "--column", said)["column"] == column
+    assert done(*top, "--select", "tax", "2", "--column", 2)["column_name"] == "2"
+
+
 def test_tables_whose_columns_have_other_names_are_not_one_matrix(tmp_path, rows, table):
     parquet = pytest.importorskip("pyarrow.parquet")
     swapped = tmp_path / "s.parquet"

@@ -96,16 +96,30 @@ impl FromStr for Column {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(text.parse().map_or_else(|_| Self::Name(text.to_owned()), Self::Number))
+        // 02 is no number that a name could not be meant by.
+        let number = text.parse().ok().filter(|number: &usize| number.to_string() == text);
+        Ok(number.map_or_else(|| Self::Name(text.to_owned()), Self::Number))
     }
 }
 
 impl Column {
     /// Its number.
     fn of(&self, matrix: &Matrix) -> Result<usize> {
-        match self {
-            Self::Number(number) => Ok(*number),
-            Self::Name(name) => matrix.column_of(name),
+        let number = match self {
+            Self::Name(name) => return matrix.column_of(name),
+            Self::Number(number) => *number,
+        };
+        let names = matrix.names().unwrap_or_default();
+        let text = number.to_string();
+        let named = names.iter().position(|name| *name == text);
+        match (named, names.get(number)) {
+            (Some(named), Some(numbered)) if *numbered != text => Err(Error::invalid(format!(
+                "--column {number}: expected one column, found that of the number, {numbered:?}, and \
+                 column {named} of the name {text:?}; choose columns with --select so that number and \
+                 name are of one"
+            ))),
+            (Some(named), None) => Ok(named),
+            _ => Ok(number),
         }
     }
 }
