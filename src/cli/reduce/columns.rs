@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Folded, RowsArgs, Written};
 use crate::Digest;
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::{
     ColumnMoments, ColumnSummary, Counts, Distinct, End, ExponentHistogram, Histogram, MomentSums,
     Ranking, Registers, SignExponents, Statistic, TopRows,
@@ -35,7 +35,7 @@ pub(super) struct MomentsArgs {
     rows: RowsArgs,
     /// A number near the mean, for all columns or for each: sums are of powers of what is above it.
     /// Part of what is computed. Where it is not said, it is the median of the column's finite numbers
-    /// among the first 1,024 rows, and 0 where there are none.
+    /// among the first 1,024 rows, and 0 where there are none: each rank must have these rows.
     #[arg(long, num_args = 1.., value_name = "S", allow_negative_numbers = true)]
     shift: Option<Vec<f64>>,
 }
@@ -187,7 +187,7 @@ impl MomentsArgs {
         let columns = matrix.columns();
         match self.shift.as_deref() {
             None => {
-                let first = matrix.read(0..matrix.rows().min(SHIFT_ROWS));
+                let first = matrix.read(0..matrix.rows().min(SHIFT_ROWS)).map_err(or_say_shift);
                 let first = first.context(
                     || "the shift is taken from the first rows where --shift does not say it",
                 )?;
@@ -200,6 +200,14 @@ impl MomentsArgs {
                 shifts.len()
             ))),
         }
+    }
+}
+
+/// The remedy of this command where the first rows are elsewhere.
+fn or_say_shift(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::InvalidArgument => Error::new(error.kind(), format!("{error}, or say --shift")),
+        _ => error,
     }
 }
 
