@@ -216,8 +216,9 @@ def test_a_result_never_goes_over_the_files_of_its_spool(tmp_path, matrix):
     spool = tmp_path / "S"
     spool.mkdir()
     fold = ["gram", "--input", tmp_path / "x.npy", "--spool", spool]
-    for name in ("job.npy", "job.json", "job.cursor", "block-000000000003.portion"):
-        told = reduce(*fold, "--out", spool / name)
+    own = [("gram", name) for name in ("job.npy", "job.cursor", "block-000000000003.portion")]
+    for statistic, name in [*own, ("moments", "job.json")]:
+        told = reduce(statistic, *fold[1:], "--out", spool / name)
         assert told.returncode == 1
         assert "which is the spool's own; choose another name" in told.stderr
     assert list(spool.iterdir()) == []
