@@ -10,6 +10,8 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 use crate::{Context, Error, Result};
 
@@ -47,21 +49,46 @@ impl Claim {
     /// files that are written and not folders. It stays, so that nobody locks one that is no more.
     pub const FILE: &str = ".lock";
 
-    /// Claims a folder that is there.
+    /// How long another process may take to end: those that mpirun has started outlive its death by a
+    /// second or so.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    const PAUSE: Duration = Duration::from_millis(100);
+
+    /// Claims a folder that is there. Waits some seconds for another process to end.
     ///
     /// # Errors
     /// `InvalidArgument` when another process is at work there, else `Io`.
     pub fn of(folder: &Path) -> Result<Self> {
         let path = folder.join(Self::FILE);
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
-        let file = opened.map_err(|e| Error::io(&path, "opening", e))?;
-        match try_lock(&file).map_err(|e| Error::io(&path, "locking", e))? {
-            true => Ok(Self { _locked: file }),
-            false => Err(Error::invalid(format!(
-                "another process is at work in {}; wait until it has ended, or choose another folder",
-                folder.display()
-            ))),
+        let file = open_to_lock(&path).map_err(|e| {
+            Error::io(&path, "opening", e).context(
+                "a folder is worked in under a lock: let this user read and write there, or choose \
+                 another folder",
+            )
+        })?;
+        let tries = Self::PATIENCE.as_millis() / Self::PAUSE.as_millis();
+        for at in 0..=tries {
+            if try_lock(&file).map_err(|e| Error::io(&path, "locking", e))? {
+                return Ok(Self { _locked: file });
+            }
+            if at < tries {
+                sleep(Self::PAUSE);
+            }
         }
+        Err(Error::invalid(format!(
+            "another process is at work in {}; wait until it has ended, or choose another folder",
+            folder.display()
+        )))
+    }
+}
+
+/// Opens a file for nothing but its lock, for which one that is another user's will do.
+fn open_to_lock(path: &Path) -> io::Result<File> {
+    let unwritable = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
+    match OpenOptions::new().write(true).create(true).truncate(false).open(path) {
+        // Where it cannot be read either, the first error tells more.
+        Err(e) if unwritable.contains(&e.kind()) => File::open(path).map_err(|_| e),
+        opened => opened,
     }
 }
 

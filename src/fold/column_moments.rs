@@ -16,6 +16,8 @@ const COLUMN_WORDS: usize = 10;
 const LOST: f64 = 1024.0 * f64::EPSILON;
 /// The part of a summary that may be lost: three digits stay.
 const LOST_MAX: f64 = 1e-3;
+/// Powers below this, or terms of theirs, are rounded to fewer digits than others, or to 0.
+const LEAST_POWER: f64 = f64::MIN_POSITIVE / LOST;
 
 /// The moments of each column about a number near its mean.
 ///
@@ -56,7 +58,7 @@ pub struct ColumnSums {
 /// What the sums of one column come to. Outside the promise of the same bits.
 ///
 /// NaN is what the sums do not tell: too few digits are left of it, since the shift is too far from the
-/// mean against the deviation, or the numbers are too great for sums of their powers.
+/// mean against the deviation, or the numbers are too great or too small for sums of their powers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ColumnSummary {
     /// How many finite numbers there are, which all that follows is of; without any it is NaN.
@@ -160,18 +162,23 @@ fn summary(finite: u64, sums: &ColumnSums, shift: f64) -> ColumnSummary {
     ];
     // How much greater the second moment about the shift is.
     let excess = second / variance;
-    let known = |power: f64, value: f64| {
+    let known = |power: f64, of_deviation: f64, value: f64| {
         let lost = LOST * excess.powf(power / 2.0);
         // A variance that cancels may be below 0.
         let is_known = value.is_finite() && (0.0..=LOST_MAX).contains(&lost);
-        if is_known { value } else { f64::NAN }
+        if is_known && of_deviation >= LEAST_POWER { value } else { f64::NAN }
     };
-    // Of infinities among them, all others may be the same.
-    let variance = if second == 0.0 { 0.0 } else { known(2.0, variance) };
+    // Beside infinities, which are in no sum, all finite numbers may be the shift.
+    let has_infinities = sums.negative_infinities > 0 || sums.positive_infinities > 0;
+    let is_constant = has_infinities && first == 0.0 && second == 0.0;
+    let variance = if is_constant { 0.0 } else { known(2.0, second, variance) };
     let std = variance.sqrt();
+    // The sum of third powers may be small since they cancel; none of its greater terms is, where the
+    // deviation's is not.
+    let (cube, fourth_power) = (variance * std, variance * variance);
     ColumnSummary {
-        skewness: known(3.0, about_mean[0] / (variance * std)),
-        kurtosis: known(4.0, about_mean[1] / (variance * variance) - 3.0),
+        skewness: known(3.0, cube, about_mean[0] / cube),
+        kurtosis: known(4.0, fourth_power, about_mean[1] / fourth_power - 3.0),
         ..of_variance(if first.is_finite() { shift + first } else { f64::NAN }, variance)
     }
 }

@@ -109,12 +109,18 @@ impl<P: Partial> Tree<P> {
     ///
     /// # Errors
     /// Those of [`Tree::insert`] for any of them. The tree stays as it was.
-    pub fn insert_all<A: Arrival<P>>(&mut self, arrivals: Vec<(Node, A)>) -> Result<usize> {
+    pub fn insert_all<A: Arrival<P>>(&mut self, mut arrivals: Vec<(Node, A)>) -> Result<usize> {
+        // Alone it is taken in or not.
+        if arrivals.len() == 1
+            && let Some((node, arrival)) = arrivals.pop()
+        {
+            return Ok(usize::from(self.insert(node, arrival)? == Inserted::New));
+        }
         for (node, arrival) in &arrivals {
             self.check_bits(*node, arrival)?;
         }
         // Memory is wanted for those alone that find no sibling; where there is none, nothing was done.
-        let mut outline = self.outline();
+        let mut outline = self.outline_near(arrivals.iter().map(|(node, _)| *node));
         let mut ready = Vec::with_capacity(arrivals.len());
         for (node, arrival) in arrivals {
             let mut stands_alone = false;
@@ -148,10 +154,24 @@ impl<P: Partial> Tree<P> {
         }
     }
 
-    /// The same nodes without their partials.
-    fn outline(&self) -> Tree<()> {
-        let held = self.held.iter().map(|(&start, &(node, _))| (start, (node, ())));
-        Tree { chunk_count: self.chunk_count, held: held.collect(), spent: Vec::new() }
+    /// Those of the same nodes, without their partials, that some which come can be covered by, cover, or
+    /// be merged with: all others stay as they are, however many they be.
+    fn outline_near(&self, coming: impl Iterator<Item = Node>) -> Tree<()> {
+        let top = self.chunk_count.checked_ilog2().unwrap_or(0);
+        let mut near = BTreeMap::new();
+        let mut add = |(node, _): &(Node, P)| {
+            near.insert(node.chunks().start, (*node, ()));
+        };
+        for mut node in coming {
+            let chunks = node.chunks();
+            self.holding(chunks.start).map(&mut add);
+            self.held.range(chunks).for_each(|(_, held)| add(held));
+            while node.level() < top {
+                self.at(node.sibling()).map(&mut add);
+                node = node.parent();
+            }
+        }
+        Tree { chunk_count: self.chunk_count, held: near, spent: Vec::new() }
     }
 
     /// The node that covers `chunk`.
@@ -170,10 +190,14 @@ impl<P: Partial> Tree<P> {
         Ok((node, arrival.join(siblings, &mut self.spent)?))
     }
 
+    /// The node itself, where it is held.
+    fn at(&self, node: Node) -> Option<&(Node, P)> {
+        self.held.get(&node.chunks().start).filter(|(found, _)| *found == node)
+    }
+
     fn take(&mut self, node: Node) -> Option<(Node, P)> {
-        let start = node.chunks().start;
-        self.held.get(&start).filter(|(found, _)| *found == node)?;
-        self.held.remove(&start)
+        self.at(node)?;
+        self.held.remove(&node.chunks().start)
     }
 
     /// How many chunks the whole has.

@@ -12,14 +12,20 @@ use super::Reduction;
 /// Two, so that there is one to go on from when a disk has damaged the other.
 const KEPT: usize = 2;
 
+/// EIO, EUCLEAN and EBADMSG: what a disk or its file system says of data that it cannot give out.
+const UNREADABLE: &[i32] = if cfg!(target_os = "linux") { &[5, 117, 74] } else { &[5] };
+
 /// Whether a file of partials cannot be had since it, or the disk below it, is damaged, so that what
-/// it holds is to be folded again. A whole file of another job or format version is no damage.
+/// it holds is to be folded again. A whole file of another job or format version is no damage, nor is
+/// one that this process may not read, or not now.
 #[must_use]
 pub fn is_damage(error: &Error) -> bool {
     match error.kind() {
         ErrorKind::Corrupt | ErrorKind::NotOurs => true,
-        // With more memory it can be read.
-        ErrorKind::Io => error.os_error().is_none_or(|e| e.kind() != io::ErrorKind::OutOfMemory),
+        ErrorKind::Io => {
+            let number = error.os_error().and_then(io::Error::raw_os_error);
+            number.is_some_and(|number| UNREADABLE.contains(&number))
+        }
         _ => false,
     }
 }
@@ -75,8 +81,8 @@ impl Checkpoints {
     /// Takes over the newest checkpoint that is whole and can be read.
     ///
     /// # Errors
-    /// `PlanMismatch` or `Version` when it is of another job or format, `LimitExceeded` or `Io` when
-    /// there is no memory for it; when there are checkpoints and none is whole, what the newest has.
+    /// `PlanMismatch` or `Version` when it is of another job or format, `LimitExceeded` when there is no
+    /// memory for it, `Io` when it cannot be opened; when there are checkpoints and none is whole, what the newest has.
     pub fn resume<S: Statistic>(&self, reduction: &mut Reduction<S>) -> Result<Resumed> {
         let mut resumed = Resumed::default();
         for &number in self.series.numbers(&*self.storage, &self.folder)?.iter().rev() {

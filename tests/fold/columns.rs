@@ -234,6 +234,33 @@ fn shifts_are_the_lower_medians_and_what_a_far_one_loses_is_not_told() {
     let found = ColumnMoments::new(vec![0.0]).unwrap();
     let found = found.summaries(&found.leaf(&great).unwrap())[0];
     assert!(found.is_lost() && found.mean == 0.0 && found.variance.is_nan());
+    // Nor have small ones: at each scale it is told or rightly known.
+    let of = |values: &[f64]| {
+        let about_0 = ColumnMoments::new(vec![0.0]).unwrap();
+        let rows = Rows::new(values, values.len(), 1, 1).unwrap();
+        about_0.summaries(&about_0.leaf(&rows).unwrap())[0]
+    };
+    let shape = [-1.0, 0.5, 3.0, -2.0, 0.0, 1.0, 7.0];
+    let right = of(&shape);
+    let mut known = [0; 3];
+    for scale in 0..=307 {
+        let scale = 10.0_f64.powi(-scale);
+        let found = of(&shape.map(|value| value * scale));
+        let square = found.variance / scale / scale;
+        for (at, found, right) in [
+            (0, square, right.variance),
+            (1, found.skewness, right.skewness),
+            (2, found.kurtosis, right.kurtosis),
+        ] {
+            assert!(found.is_nan() || (found / right - 1.0).abs() < 1e-9, "{scale}: {at}, {found}");
+            known[at] += i32::from(!found.is_nan());
+        }
+        assert_eq!(found.std.is_nan(), found.variance.is_nan());
+        assert_eq!(found.is_lost(), found.kurtosis.is_nan());
+    }
+    assert_eq!(known, [148, 99, 75]);
+    // Symmetric numbers have no third moment, which is no loss.
+    assert_eq!(of(&[-1.0, 0.0, 1.0]).skewness, 0.0);
     let none = Rows::new([0.0; 0].as_slice(), 0, 2, 2).unwrap();
     assert_eq!(ColumnMoments::near(&none).unwrap().shifts(), [0.0, 0.0]);
 }

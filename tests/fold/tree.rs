@@ -189,6 +189,7 @@ proptest! {
         count in 1_u64..40,
         there in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
         come in any::<u64>(),
+        as_leaves: bool,
     ) {
         let all = all_nodes(count);
         let mut one_by_one = Tree::new(count);
@@ -196,8 +197,13 @@ proptest! {
             insert(&mut one_by_one, *pick.get(&all));
         }
         let mut together = one_by_one.clone();
-        let chunks = (0..count).filter(|chunk| come >> chunk & 1 == 1);
-        let nodes: Vec<Node> = chunks.map(|chunk| Node::leaf(chunk).unwrap()).collect();
+        let flags: Vec<bool> = (0..count).map(|chunk| come >> chunk & 1 == 1).collect();
+        let ranges = runs(&flags, true).into_iter();
+        let nodes: Vec<Node> = if as_leaves {
+            ranges.flatten().map(|chunk| Node::leaf(chunk).unwrap()).collect()
+        } else {
+            ranges.flat_map(Node::within).collect()
+        };
         let new = nodes.iter().filter(|node| insert(&mut one_by_one, **node) == Inserted::New);
         let new = new.count();
         prop_assert_eq!(together.insert_all(nodes.into_iter().map(coming).collect()).unwrap(), new);

@@ -267,9 +267,24 @@ def test_under_mpirun_a_job_is_laid_down_once_and_folded_once(tmp_path, fold):
     laid = finished(mpirun(3, *arguments, "--spool", tmp_path / "S"))
     assert laid.returncode == 0, laid.stderr
     assert laid.stdout.count("blocks; next") == 1
+    told = "leaves this to rank 0"
+    assert laid.stderr.count(told) == 2
     reduced("work", "--spool", tmp_path / "S", "--rank", 0, "--of", 1)
     folded = finished(mpirun(3, "fold", "--spool", tmp_path / "S"))
     assert folded.stdout.count(digest) == 1, folded.stderr
+    assert folded.stderr.count(told) == 2
+
+
+def test_under_mpirun_each_rank_lists_its_own_files(tmp_path):
+    for rank in range(3):
+        (tmp_path / str(rank)).mkdir()
+        np.save(tmp_path / str(rank) / "x.npy", np.ones((rank + 1, 2)))
+    command = mpirun(3, "manifest", "--input", "x.npy", "--out", "x.json")
+    listed = finished(in_own_folders(command, tmp_path))
+    assert listed.returncode == 0, listed.stderr
+    for rank in range(3):
+        listed = json.loads((tmp_path / str(rank) / "x.json").read_text())
+        assert listed["files"][0]["rows"] == rank + 1
 
 
 def test_what_mpi_takes_to_begin_is_not_told_of_the_fold(tmp_path, fold):

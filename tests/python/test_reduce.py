@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -149,7 +150,7 @@ def test_asked_to_end_it_keeps_what_it_has(tmp_path):
     assert done(*fold, *kept, "--resume")["resumed_nodes"] > 0
 
 
-def test_two_runs_at_once_in_one_folder_are_kept_apart_and_a_killed_one_is_not_waited_for(tmp_path):
+def test_two_runs_at_once_in_one_folder_are_kept_apart_until_one_is_killed(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((800_000, 100), np.float32))
     fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 16, "--threads", 1]
     kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0]
@@ -158,21 +159,66 @@ def test_two_runs_at_once_in_one_folder_are_kept_apart_and_a_killed_one_is_not_w
     while not list(tmp_path.glob("ck/*.portion")):
         assert child.poll() is None
         time.sleep(0.005)
+    # It is not to end by itself, however long it is waited for.
+    child.send_signal(signal.SIGSTOP)
     second = [*fold, *kept, "--resume", "--out", tmp_path / "h.npy"]
-    refused = reduce(*second)
-    child.send_signal(signal.SIGKILL)
-    child.communicate()
+    try:
+        refused = reduce(*second)
+        waiting = subprocess.Popen(
+            [REDUCE, *map(str, second)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(timeout=1)
+    finally:
+        child.kill()
+        child.communicate()
     assert refused.returncode == 1
     assert f"another process is at work in {tmp_path / 'ck'}; wait until" in refused.stderr
-    assert done(*second)["resumed_nodes"] > 0
+    said, error = waiting.communicate(timeout=120)
+    assert waiting.returncode == 0, error
+    assert json.loads(said)["resumed_nodes"] > 0
+
+
+def test_a_lock_of_another_user_does_and_a_folder_without_one_is_told():
+    # Root may write everywhere: then another user goes on.
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        np.save(folder / "x.npy", np.ones((400, 31), np.float32))
+        (folder / "out").mkdir()
+        checkpoints = folder / "ck"
+        fold = ["gram", "--input", folder / "x.npy", "--chunk-rows", 16]
+        fold += ["--checkpoint-dir", checkpoints, "--resume", "--out", folder / "out" / "g.npy"]
+        digest = done(*fold)["digest"]
+        (folder / "out" / "g.npy").unlink()
+        (folder / "out" / "g.json").unlink()
+        (folder / "out").chmod(0o777)
+        (checkpoints / ".lock").chmod(0o444)
+        checkpoints.chmod(0o555)
+        again = reduce(*fold, **nobody)
+        assert again.returncode == 0, again.stderr
+        assert json.loads(again.stdout)["digest"] == digest
+        checkpoints.chmod(0o755)
+        (checkpoints / ".lock").unlink()
+        checkpoints.chmod(0o555)
+        told = reduce(*fold, **nobody)
+        checkpoints.chmod(0o755)
+        assert told.returncode == 1
+        assert "let this user read and write there, or choose another folder" in told.stderr
+        assert f"opening {checkpoints / '.lock'}: Permission denied" in told.stderr
 
 
 def test_a_result_never_goes_over_the_files_of_its_spool(tmp_path, matrix):
     spool = tmp_path / "S"
     spool.mkdir()
     fold = ["gram", "--input", tmp_path / "x.npy", "--spool", spool]
-    for name in ("job.npy", "job.json", "job.cursor", "block-000000000003.portion"):
-        told = reduce(*fold, "--out", spool / name)
+    own = [("gram", name) for name in ("job.npy", "job.cursor", "block-000000000003.portion")]
+    for statistic, name in [*own, ("moments", "job.json")]:
+        told = reduce(statistic, *fold[1:], "--out", spool / name)
         assert told.returncode == 1
         assert "which is the spool's own; choose another name" in told.stderr
     assert list(spool.iterdir()) == []
@@ -180,6 +226,39 @@ def test_a_result_never_goes_over_the_files_of_its_spool(tmp_path, matrix):
     done("work", "--spool", spool, "--rank", 0, "--of", 1)
     digest = done("fold", "--spool", spool)["digest"]
     assert done("fold", "--spool", spool)["digest"] == digest
+
+
+def test_a_result_goes_over_no_json_but_that_of_a_result(tmp_path, matrix):
+    fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
+    beside = tmp_path / "g.json"
+    beside.write_text('{"digest": "of something else"}')
+    words = "which tells of something else; choose another name, or remove that"
+    refused = reduce(*fold)
+    assert (refused.returncode, words in refused.stderr) == (1, True), refused.stderr
+    beside.unlink()
+    spool = tmp_path / "S"
+    assert reduce(*fold, "--spool", spool).returncode == 0
+    done("work", "--spool", spool, "--rank", 0, "--of", 1)
+    # It has come since the job was laid down.
+    done("moments", "--input", tmp_path / "x.npy", "--out", beside)
+    kept = beside.read_bytes()
+    refused = reduce("fold", "--spool", spool)
+    assert (refused.returncode, words in refused.stderr) == (1, True), refused.stderr
+    assert beside.read_bytes() == kept
+    assert not (tmp_path / "g.npy").exists()
+    beside.unlink()
+    done("fold", "--spool", spool)
+    done("fold", "--spool", spool)
+
+
+def test_a_result_has_a_name(tmp_path, matrix):
+    (tmp_path / "res").mkdir()
+    for command in ("gram", "moments", "manifest"):
+        for out in (f"{tmp_path}/res/", f"{tmp_path}/res/.", f"{tmp_path}/res/..", "/"):
+            told = reduce(command, "--input", tmp_path / "x.npy", "--out", out)
+            assert told.returncode == 1, (command, out)
+            assert f"--out {out}: expected the name of a file" in told.stderr, told.stderr
+    assert list((tmp_path / "res").iterdir()) == []
 
 
 def test_what_was_folded_before_makes_nothing_look_faster(tmp_path, matrix):

@@ -164,6 +164,19 @@ def test_a_column_has_its_name_where_the_file_has_one(tmp_path, rows, table):
         assert all("name" not in column for column in json.loads(out.read_text())["result"])
 
 
+def test_a_column_whose_name_is_the_number_of_another_is_ambiguous(tmp_path, rows):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({name: rows[:, at] for at, name in enumerate(["2", "1", "tax", "03"])})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    top = ["top", "--input", tmp_path / "t.parquet", "--out", tmp_path / "o.json"]
+    words = 'found that of the number, "tax", and column 0 of the name "2"; choose columns'
+    refused(words, *top, "--column", 2)
+    for said, column in ((0, 0), (1, 1), ("tax", 2), (3, 3), ("03", 3)):
+        assert done(*top, "--column", said)["column"] == column
+    assert done(*top, "--select", "tax", "2", "--column", 2)["column_name"] == "2"
+
+
 def test_tables_whose_columns_have_other_names_are_not_one_matrix(tmp_path, rows, table):
     parquet = pytest.importorskip("pyarrow.parquet")
     swapped = tmp_path / "s.parquet"
@@ -172,6 +185,30 @@ def test_tables_whose_columns_have_other_names_are_not_one_matrix(tmp_path, rows
     words = 's.parquet: expected the columns "price", "tax", as before it, found "tax", "price"'
     refused([words, "--select"], "moments", *both)
     assert done("moments", *both, "--select", "price", "tax")["rows"] == 2 * ROWS
+
+
+def test_shards_whose_columns_have_other_names_are_not_one_manifest(tmp_path, rows):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    shards, listed = [], []
+    for at, names in enumerate(["ab", "ba", "ab"]):
+        table = pyarrow.table({name: rows[:, at] for at, name in enumerate(names)})
+        shards.append(tmp_path / f"x{at}.parquet")
+        parquet.write_table(table, shards[-1])
+        listed.append(shards[-1].with_suffix(".json"))
+        assert reduce("manifest", "--input", shards[-1], "--out", listed[-1]).returncode == 0
+    whole = tmp_path / "all.json"
+    words = 'x1.json: expected the columns "a", "b", as before it, found "b", "a"; choose them'
+    refused(words, "manifest", "--input", *listed[:2], "--out", whole)
+    assert not whole.exists()
+    # Of one order they are; and who has none of the files knows their columns.
+    joined = reduce("manifest", "--input", listed[0], listed[2], "--out", whole)
+    assert joined.returncode == 0, joined.stderr
+    fold = ["top", "--input", whole, "--out", tmp_path / "o.json", "--column"]
+    assert done(*fold, "b")["column"] == 1
+    for shard in shards:
+        shard.unlink()
+    refused('it has no column "c"; there are "a", "b"', *fold, "c")
 
 
 def test_moments_say_which_they_are(tmp_path, rows):

@@ -136,6 +136,7 @@ def test_without_the_first_rows_the_shift_must_be_said(tmp_path, rows):
     assert told.returncode == 1
     assert "the shift is taken from the first rows where --shift does not say it" in told.stderr
     assert "a.npy, which is not here" in told.stderr
+    assert "or bring it, or say --shift" in told.stderr
 
 
 def test_histograms_are_those_of_numpy(tmp_path, rows):

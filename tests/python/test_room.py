@@ -123,7 +123,8 @@ def tall(request, tmp_path_factory):
 def test_rows_of_several_files_that_are_too_many_for_the_memory_are_told(tmp_path, tall, mebibytes):
     fold, digest = tall
     run = ended([REDUCE, *fold, "--out", tmp_path / "m.json"], mebibytes * MEBIBYTE)
-    if run.returncode == 0:
+    # The least has no room for the rows, and 154 MB more where those of two files come together.
+    if run.returncode == 0 and mebibytes > 250:
         assert digest in run.stdout
         return
     told = told_once(run, "there is no memory for", "smaller chunks")

@@ -74,3 +74,15 @@ fn p6_a_checkpoint_that_the_disk_does_not_give_out_is_passed_over() {
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().contains("no checkpoint is whole; reading"), "{error}");
 }
+
+#[cfg(unix)]
+#[test]
+fn p6_a_checkpoint_that_cannot_be_opened_is_not_called_damaged() {
+    let (folder, newest) = two_checkpoints("unopened");
+    fs::remove_file(&newest).unwrap();
+    std::os::unix::fs::symlink(&newest, &newest).unwrap();
+    let checkpoints = Checkpoints::new(&folder.0).unwrap();
+    let error = checkpoints.resume(&mut reduction(&job(10, 1))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.to_string().starts_with(&format!("reading {}: ", newest.display())), "{error}");
+}

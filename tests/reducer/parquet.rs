@@ -17,7 +17,7 @@ use half::f16;
 use headwater::ErrorKind;
 use headwater::fold::gram::Chunk;
 use headwater::fold::{ColumnMoments, Gram, Statistic};
-use headwater::reducer::{Element, Matrix, MatrixFormat};
+use headwater::reducer::{Element, Manifest, Matrix, MatrixFormat};
 use proptest::prelude::*;
 
 use crate::matrix::{Folder, gram, npy, open, refused};
@@ -108,6 +108,63 @@ fn numbers_that_widen_exactly_are_taken_and_others_refused_by_name() {
     let words = "it has no column \"x\"; there are \"i8\", \"i16\", \"i32\", \"u8\"";
     refused(open(&path, named(&["x"])), ErrorKind::InvalidArgument, words);
     refused(open(&path, named(&[])), ErrorKind::InvalidArgument, "at least 1 column, found 0");
+}
+
+/// Whoever has one of the files sees nothing of the names in the others.
+#[test]
+fn a_manifest_keeps_the_names_of_columns_and_refuses_to_mix_them() {
+    let folder = Folder::new("named-shards");
+    let by_name = MatrixFormat::ByName;
+    let shard = |name: &str, columns: [&str; 2], format: &MatrixFormat| {
+        let path = folder.0.join(format!("{name}.parquet"));
+        write(&path, 9, columns.map(|name| (name, floats(0, 5))).to_vec());
+        let manifest = path.with_extension("json");
+        Manifest::write(&manifest, std::slice::from_ref(&path), format).unwrap();
+        (path, manifest)
+    };
+    let (first, listed) = shard("x1", ["a", "b"], &by_name);
+    let (second, swapped) = shard("x2", ["b", "a"], &by_name);
+    let all = folder.0.join("all.json");
+    let words = "expected the columns \"a\", \"b\", as before it, found \"b\", \"a\"";
+    let join = |files: &[std::path::PathBuf]| {
+        Manifest::write(&all, files, &by_name).map(|()| open(&all, MatrixFormat::ByName).unwrap())
+    };
+    refused(join(&[listed, swapped]), ErrorKind::InvalidArgument, words);
+    refused(join(&[first.clone(), second.clone()]), ErrorKind::InvalidArgument, words);
+    assert!(!all.exists());
+    // In one order they are one matrix, and known by name to who has none of the files.
+    let chosen = named(&["a", "b"]);
+    let (_, listed) = shard("x1", ["a", "b"], &chosen);
+    let (_, other_order) = shard("x2", ["b", "a"], &chosen);
+    assert_eq!(join(&[listed, other_order]).unwrap().names().unwrap(), ["a", "b"]);
+    let (_, listed) = shard("x1", ["a", "b"], &by_name);
+    let (_, same) = shard("x2", ["a", "b"], &by_name);
+    drop(join(&[listed, same]).unwrap());
+    std::fs::remove_file(&first).unwrap();
+    std::fs::remove_file(&second).unwrap();
+    let nobody = open(&all, by_name).unwrap();
+    assert_eq!((nobody.readable(), nobody.column_of("b").unwrap()), (vec![], 1));
+}
+
+#[test]
+fn manifests_of_before_say_no_names_and_are_read() {
+    let folder = Folder::new("unnamed-shards");
+    let (path, by_name) = (folder.0.join("x.parquet"), MatrixFormat::ByName);
+    write(&path, 9, vec![("b", floats(0, 5)), ("a", floats(0, 5))]);
+    let manifest = folder.0.join("x.json");
+    Manifest::write(&manifest, &[path], &by_name).unwrap();
+    let text = std::fs::read(&manifest).unwrap();
+    let edited = |edit: &dyn Fn(&mut serde_json::Value)| {
+        let mut value = serde_json::from_slice(&text).unwrap();
+        edit(&mut value);
+        std::fs::write(&manifest, value.to_string()).unwrap();
+        open(&manifest, by_name.clone())
+    };
+    // Those of the files that are here are learnt.
+    let old = edited(&|value| drop(value.as_object_mut().unwrap().remove("names").unwrap()));
+    assert_eq!(old.unwrap().names().unwrap(), ["b", "a"]);
+    let short = edited(&|value| value["names"] = ["b"].as_slice().into());
+    refused(short, ErrorKind::Corrupt, "it names 1 of 2 columns");
 }
 
 proptest! {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Folded, RowsArgs, Written};
 use crate::Digest;
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::{
     ColumnMoments, ColumnSummary, Counts, Distinct, End, ExponentHistogram, Histogram, MomentSums,
     Ranking, Registers, SignExponents, Statistic, TopRows,
@@ -35,7 +35,7 @@ pub(super) struct MomentsArgs {
     rows: RowsArgs,
     /// A number near the mean, for all columns or for each: sums are of powers of what is above it.
     /// Part of what is computed. Where it is not said, it is the median of the column's finite numbers
-    /// among the first 1,024 rows, and 0 where there are none.
+    /// among the first 1,024 rows, and 0 where there are none: each rank must have these rows.
     #[arg(long, num_args = 1.., value_name = "S", allow_negative_numbers = true)]
     shift: Option<Vec<f64>>,
 }
@@ -96,16 +96,30 @@ impl FromStr for Column {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(text.parse().map_or_else(|_| Self::Name(text.to_owned()), Self::Number))
+        // 02 is no number that a name could not be meant by.
+        let number = text.parse().ok().filter(|number: &usize| number.to_string() == text);
+        Ok(number.map_or_else(|| Self::Name(text.to_owned()), Self::Number))
     }
 }
 
 impl Column {
     /// Its number.
     fn of(&self, matrix: &Matrix) -> Result<usize> {
-        match self {
-            Self::Number(number) => Ok(*number),
-            Self::Name(name) => matrix.column_of(name),
+        let number = match self {
+            Self::Name(name) => return matrix.column_of(name),
+            Self::Number(number) => *number,
+        };
+        let names = matrix.names().unwrap_or_default();
+        let text = number.to_string();
+        let named = names.iter().position(|name| *name == text);
+        match (named, names.get(number)) {
+            (Some(named), Some(numbered)) if *numbered != text => Err(Error::invalid(format!(
+                "--column {number}: expected one column, found that of the number, {numbered:?}, and \
+                 column {named} of the name {text:?}; choose columns with --select so that number and \
+                 name are of one"
+            ))),
+            (Some(named), None) => Ok(named),
+            _ => Ok(number),
         }
     }
 }
@@ -173,7 +187,7 @@ impl MomentsArgs {
         let columns = matrix.columns();
         match self.shift.as_deref() {
             None => {
-                let first = matrix.read(0..matrix.rows().min(SHIFT_ROWS));
+                let first = matrix.read(0..matrix.rows().min(SHIFT_ROWS)).map_err(or_say_shift);
                 let first = first.context(
                     || "the shift is taken from the first rows where --shift does not say it",
                 )?;
@@ -189,6 +203,14 @@ impl MomentsArgs {
     }
 }
 
+/// The remedy of this command where the first rows are elsewhere.
+fn or_say_shift(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::InvalidArgument => Error::new(error.kind(), format!("{error}, or say --shift")),
+        _ => error,
+    }
+}
+
 /// Warns of columns of which the sums do not tell everything.
 fn warn_of_lost(summaries: &[ColumnSummary]) {
     let lost = summaries.iter().zip(0_usize..).filter(|(summary, _)| summary.is_lost());
@@ -198,8 +220,8 @@ fn warn_of_lost(summaries: &[ColumnSummary]) {
     }
     eprintln!(
         "headwater-reduce: {} {}{}: what is null in the result has lost its digits: the mean is too far \
-         from the shift against the deviation, or the numbers are too great; say --shift with a number \
-         near the mean",
+         from the shift against the deviation: say --shift with a number near the mean; or the numbers \
+         are too great or too small for sums of their powers",
         if lost.len() == 1 { "column" } else { "columns" },
         lost[..lost.len().min(COLUMNS_SHOWN)].join(", "),
         if lost.len() > COLUMNS_SHOWN { " and more" } else { "" }

@@ -265,7 +265,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
         Wanted::Exponents(asked) => asked.run(&arguments, hooks),
         Wanted::Distinct(asked) => asked.run(&arguments, hooks),
         Wanted::Top(asked) => asked.run(&arguments, hooks),
-        Wanted::Manifest(manifest) => once(|| manifest.run()),
+        // Each machine lists its own files, and writes nothing in parts.
+        Wanted::Manifest(manifest) => manifest.run().map(Ok),
         Wanted::Work(work) => work.run(hooks).map(Ok),
         Wanted::Fold(fold) => once(|| fold.run(&arguments, hooks)),
     };
@@ -276,9 +277,15 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
     }
 }
 
-/// Does what is to be done once, whoever was launched together: as rank 0 alone.
+/// Does what is to be done once, whoever was launched together: as rank 0 alone. The others say so.
 fn once(work: impl FnOnce() -> Result<()>) -> Result<Result<(), ErrorKind>> {
-    if launched_rank().unwrap_or(0) > 0 { Ok(Ok(())) } else { work().map(Ok) }
+    match launched_rank() {
+        None | Some(0) => work().map(Ok),
+        Some(rank) => {
+            eprintln!("headwater-reduce: rank {rank} leaves this to rank 0, which does it once");
+            Ok(Ok(()))
+        }
+    }
 }
 
 /// Says what is wrong with the arguments, once for all ranks that have the same.

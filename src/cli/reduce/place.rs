@@ -64,21 +64,35 @@ fn is_left_by(json: &Path, kind: Kind) -> bool {
     let text = fs::read(json).ok();
     let told = text.and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
     told.is_some_and(|told| {
-        let holds_result = told.get("result").is_some();
-        told.get("digest").is_some() && holds_result == (kind == Kind::Columns)
+        // By its digest alone, any JSON that has one would pass.
+        let statistic = told.get("job").and_then(|job| job.get("statistic"));
+        let is_ours = statistic.is_some_and(serde_json::Value::is_string)
+            && told.get("fingerprint").is_some()
+            && told.get("digest").is_some();
+        is_ours && told.get("result").is_some() == (kind == Kind::Columns)
     })
 }
 
 /// Refuses to write a `file` that `--out out` brings with it.
 ///
 /// # Errors
-/// `InvalidArgument` when its folder is not there, when it is one of the `inputs`, or there as
-/// anything but a file.
+/// `InvalidArgument` when `out` has no name of a file, when the folder is not there, when it is one of
+/// the `inputs`, or there as anything but a file.
 pub(super) fn check_file<'a>(
     out: &Path,
     file: &Path,
     mut inputs: impl Iterator<Item = &'a Path>,
 ) -> Result<()> {
+    // `res/` has one for a path, and what is put behind it would be hidden in the folder.
+    let names_file = out
+        .file_name()
+        .is_some_and(|name| out.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes()));
+    if !names_file {
+        return Err(Error::invalid(format!(
+            "--out {}: expected the name of a file, found that of a folder; put a name behind it",
+            out.display()
+        )));
+    }
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

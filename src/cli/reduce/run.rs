@@ -52,7 +52,7 @@ pub(super) struct RunArgs {
     /// How many threads each rank has; one for each core that it may use where it is not said.
     ///
     /// Under mpirun these are the cores that it binds the rank to: one where there are two ranks or
-    /// fewer. With --bind-to none every rank has all of them.
+    /// fewer. With --oversubscribe or --bind-to none it binds none, and every rank has all of them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
     /// Chunks of a block, of each of which a rank ships one partial: a power of two.

@@ -322,6 +322,8 @@ fn fold<F: Folded>(
     hooks: &Hooks<'_>,
 ) -> Result<()> {
     let started = Instant::now();
+    // Since the job was laid down, something else may have come to where the result goes.
+    check_out(&spool.plan.out, wanted.inputs(), F::KIND)?;
     let (job, source) = wanted.open(pool(Some(1))?)?;
     let blocks = spool.blocks_of(&job)?;
     let mut reduction = Reduction::new(job.clone(), Arc::clone(source.statistic()));

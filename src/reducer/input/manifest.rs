@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::names::learn_names;
 use super::part::{Form, Part, check_columns};
 use super::{Element, MatrixFormat, is_manifest};
 use crate::bytes::Digest;
@@ -25,6 +26,9 @@ pub struct Manifest {
     format: MatrixFormat,
     element: Element,
     columns: usize,
+    /// Of its columns, where a file has them. Older manifests do not say them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    names: Option<Vec<String>>,
     files: Vec<ListedFile>,
 }
 
@@ -44,8 +48,8 @@ impl Manifest {
     /// there, others as they were given.
     ///
     /// # Errors
-    /// Those of [`super::Matrix::open`], `InvalidArgument` for files of different forms and a name that is not
-    /// UTF-8, and `Io`.
+    /// Those of [`super::Matrix::open`], `InvalidArgument` for files of different forms or names of columns
+    /// and for a file's name that is not UTF-8, and `Io`.
     pub fn write(path: &Path, files: &[PathBuf], format: &MatrixFormat) -> Result<()> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut whole: Option<Self> = None;
@@ -75,6 +79,7 @@ impl Manifest {
             format: format.clone(),
             element: part.form.element,
             columns: part.form.columns,
+            names: part.names().map(<[String]>::to_vec),
             files: vec![listed],
         })
     }
@@ -97,6 +102,9 @@ impl Manifest {
                 form(self),
                 form(&other)
             )));
+        }
+        if let Some(names) = other.names() {
+            learn_names(&mut self.names, names)?;
         }
         if let Some(twice) =
             other.files.iter().find(|o| self.files.iter().any(|f| f.path == o.path))
@@ -138,7 +146,15 @@ impl Manifest {
             .map_err(|e| Error::corrupt(format!("the manifest is damaged: {e}; write it anew")))
             .context(place)?;
         check_columns(manifest.columns).context(place)?;
-        Ok(manifest)
+        match manifest.names() {
+            Some(names) if names.len() != manifest.columns => Err(Error::corrupt(format!(
+                "the manifest is damaged: it names {} of {} columns; write it anew",
+                names.len(),
+                manifest.columns
+            )))
+            .context(place),
+            _ => Ok(manifest),
+        }
     }
 
     pub(super) fn element(&self) -> Element {
@@ -149,11 +165,11 @@ impl Manifest {
         self.columns
     }
 
-    /// The names of its columns, where they were chosen by them.
+    /// The names of its columns, where it says them: older ones do where they were chosen by them.
     pub(super) fn names(&self) -> Option<&[String]> {
         match &self.format {
-            MatrixFormat::Parquet(names) => names.as_deref(),
-            _ => None,
+            MatrixFormat::Parquet(Some(chosen)) => Some(chosen),
+            _ => self.names.as_deref(),
         }
     }
 

@@ -3,6 +3,7 @@
 mod format;
 mod kind;
 mod manifest;
+mod names;
 pub(super) mod npy;
 mod numbers;
 #[cfg(feature = "prepare")]
@@ -18,11 +19,9 @@ use crate::error::{Context, Error, Result};
 
 pub use format::{Element, MatrixFormat};
 pub use manifest::Manifest;
+use names::{learn_names, listed, quoted};
 pub use numbers::Numbers;
 use part::Part;
-
-/// How many names an error tells.
-const NAMES_SHOWN: usize = 20;
 
 /// The rows of one or several files, one after the other.
 pub struct Matrix {
@@ -102,7 +101,7 @@ impl Matrix {
         file: Option<Part>,
     ) -> Result<()> {
         if let Some(names) = file.as_ref().and_then(Part::names) {
-            self.learn_names(names).context(|| path.display().to_string())?;
+            learn_names(&mut self.names, names).context(|| path.display().to_string())?;
         }
         let start = self.rows();
         let end = start.checked_add(rows);
@@ -111,26 +110,6 @@ impl Matrix {
         })?;
         self.parts.push(Placed { path, rows: start..end, digest, file });
         Ok(())
-    }
-
-    /// Refuses a file whose columns have other names than those before it: they would be mixed up.
-    fn learn_names(&mut self, names: &[String]) -> Result<()> {
-        match &self.names {
-            Some(known) if known == names => Ok(()),
-            Some(known) => {
-                let words = |names: &[String]| listed(names.iter().map(|name| format!("{name:?}")));
-                Err(Error::invalid(format!(
-                    "expected the columns {}, as before it, found {}; choose them with --select, in one \
-                     order for all files",
-                    words(known),
-                    words(names)
-                )))
-            }
-            None => {
-                self.names = Some(names.to_vec());
-                Ok(())
-            }
-        }
     }
 
     fn check_form(&self, part: &Part, first: &Path) -> Result<()> {
@@ -187,8 +166,7 @@ impl Matrix {
             )));
         };
         names.iter().position(|known| known == name).ok_or_else(|| {
-            let names = listed(names.iter().map(|name| format!("{name:?}")));
-            Error::invalid(format!("it has no column {name:?}; there are {names}"))
+            Error::invalid(format!("it has no column {name:?}; there are {}", quoted(names)))
         })
     }
 
@@ -273,15 +251,6 @@ impl Matrix {
             hasher.update(&part.digest.0);
         }
         Digest(*hasher.finalize().as_bytes())
-    }
-}
-
-/// Names one after the other, the first ones of many.
-fn listed(mut names: impl Iterator<Item = String>) -> String {
-    let shown: Vec<String> = names.by_ref().take(NAMES_SHOWN).collect();
-    match names.count() {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 

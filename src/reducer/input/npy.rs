@@ -63,16 +63,17 @@ fn describe(text: &str) -> Result<(Option<Element>, u64, u64)> {
         let after = text.split_once(&*quoted)?.1.trim_start().strip_prefix(':')?;
         Some(after.trim_start())
     };
+    let descr = value("descr").ok_or_else(|| wrong("has no 'descr'"))?;
+    // The fields of records may have any names.
+    let descr = (descr.strip_prefix('\'').and_then(|rest| rest.split_once('\'')))
+        .ok_or_else(|| wrong("describes records, and rows of one number type are expected"))?
+        .0;
     // Python would take the last, and readers of other languages the first.
     for name in ["descr", "fortran_order", "shape"] {
         if text.matches(&*format!("'{name}'")).count() > 1 {
             return Err(wrong(&format!("says '{name}' twice")));
         }
     }
-    let descr = value("descr").ok_or_else(|| wrong("has no 'descr'"))?;
-    let descr = (descr.strip_prefix('\'').and_then(|rest| rest.split_once('\'')))
-        .ok_or_else(|| wrong("describes records, and rows of one number type are expected"))?
-        .0;
     let element = element_of(descr)?;
     match value("fortran_order").ok_or_else(|| wrong("has no 'fortran_order'"))? {
         order if order.starts_with("False") => {}
@@ -173,6 +174,7 @@ mod tests {
             ("<f8", ">f8", "convert the array"),
             ("<f8", "<i4", "convert the array"),
             ("'<f8'", "[('a', '<f8')]", "describes records"),
+            ("'<f8'", "[('shape', '<f8'), ('descr', '<f8')]", "describes records"),
             ("False", "True", "column by column"),
             ("(3, 2)", "(6,)", "1 axes"),
             ("(3, 2)", "()", "0 axes"),
