@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import headwater
+import runs
 from confluence import config
 
 TINY = [
@@ -40,3 +41,13 @@ def tiny(demo_store):
 @pytest.fixture(scope="session")
 def tiny_config(tiny):
     return config.load(None, tiny)
+
+
+@pytest.fixture(scope="session")
+def whole(tiny, tmp_path_factory):
+    """A run that nothing happened to."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    ended = runs.run(tiny, out)
+    assert ended.returncode == 0, ended.stderr
+    assert "churn" in ended.stdout
+    return out

@@ -5,8 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
-import tempfile
 import time
 
 import numpy as np
@@ -14,34 +12,7 @@ import pytest
 
 from confluence import checkpoint, config, feed, train
 from confluence.parallel import Processes
-
-COMMAND = [sys.executable, "-m", "confluence.cli", "train"]
-
-
-def command(tiny, out, *more):
-    settings = [part for setting in tiny for part in ("--set", setting)]
-    return [*COMMAND, *settings, "--out", str(out), *map(str, more)]
-
-
-# What one process has compiled, the next need not.
-ENVIRONMENT = {
-    **os.environ,
-    "JAX_COMPILATION_CACHE_DIR": tempfile.mkdtemp(prefix="confluence-"),
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-}
-
-
-def run(*arguments):
-    return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=300, env=ENVIRONMENT
-    )
-
-
-def begun(*arguments):
-    return subprocess.Popen(
-        command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=ENVIRONMENT,
-    )  # fmt: skip
+from runs import begun, records, results, run
 
 
 def together(count):
@@ -51,16 +22,6 @@ def together(count):
     return ["--processes", count, "--coordinator", f"127.0.0.1:{port}", "--rank"]
 
 
-def records(out):
-    """What the log says of steps and evaluations; not how long they took."""
-    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
-    return [line for line in lines if "speed" not in line]
-
-
-def results(out):
-    return json.loads((out / "results.json").read_text())
-
-
 def wait_for_step(process, out, step):
     log, end = out / "metrics.jsonl", time.monotonic() + 200
     while process.poll() is None and time.monotonic() < end:
@@ -68,16 +29,6 @@ def wait_for_step(process, out, step):
             return
         time.sleep(0.02)
     raise AssertionError(f"no step {step}: {process.communicate()}")
-
-
-@pytest.fixture(scope="module")
-def whole(tiny, tmp_path_factory):
-    """A run that nothing happened to."""
-    out = tmp_path_factory.mktemp("whole") / "run"
-    ended = run(tiny, out)
-    assert ended.returncode == 0, ended.stderr
-    assert "churn" in ended.stdout
-    return out
 
 
 def test_a_run_leaves_all_that_tells_of_it(whole, tiny_config):
@@ -273,11 +224,3 @@ def test_a_full_disk_ends_a_run_and_the_last_checkpoint_stays_good(whole, tiny, 
                 assert records(out) == records(whole)
         finally:
             subprocess.run(["umount", disk], check=True)
-
-
-def test_help_teaches():
-    shown = subprocess.run(
-        [sys.executable, "-m", "confluence.cli", "--help"], capture_output=True, text=True
-    )
-    assert shown.returncode == 0
-    assert "confluence train --config cpu-small" in shown.stdout

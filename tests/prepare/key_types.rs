@@ -8,7 +8,7 @@ use arrow::array::{
     ArrayRef, Decimal128Array, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray,
     UInt64Array,
 };
-use headwater::store::Store;
+use headwater::store::{Store, Table};
 
 use crate::{Workshop, succeed};
 
@@ -146,4 +146,50 @@ fn what_is_no_key_is_said_to_be_none_for_its_true_reason() {
     assert_eq!(fault(Arc::new(repeated)), "# no key: \"id\" is not unique");
     let gaps = Float64Array::from(vec![Some(1.0), None]);
     assert_eq!(fault(Arc::new(gaps)), "# no key: \"id\" is NULL in 1 row");
+}
+
+#[test]
+fn a_key_and_a_reference_that_are_ignored_link_rows_and_are_no_cells() {
+    let workshop = Workshop::new(&[
+        ("users.csv", "id,city\n7,Rome\n3,Oslo\n5,Rome\n"),
+        ("orders.csv", "user_id,number,amount\n5,1,10\n,1,20\n7,2,30\n"),
+    ]);
+    let prepared = |linking: &str| {
+        let schema = format!(
+            "database = \"x\"\n\
+             [[table]]\n\
+             name = \"users\"\n\
+             key = \"id\"\n\
+             columns = {{ id = \"{linking}\", city = \"categorical\" }}\n\
+             [[table]]\n\
+             name = \"orders\"\n\
+             key = [\"number\", \"amount\"]\n\
+             references = [{{ columns = \"user_id\", to = \"users\" }}]\n\
+             [table.columns]\n\
+             user_id = \"{linking}\"\n\
+             number = \"{linking}\"\n\
+             amount = \"numerical\"\n"
+        );
+        let output = workshop.prepare(&schema);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let store = Store::open(&workshop.path("db")).unwrap();
+        std::fs::remove_dir_all(workshop.path("db")).unwrap();
+        let columns = |table: &Table| {
+            table.metadata().columns.iter().map(|c| c.name.clone()).collect::<Vec<_>>()
+        };
+        let keys = |table: &Table| {
+            (0..3).map(|row| table.key(row).unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let tables = store.tables();
+        let both =
+            |of: &dyn Fn(&Table) -> Vec<String>| tables.iter().flat_map(of).collect::<Vec<_>>();
+        (both(&columns), both(&keys), parents(&store))
+    };
+    let (columns, keys, linked) = prepared("ignored");
+    assert_eq!(columns, ["city", "amount"]);
+    assert_eq!(linked, [Some(2), None, Some(0)]);
+    assert_eq!(keys, ["7", "3", "5", "1|10", "1|20", "2|30"]);
+    let (columns, ..) = prepared("identifier");
+    assert_eq!(columns, ["id", "city", "user_id", "number", "amount"]);
+    assert_eq!(prepared("identifier"), (columns, keys, linked));
 }

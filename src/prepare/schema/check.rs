@@ -248,10 +248,11 @@ fn check_time(table: &Table, time: &Time) -> Result<()> {
     }
 }
 
-/// Refuses names of columns that the table has not, repeats, or ignores.
+/// Refuses names of columns that the table has not, or repeats. An ignored one may link rows all the
+/// same: it is no cell then.
 fn has_columns(table: &Table, names: &[String]) -> Result<()> {
     for (index, name) in names.iter().enumerate() {
-        match table.columns.get(name).map(|c| c.semantic) {
+        match table.columns.get(name) {
             None => {
                 let all = table.columns.keys().map(String::as_str);
                 // Either may be the misspelt one: only the source knows.
@@ -260,11 +261,6 @@ fn has_columns(table: &Table, names: &[String]) -> Result<()> {
                     None => format!("there are: {}", listed(all)),
                 };
                 return fail(format!("there is no column {name:?} in columns; {hint}"));
-            }
-            Some(SemanticType::Ignored) => {
-                return fail(format!(
-                    "column {name:?} is ignored; give it another type, such as identifier"
-                ));
             }
             Some(_) if names[..index].contains(name) => {
                 return fail(format!("column {name:?} stands there twice"));

@@ -194,12 +194,6 @@ const BAD: &[(&str, &str, &str)] = &[
         "table \"results\": key: column \"raceId\" stands there twice",
     ),
     (
-        "source = \"../drivers\"\nkey = \"id\"",
-        "key = \"old\"",
-        "table \"drivers\": key: column \"old\" is ignored; give it another type, such as \
-         identifier",
-    ),
-    (
         "{ columns = \"raceId\", to",
         "{ columns = \"zzzzzzzz\", to",
         "table \"results\": reference \"zzzzzzzz\": there is no column \"zzzzzzzz\" in \

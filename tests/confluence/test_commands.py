@@ -1,0 +1,118 @@
+"""What is done with a run, or without one: evaluate, predict, bench, profile, help."""
+
+import csv
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+
+from runs import confluence, results, run, sets
+
+
+def test_an_evaluation_afterwards_finds_what_the_run_found(whole):
+    shown = confluence("evaluate", whole, "--split", "test", "--split", "val")
+    assert shown.returncode == 0, shown.stderr
+    found = results(whole)["tasks"]
+    for task, told in found.items():
+        for split in ("val", "test"):
+            metric = told["leading"]
+            line = rf"{task} +{metric} +{split} +(\S+) +mean (\S+)"
+            mine, baseline = re.search(line, shown.stdout).groups()
+            assert mine == f"{told[split][metric]:.4f}"
+            assert baseline.rstrip(",") == f"{told[split]['baselines']['mean'][metric]:.4f}"
+
+
+def predicted(run_folder, task, seeds, folder):
+    """The lines of predictions for these keys and times."""
+    path = folder / "seeds.csv"
+    path.write_text("key,at\n" + "".join(f"{key},{at}\n" for key, at in seeds))
+    shown = confluence("predict", run_folder, "--task", task, "--seeds", path)
+    assert shown.returncode == 0, shown.stderr
+    return list(csv.DictReader(io.StringIO(shown.stdout)))
+
+
+@pytest.fixture(scope="module")
+def learnt(tiny, tmp_path_factory):
+    """A run long enough to know something of who spends how much."""
+    out = tmp_path_factory.mktemp("learnt") / "run"
+    settings = [
+        *tiny, "data.tasks=['spend', 'products.material']", "data.children=latest",
+        "optimizer.steps=120", "optimizer.adam_rate=3e-3", "run.evaluate_every=60",
+        "run.checkpoint_every=60",
+    ]  # fmt: skip
+    ended = run(settings, out)
+    assert ended.returncode == 0, ended.stderr
+    return out
+
+
+def test_predictions_for_chosen_rows_are_as_good_as_the_evaluation(learnt, demo_store, tmp_path):
+    with (demo_store.parent / "data/task_spend.csv").open() as file:
+        asked = [line for line in csv.DictReader(file) if line["split"] == "test"]
+    seeds = [(line["customer_id"], line["obs_time"]) for line in asked]
+    lines = predicted(learnt, "spend", seeds, tmp_path)
+    assert [(line["key"], line["obs_time"]) for line in lines] == seeds
+    values = np.array([float(line["prediction"]) for line in lines])
+    labels = np.array([float(line["spent"]) for line in asked])
+    told = results(learnt)["tasks"]["demo-shop/spend"]["test"]
+    # Not the same contexts: which children are in them is drawn for each seed.
+    assert np.abs(values - labels).mean() == pytest.approx(told["mae"], rel=0.05)
+    assert np.corrcoef(values, labels)[0, 1] > 0.05
+    assert all(0 <= float(line["null_probability"]) <= 1 for line in lines)
+
+
+def test_categories_are_predicted_by_name_and_without_a_time(whole, demo_store, tmp_path):
+    with (demo_store.parent / "data/products.csv").open() as file:
+        products = list(csv.DictReader(file))[:11]
+    lines = predicted(whole, "products.material", [(p["id"], "") for p in products], tmp_path)
+    assert [line["key"] for line in lines] == [p["id"] for p in products]
+    assert {line["prediction"] for line in lines} <= {"paper", "plastic", "cotton", "oak", "steel"}
+
+
+@pytest.mark.parametrize(
+    ("task", "seeds", "words"),
+    [
+        ("chrn", "key,at\n", "expected one of the tasks demo-shop/churn, demo-shop/spend"),
+        ("churn", "key,at\nnobody,2022-01-01\n", "nobody"),
+        ("churn", "key,at\n1\n", "line 2: expected a key and a time, 2 fields, found 1"),
+        ("churn", "", "cannot be read as CSV with a header"),
+        ("churn", "key,at\n1,yesterday\n", "yesterday"),
+    ],
+)
+def test_what_cannot_be_predicted_is_one_line_and_no_traceback(task, seeds, words, whole, tmp_path):
+    path = tmp_path / "seeds.csv"
+    path.write_text(seeds)
+    shown = confluence("predict", whole, "--task", task, "--seeds", path)
+    assert shown.returncode == 1
+    assert shown.stdout == ""
+    assert words in shown.stderr
+    assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.parametrize("apart", [[], ["--no-train"], ["--synthetic-data"]])
+def test_bench_measures_what_it_is_asked_for(apart, tiny):
+    settings = tiny[1:] if apart == ["--synthetic-data"] else tiny
+    shown = confluence("bench", *sets(settings), "--steps", 4, *apart)
+    assert shown.returncode == 0, shown.stderr
+    told = json.loads(shown.stdout)
+    assert told["steps"] == 4
+    assert 0 < told["step_seconds"] < told["first_seconds"]
+    assert told["cells_per_second"] > 0
+    assert ("data_wait" in told) == (apart != ["--synthetic-data"])
+
+
+def test_a_profile_is_of_the_steps_that_are_named(tiny, tmp_path):
+    settings = [*tiny, "optimizer.steps=6", "optimizer.warmup_steps=2", "data.tasks=['churn']"]
+    ended = run(settings, tmp_path / "run", "--profile", "3:4")
+    assert ended.returncode == 0, ended.stderr
+    assert list((tmp_path / "run/profile").rglob("*.xplane.pb"))
+    refused = run(settings, tmp_path / "other", "--profile", "4")
+    assert refused.returncode == 1
+    assert "expected two steps such as 100:110 as --profile, found '4'" in refused.stderr
+
+
+def test_help_teaches():
+    shown = confluence("--help")
+    assert shown.returncode == 0
+    assert "confluence train --config cpu-small" in shown.stdout
