@@ -93,4 +93,4 @@ def trained(out: Path, which: str) -> Iterator[tuple[Assembly, Any, int]]:
         like = parts.program.initial()
         found = checkpoints.restore(step, like, settings, parts.roots)
         checkpoints.close()
-        yield parts, found.state.params, step
+        yield parts, found.state.learnt, step

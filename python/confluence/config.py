@@ -77,6 +77,9 @@ class Optimizer:
     final_share: float = 0.1
     weight_decay: float = 0.1
     clip_norm: float = 1.0
+    # What is scored and predicted with is a running mean of the parameters, of which a step keeps
+    # this share; 0: they themselves.
+    mean_share: float = 0.0
     # The seed of the initial parameters.
     seed: int = 0
 
@@ -241,7 +244,10 @@ def _check(config: Config) -> None:
     at_least: dict[str, dict[str, float]] = {
         "model": {"width": 1, "heads": 1, "layers": 1, "hidden": 1},
         "data": {"batch_size": 1, "cells": 2, "rows": 1, "child_width": 0},
-        "optimizer": {"steps": 1, "warmup_steps": 0, "clip_norm": 1e-12, "weight_decay": 0},
+        "optimizer": {
+            "steps": 1, "warmup_steps": 0, "muon_rate": 0, "adam_rate": 0, "final_share": 0,
+            "weight_decay": 0, "clip_norm": 1e-12, "mean_share": 0,
+        },
         "run": {
             "evaluate_every": 0, "evaluate_batches": 0, "checkpoint_every": 1, "keep": 1,
             "log_every": 1, "ahead_on_device": 1, "prefetch": 0, "threads": 0, "timeout_seconds": 1,
@@ -254,6 +260,11 @@ def _check(config: Config) -> None:
                 found = sections[section][key]
                 raise ConfigError(f"expected at least {least} as {section}.{key}, found {found}")
     model, data = config.model, config.data
+    if config.optimizer.mean_share >= 1:
+        raise ConfigError(
+            "expected less than 1 as optimizer.mean_share, of which nothing is left for the new "
+            f"parameters, found {config.optimizer.mean_share}"
+        )
     if model.width % model.heads:
         raise ConfigError(
             f"expected a model.width that model.heads divides, found {model.width} and "

@@ -23,6 +23,13 @@ class State(NamedTuple):
     step: jax.Array  # i32 []
     # Steps whose gradient was not finite, and which changed nothing.
     skipped: jax.Array  # i32 []
+    # A running mean of the parameters, where one is kept; else nothing.
+    mean: Any
+
+    @property
+    def learnt(self) -> Any:
+        """The parameters to predict with."""
+        return self.mean or self.params
 
 
 class Told(NamedTuple):
@@ -97,7 +104,8 @@ class Program:
             self._settings.model, self._text_width, self._settings.optimizer.seed
         )
         zero = jnp.zeros((), jnp.int32)
-        return State(params, self._optimizer.init(params), zero, zero)
+        mean = params if self._settings.optimizer.mean_share else {}
+        return State(params, self._optimizer.init(params), zero, zero, mean)
 
     def _train(
         self, state: State, batch: Batch, end: jax.Array, tables: Tables
@@ -106,12 +114,21 @@ class Program:
         norm = optax.tree.norm(gradients)
         is_finite = jnp.isfinite(norm) & jnp.isfinite(cost)
         updates, changed = self._optimizer.update(gradients, state.optimizer, state.params)
-        after = (optax.apply_updates(state.params, updates), changed)
+        params = optax.apply_updates(state.params, updates)
+        after = (params, changed, self._mean(state, params))
         choose = partial(jnp.where, is_finite)
-        params, changed = jax.tree.map(choose, after, (state.params, state.optimizer))
+        before = (state.params, state.optimizer, state.mean)
+        params, changed, mean = jax.tree.map(choose, after, before)
         skipped = state.skipped + (1 - is_finite)
         told = Told(cost, norm, skipped, jnp.max(end))
-        return State(params, changed, state.step + 1, skipped), told
+        return State(params, changed, state.step + 1, skipped, mean), told
+
+    def _mean(self, state: State, params: Any) -> Any:
+        # At first of fewer steps, so that it forgets where all began.
+        step = state.step.astype(jnp.float32)
+        share = jnp.minimum(self._settings.optimizer.mean_share, (1 + step) / (10 + step))
+        after = params if state.mean else {}
+        return jax.tree.map(lambda old, new: share * old + (1 - share) * new, state.mean, after)
 
     def _loss(self, params: Any, batch: Batch, tables: Tables) -> jax.Array:
         said = model.predict(params, batch, tables, self._settings.model, self.shape)

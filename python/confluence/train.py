@@ -159,7 +159,7 @@ class _Trainer:
         losses = []
         for task in self._parts.tasks:
             limit = self._settings.run.evaluate_batches
-            scored = self._parts.score(self._state.params, "val", task, limit)
+            scored = self._parts.score(self._state.learnt, "val", task, limit)
             if scored.seeds:
                 losses.append(scored.loss)
                 self._log.write(
@@ -173,7 +173,7 @@ class _Trainer:
         best = self._checkpoints.best
         assert best is not None, "the last step is always kept"
         kept = self._checkpoints.restore(best, self._state, self._settings, self._parts.roots)
-        return {"step": best, "tasks": self._parts.results(kept.state.params, ("val", "test"))}
+        return {"step": best, "tasks": self._parts.results(kept.state.learnt, ("val", "test"))}
 
 
 def _last_finite(step: int, told: Told, before: int) -> int:

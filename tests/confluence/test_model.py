@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import headwater
@@ -356,8 +357,27 @@ def test_one_batch_is_learnt_by_heart():
     assert losses[-1] < 0.05 * losses[0]
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_what_predicts_is_a_running_mean_where_it_is_asked_for(share):
+    learning = program(
+        dataclasses.replace(SETTINGS, optimizer=config.Optimizer(warmup_steps=0, mean_share=share))
+    )
+    layout = Layout(jax.devices()[:1])
+    state = learning.initial()
+    mean = jax.device_get(state.params)
+    for step in range(6):
+        state, _ = learning.step(state, layout.put_batch(made(seed=step)), layout.put_flag(False))
+        kept = min(share, (1 + step) / (10 + step))
+        mean = optax.incremental_update(jax.device_get(state.params), mean, 1 - kept)
+        for twin, ours in zip(jax.tree.leaves(mean), jax.tree.leaves(state.learnt), strict=True):
+            np.testing.assert_allclose(ours, twin, rtol=1e-5, atol=1e-7)
+    assert bool(state.mean) == bool(share)
+
+
 def test_a_step_without_a_finite_gradient_changes_nothing_and_is_counted():
-    learning, layout = program(), Layout(jax.devices()[:1])
+    averaged = config.Optimizer(mean_share=0.9)
+    learning = program(dataclasses.replace(SETTINGS, optimizer=averaged))
+    layout = Layout(jax.devices()[:1])
     flag = layout.put_flag(False)
     state, _ = learning.step(learning.initial(), layout.put_batch(made()), flag)
     before = jax.device_get(state)
@@ -367,7 +387,7 @@ def test_a_step_without_a_finite_gradient_changes_nothing_and_is_counted():
     assert int(told.skipped) == 1
     after = jax.device_get(state)
     assert int(after.step) == 2
-    for name in ("params", "optimizer"):
+    for name in ("params", "optimizer", "mean"):
         pairs = zip(
             jax.tree.leaves(getattr(before, name)), jax.tree.leaves(getattr(after, name)),
             strict=True,
