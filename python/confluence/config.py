@@ -96,6 +96,8 @@ class Run:
     # The newest checkpoints that are kept, beside the best by validation.
     keep: int = 2
     log_every: int = 20
+    # Where metrics go beside `metrics.jsonl`.
+    sinks: tuple[Literal["tensorboard", "wandb"], ...] = ()
     # Batches that wait on the device, and those that wait for it.
     ahead_on_device: int = 2
     prefetch: int = 3

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 import jax
 
-from confluence import config, report
+from confluence import config, report, sinks
 from confluence.assembly import Assembly, assembled
 from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.feed import Fed, Feed
@@ -83,7 +83,8 @@ class _Trainer:
             self._take_up()
         if self._leads:
             _write_settings(out, self._settings)
-        self._log = _Log(out / "metrics.jsonl", self._begun_at, self._leads)
+        own = sinks.opened(self._settings, out, self._begun_at) if self._leads else []
+        self._log = _Log(out / "metrics.jsonl", self._begun_at, self._leads, own)
         open_things.callback(self._log.close)
 
     def _take_up(self) -> None:
@@ -266,8 +267,9 @@ class _Watch:
 class _Log:
     """The run's metrics, a line of JSON each; on a terminal, a line that is written over."""
 
-    def __init__(self, path: Path, step: int, leads: bool) -> None:
+    def __init__(self, path: Path, step: int, leads: bool, others: list[sinks.Sink]) -> None:
         self._file: TextIO | None = None
+        self._others = others
         self._shows = leads and sys.stderr.isatty()
         if leads:
             _cut_after(path, step)
@@ -276,6 +278,8 @@ class _Log:
     def write(self, record: dict[str, Any]) -> None:
         if self._file is not None:
             self._file.write(json.dumps(record) + "\n")
+        for sink in self._others:
+            sink.write(record["step"], sinks.numbers(record))
 
     def show(self, line: str) -> None:
         self.flush()
@@ -294,6 +298,8 @@ class _Log:
             sys.stderr.write("\n")
         if self._file is not None:
             self._file.close()
+        for sink in self._others:
+            sink.close()
 
 
 class _Asked:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 # What one process has compiled, the next need not.
 ENVIRONMENT = {
@@ -14,11 +15,11 @@ ENVIRONMENT = {
 }
 
 
-def confluence(*arguments):
+def confluence(*arguments, **environment):
     """Runs the command to its end."""
     return subprocess.run(
         [sys.executable, "-m", "confluence.cli", *map(str, arguments)],
-        capture_output=True, text=True, timeout=300, env=ENVIRONMENT,
+        capture_output=True, text=True, timeout=300, env={**ENVIRONMENT, **environment},
     )  # fmt: skip
 
 
@@ -26,9 +27,9 @@ def sets(settings):
     return [part for setting in settings for part in ("--set", setting)]
 
 
-def run(settings, out, *more):
+def run(settings, out, *more, **environment):
     """Trains."""
-    return confluence("train", *sets(settings), "--out", out, *more)
+    return confluence("train", *sets(settings), "--out", out, *more, **environment)
 
 
 def begun(settings, out, *more):
@@ -38,6 +39,15 @@ def begun(settings, out, *more):
         [sys.executable, "-m", "confluence.cli", *map(str, arguments)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
     )  # fmt: skip
+
+
+def wait_for_step(process, out, step):
+    log, end = out / "metrics.jsonl", time.monotonic() + 200
+    while process.poll() is None and time.monotonic() < end:
+        if (out / "checkpoints" / str(step)).exists() and log.exists():
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no step {step}: {process.communicate()}")
 
 
 def records(out):

@@ -20,6 +20,7 @@ from confluence import config
         (["data.split_ratios=[0.5, 0.5]"], "expected 3 values as data.split_ratios"),
         (["model.width=10", "model.heads=4"], "that model.heads divides, found 10 and 4"),
         (["data.task_weights=[1.0]"], "found 0 tasks and 1 weights"),
+        (["run.sinks=['tensorbord']"], "expected 'tensorboard' or 'wandb' as run.sinks"),
         (["optimizer.muon_rate=-1"], "expected at least 0 as optimizer.muon_rate, found -1.0"),
         (["optimizer.mean_share=1"], "expected less than 1 as optimizer.mean_share"),
     ],

@@ -5,14 +5,13 @@ import os
 import signal
 import socket
 import subprocess
-import time
 
 import numpy as np
 import pytest
 
 from confluence import checkpoint, config, feed, train
 from confluence.parallel import Processes
-from runs import begun, records, results, run
+from runs import begun, records, results, run, wait_for_step
 
 
 def together(count):
@@ -20,15 +19,6 @@ def together(count):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     return ["--processes", count, "--coordinator", f"127.0.0.1:{port}", "--rank"]
-
-
-def wait_for_step(process, out, step):
-    log, end = out / "metrics.jsonl", time.monotonic() + 200
-    while process.poll() is None and time.monotonic() < end:
-        if (out / "checkpoints" / str(step)).exists() and log.exists():
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"no step {step}: {process.communicate()}")
 
 
 def test_a_run_leaves_all_that_tells_of_it(whole, tiny_config):
