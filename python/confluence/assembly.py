@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,9 +50,10 @@ class Assembly:
         results = {}
         for task in self.tasks:
             of_task: dict[str, Any] = {"leading": LEADING[task.kind][0]}
+            labels = evaluate.train_labels(self.settings.data, self.stores, task)
             for split in splits:
                 scored = self.score(params, split, task)
-                others = evaluate.baselines(self.settings.data, self.stores, task, scored)
+                others = evaluate.baselines(labels, split, task, scored)
                 of_task[split] = {**scored.record(), "baselines": others}
             results[task.name] = of_task
         return results
@@ -78,15 +80,24 @@ def assembled(settings: config.Config, processes: Processes) -> Iterator[Assembl
 
 
 @contextmanager
-def trained(out: Path, which: str) -> Iterator[tuple[Assembly, Any, int]]:
+def trained(
+    out: Path, which: str, stores: Sequence[str] = ()
+) -> Iterator[tuple[Assembly, Any, int]]:
     """Opens the run in a folder: its parts, its "best" or "latest" parameters, and their step.
+
+    Its stores are where they were, or at `stores`.
 
     Raises:
         CheckpointError: There is no checkpoint, or the store is not what it was trained on.
     """
     settings = config.load(out / "config.toml")
+    if stores:
+        data = dataclasses.replace(settings.data, stores=tuple(stores))
+        settings = dataclasses.replace(settings, data=data)
     with assembled(settings, Processes()) as parts:
-        checkpoints = Checkpoints(out.absolute() / "checkpoints", settings.run.keep)
+        checkpoints = Checkpoints(
+            out.absolute() / "checkpoints", settings.run.keep, is_read_only=True
+        )
         step = checkpoints.best if which == "best" else checkpoints.latest
         if step is None:
             raise CheckpointError(f"{out} has no checkpoint yet; train it first")

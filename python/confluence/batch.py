@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from confluence.config import ConfigError
+
 IDENTIFIER, NUMERICAL, TIMESTAMP, BOOLEAN, CATEGORICAL, TEXT = range(6)
 TIMESTAMP_FEATURES = 15
 AGE_FEATURES = 4
@@ -120,9 +122,19 @@ class Vocabulary:
 
 
 def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary, Tables]:
-    """Returns what a run needs to know of its stores (`headwater.Store`), on the host."""
+    """Returns what a run needs to know of its stores (`headwater.Store`), on the host.
+
+    Raises:
+        ConfigError: The vectors of the stores are of different widths.
+    """
     metadata = [store.metadata() for store in stores]
     columns = [_columns(found) for found in metadata]
+    widths = [found["embedding"]["dimension"] for found in metadata]
+    if len(set(widths)) > 1:
+        raise ConfigError(
+            f"expected stores whose embeddings have one dimension, found {widths}; prepare them "
+            "anew with one --dimension"
+        )
     column_vectors = [store.column_embeddings() for store in stores]
     category_vectors = [store.categorical_embeddings() for store in stores]
     text_vectors = [_text_vectors(store, texts) for store in stores]

@@ -75,7 +75,7 @@ def _summary(seconds: list[float], cpu_begun: float) -> dict[str, Any]:
     measured = seconds[_WARM:]
     return {
         "device": jax.devices()[0].device_kind,
-        "devices": jax.device_count(),
+        "devices": jax.process_count(),
         "steps": len(measured),
         "first_seconds": seconds[0],
         "step_seconds": statistics.median(measured),

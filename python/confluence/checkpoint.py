@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
@@ -29,7 +31,8 @@ class Restored(NamedTuple):
 class Checkpoints:
     """The checkpoints of a run: the newest ones, and the best by validation."""
 
-    def __init__(self, folder: Path, keep: int) -> None:
+    def __init__(self, folder: Path, keep: int, *, is_read_only: bool = False) -> None:
+        """Where it only reads, a run may go on writing meanwhile."""
         self._folder = folder
         best = BestN(
             get_metric_fn=lambda found: -found["loss"], n=1, keep_checkpoints_without_metrics=False
@@ -41,7 +44,8 @@ class Checkpoints:
                 best_mode="min",
                 preservation_policy=AnyPreservationPolicy([LatestN(keep), best]),
                 # What a kill has left half written.
-                cleanup_tmp_directories=True,
+                cleanup_tmp_directories=not is_read_only,
+                read_only=is_read_only,
             ),
             item_names=("state", "run"),
         )
@@ -75,6 +79,7 @@ class Checkpoints:
             "cursor": base64.b64encode(cursor).decode(),
             "config": settings.to_dict(),
             "stores": list(roots),
+            "digest": _digest(state),
         }
         items = ocp.args.Composite(state=ocp.args.StandardSave(state), run=ocp.args.JsonSave(run))
         try:
@@ -109,8 +114,13 @@ class Checkpoints:
                 "the run's own configuration, or begin another run in another folder"
             )
         form = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
-        state = self._restored(step, state=ocp.args.StandardRestore(form)).state
-        return Restored(State(*state), base64.b64decode(run["cursor"]))
+        state = State(*self._restored(step, state=ocp.args.StandardRestore(form)).state)
+        if _digest(state) != run["digest"]:
+            raise CheckpointError(
+                f"the checkpoint {self._folder / str(step)} is damaged: its numbers are not those "
+                "that were written; take it away to go on from the one before"
+            )
+        return Restored(state, base64.b64decode(run["cursor"]))
 
     def run_of(self, step: int) -> dict[str, Any]:
         """Returns the configuration and the data of a checkpoint."""
@@ -148,3 +158,12 @@ class Checkpoints:
             f"a checkpoint could not be written to {self._folder}: {reason}; {kept}; make room, "
             "and go on with --resume"
         )
+
+
+def _digest(state: State) -> str:
+    """Tells states apart: what Orbax writes has no checksum of its own."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(jax.device_get(state)):
+        digest.update(f"{jax.tree_util.keystr(path)} {leaf.dtype} {leaf.shape}".encode())
+        digest.update(np.asarray(leaf).tobytes())
+    return digest.hexdigest()

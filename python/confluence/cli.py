@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
     args = _parser().parse_args(arguments)
     _quiet_orbax()
+    _same_bits_on_gpus()
     # Imported late, so that --help is quick and needs no JAX.
     import headwater
     from confluence.checkpoint import CheckpointError
@@ -42,6 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Interrupted as error:
         print(f"confluence: {error}", file=sys.stderr)
         return 130
+
+
+def _same_bits_on_gpus() -> None:
+    """Asks XLA for the kernels that add in one order, unless somebody decided already."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_gpu_deterministic_ops" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true".strip()
 
 
 def _quiet_orbax() -> None:
@@ -138,6 +147,10 @@ def _add_config(verb: argparse.ArgumentParser) -> None:
 
 def _add_which(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
+        "--store", action="append", default=[], metavar="FOLDER",
+        help="where the store is now, if not where it was; for each one, in their order",
+    )  # fmt: skip
+    verb.add_argument(
         "--checkpoint", choices=("best", "latest"), default="best", help="best is by validation"
     )
 
@@ -179,7 +192,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     from confluence import report
     from confluence.assembly import trained
 
-    with trained(args.run_folder, args.checkpoint) as (parts, params, step):
+    with trained(args.run_folder, args.checkpoint, args.store) as (parts, params, step):
         results = parts.results(params, args.split or ["test"])
         print(f"step {step}")
         print(report.table({"tasks": results}))
@@ -191,7 +204,7 @@ def _predict(args: argparse.Namespace) -> int:
     from confluence.assembly import trained
 
     seeds = predict.read_seeds(args.seeds)
-    with trained(args.run_folder, args.checkpoint) as (parts, params, _):
+    with trained(args.run_folder, args.checkpoint, args.store) as (parts, params, _):
         predict.write(seeds, predict.predict(parts, params, args.task, seeds), args.out)
     return 0
 
@@ -200,6 +213,8 @@ def _bench(args: argparse.Namespace) -> int:
     from confluence import bench, config
 
     settings = config.load(args.config, args.settings)
+    if args.steps < 1:
+        raise config.ConfigError(f"expected at least 1 as --steps, found {args.steps}")
     what: bench.What = "batches" if args.no_train else "steps" if args.synthetic_data else "both"
     print(json.dumps(bench.bench(settings, args.steps, what), indent=1))
     return 0

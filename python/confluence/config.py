@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import tomllib
 import typing
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Attention = Literal["dense", "structured"]
+Compute = Literal["auto", "float32", "bfloat16"]
 
 
 class ConfigError(ValueError):
@@ -30,7 +32,7 @@ class Model:
     hidden: int = 768
     attention: Attention = "dense"
     # "auto" is bfloat16 on an accelerator and float32 on a CPU.
-    compute: Literal["auto", "float32", "bfloat16"] = "auto"
+    compute: Compute = "auto"
     # Recompute layers in the backward pass in place of keeping what they made.
     rematerialise: bool = True
     # Tell the model of each time how long before the observation it was.
@@ -86,11 +88,11 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class Run:
-    """What does not change a number of the run, and may differ when it goes on."""
+    """What changes no parameter; but for the first two, it may differ when a run goes on."""
 
     # Steps from one evaluation on the validation split to the next; 0: only first and last.
     evaluate_every: int = 1000
-    # Batches of an evaluation, for each task; 0: the whole split.
+    # Batches of an evaluation, for each task; 0: the whole split. By them the best step is chosen.
     evaluate_batches: int = 0
     checkpoint_every: int = 500
     # The newest checkpoints that are kept, beside the best by validation.
@@ -146,7 +148,10 @@ def load(config: str | os.PathLike[str] | None = None, settings: Sequence[str] =
     sections = {} if config is None else _read(os.fspath(config))
     for setting in settings:
         section, key, value = _parsed(setting)
-        sections.setdefault(section, {})[key] = value
+        fields = sections.setdefault(section, {})
+        # What is no section is told below.
+        if isinstance(fields, dict):
+            fields[key] = value
     return from_dict(sections)
 
 
@@ -168,20 +173,23 @@ def from_dict(sections: Mapping[str, Any]) -> Config:
 
 
 def differences(ours: Config, theirs: Mapping[str, Any]) -> list[str]:
-    """Names what makes `theirs`, as `to_dict` gave it, another run than `ours`."""
+    """Names what makes `theirs`, as `to_dict` gave it, another run than `ours`.
+
+    Where the data are does not; what was no setting yet was as it is by default.
+    """
     found = []
+    defaults = Config().to_dict()
     for section, fields in ours.to_dict().items():
-        if section == "run":
-            continue
-        other = theirs.get(section, {})
+        other = {**defaults[section], **theirs.get(section, {})}
         for key in fields.keys() | other.keys():
-            if fields.get(key) != other.get(key):
-                name = f"{section}.{key}"
+            name = f"{section}.{key}"
+            is_free = section == "run" and key not in ("evaluate_every", "evaluate_batches")
+            if fields.get(key) != other.get(key) and not is_free and name != "data.stores":
                 found.append(f"{name} is {fields.get(key)!r}, and was {other.get(key)!r}")
     return sorted(found)
 
 
-def _read(config: str) -> dict[str, dict[str, Any]]:
+def _read(config: str) -> dict[str, Any]:
     if config in presets():
         text = resources.files("confluence").joinpath("presets", f"{config}.toml").read_text()
     else:
@@ -192,6 +200,8 @@ def _read(config: str) -> dict[str, dict[str, Any]]:
                 f"expected a file or one of the presets {', '.join(presets())}, found {config!r}: "
                 f"{error.strerror}"
             ) from None
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{config} is not TOML: {error}") from None
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -233,6 +243,8 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
             return tuple(_typed(name, v, k) for v, k in zip(values, kinds, strict=True))
         kind_name = f"{len(arguments)} values"
     elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise ConfigError(f"expected a finite number as {name}, found {value}")
         return float(value)
     elif type(value) is kind:
         return value

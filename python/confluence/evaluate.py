@@ -25,6 +25,8 @@ class Task(NamedTuple):
     store: int
     kind: int
     stats: Mapping[str, Any]
+    # Else each of its seeds has a time, after which it sees nothing.
+    sees_everything: bool
 
 
 class Scored(NamedTuple):
@@ -42,6 +44,13 @@ class Scored(NamedTuple):
     def record(self) -> dict[str, Any]:
         """Returns the numbers, for a line of JSON."""
         return {"loss": self.loss, "seeds": self.seeds, "nulls": self.nulls, **self.metrics}
+
+
+class TrainLabels(NamedTuple):
+    """What is known of a task: the labels of rows, several of some."""
+
+    rows: npt.NDArray[np.uint32]
+    labels: npt.NDArray[np.float64]
 
 
 _KINDS = {
@@ -71,7 +80,7 @@ def tasks_of(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[Ta
                 f"task {name!r} has a target of the type {stats['type']}, which cannot be "
                 f"predicted; name others in data.tasks"
             )
-        found.append(Task(name, store, _KINDS[stats["type"]], stats))
+        found.append(Task(name, store, _KINDS[stats["type"]], stats, task["sees_everything"]))
     return found
 
 
@@ -110,22 +119,20 @@ def evaluate(
 
 
 def baselines(
-    data: config.Data, stores: Sequence[headwater.Store], task: Task, scored: Scored
+    train: TrainLabels, split: headwater.sampler.Split, task: Task, scored: Scored
 ) -> dict[str, dict[str, float]]:
     """Returns the metrics of those who know the train labels alone, on the seeds of `scored`."""
-    if not len(scored.labels):
+    if not len(scored.labels) or not len(train.labels):
         return {}
-    rows, labels = _train_labels(data, stores, task)
-    if not len(labels):
-        return {}
-    said = metrics.baselines(task.kind, rows, labels, scored.rows)
+    # Of the train split, a row's own labels are those that are asked for.
+    rows = None if split == "train" else scored.rows
+    count = len(scored.labels)
+    said = metrics.baselines(task.kind, train.rows, train.labels, count, rows)
     return {name: metrics.score(task.kind, values, scored.labels) for name, values in said.items()}
 
 
-def _train_labels(
-    data: config.Data, stores: Sequence[headwater.Store], task: Task
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
-    """The labels of all train seeds, from contexts of the seed's row alone."""
+def train_labels(data: config.Data, stores: Sequence[headwater.Store], task: Task) -> TrainLabels:
+    """Returns the labels of all train seeds, from contexts of the seed's row alone."""
     tables = stores[task.store].metadata()["tables"]
     widest = 1 + max(len(table["columns"]) for table in tables)
     rows, labels = [], []
@@ -139,7 +146,7 @@ def _train_labels(
             known = (batch["seq_weight"] > 0) & (batch["is_null"][at] == 0)
             rows.append(batch["seed_row"][known])
             labels.append(_labels(batch, task, at)[known])
-    return np.concatenate(rows), np.concatenate(labels)
+    return TrainLabels(np.concatenate(rows), np.concatenate(labels))
 
 
 def _labels(batch: Any, task: Task, at: Any) -> npt.NDArray[np.float64]:

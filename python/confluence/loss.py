@@ -14,7 +14,8 @@ from confluence.model import Predictions
 
 # How much the size of the categories' logits costs.
 _Z_WEIGHT = 1e-4
-# The fourteen circles of a time, and what it is as a whole.
+# The fourteen circles of a time, and what it is as a whole; as a mean, so that a time weighs what a
+# number does.
 _TIME_WEIGHTS = np.array([1.0] * 14 + [2.0], np.float32) / 16
 
 

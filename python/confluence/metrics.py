@@ -95,28 +95,32 @@ def baselines(
     target_type: int,
     train_rows: npt.NDArray[np.uint32],
     train_labels: Numbers,
-    rows: npt.NDArray[np.uint32],
+    count: int,
+    rows: npt.NDArray[np.uint32] | None,
 ) -> dict[str, Numbers]:
-    """Returns what those predict who look at the train labels alone.
+    """Returns what those predict of `count` seeds who look at the train labels alone.
 
-    Of all seeds: the mean, or the category that is there most; and of each row its own, where it
-    was a train seed.
+    Of all seeds: the mean, or the category that is there most; and where their rows are given, of
+    each its own, where it was a train seed.
     """
-    if target_type == CATEGORICAL:
-        overall = _most_frequent(train_labels)
-    else:
-        overall = float(np.mean(train_labels))
-    own = {}
-    for row in np.unique(train_rows):
-        of_row = train_labels[train_rows == row]
-        own[row] = _most_frequent(of_row) if target_type == CATEGORICAL else float(np.mean(of_row))
-    name = "majority" if target_type == CATEGORICAL else "mean"
-    return {
-        name: np.full(len(rows), overall),
-        f"{name} of the entity": np.array([own.get(row, overall) for row in rows]),
-    }
+    name, typical = ("majority", _majorities) if target_type == CATEGORICAL else ("mean", _means)
+    (overall,) = typical(np.zeros(len(train_labels), np.int64), train_labels)
+    said = {name: np.full(count, overall)}
+    if rows is not None:
+        known, groups = np.unique(train_rows, return_inverse=True)
+        own = typical(groups, train_labels)
+        at = np.minimum(np.searchsorted(known, rows), len(known) - 1)
+        said[f"{name} of the entity"] = np.where(known[at] == rows, own[at], overall)
+    return said
 
 
-def _most_frequent(labels: Numbers) -> float:
-    values, counts = np.unique(labels, return_counts=True)
-    return float(values[np.argmax(counts)])
+def _means(groups: npt.NDArray[np.int64], labels: Numbers) -> Numbers:
+    return np.bincount(groups, labels) / np.bincount(groups)
+
+
+def _majorities(groups: npt.NDArray[np.int64], labels: Numbers) -> Numbers:
+    """The most frequent label of each group; of several, the least."""
+    pairs, counts = np.unique(np.stack([groups, labels]), axis=1, return_counts=True)
+    order = np.lexsort((pairs[1], -counts, pairs[0]))
+    _, first = np.unique(pairs[0][order], return_index=True)
+    return pairs[1][order][first]

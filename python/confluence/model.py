@@ -2,6 +2,9 @@
 
 Parameters are a plain tree of float32 arrays; every function here is pure. Matrices multiply in the
 compute type; norms, softmax and logits are float32.
+
+Beside its value, each time tells how long before the observation it was (`ages`), and what comes out of
+the last block is normed once more before the heads.
 """
 
 from __future__ import annotations
@@ -208,7 +211,7 @@ def _attend(
     q, k, v = (
         _times(x, own[name]).reshape(*x.shape[:2], heads, -1) for name in ("query", "key", "value")
     )
-    scale = jnp.minimum(own["scale"], _MOST_SCALE)
+    scale = jnp.clip(own["scale"], -_MOST_SCALE, _MOST_SCALE)
     q, k = unit(q) * scale[:, None], unit(k)
     seen = attention(relation, q.astype(v.dtype), k.astype(v.dtype), v)
     return _times(seen.reshape(x.shape), own["out"]) * jax.nn.sigmoid(_times(x, own["gate"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,10 +48,10 @@ class Processes:
 
 
 class Layout:
-    """Where arrays lie: on a mesh of all devices with the one axis `data`."""
+    """Where arrays lie: on a mesh of one device of each process with the one axis `data`."""
 
     def __init__(self, devices: Sequence[jax.Device] | None = None) -> None:
-        devices = jax.devices() if devices is None else devices
+        devices = _one_of_each() if devices is None else devices
         self.mesh = Mesh(np.array(devices), ("data",), axis_types=(AxisType.Auto,))
         self.replicated = NamedSharding(self.mesh, PartitionSpec())
         self.shared_out = NamedSharding(self.mesh, PartitionSpec("data"))
@@ -77,3 +78,18 @@ class Layout:
     def copy_to_all(self, tree: Any) -> Any:
         """Returns the arrays, which all processes have alike, on every device."""
         return jax.device_put(tree, self.replicated)
+
+
+def _one_of_each() -> list[jax.Device]:
+    """The first device of each process, in their order."""
+    firsts: dict[int, jax.Device] = {}
+    for device in jax.devices():
+        firsts.setdefault(device.process_index, device)
+    if len(firsts) < jax.device_count() and jax.process_index() == 0:
+        print(
+            f"confluence: of {jax.device_count()} devices {len(firsts)} are used, one of each "
+            "process; begin a process for each device (--processes), and let it see that one alone "
+            "(CUDA_VISIBLE_DEVICES)",
+            file=sys.stderr,
+        )
+    return [firsts[process] for process in sorted(firsts)]

@@ -57,7 +57,7 @@ def predict(
     """Returns what the model says of each seed, in the units of the data.
 
     Raises:
-        ConfigError: There is no such task.
+        ConfigError: There is no such task, or a seed has no time and the task wants one.
         HeadwaterError: There is no such row.
     """
     names = [task.name for task in parts.tasks]
@@ -65,6 +65,12 @@ def predict(
     if len(found) != 1:
         raise ConfigError(f"expected one of the tasks {', '.join(names)}, found {task_name!r}")
     task, size = found[0], parts.settings.data.batch_size
+    timeless = [number for number, seed in enumerate(seeds, start=2) if seed.time is None]
+    if timeless and not task.sees_everything:
+        raise ConfigError(
+            f"line {timeless[0]}: expected an observation time, found none; a seed of {task.name} "
+            "without one would see what came later"
+        )
     predictions = []
     for begin in range(0, len(seeds), size):
         some = seeds[begin : begin + size]

@@ -18,8 +18,11 @@ class Sink(Protocol):
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         """Takes numbers by name."""
 
+    def flush(self) -> None:
+        """Writes out what was taken: what comes after a kill begins after it."""
+
     def close(self) -> None:
-        """Writes out what is left."""
+        """Flushes, and ends."""
 
 
 def opened(settings: config.Config, out: Path, step: int) -> list[Sink]:
@@ -53,12 +56,15 @@ class _TensorBoard:
     def __init__(self, _: config.Config, out: Path, step: int) -> None:
         # What a killed run wrote after its checkpoint is taken back.
         self._writer = _package("tensorboardX", "tensorboard").SummaryWriter(
-            str(out / "tensorboard"), purge_step=step + 1 if step else None
+            str(out / "tensorboard"), purge_step=step + 1
         )
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         for name, number in numbers.items():
             self._writer.add_scalar(name, number, step)
+
+    def flush(self) -> None:
+        self._writer.flush()
 
     def close(self) -> None:
         self._writer.close()
@@ -77,6 +83,9 @@ class _Wandb:
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         self._run.log(dict(numbers), step=step)
+
+    def flush(self) -> None:
+        """Its own process has it already."""
 
     def close(self) -> None:
         self._run.finish()

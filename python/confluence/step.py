@@ -70,7 +70,7 @@ class Program:
             rows=settings.data.rows,
             target_categories=vocabulary.target_categories,
             has_texts=vocabulary.has_texts,
-            compute=_compute_type(settings.model.compute),
+            compute=compute_type(settings.model.compute),
         )
         whole, batch = layout.replicated, layout.batch
         self._step = jax.jit(
@@ -145,7 +145,8 @@ class Program:
         )  # fmt: skip
 
 
-def _compute_type(wanted: str) -> str:
+def compute_type(wanted: config.Compute) -> config.Compute:
+    """Returns the type that matrices multiply in, here."""
     if wanted != "auto":
         return wanted
     return "float32" if jax.default_backend() == "cpu" else "bfloat16"

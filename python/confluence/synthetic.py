@@ -56,9 +56,18 @@ def vocabulary_and_tables() -> tuple[Vocabulary, Tables]:
 
 
 def batch(data: config.Data, target_type: int, draws: np.random.Generator) -> Batch:
-    """Returns a batch whose targets are of a type."""
+    """Returns a batch whose targets are of a type.
+
+    Raises:
+        ConfigError: There is no room for the target, its row and the parent.
+    """
     count, cells = data.batch_size, data.cells
     per_row = len(_ROW_TYPES)
+    if cells < 1 + 2 * per_row or data.rows < 2:
+        raise config.ConfigError(
+            f"made-up contexts want data.cells of at least {1 + 2 * per_row} and data.rows of at "
+            f"least 2, found {cells} and {data.rows}"
+        )
     # The first cell is the target, the next are the seed's, then row after row.
     place = np.arange(cells) - 1
     rows = np.broadcast_to(np.maximum(place // per_row, 0), (count, cells))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
+import fcntl
 import json
 import math
 import os
@@ -25,7 +27,7 @@ from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.feed import Fed, Feed
 from confluence.optimizer import rate
 from confluence.parallel import Processes
-from confluence.step import Told
+from confluence.step import Told, compute_type
 
 # So many steps in a row whose gradient is not finite end a run: it will not come back.
 _SKIPPED_IN_A_ROW = 100
@@ -56,8 +58,11 @@ def train(
         Interrupted: SIGINT or SIGTERM came, and the run can be taken up again.
     """
     processes.join(settings.run.timeout_seconds)
-    _claim(out, resume)
+    settings = _resolved(settings)
+    _check_folder(out, resume)
     with _room_in(out), ExitStack() as open_things:
+        if processes.rank == 0:
+            open_things.enter_context(_claimed(out))
         parts = open_things.enter_context(assembled(settings, processes))
         trainer = _Trainer(parts, out, processes, resume, open_things)
         return trainer.run(profile)
@@ -81,11 +86,11 @@ class _Trainer:
         self._begun_at = 0
         if resume:
             self._take_up()
-        if self._leads:
-            _write_settings(out, self._settings)
         own = sinks.opened(self._settings, out, self._begun_at) if self._leads else []
         self._log = _Log(out / "metrics.jsonl", self._begun_at, self._leads, own)
         open_things.callback(self._log.close)
+        if self._leads:
+            _write_settings(out, self._settings)
 
     def _take_up(self) -> None:
         step = self._checkpoints.latest
@@ -121,18 +126,17 @@ class _Trainer:
     def _steps(self, last: int, asked: _Asked, profile: tuple[int, int] | None) -> None:
         run = self._settings.run
         feed = Feed(self._parts.sampler, self._parts.form, run.ahead_on_device)
-        watch = _Watch(self._parts, self._log, feed)
+        watch = _Watch(self._parts, self._log, feed, int(self._state.skipped))
+        tracing = _Tracing(self._out / "profile", profile)
         try:
             last_finite = self._begun_at
             for step in range(self._begun_at + 1, last + 1):
-                if profile and step == profile[0]:
-                    jax.profiler.start_trace(str(self._out / "profile"))
+                tracing.before(step)
                 fed = feed.take()
                 flag = self._parts.layout.put_flag(asked.to_end)
                 self._state, told = self._program.step(self._state, fed.batch, flag)
                 told = jax.device_get(told)
-                if profile and step == min(profile[1], last):
-                    jax.profiler.stop_trace()
+                tracing.after(step)
                 watch.saw(step, fed, told)
                 last_finite = _last_finite(step, told, last_finite)
                 is_last = step == last
@@ -148,6 +152,7 @@ class _Trainer:
                         "with --resume"
                     )
         finally:
+            tracing.stop()
             feed.close()
 
     def _save(self, step: int, cursor: bytes, loss: float | None = None) -> None:
@@ -192,7 +197,9 @@ def _last_finite(step: int, told: Told, before: int) -> int:
 class _Watch:
     """What is written down and shown of the steps."""
 
-    def __init__(self, parts: Assembly, log: _Log, feed: Feed) -> None:
+    def __init__(self, parts: Assembly, log: _Log, feed: Feed, skipped: int) -> None:
+        # Steps before this one that changed nothing, the rates neither.
+        self._skipped = skipped
         self._settings, self._tasks, self._program = parts.settings, parts.tasks, parts.program
         self._log, self._feed = log, feed
         optimizer = self._settings.optimizer
@@ -212,9 +219,10 @@ class _Watch:
                 "loss": float(told.loss),
                 "gradient_norm": float(told.gradient_norm),
                 "skipped": int(told.skipped),
-                **{name: float(of(step - 1)) for name, of in self._rates.items()},
+                **{n: float(of(step - 1 - self._skipped)) for n, of in self._rates.items()},
             }
         )
+        self._skipped = int(told.skipped)
         self._losses[name].append(float(told.loss))
         self._steps += 1
         self._cells += fed.cells
@@ -292,6 +300,8 @@ class _Log:
         if self._file is not None:
             self._file.flush()
             os.fsync(self._file.fileno())
+        for sink in self._others:
+            sink.flush()
 
     def close(self) -> None:
         if self._shows:
@@ -327,7 +337,52 @@ def _signals() -> Iterator[_Asked]:
             signal.signal(number, handler)
 
 
-def _claim(out: Path, resume: bool) -> None:
+class _Tracing:
+    """A trace of some steps, those of them that come."""
+
+    def __init__(self, folder: Path, span: tuple[int, int] | None) -> None:
+        self._folder, self._span, self._is_on = folder, span, False
+
+    def before(self, step: int) -> None:
+        if self._span and not self._is_on and self._span[0] <= step <= self._span[1]:
+            jax.profiler.start_trace(str(self._folder))
+            self._is_on = True
+
+    def after(self, step: int) -> None:
+        if self._span and step == self._span[1]:
+            self.stop()
+
+    def stop(self) -> None:
+        if self._is_on:
+            jax.profiler.stop_trace()
+            self._is_on = False
+
+
+def _resolved(settings: config.Config) -> config.Config:
+    """What is written down means the same elsewhere: on another device, from another folder."""
+    return dataclasses.replace(
+        settings,
+        model=dataclasses.replace(settings.model, compute=compute_type(settings.model.compute)),
+        data=dataclasses.replace(
+            settings.data, stores=tuple(os.path.abspath(path) for path in settings.data.stores)
+        ),
+    )
+
+
+@contextmanager
+def _claimed(out: Path) -> Iterator[None]:
+    """Keeps other processes from training in the folder; ends with the process, however it does."""
+    with (out / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise config.ConfigError(
+                f"another process trains in {out}; wait for its end, or name another folder"
+            ) from None
+        yield
+
+
+def _check_folder(out: Path, resume: bool) -> None:
     """Makes the run's folder, and does not write over another run."""
     if not resume and (out / "config.toml").exists():
         raise config.ConfigError(
@@ -356,14 +411,24 @@ def _room_in(out: Path) -> Iterator[None]:
 
 
 def _write_settings(out: Path, settings: config.Config) -> None:
-    (out / "config.toml").write_text(settings.to_toml())
+    _write_text(out / "config.toml", settings.to_toml())
     names = ("headwater", "jax", "jaxlib", "numpy", "optax", "orbax-checkpoint")
     versions = {name: version(name) for name in names}
     _write_json(out / "versions.json", {"python": sys.version.split()[0], **versions})
 
 
 def _write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    _write_text(path, json.dumps(content, indent=1) + "\n")
+
+
+def _write_text(path: Path, text: str) -> None:
+    """Writes a file whole or not at all."""
+    spare = path.with_suffix(".tmp")
+    with spare.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    spare.replace(path)
 
 
 def _cut_after(path: Path, step: int) -> None:
@@ -379,10 +444,7 @@ def _cut_after(path: Path, step: int) -> None:
         if record["step"] <= step:
             kept.append(line + "\n")
     # Where nothing was kept, the first evaluation is made again.
-    whole = "".join(kept) if step else ""
-    spare = path.with_suffix(".tmp")
-    spare.write_text(whole)
-    spare.replace(path)
+    _write_text(path, "".join(kept) if step else "")
 
 
 def _device_peak() -> int | None:

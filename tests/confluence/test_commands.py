@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import os
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -18,10 +20,29 @@ def test_an_evaluation_afterwards_finds_what_the_run_found(whole):
     for task, told in found.items():
         for split in ("val", "test"):
             metric = told["leading"]
-            line = rf"{task} +{metric} +{split} +(\S+) +mean (\S+)"
-            mine, baseline = re.search(line, shown.stdout).groups()
-            assert mine == f"{told[split][metric]:.4f}"
-            assert baseline.rstrip(",") == f"{told[split]['baselines']['mean'][metric]:.4f}"
+            name, baseline = next(iter(told[split]["baselines"].items()))
+            line = rf"{task} +{metric} +{split} +(\S+) +{name} ([0-9.]+)"
+            assert re.search(line, shown.stdout).groups() == (
+                f"{told[split][metric]:.4f}", f"{baseline[metric]:.4f}",
+            )  # fmt: skip
+
+
+def test_a_run_and_its_store_may_be_elsewhere_and_are_left_as_they_are(whole, demo_store, tmp_path):
+    moved, run_folder = tmp_path / "moved", tmp_path / "run"
+    shutil.copytree(demo_store, moved)
+    shutil.copytree(whole, run_folder)
+    config_file = run_folder / "config.toml"
+    config_file.write_text(config_file.read_text().replace(str(demo_store), "/nowhere"))
+    # As a run that is still going on leaves it.
+    (run_folder / "checkpoints/99.orbax-checkpoint-tmp").mkdir()
+    before = sorted(run_folder.rglob("*"))
+    shown = confluence("evaluate", run_folder, "--split", "train", "--store", moved)
+    assert shown.returncode == 0, shown.stderr
+    assert sorted(run_folder.rglob("*")) == before
+    # Of its own labels nobody is told.
+    assert "mean 0." in shown.stdout
+    assert "of the entity" not in shown.stdout
+    assert "/nowhere" in confluence("evaluate", run_folder).stderr
 
 
 def predicted(run_folder, task, seeds, folder):
@@ -33,33 +54,22 @@ def predicted(run_folder, task, seeds, folder):
     return list(csv.DictReader(io.StringIO(shown.stdout)))
 
 
-@pytest.fixture(scope="module")
-def learnt(tiny, tmp_path_factory):
-    """A run long enough to know something of who spends how much."""
-    out = tmp_path_factory.mktemp("learnt") / "run"
-    settings = [
-        *tiny, "data.tasks=['spend', 'products.material']", "data.children=latest",
-        "optimizer.steps=120", "optimizer.adam_rate=3e-3", "run.evaluate_every=60",
-        "run.checkpoint_every=60",
-    ]  # fmt: skip
-    ended = run(settings, out)
-    assert ended.returncode == 0, ended.stderr
-    return out
-
-
-def test_predictions_for_chosen_rows_are_as_good_as_the_evaluation(learnt, demo_store, tmp_path):
+def test_predictions_for_chosen_rows_are_those_of_the_evaluation(whole, demo_store, tmp_path):
     with (demo_store.parent / "data/task_spend.csv").open() as file:
         asked = [line for line in csv.DictReader(file) if line["split"] == "test"]
     seeds = [(line["customer_id"], line["obs_time"]) for line in asked]
-    lines = predicted(learnt, "spend", seeds, tmp_path)
+    lines = predicted(whole, "spend", seeds, tmp_path)
     assert [(line["key"], line["obs_time"]) for line in lines] == seeds
     values = np.array([float(line["prediction"]) for line in lines])
     labels = np.array([float(line["spent"]) for line in asked])
-    told = results(learnt)["tasks"]["demo-shop/spend"]["test"]
+    told = results(whole)["tasks"]["demo-shop/spend"]["test"]
     # Not the same contexts: which children are in them is drawn for each seed.
     assert np.abs(values - labels).mean() == pytest.approx(told["mae"], rel=0.05)
-    assert np.corrcoef(values, labels)[0, 1] > 0.05
     assert all(0 <= float(line["null_probability"]) <= 1 for line in lines)
+    # Each is of its own seed, wherever that stands.
+    backwards = predicted(whole, "spend", seeds[::-1], tmp_path)[::-1]
+    again = np.array([float(line["prediction"]) for line in backwards])
+    assert np.corrcoef(values, again)[0, 1] > 0.5
 
 
 def test_categories_are_predicted_by_name_and_without_a_time(whole, demo_store, tmp_path):
@@ -78,6 +88,7 @@ def test_categories_are_predicted_by_name_and_without_a_time(whole, demo_store, 
         ("churn", "key,at\n1\n", "line 2: expected a key and a time, 2 fields, found 1"),
         ("churn", "", "cannot be read as CSV with a header"),
         ("churn", "key,at\n1,yesterday\n", "yesterday"),
+        ("churn", "key,at\n1,2022-01-01\n1,\n", "line 3: expected an observation time"),
     ],
 )
 def test_what_cannot_be_predicted_is_one_line_and_no_traceback(task, seeds, words, whole, tmp_path):
@@ -102,11 +113,33 @@ def test_bench_measures_what_it_is_asked_for(apart, tiny):
     assert ("data_wait" in told) == (apart != ["--synthetic-data"])
 
 
+def test_bench_says_what_it_cannot_measure(tiny):
+    for settings, words in (
+        (["--steps", 0], "expected at least 1 as --steps, found 0"),
+        (["--synthetic-data", *sets(["data.cells=8"])], "want data.cells of at least 13"),
+    ):
+        shown = confluence("bench", *sets(tiny), *settings)
+        assert shown.returncode == 1
+        assert words in shown.stderr
+        assert "Traceback" not in shown.stderr
+
+
+def test_of_several_devices_a_process_uses_one_and_says_so(tiny):
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
+    shown = confluence("bench", *sets(tiny), "--steps", 2, XLA_FLAGS=flags.strip())
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout)["devices"] == 1
+    assert "of 2 devices 1 are used, one of each process" in shown.stderr
+
+
 def test_a_profile_is_of_the_steps_that_are_named(tiny, tmp_path):
     settings = [*tiny, "optimizer.steps=6", "optimizer.warmup_steps=2", "data.tasks=['churn']"]
     ended = run(settings, tmp_path / "run", "--profile", "3:4")
     assert ended.returncode == 0, ended.stderr
     assert list((tmp_path / "run/profile").rglob("*.xplane.pb"))
+    ended = run(settings, tmp_path / "beyond", "--profile", "10:12")
+    assert ended.returncode == 0, ended.stderr
+    assert not (tmp_path / "beyond/profile").exists()
     refused = run(settings, tmp_path / "other", "--profile", "4")
     assert refused.returncode == 1
     assert "expected two steps such as 100:110 as --profile, found '4'" in refused.stderr

@@ -22,6 +22,7 @@ from confluence import config
         (["data.task_weights=[1.0]"], "found 0 tasks and 1 weights"),
         (["run.sinks=['tensorbord']"], "expected 'tensorboard' or 'wandb' as run.sinks"),
         (["optimizer.muon_rate=-1"], "expected at least 0 as optimizer.muon_rate, found -1.0"),
+        (["optimizer.adam_rate=nan"], "expected a finite number as optimizer.adam_rate, found nan"),
         (["optimizer.mean_share=1"], "expected less than 1 as optimizer.mean_share"),
     ],
 )
@@ -48,3 +49,24 @@ def test_what_makes_another_run_is_named_and_what_does_not_is_not():
     ours = config.load("cpu-small")
     theirs = config.load("cpu-small", ["data.seed=7", "run.keep=9"]).to_dict()
     assert config.differences(ours, theirs) == ["data.seed is 42, and was 7"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"[data]\ncells = 9\xff", "is not TOML"),
+        (b"data = 3", "expected a section .data., found the value 3"),
+        (b"[data]\ncells = [", "is not TOML"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_refused(text, words, tmp_path):
+    (tmp_path / "c.toml").write_bytes(text)
+    with pytest.raises(config.ConfigError, match=words):
+        config.load(tmp_path / "c.toml", ["data.cells=96"])
+
+
+def test_a_run_may_move_its_data_and_its_threads_but_not_how_its_best_is_chosen():
+    ours = config.load(None, ["data.stores=here", "run.threads=2", "run.evaluate_batches=3"])
+    theirs = config.load(None, ["data.stores=there", "run.evaluate_batches=4"]).to_dict()
+    del theirs["optimizer"]["mean_share"]
+    assert config.differences(ours, theirs) == ["run.evaluate_batches is 3, and was 4"]

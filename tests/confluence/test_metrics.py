@@ -1,6 +1,7 @@
 """Metrics against their definitions, one pair at a time."""
 
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -73,14 +74,41 @@ def test_numbers_are_scored_in_their_units():
 def test_baselines_know_the_train_labels_alone():
     train_rows = np.array([4, 4, 9], np.uint32)
     said = metrics.baselines(
-        NUMERICAL, train_rows, np.array([1.0, 2.0, 6.0]), np.array([9, 4, 5], np.uint32)
+        NUMERICAL, train_rows, np.array([1.0, 2.0, 6.0]), 3, np.array([9, 4, 5], np.uint32)
     )
     assert said["mean"].tolist() == [3.0, 3.0, 3.0]
     assert said["mean of the entity"].tolist() == [6.0, 1.5, 3.0]
     said = metrics.baselines(
-        CATEGORICAL, train_rows, np.array([2.0, 2.0, 1.0]), np.array([9, 5], np.uint32)
+        CATEGORICAL, train_rows, np.array([2.0, 2.0, 1.0]), 2, np.array([9, 5], np.uint32)
     )
     assert said["majority of the entity"].tolist() == [1.0, 2.0]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=1),
+    st.lists(st.integers(0, 7), min_size=1),
+)
+def test_baselines_are_those_of_a_plain_count(train, rows):
+    train_rows, labels = (np.array(part) for part in zip(*train, strict=True))
+    asked = np.array(rows, np.uint32)
+    for kind, typical in ((NUMERICAL, np.mean), (CATEGORICAL, statistics.mode)):
+        said = metrics.baselines(
+            kind, train_rows.astype(np.uint32), labels.astype(float), len(rows), asked
+        )
+        name = "majority" if kind == CATEGORICAL else "mean"
+        # Of several that are as frequent, the least.
+        overall = typical(np.sort(labels))
+        own = [
+            typical(np.sort(labels[train_rows == row])) if row in train_rows else overall
+            for row in rows
+        ]
+        assert said[name].tolist() == pytest.approx([overall] * len(rows))
+        assert said[f"{name} of the entity"].tolist() == pytest.approx(own)
+
+
+def test_of_the_train_split_no_baseline_knows_the_answer():
+    rows = np.array([4, 9], np.uint32)
+    assert list(metrics.baselines(BOOLEAN, rows, np.array([1.0, 0.0]), 2, None)) == ["mean"]
 
 
 def test_a_split_with_one_class_has_no_auroc():

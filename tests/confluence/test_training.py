@@ -2,14 +2,17 @@
 
 import json
 import os
+import random
+import shutil
 import signal
 import socket
 import subprocess
 
+import jax
 import numpy as np
 import pytest
 
-from confluence import checkpoint, config, feed, train
+from confluence import assembly, checkpoint, config, feed, train
 from confluence.parallel import Processes
 from runs import begun, records, results, run, wait_for_step
 
@@ -23,7 +26,7 @@ def together(count):
 
 def test_a_run_leaves_all_that_tells_of_it(whole, tiny_config):
     assert {path.name for path in whole.iterdir()} == {
-        "checkpoints", "config.toml", "context-0.html", "context-1.html", "context-2.html",
+        ".lock", "checkpoints", "config.toml", "context-0.html", "context-1.html", "context-2.html",
         "curves.png", "metrics.jsonl", "report.html", "results.json", "versions.json",
     }  # fmt: skip
     speeds = [
@@ -88,6 +91,8 @@ def test_two_processes_are_one_but_for_rounding(whole, tiny, tmp_path):
     # The same sequences in each step, so that the first losses differ by rounding alone.
     for line, other in zip(ours[:6], theirs[:6], strict=True):
         assert line["loss"] == pytest.approx(other["loss"], rel=1e-5)
+        # A sum over processes in place of a mean would have the same losses for some steps.
+        assert line.get("gradient_norm") == pytest.approx(other.get("gradient_norm"), rel=1e-4)
 
 
 def test_p4_another_number_of_processes_goes_on_with_the_same_seeds(tiny_config):
@@ -157,6 +162,52 @@ def test_other_data_are_refused(whole, tiny, tmp_path, tiny_config):
     with pytest.raises(checkpoint.CheckpointError, match=r"the data are \['other'\], and were"):
         found.restore(found.latest, None, tiny_config, ["other"])
     found.close()
+
+
+def test_p6_a_checkpoint_with_another_bit_is_refused(whole, tmp_path):
+    """Or the bit is one that no number is made of."""
+    with assembly.trained(whole, "latest") as (parts, _, step):
+        like = parts.program.initial()
+        settings, roots = parts.settings, parts.roots
+    intact = jax.tree.map(np.asarray, restored(whole, step, like, settings, roots))
+    draws, refused = random.Random(5), 0
+    for trial in range(12):
+        copy = tmp_path / str(trial)
+        shutil.copytree(whole / "checkpoints", copy / "checkpoints")
+        files = (copy / "checkpoints" / str(step) / "state").rglob("d/*")
+        path = max(files, key=lambda path: path.stat().st_size)
+        damaged = bytearray(path.read_bytes())
+        damaged[draws.randrange(len(damaged))] ^= 1 << draws.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            found = restored(copy, step, like, settings, roots)
+        except checkpoint.CheckpointError as error:
+            refused += "take it away to go on from the one before" in str(error)
+        else:
+            for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(intact), strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+    assert refused >= 3
+
+
+def restored(out, step, like, settings, roots):
+    checkpoints = checkpoint.Checkpoints(out / "checkpoints", 2, is_read_only=True)
+    try:
+        return checkpoints.restore(step, like, settings, roots).state
+    finally:
+        checkpoints.close()
+
+
+def test_two_at_once_in_one_folder_are_kept_apart(tiny, tmp_path):
+    first = begun([*tiny, "optimizer.steps=4000"], tmp_path / "run")
+    try:
+        wait_for_step(first, tmp_path / "run", 5)
+        second = run([], tmp_path / "run", "--resume")
+        assert second.returncode == 1
+        assert f"another process trains in {tmp_path / 'run'}; wait for" in second.stderr
+        assert first.poll() is None
+    finally:
+        first.kill()
+        first.communicate()
 
 
 @pytest.mark.parametrize(
