@@ -6,10 +6,12 @@ import json
 import os
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import headwater
 from runs import confluence, results, run, sets
 
 
@@ -149,3 +151,20 @@ def test_help_teaches():
     shown = confluence("--help")
     assert shown.returncode == 0
     assert "confluence train --config cpu-small" in shown.stdout
+
+
+def test_the_example_on_f1db_fits_its_data(tmp_path):
+    root = Path(__file__).parents[2]
+    data = Path(os.environ.get("HEADWATER_SHARED", root.parent / "shared")) / "data/f1db"
+    if not data.exists():
+        pytest.skip(f"F1DB is not at {data}")
+    example = root / "examples/f1db"
+    headwater.prepare(data, example / "schema.toml", tmp_path / "store", dimension=32)
+    settings = [
+        f"data.stores={tmp_path / 'store'}", "optimizer.steps=3", "run.evaluate_batches=2",
+        "run.threads=1", "data.tasks=['driver-top3']",
+    ]  # fmt: skip
+    ended = run(settings, tmp_path / "run", "--config", example / "train.toml")
+    assert ended.returncode == 0, ended.stderr
+    found = results(tmp_path / "run")["tasks"]["f1db/driver-top3"]
+    assert (found["val"]["seeds"], found["test"]["seeds"]) == (854, 3191)

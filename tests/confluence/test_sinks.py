@@ -39,8 +39,9 @@ def events(folder):
 
 def test_tensorboard_shows_what_the_log_says_also_of_a_run_that_was_killed(tiny, tmp_path):
     settings = [*tiny, "run.sinks=tensorboard", "optimizer.steps=16", "run.log_every=3"]
-    process = begun(settings, tmp_path / "run")
-    wait_for_step(process, tmp_path / "run", 5)
+    process = begun([*settings, "run.checkpoint_every=2"], tmp_path / "run")
+    # Before the writer would have written of itself.
+    wait_for_step(process, tmp_path / "run", 2)
     process.kill()
     process.communicate()
     ended = run(settings, tmp_path / "run", "--resume")
