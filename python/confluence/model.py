@@ -3,8 +3,8 @@
 Parameters are a plain tree of float32 arrays; every function here is pure. Matrices multiply in the
 compute type; norms, softmax and logits are float32.
 
-Beside its value, each time tells how long before the observation it was (`ages`), and what comes out of
-the last block is normed once more before the heads.
+Beside its value, each time tells how long before the observation it was (`ages`), and what comes
+out of the last block is normed once more before the heads.
 """
 
 from __future__ import annotations
