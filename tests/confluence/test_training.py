@@ -244,8 +244,8 @@ def test_a_full_disk_ends_a_run_and_the_last_checkpoint_stays_good(whole, tiny, 
         pytest.skip("only root can make a small disk")
     disk = tmp_path / "disk"
     disk.mkdir()
-    # The settings, the first checkpoint, one after it.
-    for size, kept in (("4k", None), ("100k", "there is none yet"), ("500k", "step 5")):
+    # The settings, the first checkpoint, one after it: each has 450 kB.
+    for size, kept in (("4k", None), ("100k", "there is none yet"), ("700k", "step 5")):
         mounted = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", disk], capture_output=True
         )
