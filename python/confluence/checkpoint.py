@@ -122,11 +122,6 @@ class Checkpoints:
             )
         return Restored(state, base64.b64decode(run["cursor"]))
 
-    def run_of(self, step: int) -> dict[str, Any]:
-        """Returns the configuration and the data of a checkpoint."""
-        found: dict[str, Any] = self._restored(step, run=ocp.args.JsonRestore()).run
-        return found
-
     def close(self) -> None:
         """Lets go of the folder.
 

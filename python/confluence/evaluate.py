@@ -132,10 +132,13 @@ def baselines(
 
 
 def train_labels(data: config.Data, stores: Sequence[headwater.Store], task: Task) -> TrainLabels:
-    """Returns the labels of all train seeds, from contexts of the seed's row alone."""
+    """Returns the labels of all train seeds, of which there may be none.
+
+    They come from contexts of the seed's row alone.
+    """
     tables = stores[task.store].metadata()["tables"]
     widest = 1 + max(len(table["columns"]) for table in tables)
-    rows, labels = [], []
+    rows, labels = [np.zeros(0, np.uint32)], [np.zeros(0)]
     with sampler(
         data, config.Run(prefetch=0), Processes(), tasks=[task.name], task_weights=None,
         default_batch_size=1024, default_sequence_length=max(widest, 2), max_rows=1,

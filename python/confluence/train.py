@@ -152,8 +152,8 @@ class _Trainer:
                         "with --resume"
                     )
         finally:
-            tracing.stop()
             feed.close()
+            tracing.stop()
 
     def _save(self, step: int, cursor: bytes, loss: float | None = None) -> None:
         # What the checkpoint says was done, the log must say, too.

@@ -154,8 +154,8 @@ impl<P: Partial> Tree<P> {
         }
     }
 
-    /// Those of the same nodes, without their partials, that some which come can be covered by, cover, or
-    /// be merged with: all others stay as they are, however many they be.
+    /// The held nodes, without their partials, that can cover one of those which come, be covered by it,
+    /// or be merged with it. All others stay as they are, however many they be.
     fn outline_near(&self, coming: impl Iterator<Item = Node>) -> Tree<()> {
         let top = self.chunk_count.checked_ilog2().unwrap_or(0);
         let mut near = BTreeMap::new();

@@ -82,7 +82,8 @@ impl Checkpoints {
     ///
     /// # Errors
     /// `PlanMismatch` or `Version` when it is of another job or format, `LimitExceeded` when there is no
-    /// memory for it, `Io` when it cannot be opened; when there are checkpoints and none is whole, what the newest has.
+    /// memory for it, `Io` when it cannot be opened; when there are checkpoints and none is whole, what
+    /// the newest has.
     pub fn resume<S: Statistic>(&self, reduction: &mut Reduction<S>) -> Result<Resumed> {
         let mut resumed = Resumed::default();
         for &number in self.series.numbers(&*self.storage, &self.folder)?.iter().rev() {

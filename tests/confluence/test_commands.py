@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import headwater
+from confluence import config, evaluate
 from runs import confluence, results, run, sets
 
 
@@ -101,6 +102,24 @@ def test_what_cannot_be_predicted_is_one_line_and_no_traceback(task, seeds, word
     assert shown.stdout == ""
     assert words in shown.stderr
     assert "Traceback" not in shown.stderr
+
+
+def test_a_task_without_train_seeds_has_no_baselines(demo_store, tmp_path):
+    data = tmp_path / "data"
+    shutil.copytree(demo_store.parent / "data", data)
+    header, *lines = (data / "task_churn.csv").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if not line.rstrip().endswith("train")]
+    assert 0 < len(kept) < len(lines)
+    (data / "task_churn.csv").write_text(header + "".join(kept))
+    headwater.prepare(data, data / "schema.toml", tmp_path / "store", dimension=32)
+    stores = [headwater.Store(tmp_path / "store")]
+    settings = config.load(None, [f"data.stores={tmp_path / 'store'}", "data.tasks=churn"])
+    (task,) = evaluate.tasks_of(["demo-shop/churn"], stores)
+    with pytest.warns(UserWarning, match="has no seed in the train split"):
+        known = evaluate.train_labels(settings.data, stores, task)
+    assert (len(known.rows), len(known.labels)) == (0, 0)
+    scored = evaluate.Scored(0.5, 1, 0, {}, *(np.array([value]) for value in (3, 0.2, 1.0)))
+    assert evaluate.baselines(known, "test", task, scored) == {}
 
 
 @pytest.mark.parametrize("apart", [[], ["--no-train"], ["--synthetic-data"]])
