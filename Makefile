@@ -43,7 +43,7 @@ $(VENV)/.tools: pyproject.toml
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
-	@echo "building the Python package and the command (ten minutes or so when nothing is built yet)"
+	@echo "building the Python package and the command (ten to twenty minutes on two cores when nothing is built yet)"
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release
 	@$(CARGO) build --release --features mpi --bin headwater-reduce
 	@cp --remove-destination "$${CARGO_TARGET_DIR:-target}/release/headwater-reduce" $(BIN)/
