@@ -55,6 +55,9 @@ class Data:
     cells: int = 1024
     rows: int = 208
     child_width: int = 16
+    # Of some relations another width, as { "orders.customer_id" = 2 }: how many orders a customer
+    # brings in. With 0 none comes that way.
+    child_widths: Mapping[str, int] = field(default_factory=dict)
     children: Literal["uniform", "latest"] = "uniform"
     walk: Literal["priority", "breadth"] = "priority"
     max_hops: int = 3
@@ -242,6 +245,11 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
             kinds = [arguments[0]] * len(values) if repeated else arguments
             return tuple(_typed(name, v, k) for v, k in zip(values, kinds, strict=True))
         kind_name = f"{len(arguments)} values"
+    elif origin is Mapping:
+        if isinstance(value, Mapping):
+            of = arguments[1]
+            return {key: _typed(f"{name}[{key!r}]", v, of) for key, v in value.items()}
+        kind_name = 'a table such as { "a.b" = 1 }'
     elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value):
             raise ConfigError(f"expected a finite number as {name}, found {value}")
@@ -296,6 +304,8 @@ def _toml(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{_toml(k)} = {_toml(v)}' for k, v in value.items())} }}"
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'

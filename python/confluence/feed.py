@@ -117,6 +117,7 @@ def sampler(
         "default_sequence_length": data.cells,
         "max_rows": data.rows,
         "bfs_child_width": data.child_width,
+        "child_widths": data.child_widths,
         "children": data.children,
         "walk": data.walk,
         "max_hops": data.max_hops,

@@ -46,6 +46,8 @@ class Sampler:
             no seed in a split is passed over there, with a warning.
         task_weights: How often each of `tasks` is served; all alike where it is None.
         walk: "priority" (parents first, then children hop by hop), or "breadth".
+        child_widths: That number for some relations, as {"orders.customer_id": 2}, where it is
+            "table.columns" of who refers; with 0 none is brought in that way ("priority").
         children: Which children where there are more than the width: "uniform" or "latest".
         max_hops: How many links away from the seed a row may be ("breadth").
         neighbor_budget: The most rows that a row brings in, each way ("breadth").
@@ -83,6 +85,7 @@ class Sampler:
         compact: bool = False,
         *,
         walk: Literal["priority", "breadth"] = "priority",
+        child_widths: Mapping[str, int] | None = None,
         children: Literal["uniform", "latest"] = "uniform",
         max_hops: int = 3,
         neighbor_budget: int = 16,
@@ -93,6 +96,7 @@ class Sampler:
     ) -> None:
         arguments = dict(locals())
         del arguments["self"], arguments["db_path"]
+        arguments["child_widths"] = dict(child_widths or {})
         self._arguments: Mapping[str, Any] = arguments
         paths = [db_path] if isinstance(db_path, str | os.PathLike) else db_path
         self._paths = [os.fspath(path) for path in paths]

@@ -238,7 +238,7 @@ impl KinView {
             link.relation == kin.relation && place == kin.place
         };
         Self {
-            relation: relation_name(store, kin.relation),
+            relation: store.relation_name(kin.relation as usize),
             relation_number: kin.relation,
             is_parent: kin.is_parent,
             in_context: context.links.iter().filter(own).count() as u64,
@@ -253,12 +253,6 @@ pub(super) fn target_column<'a>(store: &'a Store, context: &Context) -> Option<&
     let name = context.task.split_once('/').map_or("", |(_, name)| name);
     let task = store.tasks().iter().find(|task| task.metadata().name == name)?;
     Some(store.metadata().target_column(task.metadata()))
-}
-
-/// The name of a relation, with the table whose rows refer.
-pub(super) fn relation_name(store: &Store, relation: u32) -> String {
-    let relation = store.relations()[relation as usize].metadata();
-    format!("{}.{}", store.tables()[relation.child as usize].metadata().name, relation.name)
 }
 
 /// How long before the observation something was, in its two largest units.

@@ -1,5 +1,6 @@
 //! `headwater.Sampler`'s compiled half.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -78,6 +79,7 @@ impl SamplerArguments<'_, '_> {
             tasks: self.0.get("tasks")?,
             task_weights: self.0.get("task_weights")?,
             walk,
+            child_widths: self.child_widths()?,
             keep_future_cells: self.0.get("keep_future_cells")?,
             row_order: one_of(
                 "row_order",
@@ -92,6 +94,15 @@ impl SamplerArguments<'_, '_> {
                 texts,
             },
         })
+    }
+
+    fn child_widths(&self) -> PyResult<Vec<(String, u32)>> {
+        let widths: BTreeMap<String, Whole> = self.0.get("child_widths")?;
+        let widths = widths.into_iter().map(|(relation, Whole(width))| {
+            let width = in_range(&format!("child_widths[{relation:?}]"), width)?;
+            Ok((relation, width))
+        });
+        widths.collect()
     }
 
     fn assignment(&self) -> PyResult<Assignment> {

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::fold::ZScore;
+use crate::plan::Fields;
 use crate::store::{ColumnMetadata, ColumnStats, Relation, Store};
 
 /// An open store, with what the walk wants to know of every table.
 pub(super) struct Database {
     pub store: Arc<Store>,
     pub tables: Vec<TableShape>,
+    /// Of each relation, how many children a row brings in through it, where the settings say so.
+    pub child_widths: Vec<Option<u32>>,
     /// How many columns have a name's vector: those of the tables and of the derived targets.
     pub column_count: u32,
 }
@@ -69,10 +72,51 @@ impl Database {
             tables[link.child as usize].parents.push(Link { relation, table: link.parent });
             tables[link.parent as usize].children.push(Link { relation, table: link.child });
         }
-        Ok(Self { store, tables, column_count })
+        let child_widths = vec![None; metadata.relations.len()];
+        Ok(Self { store, tables, child_widths, column_count })
     }
 
     pub(super) fn relation(&self, link: Link) -> &Relation {
         &self.store.relations()[link.relation as usize]
     }
+}
+
+/// Tells the databases the widths of some relations, and `fields` what is told.
+pub(super) fn set_child_widths(
+    databases: &mut [Database],
+    widths: &[(String, u32)],
+    fields: &mut Fields,
+) -> Result<()> {
+    for (wanted, width) in widths {
+        let mut is_known = false;
+        for database in &mut *databases {
+            let Database { store, child_widths, .. } = database;
+            for (relation, of_relation) in child_widths.iter_mut().enumerate() {
+                let name = store.relation_name(relation);
+                let full = format!("{}/{name}", store.metadata().database);
+                if *wanted != name && *wanted != full {
+                    continue;
+                }
+                is_known = true;
+                if of_relation.replace(*width).is_some() {
+                    return Err(Error::invalid(format!("found two child widths for {full:?}")));
+                }
+                let parent = store.relations()[relation].metadata().parent;
+                let parent = &store.tables()[parent as usize].metadata().name;
+                fields.add(format!("child_width/{full} -> {parent}"), u64::from(*width))?;
+            }
+        }
+        if !is_known {
+            return Err(unknown_relation(databases, wanted));
+        }
+    }
+    Ok(())
+}
+
+fn unknown_relation(databases: &[Database], wanted: &str) -> Error {
+    let names = databases.iter().flat_map(|Database { store, .. }| {
+        (0..store.relations().len()).map(|relation| store.relation_name(relation))
+    });
+    let names = names.collect::<Vec<_>>().join(", ");
+    Error::invalid(format!("a child width for {wanted:?}, which is no relation: there are {names}"))
 }

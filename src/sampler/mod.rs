@@ -35,7 +35,7 @@ pub use tensors::{Dtype, Tensor};
 pub use walk::Visit;
 
 use ahead::UnderWay;
-use database::Database;
+use database::{Database, set_child_widths};
 use engine::{Engine, Subject};
 use prefetch::{Gate, Producer};
 use stream::{Pass, Place, Steps};
@@ -110,11 +110,12 @@ impl Sampler {
         speed: Speed,
     ) -> Result<Self> {
         settings.check()?;
-        let databases = stores.into_iter().map(Database::new).collect::<Result<Vec<_>>>()?;
+        let mut databases = stores.into_iter().map(Database::new).collect::<Result<Vec<_>>>()?;
         check_names(&databases)?;
         let tasks = tasks::tasks(&databases, &settings)?;
         let mut fields = Fields::new();
         settings.add_to(&mut fields)?;
+        set_child_widths(&mut databases, &settings.child_widths, &mut fields)?;
         for (number, database) in databases.iter().enumerate() {
             let name = &database.store.metadata().database;
             fields.add(format!("database/{number}"), name.as_str())?;

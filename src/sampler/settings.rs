@@ -82,6 +82,9 @@ pub struct Settings {
     pub task_weights: Option<Vec<f64>>,
     /// How contexts are collected.
     pub walk: Walk,
+    /// How many children one row brings in through some relations, in place of the child width; a
+    /// relation as `table.columns` or `database/table.columns`, named after who refers.
+    pub child_widths: Vec<(String, u32)>,
     /// Whether a timestamp cell that lies after the observation time is kept; it is NULL otherwise.
     pub keep_future_cells: bool,
     /// The order of `out_perm` and `in_perm`.
@@ -98,6 +101,7 @@ impl Default for Settings {
             tasks: None,
             task_weights: None,
             walk: Walk::Priority { child_width: 16, children: Children::Uniform },
+            child_widths: Vec::new(),
             keep_future_cells: false,
             row_order: RowOrder::Walk,
             shape: Shape {
@@ -136,6 +140,20 @@ impl Settings {
                     "expected a {name} of 1 to {PLACES_MAX}, found {value}"
                 )));
             }
+        }
+        for (relation, width) in &self.child_widths {
+            if *width > PLACES_MAX {
+                return Err(Error::invalid(format!(
+                    "expected a child width of 0 to {PLACES_MAX} for {relation:?}, found {width}"
+                )));
+            }
+        }
+        if let (Walk::Breadth { .. }, Some((relation, _))) = (self.walk, self.child_widths.first())
+        {
+            return Err(Error::invalid(format!(
+                "found a child width for {relation:?} and a walk by breadth, which has none; walk by \
+                 priority"
+            )));
         }
         if let (None, Some(weights)) = (&self.tasks, &self.task_weights) {
             return Err(Error::invalid(format!(

@@ -293,6 +293,10 @@ impl Walking<'_> {
                 continue;
             }
             for &link in &self.database.tables[visit.table as usize].children {
+                let width = self.database.child_widths[link.relation as usize].unwrap_or(width);
+                if width == 0 {
+                    continue;
+                }
                 let visible = self.visible_children(link, visit.row)?;
                 if visible == 0 {
                     continue;

@@ -261,6 +261,17 @@ impl Store {
         &self.relations
     }
 
+    /// A relation's name with the table whose rows refer: `orders.customer_id`. Only relations by the
+    /// same columns, to several tables, share one.
+    ///
+    /// # Panics
+    /// When there is no such relation.
+    #[must_use]
+    pub fn relation_name(&self, relation: usize) -> String {
+        let relation = self.relations[relation].metadata();
+        format!("{}.{}", self.tables[relation.child as usize].metadata().name, relation.name)
+    }
+
     /// The tasks, in the order of the schema.
     #[must_use]
     pub fn tasks(&self) -> &[Task] {

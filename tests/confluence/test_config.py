@@ -23,6 +23,8 @@ from confluence import config
         (["run.sinks=['tensorbord']"], "expected 'tensorboard' or 'wandb' as run.sinks"),
         (["optimizer.muon_rate=-1"], "expected at least 0 as optimizer.muon_rate, found -1.0"),
         (["optimizer.adam_rate=nan"], "expected a finite number as optimizer.adam_rate, found nan"),
+        (["data.child_widths=3"], 'expected a table such as { "a.b" = 1 } as data.child_widths'),
+        (['data.child_widths={"a.b" = true}'], "expected int as data.child_widths['a.b']"),
         (["optimizer.mean_share=1"], "expected less than 1 as optimizer.mean_share"),
     ],
 )
@@ -38,7 +40,8 @@ def test_a_file_that_is_not_there_names_the_presets():
 
 @pytest.mark.parametrize("name", config.presets())
 def test_what_is_written_down_is_read_back(name, tmp_path):
-    made = config.load(name, ["data.stores='a\"b\\\\c'", "data.tasks=['x', 'y']"])
+    widths = 'data.child_widths={ "a.b" = 3, "c/d.e+f" = 0 }'
+    made = config.load(name, ["data.stores='a\"b\\\\c'", "data.tasks=['x', 'y']", widths])
     path = tmp_path / "config.toml"
     path.write_text(made.to_toml())
     assert config.load(path) == made

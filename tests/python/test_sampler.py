@@ -168,6 +168,21 @@ def test_tables_for_the_device_and_metadata(store_path):
         ({"tasks": "price"}, "tasks: "),
         ({"walk": "random"}, 'expected walk to be "priority" or "breadth", found "random"'),
         ({"children": "some"}, "expected children to be"),
+        (
+            {"child_widths": {"orders.nobody": 1}},
+            '"orders.nobody", which is no relation: there are',
+        ),
+        ({"child_widths": {"shop.x/orders.customer_id": 1}}, "which is no relation"),
+        (
+            {"child_widths": {"orders.customer_id": -1}},
+            "customer_id.* is -1, which is out",
+        ),
+        ({"child_widths": {"orders.customer_id": 65_536}}, "of 0 to 65535 for .*, found 65536"),
+        (
+            {"child_widths": {"orders.customer_id": 1, "shop/orders.customer_id": 1}},
+            'two child widths for "shop/orders.customer_id"',
+        ),
+        ({"child_widths": {"orders.customer_id": 1}, "walk": "breadth"}, "walk by priority"),
         ({"num_threads": 0}, "num_threads is 0"),
         ({"seed": "x"}, "seed: "),
         ({"split_ratios": (0.5, 0.1, 0.1)}, "add up to 1"),
@@ -176,6 +191,25 @@ def test_tables_for_the_device_and_metadata(store_path):
 def test_settings_that_cannot_be(store_path, changes, words):
     with pytest.raises(headwater.InvalidArgument, match=words):
         sampler(store_path, **changes)
+
+
+def test_a_relation_may_have_a_width_of_its_own(store_path):
+    # An order, its customer, and of the customer's other orders as many as are said.
+    for width in range(4):
+        with sampler(store_path, child_widths={"orders.customer_id": width}) as running:
+            batch = running.next_train_batch()
+            cursor = running.cursor()
+        assert batch["num_rows"].max() == 2 + width
+    full_name = {"shop/orders.customer_id": 3}
+    with sampler(store_path, bfs_child_width=1, child_widths=full_name) as running:
+        again = running.next_train_batch()
+    with sampler(store_path, bfs_child_width=3) as running:
+        as_of_all = running.next_train_batch()
+        words = r"child_width/shop/orders.customer_id -> customers"
+        with pytest.raises(headwater.PlanMismatch, match=words):
+            running.resume(cursor)
+    assert same(batch, again)
+    assert same(batch, as_of_all)
 
 
 def test_p6_foreign_and_damaged_cursors_are_refused(store_path, tmp_path):

@@ -103,6 +103,7 @@ pub(crate) fn settings(batch_size: impl Strategy<Value = u32>) -> impl Strategy<
             tasks: None,
             task_weights: None,
             walk,
+            child_widths: vec![],
             keep_future_cells,
             row_order,
             shape,

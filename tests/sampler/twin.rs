@@ -43,8 +43,8 @@ impl Twin<'_> {
             .collect()
     }
 
-    /// The children that exist, for each relation, sorted by time and row.
-    fn children_of(&self, (table, row): Place) -> Vec<Vec<Place>> {
+    /// The children that exist, for each relation, sorted by time and row; and the relation's name.
+    fn children_of(&self, (table, row): Place) -> Vec<(String, Vec<Place>)> {
         (self.store.relations().iter())
             .filter(|relation| relation.metadata().parent as usize == table)
             .map(|relation| {
@@ -57,7 +57,8 @@ impl Twin<'_> {
                 };
                 let mut rows: Vec<Place> = all.filter(is_child).map(|row| (child, row)).collect();
                 rows.sort_by_key(|&place| (self.time(place), place.1));
-                rows
+                let referring = &self.store.tables()[child].metadata().name;
+                (format!("{referring}.{}", relation.metadata().name), rows)
             })
             .collect()
     }
@@ -80,7 +81,7 @@ impl Twin<'_> {
         }
     }
 
-    fn by_priority(&mut self, width: u32, order: Children) {
+    fn by_priority(&mut self, width: u32, widths: &[(String, u32)], order: Children) {
         let mut hop = 0;
         let mut broods: Vec<(u32, Vec<Place>, usize)> = Vec::new();
         let mut tickets: Vec<usize> = Vec::new();
@@ -110,7 +111,9 @@ impl Twin<'_> {
             } else if self.hops.iter().any(|h| *h >= hop) {
                 for number in 0..self.rows.len() {
                     if self.hops[number] == hop {
-                        for children in self.children_of(self.rows[number]) {
+                        for (relation, children) in self.children_of(self.rows[number]) {
+                            let own = widths.iter().find(|(name, _)| *name == relation);
+                            let width = own.map_or(width, |&(_, width)| width);
                             let wanted = children.len().min(width as usize);
                             tickets.extend(std::iter::repeat_n(broods.len(), wanted));
                             broods.push((hop, children, 0));
@@ -131,7 +134,8 @@ impl Twin<'_> {
                 let hop = self.hops[next] + 1;
                 let parents = self.parents_of(self.rows[next]);
                 self.visit_some(parents, hop, budget);
-                let children = self.children_of(self.rows[next]).concat();
+                let children = self.children_of(self.rows[next]).into_iter();
+                let children = children.flat_map(|(_, rows)| rows).collect();
                 self.visit_some(children, hop, budget);
             }
             next += 1;
@@ -176,7 +180,9 @@ fn context(
     // Before it came to exist a row has no links.
     if is_visible(twin.time(start), seed.obs_time) {
         match settings.walk {
-            Walk::Priority { child_width, children } => twin.by_priority(child_width, children),
+            Walk::Priority { child_width, children } => {
+                twin.by_priority(child_width, &settings.child_widths, children);
+            }
             Walk::Breadth { max_hops, budget } => twin.by_breadth(max_hops, budget),
         }
     }
@@ -352,12 +358,26 @@ pub(crate) fn seeds_of(store: &Store, settings: &Settings, task: usize, split: S
     (0..stored.metadata().seed_count).filter(|&index| split_of(index) == split).collect()
 }
 
+/// Settings that name the widths of some relations, half of the time.
+fn with_some_widths(mut settings: Settings, store: &Store) -> Settings {
+    let mut random = Stream::new(settings.seed, Purpose::Split, [0x3d74, 0, 0]);
+    if matches!(settings.walk, Walk::Priority { .. }) && random.below(2) == 1 {
+        let names = (0..store.relations().len()).map(|relation| store.relation_name(relation));
+        let mut widths: Vec<_> = names.map(|name| (name, random.below(5) as u32)).collect();
+        widths.retain(|(_, width)| *width < 4);
+        // A relation may refer by the same columns as another.
+        widths.dedup_by(|a, b| a.0 == b.0);
+        settings.child_widths = widths;
+    }
+    settings
+}
+
 #[test]
 fn every_sequence_is_that_of_the_plain_twin() {
     let (mut cut, mut links, mut contexts) = (0, 0, 0);
     for number in 0..60 {
         let (_folder, store) = random_store(number);
-        let settings = small(number);
+        let settings = with_some_widths(small(number), &store);
         let Ok(sampler) = sampler(&store, &settings, (0, 1), PLAIN) else { continue };
         for (task, name) in sampler.tasks().enumerate() {
             if sampler.seed_count(task, Split::Train) == 0 {

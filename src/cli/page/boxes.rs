@@ -6,7 +6,7 @@ use super::cells::{self, DrawnCell};
 use super::layout::Place;
 use super::markup::{escape, hue};
 use super::sequence::Sequence;
-use crate::cli::context::{ContextView, KinView, RowView, relation_name, target_column};
+use crate::cli::context::{ContextView, KinView, RowView, target_column};
 use crate::cli::inspect::CellView;
 use crate::cli::output::count;
 use crate::error::Result;
@@ -156,7 +156,7 @@ impl RowBox<'_> {
         self.lines.iter().for_each(|line| html.push_str(&cells::line(&self.cells, line)));
         for link in &self.far_links {
             let parent = boxes[link.parent as usize].view;
-            let relation = escape(&relation_name(store, link.relation));
+            let relation = escape(&store.relation_name(link.relation as usize));
             let _ = write!(
                 html,
                 "<a class=\"link\" href=\"#r{}\" title=\"{relation} refers to {}, row {} of the context\">\

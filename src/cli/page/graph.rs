@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::boxes::{HEAD, LINE, RowBox, kin_counts};
 use super::layout::{BOX_WIDTH, Brood, GUTTER, HEADING, Layout};
 use super::markup::escape;
-use crate::cli::context::{ContextView, relation_name};
+use crate::cli::context::ContextView;
 use crate::sampler::{Context, Link};
 use crate::store::Store;
 
@@ -81,7 +81,7 @@ fn tree_lines(layout: &Layout, brood: &Brood, store: &Store) -> String {
     // A row's parents leave it below its children's arrow, so that the two can be told apart.
     let port = if brood.is_parent { port + 12 } else { port };
     let spine = brood.x - 10;
-    let title = escape(&relation_name(store, brood.relation));
+    let title = escape(&store.relation_name(brood.relation as usize));
     let middle = brood.y + HEADING / 2;
     let mut svg = format!(
         "<g class=\"{class}\" data-ends=\"{} {}\"><title>{title}</title>\
@@ -122,7 +122,7 @@ fn far_arrow(layout: &Layout, link: &Link, from: u32, store: &Store) -> String {
          marker-end=\"url(#far-head)\"/></g>",
         link.child,
         link.parent,
-        escape(&relation_name(store, link.relation)),
+        escape(&store.relation_name(link.relation as usize)),
     )
 }
 
@@ -143,6 +143,6 @@ fn heading(brood: &Brood, view: &ContextView, store: &Store) -> String {
          {sign} {} <small>{counts}</small></div>",
         brood.x,
         brood.y,
-        escape(&relation_name(store, brood.relation)),
+        escape(&store.relation_name(brood.relation as usize)),
     )
 }

@@ -54,7 +54,10 @@ pub(super) fn settings(store: &Store, settings: &Settings, view: &ContextView) -
                 Children::Uniform => "uniformly at random",
                 Children::Latest => "the latest",
             };
-            let width = format!("at most {} a relation, {order}", plural_children(child_width));
+            let mut width = format!("at most {} a relation, {order}", plural_children(child_width));
+            for (relation, own) in &settings.child_widths {
+                width += &format!("; {own} of {relation}");
+            }
             ("by priority: parents first".to_owned(), width)
         }
         Walk::Breadth { max_hops, budget } => (
