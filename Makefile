@@ -68,7 +68,8 @@ demo: setup clean-demo ## prepare a store, fold a matrix, train a model, kill it
 		one, three = (json.load(open(f"$(DEMO)/{name}.json")) for name in ("gram", "gram-3")); \
 		assert (one["ranks"], three["ranks"]) == (1, 3) and one["digest"] == three["digest"], "digests differ"; \
 		print("one process and three ranks came to the same digest:", one["digest"])'
-	$(BIN)/python examples/train_and_kill.py $(DEMO)/store $(DEMO)/runs
+	$(HEADWATER) prepare $(DEMO)/data --schema examples/demo-shop/schema.toml --out $(DEMO)/churn
+	$(BIN)/python examples/train_and_kill.py $(DEMO)/churn $(DEMO)/runs
 
 # Only what an earlier demo made is removed.
 clean-demo:

@@ -91,10 +91,10 @@ def main() -> None:
         finally:
             free.put(core)
 
+    record = prepare.heading("quality")
     args.work.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(len(args.cores)) as at_once:
         runs = list(at_once.map(turn, args.seeds))
-    record = prepare.heading("quality")
     record |= {"config": args.config.read_text(), "summary": summary(runs), "runs": runs}
     print(json.dumps(record["summary"], indent=1))
     prepare.publish(record, args.record)

@@ -92,8 +92,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("store", type=Path, help="a store that `headwater prepare` made")
     parser.add_argument("out", type=Path, help="the folder of both runs")
     parser.add_argument(
-        "--config", type=Path, default=Path(__file__).with_name("churn.toml"), metavar="FILE"
-    )
+        "--config", type=Path, default=Path(__file__).with_name("demo-shop") / "train.toml",
+        metavar="FILE",
+    )  # fmt: skip
     parser.add_argument(
         "--set", dest="settings", action="append", default=[], metavar="KEY=VALUE",
         help="change a setting of the configuration; may be said again",
