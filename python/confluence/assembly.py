@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,21 +38,28 @@ class Assembly:
         return [store.root for store in self.stores]
 
     def score(
-        self, params: Any, split: Split, task: evaluate.Task, batch_limit: int = 0
+        self,
+        params: Any,
+        split: Split,
+        task: evaluate.Task,
+        batch_limit: int = 0,
+        between: Callable[[], None] = lambda: None,
     ) -> evaluate.Scored:
-        """Scores the seeds of a split, or those of the first batches."""
+        """Scores the seeds of a split, or those of the first batches; `between` after each."""
         return evaluate.evaluate(
-            self.program, params, self.sampler, self.form, split, task, batch_limit
+            self.program, params, self.sampler, self.form, split, task, batch_limit, between
         )
 
-    def results(self, params: Any, splits: Sequence[Split]) -> dict[str, Any]:
+    def results(
+        self, params: Any, splits: Sequence[Split], between: Callable[[], None] = lambda: None
+    ) -> dict[str, Any]:
         """Scores whole splits, for each task, beside the baselines."""
         results = {}
         for task in self.tasks:
             of_task: dict[str, Any] = {"leading": LEADING[task.kind][0]}
-            labels = evaluate.train_labels(self.settings.data, self.stores, task)
+            labels = evaluate.train_labels(self.settings, self.stores, task)
             for split in splits:
-                scored = self.score(params, split, task)
+                scored = self.score(params, split, task, between=between)
                 others = evaluate.baselines(labels, split, task, scored)
                 of_task[split] = {**scored.record(), "baselines": others}
             results[task.name] = of_task

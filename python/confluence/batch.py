@@ -330,5 +330,8 @@ def _target_categories(metadata: Mapping[str, Any]) -> int:
 def _text_vectors(store: Any, texts: str) -> npt.NDArray[np.float16]:
     vectors = store.text_embeddings() if texts == "global" else None
     if vectors is None or not len(vectors):
-        vectors = np.zeros((1, store.column_embeddings().shape[1]), np.float16)
+        # A store without them says nothing by its texts; each has a row still, lest it be another
+        # store's.
+        texts_count = store.metadata()["embedding"]["text_count"] if texts == "global" else 0
+        vectors = np.zeros((max(texts_count, 1), store.column_embeddings().shape[1]), np.float16)
     return vectors

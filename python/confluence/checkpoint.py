@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,18 +38,25 @@ class Checkpoints:
         best = BestN(
             get_metric_fn=lambda found: -found["loss"], n=1, keep_checkpoints_without_metrics=False
         )
-        self._manager = ocp.CheckpointManager(
-            folder,
-            options=ocp.CheckpointManagerOptions(
-                best_fn=lambda found: found["loss"],
-                best_mode="min",
-                preservation_policy=AnyPreservationPolicy([LatestN(keep), best]),
-                # What a kill has left half written.
-                cleanup_tmp_directories=not is_read_only,
-                read_only=is_read_only,
-            ),
-            item_names=("state", "run"),
+        options = ocp.CheckpointManagerOptions(
+            best_fn=lambda found: found["loss"],
+            best_mode="min",
+            preservation_policy=AnyPreservationPolicy([LatestN(keep), best]),
+            # What a kill has left half written.
+            cleanup_tmp_directories=not is_read_only,
+            read_only=is_read_only,
         )
+        try:
+            self._manager = ocp.CheckpointManager(
+                folder, options=options, item_names=("state", "run")
+            )
+        except OSError:
+            raise
+        except Exception as error:
+            raise CheckpointError(
+                f"the checkpoints in {folder} cannot be read: {_first_line(error)}; take away the "
+                "one that is damaged"
+            ) from error
 
     @property
     def latest(self) -> int | None:
@@ -57,9 +65,14 @@ class Checkpoints:
 
     @property
     def best(self) -> int | None:
-        """The step of the best by validation; where none was validated, of the newest."""
-        best = self._manager.best_step()
-        return self.latest if best is None else best
+        """The step of the best by validation; where none was validated, of the newest.
+
+        Raises:
+            CheckpointError: One of them is damaged.
+        """
+        losses = {step: self._run(step)["loss"] for step in self._manager.all_steps()}
+        validated = [step for step, loss in losses.items() if loss is not None]
+        return min(validated, key=lambda step: (losses[step], -step)) if validated else self.latest
 
     def save(
         self,
@@ -79,8 +92,10 @@ class Checkpoints:
             "cursor": base64.b64encode(cursor).decode(),
             "config": settings.to_dict(),
             "stores": list(roots),
+            "loss": loss,
             "digest": _digest(state),
         }
+        run["seal"] = _seal(run)
         items = ocp.args.Composite(state=ocp.args.StandardSave(state), run=ocp.args.JsonSave(run))
         try:
             metrics = None if loss is None else {"loss": loss}
@@ -104,7 +119,7 @@ class Checkpoints:
         Raises:
             CheckpointError: The checkpoint is damaged, or of another run; what differs is named.
         """
-        run = self._restored(step, run=ocp.args.JsonRestore()).run
+        run = self._run(step)
         differing = config.differences(settings, run["config"])
         if list(roots) != run["stores"]:
             differing.append(f"the data are {list(roots)}, and were {run['stores']}")
@@ -116,10 +131,7 @@ class Checkpoints:
         form = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
         state = State(*self._restored(step, state=ocp.args.StandardRestore(form)).state)
         if _digest(state) != run["digest"]:
-            raise CheckpointError(
-                f"the checkpoint {self._folder / str(step)} is damaged: its numbers are not those "
-                "that were written; take it away to go on from the one before"
-            )
+            raise self._damaged(step)
         return Restored(state, base64.b64decode(run["cursor"]))
 
     def close(self) -> None:
@@ -133,6 +145,13 @@ class Checkpoints:
         except Exception as error:
             raise self._unwritten(error) from error
 
+    def _run(self, step: int) -> dict[str, Any]:
+        """What a checkpoint tells beside the state."""
+        run: dict[str, Any] = self._restored(step, run=ocp.args.JsonRestore()).run
+        if not isinstance(run, dict) or run.pop("seal", None) != _seal(run):
+            raise self._damaged(step)
+        return run
+
     def _restored(self, step: int, **items: Any) -> Any:
         try:
             return self._manager.restore(step, args=ocp.args.Composite(**items))
@@ -142,10 +161,14 @@ class Checkpoints:
                 "to go on from the one before"
             ) from error
 
+    def _damaged(self, step: int) -> CheckpointError:
+        return CheckpointError(
+            f"the checkpoint {self._folder / str(step)} is damaged: it is not what was written; "
+            "take it away to go on from the one before"
+        )
+
     def _unwritten(self, error: Exception) -> CheckpointError:
-        lines = str(error).splitlines() or [type(error).__name__]
-        # What writes them tells of its own inside over pages.
-        reason = "no space is left" if "No space left" in str(error) else lines[0][:200]
+        reason = "no space is left" if "No space left" in str(error) else _first_line(error)
         kept = (
             f"the last whole one is of step {self.latest}" if self.latest else "there is none yet"
         )
@@ -153,6 +176,18 @@ class Checkpoints:
             f"a checkpoint could not be written to {self._folder}: {reason}; {kept}; make room, "
             "and go on with --resume"
         )
+
+
+def _first_line(error: Exception) -> str:
+    """What Orbax says; it tells of its own inside over pages."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0][:200]
+
+
+def _seal(run: dict[str, Any]) -> str:
+    """Tells what stands beside the state from what was written; all of it, in any order."""
+    text = json.dumps(run, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _digest(state: State) -> str:

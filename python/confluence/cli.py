@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import headwater
     from confluence.checkpoint import CheckpointError
     from confluence.config import ConfigError
-    from confluence.parallel import JoinError
+    from confluence.rollcall import JoinError
     from confluence.train import Interrupted, TrainingError
 
     refusals = (ConfigError, CheckpointError, JoinError, TrainingError, headwater.HeadwaterError)
@@ -158,15 +158,17 @@ def _add_which(verb: argparse.ArgumentParser) -> None:
 
 
 def _train(args: argparse.Namespace) -> int:
-    from confluence import config, report
+    from confluence import config, report, rollcall
     from confluence.parallel import Processes
     from confluence.train import train
 
     own = args.out / "config.toml"
     wanted = own if args.resume and args.config is None and own.exists() else args.config
     settings = config.load(wanted, args.settings)
-    if args.processes > 1 and args.coordinator is None:
-        raise config.ConfigError("expected --coordinator HOST:PORT beside --processes")
+    if args.processes > 1:
+        if args.coordinator is None:
+            raise config.ConfigError("expected --coordinator HOST:PORT beside --processes")
+        rollcall.address(args.coordinator)
     if not 0 <= args.rank < args.processes:
         raise config.ConfigError(
             f"expected a --rank from 0 to {args.processes - 1}, found {args.rank}"

@@ -56,7 +56,8 @@ class Data:
     rows: int = 208
     child_width: int = 16
     # Of some relations another width, as { "orders.customer_id" = 2 }: how many orders a customer
-    # brings in. With 0 none comes that way.
+    # brings in. With 0 none comes that way. A relation is "table.columns", after who refers, as
+    # `headwater inspect` names it, or "database/table.columns" where several stores have one.
     child_widths: Mapping[str, int] = field(default_factory=dict)
     children: Literal["uniform", "latest"] = "uniform"
     walk: Literal["priority", "breadth"] = "priority"
@@ -96,6 +97,7 @@ class Run:
     # Steps from one evaluation on the validation split to the next; 0: only first and last.
     evaluate_every: int = 1000
     # Batches of an evaluation, for each task; 0: the whole split. By them the best step is chosen.
+    # They are the first in the order of the store, and no sample of it.
     evaluate_batches: int = 0
     checkpoint_every: int = 500
     # The newest checkpoints that are kept, beside the best by validation.
@@ -108,7 +110,8 @@ class Run:
     prefetch: int = 3
     # Threads that make batches; 0: all cores.
     threads: int = 0
-    # Seconds without progress of any process after which all end.
+    # Seconds that several processes wait for each other: to come together, to be heard of again
+    # (100 at most), to leave.
     timeout_seconds: int = 600
 
 
@@ -192,6 +195,20 @@ def differences(ours: Config, theirs: Mapping[str, Any]) -> list[str]:
     return sorted(found)
 
 
+def unlike(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Names what two processes of one run may not have each for itself, of what `to_dict` gave."""
+    own = {
+        "data.stores", "run.threads", "run.prefetch", "run.ahead_on_device", "run.log_every",
+        "run.sinks", "run.timeout_seconds",
+    }  # fmt: skip
+    return [
+        f"{section}.{key} is {theirs.get(section, {}).get(key)!r} and not {value!r}"
+        for section, fields in ours.items()
+        for key, value in fields.items()
+        if theirs.get(section, {}).get(key) != value and f"{section}.{key}" not in own
+    ]
+
+
 def _read(config: str) -> dict[str, Any]:
     if config in presets():
         text = resources.files("confluence").joinpath("presets", f"{config}.toml").read_text()
@@ -248,6 +265,12 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     elif origin is Mapping:
         if isinstance(value, Mapping):
             of = arguments[1]
+            for key, inner in value.items():
+                if isinstance(inner, Mapping):
+                    example = f'"{key}.{next(iter(inner), "column")}"'
+                    raise ConfigError(
+                        f"a name with a dot in {name} must be in quotes: {{ {example} = 1 }}"
+                    )
             return {key: _typed(f"{name}[{key!r}]", v, of) for key, v in value.items()}
         kind_name = 'a table such as { "a.b" = 1 }'
     elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
@@ -265,7 +288,7 @@ def _check(config: Config) -> None:
     """Refuses what no run can be of."""
     at_least: dict[str, dict[str, float]] = {
         "model": {"width": 1, "heads": 1, "layers": 1, "hidden": 1},
-        "data": {"batch_size": 1, "cells": 2, "rows": 1, "child_width": 0},
+        "data": {"batch_size": 1, "cells": 2, "rows": 1, "child_width": 1},
         "optimizer": {
             "steps": 1, "warmup_steps": 0, "muon_rate": 0, "adam_rate": 0, "final_share": 0,
             "weight_decay": 0, "clip_norm": 1e-12, "mean_share": 0,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -91,12 +92,17 @@ def evaluate(
     form: Form,
     split: headwater.sampler.Split,
     task: Task,
-    batch_limit: int = 0,
+    batch_limit: int,
+    between: Callable[[], None],
 ) -> Scored:
-    """Scores the seeds of a split, each once over all processes; or those of the first batches."""
-    passing = batches.evaluate(split, [task.name])
-    limited = itertools.islice(passing, batch_limit or None)
-    said = [jax.device_get(program.say(params, form.put(batch))) for batch in limited]
+    """Scores the seeds of a split, each once over all processes; or those of the first batches.
+
+    Calls `between` after each batch.
+    """
+    said = []
+    for batch in itertools.islice(batches.evaluate(split, [task.name]), batch_limit or None):
+        said.append(jax.device_get(program.say(params, form.put(batch))))
+        between()
     if not said:
         empty = np.zeros(0)
         return Scored(float("nan"), 0, 0, {}, empty.astype(np.uint32), empty, empty)
@@ -131,7 +137,9 @@ def baselines(
     return {name: metrics.score(task.kind, values, scored.labels) for name, values in said.items()}
 
 
-def train_labels(data: config.Data, stores: Sequence[headwater.Store], task: Task) -> TrainLabels:
+def train_labels(
+    settings: config.Config, stores: Sequence[headwater.Store], task: Task
+) -> TrainLabels:
     """Returns the labels of all train seeds, of which there may be none.
 
     They come from contexts of the seed's row alone.
@@ -140,7 +148,8 @@ def train_labels(data: config.Data, stores: Sequence[headwater.Store], task: Tas
     widest = 1 + max(len(table["columns"]) for table in tables)
     rows, labels = [np.zeros(0, np.uint32)], [np.zeros(0)]
     with sampler(
-        data, config.Run(prefetch=0), Processes(), tasks=[task.name], task_weights=None,
+        settings.data, dataclasses.replace(settings.run, prefetch=0), Processes(),
+        tasks=[task.name], task_weights=None,
         default_batch_size=1024, default_sequence_length=max(widest, 2), max_rows=1,
         texts="global", text_buckets=None,
     ) as small:  # fmt: skip

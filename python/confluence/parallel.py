@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +14,9 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from confluence import rollcall
 from confluence.batch import REPLICATED, Batch
-
-
-class JoinError(RuntimeError):
-    """The processes did not come together."""
+from confluence.rollcall import JoinError
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,23 @@ class Processes:
     rank: int = 0
     coordinator: str | None = None
 
-    def join(self, timeout_seconds: int) -> None:
-        """Waits for the others; an error when they do not come, or when one is lost later."""
+    def join(
+        self,
+        timeout_seconds: int,
+        told: rollcall.Told,
+        differences: Callable[[rollcall.Told, rollcall.Told], list[str]],
+    ) -> None:
+        """Waits for the others, who must be `told` the same; if one is lost later, all end.
+
+        Raises:
+            JoinError: They do not come, or would run something else.
+        """
         if self.count == 1:
             return
+        assert self.coordinator is not None
+        rollcall.call(self.rank, self.count, self.coordinator, told, differences, timeout_seconds)
+        # It would take SIGTERM for itself.
+        jax.config.update("jax_enable_preemption_service", False)
         # Between processes on CPUs there is no other way, and where there are accelerators this
         # changes nothing.
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -40,11 +54,45 @@ class Processes:
                 process_id=self.rank,
                 initialization_timeout=timeout_seconds,
                 heartbeat_timeout_seconds=min(timeout_seconds, 100),
+                shutdown_timeout_seconds=timeout_seconds,
             )
         except (RuntimeError, ValueError) as error:
             raise JoinError(
                 f"rank {self.rank} of {self.count} found no company at {self.coordinator}: {error}"
             ) from None
+
+    @contextmanager
+    def ending_at_once(self, but: type[Exception]) -> Iterator[None]:
+        """Where one of several fails, it ends at once, without waiting for the others.
+
+        They are told by its silence. To end as one process does would be to wait: for others to
+        write their part of a checkpoint, and to leave. What is raised by all alike is `but`.
+        """
+        try:
+            yield
+        except but:
+            raise
+        except Exception as error:
+            if self.count == 1:
+                raise
+            if isinstance(error, jax.errors.JaxRuntimeError):
+                reason = str(error).splitlines()[0][:300]
+                print(
+                    f"confluence: rank {self.rank} lost the others ({reason}); go on with --resume",
+                    file=sys.stderr,
+                )
+            elif isinstance(error, OSError) or _is_ours(error):
+                print(f"confluence: rank {self.rank}: {error}", file=sys.stderr)
+            else:
+                traceback.print_exc()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether the message says what to do."""
+    return type(error).__module__.partition(".")[0] in ("confluence", "headwater")
 
 
 class Layout:

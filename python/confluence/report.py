@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import json
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 # Points of a curve at most; longer ones are means over stretches.
 _POINTS = 400
+# What of a split's record is no metric.
+_NO_METRICS = ("loss", "seeds", "nulls", "baselines")
 
 
 def write(out: Path, results: Mapping[str, Any], contexts: Mapping[str, str]) -> None:
@@ -43,16 +46,22 @@ def table(results: Mapping[str, Any]) -> str:
     rows = [("task", "metric", "split", "confluence", "baselines")]
     for name, of_task in results["tasks"].items():
         for split, scored in _splits(of_task):
-            metric = of_task["leading"]
-            others = ", ".join(
-                f"{other} {found[metric]:.4f}" for other, found in scored["baselines"].items()
-            )
-            if metric in scored:
+            baselines = scored["baselines"]
+            for metric in _metrics(scored, of_task["leading"]):
+                others = ", ".join(
+                    f"{other} {found[metric]:.4f}" for other, found in baselines.items()
+                )
                 rows.append((name, metric, split, f"{scored[metric]:.4f}", others))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return "\n".join(
         "  ".join([*(f"{row[c]:<{widths[c]}}" for c in range(4)), row[4]]) for row in rows
     )
+
+
+def _metrics(scored: Mapping[str, Any], leading: str) -> list[str]:
+    """The metrics of a split, the leading one first; none where there was nothing to score."""
+    others = [name for name in scored if name not in (leading, *_NO_METRICS)]
+    return [leading, *others] if leading in scored else []
 
 
 def _splits(of_task: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -85,10 +94,10 @@ def _figure(records: list[dict[str, Any]]) -> Any:
         if "speed" in record:
             waits.append((step, 100 * record["speed"]["data_wait"]))
         elif "split" in record:
-            val[record["task"]].append((step, record["loss"]))
+            val[record["task"]].append((step, _number(record["loss"])))
         else:
-            train[record["task"]].append((step, record["loss"]))
-            norms.append((step, record["gradient_norm"]))
+            train[record["task"]].append((step, _number(record["loss"])))
+            norms.append((step, _number(record["gradient_norm"])))
     figure = Figure(figsize=(10, 7), layout="constrained")
     losses, validation, norm, wait = figure.subplots(2, 2).flat
     for axes, curves, title in (
@@ -104,6 +113,11 @@ def _figure(records: list[dict[str, Any]]) -> Any:
         if any(curves):
             axes.legend(fontsize="small")
     return figure
+
+
+def _number(value: float | None) -> float:
+    """The number that the log has; what is null there was none."""
+    return math.nan if value is None else value
 
 
 def _thinned(points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:

@@ -81,10 +81,18 @@ class Structured:
             ways: list[Way] = [self._banded(width) for width in widths]
             # The first width that holds the longest column; after the last the dense way.
             chosen = jnp.sum(self._longest_column > jnp.array(widths, jnp.int32))
-            found = jax.lax.switch(chosen, [*ways, dense], q, k, v)
+
+            def attended(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+                return jax.lax.switch(chosen, [*ways, dense], q, k, v)
         else:
             tiled = self._tiled(self._tiles[relation])
-            found = jax.lax.cond(self._fits, tiled, dense, q, k, v)
+
+            def attended(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+                return jax.lax.cond(self._fits, tiled, dense, q, k, v)
+
+        # Else the backward pass is handed what each of the ways would keep for it, the dense one's
+        # squares of cells first of all, in zeros where that way was not taken.
+        found = jax.checkpoint(attended)(q, k, v)
         return jnp.where(self._cells.is_padding[..., None, None], v, found)
 
     def _tiled(self, tiles: _Tiles) -> Way:

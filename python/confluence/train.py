@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any, TextIO
 
 import jax
 
+import headwater
 from confluence import config, report, sinks
 from confluence.assembly import Assembly, assembled
 from confluence.checkpoint import CheckpointError, Checkpoints
@@ -54,18 +55,43 @@ def train(
     The steps from the first to the last of `profile` are traced into the folder's `profile`.
 
     Raises:
-        ConfigError, CheckpointError, TrainingError: The message says what to do.
+        ConfigError, CheckpointError, JoinError, TrainingError: The message says what to do.
         Interrupted: SIGINT or SIGTERM came, and the run can be taken up again.
     """
-    processes.join(settings.run.timeout_seconds)
-    settings = _resolved(settings)
     _check_folder(out, resume)
-    with _room_in(out), ExitStack() as open_things:
+    processes.join(settings.run.timeout_seconds, _told(settings, out, resume), _unlike)
+    with _signals() as asked, processes.ending_at_once(Interrupted), ExitStack() as open_things:
+        settings = _resolved(settings)
+        # Again inside, where an error is told before anything is closed.
+        open_things.enter_context(_room_in(out))
         if processes.rank == 0:
             open_things.enter_context(_claimed(out))
         parts = open_things.enter_context(assembled(settings, processes))
-        trainer = _Trainer(parts, out, processes, resume, open_things)
-        return trainer.run(profile)
+        trainer = _Trainer(parts, out, processes, resume, asked, open_things)
+        with processes.ending_at_once(Interrupted), _room_in(out):
+            return trainer.run(profile)
+
+
+def _told(settings: config.Config, out: Path, resume: bool) -> dict[str, Any]:
+    """What the processes of a run must have alike."""
+    steps = [int(path.name) for path in out.glob("checkpoints/*") if path.name.isdigit()]
+    return {
+        "config": settings.to_dict(),
+        "stores": [headwater.Store(path).root for path in settings.data.stores],
+        "step": max(steps, default=0) if resume else 0,
+    }
+
+
+def _unlike(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    found = config.unlike(ours["config"], theirs["config"])
+    if ours["stores"] != theirs["stores"]:
+        found.append(f"its data are {theirs['stores']} and not {ours['stores']}")
+    if ours["step"] != theirs["step"]:
+        found.append(
+            f"it would go on from step {theirs['step']} and not {ours['step']} (do all see "
+            "one folder as --out?)"
+        )
+    return found
 
 
 class _Trainer:
@@ -75,9 +101,11 @@ class _Trainer:
         out: Path,
         processes: Processes,
         resume: bool,
+        asked: _Asked,
         open_things: ExitStack,
     ) -> None:
-        self._parts, self._out = parts, out
+        self._parts, self._out, self._asked = parts, out, asked
+        self._is_alone = processes.count == 1
         self._settings, self._program = parts.settings, parts.program
         self._leads = processes.rank == 0
         self._checkpoints = Checkpoints(out.absolute() / "checkpoints", self._settings.run.keep)
@@ -90,7 +118,7 @@ class _Trainer:
         self._log = _Log(out / "metrics.jsonl", self._begun_at, self._leads, own)
         open_things.callback(self._log.close)
         if self._leads:
-            _write_settings(out, self._settings)
+            _write_settings(out, self._settings, processes, self._begun_at)
 
     def _take_up(self) -> None:
         step = self._checkpoints.latest
@@ -106,8 +134,7 @@ class _Trainer:
         if self._begun_at == 0:
             self._evaluate(0, b"")
         if self._begun_at < last:
-            with _signals() as asked:
-                self._steps(last, asked, profile)
+            self._steps(last, profile)
         self._checkpoints.wait()
         results = self._results()
         if self._leads:
@@ -123,7 +150,7 @@ class _Trainer:
             self._parts.sampler.draw(task, 0, self._out / name)
         return names
 
-    def _steps(self, last: int, asked: _Asked, profile: tuple[int, int] | None) -> None:
+    def _steps(self, last: int, profile: tuple[int, int] | None) -> None:
         run = self._settings.run
         feed = Feed(self._parts.sampler, self._parts.form, run.ahead_on_device)
         watch = _Watch(self._parts, self._log, feed, int(self._state.skipped))
@@ -133,7 +160,7 @@ class _Trainer:
             for step in range(self._begun_at + 1, last + 1):
                 tracing.before(step)
                 fed = feed.take()
-                flag = self._parts.layout.put_flag(asked.to_end)
+                flag = self._parts.layout.put_flag(self._asked.to_end)
                 self._state, told = self._program.step(self._state, fed.batch, flag)
                 told = jax.device_get(told)
                 tracing.after(step)
@@ -165,21 +192,39 @@ class _Trainer:
         losses = []
         for task in self._parts.tasks:
             limit = self._settings.run.evaluate_batches
-            scored = self._parts.score(self._state.learnt, "val", task, limit)
+            scored = self._parts.score(
+                self._state.learnt, "val", task, limit, between=self._end_between
+            )
             if scored.seeds:
                 losses.append(scored.loss)
                 self._log.write(
                     {"step": step, "split": "val", "task": task.name, **scored.record()}
                 )
         if step:
-            self._save(step, cursor, sum(losses) / len(losses) if losses else None)
+            self._save(step, cursor, _mean_of_finite(losses))
+
+    def _end_between(self) -> None:
+        """Ends a run of one process in an evaluation; several agree on it in their next step."""
+        if self._asked.to_end and self._is_alone:
+            self._checkpoints.wait()
+            raise Interrupted(
+                f"ended in an evaluation; {self._out} has step {self._checkpoints.latest or 0}; go "
+                "on with --resume"
+            )
 
     def _results(self) -> dict[str, Any]:
         """Scores val and test with the best parameters by validation, beside the baselines."""
         best = self._checkpoints.best
         assert best is not None, "the last step is always kept"
         kept = self._checkpoints.restore(best, self._state, self._settings, self._parts.roots)
-        return {"step": best, "tasks": self._parts.results(kept.state.learnt, ("val", "test"))}
+        tasks = self._parts.results(kept.state.learnt, ("val", "test"), self._end_between)
+        return {"step": best, "tasks": tasks}
+
+
+def _mean_of_finite(losses: list[float]) -> float | None:
+    """The mean, by which the best is chosen; None where there is none to compare with others."""
+    mean = sum(losses) / len(losses) if losses else math.nan
+    return mean if math.isfinite(mean) else None
 
 
 def _last_finite(step: int, told: Told, before: int) -> int:
@@ -285,14 +330,15 @@ class _Log:
 
     def write(self, record: dict[str, Any]) -> None:
         if self._file is not None:
-            self._file.write(json.dumps(record) + "\n")
+            self._file.write(json.dumps(_strict(record)) + "\n")
         for sink in self._others:
             sink.write(record["step"], sinks.numbers(record))
 
     def show(self, line: str) -> None:
         self.flush()
         if self._shows:
-            width = os.get_terminal_size(sys.stderr.fileno()).columns
+            # A terminal that nobody gave a size to has none.
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
             sys.stderr.write(f"\r{line[: width - 1]:<{width - 1}}")
             sys.stderr.flush()
 
@@ -410,15 +456,52 @@ def _room_in(out: Path) -> Iterator[None]:
         ) from None
 
 
-def _write_settings(out: Path, settings: config.Config) -> None:
+def _write_settings(out: Path, settings: config.Config, processes: Processes, step: int) -> None:
+    """Writes what the run is, and under what it goes on from `step`.
+
+    The same bits come of the same parameters only where all of that is the same; so what changed is
+    said, and kept.
+    """
     _write_text(out / "config.toml", settings.to_toml())
     names = ("headwater", "jax", "jaxlib", "numpy", "optax", "orbax-checkpoint")
-    versions = {name: version(name) for name in names}
-    _write_json(out / "versions.json", {"python": sys.version.split()[0], **versions})
+    now = {
+        "python": sys.version.split()[0],
+        **{name: version(name) for name in names},
+        "device": jax.devices()[0].device_kind,
+        "cores": len(os.sched_getaffinity(0)),
+        "processes": processes.count,
+    }
+    path = out / "versions.json"
+    # A list, each from a step on; of a run that begins anew, this alone.
+    before = json.loads(path.read_text()) if step and path.exists() else []
+    was = before[-1] if before else {}
+    changed = [
+        f"{name} is {value!r}, and was {was[name]!r}"
+        for name, value in now.items()
+        if name in was and was[name] != value
+    ]
+    if changed:
+        print(
+            f"confluence: {'; '.join(changed)}: from step {step} on the last digits may be others",
+            file=sys.stderr,
+        )
+    if changed or not before:
+        _write_json(path, [*before, {"after_step": step, **now}])
 
 
 def _write_json(path: Path, content: Any) -> None:
-    _write_text(path, json.dumps(content, indent=1) + "\n")
+    _write_text(path, json.dumps(_strict(content), indent=1) + "\n")
+
+
+def _strict(content: Any) -> Any:
+    """The content as every reader of JSON takes it: what is no finite number is null."""
+    if isinstance(content, Mapping):
+        return {key: _strict(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_strict(value) for value in content]
+    if isinstance(content, float) and not math.isfinite(content):
+        return None
+    return content
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -46,8 +46,10 @@ class Sampler:
             no seed in a split is passed over there, with a warning.
         task_weights: How often each of `tasks` is served; all alike where it is None.
         walk: "priority" (parents first, then children hop by hop), or "breadth".
-        child_widths: That number for some relations, as {"orders.customer_id": 2}, where it is
-            "table.columns" of who refers; with 0 none is brought in that way ("priority").
+        child_widths: Of some relations another `bfs_child_width`, as {"orders.customer_id": 2};
+            with 0 no child is brought in that way. A relation is "table.columns", after who refers
+            and as `headwater inspect` names it (columns of one key joined by "+"), in every store
+            that has it, or "database/table.columns" ("priority").
         children: Which children where there are more than the width: "uniform" or "latest".
         max_hops: How many links away from the seed a row may be ("breadth").
         neighbor_budget: The most rows that a row brings in, each way ("breadth").

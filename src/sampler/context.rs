@@ -33,8 +33,8 @@ pub struct Context {
     /// How many rows the walk came upon and did not see, because they came to exist later.
     ///
     /// It is at most the sum of what [`kin`](Self::kin) says is hidden: a walk that is full, at its
-    /// last hop or out of budget looks no further. A walk by priority that was never full came upon
-    /// all of them.
+    /// last hop or out of budget looks no further, nor through a relation whose child width is 0. A
+    /// walk by priority that was never full, without such widths, came upon all of them.
     pub hidden_count: u64,
     /// How many cells the rows have, of which a sequence may have fewer.
     pub cell_count: usize,

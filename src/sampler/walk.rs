@@ -282,18 +282,23 @@ impl Walking<'_> {
         Ok(())
     }
 
+    /// How many children a row brings in through a relation.
+    fn width_of(&self, link: Link, of_the_rest: u32) -> u32 {
+        self.database.child_widths[link.relation as usize].unwrap_or(of_the_rest)
+    }
+
     /// Finds the children that the rows of one hop may bring in.
     fn gather_broods(&mut self, hop: u32, width: u32) -> Result<()> {
         self.walker.broods.clear();
         self.walker.touched.clear();
-        self.prefetch_broods(hop)?;
+        self.prefetch_broods(hop, width)?;
         for from in 0..self.walker.visits.len() as u32 {
             let visit = self.walker.visits[from as usize];
             if visit.hop != hop {
                 continue;
             }
             for &link in &self.database.tables[visit.table as usize].children {
-                let width = self.database.child_widths[link.relation as usize].unwrap_or(width);
+                let width = self.width_of(link, width);
                 if width == 0 {
                     continue;
                 }
@@ -312,11 +317,12 @@ impl Walking<'_> {
 
     /// Asks for what [`Self::gather_broods`] is about to read: where the children are, then the
     /// times of the youngest.
-    fn prefetch_broods(&self, hop: u32) -> Result<()> {
+    fn prefetch_broods(&self, hop: u32, width: u32) -> Result<()> {
         let visits = || self.walker.visits.iter().filter(|visit| visit.hop == hop);
         let relations = |table: u32| {
-            let links = &self.database.tables[table as usize].children;
-            links.iter().map(|&link| self.database.relation(link))
+            let links = self.database.tables[table as usize].children.iter();
+            let followed = links.filter(|&&link| self.width_of(link, width) > 0);
+            followed.map(|&link| self.database.relation(link))
         };
         for visit in visits() {
             relations(visit.table).for_each(|relation| relation.prefetch(visit.row));

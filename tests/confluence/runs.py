@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,16 @@ def begun(settings, out, *more):
         [sys.executable, "-m", "confluence.cli", *map(str, arguments)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
     )  # fmt: skip
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+def together(count):
+    """What each of so many processes is told, but for its rank."""
+    return ["--processes", count, "--coordinator", f"127.0.0.1:{free_port()}", "--rank"]
 
 
 def wait_for_step(process, out, step):

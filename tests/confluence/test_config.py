@@ -25,6 +25,7 @@ from confluence import config
         (["optimizer.adam_rate=nan"], "expected a finite number as optimizer.adam_rate, found nan"),
         (["data.child_widths=3"], 'expected a table such as { "a.b" = 1 } as data.child_widths'),
         (['data.child_widths={"a.b" = true}'], "expected int as data.child_widths['a.b']"),
+        (["data.child_widths={a.b = 1}"], 'must be in quotes: { "a.b" = 1 }'),
         (["optimizer.mean_share=1"], "expected less than 1 as optimizer.mean_share"),
     ],
 )

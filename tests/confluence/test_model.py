@@ -140,6 +140,19 @@ def test_structured_is_dense_in_values_and_gradients(
             np.testing.assert_allclose(our, slope, atol=1e-5)
 
 
+def test_texts_of_a_store_without_vectors_are_not_those_of_another(demo_store, tmp_path):
+    data = demo_store.parent / "data"
+    headwater.prepare(
+        data, data / "schema.toml", tmp_path / "silent", dimension=32, text_vectors=False
+    )
+    silent, other = headwater.Store(tmp_path / "silent"), headwater.Store(demo_store)
+    vocabulary, tables = batch.vocabulary_and_tables([silent, other], "global")
+    count = silent.metadata()["embedding"]["text_count"]
+    assert vocabulary.text_starts == (0, count)
+    assert not tables.texts[:count].any()
+    np.testing.assert_array_equal(tables.texts[count:], other.text_embeddings())
+
+
 def test_times_and_references_are_those_of_the_full_batch(demo_store, tiny_config):
     def sampler(**form):
         data = tiny_config.data

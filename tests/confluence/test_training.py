@@ -1,27 +1,21 @@
 """A run goes on as if nothing had happened, whatever happened."""
 
+import io
 import json
 import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 
 import jax
 import numpy as np
 import pytest
 
+import headwater
 from confluence import assembly, checkpoint, config, feed, train
 from confluence.parallel import Processes
-from runs import begun, records, results, run, wait_for_step
-
-
-def together(count):
-    """What each of so many processes is told, but for its rank."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    return ["--processes", count, "--coordinator", f"127.0.0.1:{port}", "--rank"]
+from runs import begun, confluence, records, results, run, together, wait_for_step
 
 
 def test_a_run_leaves_all_that_tells_of_it(whole, tiny_config):
@@ -77,10 +71,11 @@ def test_asked_to_end_a_run_keeps_what_it_has_and_goes_on(whole, tiny, tmp_path)
     assert results(out) == results(whole)
 
 
-def test_two_processes_are_one_but_for_rounding(whole, tiny, tmp_path):
+@pytest.mark.parametrize("texts", ["global", "batch"])
+def test_two_processes_are_one_but_for_rounding(texts, whole, tiny, tmp_path):
     out = tmp_path / "run"
     several = together(2)
-    ranks = [begun(tiny, out, *several, rank) for rank in range(2)]
+    ranks = [begun([*tiny, f"data.texts={texts}"], out, *several, rank) for rank in range(2)]
     for rank in ranks:
         _, error = rank.communicate(timeout=300)
         assert rank.returncode == 0, error
@@ -94,6 +89,27 @@ def test_two_processes_are_one_but_for_rounding(whole, tiny, tmp_path):
         # A sum over processes in place of a mean would have the same losses for some steps.
         norms = [record.get("gradient_norm", 0.0) for record in (line, other)]
         assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+
+
+def test_two_stores_are_one_run_and_each_task_reads_its_own(whole, tiny, demo_store, tmp_path):
+    schema = (demo_store.parent / "data/schema.toml").read_text()
+    assert schema.count('database = "demo-shop"') == 1
+    (tmp_path / "schema.toml").write_text(schema.replace("demo-shop", "other-shop"))
+    headwater.prepare(
+        demo_store.parent / "data", tmp_path / "schema.toml", tmp_path / "other", dimension=32
+    )
+    tasks = ["demo-shop/churn", "other-shop/spend", "demo-shop/products.material"]
+    settings = [f"data.stores=['{tmp_path / 'other'}', '{demo_store}']", f"data.tasks={tasks}"]
+    ended = run([*tiny, *settings], tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    assert set(results(tmp_path / "run")["tasks"]) == set(tasks)
+    # Before the first step a task's loss is that of its store alone.
+    ours, theirs = (
+        {line["task"]: line["loss"] for line in records(out) if line["step"] == 0}
+        for out in (tmp_path / "run", whole)
+    )
+    for task in (tasks[0], tasks[2]):
+        assert ours[task] == pytest.approx(theirs[task], rel=1e-6)
 
 
 def test_p4_another_number_of_processes_goes_on_with_the_same_seeds(tiny_config):
@@ -119,16 +135,18 @@ def test_p4_another_number_of_processes_goes_on_with_the_same_seeds(tiny_config)
     assert begun + seeds(four, 7)[0] == expected
 
 
-def test_a_rank_that_dies_ends_the_others_in_bounded_time(tiny, tmp_path):
+@pytest.mark.parametrize("dying", [0, 1])
+def test_a_rank_that_dies_ends_the_others_in_bounded_time(dying, tiny, tmp_path):
     out = tmp_path / "run"
     settings = [*tiny, "optimizer.steps=100000", "run.timeout_seconds=10"]
     several = together(2)
     ranks = [begun(settings, out, *several, rank) for rank in range(2)]
     try:
         wait_for_step(ranks[0], out, 5)
-        ranks[1].kill()
-        _, error = ranks[0].communicate(timeout=60)
-        assert ranks[0].returncode not in (0, None)
+        ranks[dying].kill()
+        other = ranks[1 - dying]
+        _, error = other.communicate(timeout=60)
+        assert other.returncode not in (0, None)
         assert error
     finally:
         for rank in ranks:
@@ -190,6 +208,67 @@ def test_p6_a_checkpoint_with_another_bit_is_refused(whole, tmp_path):
             for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(intact), strict=True):
                 np.testing.assert_array_equal(ours, theirs)
     assert refused >= 3
+
+
+def test_p6_what_stands_beside_the_state_is_sealed(whole, tmp_path):
+    shutil.copytree(whole, tmp_path / "run")
+    checkpoints = tmp_path / "run/checkpoints"
+    steps = [path.name for path in checkpoints.iterdir() if path.name.isdigit()]
+    told = checkpoints / steps[0] / "run/metadata"
+    content = json.loads(told.read_text())
+    for key, other in (("loss", 0.0), ("cursor", "AAAA"), ("config", {}), ("stores", ["x"])):
+        told.write_text(json.dumps({**content, key: other}))
+        ended = confluence("evaluate", tmp_path / "run")
+        assert ended.returncode == 1
+        assert f"the checkpoint {told.parents[1]} is damaged" in ended.stderr
+    told.write_text(json.dumps(content))
+    # What Orbax keeps of the loss chooses what it keeps, and nothing here.
+    best = results(whole)["step"]
+    for step in steps:
+        metrics = checkpoints / step / "metrics/metrics"
+        if metrics.exists():
+            metrics.write_text('{"loss": 1e9}' if int(step) == best else '{"loss": 0.0}')
+    found = checkpoint.Checkpoints(checkpoints, 2, is_read_only=True)
+    assert found.best == best
+    found.close()
+
+
+def test_a_loss_that_is_no_number_is_never_the_best():
+    assert train._mean_of_finite([1.0, 2.0]) == 1.5
+    assert train._mean_of_finite([1.0, float("nan")]) is None
+    assert train._mean_of_finite([]) is None
+
+
+def test_what_is_no_number_is_null_in_the_log():
+    record = {"loss": float("nan"), "of": [1.0, float("inf")], "step": 3, "name": "x"}
+    assert train._strict(record) == {"loss": None, "of": [1.0, None], "step": 3, "name": "x"}
+
+
+def test_going_on_under_other_versions_is_said_and_kept(whole, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    versions = json.loads((out / "versions.json").read_text())
+    assert [of["after_step"] for of in versions] == [0]
+    (out / "versions.json").write_text(json.dumps([{**versions[0], "jax": "0.1", "cores": 999}]))
+    ended = run([], out, "--resume")
+    assert ended.returncode == 0, ended.stderr
+    assert "jax is '" in ended.stderr
+    assert "and was '0.1'" in ended.stderr
+    assert "and was 999: from step 24 on the last digits may be others" in ended.stderr
+    again = json.loads((out / "versions.json").read_text())
+    assert [of["after_step"] for of in again] == [0, 24]
+
+
+def test_a_terminal_without_a_size_is_written_to(monkeypatch, tmp_path):
+    monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((0, 0)))
+    shown = io.StringIO()
+    shown.isatty = lambda: True
+    shown.fileno = lambda: 2
+    monkeypatch.setattr("sys.stderr", shown)
+    log = train._Log(tmp_path / "metrics.jsonl", 0, True, [])
+    log.show("step 1")
+    log.close()
+    assert "step 1" in shown.getvalue()
 
 
 def restored(out, step, like, settings, roots):

@@ -161,7 +161,7 @@ pub(super) fn hidden(view: &ContextView) -> String {
         (_, 0) => "The walk came upon all of them.".to_owned(),
         (_, rest) => format!(
             "The walk came upon {} of these {}; the other {} are linked with rows whose own links it \
-             followed no further, because the context was full.",
+             followed no further, because the context was full or a relation's width is 0.",
             count(met),
             count(total),
             count(rest)
