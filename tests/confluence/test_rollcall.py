@@ -11,7 +11,7 @@ import pytest
 from confluence import rollcall
 from runs import begun, free_port, together
 
-PATIENCE = 100
+PATIENCE = 240
 
 
 def differences(ours, theirs):
