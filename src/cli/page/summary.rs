@@ -56,7 +56,7 @@ pub(super) fn settings(store: &Store, settings: &Settings, view: &ContextView) -
             };
             let mut width = format!("at most {} a relation, {order}", plural_children(child_width));
             for (relation, own) in &settings.child_widths {
-                width += &format!("; {own} of {relation}");
+                let _ = write!(width, "; {own} of {relation}");
             }
             ("by priority: parents first".to_owned(), width)
         }
