@@ -48,6 +48,7 @@ $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
 	@$(CARGO) build --release --features mpi --bin headwater-reduce
 	@cp --remove-destination "$${CARGO_TARGET_DIR:-target}/release/headwater-reduce" $(BIN)/
 	@touch $@
+	@echo "$(BIN) has the commands headwater, headwater-reduce and confluence, and a Python with both packages"
 
 demo: setup clean-demo ## prepare a store, fold a matrix, train a model, kill it and resume
 	$(HEADWATER) demo-data $(DEMO)/data

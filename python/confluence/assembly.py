@@ -97,6 +97,8 @@ def trained(
     Raises:
         CheckpointError: There is no checkpoint, or the store is not what it was trained on.
     """
+    if not (out / "config.toml").exists():
+        raise CheckpointError(f"{out} holds no run; name the folder that was --out of its training")
     settings = config.load(out / "config.toml")
     if stores:
         data = dataclasses.replace(settings.data, stores=tuple(stores))

@@ -23,6 +23,14 @@ Trains a relational transformer on a store that `headwater prepare` made.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
+    try:
+        return _main(arguments)
+    except KeyboardInterrupt:
+        print("confluence: interrupted", file=sys.stderr)
+        return 130
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     args = _parser().parse_args(arguments)
     _quiet_orbax()
     _same_bits_on_gpus()

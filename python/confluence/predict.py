@@ -11,10 +11,12 @@ from typing import Any, NamedTuple, TextIO
 import jax
 import numpy as np
 
+import headwater
 from confluence import metrics
 from confluence.assembly import Assembly
 from confluence.batch import BOOLEAN, CATEGORICAL, TIMESTAMP
 from confluence.config import ConfigError
+from headwater.sampler import micros
 
 
 class Seed(NamedTuple):
@@ -35,20 +37,45 @@ def read_seeds(path: Path) -> list[Seed]:
     """Reads a CSV file with a header: the columns of the key, and last the observation time.
 
     Raises:
-        ConfigError: The file cannot be read, or a line has another number of fields.
+        ConfigError: The file cannot be read, or a line is no key and time.
     """
     try:
         with path.open(newline="") as file:
-            header, *lines = csv.reader(file)
-    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
+            lines = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"{path} cannot be read as CSV with a header: {error}") from None
-    for number, line in enumerate(lines, start=2):
-        if len(line) != len(header) or len(line) < 2:
+    if not lines:
+        raise ConfigError(f"{path} is empty; expected a header, and a line for each seed")
+    header = lines[0]
+    if len(header) < 2:
+        raise ConfigError(
+            f"{path}, line 1: expected a header of two columns or more, the key's and last the "
+            f"observation time, divided by commas, found {header}"
+        )
+    if _is_time(header[-1]):
+        raise ConfigError(
+            f"{path}, line 1: expected a header such as key,obs_time, found a seed, {header}"
+        )
+    for number, line in enumerate(lines[1:], start=2):
+        if len(line) != len(header):
             raise ConfigError(
-                f"{path}, line {number}: expected a key and a time, {len(header)} fields, "
-                f"found {len(line)}"
+                f"{path}, line {number}: expected {len(header)} fields, as the header has, found "
+                f"{len(line)}"
             )
-    return [Seed(tuple(line[:-1]), line[-1] or None) for line in lines]
+        if line[-1] and not _is_time(line[-1]):
+            raise ConfigError(
+                f"{path}, line {number}: expected a time such as 2024-05-31 12:00:00 as the last "
+                f"field, found {line[-1]!r}"
+            )
+    return [Seed(tuple(line[:-1]), line[-1] or None) for line in lines[1:]]
+
+
+def _is_time(text: str) -> bool:
+    try:
+        micros(text)
+    except headwater.InvalidArgument:
+        return False
+    return True
 
 
 def predict(

@@ -128,6 +128,8 @@ class _Trainer:
         found = self._checkpoints.restore(step, self._state, self._settings, self._parts.roots)
         self._parts.sampler.resume(found.cursor)
         self._state, self._begun_at = found.state, step
+        if self._leads:
+            print(f"confluence: going on after step {step}", file=sys.stderr)
 
     def run(self, profile: tuple[int, int] | None) -> dict[str, Any]:
         last = self._settings.optimizer.steps
@@ -207,10 +209,9 @@ class _Trainer:
         """Ends a run of one process in an evaluation; several agree on it in their next step."""
         if self._asked.to_end and self._is_alone:
             self._checkpoints.wait()
-            raise Interrupted(
-                f"ended in an evaluation; {self._out} has step {self._checkpoints.latest or 0}; go "
-                "on with --resume"
-            )
+            step = self._checkpoints.latest
+            kept = f"{self._out} has step {step}" if step else "no step is kept yet"
+            raise Interrupted(f"ended in an evaluation; {kept}; go on with --resume")
 
     def _results(self) -> dict[str, Any]:
         """Scores val and test with the best parameters by validation, beside the baselines."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -176,7 +177,7 @@ class Sampler:
             obs_times: For each context a time that NumPy can read as `datetime64`, a whole number
                 of microseconds since 1970, or None for one that sees everything.
         """
-        times = [_SEES_EVERYTHING if time is None else _micros(time) for time in list(obs_times)]
+        times = [_SEES_EVERYTHING if time is None else micros(time) for time in list(obs_times)]
         if len(times) != len(keys):
             raise InvalidArgument(f"found {len(keys)} keys and {len(times)} observation times")
         return self._core.sample(task, [_key_text(key) for key in keys], times)
@@ -273,12 +274,16 @@ def _passed_over(task: str, split: str) -> str:
     )
 
 
-def _micros(time: Any) -> int:
-    """Microseconds since 1970; whole numbers are taken for such."""
+def micros(time: Any) -> int:
+    """Returns microseconds since 1970; whole numbers are taken for such, and no zone for UTC.
+
+    Raises:
+        InvalidArgument: It is no time.
+    """
     try:
         if isinstance(time, int | np.integer) and not isinstance(time, bool):
             return int(np.int64(time))
-        given = np.datetime64(time)
+        given = np.datetime64(_without_zone(time))
         year = int(given.astype("datetime64[Y]").astype(np.int64)) + 1970
         # Farther away, microseconds overflow, and NumPy does not tell.
         if isinstance(time, bool) or np.isnat(given) or abs(year) > 290_000:
@@ -286,6 +291,19 @@ def _micros(time: Any) -> int:
         return int(given.astype("datetime64[us]").astype(np.int64))
     except (OverflowError, TypeError, ValueError) as error:
         raise InvalidArgument(f"expected an observation time, found {time!r}: {error}") from None
+
+
+def _without_zone(time: Any) -> Any:
+    """The time in UTC; NumPy knows no zones."""
+    known = time
+    if isinstance(time, str):
+        try:
+            known = datetime.fromisoformat(time)
+        except ValueError:
+            return time
+    if isinstance(known, datetime) and known.tzinfo is not None:
+        return known.astimezone(UTC).replace(tzinfo=None)
+    return time
 
 
 def _key_text(key: Any) -> str:

@@ -89,9 +89,11 @@ def test_categories_are_predicted_by_name_and_without_a_time(whole, demo_store, 
     [
         ("chrn", "key,at\n", "expected one of the tasks demo-shop/churn, demo-shop/spend"),
         ("churn", "key,at\nnobody,2022-01-01\n", "nobody"),
-        ("churn", "key,at\n1\n", "line 2: expected a key and a time, 2 fields, found 1"),
-        ("churn", "", "cannot be read as CSV with a header"),
-        ("churn", "key,at\n1,yesterday\n", "yesterday"),
+        ("churn", "key,at\n1\n", "line 2: expected 2 fields, as the header has, found 1"),
+        ("churn", "", "is empty; expected a header, and a line for each seed"),
+        ("churn", "1,2022-01-01\n2,2022-01-01\n", "line 1: expected a header such as key,obs_time"),
+        ("churn", "key;at\n1;2022-01-01\n", "line 1: expected a header of two columns or more"),
+        ("churn", "key,at\n1,yesterday\n", "line 2: expected a time such as 2024-05-31 12:00:00"),
         ("churn", "key,at\n1,2022-01-01\n1,\n", "line 3: expected an observation time"),
     ],
 )
@@ -117,7 +119,7 @@ def test_a_task_without_train_seeds_has_no_baselines(demo_store, tmp_path):
     settings = config.load(None, [f"data.stores={tmp_path / 'store'}", "data.tasks=churn"])
     (task,) = evaluate.tasks_of(["demo-shop/churn"], stores)
     with pytest.warns(UserWarning, match="has no seed in the train split"):
-        known = evaluate.train_labels(settings.data, stores, task)
+        known = evaluate.train_labels(settings, stores, task)
     assert (len(known.rows), len(known.labels)) == (0, 0)
     scored = evaluate.Scored(0.5, 1, 0, {}, *(np.array([value]) for value in (3, 0.2, 1.0)))
     assert evaluate.baselines(known, "test", task, scored) == {}

@@ -341,6 +341,14 @@ def test_settings_that_no_machine_has_room_for(store_path):
         huge.next_train_batch()
 
 
+def test_a_time_with_a_zone_is_that_time():
+    at = headwater.sampler.micros("2022-10-14T21:44:45")
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    assert headwater.sampler.micros("2022-10-14T23:44:45+02:00") == at
+    assert headwater.sampler.micros("2022-10-14 21:44:45Z") == at
+    assert headwater.sampler.micros(datetime.datetime(2022, 10, 14, 23, 44, 45, tzinfo=zone)) == at
+
+
 @pytest.mark.parametrize("when", ["NaT", "", "-300000-01-01", "300000-01-01", True, 2**70, "soon"])
 def test_times_that_are_none_are_refused(store_path, when):
     running = sampler(store_path)
