@@ -7,7 +7,7 @@ import math
 import os
 import tomllib
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -183,30 +183,37 @@ def differences(ours: Config, theirs: Mapping[str, Any]) -> list[str]:
 
     Where the data are does not; what was no setting yet was as it is by default.
     """
-    found = []
     defaults = Config().to_dict()
-    for section, fields in ours.to_dict().items():
-        other = {**defaults[section], **theirs.get(section, {})}
-        for key in fields.keys() | other.keys():
-            name = f"{section}.{key}"
-            is_free = section == "run" and key not in ("evaluate_every", "evaluate_batches")
-            if fields.get(key) != other.get(key) and not is_free and name != "data.stores":
-                found.append(f"{name} is {fields.get(key)!r}, and was {other.get(key)!r}")
-    return sorted(found)
+    were = {section: {**of, **theirs.get(section, {})} for section, of in defaults.items()}
+    return sorted(
+        f"{name} is {our!r}, and was {their!r}"
+        for name, our, their in _unequal(ours.to_dict(), were)
+        if not name.startswith("run.") or name in ("run.evaluate_every", "run.evaluate_batches")
+    )
 
 
 def unlike(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     """Names what two processes of one run may not have each for itself, of what `to_dict` gave."""
     own = {
-        "data.stores", "run.threads", "run.prefetch", "run.ahead_on_device", "run.log_every",
-        "run.sinks", "run.timeout_seconds",
+        "run.threads", "run.prefetch", "run.ahead_on_device", "run.log_every", "run.sinks",
+        "run.timeout_seconds",
     }  # fmt: skip
     return [
-        f"{section}.{key} is {theirs.get(section, {}).get(key)!r} and not {value!r}"
-        for section, fields in ours.items()
-        for key, value in fields.items()
-        if theirs.get(section, {}).get(key) != value and f"{section}.{key}" not in own
+        f"{name} is {their!r} and not {our!r}"
+        for name, our, their in _unequal(ours, theirs)
+        if name not in own
     ]
+
+
+def _unequal(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Yields what is not equal, by name; but for where the data are, which says nothing of them."""
+    for section, fields in ours.items():
+        others = theirs.get(section, {})
+        # In an order of their own, those that one side alone has, too.
+        for key in {**fields, **others}:
+            our, their = fields.get(key), others.get(key)
+            if our != their and (section, key) != ("data", "stores"):
+                yield f"{section}.{key}", our, their
 
 
 def _read(config: str) -> dict[str, Any]:

@@ -38,8 +38,6 @@ class Processes:
         Raises:
             JoinError: They do not come, or would run something else.
         """
-        if self.count == 1:
-            return
         assert self.coordinator is not None
         rollcall.call(self.rank, self.count, self.coordinator, told, differences, timeout_seconds)
         # It would take SIGTERM for itself.

@@ -146,7 +146,8 @@ def _read(connection: socket.socket, end: float) -> dict[str, Any] | None:
         found = json.loads(said)
     except ValueError:
         return None
-    is_ours = isinstance(found, dict) and ("refused" in found or {"rank", "told"} <= found.keys())
+    said_by_a_rank = {"rank", "count", "told"}
+    is_ours = isinstance(found, dict) and ("refused" in found or said_by_a_rank <= found.keys())
     return found if is_ours else None
 
 

@@ -90,8 +90,8 @@ class Structured:
             def attended(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
                 return jax.lax.cond(self._fits, tiled, dense, q, k, v)
 
-        # Else the backward pass is handed what each of the ways would keep for it, the dense one's
-        # squares of cells first of all, in zeros where that way was not taken.
+        # What the backward pass wants of it is made again there. Kept for it, of whichever way was
+        # taken, a step took a little longer (benches/record/2026-11-22-attention.json).
         found = jax.checkpoint(attended)(q, k, v)
         return jnp.where(self._cells.is_padding[..., None, None], v, found)
 

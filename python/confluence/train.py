@@ -59,17 +59,20 @@ def train(
         Interrupted: SIGINT or SIGTERM came, and the run can be taken up again.
     """
     _check_folder(out, resume)
-    processes.join(settings.run.timeout_seconds, _told(settings, out, resume), _unlike)
-    with _signals() as asked, processes.ending_at_once(Interrupted), ExitStack() as open_things:
-        settings = _resolved(settings)
-        # Again inside, where an error is told before anything is closed.
-        open_things.enter_context(_room_in(out))
+    if processes.count > 1:
+        processes.join(settings.run.timeout_seconds, _told(settings, out, resume), _unlike)
+    with (
+        _room_in(out),  # for what is met in closing
+        _signals() as asked,
+        ExitStack() as open_things,
+        # Within, since closing may wait for processes that wait for this one.
+        processes.ending_at_once(Interrupted),
+        _room_in(out),
+    ):
         if processes.rank == 0:
             open_things.enter_context(_claimed(out))
-        parts = open_things.enter_context(assembled(settings, processes))
-        trainer = _Trainer(parts, out, processes, resume, asked, open_things)
-        with processes.ending_at_once(Interrupted), _room_in(out):
-            return trainer.run(profile)
+        parts = open_things.enter_context(assembled(_resolved(settings), processes))
+        return _Trainer(parts, out, processes, resume, asked, open_things).run(profile)
 
 
 def _told(settings: config.Config, out: Path, resume: bool) -> dict[str, Any]:
