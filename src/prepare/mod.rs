@@ -13,6 +13,7 @@ pub mod embed;
 mod ingest;
 mod keys;
 mod layout;
+mod leaks;
 mod links;
 pub(crate) mod names;
 mod parquet;

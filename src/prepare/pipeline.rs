@@ -10,6 +10,7 @@ use super::columns::{ColumnSummary, Summary};
 use super::ingest::{Indexes, Ingested, Reading, ingest};
 use super::keys::KeyIndex;
 use super::layout::column_metadata;
+use super::leaks;
 use super::references::{first_relations, looked_up, reading_order, referred_columns, time_order};
 use super::schema::{CellTask, DerivedTask, Reference, Schema, Task};
 use super::second_pass::{SecondPass, Undated};
@@ -44,6 +45,8 @@ pub(super) struct Preparation<'a> {
     remarks: Vec<String>,
     /// How many rows of each table have no time.
     undated: Vec<Undated>,
+    /// When the rows of each table came to exist, as far as tasks ask for it.
+    times: Vec<Option<Vec<i64>>>,
 }
 
 impl<'a> Preparation<'a> {
@@ -67,6 +70,7 @@ impl<'a> Preparation<'a> {
             relations: Vec::new(),
             remarks: Vec::new(),
             undated: Vec::new(),
+            times: Vec::new(),
         }
     }
 
@@ -190,6 +194,7 @@ impl<'a> Preparation<'a> {
         }
         self.files.push(second.graph.finish()?);
         self.undated = second.undated;
+        self.times = second.times;
         let mut tables = Vec::new();
         for (place, (table, relations)) in written.into_iter().flatten().enumerate() {
             self.remarks.extend(undated_remarks(&table, self.undated[place]));
@@ -256,6 +261,7 @@ impl<'a> Preparation<'a> {
         derived: &DerivedTask,
         read: &Derived,
     ) -> Result<TaskMetadata> {
+        leaks::check(self.schema, derived, read.obs_times(), &self.times)?;
         let index = self.column_count;
         let (column, file) = read.write(self.folder, task, index, &mut self.category_count)?;
         self.name_column(&read.summary, &task.name, &derived.anchor);

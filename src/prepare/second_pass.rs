@@ -4,6 +4,7 @@ use std::fs;
 
 use super::ingest::{Indexes, Ingested};
 use super::layout::Layout;
+use super::leaks::is_told_target;
 use super::references::{referred_columns, time_parent};
 use super::schema::{Reference, Schema};
 use super::{links, rows};
@@ -19,7 +20,7 @@ pub(super) struct SecondPass<'a> {
     pub indexes: Vec<Indexes>,
     pub row_counts: Vec<u32>,
     pub first_relations: Vec<usize>,
-    /// The times of the rows of those tables whose time others inherit.
+    /// When the rows of each table came to exist, where they have a time and it is asked for.
     pub times: Vec<Option<Vec<i64>>>,
     pub undated: Vec<Undated>,
     pub graph: ContainerWriter,
@@ -93,10 +94,7 @@ impl SecondPass<'_> {
             });
         }
         self.undated[place] = Undated::count(times.as_deref(), read.row_count);
-        let lends = |other| time_parent(self.schema, other) == Some(place);
-        if (0..self.schema.tables.len()).any(lends) {
-            self.times[place] = times;
-        }
+        self.times[place] = times.filter(|_| self.is_time_asked_for(place));
         let metadata = TableMetadata {
             name: table.name.clone(),
             row_count: read.row_count,
@@ -107,6 +105,14 @@ impl SecondPass<'_> {
             columns: layout.columns,
         };
         Ok(Written { metadata, relations, file })
+    }
+
+    /// Whether another table inherits the time of table `place`, or a task has its targets there.
+    fn is_time_asked_for(&self, place: usize) -> bool {
+        let lends = |other| time_parent(self.schema, other) == Some(place);
+        let mut derived = self.schema.tasks.iter().filter_map(|task| task.derived.as_ref());
+        (0..self.schema.tables.len()).any(lends)
+            || derived.any(|task| is_told_target(&self.schema.tables[place], task))
     }
 
     /// What the references of table `place` lead to.

@@ -224,6 +224,11 @@ impl Derived {
         self.anchors.len() as u32
     }
 
+    /// When each seed is observed.
+    pub(super) fn obs_times(&self) -> &[i64] {
+        &self.obs_times
+    }
+
     /// Takes the statistics from the recorded train split alone, so that they tell nothing of the
     /// rest.
     fn use_train_statistics(&mut self) -> Result<()> {

@@ -479,3 +479,46 @@ fn p7_no_leak_of_a_target_through_a_link() {
          or reference, so the row's links tell it; choose another column"
     );
 }
+
+#[test]
+fn p7_no_leak_of_a_target_whose_row_is_in_the_database_too() {
+    let refused = |table: &str| workshop(&shop()).refused(&format!("{SCHEMA}\n{table}"));
+    let table = |time: &str, semantic: &str| {
+        format!(
+            "[[table]]\nname = \"answers\"\nsource = \"seeds\"\n{time}\n\
+             columns = {{ customer = \"ignored\", at = \"timestamp\", y = \"{semantic}\" }}\n\
+             references = [{{ columns = \"customer\", to = \"customers\" }}]\n"
+        )
+    };
+    let message = |count: u32| {
+        format!(
+            "task \"churn\": {count} of 3 seeds would see their own answer: table \"answers\" is \
+             read from \"seeds\" too, and its row with the seed's \"y\" is visible at the \
+             observation time; leave that table out, make \"y\" ignored in it, or give it the time \
+             at which the answer was known"
+        )
+    };
+    assert_eq!(refused(&table("", "numerical")), message(3));
+    assert_eq!(refused(&table("time = { column = \"at\" }", "categorical")), message(3));
+    // A time may come from elsewhere, and be too early for some rows only.
+    let early = table("time = { through = \"customer\", delay = \"90 days\" }", "numerical");
+    assert_eq!(refused(&early), message(2));
+
+    // Known later, or not told at all, it gives nothing away.
+    let later = table("time = { column = \"at\", delay = \"1 day\" }", "numerical");
+    for harmless in [later, table("", "ignored")] {
+        let output = workshop(&shop()).prepare(&format!("{SCHEMA}\n{harmless}"));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    // As a link it tells the answer too.
+    let linking = SCHEMA
+        .replace(
+            "target = \"y\", type = \"numerical\"",
+            "target = \"customer\", type = \"categorical\"",
+        )
+        .replace("source = \"seeds\", key", "source = \"orders\", key")
+        .replace(", split = \"part\"", "");
+    assert!(
+        workshop(&shop()).refused(&linking).contains("3 of 3 seeds would see their own answer")
+    );
+}

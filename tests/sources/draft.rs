@@ -444,6 +444,8 @@ fn tables_of_tasks_are_told_from_tables_of_rows() {
     let whole = seeds("user_id,obs_time,target,split", &|i| format!(",{}", split(i)));
     let plain = seeds("user_id,obs_time,target", &|_| String::new());
     let odd = seeds("user_id,obs_time,target,split", &|i| format!(",{}", i % 2));
+    let named = seeds("user_id,obs_time,churned,split", &|i| format!(",{}", split(i)));
+    let unsaid = seeds("user_id,obs_time,churned", &|_| String::new());
     let more = seeds("user_id,obs_time,target,note", &|i| format!(",{i}"));
     let folder = folder(&[
         ("users.csv", &users),
@@ -452,16 +454,19 @@ fn tables_of_tasks_are_told_from_tables_of_rows() {
         ("task_b.csv", &plain),
         ("odd.csv", &odd),
         ("more.csv", &more),
+        ("named.csv", &named),
+        ("unsaid.csv", &unsaid),
         ("task_users.n.csv", &plain),
     ]);
     let schema = drafted(&*opened(folder.path())).schema;
     let names: Vec<_> = schema.tables.iter().map(|t| t.name.as_str()).collect();
-    assert_eq!(names, ["more", "odd", "users"]);
+    assert_eq!(names, ["more", "odd", "unsaid", "users"]);
     let derived = schema.tasks.iter().filter_map(|t| Some((&t.name, t.derived.as_ref()?)));
     let derived: Vec<_> = derived
         .map(|(name, task)| format!("{name} < {}", task.source.as_deref().unwrap()))
         .collect();
-    assert_eq!(derived, ["b < b", "a < task_a", "task_b < task_b", "users.n < task_users.n"]);
+    let expected = ["b < b", "named < named", "a < task_a", "task_b < task_b"];
+    assert_eq!(derived, [&expected[..], &["users.n < task_users.n"]].concat());
     assert_eq!(schema.tasks.iter().filter(|task| task.name == "users.n").count(), 1);
 }
 

@@ -24,8 +24,6 @@ pub(super) fn take_derived(subjects: &[Subject]) -> BTreeMap<usize, Task> {
 fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
     let subject = &subjects[index];
     let named = |wanted: &str| subject.column_words.iter().position(|words| words[..] == [wanted]);
-    let target = named("target").or_else(|| named("label"))?;
-    let split = named("split");
     let [link] = &subject.links[..] else { return None };
     let [key] = link.columns[..] else { return None };
     let is_time = |&column: &usize| {
@@ -33,16 +31,15 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
             && subject.profiles[column].nulls == 0
     };
     let time = (0..subject.profiles.len()).find(is_time)?;
-    let mut used = vec![target, key, time];
-    used.extend(split);
-    used.sort_unstable();
-    used.dedup();
-    let whole =
-        used.len() == subject.profiles.len() && used.len() == 3 + usize::from(split.is_some());
-    let recorded = split.is_none_or(|split| {
+    let split = named("split").filter(|&split| {
         subject.profiles[split].nulls == 0 && subject.profiles[split].values.are_among(&SPLITS)
     });
-    if !whole || !recorded || link.gaps(subject) != Gaps::None || !link.to_columns.is_empty() {
+    let is_left = |&column: &usize| ![Some(key), Some(time), split].contains(&Some(column));
+    let mut left = (0..subject.profiles.len()).filter(is_left);
+    let (Some(target), None) = (left.next(), left.next()) else { return None };
+    // Rows that are divided for training are a task's, whatever their target is called.
+    let is_named = split.is_some() || [named("target"), named("label")].contains(&Some(target));
+    if !is_named || link.gaps(subject) != Gaps::None || !link.to_columns.is_empty() {
         return None;
     }
     let profile = &subject.profiles[target];
