@@ -29,33 +29,39 @@ class Attention(Protocol):
         ...
 
 
-def masks(cells: Cells) -> jax.Array:
-    """Returns bool [B, 3, S, S]: whether cell i sees cell j by a relation."""
+def sees(cells: Cells, relation: int) -> jax.Array:
+    """Returns bool [B, S, S]: whether cell i sees cell j by a relation."""
     there = ~cells.is_padding
-    pairs = there[:, :, None] & there[:, None, :]
-    same_row = cells.rows[:, :, None] == cells.rows[:, None, :]
-    same_column = cells.columns[:, :, None] == cells.columns[:, None, :]
-    # (i, j) is whether j's row refers to i's; twice a gather of whole rows.
-    is_referred = jax.vmap(lambda refers, rows: refers[rows].T[rows])(cells.refers, cells.rows)
-    refers = is_referred.transpose(0, 2, 1)
+    if relation == COL:
+        pairs = cells.columns[:, :, None] == cells.columns[:, None, :]
+    else:
+        # (i, j) is whether j's row refers to i's; twice a gather of whole rows.
+        pairs = jax.vmap(lambda refers, rows: refers[rows].T[rows])(cells.refers, cells.rows)
+    if relation == OUT:
+        same_row = cells.rows[:, :, None] == cells.rows[:, None, :]
+        pairs = same_row | pairs.transpose(0, 2, 1)
     itself = jnp.eye(cells.rows.shape[1], dtype=bool)
-    seen = jnp.stack([same_row | refers, is_referred, same_column], axis=1)
-    return (seen & pairs[:, None]) | itself
+    return (pairs & there[:, :, None] & there[:, None, :]) | itself
+
+
+def masked(seen: jax.Array, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    """Returns the attention [B, S, H, d] of all pairs of cells under a mask [B, S, S]."""
+    logits = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.float32)
+    # Logits are bounded, so that no maximum need be taken off, and the sum may divide last.
+    weights = jnp.where(seen[:, None], jnp.exp(logits), 0)
+    total = jnp.sum(weights, axis=-1)
+    found = jnp.einsum(
+        "bhqk,bkhd->bqhd", weights.astype(v.dtype), v, preferred_element_type=jnp.float32
+    )
+    return (found / total.transpose(0, 2, 1)[..., None]).astype(v.dtype)
 
 
 class Dense:
     """All pairs of cells, under a mask."""
 
     def __init__(self, cells: Cells) -> None:
-        self._masks = masks(cells)
+        self._seen = [sees(cells, relation) for relation in range(RELATIONS)]
 
     def __call__(self, relation: int, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
         """Returns [B, S, H, d]."""
-        logits = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.float32)
-        # Logits are bounded, so that no maximum need be taken off, and the sum may divide last.
-        weights = jnp.where(self._masks[:, relation, None], jnp.exp(logits), 0)
-        total = jnp.sum(weights, axis=-1)
-        seen = jnp.einsum(
-            "bhqk,bkhd->bqhd", weights.astype(v.dtype), v, preferred_element_type=jnp.float32
-        )
-        return (seen / total.transpose(0, 2, 1)[..., None]).astype(v.dtype)
+        return masked(self._seen[relation], q, k, v)

@@ -11,13 +11,14 @@ blocks, or the dense way. Which way was taken shows in nothing but time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from confluence.attention import COL, IN, OUT, Dense
+from confluence.attention import COL, IN, OUT, masked, sees
 from confluence.batch import Cells
 
 _SLOT = 16
@@ -41,69 +42,50 @@ class Structured:
     """Tiles for references, bands for columns."""
 
     def __init__(self, cells: Cells) -> None:
-        self._dense = Dense(cells)
-        self._cells = cells
-        count, cell_count = cells.rows.shape
-        row_count = cells.refers.shape[-1]
-        self._slot_count = row_count + cell_count // _SLOT
-        tile_limit = self._slot_count + 2 * row_count
-        self._place, first, slots = _slots(cells)
-        places = self._slot_count * _SLOT
-        numbers = jnp.broadcast_to(jnp.arange(cell_count), (count, cell_count))
-        empty = jnp.full((count, places), cell_count)
-        # What has no place, padding, is dropped.
-        self._cell_at = empty.at[jnp.arange(count)[:, None], self._place].set(numbers, mode="drop")
-        itself = jnp.eye(row_count, dtype=bool)
-        is_row = slots > 0
-        pairs = {OUT: cells.refers | itself, IN: cells.refers.transpose(0, 2, 1) | itself}
-        full = {OUT: pairs[OUT], IN: cells.refers.transpose(0, 2, 1)}
-        tiles, needed = {}, []
-        for relation in (OUT, IN):
-            there = pairs[relation] & is_row[:, :, None] & is_row[:, None, :]
-            found = jax.vmap(lambda p, f, a, n: _tiles(p, f, a, n, tile_limit))(
-                there, full[relation], first, slots
-            )
-            tiles[relation], need = found
-            needed.append(jnp.max(need))
-        self._tiles = tiles
-        self._fits = jnp.max(jnp.stack(needed)) <= tile_limit
-        self._by_column = jnp.argsort(_column_keys(cells), axis=1, stable=True)
-        self._longest_column = _longest_run(cells, self._by_column)
+        self._plan = _plan(cells)
 
     def __call__(self, relation: int, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
         """Returns [B, S, H, d]."""
+        found = _attended(relation, self._plan, q, k, v)
+        return jnp.where(self._plan.cells.is_padding[..., None, None], v, found)
+
+
+class _Plan(NamedTuple):
+    """Where the cells of a batch stand, and which tiles and blocks there are."""
+
+    cells: Cells
+    # Each cell's place in the slots, and what stands in each place: S is none.
+    place: jax.Array  # i32 [B, S]
+    cell_at: jax.Array  # i32 [B, slots * 16]
+    tiles: Mapping[int, _Tiles]
+    # Whether the tiles hold all pairs of all contexts.
+    fits: jax.Array  # bool []
+    by_column: jax.Array  # i32 [B, S]
+    longest_column: jax.Array  # i32 []
+
+    def ways(self, relation: int) -> tuple[jax.Array, list[Way]]:
+        """Returns several ways to the same values, and the number of the first that holds all."""
 
         def dense(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-            return self._dense(relation, q, k, v)
+            return masked(sees(self.cells, relation), q, k, v)
 
         if relation == COL:
-            widths = [width for width in _BLOCKS if 3 * width < q.shape[1]]
-            ways: list[Way] = [self._banded(width) for width in widths]
-            # The first width that holds the longest column; after the last the dense way.
-            chosen = jnp.sum(self._longest_column > jnp.array(widths, jnp.int32))
-
-            def attended(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-                return jax.lax.switch(chosen, [*ways, dense], q, k, v)
-        else:
-            tiled = self._tiled(self._tiles[relation])
-
-            def attended(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-                return jax.lax.cond(self._fits, tiled, dense, q, k, v)
-
-        # What the backward pass wants of it is made again there. Kept for it, of whichever way was
-        # taken, a step took a little longer (benches/record/2026-11-22-attention.json).
-        found = jax.checkpoint(attended)(q, k, v)
-        return jnp.where(self._cells.is_padding[..., None, None], v, found)
+            widths = [width for width in _BLOCKS if 3 * width < self.cells.rows.shape[1]]
+            longer = self.longest_column > jnp.array(widths, jnp.int32)
+            return jnp.sum(longer), [*(self._banded(width) for width in widths), dense]
+        return jnp.where(self.fits, 0, 1), [self._tiled(self.tiles[relation]), dense]
 
     def _tiled(self, tiles: _Tiles) -> Way:
+        slot_count = _slot_count(self.cells)
+
         def way(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
             def in_slots(x: jax.Array) -> jax.Array:
                 taken = jax.vmap(lambda of, at: jnp.take(of, at, axis=0, mode="fill", fill_value=0))
-                found = taken(x, self._cell_at)
-                return found.reshape(x.shape[0], self._slot_count, _SLOT, *x.shape[2:])
+                found = taken(x, self.cell_at)
+                return found.reshape(x.shape[0], slot_count, _SLOT, *x.shape[2:])
 
             of_slot = jax.vmap(lambda slots, at: slots[at])
-            lanes = in_slots(~self._cells.is_padding).astype(bool)
+            lanes = in_slots(~self.cells.is_padding).astype(bool)
             seen = of_slot(lanes, tiles.seen)[:, :, None, :] & tiles.is_there[..., None, None]
             seen &= tiles.is_full[..., None, None] | jnp.eye(_SLOT, dtype=bool)
             logits = jnp.einsum(
@@ -114,19 +96,19 @@ class Structured:
             parts = _summed(weights, of_slot(in_slots(v), tiles.seen), "bthqk,btkhd->btqhd")
 
             def gathered(parts: jax.Array, at: jax.Array) -> jax.Array:
-                slots = jax.ops.segment_sum(parts, at, num_segments=self._slot_count)
+                slots = jax.ops.segment_sum(parts, at, num_segments=slot_count)
                 return slots.reshape(-1, *slots.shape[2:])
 
             whole = jax.vmap(gathered)(parts, tiles.seeing)
             back = jax.vmap(lambda of, at: jnp.take(of, at, axis=0, mode="clip"))
-            return _divided(back(whole, self._place), v.dtype)
+            return _divided(back(whole, self.place), v.dtype)
 
         return way
 
     def _banded(self, width: int) -> Way:
-        count, cell_count = self._cells.rows.shape
+        count, cell_count = self.cells.rows.shape
         beyond = -cell_count % width
-        order = self._by_column
+        order = self.by_column
 
         def blocks(x: jax.Array, fill: int = 0) -> jax.Array:
             ends = [(0, 0), (0, beyond), *[(0, 0)] * (x.ndim - 2)]
@@ -140,7 +122,7 @@ class Structured:
         def way(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
             sort = jax.vmap(lambda of, at: of[at])
             # Padding, and what is beyond the ends, has the key 0, and no cell that is there.
-            columns = jnp.where(self._cells.is_padding, 0, self._cells.columns + 1)
+            columns = jnp.where(self.cells.is_padding, 0, self.cells.columns + 1)
             keys = blocks(sort(columns, order))
             seen = (keys[..., :, None] == with_neighbours(keys)[..., None, :]) & (
                 keys[..., :, None] > 0
@@ -157,6 +139,78 @@ class Structured:
             return _divided(sort(whole, place), v.dtype)
 
         return way
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _attended(relation: int, plan: _Plan, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    chosen, ways = plan.ways(relation)
+    return jax.lax.switch(chosen, ways, q, k, v)
+
+
+def _kept(
+    relation: int, plan: _Plan, *given: jax.Array
+) -> tuple[jax.Array, tuple[_Plan, tuple[jax.Array, ...]]]:
+    return _attended(relation, plan, *given), (plan, given)
+
+
+def _gradients(
+    relation: int, kept: tuple[_Plan, tuple[jax.Array, ...]], of: jax.Array
+) -> tuple[jax.Array | None, ...]:
+    """Chooses again, and makes again what it wants of the forward pass.
+
+    What is kept of a switch has room for all its ways; of the dense one alone that is B*H*S*S, and
+    more of it, to be filled with zeros at each step.
+    """
+    plan, given = kept
+    chosen, ways = plan.ways(relation)
+
+    def back(way: Way) -> Callable[..., tuple[jax.Array, ...]]:
+        return lambda given, of: jax.vjp(way, *given)[1](of)
+
+    # The plan is not a number, and has no gradient.
+    return None, *jax.lax.switch(chosen, [back(way) for way in ways], given, of)
+
+
+_attended.defvjp(_kept, _gradients)
+
+
+def _plan(cells: Cells) -> _Plan:
+    count, cell_count = cells.rows.shape
+    row_count = cells.refers.shape[-1]
+    slot_count = _slot_count(cells)
+    tile_limit = slot_count + 2 * row_count
+    place, first, slots = _slots(cells)
+    numbers = jnp.broadcast_to(jnp.arange(cell_count), (count, cell_count))
+    empty = jnp.full((count, slot_count * _SLOT), cell_count)
+    # What has no place, padding, is dropped.
+    cell_at = empty.at[jnp.arange(count)[:, None], place].set(numbers, mode="drop")
+    itself = jnp.eye(row_count, dtype=bool)
+    is_row = slots > 0
+    pairs = {OUT: cells.refers | itself, IN: cells.refers.transpose(0, 2, 1) | itself}
+    full = {OUT: pairs[OUT], IN: cells.refers.transpose(0, 2, 1)}
+    tiles, needed = {}, []
+    for relation in (OUT, IN):
+        there = pairs[relation] & is_row[:, :, None] & is_row[:, None, :]
+        found = jax.vmap(lambda p, f, a, n: _tiles(p, f, a, n, tile_limit))(
+            there, full[relation], first, slots
+        )
+        tiles[relation], need = found
+        needed.append(jnp.max(need))
+    by_column = jnp.argsort(_column_keys(cells), axis=1, stable=True)
+    return _Plan(
+        cells=cells,
+        place=place,
+        cell_at=cell_at,
+        tiles=tiles,
+        fits=jnp.max(jnp.stack(needed)) <= tile_limit,
+        by_column=by_column,
+        longest_column=_longest_run(cells, by_column),
+    )
+
+
+def _slot_count(cells: Cells) -> int:
+    # Each row may end with a slot that is not full.
+    return cells.refers.shape[-1] + cells.rows.shape[1] // _SLOT
 
 
 def _summed(weights: jax.Array, values: jax.Array, over: str) -> jax.Array:
@@ -188,7 +242,7 @@ def _slots(cells: Cells) -> tuple[jax.Array, jax.Array, jax.Array]:
         sorted_keys = keys[order]
         within = jnp.arange(cell_count) - begins[jnp.minimum(sorted_keys, row_count - 1)]
         place = first[jnp.minimum(sorted_keys, row_count - 1)] * _SLOT + within
-        nowhere = (row_count + cell_count // _SLOT) * _SLOT
+        nowhere = _slot_count(cells) * _SLOT
         place = jnp.where(sorted_keys < row_count, place, nowhere)
         return jnp.zeros(cell_count, place.dtype).at[order].set(place), first, slots
 

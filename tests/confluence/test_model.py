@@ -60,7 +60,7 @@ def test_masks_are_those_of_the_definition():
         rows=jnp.asarray(rows), columns=jnp.asarray(columns), is_padding=jnp.asarray(padding),
         refers=jnp.asarray(refers),
     )  # fmt: skip
-    found = np.asarray(jax.jit(attention.masks)(cells))
+    found = [np.asarray(attention.sees(cells, relation)) for relation in range(3)]
     for b in range(3):
         for i in range(cells_count):
             for j in range(cells_count):
@@ -72,7 +72,7 @@ def test_masks_are_those_of_the_definition():
                     both and columns[b, i] == columns[b, j],
                 )
                 for relation in range(3):
-                    assert found[b, relation, i, j] == (wanted[relation] or i == j)
+                    assert found[relation][b, i, j] == (wanted[relation] or i == j)
 
 
 def test_attention_is_a_softmax_over_what_is_seen():
@@ -80,12 +80,12 @@ def test_attention_is_a_softmax_over_what_is_seen():
     cells = batch.expand(made(), tables(), SETTINGS.data.rows)
     shape = (4, SETTINGS.data.cells, 2, 8)
     q, k, v = (draws.standard_normal(shape).astype(np.float32) for _ in range(3))
-    seen = np.asarray(attention.masks(cells))
     for relation in range(3):
+        seen = np.asarray(attention.sees(cells, relation))
         found = attention.Dense(cells)(relation, jnp.asarray(q), jnp.asarray(k), jnp.asarray(v))
         for b, i, h in [(0, 0, 0), (1, 7, 1), (3, 33, 0), (2, 12, 1)]:
             logits = np.array([q[b, i, h] @ k[b, j, h] for j in range(shape[1])], np.float64)
-            weights = np.where(seen[b, relation, i], np.exp(logits), 0)
+            weights = np.where(seen[b, i], np.exp(logits), 0)
             wanted = weights @ v[b, :, h] / weights.sum()
             np.testing.assert_allclose(found[b, i, h], wanted, rtol=2e-5, atol=1e-6)
 
