@@ -56,7 +56,7 @@ class Assembly:
         """Scores whole splits, for each task, beside the baselines."""
         results = {}
         for task in self.tasks:
-            of_task: dict[str, Any] = {"leading": LEADING[task.kind][0]}
+            of_task: dict[str, Any] = {"leading": LEADING[task.kind]}
             labels = evaluate.train_labels(self.settings, self.stores, task)
             for split in splits:
                 scored = self.score(params, split, task, between=between)

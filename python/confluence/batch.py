@@ -28,6 +28,8 @@ _DAY_MILLISECONDS = 86_400_000
 _NO_TIME = np.iinfo(np.int64).max
 
 HostBatch = Mapping[str, npt.NDArray[Any]]
+# What is known of a column, as its store's metadata tells it.
+Stats = Mapping[str, Any]
 
 
 # NumPy's on the host, JAX's on the device.
@@ -101,21 +103,12 @@ class Cells(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column, as its store's metadata tells of it."""
-
-    name: str
-    stats: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class Vocabulary:
     """Where the columns, categories and texts of each store lie in `Tables`."""
 
     column_starts: tuple[int, ...]
     category_starts: tuple[int, ...]
     text_starts: tuple[int, ...]
-    columns: tuple[Column, ...]
     # The most categories of a target, rounded up to 32.
     target_categories: int
     has_texts: bool
@@ -128,7 +121,6 @@ def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary
         ConfigError: The vectors of the stores are of different widths.
     """
     metadata = [store.metadata() for store in stores]
-    columns = [_columns(found) for found in metadata]
     widths = [found["embedding"]["dimension"] for found in metadata]
     if len(set(widths)) > 1:
         raise ConfigError(
@@ -140,13 +132,13 @@ def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary
     text_vectors = [_text_vectors(store, texts) for store in stores]
     most = max((_target_categories(found) for found in metadata), default=0)
     target_categories = max(32, -(-most // 32) * 32)
-    everything = [column for of_store in columns for column in of_store]
     vocabulary = Vocabulary(
         _starts(column_vectors), _starts(category_vectors), _starts(text_vectors),
-        tuple(everything), target_categories, texts == "global",
+        target_categories, texts == "global",
     )  # fmt: skip
-    means = np.array([column.stats.get("mean_us", 0.0) for column in everything])
-    deviations = np.array([column.stats.get("std_us", 0.0) for column in everything])
+    stats = [of_column for found in metadata for of_column in _column_stats(found)]
+    means = np.array([of_column.get("mean_us", 0.0) for of_column in stats])
+    deviations = np.array([of_column.get("std_us", 0.0) for of_column in stats])
     days = np.floor(means / _DAY_MICROSECONDS)
     beyond = np.zeros((target_categories, column_vectors[0].shape[1]), np.float16)
     tables = Tables(
@@ -298,33 +290,31 @@ def _starts(tables: Sequence[npt.NDArray[Any]]) -> tuple[int, ...]:
     return tuple(int(start) for start in np.cumsum(lengths)[:-1])
 
 
-def _columns(metadata: Mapping[str, Any]) -> list[Column]:
-    """The columns of a store in the order of their vectors."""
+def _column_stats(metadata: Mapping[str, Any]) -> list[Stats]:
+    """What is known of the columns of a store, in the order of their vectors."""
     found = {
-        column["index"]: Column(f"{table['name']}.{column['name']}", column["stats"])
+        column["index"]: column["stats"]
         for table in metadata["tables"]
         for column in table["columns"]
     }
     for task in metadata["tasks"]:
         if "derived" in task["target"]:
             column = task["target"]["derived"]["column"]
-            found[column["index"]] = Column(task["name"], column["stats"])
-    count = metadata["embedding"]["column_count"]
-    return [found.get(index, Column("", {})) for index in range(count)]
+            found[column["index"]] = column["stats"]
+    return [found.get(index, {}) for index in range(metadata["embedding"]["column_count"])]
 
 
-def target_column(metadata: Mapping[str, Any], task: Mapping[str, Any]) -> Column:
-    """Returns the column that a task is about."""
+def target_stats(metadata: Mapping[str, Any], task: Mapping[str, Any]) -> Stats:
+    """Returns what is known of the column that a task is about."""
     target = task["target"]
     if "derived" in target:
-        return Column(task["name"], target["derived"]["column"]["stats"])
-    column = metadata["tables"][task["anchor"]]["columns"][target["cell"]["column"]]
-    return Column(task["name"], column["stats"])
+        return target["derived"]["column"]["stats"]
+    return metadata["tables"][task["anchor"]]["columns"][target["cell"]["column"]]["stats"]
 
 
 def _target_categories(metadata: Mapping[str, Any]) -> int:
-    columns = [target_column(metadata, task) for task in metadata["tasks"]]
-    return max((column.stats.get("cat_emb_count", 0) for column in columns), default=0)
+    targets = [target_stats(metadata, task) for task in metadata["tasks"]]
+    return max((stats.get("cat_emb_count", 0) for stats in targets), default=0)
 
 
 def _text_vectors(store: Any, texts: str) -> npt.NDArray[np.float16]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 import headwater
 from confluence import config, metrics
-from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP, target_column
+from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP, target_stats
 from confluence.feed import Form, sampler
 from confluence.parallel import Processes
 from confluence.step import Program
@@ -75,7 +75,7 @@ def tasks_of(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[Ta
         database, _, short = name.partition("/")
         store = databases.index(database)
         task = next(t for t in metadata[store]["tasks"] if t["name"] == short)
-        stats = target_column(metadata[store], task).stats
+        stats = target_stats(metadata[store], task)
         if stats["type"] not in _KINDS:
             raise config.ConfigError(
                 f"task {name!r} has a target of the type {stats['type']}, which cannot be "

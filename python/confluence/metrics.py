@@ -13,12 +13,12 @@ from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP
 Numbers = npt.NDArray[np.float64]
 _DAY_MICROSECONDS = 86_400_000_000
 
-# The metric of each type that says how good a model is, and whether more of it is better.
+# The metric of each type that says how good a model is.
 LEADING = {
-    BOOLEAN: ("auroc", True),
-    NUMERICAL: ("mae", False),
-    CATEGORICAL: ("accuracy", True),
-    TIMESTAMP: ("mae_days", False),
+    BOOLEAN: "auroc",
+    NUMERICAL: "mae",
+    CATEGORICAL: "accuracy",
+    TIMESTAMP: "mae_days",
 }
 
 

@@ -1,12 +1,12 @@
 """The attention of `attention.Dense`, computed from the pairs of cells that there are.
 
-OUT and IN: the cells of a row stand in slots of 16, and a tile is a pair of slots of which one sees
+OUT and IN: the cells of a row stand in slots of 8, and a tile is a pair of slots of which one sees
 the other: those of one row, and those of two rows of which one refers to the other. COL: the cells
 sorted by column, in blocks, each of which sees itself and its two neighbours.
 
 Logits are bounded, so that parts of a softmax add up without a common maximum. The numbers of tiles
-and the widths of blocks are fixed, for one compilation; a batch that they do not hold takes wider
-blocks, or the dense way. Which way was taken shows in nothing but time.
+and the widths of blocks are fixed, some of each, for one compilation; a batch takes the least that
+hold it, or the dense way. Which way was taken shows in nothing but time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from confluence.attention import COL, IN, OUT, masked, sees
 from confluence.batch import Cells
 
-_SLOT = 16
+_SLOT = 8
 _BLOCKS = (64, 128, 256)
 
 Way = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -42,29 +42,29 @@ class Structured:
     """Tiles for references, bands for columns."""
 
     def __init__(self, cells: Cells) -> None:
-        self._plan = _plan(cells)
+        self.plan = _plan(cells)
 
     def __call__(self, relation: int, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
         """Returns [B, S, H, d]."""
-        found = _attended(relation, self._plan, q, k, v)
-        return jnp.where(self._plan.cells.is_padding[..., None, None], v, found)
+        found = _attended(relation, self.plan, q, k, v)
+        return jnp.where(self.plan.cells.is_padding[..., None, None], v, found)
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """Where the cells of a batch stand, and which tiles and blocks there are."""
 
     cells: Cells
     # Each cell's place in the slots, and what stands in each place: S is none.
     place: jax.Array  # i32 [B, S]
-    cell_at: jax.Array  # i32 [B, slots * 16]
+    cell_at: jax.Array  # i32 [B, slots * 8]
     tiles: Mapping[int, _Tiles]
-    # Whether the tiles hold all pairs of all contexts.
-    fits: jax.Array  # bool []
+    # How many tiles there would have to be for all pairs of all contexts.
+    needed: Mapping[int, jax.Array]  # i32 []
     by_column: jax.Array  # i32 [B, S]
     longest_column: jax.Array  # i32 []
 
     def ways(self, relation: int) -> tuple[jax.Array, list[Way]]:
-        """Returns several ways to the same values, and the number of the first that holds all."""
+        """Returns the number of the first way that holds all that is seen, and the ways."""
 
         def dense(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
             return masked(sees(self.cells, relation), q, k, v)
@@ -73,30 +73,35 @@ class _Plan(NamedTuple):
             widths = [width for width in _BLOCKS if 3 * width < self.cells.rows.shape[1]]
             longer = self.longest_column > jnp.array(widths, jnp.int32)
             return jnp.sum(longer), [*(self._banded(width) for width in widths), dense]
-        return jnp.where(self.fits, 0, 1), [self._tiled(self.tiles[relation]), dense]
+        limits = _tile_limits(self.cells)
+        fewer = self.needed[relation] > jnp.array(limits, jnp.int32)
+        return jnp.sum(fewer), [*(self._tiled(relation, limit) for limit in limits), dense]
 
-    def _tiled(self, tiles: _Tiles) -> Way:
+    def _tiled(self, relation: int, limit: int) -> Way:
+        tiles = _Tiles(*(of_tiles[:, :limit] for of_tiles in self.tiles[relation]))
         slot_count = _slot_count(self.cells)
 
         def way(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
             def in_slots(x: jax.Array) -> jax.Array:
+                """[B, slots, H, 8, d]: what is multiplied lies together before it is gathered."""
                 taken = jax.vmap(lambda of, at: jnp.take(of, at, axis=0, mode="fill", fill_value=0))
-                found = taken(x, self.cell_at)
-                return found.reshape(x.shape[0], slot_count, _SLOT, *x.shape[2:])
+                found = taken(x, self.cell_at).reshape(-1, slot_count, _SLOT, *x.shape[2:])
+                return jnp.moveaxis(found, 2, -2)
 
             of_slot = jax.vmap(lambda slots, at: slots[at])
-            lanes = in_slots(~self.cells.is_padding).astype(bool)
-            seen = of_slot(lanes, tiles.seen)[:, :, None, :] & tiles.is_there[..., None, None]
+            there = in_slots(~self.cells.is_padding[..., None])[..., 0]
+            seen = of_slot(there, tiles.seen)[:, :, None] & tiles.is_there[..., None, None]
             seen &= tiles.is_full[..., None, None] | jnp.eye(_SLOT, dtype=bool)
             logits = jnp.einsum(
-                "btqhd,btkhd->bthqk", of_slot(in_slots(q), tiles.seeing),
+                "bthqd,bthkd->bthqk", of_slot(in_slots(q), tiles.seeing),
                 of_slot(in_slots(k), tiles.seen), preferred_element_type=jnp.float32,
             )  # fmt: skip
             weights = jnp.where(seen[:, :, None], jnp.exp(logits), 0)
-            parts = _summed(weights, of_slot(in_slots(v), tiles.seen), "bthqk,btkhd->btqhd")
+            parts = _summed(weights, of_slot(in_slots(v), tiles.seen), "bthqk,bthkd->bthqd")
 
             def gathered(parts: jax.Array, at: jax.Array) -> jax.Array:
                 slots = jax.ops.segment_sum(parts, at, num_segments=slot_count)
+                slots = jnp.moveaxis(slots, -2, 1)
                 return slots.reshape(-1, *slots.shape[2:])
 
             whole = jax.vmap(gathered)(parts, tiles.seeing)
@@ -142,19 +147,19 @@ class _Plan(NamedTuple):
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attended(relation: int, plan: _Plan, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+def _attended(relation: int, plan: Plan, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
     chosen, ways = plan.ways(relation)
     return jax.lax.switch(chosen, ways, q, k, v)
 
 
 def _kept(
-    relation: int, plan: _Plan, *given: jax.Array
-) -> tuple[jax.Array, tuple[_Plan, tuple[jax.Array, ...]]]:
+    relation: int, plan: Plan, *given: jax.Array
+) -> tuple[jax.Array, tuple[Plan, tuple[jax.Array, ...]]]:
     return _attended(relation, plan, *given), (plan, given)
 
 
 def _gradients(
-    relation: int, kept: tuple[_Plan, tuple[jax.Array, ...]], of: jax.Array
+    relation: int, kept: tuple[Plan, tuple[jax.Array, ...]], of: jax.Array
 ) -> tuple[jax.Array | None, ...]:
     """Chooses again, and makes again what it wants of the forward pass.
 
@@ -174,11 +179,10 @@ def _gradients(
 _attended.defvjp(_kept, _gradients)
 
 
-def _plan(cells: Cells) -> _Plan:
+def _plan(cells: Cells) -> Plan:
     count, cell_count = cells.rows.shape
     row_count = cells.refers.shape[-1]
     slot_count = _slot_count(cells)
-    tile_limit = slot_count + 2 * row_count
     place, first, slots = _slots(cells)
     numbers = jnp.broadcast_to(jnp.arange(cell_count), (count, cell_count))
     empty = jnp.full((count, slot_count * _SLOT), cell_count)
@@ -188,24 +192,30 @@ def _plan(cells: Cells) -> _Plan:
     is_row = slots > 0
     pairs = {OUT: cells.refers | itself, IN: cells.refers.transpose(0, 2, 1) | itself}
     full = {OUT: pairs[OUT], IN: cells.refers.transpose(0, 2, 1)}
-    tiles, needed = {}, []
+    tiles, needed = {}, {}
+    most = max(_tile_limits(cells))
     for relation in (OUT, IN):
         there = pairs[relation] & is_row[:, :, None] & is_row[:, None, :]
-        found = jax.vmap(lambda p, f, a, n: _tiles(p, f, a, n, tile_limit))(
+        found = jax.vmap(lambda p, f, a, n: _tiles(p, f, a, n, most))(
             there, full[relation], first, slots
         )
         tiles[relation], need = found
-        needed.append(jnp.max(need))
+        needed[relation] = jnp.max(need)
     by_column = jnp.argsort(_column_keys(cells), axis=1, stable=True)
-    return _Plan(
+    return Plan(
         cells=cells,
         place=place,
         cell_at=cell_at,
         tiles=tiles,
-        fits=jnp.max(jnp.stack(needed)) <= tile_limit,
+        needed=needed,
         by_column=by_column,
         longest_column=_longest_run(cells, by_column),
     )
+
+
+def _tile_limits(cells: Cells) -> list[int]:
+    # A row sees itself, and as often as not another.
+    return [int(_slot_count(cells) * times) for times in (1.5, 2.5, 5)]
 
 
 def _slot_count(cells: Cells) -> int:

@@ -18,7 +18,6 @@ from confluence.batch import (
     TEXT,
     TIMESTAMP,
     Batch,
-    Column,
     Tables,
     Vocabulary,
 )
@@ -43,7 +42,6 @@ def vocabulary_and_tables() -> tuple[Vocabulary, Tables]:
 
     target_categories = 32
     categories = vectors(_CATEGORIES + target_categories)
-    columns = tuple(Column(str(index), {}) for index in range(_COLUMN_COUNT))
     tables = Tables(
         columns=vectors(_COLUMN_COUNT),
         categories=categories,
@@ -52,7 +50,7 @@ def vocabulary_and_tables() -> tuple[Vocabulary, Tables]:
         mean_milliseconds=np.zeros(_COLUMN_COUNT, np.int32),
         per_deviation=np.full(_COLUMN_COUNT, 1 / _SPREAD_DAYS, np.float32),
     )
-    return Vocabulary((0,), (0,), (0,), columns, target_categories, has_texts=True), tables
+    return Vocabulary((0,), (0,), (0,), target_categories, has_texts=True), tables
 
 
 def batch(data: config.Data, target_type: int, draws: np.random.Generator) -> Batch:

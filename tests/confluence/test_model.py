@@ -109,20 +109,22 @@ def contexts(draws, count, cell_count, row_count, column_count, widest, edge_sha
 
 
 @pytest.mark.parametrize(
-    ("cell_count", "row_count", "column_count", "widest", "edge_share"),
+    ("cell_count", "row_count", "column_count", "widest", "edge_share", "ways"),
     [
-        (40, 12, 5, 4, 0.1),
-        (200, 24, 9, 8, 0.05),
-        (200, 5, 300, 40, 0.2),  # rows of several slots, columns that fit the narrow band
-        (200, 24, 2, 8, 0.9),  # more tiles and longer columns than there is room for
-        (450, 40, 4, 20, 0.02),  # columns that fit the second band
+        (40, 12, 5, 4, 0.1, (1, 1, 0)),
+        (200, 24, 9, 8, 0.05, (0, 0, 0)),
+        (200, 5, 300, 40, 0.2, (3, 3, 0)),  # rows of several slots
+        (200, 24, 1, 8, 0.9, (3, 3, 1)),  # more tiles and longer columns than there is room for
+        (450, 40, 4, 20, 0.05, (2, 2, 1)),  # columns that fit the second band
     ],
 )
 def test_structured_is_dense_in_values_and_gradients(
-    cell_count, row_count, column_count, widest, edge_share
+    cell_count, row_count, column_count, widest, edge_share, ways
 ):
     draws = np.random.default_rng(5)
     cells = contexts(draws, 3, cell_count, row_count, column_count, widest, edge_share)
+    plan = structured.Structured(cells).plan
+    assert tuple(int(plan.ways(relation)[0]) for relation in range(3)) == ways
     shape = (3, cell_count, 2, 4)
     q, k, v, towards = (jnp.asarray(draws.standard_normal(shape), jnp.float32) for _ in range(4))
 
