@@ -121,8 +121,7 @@ class Checkpoints:
         """
         run = self._run(step)
         differing = config.differences(settings, run["config"])
-        if list(roots) != run["stores"]:
-            differing.append(f"the data are {list(roots)}, and were {run['stores']}")
+        differing += _other_data(settings.data.stores, roots, run["stores"])
         if differing:
             raise CheckpointError(
                 f"{self._folder / str(step)} is of another run: {'; '.join(differing)}; go on with "
@@ -176,6 +175,16 @@ class Checkpoints:
             f"a checkpoint could not be written to {self._folder}: {reason}; {kept}; make room, "
             "and go on with --resume"
         )
+
+
+def _other_data(stores: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
+    if len(ours) != len(theirs):
+        return [f"there are {len(ours)} stores, and were {len(theirs)}"]
+    return [
+        f"the data of {store} have the root {our}, and had {their}"
+        for store, our, their in zip(stores, ours, theirs, strict=True)
+        if our != their
+    ]
 
 
 def _first_line(error: Exception) -> str:

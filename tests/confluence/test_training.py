@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -178,8 +179,12 @@ def test_another_run_is_refused_by_what_differs(whole, tiny):
 
 def test_other_data_are_refused(whole, tiny, tmp_path, tiny_config):
     found = checkpoint.Checkpoints(whole / "checkpoints", 2)
-    with pytest.raises(checkpoint.CheckpointError, match=r"the data are \['other'\], and were"):
+    [store] = tiny_config.data.stores
+    changed = f"the data of {store} have the root other, and had "
+    with pytest.raises(checkpoint.CheckpointError, match=re.escape(changed)):
         found.restore(found.latest, None, tiny_config, ["other"])
+    with pytest.raises(checkpoint.CheckpointError, match="there are 2 stores, and were 1"):
+        found.restore(found.latest, None, tiny_config, ["other", "third"])
     found.close()
 
 
