@@ -233,8 +233,9 @@ def _summed(weights: jax.Array, values: jax.Array, over: str) -> jax.Array:
 
 
 def _divided(whole: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    # What saw nothing is padding, of which nothing is asked.
-    return (whole[..., :-1] / jnp.maximum(whole[..., -1:], 1e-30)).astype(dtype)
+    # What saw nothing is padding, of which nothing is asked; its gradient has to be finite too.
+    total = jnp.where(whole[..., -1:] > 0, whole[..., -1:], 1)
+    return (whole[..., :-1] / total).astype(dtype)
 
 
 def _slots(cells: Cells) -> tuple[jax.Array, jax.Array, jax.Array]:

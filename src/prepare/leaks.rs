@@ -1,24 +1,15 @@
 //! A derived task's rows may stand in the database as well, as a table of the same source. Where a
 //! seed could see the row that holds its own target, a model would learn to copy it.
 
-use super::schema::{DerivedTask, Reference, Schema, Table};
+use super::schema::{DerivedTask, Schema, Table};
 use crate::error::{Error, Result};
-use crate::store::{ALWAYS_VISIBLE, SemanticType, is_visible};
+use crate::store::{ALWAYS_VISIBLE, is_visible};
 
 /// Whether a task takes its targets from rows of `table` that tell them.
 ///
 /// Then row i of the table is also row i of the task.
-pub(super) fn is_told_target(table: &Table, task: &DerivedTask) -> bool {
-    let is_source = task.source.as_deref() == Some(table.source_name());
-    is_source && tells(table, &task.target)
-}
-
-/// Whether a column can be read off a row's cells or links.
-fn tells(table: &Table, column: &String) -> bool {
-    let is_cell = |semantic| !matches!(semantic, SemanticType::Ignored | SemanticType::Identifier);
-    let links = |reference: &Reference| reference.columns.contains(column);
-    table.columns.get(column).is_some_and(|found| is_cell(found.semantic))
-        || table.references.iter().any(links)
+pub(super) fn is_told_target(schema: &Schema, table: &Table, task: &DerivedTask) -> bool {
+    task.source.as_deref() == Some(table.source_name()) && schema.tells(table, &task.target)
 }
 
 /// Refuses a task of which a seed sees its own target in the database.
@@ -31,7 +22,7 @@ pub(super) fn check(
     times: &[Option<Vec<i64>>],
 ) -> Result<()> {
     for (table, times) in schema.tables.iter().zip(times) {
-        if !is_told_target(table, task) {
+        if !is_told_target(schema, table, task) {
             continue;
         }
         let time = |row: usize| times.as_ref()?.get(row).copied();
@@ -44,10 +35,10 @@ pub(super) fn check(
         }
         let (name, target) = (&table.name, &task.target);
         return Err(Error::data(format!(
-            "{count} of {} seeds would see their own answer: table {name:?} is read from {:?} too, \
+            "{count} of {} seeds could see their own answer: table {name:?} is read from {:?} too, \
              and its row with the seed's {target:?} is visible at the observation time; leave that \
-             table out, make {target:?} ignored in it, or give it the time at which the answer was \
-             known",
+             table out, make {target:?} ignored in it and no part of a key or reference, or give it \
+             the time at which the answer was known",
             obs_times.len(),
             table.source_name(),
         )));

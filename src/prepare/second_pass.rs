@@ -112,7 +112,7 @@ impl SecondPass<'_> {
         let lends = |other| time_parent(self.schema, other) == Some(place);
         let mut derived = self.schema.tasks.iter().filter_map(|task| task.derived.as_ref());
         (0..self.schema.tables.len()).any(lends)
-            || derived.any(|task| is_told_target(&self.schema.tables[place], task))
+            || derived.any(|task| is_told_target(self.schema, &self.schema.tables[place], task))
     }
 
     /// What the references of table `place` lead to.

@@ -445,6 +445,13 @@ fn tables_of_tasks_are_told_from_tables_of_rows() {
     let plain = seeds("user_id,obs_time,target", &|_| String::new());
     let odd = seeds("user_id,obs_time,target,split", &|i| format!(",{}", i % 2));
     let named = seeds("user_id,obs_time,churned,split", &|i| format!(",{}", split(i)));
+    let timed = |header: &str| {
+        csv(header, 100, |i| {
+            format!("{},2020-02-{:02},2020-01-01,{}", i % 50, i % 28 + 1, split(i))
+        })
+    };
+    let next = timed("user_id,target,obs_time,split");
+    let either = timed("user_id,next_order,obs_time,split");
     let unsaid = seeds("user_id,obs_time,churned", &|_| String::new());
     let more = seeds("user_id,obs_time,target,note", &|i| format!(",{i}"));
     let folder = folder(&[
@@ -455,19 +462,24 @@ fn tables_of_tasks_are_told_from_tables_of_rows() {
         ("odd.csv", &odd),
         ("more.csv", &more),
         ("named.csv", &named),
+        ("next.csv", &next),
+        ("either.csv", &either),
         ("unsaid.csv", &unsaid),
         ("task_users.n.csv", &plain),
     ]);
     let schema = drafted(&*opened(folder.path())).schema;
     let names: Vec<_> = schema.tables.iter().map(|t| t.name.as_str()).collect();
-    assert_eq!(names, ["more", "odd", "unsaid", "users"]);
+    assert_eq!(names, ["either", "more", "odd", "unsaid", "users"]);
     let derived = schema.tasks.iter().filter_map(|t| Some((&t.name, t.derived.as_ref()?)));
     let derived: Vec<_> = derived
         .map(|(name, task)| format!("{name} < {}", task.source.as_deref().unwrap()))
         .collect();
-    let expected = ["b < b", "named < named", "a < task_a", "task_b < task_b"];
+    let expected = ["b < b", "named < named", "next < next", "a < task_a", "task_b < task_b"];
     assert_eq!(derived, [&expected[..], &["users.n < task_users.n"]].concat());
     assert_eq!(schema.tasks.iter().filter(|task| task.name == "users.n").count(), 1);
+    let next = schema.tasks.iter().find(|task| task.name == "next").unwrap();
+    let next = next.derived.as_ref().unwrap();
+    assert_eq!((next.time.as_deref(), &*next.target), (Some("obs_time"), "target"));
 }
 
 #[test]

@@ -26,11 +26,14 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
     let named = |wanted: &str| subject.column_words.iter().position(|words| words[..] == [wanted]);
     let [link] = &subject.links[..] else { return None };
     let [key] = link.columns[..] else { return None };
+    let said = named("target").or_else(|| named("label"));
     let is_time = |&column: &usize| {
-        subject.profiles[column].all(subject.profiles[column].times)
-            && subject.profiles[column].nulls == 0
+        let profile = &subject.profiles[column];
+        profile.all(profile.times) && profile.nulls == 0 && said != Some(column)
     };
-    let time = (0..subject.profiles.len()).find(is_time)?;
+    // Of two, one may be the answer.
+    let times: Vec<_> = (0..subject.profiles.len()).filter(is_time).collect();
+    let [time] = times[..] else { return None };
     let split = named("split").filter(|&split| {
         subject.profiles[split].nulls == 0 && subject.profiles[split].values.are_among(&SPLITS)
     });
@@ -38,8 +41,8 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
     let mut left = (0..subject.profiles.len()).filter(is_left);
     let (Some(target), None) = (left.next(), left.next()) else { return None };
     // Rows that are divided for training are a task's, whatever their target is called.
-    let is_named = split.is_some() || [named("target"), named("label")].contains(&Some(target));
-    if !is_named || link.gaps(subject) != Gaps::None || !link.to_columns.is_empty() {
+    let is_task = split.is_some() || said == Some(target);
+    if !is_task || link.gaps(subject) != Gaps::None || !link.to_columns.is_empty() {
         return None;
     }
     let profile = &subject.profiles[target];

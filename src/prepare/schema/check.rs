@@ -156,12 +156,22 @@ impl Schema {
                 cell.column, cell.table
             ));
         }
-        let mut linking = table.references.iter().flat_map(|r| &r.columns).chain(&table.key);
-        if linking.any(|column| *column == cell.column) {
+        if self.links_rows(table, &cell.column) {
             return fail(format!(
                 "column {:?} of {:?} is part of a key or reference, so the row's links tell it; \
                  choose another column",
                 cell.column, cell.table
+            ));
+        }
+        let is_twin = |t: &&Table| t.name != table.name && t.source_name() == table.source_name();
+        let mut twins = self.tables.iter().filter(is_twin);
+        if let Some(twin) = twins.find(|twin| self.tells(twin, &cell.column)) {
+            return fail(format!(
+                "table {:?} is read from {:?} too, and keeps {:?}, which is to be predicted; make \
+                 it ignored there, and no part of a key or reference",
+                twin.name,
+                twin.source_name(),
+                cell.column
             ));
         }
         if time.is_none() && !task.sees_everything {
@@ -204,6 +214,20 @@ impl Schema {
             );
         }
         Ok(())
+    }
+
+    /// Whether a row of `table` shows what it has in `column`, if only that there is nothing.
+    pub(in crate::prepare) fn tells(&self, table: &Table, column: &str) -> bool {
+        let kept = table.columns.get(column);
+        kept.is_some_and(|column| column.semantic != SemanticType::Ignored)
+            || self.links_rows(table, column)
+    }
+
+    /// Whether rows are found by a column of `table`: it is of its key, refers, or is referred to.
+    fn links_rows(&self, table: &Table, column: &str) -> bool {
+        let to_it = self.tables.iter().flat_map(|t| &t.references).filter(|r| r.to == table.name);
+        let own = table.references.iter().flat_map(|r| &r.columns).chain(&table.key);
+        own.chain(to_it.flat_map(|r| &r.to_columns)).any(|linking| linking == column)
     }
 
     fn find_table(&self, name: &str) -> Result<&Table> {
