@@ -60,7 +60,9 @@ class Plan(NamedTuple):
     tiles: Mapping[int, _Tiles]
     # How many tiles there would have to be for all pairs of all contexts.
     needed: Mapping[int, jax.Array]  # i32 []
+    # The cells in the order of their columns, and the place of each in it.
     by_column: jax.Array  # i32 [B, S]
+    in_columns: jax.Array  # i32 [B, S]
     longest_column: jax.Array  # i32 []
 
     def ways(self, relation: int) -> tuple[jax.Array, list[Way]]:
@@ -71,11 +73,11 @@ class Plan(NamedTuple):
 
         if relation == COL:
             widths = [width for width in _BLOCKS if 3 * width < self.cells.rows.shape[1]]
-            longer = self.longest_column > jnp.array(widths, jnp.int32)
-            return jnp.sum(longer), [*(self._banded(width) for width in widths), dense]
+            too_narrow = self.longest_column > jnp.array(widths, jnp.int32)
+            return jnp.sum(too_narrow), [*(self._banded(width) for width in widths), dense]
         limits = _tile_limits(self.cells)
-        fewer = self.needed[relation] > jnp.array(limits, jnp.int32)
-        return jnp.sum(fewer), [*(self._tiled(relation, limit) for limit in limits), dense]
+        too_few = self.needed[relation] > jnp.array(limits, jnp.int32)
+        return jnp.sum(too_few), [*(self._tiled(relation, limit) for limit in limits), dense]
 
     def _tiled(self, relation: int, limit: int) -> Way:
         tiles = _Tiles(*(of_tiles[:, :limit] for of_tiles in self.tiles[relation]))
@@ -140,8 +142,7 @@ class Plan(NamedTuple):
             values = with_neighbours(blocks(sort(v, order)))
             parts = _summed(weights, values, "bnhqk,bnkhd->bnqhd")
             whole = parts.reshape(count, -1, *parts.shape[3:])
-            place = jnp.argsort(order, axis=1)
-            return _divided(sort(whole, place), v.dtype)
+            return _divided(sort(whole, self.in_columns), v.dtype)
 
         return way
 
@@ -172,7 +173,7 @@ def _gradients(
     def back(way: Way) -> Callable[..., tuple[jax.Array, ...]]:
         return lambda given, of: jax.vjp(way, *given)[1](of)
 
-    # The plan is not a number, and has no gradient.
+    # Nothing in the plan is learnt.
     return None, *jax.lax.switch(chosen, [back(way) for way in ways], given, of)
 
 
@@ -209,12 +210,14 @@ def _plan(cells: Cells) -> Plan:
         tiles=tiles,
         needed=needed,
         by_column=by_column,
+        in_columns=jnp.argsort(by_column, axis=1),
         longest_column=_longest_run(cells, by_column),
     )
 
 
 def _tile_limits(cells: Cells) -> list[int]:
-    # A row sees itself, and as often as not another.
+    # Real contexts ask for up to 1.3 to 1.8 times as many tiles as there may be slots
+    # (benches/record/2026-11-22-attention.json).
     return [int(_slot_count(cells) * times) for times in (1.5, 2.5, 5)]
 
 

@@ -45,8 +45,6 @@ pub(super) struct Preparation<'a> {
     remarks: Vec<String>,
     /// How many rows of each table have no time.
     undated: Vec<Undated>,
-    /// When the rows of each table came to exist, as far as tasks ask for it.
-    times: Vec<Option<Vec<i64>>>,
 }
 
 impl<'a> Preparation<'a> {
@@ -70,7 +68,6 @@ impl<'a> Preparation<'a> {
             relations: Vec::new(),
             remarks: Vec::new(),
             undated: Vec::new(),
-            times: Vec::new(),
         }
     }
 
@@ -85,7 +82,7 @@ impl<'a> Preparation<'a> {
         }
         let ingested = ingested.into_iter().flatten().collect();
         let derived = self.read_tasks()?;
-        let tables = self.write_tables(ingested)?;
+        let tables = self.write_tables(ingested, &derived)?;
         let tasks = self.write_tasks(&tables, &derived)?;
         self.write_names()?;
         let text_count = texts.count();
@@ -166,7 +163,11 @@ impl<'a> Preparation<'a> {
     }
 
     /// The second pass: a table whose time another inherits comes before it.
-    fn write_tables(&mut self, ingested: Vec<Ingested>) -> Result<Vec<TableMetadata>> {
+    fn write_tables(
+        &mut self,
+        ingested: Vec<Ingested>,
+        derived_tasks: &HashMap<String, Derived>,
+    ) -> Result<Vec<TableMetadata>> {
         let row_counts: Vec<u32> = ingested.iter().map(|table| table.row_count).collect();
         let rows = row_counts.iter().map(|&count| u64::from(count)).sum();
         self.options.progress.begin("writing rows and links", Some(rows));
@@ -194,7 +195,7 @@ impl<'a> Preparation<'a> {
         }
         self.files.push(second.graph.finish()?);
         self.undated = second.undated;
-        self.times = second.times;
+        leaks::check(schema, derived_tasks, &second.times)?;
         let mut tables = Vec::new();
         for (place, (table, relations)) in written.into_iter().flatten().enumerate() {
             self.remarks.extend(undated_remarks(&table, self.undated[place]));
@@ -261,7 +262,6 @@ impl<'a> Preparation<'a> {
         derived: &DerivedTask,
         read: &Derived,
     ) -> Result<TaskMetadata> {
-        leaks::check(self.schema, derived, read.obs_times(), &self.times)?;
         let index = self.column_count;
         let (column, file) = read.write(self.folder, task, index, &mut self.category_count)?;
         self.name_column(&read.summary, &task.name, &derived.anchor);
