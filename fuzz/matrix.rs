@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use headwater::reducer::{Matrix, MatrixFormat};
+use headwater::matrix::{Matrix, MatrixFormat};
 
 /// Rows that are read at a time.
 const READ_ROWS: u64 = 1 << 16;

@@ -33,25 +33,32 @@
 //! | the ground | [`durable`], [`random`], `error`, `bytes`, `map`, `panics` |
 
 mod bytes;
+mod container;
 mod error;
+mod handoff;
 mod map;
 mod panics;
+mod process;
 
-#[cfg(feature = "cli")]
+#[cfg(feature = "reduce")]
 pub mod cli;
 pub mod durable;
 pub mod fold;
+pub mod matrix;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod plan;
 #[cfg(feature = "prepare")]
 pub mod prepare;
+pub mod progress;
 #[cfg(feature = "python")]
 mod py;
 pub mod random;
 pub mod reducer;
 pub mod sampler;
 pub mod store;
+#[cfg(feature = "reduce")]
+mod view;
 
 pub use bytes::Digest;
 pub use error::{Context, Error, ErrorKind, Result};

@@ -1,10 +1,10 @@
 //! Panics that are caught, and become errors.
 
 use std::any::Any;
-#[cfg(feature = "prepare")]
+#[cfg(feature = "parquet")]
 use std::{cell::Cell, panic, sync::Once};
 
-#[cfg(feature = "prepare")]
+#[cfg(feature = "parquet")]
 thread_local! {
     /// Whether a panic of this thread is somebody's error, and not to be told here.
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
@@ -14,7 +14,7 @@ thread_local! {
 ///
 /// For libraries that panic where bytes are not what they promise. Whatever `work` changes is to be
 /// dropped after a panic.
-#[cfg(feature = "prepare")]
+#[cfg(feature = "parquet")]
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static SILENCED: Once = Once::new();
     SILENCED.call_once(|| {

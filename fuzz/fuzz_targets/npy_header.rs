@@ -5,7 +5,7 @@
 #[path = "../matrix.rs"]
 mod matrix;
 
-use headwater::reducer::{Element, MatrixFormat};
+use headwater::matrix::{Element, MatrixFormat};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -6,7 +6,7 @@
 #[path = "../matrix.rs"]
 mod matrix;
 
-use headwater::reducer::MatrixFormat;
+use headwater::matrix::MatrixFormat;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use headwater::cli::{Hooks, reduce, signals};
+use headwater::cli::{reduce, signals};
 
 fn main() -> ExitCode {
-    let hooks = Hooks { interrupted: Some(&signals::interrupted), ..Hooks::default() };
-    ExitCode::from(reduce::main(std::env::args_os(), &hooks))
+    ExitCode::from(reduce::main(std::env::args_os(), Some(&signals::interrupted)))
 }

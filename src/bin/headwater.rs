@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use headwater::cli::{Hooks, main as run, signals};
+use headwater::cli::headwater::{Hooks, main as run};
+use headwater::cli::signals;
 
 fn main() -> ExitCode {
     let hooks = Hooks { interrupted: Some(&signals::interrupted), ..Hooks::default() };

@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
-use super::output;
 use crate::error::{Error, Result};
-use crate::prepare::Progress;
+use crate::progress::Progress;
+use crate::view::words;
 
 /// A bar for each stage, on standard error when that is a terminal.
 pub(super) struct Bars<'a> {
@@ -26,6 +26,7 @@ impl<'a> Bars<'a> {
     }
 
     /// Bars that count bytes.
+    #[cfg(feature = "cli")]
     pub(super) fn of_bytes(interrupted: Option<&'a (dyn Fn() -> bool + Sync)>) -> Self {
         let mut bars = Self::new(interrupted);
         bars.unit = "{bytes}/{total_bytes} {bytes_per_sec}";
@@ -71,7 +72,7 @@ impl Progress for Bars<'_> {
                 let _ = write!(out, "{:.1} GFLOP/s", state.per_sec() * operations / 1e9);
             };
             let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
-                let _ = out.write_str(&output::rate(state.per_sec()));
+                let _ = out.write_str(&words::rate(state.per_sec()));
             };
             bar.set_style(style.with_key("speed", speed).with_key("rate", rate));
         }

@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 
 use super::sql::DuckDb;
 use super::work::{self, Calls};
-use crate::cli::{self, Hooks, reduce};
+use crate::cli::headwater::{self, Hooks};
+use crate::cli::reduce;
 use crate::prepare::SqlEngine;
 use crate::prepare::schema::Schema;
 use crate::prepare::source::Source;
@@ -21,7 +22,7 @@ pub(super) fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<u8> {
             Box::new(DuckDb::new(Arc::clone(source), schema.clone(), &calls))
         };
         let hooks = Hooks { sql: Some(&sql), interrupted: Some(&|| calls.stopped()) };
-        cli::main(arguments, &hooks)
+        headwater::main(arguments, &hooks)
     })?)
 }
 
@@ -29,8 +30,5 @@ pub(super) fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<u8> {
 #[pyfunction]
 pub(super) fn reduce_main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<u8> {
     let calls = Calls::default();
-    Ok(work::run(py, &calls, || {
-        let hooks = Hooks { interrupted: Some(&|| calls.stopped()), ..Hooks::default() };
-        reduce::main(arguments, &hooks)
-    })?)
+    Ok(work::run(py, &calls, || reduce::main(arguments, Some(&|| calls.stopped())))?)
 }

@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 use crate::prepare::embed::{Embedder, HashingEmbedder};
 use crate::prepare::schema::Schema;
 use crate::prepare::source::{self, Source};
-use crate::prepare::{Options, Progress, prepare as run_prepare};
+use crate::prepare::{Options, prepare as run_prepare};
+use crate::progress::Progress;
 
 /// An argument that may be left out; None says something else than its absence.
 pub(super) enum Choice<'py> {

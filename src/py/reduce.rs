@@ -15,7 +15,8 @@ use crate::bytes::{Digest, filled};
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, Result};
 use crate::fold::Gram;
-use crate::reducer::{Element, GramStream, Job, Numbers, Reduction};
+use crate::matrix::{Element, Numbers};
+use crate::reducer::{GramStream, Job, Reduction};
 
 /// The types of numbers, as NumPy calls them.
 const ELEMENTS: [(&str, Element); 4] = [

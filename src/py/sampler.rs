@@ -12,14 +12,14 @@ use super::arguments::{Arguments, in_range, one_of};
 use super::batch::arrays;
 use super::cursor::Cursor;
 use super::store::Store as PyStore;
-use crate::cli;
 use crate::error::{Error, Result};
 use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
     Batch, Children, Evaluation, RowOrder, Sampler, Settings, Shape, Snapshot, Speed, Texts, Walk,
-    check_process,
+    check_owner,
 };
 use crate::store::Store;
+use crate::view::ContextPicture;
 
 /// The compiled half of `headwater.Sampler`.
 #[pyclass(frozen, module = "headwater")]
@@ -183,7 +183,11 @@ impl SamplerCore {
     fn draw(&self, py: Python<'_>, task: &str, item: Whole, path: PathBuf) -> PyResult<()> {
         let item = in_range("item", item.0)?;
         let stores = self.0.stores().map(Arc::clone).collect();
-        py.detach(|| cli::draw(stores, self.0.settings().clone(), task, item, &path))?;
+        py.detach(|| {
+            ContextPicture::check_place(&path)?;
+            let settings = self.0.settings().clone();
+            ContextPicture::new(stores, settings, task, item)?.write_page(&path)
+        })?;
         Ok(())
     }
 
@@ -246,7 +250,7 @@ impl EvaluationCore {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let batch = py.detach(|| {
-            check_process(self.process)?;
+            check_owner(self.process)?;
             let mut evaluation = self.evaluation.lock().unwrap_or_else(PoisonError::into_inner);
             evaluation.next().transpose()
         })?;

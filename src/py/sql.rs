@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 use crate::prepare::SqlEngine;
 use crate::prepare::names::did_you_mean;
 use crate::prepare::schema::Schema;
+use crate::prepare::source::typed::TypedRows;
 use crate::prepare::source::{Batches, Source};
-use crate::prepare::typed::TypedRows;
 
 /// Hands queries to Python; nothing is imported before the first.
 pub(super) struct DuckDb<'a> {

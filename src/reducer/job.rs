@@ -5,9 +5,8 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::fold::FORMAT_VERSION;
+use crate::matrix::Element;
 use crate::plan::{Cursor, CursorKind, Fields, Position, Value};
-
-use super::Element;
 
 /// Far from where the numbers of rows, chunks and nodes end.
 const ROWS_MAX: u64 = 1 << 62;

@@ -12,8 +12,9 @@ use crate::fold::{
     ColumnMoments, Cross, Distinct, ExponentHistogram, Gram, Histogram, NumberedRows, Rectangle,
     Statistic, TopRows, leaves,
 };
+use crate::matrix::{Matrix, Numbers};
 
-use super::{Job, Matrix, Numbers, Source};
+use super::{Job, Source};
 
 /// Operations of a thread before the partials are merged and the fold hears whether it is to stop: less
 /// than a tenth of a second.

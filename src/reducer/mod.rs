@@ -5,7 +5,6 @@
 mod checkpoints;
 mod coordinator;
 mod drive;
-mod input;
 mod job;
 mod matrices;
 mod message;
@@ -19,8 +18,6 @@ mod worker;
 pub use checkpoints::{Checkpoints, Resumed, is_damage};
 pub use coordinator::{Coordinator, Letters, Policy};
 pub use drive::{Alone, Event, Surroundings, Wire, coordinate, farewell, work};
-pub use input::npy::header as npy_header;
-pub use input::{Element, Manifest, Matrix, MatrixFormat, Numbers, sort_by_name};
 pub use job::{Blocks, Job};
 pub use matrices::{CrossOfMatrices, OfMatrix, OfRows};
 pub use message::{Failure, Order, Report};

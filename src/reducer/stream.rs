@@ -6,9 +6,10 @@ use crate::bytes::append;
 use crate::error::{Error, Result};
 use crate::fold::gram::Chunk;
 use crate::fold::{Gram, Node, Tree, Triangle, Values};
+use crate::matrix::{Element, Numbers};
 
 use super::matrices::at_once;
-use super::{Element, Job, Numbers, Portion};
+use super::{Job, Portion};
 
 /// The Gram of rows of a job as they come, from some row on, in pieces of any size.
 ///

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::slab::Slab;
 use super::tensors::{Dtype, Tensor, Tensors};
+use crate::handoff::Slab;
 
 /// The sequences of one step on one rank, as named tensors in one aligned buffer (and the vectors of
 /// the texts in another).

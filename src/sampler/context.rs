@@ -29,10 +29,10 @@ pub struct Context {
     pub links: Vec<Link>,
     /// What each row is linked with, in the order of the rows; of each first the relations to its
     /// parents. What a row has no links through is left out.
-    pub kin: Vec<Kin>,
+    pub neighbours: Vec<Neighbours>,
     /// How many rows the walk came upon and did not see, because they came to exist later.
     ///
-    /// It is at most the sum of what [`kin`](Self::kin) says is hidden: a walk that is full, at its
+    /// It is at most the sum of what [`neighbours`](Self::neighbours) says is hidden: a walk that is full, at its
     /// last hop or out of budget looks no further, nor through a relation whose child width is 0. A
     /// walk by priority that was never full, without such widths, came upon all of them.
     pub hidden_count: u64,
@@ -53,7 +53,7 @@ pub struct Link {
 
 /// The rows that a row of a context is linked with through one relation, in the context or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kin {
+pub struct Neighbours {
     /// The place of the row in the context.
     pub place: u32,
     /// Which of the store's relations.
@@ -79,7 +79,7 @@ impl Sampler {
         let mut scratch = engine.take_scratch();
         let seed = engine.collect(task, Subject::Seed { index, epoch: 0 }, &mut scratch)?;
         let walker = &scratch.walker;
-        let (links, kin) = links_and_kin(database, walker, seed.obs_time)?;
+        let (links, neighbours) = links_and_neighbours(database, walker, seed.obs_time)?;
         Ok(Context {
             task: task.name.clone(),
             database: task.database,
@@ -92,7 +92,7 @@ impl Sampler {
             },
             rows: walker.visits().to_vec(),
             links,
-            kin,
+            neighbours,
             hidden_count: walker.hidden(),
             cell_count: walker.cells(),
         })
@@ -101,12 +101,12 @@ impl Sampler {
 
 /// What the rows of a walk are linked with, read once more from the store: the walk itself takes
 /// down only what a batch needs.
-fn links_and_kin(
+fn links_and_neighbours(
     database: &Database,
     walker: &Walker,
     obs_time: i64,
-) -> Result<(Vec<Link>, Vec<Kin>)> {
-    let (mut links, mut kin) = (Vec::new(), Vec::new());
+) -> Result<(Vec<Link>, Vec<Neighbours>)> {
+    let (mut links, mut neighbours) = (Vec::new(), Vec::new());
     let tables = database.store.tables();
     for (place, visit) in (0..).zip(walker.visits()) {
         let record = tables[visit.table as usize].row(visit.row)?;
@@ -123,7 +123,7 @@ fn links_and_kin(
             }
             let is_visible = is_visible(tables[link.table as usize].row(row)?.time(), obs_time);
             let (visible, hidden) = (u64::from(is_visible), u64::from(!is_visible));
-            kin.push(Kin { place, relation, is_parent: true, visible, hidden });
+            neighbours.push(Neighbours { place, relation, is_parent: true, visible, hidden });
         }
         for &link in &shape.children {
             let children = database.relation(link).children(visit.row)?;
@@ -131,9 +131,9 @@ fn links_and_kin(
             let hidden = children.count() as u64 - visible;
             if visible + hidden > 0 {
                 let relation = link.relation;
-                kin.push(Kin { place, relation, is_parent: false, visible, hidden });
+                neighbours.push(Neighbours { place, relation, is_parent: false, visible, hidden });
             }
         }
     }
-    Ok((links, kin))
+    Ok((links, neighbours))
 }

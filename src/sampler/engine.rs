@@ -1,29 +1,23 @@
 //! Makes batches: from the seeds of one to its tensors.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crossbeam_channel::{Receiver, bounded};
 use rayon::prelude::*;
 
-use super::ahead::Outcome;
 use super::batch::Batch;
 use super::database::Database;
-use super::lock;
 use super::order::Orders;
 use super::sequence::{Sequence, sequences};
 use super::settings::{Settings, Shape, Texts};
-use super::slab::Pool;
 use super::tasks::Task;
 use super::tensors::Tensors;
 use super::texts::{TextTable, buckets};
 use super::walk::{Bounds, Start, Walker};
 use crate::error::{Error, Result};
+use crate::handoff::{Begun, Pool, begin};
+use crate::process::pool;
 use crate::random::{Purpose, Stream};
 use crate::store::{Cell, Seed};
-
-/// More threads than this only take time to start.
-const THREADS_MAX: usize = 1024;
 
 /// What one sequence of a batch is to be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,15 +72,6 @@ impl Engine {
             Texts::Global => Vec::new(),
         };
         check_bytes(shape, references_max)?;
-        let mut pool = rayon::ThreadPoolBuilder::new();
-        if let Some(threads) = threads {
-            if !(1..=THREADS_MAX).contains(&threads) {
-                return Err(Error::invalid(format!(
-                    "expected 1 to {THREADS_MAX} threads, found {threads}"
-                )));
-            }
-            pool = pool.num_threads(threads);
-        }
         Ok(Self {
             bounds: Bounds {
                 walk: settings.walk,
@@ -95,7 +80,7 @@ impl Engine {
             },
             tensors: Arc::new(Tensors::new(shape, references_max)),
             text_buckets,
-            threads: pool.build().map_err(|e| Error::invalid(format!("starting threads: {e}")))?,
+            threads: pool(threads)?,
             buffers: Arc::default(),
             scratch: Mutex::default(),
             text_tables: Mutex::default(),
@@ -149,19 +134,9 @@ impl Engine {
     }
 
     /// Begins to make a batch, on the threads of the engine.
-    pub(super) fn begin(
-        self: &Arc<Self>,
-        task: usize,
-        subjects: Vec<Subject>,
-    ) -> Receiver<Outcome> {
-        let (send, made) = bounded(1);
+    pub(super) fn begin(self: &Arc<Self>, task: usize, subjects: Vec<Subject>) -> Begun<Batch> {
         let engine = Arc::clone(self);
-        self.threads.spawn(move || {
-            let outcome = catch_unwind(AssertUnwindSafe(|| engine.make(task, &subjects)));
-            // It is not an error that nobody waits for it any more.
-            let _ = send.send(outcome);
-        });
-        made
+        begin(&self.threads, move || engine.make(task, &subjects))
     }
 
     pub(super) fn take_scratch(&self) -> Scratch {
@@ -237,4 +212,9 @@ fn check_bytes(shape: &Shape, references_max: usize) -> Result<()> {
     Err(Error::limit(format!(
         "batches of {b} sequences of {s} cells and {r} rows have more than 2^47 bytes; make them smaller"
     )))
+}
+
+/// Locks what a panic never leaves half changed.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

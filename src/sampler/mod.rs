@@ -1,17 +1,15 @@
 #![doc = include_str!("FORMAT.md")]
 
-mod ahead;
 mod batch;
 mod calendar;
 mod choice;
 mod context;
 mod database;
 mod engine;
+mod evaluation;
 mod order;
-mod prefetch;
 mod sequence;
 mod settings;
-mod slab;
 mod stream;
 mod subset;
 mod tasks;
@@ -25,23 +23,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::durable;
 use crate::error::{Error, Result};
+use crate::handoff::{Gate, InFlight, Producer, shut_down_error};
 use crate::plan::{Assignment, Cursor, CursorKind, Fields, Position, Split};
 use crate::store::Store;
 
 pub use batch::Batch;
-pub use context::{Context, Kin, Link};
+pub use context::{Context, Link, Neighbours};
+pub use evaluation::Evaluation;
+pub(crate) use evaluation::check_owner;
 pub use settings::{Children, RowOrder, Settings, Shape, Texts, Walk};
 pub use tensors::{Dtype, Tensor};
 pub use walk::Visit;
 
-use ahead::UnderWay;
 use database::{Database, set_child_widths};
-use engine::{Engine, Subject};
-use prefetch::{Gate, Producer};
+use engine::{Engine, Subject, lock};
 use stream::{Pass, Place, Steps};
-
-/// The version of the sequence that `FORMAT.md` describes; it is part of every plan.
-const SEQUENCE_VERSION: u64 = 1;
 
 /// How fast a sampler works; nothing here changes a bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,9 +76,9 @@ pub struct Sampler {
 struct Stream {
     steps: Arc<Steps>,
     /// What makes the batches ahead; started when the first is asked for.
-    producer: Option<Producer<Made>>,
+    producer: Option<Producer<BatchAt>>,
     /// The next batch, where somebody waited for it and did not take it.
-    waiting: Option<Made>,
+    waiting: Option<BatchAt>,
 }
 
 impl Stream {
@@ -93,7 +89,7 @@ impl Stream {
 }
 
 /// A batch, and where its stream stands after it.
-type Made = (Batch, Place);
+type BatchAt = (Batch, Place);
 
 impl Sampler {
     /// A sampler over these stores, as one rank of several.
@@ -171,7 +167,7 @@ impl Sampler {
         Ok(())
     }
 
-    fn made(&self, split: Split, stream: &mut Stream) -> Result<Made> {
+    fn made(&self, split: Split, stream: &mut Stream) -> Result<BatchAt> {
         if let Some(made) = stream.waiting.take() {
             return Ok(made);
         }
@@ -189,13 +185,14 @@ impl Sampler {
     }
 
     /// Starts to make the batches of a stream from `place` on.
-    fn produce(&self, steps: Arc<Steps>, mut place: Place) -> Result<Producer<(Batch, Place)>> {
+    fn produce(&self, steps: Arc<Steps>, mut place: Place) -> Result<Producer<BatchAt>> {
         let (engine, gate) = (Arc::clone(&self.engine), Arc::clone(&self.gate));
-        let mut under_way = UnderWay::new(Arc::clone(&engine));
-        Producer::start(steps.split, self.prefetch, gate, move || {
-            let made = under_way.next(|| {
+        let mut in_flight = InFlight::default();
+        let split = steps.split;
+        Producer::start(split as usize, split.name(), self.prefetch, gate, move || {
+            let made = in_flight.next(|| {
                 let (task, subjects) = steps.advance(&mut place, &engine.tasks)?;
-                Ok(Some((task, subjects, place.clone())))
+                Ok(Some((engine.begin(task, subjects), place.clone())))
             })?;
             Ok(made.expect("a stream has no end"))
         })
@@ -224,7 +221,7 @@ impl Sampler {
     /// What is asked of the sampler afterwards is an error, but for its cursor. In a forked child,
     /// which has none of the threads, it does nothing.
     pub fn shutdown(&self) {
-        if check_process(self.process).is_err() {
+        if check_owner(self.process).is_err() {
             return;
         }
         self.gate.close();
@@ -235,8 +232,8 @@ impl Sampler {
 
     /// Refuses a sampler that was shut down, or belongs to another process.
     fn check_alive(&self) -> Result<()> {
-        check_process(self.process)?;
-        if self.gate.is_closed() { Err(prefetch::closed()) } else { Ok(()) }
+        check_owner(self.process)?;
+        if self.gate.is_closed() { Err(shut_down_error()) } else { Ok(()) }
     }
 
     /// Every seed of a split exactly once over all ranks, one task after the other.
@@ -267,7 +264,7 @@ impl Sampler {
         Ok(Evaluation {
             engine: Arc::clone(&self.engine),
             pass,
-            under_way: UnderWay::new(Arc::clone(&self.engine)),
+            in_flight: InFlight::default(),
             is_ahead: self.prefetch > 0,
             gate: Arc::clone(&self.gate),
             process: self.process,
@@ -440,74 +437,6 @@ impl Sampler {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot([Place; 3]);
 
-/// A finite pass over the seeds of a split.
-pub struct Evaluation {
-    engine: Arc<Engine>,
-    pass: Pass,
-    under_way: UnderWay<()>,
-    /// Whether batches are begun before they are asked for.
-    is_ahead: bool,
-    gate: Arc<Gate>,
-    process: u32,
-}
-
-impl Evaluation {
-    /// The process whose threads make the batches; no other can go on with the pass.
-    #[must_use]
-    pub fn process(&self) -> u32 {
-        self.process
-    }
-}
-
-impl Drop for Evaluation {
-    fn drop(&mut self) {
-        if check_process(self.process).is_err() {
-            // As a sampler does.
-            let nothing = UnderWay::new(Arc::clone(&self.engine));
-            std::mem::forget(std::mem::replace(&mut self.under_way, nothing));
-        }
-    }
-}
-
-impl Iterator for Evaluation {
-    type Item = Result<Batch>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if let Err(error) = check_process(self.process) {
-            return Some(Err(error));
-        }
-        if self.gate.is_closed() {
-            return Some(Err(prefetch::closed()));
-        }
-        let Self { engine, pass, under_way, is_ahead, .. } = self;
-        let mut step = || pass.advance(&engine.tasks);
-        match is_ahead {
-            false => {
-                let step = step().transpose()?;
-                Some(step.and_then(|(task, subjects)| engine.make(task, &subjects)))
-            }
-            true => {
-                let noted = || Ok(step()?.map(|(task, subjects)| (task, subjects, ())));
-                under_way.next(noted).map(|made| made.map(|(batch, ())| batch)).transpose()
-            }
-        }
-    }
-}
-
-/// Refuses what belongs to another process than the one that asks.
-///
-/// # Errors
-/// `InvalidArgument` in a forked child.
-pub(crate) fn check_process(process: u32) -> Result<()> {
-    if std::process::id() == process {
-        return Ok(());
-    }
-    Err(Error::invalid(format!(
-        "this sampler was made in process {process}, and a forked child has none of its threads; \
-         make a sampler in the child, and resume it from a cursor"
-    )))
-}
-
 fn check_names(databases: &[Database]) -> Result<()> {
     if databases.is_empty() {
         return Err(Error::invalid("expected at least one store to sample from, found none"));
@@ -528,7 +457,7 @@ fn check_names(databases: &[Database]) -> Result<()> {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        if check_process(self.process).is_ok() {
+        if check_owner(self.process).is_ok() {
             return self.shutdown();
         }
         // The threads are in another process: here nobody could be joined, or woken, or would ever
@@ -539,9 +468,4 @@ impl Drop for Sampler {
         }
         std::mem::forget(Arc::clone(&self.engine));
     }
-}
-
-/// Nothing here is left half changed by a panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

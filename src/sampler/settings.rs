@@ -3,6 +3,9 @@
 use crate::error::{Error, Result};
 use crate::plan::{Fields, Split, SplitRatios, SplitRule};
 
+/// The version of the sequence that `FORMAT.md` describes; it is part of every plan.
+const SEQUENCE_VERSION: u64 = 1;
+
 /// The most rows of a context and the most cells of a sequence: both are numbered in 16 bits, and
 /// the last number stands for "none".
 const PLACES_MAX: u32 = u16::MAX as u32;
@@ -168,7 +171,7 @@ impl Settings {
     ///
     /// The batch's size and form are no part of it: they may change when a run goes on.
     pub(super) fn add_to(&self, fields: &mut Fields) -> Result<()> {
-        fields.add("sampler", super::SEQUENCE_VERSION)?;
+        fields.add("sampler", SEQUENCE_VERSION)?;
         fields.add("seed", self.seed)?;
         fields.add("split_seed", self.split.seed)?;
         for split in Split::ALL {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use half::f16;
 use rayon::prelude::*;
 
-use super::slab::{Pool, Slab};
 use crate::error::{Error, Result};
+use crate::handoff::{Pool, Slab};
 use crate::store::Store;
 
 /// The counts of texts that a batch is filled up to when none are given, so that the shapes are few.

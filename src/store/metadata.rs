@@ -4,20 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::SemanticType;
 use crate::bytes::Digest;
+use crate::container::FileMetadata;
 use crate::error::{Error, Result};
 
 /// The version of the store's format that this build reads and writes.
 pub const FORMAT_VERSION: u32 = 1;
-
-/// The time of a row that is always visible, being of no known time.
-pub const ALWAYS_VISIBLE: i64 = i64::MIN;
-
-/// The observation time of a seed that sees every row.
-pub const SEES_EVERYTHING: i64 = i64::MAX;
-
-/// The time of a row that came to exist nobody knows when: its time should be its parent's, and that
-/// parent is not there. Only a seed that sees everything sees it.
-pub const NEVER_VISIBLE: i64 = SEES_EVERYTHING - 1;
 
 /// What a store holds.
 ///
@@ -267,18 +258,6 @@ pub enum TargetMetadata {
     },
 }
 
-/// A file of the store.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FileMetadata {
-    /// Its path in the store's folder, with `/` between parts.
-    pub path: String,
-    /// How many bytes it has.
-    pub length: u64,
-    /// The digest in its header, which covers the rest of it.
-    pub digest: Digest,
-}
-
 impl Metadata {
     /// The text of `metadata.json`, with the root computed.
     ///
@@ -325,5 +304,27 @@ impl Metadata {
             .map_err(|e| Error::invalid(format!("writing the metadata as JSON: {e}")))?;
         text.push('\n');
         Ok(text)
+    }
+
+    /// The column that holds the targets of `task`, one of these metadata's tasks.
+    ///
+    /// # Panics
+    /// When the task is not of this store.
+    #[must_use]
+    pub fn target_column<'a>(&'a self, task: &'a TaskMetadata) -> &'a ColumnMetadata {
+        match &task.target {
+            TargetMetadata::Derived { column, .. } => column,
+            TargetMetadata::Cell { column } => {
+                &self.tables[task.anchor as usize].columns[*column as usize]
+            }
+        }
+    }
+
+    /// The targets that are columns of their own.
+    pub(super) fn derived_columns(&self) -> impl Iterator<Item = &ColumnMetadata> {
+        self.tasks.iter().filter_map(|task| match &task.target {
+            TargetMetadata::Derived { column, .. } => Some(column),
+            TargetMetadata::Cell { .. } => None,
+        })
     }
 }

@@ -1,14 +1,12 @@
 #![doc = include_str!("FORMAT.md")]
 
-mod container;
+mod check;
 mod metadata;
 mod relation;
 mod semantic;
-mod strings;
 mod table;
 mod task;
-#[cfg(feature = "prepare")]
-mod writer;
+mod time;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,27 +14,22 @@ use std::path::{Path, PathBuf};
 use half::f16;
 
 use crate::bytes::Digest;
+use crate::container::{Container, Section, Strings, check_is_file};
 use crate::error::{Context, Error, Result};
-use container::{Container, Section};
-use strings::Strings;
 
 pub use crate::bytes::identity_of;
+pub use crate::container::FileMetadata;
 pub use metadata::{
-    ALWAYS_VISIBLE, ColumnMetadata, ColumnStats, EmbeddingMetadata, FORMAT_VERSION, FileMetadata,
-    Metadata, NEVER_VISIBLE, RelationMetadata, SEES_EVERYTHING, TableMetadata, TargetMetadata,
-    TaskMetadata, TimeMetadata,
+    ColumnMetadata, ColumnStats, EmbeddingMetadata, FORMAT_VERSION, Metadata, RelationMetadata,
+    TableMetadata, TargetMetadata, TaskMetadata, TimeMetadata,
 };
-#[cfg(feature = "prepare")]
-pub(crate) use relation::known_from;
-pub use relation::{Children, Relation, is_visible};
+pub use relation::{Children, Relation};
 pub use semantic::SemanticType;
 pub use table::{Cell, NO_PARENT, Row, Table};
 pub use task::{Seed, Task};
+pub use time::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, is_visible};
 #[cfg(feature = "prepare")]
-pub(crate) use {
-    task::target_bytes,
-    writer::{ContainerWriter, StringsWriter, read_next},
-};
+pub(crate) use {task::target_bytes, time::known_from};
 
 /// The file that says what the others hold.
 pub const METADATA_FILE: &str = "metadata.json";
@@ -103,7 +96,7 @@ impl Store {
                 path.display()
             )));
         }
-        container::check_is_file(&metadata_path)?;
+        check_is_file(&metadata_path)?;
         let text =
             std::fs::read(&metadata_path).map_err(|e| Error::io(&metadata_path, "reading", e))?;
         let metadata =
@@ -370,99 +363,4 @@ fn open_file(folder: &Path, file: &FileMetadata) -> Result<Container> {
         )));
     }
     Ok(container)
-}
-
-impl Metadata {
-    /// The column that holds the targets of `task`, one of these metadata's tasks.
-    ///
-    /// # Panics
-    /// When the task is not of this store.
-    #[must_use]
-    pub fn target_column<'a>(&'a self, task: &'a TaskMetadata) -> &'a ColumnMetadata {
-        match &task.target {
-            TargetMetadata::Derived { column, .. } => column,
-            TargetMetadata::Cell { column } => {
-                &self.tables[task.anchor as usize].columns[*column as usize]
-            }
-        }
-    }
-
-    /// The targets that are columns of their own.
-    fn derived_columns(&self) -> impl Iterator<Item = &ColumnMetadata> {
-        self.tasks.iter().filter_map(|task| match &task.target {
-            TargetMetadata::Derived { column, .. } => Some(column),
-            TargetMetadata::Cell { .. } => None,
-        })
-    }
-
-    /// Checks that all that points somewhere points inside, so that no later read can trip.
-    fn check(&self) -> Result<()> {
-        let wrong = |what: String| Err(Error::corrupt(format!("the metadata are wrong: {what}")));
-        for (place, table) in self.tables.iter().enumerate() {
-            table::check_layout(table)?;
-            if table.time.as_ref().is_some_and(|time| time.delay_us() < 0) {
-                return wrong(format!("rows of table {:?} are known before they are", table.name));
-            }
-            let is_own = |relation: &RelationMetadata| relation.child as usize == place;
-            if let Some(TimeMetadata::Inherited { relation, .. }) = table.time
-                && !self.relations.get(relation as usize).is_some_and(is_own)
-            {
-                return wrong(format!(
-                    "table {:?} inherits its time through no relation of its own",
-                    table.name
-                ));
-            }
-        }
-        let columns = self.tables.iter().flat_map(|t| &t.columns).chain(self.derived_columns());
-        let mut column_count = 0;
-        for column in columns {
-            if column.index != column_count {
-                return wrong(format!(
-                    "column {:?} is number {}, its place is {column_count}",
-                    column.name, column.index
-                ));
-            }
-            column_count += 1;
-            if let ColumnStats::Categorical { cat_emb_start, cat_emb_count } = column.stats {
-                let end = u64::from(cat_emb_start) + u64::from(cat_emb_count);
-                if end > u64::from(self.embedding.category_count) {
-                    return wrong(format!("column {:?} has categories of others", column.name));
-                }
-            }
-        }
-        if self.embedding.column_count != column_count {
-            return wrong(format!(
-                "{} columns have a name's vector, and there are {column_count}",
-                self.embedding.column_count
-            ));
-        }
-        for relation in &self.relations {
-            let child = self.tables.get(relation.child as usize);
-            let parent = self.tables.get(relation.parent as usize);
-            let inside =
-                |t: &TableMetadata| u64::from(relation.parent_offset) + 4 <= u64::from(t.stride);
-            if parent.is_none() || !child.is_some_and(inside) {
-                return wrong(format!("relation {:?} leads nowhere", relation.name));
-            }
-        }
-        for task in &self.tasks {
-            let anchor = self.tables.get(task.anchor as usize);
-            let inside = match task.target {
-                TargetMetadata::Cell { column } => anchor.is_some_and(|table| {
-                    (column as usize) < table.columns.len() && task.seed_count == table.row_count
-                }),
-                TargetMetadata::Derived { .. } => anchor.is_some(),
-            };
-            if !inside {
-                return wrong(format!("task {:?} leads nowhere", task.name));
-            }
-        }
-        for file in &self.files {
-            let inside = |part: &str| !matches!(part, "" | "." | "..");
-            if file.path.contains(['\\', '\0']) || !file.path.split('/').all(inside) {
-                return wrong(format!("the file {:?} lies outside the store", file.path));
-            }
-        }
-        Ok(())
-    }
 }

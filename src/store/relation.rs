@@ -1,8 +1,9 @@
 //! One foreign key, walked both ways.
 
-use super::container::{Container, Section};
-use super::metadata::{ALWAYS_VISIBLE, NEVER_VISIBLE, RelationMetadata};
+use super::metadata::RelationMetadata;
 use super::table::Row;
+use super::time::is_visible;
+use crate::container::{Container, Section};
 use crate::error::{Error, Result};
 
 /// A relation of an open store.
@@ -177,19 +178,4 @@ impl<'a> Children<'a> {
         }
         Ok(visible)
     }
-}
-
-/// Whether a row of time `time` existed at `obs_time`.
-#[inline]
-#[must_use]
-pub fn is_visible(time: i64, obs_time: i64) -> bool {
-    time == ALWAYS_VISIBLE || time <= obs_time
-}
-
-/// When a row that happened at `time` became known; at the latest when nobody but a seed that sees
-/// everything can know it.
-#[inline]
-#[must_use]
-pub(crate) fn known_from(time: i64, delay_us: i64) -> i64 {
-    time.saturating_add(delay_us).min(NEVER_VISIBLE)
 }

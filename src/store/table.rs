@@ -2,11 +2,10 @@
 
 use std::cmp::Ordering;
 
-use super::container::{Container, Section};
-use super::metadata::{ALWAYS_VISIBLE, ColumnStats, TableMetadata, TimeMetadata};
-use super::relation::known_from;
-use super::strings::Strings;
+use super::metadata::{ColumnStats, TableMetadata, TimeMetadata};
+use super::time::{ALWAYS_VISIBLE, known_from};
 use crate::bytes::{identity_of, u32_at, u64_at};
+use crate::container::{Container, Section, Strings};
 use crate::error::{Error, Result};
 
 /// Stands in a record for a parent that is not there.

@@ -1,11 +1,10 @@
 //! One task: seed rows, the times at which they are observed, and what is to be predicted.
 
-use super::container::{Container, Section};
-use super::metadata::{
-    ALWAYS_VISIBLE, ColumnStats, NEVER_VISIBLE, SEES_EVERYTHING, TargetMetadata, TaskMetadata,
-};
+use super::metadata::{ColumnStats, TargetMetadata, TaskMetadata};
 use super::semantic::SemanticType;
 use super::table::{Cell, Table};
+use super::time::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING};
+use crate::container::{Container, Section};
 use crate::error::{Error, Result};
 use crate::plan::Split;
 

@@ -11,7 +11,8 @@ use arrow::record_batch::RecordBatch;
 use headwater::prepare::embed::HashingEmbedder;
 use headwater::prepare::schema::Schema;
 use headwater::prepare::source::{Batches, Source, SourceColumn, SourceTable};
-use headwater::prepare::{Options, Silent, prepare};
+use headwater::prepare::{Options, prepare};
+use headwater::progress::Silent;
 use headwater::store::Store;
 use headwater::{ErrorKind, Result};
 

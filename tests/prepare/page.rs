@@ -114,8 +114,8 @@ fn every_row_and_every_cell_is_on_the_page_once() {
             assert_eq!(page.matches(&format!(" id=\"c{cell}\"")).count(), 1, "cell {cell}");
         }
         assert!(!page.contains(&format!(" id=\"c{cells}\"")));
-        let kin = rows.iter().flat_map(|row| row["kin"].as_array().unwrap());
-        let hidden: u64 = kin.map(|kin| kin["hidden"].as_u64().unwrap()).sum();
+        let neighbours = rows.iter().flat_map(|row| row["neighbours"].as_array().unwrap());
+        let hidden: u64 = neighbours.map(|near| near["hidden"].as_u64().unwrap()).sum();
         assert!(hidden >= json["hidden_count"].as_u64().unwrap());
         let tile = format!("<b>{}</b> links to what came to exist later", thousands(hidden));
         assert!(page.contains(&tile), "{tile}");

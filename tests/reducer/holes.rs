@@ -6,10 +6,8 @@ use headwater::ErrorKind;
 use headwater::fold::{
     ColumnMoments, ExponentHistogram, Gram, Histogram, Node, Rows, Statistic, Triangle, Values,
 };
-use headwater::reducer::{
-    Element, GramStream, Job, Matrix, MatrixFormat, OfMatrix, Portion, Reduction, Source,
-    fold_portion,
-};
+use headwater::matrix::{Element, Matrix, MatrixFormat};
+use headwater::reducer::{GramStream, Job, OfMatrix, Portion, Reduction, Source, fold_portion};
 
 use crate::matrix::{Folder, npy};
 use crate::team::{CHUNKS, Team};

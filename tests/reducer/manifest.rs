@@ -4,8 +4,9 @@ use std::fs;
 
 use headwater::ErrorKind;
 use headwater::fold::Gram;
+use headwater::matrix::{Element, Manifest, Matrix, MatrixFormat};
 use headwater::plan::Fields;
-use headwater::reducer::{Element, Job, Manifest, Matrix, MatrixFormat, OfMatrix, Source};
+use headwater::reducer::{Job, OfMatrix, Source};
 
 use crate::matrix::{Folder, gram, npy, numbers, open, refused};
 
@@ -41,7 +42,7 @@ fn p1_who_sees_some_files_knows_where_their_rows_lie_and_what_the_data_are() {
     assert_eq!((some.rows(), some.identity()), (12, whole.identity()));
     assert_eq!(some.readable(), [0..3, 7..12]);
     let (mine, theirs) = (some.read(8..12).unwrap(), whole.read(8..12).unwrap());
-    let values = |n: &headwater::reducer::Numbers<'_>| format!("{:?}", n.values());
+    let values = |n: &headwater::matrix::Numbers<'_>| format!("{:?}", n.values());
     assert_eq!(values(&mine), values(&theirs));
     let error = some.read(2..5).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);

@@ -7,7 +7,7 @@ use half::bf16;
 use headwater::ErrorKind;
 use headwater::fold::gram::Chunk;
 use headwater::fold::{Gram, Statistic};
-use headwater::reducer::{Element, Matrix, MatrixFormat, sort_by_name};
+use headwater::matrix::{Element, Matrix, MatrixFormat, sort_by_name};
 
 pub(crate) const NPY: MatrixFormat = MatrixFormat::Npy(None);
 

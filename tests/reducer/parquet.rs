@@ -17,7 +17,7 @@ use half::f16;
 use headwater::ErrorKind;
 use headwater::fold::gram::Chunk;
 use headwater::fold::{ColumnMoments, Gram, Statistic};
-use headwater::reducer::{Element, Manifest, Matrix, MatrixFormat};
+use headwater::matrix::{Element, Manifest, Matrix, MatrixFormat};
 use proptest::prelude::*;
 
 use crate::matrix::{Folder, gram, npy, open, refused};

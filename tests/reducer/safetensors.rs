@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use headwater::ErrorKind;
-use headwater::reducer::{Element, Matrix, MatrixFormat};
+use headwater::matrix::{Element, Matrix, MatrixFormat};
 
 use crate::matrix::{Folder, gram, npy, numbers, open, refused};
 

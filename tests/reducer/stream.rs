@@ -3,7 +3,8 @@
 use half::{bf16, f16};
 use headwater::ErrorKind;
 use headwater::fold::Values;
-use headwater::reducer::{Element, GramStream, Job};
+use headwater::matrix::Element;
+use headwater::reducer::{GramStream, Job};
 use proptest::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 

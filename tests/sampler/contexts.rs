@@ -1,14 +1,14 @@
 //! A context in the open says what a batch has, and what time hides from each of its rows.
 
 use headwater::plan::Split;
-use headwater::sampler::{Context, Kin, Link, Sampler, Settings, Walk};
+use headwater::sampler::{Context, Link, Neighbours, Sampler, Settings, Walk};
 use headwater::store::{Store, Task, is_visible};
 
 use crate::{PLAIN, random_store, sampler, sequences, small};
 
 /// What the rows of a context are linked with, by a look at every row of every table.
-fn plain_links_and_kin(store: &Store, context: &Context) -> (Vec<Link>, Vec<Kin>) {
-    let (mut links, mut kin) = (vec![], vec![]);
+fn plain_links_and_neighbours(store: &Store, context: &Context) -> (Vec<Link>, Vec<Neighbours>) {
+    let (mut links, mut neighbours) = (vec![], vec![]);
     let time = |table: u32, row: u32| store.tables()[table as usize].row(row).unwrap().time();
     let sees = |table: u32, row: u32| is_visible(time(table, row), context.obs_time);
     for (place, visit) in (0..).zip(&context.rows) {
@@ -36,7 +36,13 @@ fn plain_links_and_kin(store: &Store, context: &Context) -> (Vec<Link>, Vec<Kin>
                 let visible = linked.iter().filter(|&&row| sees(other, row)).count() as u64;
                 let hidden = linked.len() as u64 - visible;
                 if !linked.is_empty() {
-                    kin.push(Kin { place, relation: number, is_parent, visible, hidden });
+                    neighbours.push(Neighbours {
+                        place,
+                        relation: number,
+                        is_parent,
+                        visible,
+                        hidden,
+                    });
                 }
                 let at = |row| context.rows.iter().position(|v| (v.table, v.row) == (other, row));
                 if let (true, [row]) = (is_parent, &linked[..])
@@ -47,7 +53,7 @@ fn plain_links_and_kin(store: &Store, context: &Context) -> (Vec<Link>, Vec<Kin>
             }
         }
     }
-    (links, kin)
+    (links, neighbours)
 }
 
 fn is_never_full(context: &Context, settings: &Settings) -> bool {
@@ -58,9 +64,9 @@ fn is_never_full(context: &Context, settings: &Settings) -> bool {
 /// What a context says of its links is so, and in its batch.
 fn check(sampler: &Sampler, store: &Store, task: &str, item: u32) -> Context {
     let context = sampler.context(task, item).unwrap();
-    let (links, kin) = plain_links_and_kin(store, &context);
+    let (links, neighbours) = plain_links_and_neighbours(store, &context);
     assert_eq!(context.links, links);
-    assert_eq!(context.kin, kin);
+    assert_eq!(context.neighbours, neighbours);
     let batch = sampler.batch_of_seed(task, item).unwrap();
     let rows = sampler.settings().shape.max_rows as usize;
     let mut matrix = vec![0_u8; rows * rows];
@@ -83,7 +89,7 @@ fn what_time_hides_adds_up() {
         for task in store.tasks().iter().map(Task::metadata) {
             for item in 0..task.seed_count.min(8) {
                 let context = check(&sampler, &store, &task.name, item);
-                let sum: u64 = context.kin.iter().map(|kin| kin.hidden).sum();
+                let sum: u64 = context.neighbours.iter().map(|near| near.hidden).sum();
                 assert!(context.hidden_count <= sum);
                 hidden += sum;
                 let by_priority = matches!(settings.walk, Walk::Priority { .. });

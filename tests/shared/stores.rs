@@ -6,7 +6,8 @@ use half::f16;
 use headwater::Result;
 use headwater::prepare::embed::Embedder;
 use headwater::prepare::source::Source;
-use headwater::prepare::{Options, Report, Silent, prepare};
+use headwater::prepare::{Options, Report, prepare};
+use headwater::progress::Silent;
 use headwater::store::Store;
 
 use crate::database::Database;

@@ -17,7 +17,8 @@ use crate::fold::{
     ColumnMoments, ColumnSummary, Counts, Distinct, End, ExponentHistogram, Histogram, MomentSums,
     Ranking, Registers, SignExponents, Statistic, TopRows,
 };
-use crate::reducer::{Job, Matrix, OfMatrix, OfRows, Source};
+use crate::matrix::Matrix;
+use crate::reducer::{Job, OfMatrix, OfRows, Source};
 
 /// What a column that only counts costs for each of its numbers.
 const OPERATIONS: f64 = 10.0;

@@ -11,7 +11,8 @@ use crate::Digest;
 use crate::durable::{Disk, write_file_by};
 use crate::error::Result;
 use crate::fold::Rectangle;
-use crate::reducer::{CrossOfMatrices, Job, Matrix, npy_header};
+use crate::matrix::{Matrix, npy_header};
+use crate::reducer::{CrossOfMatrices, Job};
 
 /// What `headwater-reduce cross` is told of its statistic.
 #[derive(Args, Clone, Serialize, Deserialize)]

@@ -12,7 +12,8 @@ use crate::Digest;
 use crate::durable::{Disk, NewFile, write_file_by};
 use crate::error::Result;
 use crate::fold::{Gram, Triangle};
-use crate::reducer::{Job, OfMatrix, Source, npy_header};
+use crate::matrix::npy_header;
+use crate::reducer::{Job, OfMatrix, Source};
 
 /// Rows that are written at a time.
 const ROWS_WRITTEN: usize = 64;

@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rayon::ThreadPool;
 
-use super::{Hooks, exit_status, refused, status_of};
+use super::{Interrupted, exit_status, refused, status_of};
 use crate::Digest;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Statistic;
+use crate::matrix::{Element, Manifest, Matrix, MatrixFormat, sort_by_name};
 use crate::plan::Value;
-use crate::reducer::{Element, Job, Manifest, Matrix, MatrixFormat, Source, sort_by_name};
+use crate::reducer::{Job, Source};
 
 use columns::{DistinctArgs, ExponentsArgs, HistogramArgs, MomentsArgs, TopArgs};
 use cross::CrossArgs;
@@ -249,26 +250,29 @@ struct Written {
 /// Runs the command with `arguments`, the first of which is its own name.
 ///
 /// Returns the exit status.
-pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) -> u8 {
+pub fn main(
+    arguments: impl IntoIterator<Item = OsString>,
+    interrupted: Option<&Interrupted<'_>>,
+) -> u8 {
     // Signals are heard from the first time on that they are asked for.
-    let _ = hooks.interrupted.is_some_and(|interrupted| interrupted());
+    let _ = interrupted.is_some_and(|stopped| stopped());
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let command = match ReduceCommand::try_parse_from(&arguments) {
         Ok(command) => command,
-        Err(error) => return refused_as_rank(&error, hooks),
+        Err(error) => return refused_as_rank(&error, interrupted),
     };
     let ended = match command.wanted {
-        Wanted::Gram(asked) => asked.run(&arguments, hooks),
-        Wanted::Cross(asked) => asked.run(&arguments, hooks),
-        Wanted::Moments(asked) => asked.run(&arguments, hooks),
-        Wanted::Histogram(asked) => asked.run(&arguments, hooks),
-        Wanted::Exponents(asked) => asked.run(&arguments, hooks),
-        Wanted::Distinct(asked) => asked.run(&arguments, hooks),
-        Wanted::Top(asked) => asked.run(&arguments, hooks),
+        Wanted::Gram(asked) => asked.run(&arguments, interrupted),
+        Wanted::Cross(asked) => asked.run(&arguments, interrupted),
+        Wanted::Moments(asked) => asked.run(&arguments, interrupted),
+        Wanted::Histogram(asked) => asked.run(&arguments, interrupted),
+        Wanted::Exponents(asked) => asked.run(&arguments, interrupted),
+        Wanted::Distinct(asked) => asked.run(&arguments, interrupted),
+        Wanted::Top(asked) => asked.run(&arguments, interrupted),
         // Each machine lists its own files, and writes nothing in parts.
         Wanted::Manifest(manifest) => manifest.run().map(Ok),
-        Wanted::Work(work) => work.run(hooks).map(Ok),
-        Wanted::Fold(fold) => once(|| fold.run(&arguments, hooks)),
+        Wanted::Work(work) => work.run(interrupted).map(Ok),
+        Wanted::Fold(fold) => once(|| fold.run(&arguments, interrupted)),
     };
     match ended {
         // Rank 0 has told why, if there is a why.
@@ -289,7 +293,7 @@ fn once(work: impl FnOnce() -> Result<()>) -> Result<Result<(), ErrorKind>> {
 }
 
 /// Says what is wrong with the arguments, once for all ranks that have the same.
-fn refused_as_rank(error: &clap::Error, hooks: &Hooks<'_>) -> u8 {
+fn refused_as_rank(error: &clap::Error, interrupted: Option<&Interrupted<'_>>) -> u8 {
     if launched_rank().unwrap_or(0) > 0 {
         if error.exit_code() == 0 {
             return 0;
@@ -297,7 +301,7 @@ fn refused_as_rank(error: &clap::Error, hooks: &Hooks<'_>) -> u8 {
         // The first end ends the job, and it is to be rank 0's, which has spoken.
         let waiting = Instant::now();
         while waiting.elapsed() < RANK_0_SPEAKS {
-            if hooks.interrupted.is_some_and(|interrupted| interrupted()) {
+            if interrupted.is_some_and(|stopped| stopped()) {
                 return WRONG_USAGE;
             }
             sleep(Duration::from_millis(20));
@@ -310,10 +314,14 @@ impl<F: Folded + Args> Asked<F>
 where
     spool::Planned: From<F>,
 {
-    fn run(self, arguments: &[OsString], hooks: &Hooks<'_>) -> Result<Result<(), ErrorKind>> {
+    fn run(
+        self,
+        arguments: &[OsString],
+        interrupted: Option<&Interrupted<'_>>,
+    ) -> Result<Result<(), ErrorKind>> {
         match &self.run.spool {
             Some(folder) => once(|| spool::plan(folder, self.statistic, &self.run)),
-            None => run(&self.statistic, &self.run, arguments, hooks),
+            None => run(&self.statistic, &self.run, arguments, interrupted),
         }
     }
 }

@@ -16,20 +16,21 @@ use serde::Serialize;
 
 use super::place::{check_out, json_of};
 use super::{Folded, StatisticOf};
-use crate::cli::output::{Output, count};
+use crate::cli::output::Output;
 use crate::cli::progress::Bars;
-use crate::cli::{Hooks, cpu_time, told};
+use crate::cli::{Interrupted, cpu_time, told};
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Statistic;
 use crate::plan::{Fields, Value};
-use crate::prepare::Progress;
+use crate::progress::Progress;
 #[cfg(feature = "mpi")]
 use crate::reducer::work;
 use crate::reducer::{
     Alone, Blocks, Checkpoints, Coordinator, Job, Policy, Reduction, Resumed, Source, Surroundings,
     Wire, coordinate, farewell,
 };
+use crate::view::words::count;
 
 /// Operations of a block at most, for each thread: about a second.
 const BLOCK_OPERATIONS: f64 = 2e10;
@@ -190,13 +191,13 @@ pub(super) fn run<F: Folded>(
     wanted: &F,
     args: &RunArgs,
     arguments: &[OsString],
-    hooks: &Hooks<'_>,
+    interrupted: Option<&Interrupted<'_>>,
 ) -> Result<Result<(), ErrorKind>> {
     let started = Cell::new(Instant::now());
     let around = Surroundings {
         now: &|| started.get().elapsed().as_millis() as u64,
         cpu: &|| cpu_time().as_micros() as u64,
-        interrupted: &|| hooks.interrupted.is_some_and(|interrupted| interrupted()),
+        interrupted: &|| interrupted.is_some_and(|stopped| stopped()),
     };
     let leader = Leader { wanted, args, arguments, around: &around };
     if launched_rank().is_none() {

@@ -16,15 +16,16 @@ use super::run::{Done, RunArgs, pool, tell};
 use super::{
     CrossArgs, DistinctArgs, ExponentsArgs, Folded, GramArgs, HistogramArgs, MomentsArgs, TopArgs,
 };
-use crate::cli::output::{Output, count};
+use crate::cli::output::Output;
 use crate::cli::progress::Bars;
-use crate::cli::{Hooks, cpu_time};
+use crate::cli::{Interrupted, cpu_time};
 use crate::durable::{Claim, Disk, Series, write_file};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::{Node, Statistic};
 use crate::plan::{Assignment, Cursor, CursorKind, Position};
-use crate::prepare::Progress;
+use crate::progress::Progress;
 use crate::reducer::{Arrived, Blocks, Job, Portion, Reduction, Source, fold_portion, is_damage};
+use crate::view::words::count;
 
 const JOB: &str = "job.json";
 const CURSOR: &str = "job.cursor";
@@ -221,14 +222,19 @@ impl Spool {
 }
 
 impl WorkArgs {
-    pub(super) fn run(&self, hooks: &Hooks<'_>) -> Result<()> {
+    pub(super) fn run(&self, interrupted: Option<&Interrupted<'_>>) -> Result<()> {
         let spool = Spool::open(&self.spool)?;
         let planned = &spool.plan.statistic;
-        let worked = with_planned!(planned, wanted => self.work(wanted, &spool, hooks))?;
+        let worked = with_planned!(planned, wanted => self.work(wanted, &spool, interrupted))?;
         Output::new().json(&worked)
     }
 
-    fn work<F: Folded>(&self, wanted: &F, spool: &Spool, hooks: &Hooks<'_>) -> Result<Worked> {
+    fn work<F: Folded>(
+        &self,
+        wanted: &F,
+        spool: &Spool,
+        interrupted: Option<&Interrupted<'_>>,
+    ) -> Result<Worked> {
         let started = Instant::now();
         let assignment = Assignment::new(self.rank, self.of)?;
         let threads = pool(self.threads)?;
@@ -246,7 +252,7 @@ impl WorkArgs {
             if is_whole(&path, chunks.clone(), &job, &source)? {
                 found += 1;
             } else {
-                let stop = || hooks.interrupted.is_some_and(|interrupted| interrupted());
+                let stop = || interrupted.is_some_and(|stopped| stopped());
                 let folded = fold_portion(&job, &source, chunks, &stop);
                 let portion = folded.map_err(|error| match error.kind() {
                     ErrorKind::Interrupted => Error::interrupted(format!(
@@ -309,9 +315,13 @@ fn read_block<'b, S: Statistic>(
 }
 
 impl FoldArgs {
-    pub(super) fn run(&self, arguments: &[OsString], hooks: &Hooks<'_>) -> Result<()> {
+    pub(super) fn run(
+        &self,
+        arguments: &[OsString],
+        interrupted: Option<&Interrupted<'_>>,
+    ) -> Result<()> {
         let spool = Spool::open(&self.spool)?;
-        with_planned!(&spool.plan.statistic, wanted => fold(wanted, &spool, arguments, hooks))
+        with_planned!(&spool.plan.statistic, wanted => fold(wanted, &spool, arguments, interrupted))
     }
 }
 
@@ -319,7 +329,7 @@ fn fold<F: Folded>(
     wanted: &F,
     spool: &Spool,
     arguments: &[OsString],
-    hooks: &Hooks<'_>,
+    interrupted: Option<&Interrupted<'_>>,
 ) -> Result<()> {
     let started = Instant::now();
     // Since the job was laid down, something else may have come to where the result goes.
@@ -327,7 +337,7 @@ fn fold<F: Folded>(
     let (job, source) = wanted.open(pool(Some(1))?)?;
     let blocks = spool.blocks_of(&job)?;
     let mut reduction = Reduction::new(job.clone(), Arc::clone(source.statistic()));
-    let bars = Bars::new(hooks.interrupted);
+    let bars = Bars::new(interrupted);
     bars.begin("folding portions", Some(blocks.count()));
     bars.advance(0)?;
     let mut nodes = 0;

@@ -17,9 +17,9 @@ use std::arch::x86_64::{
 use bytemuck::AnyBitPattern;
 use half::f16;
 
-use super::kernel::Tile;
 use super::pack::{Element, Packing, pack};
 use super::tiles::PANEL_VECTORS;
+use super::tiles::Tile;
 
 /// A processor that has AVX-512.
 #[derive(Clone, Copy, Debug)]

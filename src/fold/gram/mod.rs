@@ -23,7 +23,7 @@ use pack::Part;
 use product::{Left, Product};
 
 pub use cross::Cross;
-pub use kernel::Kernel;
+pub use kernel::{Kernel, Speed};
 pub use triangle::{Rectangle, Sums, Triangle};
 
 /// The most columns: a triangle of 16 GiB.
@@ -32,23 +32,6 @@ pub const COLUMNS_MAX: usize = 1 << 16;
 /// From so many sums on, a triangle of 1,024 columns, threads share one chunk; below, each has a chunk
 /// of its own.
 const SHARED_SUMS: usize = triangle::length(1024);
-
-/// What makes a fold fast or slow, and changes none of its bits.
-#[derive(Clone, Debug)]
-pub struct Speed {
-    /// The kernel; `None` for the fastest that the processor has.
-    pub kernel: Option<Kernel>,
-    /// The rows that are packed at a time, from 1 to 4,096; what is outside becomes the nearest.
-    pub block_rows: usize,
-    /// The columns whose packed rows stay in the second-level cache.
-    pub block_columns: usize,
-}
-
-impl Default for Speed {
-    fn default() -> Self {
-        Self { kernel: None, block_rows: 128, block_columns: 480 }
-    }
-}
 
 /// The columns of a chunk of rows, side by side.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@
 //!     sums[i][j] = fma(left[n][i], right[n][j], sums[i][j])
 //! ```
 
-use super::kernel::Tile;
 use super::tiles::PANEL_VECTORS;
+use super::tiles::Tile;
 
 /// A group of the left with some vectors of a panel of the right.
 pub(super) fn multiply(lanes: usize, tile: &mut Tile<'_>) {

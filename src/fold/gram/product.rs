@@ -19,10 +19,10 @@ use crate::error::{Context, Result};
 use crate::fold::control::in_default_environment;
 use crate::fold::statistic::canonical;
 
-use super::Speed;
 use super::buffer::Buffer;
-use super::kernel::{Processor, Tile};
+use super::kernel::{Processor, Speed};
 use super::pack::{Packing, Part};
+use super::tiles::Tile;
 use super::tiles::{Job, PANEL_VECTORS, Shape};
 
 /// How many panels one thread packs at a time.

@@ -81,3 +81,51 @@ pub(super) struct Job {
     /// Where its tiles lie among all, one after the other.
     pub(super) tiles: Range<usize>,
 }
+
+/// One tile to be multiplied.
+pub(super) struct Tile<'a> {
+    /// The tile's sums, row by row of a panel's width.
+    pub(super) sums: &'a mut [f64],
+    /// Whether the sums start from +0, whatever there is.
+    pub(super) fresh: bool,
+    /// The panel of the left in which the group lies.
+    pub(super) left: &'a [f64],
+    /// Where in each row of the panel the group starts.
+    pub(super) first_lane: usize,
+    /// The panel of the right, as many rows as the left.
+    pub(super) right: &'a [f64],
+    /// Which vectors of the right are asked for; the sums of the others may become anything.
+    pub(super) vectors: Range<usize>,
+    /// What is read after this tile.
+    pub(super) ahead: &'a [u8],
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Tile<'_> {
+    /// What a kernel of so many lanes may take for granted.
+    ///
+    /// # Panics
+    /// When it does not hold: the kernel would read or write elsewhere.
+    #[inline]
+    pub(super) fn check(&self, lanes: usize) {
+        let width = PANEL_VECTORS * lanes;
+        assert_eq!(self.sums.len(), lanes * width);
+        assert_eq!(self.left.len(), self.right.len());
+        assert!(self.first_lane <= width - lanes && self.vectors.end <= PANEL_VECTORS);
+    }
+
+    /// The rows, where to ask for a line with the first of them, and how many bytes further with
+    /// each one after.
+    ///
+    /// So what is ahead arrives while the tile is multiplied. Asked for at once it would stand in the
+    /// way of what the tile itself reads; asked for until the last row it would come too late. So it
+    /// takes half of the rows, and the others go on to what lies behind.
+    #[inline]
+    pub(super) fn rows(&self, lanes: usize) -> (usize, *const u8, usize) {
+        let rows = self.left.len() / (PANEL_VECTORS * lanes);
+        // Where no memory is, a processor would look for it with each row.
+        let start =
+            if self.ahead.is_empty() { self.right.as_ptr().cast() } else { self.ahead.as_ptr() };
+        (rows, start, 2 * self.ahead.len() / rows.max(1))
+    }
+}

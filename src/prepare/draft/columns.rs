@@ -2,10 +2,10 @@
 
 use indexmap::IndexMap;
 
-use super::{Notes, Origin, Place, Subject, counted};
-use crate::prepare::profile::{Profile, Storage};
+use super::profile::{Profile, Storage};
+use super::subject::{Chosen, Notes, Origin, Place, Subject, counted};
+use super::words::names_rows;
 use crate::prepare::schema::{Column, Limits, TimeUnit};
-use crate::prepare::words::names_rows;
 use crate::store::SemanticType;
 
 /// Why a column that is named like a key is no reference.
@@ -35,8 +35,7 @@ pub(super) fn columns(
 
 /// Whether a column is part of the key or of a reference.
 fn is_identifier(subject: &Subject, column: usize) -> bool {
-    let is_time =
-        |time: &super::Chosen| matches!(time.from, Origin::Column(own, _) if own == column);
+    let is_time = |time: &Chosen| matches!(time.from, Origin::Column(own, _) if own == column);
     let refers = subject.links.iter().any(|link| link.columns.contains(&column));
     (refers || subject.key.contains(&column)) && !subject.time.as_ref().is_some_and(is_time)
 }

@@ -2,11 +2,11 @@
 
 use rayon::prelude::*;
 
-use super::{Notes, Place, Subject};
+use super::profile::unique_lists;
+use super::subject::{Notes, Place, Subject};
+use super::words::{may_number_rows, names_rows, numbers_within};
 use crate::error::Result;
-use crate::prepare::profile::unique_lists;
 use crate::prepare::source::Source;
-use crate::prepare::words::{may_number_rows, names_rows, numbers_within};
 
 /// The most columns of a table that may be part of such a key.
 const PART_LIMIT: usize = 8;

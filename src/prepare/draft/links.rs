@@ -1,11 +1,11 @@
 //! Keys and references: declared, or guessed by name and verified by value.
 
-use super::{Gaps, Link, Notes, Place, Subject, counted, share};
+use super::profile::{Profile, Storage, unresolved_rows, without_point};
+use super::subject::{Gaps, Link, Notes, Place, Subject, counted, share};
+use super::words::{is_uuid, key_rank, names_rows, names_same_table, reference_rank};
 use crate::error::Result;
-use crate::prepare::profile::{Profile, Storage, unresolved_rows, without_point};
 use crate::prepare::schema::{Limits, Reference};
 use crate::prepare::source::{DeclaredReference, Source};
-use crate::prepare::words::{is_uuid, key_rank, names_rows, names_same_table, reference_rank};
 
 impl Link {
     /// The reference as the schema says it.

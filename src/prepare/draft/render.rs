@@ -2,8 +2,19 @@
 
 use std::fmt::Write;
 
-use super::{Draft, Place};
-use crate::prepare::schema::{Column, Reference, Table, Task, Time, TimeUnit};
+use super::subject::{Notes, Place};
+use crate::prepare::schema::{Column, Reference, Schema, Table, Task, Time, TimeUnit};
+
+/// A drafted schema, and why it is what it is.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The schema.
+    pub schema: Schema,
+    pub(super) source: String,
+    pub(super) notes: Notes,
+    /// Tables of which nothing can be kept, and why.
+    pub(super) left_out: Vec<(String, &'static str)>,
+}
 
 impl Draft {
     /// The schema file: TOML that reads back as the same schema, with comments.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Gaps, Notes, Origin, Place, Subject};
-use crate::prepare::profile::Storage;
+use super::profile::Storage;
+use super::subject::{Gaps, Notes, Origin, Place, Subject};
 use crate::prepare::schema::{CellTask, DerivedTask, Limits, Table, Task};
 use crate::store::SemanticType;
 

@@ -250,7 +250,7 @@ fn apart(word: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prepare::words::words;
+    use crate::prepare::draft::words::words;
 
     fn found(column: &str, table: &str) -> Option<u32> {
         fit(&words(column), &words(table), 0).map(Fit::rank)

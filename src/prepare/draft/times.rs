@@ -9,10 +9,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::subject::{Chosen, Gaps, Notes, Origin, Place, Subject, counted};
 use super::time_names::{Fit, fit};
-use super::{Chosen, Gaps, Notes, Origin, Place, Subject, counted};
+use crate::prepare::build::references::parents_first;
 use crate::prepare::names::shortened;
-use crate::prepare::references::parents_first;
 use crate::prepare::schema::{Delay, Limits, Task, Time, TimeUnit};
 use crate::store::SemanticType;
 

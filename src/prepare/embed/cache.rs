@@ -21,7 +21,7 @@ use half::f16;
 use crate::bytes::{Digest, u32_at};
 use crate::durable::try_lock;
 use crate::error::{Error, Result};
-use crate::prepare::keys::KeyIndex;
+use crate::prepare::build::keys::KeyIndex;
 
 const MAGIC: [u8; 8] = *b"HWEMBED\0";
 const VERSION: u32 = 1;

@@ -4,9 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Column, TimeUnit};
 use crate::prepare::names::suggest;
-use crate::store::SemanticType;
 
 /// A span of time in microseconds; in a schema file a whole number and a unit, like `1 day`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,57 +82,6 @@ impl de::Visitor<'_> for DelayVisitor {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Delay, E> {
         Delay::parse(text).map_err(E::custom)
-    }
-}
-
-/// A column written as a table, because it needs more than its type.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LongColumn {
-    #[serde(rename = "type")]
-    semantic: SemanticType,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    unit: Option<TimeUnit>,
-}
-
-impl Serialize for Column {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.unit {
-            None => self.semantic.serialize(serializer),
-            unit => LongColumn { semantic: self.semantic, unit }.serialize(serializer),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Column {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ColumnVisitor)
-    }
-}
-
-struct ColumnVisitor;
-
-impl<'de> de::Visitor<'de> for ColumnVisitor {
-    type Value = Column;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "a semantic type such as \"numerical\", or { type = \"timestamp\", unit = \"s\" }",
-        )
-    }
-
-    fn visit_str<E: de::Error>(self, word: &str) -> Result<Column, E> {
-        SemanticType::deserialize(de::value::StrDeserializer::new(word)).map(Column::from)
-    }
-
-    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Column, A::Error> {
-        let LongColumn { semantic, unit } =
-            LongColumn::deserialize(de::value::MapAccessDeserializer::new(map))?;
-        if unit.is_some() && semantic != SemanticType::Timestamp {
-            let message = format!("a unit is for timestamps; this column is {semantic}");
-            return Err(de::Error::custom(message));
-        }
-        Ok(Column { semantic, unit })
     }
 }
 

@@ -9,7 +9,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-use super::{BadValues, arrow_error, convert, convert_all, unpack};
+use super::cast::{BadValues, arrow_error, convert, convert_all, unpack};
 use crate::error::{Error, Result};
 
 /// The array as text: what keys are compared by, categories are named and texts consist of.

@@ -1,0 +1,299 @@
+//! `headwater inspect`: what a store holds, and a row with its cells and neighbours.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::cli::output::Output;
+use crate::error::{Error, Result};
+use crate::plan::Split;
+use crate::random::name_identity;
+use crate::sampler::Settings;
+use crate::store::{ColumnMetadata, ColumnStats, Store, Table, TableMetadata, Task, TimeMetadata};
+use crate::view::words::{bytes, count, plural};
+use crate::view::{ContextPicture, RowView, time_text};
+
+/// Shows what a store holds: tables, relations and tasks; one table's columns; one row; or one
+/// context.
+#[derive(Args)]
+pub(super) struct InspectArgs {
+    /// The store's folder.
+    store: PathBuf,
+    /// Show this table's columns, with their statistics.
+    #[arg(long, value_name = "NAME")]
+    table: Option<String>,
+    /// Show the row of that table with this key (a composite one as 1|2), or with this number as #5.
+    #[arg(long, value_name = "KEY", requires = "table")]
+    row: Option<String>,
+    /// Show the context that the sampler collects for a seed of this task, with its default settings.
+    #[arg(long, value_name = "TASK", requires = "item", conflicts_with = "table")]
+    task: Option<String>,
+    /// Which seed of the task, counted from 0.
+    #[arg(long, value_name = "N", requires = "task")]
+    item: Option<u32>,
+    /// Draw the context on a page, instead: its rows and cells, what refers to what, what time hides,
+    /// and who attends to whom. One file, for any browser; a page that is there is replaced.
+    #[arg(long, value_name = "FILE", requires = "task", conflicts_with = "json")]
+    html: Option<PathBuf>,
+    /// Print one JSON object instead of words.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &InspectArgs) -> Result<()> {
+    let store = Store::open(&args.store)?;
+    if let (Some(task), Some(item)) = (&args.task, args.item) {
+        return show_context(store, task, item, args);
+    }
+    let mut output = Output::new();
+    match (&args.table, &args.row) {
+        (Some(table), Some(row)) => {
+            let table = store.table(table)?;
+            let view = RowView::of(&store, table, find_row(table, row)?)?;
+            if args.json { output.json(&view) } else { print_row(&view, &mut output) }
+        }
+        (Some(table), None) => {
+            let table = store.table(table)?.metadata();
+            if args.json { output.json(table) } else { print_table(&store, table, &mut output) }
+        }
+        (None, _) => {
+            let tasks = store
+                .tasks()
+                .iter()
+                .map(|t| TaskView::of(&store, t))
+                .collect::<Result<Vec<_>>>()?;
+            match args.json {
+                true => output.json(&serde_json::json!({
+                    "metadata": store.metadata(), "tasks": tasks, "bytes": store.file_bytes()
+                })),
+                false => print_store(&store, &tasks, &mut output),
+            }
+        }
+    }
+}
+
+/// Shows the context of one seed, with the sampler's default settings.
+fn show_context(store: Store, task: &str, item: u32, args: &InspectArgs) -> Result<()> {
+    if let Some(path) = &args.html {
+        ContextPicture::check_place(path)?;
+    }
+    let settings = Settings { tasks: Some(vec![task.to_owned()]), ..Settings::default() };
+    let picture = ContextPicture::new(vec![Arc::new(store)], settings, task, item)?;
+    let mut output = Output::new();
+    if let Some(path) = &args.html {
+        picture.write_page(path)?;
+        let size = picture.view().size();
+        return output.line(&format!("{}: {size}; open it in a browser", path.display()));
+    }
+    if args.json {
+        output.json(picture.view())
+    } else {
+        output.line(picture.view().text().trim_end())
+    }
+}
+
+fn find_row(table: &Table, wanted: &str) -> Result<u32> {
+    let name = &table.metadata().name;
+    if let Some(number) = wanted.strip_prefix('#') {
+        return number.parse().map_err(|_| {
+            Error::invalid(format!("expected a row number such as #5, found {wanted:?}"))
+        });
+    }
+    table.find(wanted)?.ok_or_else(|| {
+        let example = table.key(0).unwrap_or_default();
+        Error::invalid(format!(
+            "no row of table {name:?} has the key {wanted:?}; a key looks like {example:?}"
+        ))
+    })
+}
+
+/// A task, with how many seeds each split has.
+#[derive(Serialize)]
+struct TaskView {
+    name: String,
+    anchor: String,
+    semantic: String,
+    seeds: u32,
+    train: u64,
+    val: u64,
+    test: u64,
+    recorded_split: bool,
+}
+
+impl TaskView {
+    fn of(store: &Store, task: &Task) -> Result<Self> {
+        let metadata = task.metadata();
+        let anchor = &store.tables()[metadata.anchor as usize];
+        // The sampler's defaults, where the task does not record its own split.
+        let rule = Settings::default().split;
+        let identity = name_identity(&metadata.name);
+        let mut sizes = [0_u64; Split::ALL.len()];
+        let mut recorded_split = false;
+        for index in 0..metadata.seed_count {
+            let seed = task.seed(anchor, index)?;
+            recorded_split |= seed.split.is_some();
+            let split = match seed.split {
+                Some(split) => split,
+                None => rule.split_of(identity, anchor.identity(seed.row)?),
+            };
+            sizes[split as usize] += 1;
+        }
+        let [train, val, test] = sizes;
+        Ok(Self {
+            name: metadata.name.clone(),
+            anchor: anchor.metadata().name.clone(),
+            semantic: task.semantic().to_string(),
+            seeds: metadata.seed_count,
+            train,
+            val,
+            test,
+            recorded_split,
+        })
+    }
+}
+
+fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result<()> {
+    let metadata = store.metadata();
+    let embedding = &metadata.embedding;
+    output.line(&format!(
+        "{}: {} in {}; {}",
+        metadata.database,
+        plural(metadata.tables.iter().map(|t| u64::from(t.row_count)).sum(), "row"),
+        plural(metadata.tables.len() as u64, "table"),
+        bytes(store.file_bytes())
+    ))?;
+    output.line(&format!("root {}", metadata.root))?;
+    output.line(&format!(
+        "{} of dimension {}: {}, {}, {}{}\n",
+        embedding.embedder,
+        embedding.dimension,
+        plural(embedding.column_count.into(), "column"),
+        plural(embedding.category_count.into(), "category"),
+        plural(embedding.text_count.into(), "text"),
+        if embedding.text_vectors { "" } else { " (without vectors)" }
+    ))?;
+    output.line("tables")?;
+    output.columns(metadata.tables.iter().map(|table| {
+        let key = if table.key.is_empty() { "-".to_owned() } else { table.key.join(", ") };
+        [
+            table.name.clone(),
+            plural(table.row_count.into(), "row"),
+            plural(table.columns.len() as u64, "column"),
+            format!("key {key}"),
+            describe_time(store, table),
+        ]
+    }))?;
+    output.line("\nrelations")?;
+    output.columns(store.relations().iter().map(|relation| {
+        let relation = relation.metadata();
+        [
+            format!("{}.{}", metadata.tables[relation.child as usize].name, relation.name),
+            format!("-> {}", metadata.tables[relation.parent as usize].name),
+            plural(relation.edge_count.into(), "link"),
+            format!("{} NULL", count(relation.null_count)),
+            format!("{} unresolved", count(relation.unresolved_count)),
+        ]
+    }))?;
+    output.line("\ntasks (train / val / test)")?;
+    output.columns(tasks.iter().map(|task| {
+        [
+            task.name.clone(),
+            task.semantic.clone(),
+            format!("of {}", task.anchor),
+            plural(task.seeds.into(), "seed"),
+            format!("{} / {} / {}", count(task.train), count(task.val), count(task.test)),
+            if task.recorded_split { "recorded" } else { "by hash" }.to_owned(),
+        ]
+    }))
+}
+
+fn describe_time(store: &Store, table: &TableMetadata) -> String {
+    let (from, delay_us) = match &table.time {
+        None => return "always visible".to_owned(),
+        Some(TimeMetadata::Column { column, delay_us }) => {
+            (table.columns[*column as usize].name.clone(), *delay_us)
+        }
+        Some(TimeMetadata::Inherited { relation, delay_us, .. }) => {
+            let relation = store.relations()[*relation as usize].metadata();
+            (format!("of its {}", relation.name), *delay_us)
+        }
+    };
+    match delay_us {
+        0 => format!("time {from}"),
+        delay => format!("time {from} + {}", crate::prepare::schema::Delay(delay)),
+    }
+}
+
+fn print_table(store: &Store, table: &TableMetadata, output: &mut Output) -> Result<()> {
+    output.line(&format!(
+        "{}: {}, {} bytes each; {}",
+        table.name,
+        plural(table.row_count.into(), "row"),
+        table.stride,
+        describe_time(store, table)
+    ))?;
+    output.columns(table.columns.iter().map(|column| {
+        [
+            column.index.to_string(),
+            column.name.clone(),
+            column.semantic().to_string(),
+            format!("{} NULL", count(column.null_count)),
+            describe_stats(column),
+        ]
+    }))
+}
+
+fn describe_stats(column: &ColumnMetadata) -> String {
+    match &column.stats {
+        ColumnStats::Identifier | ColumnStats::Text => String::new(),
+        ColumnStats::Numerical { mean, std, min, max } => {
+            format!("{min} to {max}, mean {}, std {}", significant(*mean), significant(*std))
+        }
+        ColumnStats::Timestamp { min_us, max_us, .. } => {
+            format!("{} to {}", time_text(*min_us), time_text(*max_us))
+        }
+        ColumnStats::Boolean { true_count } => format!("{} true", count(*true_count)),
+        ColumnStats::Categorical { cat_emb_start, cat_emb_count } => {
+            format!("{}, from {cat_emb_start}", plural((*cat_emb_count).into(), "category"))
+        }
+    }
+}
+
+/// Six digits of a statistic, which say enough.
+fn significant(value: f64) -> String {
+    let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
+    // Minus zero is what is left of a mean that cancels.
+    (rounded + 0.0).to_string()
+}
+
+fn print_row(row: &RowView, output: &mut Output) -> Result<()> {
+    let key = row.key.as_ref().map_or_else(String::new, |key| format!(" {key}"));
+    let time = row.time.as_deref().unwrap_or("none: always visible");
+    output.line(&format!("{}{key}  (row #{}, time {time})", row.table, row.row))?;
+    output.columns(row.cells.iter().map(|cell| {
+        let quoted = ["categorical", "text"].contains(&cell.semantic.as_str());
+        let value = match &cell.value {
+            None => "NULL".to_owned(),
+            Some(value) if quoted => format!("{value:?}"),
+            Some(value) => value.clone(),
+        };
+        [cell.column.clone(), cell.semantic.clone(), value]
+    }))?;
+    for (title, neighbours) in [("parents", &row.parents), ("children", &row.children)] {
+        if neighbours.is_empty() {
+            continue;
+        }
+        output.line(title)?;
+        output.columns(neighbours.iter().map(|neighbour| {
+            let more = if neighbour.count > neighbour.rows.len() { ", ..." } else { "" };
+            [
+                neighbour.relation.clone(),
+                format!("{} {}", count(neighbour.count as u64), neighbour.table),
+                format!("{}{more}", neighbour.rows.join(", ")),
+            ]
+        }))?;
+    }
+    Ok(())
+}

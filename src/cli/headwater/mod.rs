@@ -1,0 +1,69 @@
+//! The `headwater` command: one implementation for the Rust binary and the Python console script.
+
+mod bench;
+mod cursor;
+mod demo;
+mod inspect;
+mod prepare;
+mod schema;
+mod verify;
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+use super::{exit_status, refused};
+
+pub use prepare::{Hooks, SqlHook};
+
+const AFTER_HELP: &str = "\
+From data to a store:
+  headwater schema my-folder --out schema.toml     # then read and correct schema.toml
+  headwater prepare my-folder --schema schema.toml --out my.db
+  headwater verify my.db
+  headwater inspect my.db --table orders --row 17
+  headwater inspect my.db --task churn --item 5 --html context.html   # what a model sees
+
+A source is a folder of .csv and .parquet files (a file a table), one such file, or a SQLite file.
+Without data of your own: headwater demo-data demo.
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 damaged or foreign file, 130 interrupted.";
+
+/// Prepares relational data for deterministic sampling, and looks into what it prepared.
+#[derive(Parser)]
+#[command(name = "headwater", version, after_help = AFTER_HELP, max_term_width = 100)]
+struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Schema(schema::SchemaArgs),
+    Prepare(prepare::PrepareArgs),
+    Verify(verify::VerifyArgs),
+    Inspect(inspect::InspectArgs),
+    Bench(bench::BenchArgs),
+    Cursor(cursor::CursorArgs),
+    DemoData(demo::DemoDataArgs),
+}
+
+/// Runs the command with `arguments`, the first of which is its own name.
+///
+/// Returns the exit status.
+pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) -> u8 {
+    let command = match Command::try_parse_from(arguments) {
+        Ok(command) => command,
+        Err(error) => return refused(&error),
+    };
+    let result = match command.verb {
+        Verb::Schema(args) => schema::run(&args, hooks),
+        Verb::Prepare(args) => prepare::run(&args, hooks),
+        Verb::Verify(args) => verify::run(&args, hooks),
+        Verb::Inspect(args) => inspect::run(&args),
+        Verb::Bench(args) => args.run(hooks),
+        Verb::Cursor(args) => cursor::run(&args),
+        Verb::DemoData(args) => demo::run(&args),
+    };
+    exit_status("headwater", result)
+}

@@ -1,0 +1,135 @@
+//! `headwater prepare`: a store from a source and its schema.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Args;
+
+use crate::cli::Interrupted;
+use crate::cli::output::Output;
+use crate::cli::progress::Bars;
+use crate::error::{Error, Result};
+use crate::prepare::embed::{Embedder, EndpointEmbedder, HashingEmbedder};
+use crate::prepare::schema::Schema;
+use crate::prepare::source::{self, Source};
+use crate::prepare::{Options, SqlEngine, prepare};
+use crate::progress::Progress;
+use crate::view::words::{bytes, plural};
+
+/// Makes the engine for the SQL of a source's tasks.
+pub type SqlHook<'a> = dyn Fn(&Arc<dyn Source>, &Schema) -> Box<dyn SqlEngine + 'a> + 'a;
+
+/// What the binary or the Python package lends to the command.
+#[derive(Default)]
+pub struct Hooks<'a> {
+    /// Runs the SQL of tasks over the tables of a source.
+    pub sql: Option<&'a SqlHook<'a>>,
+    /// Says whether the user wants the work to end. Asked again and again, and once before anything
+    /// is written, so that it may begin to listen then: what never asks is ended by the signal.
+    pub interrupted: Option<&'a Interrupted<'a>>,
+}
+
+/// Makes a store from a source and its schema.
+#[derive(Args)]
+pub(super) struct PrepareArgs {
+    /// A folder of .csv and .parquet files, one such file, or a SQLite file.
+    source: PathBuf,
+    /// The schema file; `headwater schema` drafts one.
+    #[arg(long, value_name = "FILE")]
+    schema: PathBuf,
+    /// The folder to make; it must not be there yet.
+    #[arg(long, value_name = "DB")]
+    out: PathBuf,
+    /// How names, categories and texts become vectors: `hashing` (built in: words and letter
+    /// triples, no model, no network), or the URL of a server with OpenAI's embeddings protocol,
+    /// such as http://localhost:8000/v1; its key is taken from HEADWATER_EMBEDDING_KEY or
+    /// OPENAI_API_KEY.
+    #[arg(long, value_name = "hashing|URL", default_value = "hashing")]
+    embedder: String,
+    /// The model that the server is asked for.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Where the server's vectors are kept, so that none is asked for twice, not even after a crash;
+    /// DB.embeddings where it is not said.
+    #[arg(long, value_name = "FILE", requires = "model")]
+    embedding_cache: Option<PathBuf>,
+    /// How long a vector is.
+    #[arg(long, value_name = "N", default_value_t = 256,
+          value_parser = clap::value_parser!(u32).range(8..=8192))]
+    dimension: u32,
+    /// Keep the texts without vectors (names and categories have theirs all the same).
+    #[arg(long)]
+    no_text_vectors: bool,
+    /// How many threads work; all cores where it is not said. The bytes do not depend on it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Print one JSON object instead of words.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
+    let started = Instant::now();
+    let schema = Schema::read(&args.schema)?;
+    let source = Arc::from(source::open(&args.source)?);
+    let embedder = embedder(args, hooks.interrupted.unwrap_or(&|| false))?;
+    let sql = hooks.sql.map(|engine| engine(&source, &schema));
+    let bars = Bars::new(hooks.interrupted);
+    let options = Options {
+        embedder: &*embedder,
+        text_vectors: !args.no_text_vectors,
+        threads: args.threads.map(usize::from),
+        sql: sql.as_deref(),
+        progress: &bars,
+    };
+    bars.advance(0)?;
+    let report = prepare(&*source, &schema, &args.out, &options)?;
+    drop(bars);
+    let mut output = Output::new();
+    if args.json {
+        return output.json(&report);
+    }
+    output.line(&format!(
+        "{}: {}, {}, {}; {} in {:.1} s",
+        args.out.display(),
+        plural(report.row_count, "row"),
+        plural(report.edge_count, "link"),
+        plural(u64::from(report.text_count), "text"),
+        bytes(report.store_bytes),
+        started.elapsed().as_secs_f64(),
+    ))?;
+    output.line(&format!("root {}", report.root))?;
+    for remark in &report.remarks {
+        output.line(&format!("note: {remark}"))?;
+    }
+    Ok(())
+}
+
+fn embedder<'a>(
+    args: &PrepareArgs,
+    stopped: &'a (dyn Fn() -> bool + Sync),
+) -> Result<Box<dyn Embedder + 'a>> {
+    let dimension = args.dimension as usize;
+    match (args.embedder.as_str(), &args.model) {
+        ("hashing", None) => Ok(Box::new(HashingEmbedder::new(dimension))),
+        ("hashing", Some(_)) => {
+            Err(Error::invalid("--model is for a server; give its URL with --embedder"))
+        }
+        (url, Some(model)) => {
+            let key = ["HEADWATER_EMBEDDING_KEY", "OPENAI_API_KEY"];
+            let key = key.iter().find_map(|name| std::env::var(name).ok());
+            let cache = args.embedding_cache.clone().unwrap_or_else(|| {
+                let mut name = args.out.clone().into_os_string();
+                name.push(".embeddings");
+                name.into()
+            });
+            let endpoint = EndpointEmbedder::new(url, model, key, dimension, &cache)?;
+            Ok(Box::new(endpoint.stop_when(stopped)))
+        }
+        (other, None) => Err(Error::invalid(format!(
+            "expected `--embedder hashing`, or a server's URL and the --model to ask it for; found \
+             --embedder {other} alone"
+        ))),
+    }
+}

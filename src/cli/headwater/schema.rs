@@ -1,0 +1,72 @@
+//! `headwater schema`: a first schema for a source.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::prepare::Hooks;
+use crate::cli::output::Output;
+use crate::cli::progress::Bars;
+use crate::durable::{Disk, write_file};
+use crate::error::{Error, Result};
+use crate::prepare::draft;
+use crate::prepare::source;
+use crate::progress::Progress;
+use crate::view::words::plural;
+
+/// Drafts a schema file from the names, types and values of a source, for you to correct.
+#[derive(Args)]
+pub(super) struct SchemaArgs {
+    /// A folder of .csv and .parquet files, one such file, or a SQLite file.
+    source: PathBuf,
+    /// Where to write the schema; standard output where it is not said.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// The database's name; the source's where it is not said.
+    #[arg(long)]
+    name: Option<String>,
+}
+
+pub(super) fn run(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
+    if let Some(path) = args.out.as_deref().filter(|path| path.exists()) {
+        return Err(Error::invalid(format!(
+            "{} is there already, and may hold corrections; remove it, or choose another place",
+            path.display()
+        )));
+    }
+    let source = source::open(&args.source)?;
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => database_name(&args.source),
+    };
+    let bars = Bars::new(hooks.interrupted);
+    bars.begin("reading tables", None);
+    let draft = draft::draft(&*source, &name, &|_table| bars.advance(1))?;
+    drop(bars);
+    let text = draft.render();
+    let mut output = Output::new();
+    match &args.out {
+        None => output.line(text.trim_end()),
+        Some(path) => {
+            let references: usize = draft.schema.tables.iter().map(|t| t.references.len()).sum();
+            write_file(&Disk, path, text.as_bytes())?;
+            output.line(&format!(
+                "{}: {}, {}, {}; read and correct it, then\n  headwater prepare {} --schema {} \
+                 --out DB",
+                path.display(),
+                plural(draft.schema.tables.len() as u64, "table"),
+                plural(references as u64, "reference"),
+                plural(draft.schema.tasks.len() as u64, "task"),
+                args.source.display(),
+                path.display(),
+            ))
+        }
+    }
+}
+
+/// What a database is called, by the name of its source; `.` is called as the folder is.
+fn database_name(source: &Path) -> String {
+    let whole = std::fs::canonicalize(source).ok();
+    let stem = source.file_stem().or_else(|| whole.as_deref()?.file_stem());
+    stem.map_or_else(|| "database".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}

@@ -1,0 +1,318 @@
+//! The file that every `.bin` of a store is: named sections, each in blocks that have a digest.
+//!
+//! The bytes are described in `FORMAT.md`. A [`Container`] trusts nothing: its table is checked when
+//! it is opened, and every block is checked against its digest the first time it is read, so that
+//! damage is reported where it is met and is never decoded.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::bytes::{ALIGNMENT, Digest, u32_at, u64_at};
+use crate::error::{Error, Result};
+use crate::map::Map;
+
+pub(super) const MAGIC: [u8; 8] = *b"HWSTORE\0";
+pub(super) const VERSION: u32 = 1;
+pub(super) const HEADER_BYTES: usize = 64;
+pub(super) const ENTRY_BYTES: usize = 64;
+pub(super) const NAME_BYTES: usize = 24;
+/// How many bytes one digest covers: as few as BLAKE3 can hash at full speed, since a process that
+/// reads here and there checks a whole block for every few bytes at first.
+pub(super) const BLOCK_BYTES: usize = 16 * 1024;
+const DIGEST_BYTES: usize = 32;
+const CACHE_LINE: usize = 64;
+
+const _: () =
+    assert!(HEADER_BYTES.is_multiple_of(ALIGNMENT) && BLOCK_BYTES.is_multiple_of(ALIGNMENT));
+
+/// One open file of a store.
+pub(crate) struct Container {
+    file: Arc<File>,
+    sections: Vec<Entry>,
+}
+
+struct File {
+    path: PathBuf,
+    map: Map,
+}
+
+struct Entry {
+    name: String,
+    offset: usize,
+    length: usize,
+    digests_at: usize,
+}
+
+impl Container {
+    /// Maps the file and checks its header and section table.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        check_is_file(path)?;
+        let map = Map::open(path)?;
+        let sections =
+            parse(map.bytes()).map_err(|e| e.context(format_args!("{}", path.display())))?;
+        Ok(Self { file: Arc::new(File { path: path.to_path_buf(), map }), sections })
+    }
+
+    /// The digest of the header and the section table, which covers every section's digests.
+    pub(crate) fn digest(&self) -> Digest {
+        header_digest(self.file.map.bytes()).unwrap_or(Digest([0; 32]))
+    }
+
+    /// How long the file is.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file.map.bytes().len() as u64
+    }
+
+    /// The section `name`, which must be exactly `length` bytes long.
+    pub(crate) fn section(&self, name: &str, length: u64) -> Result<Section> {
+        let section = self.any_section(name)?;
+        if section.len() as u64 != length {
+            return Err(self.corrupt(format!(
+                "section {name:?} is {} bytes long, the metadata call for {length}",
+                section.len()
+            )));
+        }
+        Ok(section)
+    }
+
+    /// The section `name`, of whatever length.
+    pub(crate) fn any_section(&self, name: &str) -> Result<Section> {
+        let entry = self.sections.iter().find(|s| s.name == name).ok_or_else(|| {
+            self.corrupt(format!("expected a section {name:?}, which is not there"))
+        })?;
+        let blocks = entry.length.div_ceil(BLOCK_BYTES);
+        Ok(Section {
+            file: Arc::clone(&self.file),
+            name: entry.name.clone(),
+            offset: entry.offset,
+            length: entry.length,
+            digests_at: entry.digests_at,
+            checked: (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+        })
+    }
+
+    /// Reads every byte of the file: blocks against their digests, and the gaps, which are zero.
+    pub(crate) fn verify(&self, progress: &dyn Fn(u64) -> Result<()>) -> Result<()> {
+        let bytes = self.file.map.bytes();
+        let mut end = HEADER_BYTES;
+        for entry in &self.sections {
+            let gap = bytes.get(end..entry.offset).unwrap_or(&[]);
+            if gap.iter().any(|&b| b != 0) {
+                let name = &entry.name;
+                return Err(self.corrupt(format!(
+                    "the {} bytes before section {name:?} are not all zero",
+                    gap.len()
+                )));
+            }
+            let section = self.any_section(&entry.name)?;
+            for block in 0..entry.length.div_ceil(BLOCK_BYTES) {
+                section.check_block(block)?;
+                progress(section.block(block).len() as u64)?;
+            }
+            end = entry.offset + entry.length;
+        }
+        let table_at = u64_at(bytes, 16).map_or(end, |at| at as usize);
+        if bytes.get(end..table_at).unwrap_or(&[]).iter().any(|&b| b != 0) {
+            return Err(self.corrupt("the bytes before the section table are not all zero"));
+        }
+        Ok(())
+    }
+
+    fn corrupt(&self, what: impl std::fmt::Display) -> Error {
+        corrupt(&self.file.path, what)
+    }
+}
+
+/// Refuses a folder, or a pipe, whose opening might wait for ever.
+pub(crate) fn check_is_file(path: &Path) -> Result<()> {
+    let found = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", e))?.file_type();
+    match (found.is_file(), found.is_dir()) {
+        (true, _) => Ok(()),
+        (_, true) => Err(corrupt(path, "expected a file, found a folder")),
+        _ => Err(corrupt(path, "expected a file, found a pipe or a device")),
+    }
+}
+
+fn corrupt(path: &Path, what: impl std::fmt::Display) -> Error {
+    damaged(what).context(path.display())
+}
+
+/// An error about a file of which nothing can be used, and what to do about it.
+fn damaged(what: impl std::fmt::Display) -> Error {
+    Error::corrupt(format!(
+        "{what}; copy the store again from where it is whole, or prepare it anew"
+    ))
+}
+
+/// The digest that the header records, which [`parse`] has found to be right.
+fn header_digest(bytes: &[u8]) -> Option<Digest> {
+    Some(Digest(*bytes.get(32..)?.first_chunk()?))
+}
+
+/// Reads the header and the section table, and checks all that they say.
+fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
+    if bytes.get(..8) != Some(&MAGIC[..]) {
+        return Err(Error::not_ours("this is not a file of a headwater store (wrong first bytes)"));
+    }
+    let short = || damaged("the file is cut off inside its header");
+    let version = u32_at(bytes, 8).ok_or_else(short)?;
+    if version != VERSION {
+        return Err(Error::version(format!(
+            "store format version {version}; this build reads version {VERSION}: prepare the \
+             store with this version of headwater, or read it with the one that wrote it"
+        )));
+    }
+    let count = u32_at(bytes, 12).ok_or_else(short)? as usize;
+    let table_at = u64_at(bytes, 16).ok_or_else(short)?;
+    let table_bytes = u64_at(bytes, 24).ok_or_else(short)?;
+    let recorded = header_digest(bytes).ok_or_else(short)?;
+    if table_at.checked_add(table_bytes) != Some(bytes.len() as u64) {
+        return Err(damaged(format_args!(
+            "the file is {} bytes long, its header calls for {}",
+            bytes.len(),
+            table_at.saturating_add(table_bytes)
+        )));
+    }
+    let table = bytes.get(table_at as usize..).ok_or_else(short)?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&bytes[..32]).update(table);
+    if *hasher.finalize().as_bytes() != recorded.0 {
+        return Err(damaged("the section table does not match the header's digest"));
+    }
+    entries(table, count, table_at as usize)
+}
+
+/// Reads the section table, whose digest is right; what it says is checked all the same, because
+/// the next lines take slices by it.
+fn entries(table: &[u8], count: usize, table_at: usize) -> Result<Vec<Entry>> {
+    let wrong = |what: &str| damaged(format_args!("the section table is wrong: {what}"));
+    let digests_start = count.checked_mul(ENTRY_BYTES).ok_or_else(|| wrong("too many sections"))?;
+    let mut digests_at = digests_start;
+    let mut end = HEADER_BYTES;
+    let mut sections: Vec<Entry> = Vec::new();
+    for raw in table.get(..digests_start).ok_or_else(|| wrong("cut off"))?.chunks(ENTRY_BYTES) {
+        let name = std::str::from_utf8(raw[..NAME_BYTES].trim_ascii_end())
+            .map(|name| name.trim_end_matches('\0').to_owned())
+            .map_err(|_| wrong("a section's name is not text"))?;
+        let offset = u64_at(raw, 24).and_then(|v| usize::try_from(v).ok());
+        let length = u64_at(raw, 32).and_then(|v| usize::try_from(v).ok());
+        let (Some(offset), Some(length)) = (offset, length) else {
+            return Err(wrong("a section is larger than this machine's memory"));
+        };
+        let stop = offset.checked_add(length).ok_or_else(|| wrong("a section overflows"))?;
+        if offset % ALIGNMENT != 0 || offset < end || stop > table_at {
+            return Err(wrong("a section lies outside its place"));
+        }
+        if raw[40..].iter().any(|&b| b != 0) || sections.iter().any(|s| s.name == name) {
+            return Err(wrong("reserved bytes are set, or a name stands twice"));
+        }
+        sections.push(Entry { name, offset, length, digests_at: table_at + digests_at });
+        digests_at += length.div_ceil(BLOCK_BYTES) * DIGEST_BYTES;
+        end = stop;
+    }
+    if digests_at != table.len() {
+        return Err(wrong("it does not hold one digest for each block"));
+    }
+    Ok(sections)
+}
+
+/// One section of a file, whose blocks are checked as they are first read.
+pub(crate) struct Section {
+    file: Arc<File>,
+    name: String,
+    offset: usize,
+    length: usize,
+    digests_at: usize,
+    /// A bit for each block that was found to match its digest.
+    checked: Box<[AtomicU64]>,
+}
+
+impl Section {
+    /// How many bytes the section has.
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// The bytes `[at, at + count)` of the section.
+    ///
+    /// # Cost
+    /// A bit test for each block touched; the first touch of a block computes its digest.
+    #[inline]
+    pub(crate) fn get(&self, at: usize, count: usize) -> Result<&[u8]> {
+        let end = at.checked_add(count).filter(|&end| end <= self.length);
+        let Some(end) = end else { return Err(self.out_of_range(at, count)) };
+        if count > 0 {
+            for block in at / BLOCK_BYTES..=(end - 1) / BLOCK_BYTES {
+                self.check_block(block)?;
+            }
+        }
+        Ok(&self.file.map.bytes()[self.offset + at..self.offset + end])
+    }
+
+    /// `count` values of `T` from the `first` on, in place.
+    #[inline]
+    pub(crate) fn slice<T: bytemuck::Pod>(&self, first: usize, count: usize) -> Result<&[T]> {
+        let size = size_of::<T>();
+        let bytes = match (first.checked_mul(size), count.checked_mul(size)) {
+            (Some(at), Some(count)) => self.get(at, count)?,
+            _ => return Err(self.out_of_range(first, count)),
+        };
+        bytemuck::try_cast_slice(bytes)
+            .map_err(|e| corrupt(&self.file.path, format!("section {:?}: {e}", self.name)))
+    }
+
+    /// The value of `T` at `index`.
+    #[inline]
+    pub(crate) fn value<T: bytemuck::Pod>(&self, index: usize) -> Result<T> {
+        self.slice(index, 1).map(|values| values[0])
+    }
+
+    /// Asks for the bytes `[at, at + count)` ahead of reading them.
+    #[inline]
+    pub(crate) fn prefetch(&self, at: usize, count: usize) {
+        let start = self.offset.saturating_add(at);
+        let end = start.saturating_add(count);
+        (start..end).step_by(CACHE_LINE).for_each(|line| self.file.map.prefetch(line));
+    }
+
+    /// An error about this section.
+    pub(crate) fn corrupt(&self, what: impl std::fmt::Display) -> Error {
+        corrupt(&self.file.path, format!("section {:?}: {what}", self.name))
+    }
+
+    #[cold]
+    fn out_of_range(&self, at: usize, count: usize) -> Error {
+        self.corrupt(format!("{count} bytes at {at} reach past its {} bytes", self.length))
+    }
+
+    #[inline]
+    fn check_block(&self, block: usize) -> Result<()> {
+        // Relaxed: the bit says only that bytes which nobody writes were found to be right.
+        if self.checked[block / 64].load(Ordering::Relaxed) >> (block % 64) & 1 == 1 {
+            return Ok(());
+        }
+        self.check_block_against_digest(block)
+    }
+
+    #[cold]
+    fn check_block_against_digest(&self, block: usize) -> Result<()> {
+        let at = self.digests_at + block * DIGEST_BYTES;
+        let recorded = &self.file.map.bytes()[at..at + DIGEST_BYTES];
+        if blake3::hash(self.block(block)).as_bytes()[..] != *recorded {
+            let from = self.offset + block * BLOCK_BYTES;
+            return Err(self.corrupt(format!(
+                "the bytes {from}..{} of the file do not match their digest",
+                from + self.block(block).len()
+            )));
+        }
+        self.checked[block / 64].fetch_or(1 << (block % 64), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn block(&self, block: usize) -> &[u8] {
+        let from = block * BLOCK_BYTES;
+        let to = (from + BLOCK_BYTES).min(self.length);
+        &self.file.map.bytes()[self.offset + from..self.offset + to]
+    }
+}

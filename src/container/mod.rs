@@ -1,0 +1,28 @@
+#![doc = include_str!("FORMAT.md")]
+//! The file that every store is made of: named sections, a digest for every block.
+
+mod file;
+mod strings;
+#[cfg(feature = "prepare")]
+mod writer;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bytes::Digest;
+
+pub(crate) use file::{Container, Section, check_is_file};
+pub(crate) use strings::Strings;
+#[cfg(feature = "prepare")]
+pub(crate) use writer::{ContainerWriter, StringsWriter, read_next};
+
+/// A file of the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileMetadata {
+    /// Its path in the store's folder, with `/` between parts.
+    pub path: String,
+    /// How many bytes it has.
+    pub length: u64,
+    /// The digest in its header, which covers the rest of it.
+    pub digest: Digest,
+}

@@ -1,0 +1,214 @@
+//! Writes the `.bin` files of a store, section after section, in one pass.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::FileMetadata;
+use super::file::{BLOCK_BYTES, ENTRY_BYTES, HEADER_BYTES, MAGIC, NAME_BYTES, VERSION};
+use super::strings::GROUP;
+use crate::bytes::ALIGNMENT;
+use crate::error::{Error, Result};
+
+/// A `.bin` file being written.
+///
+/// Sections are written one after the other and each only once, so that memory stays at one block
+/// whatever the file's size.
+pub(crate) struct ContainerWriter {
+    path: PathBuf,
+    name: String,
+    file: File,
+    position: u64,
+    entries: Vec<[u8; ENTRY_BYTES]>,
+    digests: Vec<u8>,
+    section: Option<(String, u64)>,
+    block: Vec<u8>,
+}
+
+impl ContainerWriter {
+    /// Creates the file `name` in `folder`; the name is the one that the metadata will record.
+    pub(crate) fn create(folder: &Path, name: &str) -> Result<Self> {
+        let path = folder.join(name);
+        let mut file = File::create_new(&path).map_err(|e| Error::io(&path, "creating", e))?;
+        file.write_all(&[0; HEADER_BYTES]).map_err(|e| Error::io(&path, "writing", e))?;
+        Ok(Self {
+            path,
+            name: name.to_owned(),
+            file,
+            position: HEADER_BYTES as u64,
+            entries: Vec::new(),
+            digests: Vec::new(),
+            section: None,
+            block: Vec::with_capacity(BLOCK_BYTES),
+        })
+    }
+
+    /// Starts the section `name`; what was written before belongs to the one before.
+    pub(crate) fn begin(&mut self, name: &str) -> Result<()> {
+        self.end()?;
+        debug_assert!(name.len() < NAME_BYTES);
+        self.pad()?;
+        self.section = Some((name.to_owned(), self.position));
+        Ok(())
+    }
+
+    /// Appends `bytes` to the section.
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        debug_assert!(self.section.is_some());
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.block.len()));
+            self.block.extend_from_slice(now);
+            bytes = later;
+            if self.block.len() == BLOCK_BYTES {
+                self.flush_block()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a section that is at hand as a whole.
+    pub(crate) fn section<T: bytemuck::NoUninit>(
+        &mut self,
+        name: &str,
+        values: &[T],
+    ) -> Result<()> {
+        self.begin(name)?;
+        self.write(bytemuck::cast_slice(values))
+    }
+
+    /// Where the section being written starts in the file.
+    pub(crate) fn section_start(&self) -> u64 {
+        self.section.as_ref().map_or(self.position, |(_, start)| *start)
+    }
+
+    /// Ends the section being written, so that its bytes can be read back from the file.
+    pub(crate) fn end(&mut self) -> Result<()> {
+        self.flush_block()?;
+        if let Some((name, start)) = self.section.take() {
+            let mut entry = [0; ENTRY_BYTES];
+            entry[..name.len()].copy_from_slice(name.as_bytes());
+            entry[24..32].copy_from_slice(&start.to_le_bytes());
+            entry[32..40].copy_from_slice(&(self.position - start).to_le_bytes());
+            self.entries.push(entry);
+        }
+        Ok(())
+    }
+
+    /// Writes the section table and the header.
+    pub(crate) fn finish(mut self) -> Result<FileMetadata> {
+        self.end()?;
+        self.pad()?;
+        let table_at = self.position;
+        let mut table = self.entries.concat();
+        table.append(&mut self.digests);
+        self.put(&table)?;
+
+        let mut header = [0; HEADER_BYTES];
+        header[..8].copy_from_slice(&MAGIC);
+        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        header[12..16].copy_from_slice(&(self.entries.len() as u32).to_le_bytes());
+        header[16..24].copy_from_slice(&table_at.to_le_bytes());
+        header[24..32].copy_from_slice(&(table.len() as u64).to_le_bytes());
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&header[..32]).update(&table);
+        let digest = *hasher.finalize().as_bytes();
+        header[32..].copy_from_slice(&digest);
+        self.file
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| self.file.write_all(&header))
+            .map_err(|e| Error::io(&self.path, "writing", e))?;
+        Ok(FileMetadata {
+            path: self.name,
+            length: self.position,
+            digest: crate::bytes::Digest(digest),
+        })
+    }
+
+    /// Fills up with zeros to where something may start.
+    fn pad(&mut self) -> Result<()> {
+        let gap = self.position.next_multiple_of(ALIGNMENT as u64) - self.position;
+        self.put(&[0; ALIGNMENT][..gap as usize])
+    }
+
+    fn flush_block(&mut self) -> Result<()> {
+        if self.block.is_empty() {
+            return Ok(());
+        }
+        self.digests.extend_from_slice(blake3::hash(&self.block).as_bytes());
+        let block = std::mem::take(&mut self.block);
+        self.put(&block)?;
+        self.block = block;
+        self.block.clear();
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|e| Error::io(&self.path, "writing", e))?;
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// Strings being written: their bytes go to the file at once, the offsets wait.
+pub(crate) struct StringsWriter {
+    count: usize,
+    position: u64,
+    offsets: Vec<u64>,
+    buffer: Vec<u8>,
+}
+
+impl StringsWriter {
+    /// Begins the section `{prefix}.bytes`.
+    pub(crate) fn begin(writer: &mut ContainerWriter, prefix: &str) -> Result<Self> {
+        writer.begin(&format!("{prefix}.bytes"))?;
+        Ok(Self { count: 0, position: 0, offsets: Vec::new(), buffer: Vec::new() })
+    }
+
+    /// Appends a string.
+    pub(crate) fn push(&mut self, writer: &mut ContainerWriter, string: &str) -> Result<()> {
+        if self.count.is_multiple_of(GROUP) {
+            self.offsets.push(self.position);
+        }
+        self.buffer.clear();
+        let mut length = string.len();
+        while length >= 0x80 {
+            self.buffer.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        self.buffer.push(length as u8);
+        self.buffer.extend_from_slice(string.as_bytes());
+        self.count += 1;
+        self.position += self.buffer.len() as u64;
+        writer.write(&self.buffer)
+    }
+
+    /// How many strings were written.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Writes the section `{prefix}.offsets`.
+    pub(crate) fn finish(self, writer: &mut ContainerWriter, prefix: &str) -> Result<()> {
+        writer.section(&format!("{prefix}.offsets"), &self.offsets)
+    }
+}
+
+/// Reads strings one after the other from a file of them that is still being written.
+pub(crate) fn read_next(
+    reader: &mut impl std::io::BufRead,
+    string: &mut Vec<u8>,
+) -> std::io::Result<()> {
+    let mut length = 0_usize;
+    let mut shift = 0;
+    loop {
+        let mut byte = [0];
+        reader.read_exact(&mut byte)?;
+        length |= usize::from(byte[0] & 0x7f) << shift;
+        shift += 7;
+        if byte[0] < 0x80 {
+            break;
+        }
+    }
+    string.resize(length, 0);
+    reader.read_exact(string)
+}

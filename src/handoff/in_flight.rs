@@ -1,0 +1,81 @@
+//! Items in flight: the next is begun before the last is done.
+//!
+//! The parts of an item take unequally long, and some of it is done by one thread. Where two items are
+//! made at once, the threads that have nothing to do for the one work on the other.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crossbeam_channel::{Receiver, bounded};
+use rayon::ThreadPool;
+
+use crate::error::{Error, Result};
+use crate::panics::words_of;
+
+/// How many items are made at once.
+const AT_ONCE: usize = 2;
+
+/// An item that is being made, or the panic that ended it.
+type Outcome<T> = std::result::Result<Result<T>, Box<dyn Any + Send>>;
+
+/// An item that was begun.
+pub(crate) struct Begun<T>(Receiver<Outcome<T>>);
+
+/// Begins to make an item on `threads`.
+pub(crate) fn begin<T: Send + 'static>(
+    threads: &ThreadPool,
+    make: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Begun<T> {
+    let (send, made) = bounded(1);
+    threads.spawn(move || {
+        let outcome = catch_unwind(AssertUnwindSafe(make));
+        // It is no error that the consumer has gone.
+        let _ = send.send(outcome);
+    });
+    Begun(made)
+}
+
+/// The items of one stream that are being made, the oldest first; each has a note of type `N`.
+pub(crate) struct InFlight<T, N> {
+    begun: VecDeque<(Begun<T>, N)>,
+}
+
+impl<T, N> Default for InFlight<T, N> {
+    fn default() -> Self {
+        Self { begun: VecDeque::with_capacity(AT_ONCE) }
+    }
+}
+
+impl<T, N> InFlight<T, N> {
+    /// The next item and its note; waits until it is made. None when `step`, which begins the items,
+    /// has no more.
+    pub(crate) fn next(
+        &mut self,
+        mut step: impl FnMut() -> Result<Option<(Begun<T>, N)>>,
+    ) -> Result<Option<(T, N)>> {
+        while self.begun.len() < AT_ONCE {
+            match step() {
+                Ok(Some(begun)) => self.begun.push_back(begun),
+                Ok(None) => break,
+                // Called again when its turn has come, the step fails again.
+                Err(_) if !self.begun.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let Some((begun, note)) = self.begun.pop_front() else { return Ok(None) };
+        match begun.0.recv() {
+            Ok(Ok(made)) => Ok(Some((made?, note))),
+            Ok(Err(panic)) => Err(panicked(&*panic)),
+            Err(_) => Err(Error::shutdown("the threads that make batches have ended")),
+        }
+    }
+}
+
+/// The error of a panic while an item was made.
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
+    Error::invalid(format!(
+        "internal error while making a batch ({}); please report it with the cursor of the last batch",
+        words_of(panic)
+    ))
+}

@@ -1,0 +1,116 @@
+//! Buffers for batches: aligned, and used again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::bytes::ALIGNMENT;
+use crate::error::{Error, Result};
+
+/// A cache line, which is what makes a buffer aligned.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; ALIGNMENT]);
+
+/// Buffers that wait to be used again: fresh pages cost ten times what warm ones do.
+#[derive(Default)]
+pub(crate) struct Pool {
+    free: Mutex<Vec<Buffer>>,
+}
+
+/// Memory, of which all after `used` bytes are zero.
+#[derive(Default)]
+struct Buffer {
+    lines: Vec<Line>,
+    used: usize,
+}
+
+/// A buffer that starts at a multiple of 64 and goes back to its pool when it is dropped.
+pub(crate) struct Slab {
+    buffer: Buffer,
+    pool: Arc<Pool>,
+}
+
+impl Pool {
+    /// The most buffers that wait; more were alive at once than will be needed again.
+    const FREE_MAX: usize = 64;
+
+    /// A buffer of at least `bytes` bytes. The first `used` of them hold anything, and are to be
+    /// written; the others are zero.
+    ///
+    /// # Errors
+    /// `LimitExceeded` when there is not so much memory.
+    pub(crate) fn take(self: &Arc<Self>, bytes: usize, used: usize) -> Result<Slab> {
+        let count = bytes.div_ceil(ALIGNMENT);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was given back last is still in a cache.
+        let found = free.iter().rposition(|buffer| buffer.lines.len() == count);
+        let found = found.map(|place| free.swap_remove(place));
+        drop(free);
+        let mut buffer = match found {
+            Some(buffer) => buffer,
+            None => Buffer::new(count)?,
+        };
+        if buffer.used > used {
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer.lines);
+            bytes[used..buffer.used].fill(0);
+        }
+        buffer.used = used;
+        Ok(Slab { buffer, pool: Arc::clone(self) })
+    }
+}
+
+impl Buffer {
+    fn new(line_count: usize) -> Result<Self> {
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(line_count).map_err(|_| {
+            Error::limit(format!(
+                "a batch needs {} bytes in one piece, and there is not so much memory; make batches, \
+                 sequences, max_rows or text_buckets smaller",
+                line_count.saturating_mul(ALIGNMENT)
+            ))
+        })?;
+        lines.resize(line_count, Line::zeroed());
+        Ok(Self { lines, used: 0 })
+    }
+}
+
+impl Slab {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.buffer.lines)
+    }
+
+    /// The bytes that are to be written.
+    pub(crate) fn used_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.buffer.lines)[..self.buffer.used]
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        let buffer = std::mem::take(&mut self.buffer);
+        let mut free = self.pool.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() < Pool::FREE_MAX {
+            free.push(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_used_again() {
+        let pool = Arc::new(Pool::default());
+        let mut slab = pool.take(1000, 900).unwrap();
+        slab.used_mut().fill(7);
+        let place = slab.bytes().as_ptr();
+        assert_eq!((place as usize % ALIGNMENT, slab.bytes().len()), (0, 1024));
+        drop(slab);
+        let other = pool.take(2000, 0).unwrap();
+        let again = pool.take(1000, 100).unwrap();
+        assert!(again.bytes()[100..].iter().all(|&byte| byte == 0));
+        assert!(again.bytes().as_ptr() == place && other.bytes().as_ptr() != place);
+    }
+}

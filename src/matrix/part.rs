@@ -1,0 +1,210 @@
+//! One file of a matrix.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::bytes::Digest;
+use crate::error::{Context, Error, Result};
+use crate::map::Map;
+
+use super::numbers::Piece;
+#[cfg(feature = "parquet")]
+use super::parquet::Table;
+use super::{Element, MatrixFormat, kind, npy, safetensors};
+
+/// With the sums of so many columns a statistic has some gigabytes.
+const COLUMNS_MAX: usize = 1 << 24;
+
+/// What a file says of its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    pub(super) element: Element,
+    pub(super) rows: u64,
+    pub(super) columns: usize,
+}
+
+/// A file that is open.
+pub(super) struct Part {
+    pub(super) path: PathBuf,
+    pub(super) form: Form,
+    map: Map,
+    source: Source,
+}
+
+enum Source {
+    /// The numbers lie in the file as they are, from `offset` on.
+    Plain { offset: usize },
+    #[cfg(feature = "parquet")]
+    Parquet(Box<Table>),
+}
+
+impl Part {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// `Io`; `NotOurs`, `Corrupt`, `LimitExceeded` or `InvalidArgument` when the file is no matrix of
+    /// its format.
+    pub(super) fn open(path: &Path, format: &MatrixFormat) -> Result<Self> {
+        let length = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", e))?;
+        let place = || path.display().to_string();
+        if !length.is_file() {
+            return Err(Error::invalid("expected a file of rows")).context(place);
+        }
+        let map = Map::open(path)?;
+        let (form, source) = read_form(path, map.bytes(), format).context(place)?;
+        check_columns(form.columns).context(place)?;
+        Ok(Self { path: path.to_owned(), form, map, source })
+    }
+
+    /// Some of its rows.
+    ///
+    /// # Errors
+    /// `Corrupt` when a file that is decoded does not hold them.
+    #[cfg_attr(
+        not(feature = "parquet"),
+        expect(clippy::unnecessary_wraps, reason = "only what is decoded can be damaged")
+    )]
+    pub(super) fn read(&self, rows: Range<u64>) -> Result<Piece<'_>> {
+        match &self.source {
+            Source::Plain { offset } => {
+                let row_bytes = self.form.columns * self.form.element.bytes();
+                let at = |row: u64| offset + row as usize * row_bytes;
+                let bytes = at(rows.start)..at(rows.end);
+                self.map.populate(bytes.clone());
+                Ok(Piece::Bytes(&self.map.bytes()[bytes]))
+            }
+            #[cfg(feature = "parquet")]
+            Source::Parquet(table) => {
+                table.read(rows).map(Piece::Cells).context(|| self.path.display().to_string())
+            }
+        }
+    }
+
+    /// The names of its columns, where it has them.
+    pub(super) fn names(&self) -> Option<&[String]> {
+        match &self.source {
+            Source::Plain { .. } => None,
+            #[cfg(feature = "parquet")]
+            Source::Parquet(table) => Some(table.names()),
+        }
+    }
+
+    /// What tells its rows from others, by samples of them.
+    pub(super) fn digest(&self) -> Digest {
+        const PIECE: usize = 4096;
+        const PIECES: usize = 66;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.form.rows.to_le_bytes());
+        hasher.update(&(self.form.columns as u64).to_le_bytes());
+        hasher.update(self.form.element.name().as_bytes());
+        let bytes = match &self.source {
+            Source::Plain { offset } => {
+                let row_bytes = self.form.columns * self.form.element.bytes();
+                &self.map.bytes()[*offset..offset + self.form.rows as usize * row_bytes]
+            }
+            #[cfg(feature = "parquet")]
+            Source::Parquet(table) => {
+                for name in table.names() {
+                    hasher.update(&(name.len() as u64).to_le_bytes());
+                    hasher.update(name.as_bytes());
+                }
+                self.map.bytes()
+            }
+        };
+        let piece = PIECE.min(bytes.len());
+        for place in 0..PIECES {
+            // In 128 bits: the product of a file's length and a place may pass 64.
+            let from = place as u128 * (bytes.len() - piece) as u128 / (PIECES as u128 - 1);
+            hasher.update(&bytes[from as usize..][..piece]);
+        }
+        Digest(*hasher.finalize().as_bytes())
+    }
+}
+
+/// What the file at `path`, with these bytes, says of its rows, and where they are.
+fn read_form(path: &Path, bytes: &[u8], format: &MatrixFormat) -> Result<(Form, Source)> {
+    kind::check(bytes, format)?;
+    match format {
+        MatrixFormat::Npy(given) => {
+            let header = npy::parse(bytes)?;
+            let element = element_of_npy(header.element, *given)?;
+            let form = Form { element, rows: header.rows, columns: columns(header.columns)? };
+            check_length(form, bytes.len(), header.offset)?;
+            Ok((form, Source::Plain { offset: header.offset }))
+        }
+        MatrixFormat::Raw { element, columns } => {
+            let row_bytes = columns.saturating_mul(element.bytes()).max(1);
+            let rows = (bytes.len() / row_bytes) as u64;
+            let form = Form { element: *element, rows, columns: *columns };
+            check_length(form, bytes.len(), 0)?;
+            Ok((form, Source::Plain { offset: 0 }))
+        }
+        MatrixFormat::Safetensors(tensor) => {
+            let header = safetensors::parse(bytes, tensor.as_deref())?;
+            let form = Form {
+                element: header.element,
+                rows: header.rows,
+                columns: columns(header.columns)?,
+            };
+            Ok((form, Source::Plain { offset: header.offset }))
+        }
+        #[cfg(feature = "parquet")]
+        MatrixFormat::Parquet(names) => {
+            let table = Table::open(path, names.as_deref())?;
+            let (rows, columns) = (table.rows(), table.names().len());
+            Ok((Form { element: Element::F64, rows, columns }, Source::Parquet(Box::new(table))))
+        }
+        #[cfg(not(feature = "parquet"))]
+        MatrixFormat::Parquet(_) => Err(Error::invalid(format!(
+            "{}: this build cannot read Parquet; build it with the feature \"prepare\"",
+            path.display()
+        ))),
+        MatrixFormat::ByName => read_form(path, bytes, &MatrixFormat::of_name(path)?),
+    }
+}
+
+/// Refuses numbers of columns that no matrix has: a header can say anything.
+pub(super) fn check_columns(columns: usize) -> Result<()> {
+    match columns {
+        0 => Err(Error::invalid("expected at least 1 column, found 0")),
+        1..=COLUMNS_MAX => Ok(()),
+        _ => Err(Error::limit(format!("expected at most {COLUMNS_MAX} columns, found {columns}"))),
+    }
+}
+
+fn columns(found: u64) -> Result<usize> {
+    usize::try_from(found).map_err(|_| Error::limit(format!("{found} columns")))
+}
+
+/// Refuses a file that holds less or more than its rows.
+fn check_length(form: Form, length: usize, offset: usize) -> Result<()> {
+    let Form { element, rows, columns } = form;
+    let row_bytes = (columns as u64).saturating_mul(element.bytes() as u64);
+    let expected = rows.checked_mul(row_bytes).and_then(|all| all.checked_add(offset as u64));
+    // Rows without columns are refused later, with better words.
+    if expected == Some(length as u64) || columns == 0 {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!(
+        "expected {rows} rows of {columns} numbers of {}, found {} bytes from byte {offset} on; the \
+         file was cut off, or is of another form",
+        element.name(),
+        length.saturating_sub(offset)
+    )))
+}
+
+fn element_of_npy(found: Option<Element>, given: Option<Element>) -> Result<Element> {
+    match (found, given) {
+        (Some(found), Some(given)) if found != given => Err(Error::invalid(format!(
+            "expected numbers of {}, found {}; leave the type to the file",
+            given.name(),
+            found.name()
+        ))),
+        (Some(found), _) => Ok(found),
+        (None, Some(Element::Bf16)) => Ok(Element::Bf16),
+        (None, _) => Err(Error::invalid(
+            "its numbers are two bytes of a type that NumPy has no name for; say bf16 if they are \
+             bfloat16",
+        )),
+    }
+}

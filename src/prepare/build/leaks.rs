@@ -1,0 +1,63 @@
+//! A derived task's rows may stand in the database as well, as a table of the same source. Where a
+//! seed could see the row that holds its own target, a model would learn to copy it.
+
+use std::collections::HashMap;
+
+use super::tasks::Derived;
+use crate::error::{Context, Error, Result};
+use crate::prepare::schema::{DerivedTask, Schema, Table};
+use crate::store::{ALWAYS_VISIBLE, is_visible};
+
+/// Whether a task takes its targets from rows of `table` that tell them.
+///
+/// Then row i of the table is also row i of the task.
+pub(super) fn is_told_target(schema: &Schema, table: &Table, task: &DerivedTask) -> bool {
+    task.source.as_deref() == Some(table.source_name()) && schema.tells(table, &task.target)
+}
+
+/// Refuses a task of which a seed sees its own target in the database.
+///
+/// `times` tell when the rows of each table came to exist, where they have a time and tell a target.
+pub(super) fn check(
+    schema: &Schema,
+    derived_tasks: &HashMap<String, Derived>,
+    times: &[Option<Vec<i64>>],
+) -> Result<()> {
+    for task in &schema.tasks {
+        let (Some(derived), Some(read)) = (&task.derived, derived_tasks.get(&task.name)) else {
+            continue;
+        };
+        for (table, times) in schema.tables.iter().zip(times) {
+            if is_told_target(schema, table, derived) {
+                check_table(table, derived, read.obs_times(), times.as_deref())
+                    .context(|| format!("task {:?}", task.name))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_table(
+    table: &Table,
+    task: &DerivedTask,
+    obs_times: &[i64],
+    times: Option<&[i64]>,
+) -> Result<()> {
+    let time = |row: usize| times?.get(row).copied();
+    let sees = |&(row, &obs_time): &(usize, &i64)| {
+        is_visible(time(row).unwrap_or(ALWAYS_VISIBLE), obs_time)
+    };
+    let count = obs_times.iter().enumerate().filter(sees).count();
+    if count == 0 {
+        return Ok(());
+    }
+    let (name, target) = (&table.name, &task.target);
+    Err(Error::data(format!(
+        "{count} of {} seeds could see their own answer: table {name:?} is read from {:?} too, and \
+         its row with the seed's {target:?} is visible at the observation time; leave that table \
+         out, make {target:?} ignored in it and no part of a key or reference, or give it the time \
+         at which the answer was known",
+        obs_times.len(),
+        table.source_name(),
+    )))
+}

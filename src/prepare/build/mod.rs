@@ -1,0 +1,20 @@
+//! A store built from a source: two passes over its tables, then the tasks and the texts.
+//!
+//! The first pass reads each table once from its source and stages its cells beside the store; the
+//! second turns them into records and lists of children, once all statistics, categories and keys
+//! are known. Memory holds keys, links and the digests of texts, never the cells.
+
+pub(super) mod columns;
+mod first_pass;
+pub(super) mod keys;
+mod layout;
+mod leaks;
+mod links;
+mod pipeline;
+mod records;
+pub(super) mod references;
+mod second_pass;
+mod tasks;
+mod texts;
+
+pub(super) use pipeline::Preparation;

@@ -1,0 +1,410 @@
+//! The whole way from a source to a store's files.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use half::f16;
+
+use super::columns::{ColumnSummary, Summary};
+use super::first_pass::{Indexes, Ingested, Reading, ingest};
+use super::keys::KeyIndex;
+use super::layout::column_metadata;
+use super::leaks;
+use super::references::{first_relations, looked_up, reading_order, referred_columns, time_order};
+use super::second_pass::{SecondPass, Undated};
+use super::tasks::{self, Derived};
+use super::texts::Texts;
+use crate::bytes::Digest;
+use crate::container::{ContainerWriter, StringsWriter};
+use crate::error::{Context, Error, Result};
+use crate::prepare::options::{Options, Report};
+use crate::prepare::schema::{CellTask, DerivedTask, Reference, Schema, Task};
+use crate::prepare::source::Source;
+use crate::store::{
+    CATEGORY_FILE, COLUMN_FILE, ColumnMetadata, EmbeddingMetadata, FORMAT_VERSION, FileMetadata,
+    GRAPH_FILE, METADATA_FILE, Metadata, RelationMetadata, TableMetadata, TargetMetadata,
+    TaskMetadata,
+};
+
+/// A preparation under way.
+pub(in crate::prepare) struct Preparation<'a> {
+    source: &'a dyn Source,
+    schema: &'a Schema,
+    options: &'a Options<'a>,
+    folder: &'a Path,
+    /// The keys of each table that others look up.
+    indexes: Vec<Indexes>,
+    column_count: u32,
+    category_count: u32,
+    /// The names of all categories so far, in the order of their indexes.
+    categories: Vec<String>,
+    /// What each column is called when it is embedded.
+    column_names: Vec<String>,
+    files: Vec<FileMetadata>,
+    relations: Vec<RelationMetadata>,
+    remarks: Vec<String>,
+    /// How many rows of each table have no time.
+    undated: Vec<Undated>,
+}
+
+impl<'a> Preparation<'a> {
+    pub(in crate::prepare) fn new(
+        source: &'a dyn Source,
+        schema: &'a Schema,
+        options: &'a Options<'a>,
+        folder: &'a Path,
+    ) -> Self {
+        Self {
+            source,
+            schema,
+            options,
+            folder,
+            indexes: schema.tables.iter().map(|_| Indexes::new()).collect(),
+            column_count: 0,
+            category_count: 0,
+            categories: Vec::new(),
+            column_names: Vec::new(),
+            files: Vec::new(),
+            relations: Vec::new(),
+            remarks: Vec::new(),
+            undated: Vec::new(),
+        }
+    }
+
+    pub(in crate::prepare) fn run(mut self) -> Result<Report> {
+        let mut texts = Texts::create(self.folder)?;
+        let mut ingested = Vec::new();
+        ingested.resize_with(self.schema.tables.len(), || None);
+        for place in reading_order(self.schema) {
+            let mut read = self.ingest(place, &mut texts)?;
+            self.indexes[place] = std::mem::take(&mut read.indexes);
+            ingested[place] = Some(read);
+        }
+        let ingested = ingested.into_iter().flatten().collect();
+        let derived = self.read_tasks()?;
+        let tables = self.write_tables(ingested, &derived)?;
+        let tasks = self.write_tasks(&tables, &derived)?;
+        self.write_names()?;
+        let text_count = texts.count();
+        self.options.progress.begin("embedding texts", Some(u64::from(text_count)));
+        let embedder = self.options.text_vectors.then_some(self.options.embedder);
+        self.files.push(texts.finish(embedder, self.options.progress)?);
+        self.write_metadata(tables, tasks, text_count)
+    }
+
+    /// The first pass over one table.
+    fn ingest(&mut self, place: usize, texts: &mut Texts) -> Result<Ingested> {
+        let table = &self.schema.tables[place];
+        self.options.progress.begin(&format!("reading {}", table.name), None);
+        let looked_up = looked_up(self.schema, &table.name);
+        let parents = table.references.iter().map(|r| self.index_of(r)).collect();
+        let reading = Reading {
+            source: self.source,
+            table,
+            limits: &self.schema.limits,
+            looked_up: &looked_up,
+            parents,
+            folder: self.folder,
+            progress: self.options.progress,
+        };
+        let read = ingest(reading, texts).context(|| format!("table {:?}", table.name))?;
+        if read.duplicate_keys > 0 {
+            self.remarks.push(format!(
+                "table {:?}: {} rows repeat a key; references go to the first of them",
+                table.name, read.duplicate_keys
+            ));
+        }
+        Ok(read)
+    }
+
+    /// The keys that `reference` refers to, when their table has been read.
+    fn index_of(&self, reference: &Reference) -> Option<&KeyIndex> {
+        let parent = self.schema.table(&reference.to)?;
+        self.indexes[parent].get(&referred_columns(self.schema, reference))
+    }
+
+    fn read_tasks(&self) -> Result<HashMap<String, Derived>> {
+        let mut derived_tasks = HashMap::new();
+        for task in &self.schema.tasks {
+            let Some(derived) = &task.derived else { continue };
+            self.options.progress.begin(&format!("reading task {}", task.name), None);
+            let read = self.read_task(task, derived).context(|| format!("task {:?}", task.name))?;
+            derived_tasks.insert(task.name.clone(), read);
+        }
+        Ok(derived_tasks)
+    }
+
+    fn read_task(&self, task: &Task, derived: &DerivedTask) -> Result<Derived> {
+        let columns = tasks::columns_of(derived);
+        let batches = match (&derived.source, &derived.sql, self.options.sql) {
+            (Some(source), _, _) => self.source.read(source, &columns)?,
+            (None, Some(query), Some(engine)) => {
+                engine.query(query, &columns, &self.folder.join("staging").join("sql"))?
+            }
+            (None, Some(_), None) => {
+                return Err(Error::schema(
+                    "SQL is run by DuckDB, from the Python package: prepare with headwater.prepare \
+                     or the headwater command of `pip install headwater[sql]`, or give the task's \
+                     rows as a file",
+                ));
+            }
+            (None, None, _) => return Err(Error::schema("the task has no source and no sql")),
+        };
+        let anchor = self.schema.table(&derived.anchor);
+        let index =
+            anchor.and_then(|place| self.indexes[place].get(&self.schema.tables[place].key));
+        let index = index.ok_or_else(|| {
+            Error::schema(format!(
+                "the anchor table {:?} has no key by which the task could name its rows",
+                derived.anchor
+            ))
+        })?;
+        tasks::read(task, derived, batches, index, &self.schema.limits)
+    }
+
+    /// The second pass: a table whose time another inherits comes before it.
+    fn write_tables(
+        &mut self,
+        ingested: Vec<Ingested>,
+        derived_tasks: &HashMap<String, Derived>,
+    ) -> Result<Vec<TableMetadata>> {
+        let row_counts: Vec<u32> = ingested.iter().map(|table| table.row_count).collect();
+        let rows = row_counts.iter().map(|&count| u64::from(count)).sum();
+        self.options.progress.begin("writing rows and links", Some(rows));
+        let columns = self.place_columns(&ingested)?;
+        let schema = self.schema;
+        let mut second = SecondPass {
+            schema,
+            indexes: std::mem::take(&mut self.indexes),
+            row_counts,
+            first_relations: first_relations(schema),
+            times: vec![None; schema.tables.len()],
+            undated: vec![Undated::default(); schema.tables.len()],
+            graph: ContainerWriter::create(self.folder, GRAPH_FILE)?,
+        };
+        let mut written: Vec<_> = schema.tables.iter().map(|_| None).collect();
+        let mut waiting: Vec<_> = ingested.into_iter().zip(columns).map(Some).collect();
+        for place in time_order(schema) {
+            let Some((read, columns)) = waiting[place].take() else { continue };
+            let table = second
+                .write(place, read, columns)
+                .context(|| format!("table {:?}", schema.tables[place].name))?;
+            self.options.progress.advance(u64::from(table.metadata.row_count))?;
+            self.files.push(table.file);
+            written[place] = Some((table.metadata, table.relations));
+        }
+        self.files.push(second.graph.finish()?);
+        self.undated = second.undated;
+        leaks::check(schema, derived_tasks, &second.times)?;
+        let mut tables = Vec::new();
+        for (place, (table, relations)) in written.into_iter().flatten().enumerate() {
+            self.remarks.extend(undated_remarks(&table, self.undated[place]));
+            self.remarks.extend(relations.iter().filter_map(|r| unresolved_remark(&table, r)));
+            self.relations.extend(relations);
+            tables.push(table);
+        }
+        Ok(tables)
+    }
+
+    /// Numbers the columns and categories of all tables, in the schema's order.
+    fn place_columns(&mut self, ingested: &[Ingested]) -> Result<Vec<Vec<ColumnMetadata>>> {
+        let mut all = Vec::new();
+        for (read, table) in ingested.iter().zip(&self.schema.tables) {
+            let mut columns = Vec::new();
+            for summary in &read.columns {
+                columns.push(self.add_column(summary, &summary.name, &table.name)?);
+            }
+            all.push(columns);
+        }
+        Ok(all)
+    }
+
+    fn add_column(
+        &mut self,
+        summary: &ColumnSummary,
+        name: &str,
+        table: &str,
+    ) -> Result<ColumnMetadata> {
+        let column = column_metadata(summary, self.column_count, &mut self.category_count)?;
+        self.name_column(summary, name, table);
+        Ok(column)
+    }
+
+    /// Remembers a column's name and its categories, to embed them later.
+    fn name_column(&mut self, summary: &ColumnSummary, name: &str, table: &str) {
+        self.column_count += 1;
+        self.column_names.push(format!("{} of {}", spoken(name), spoken(table)));
+        if let Summary::Categorical(dictionary) = &summary.summary {
+            self.categories.extend(dictionary.sorted().0.into_iter().map(str::to_owned));
+        }
+    }
+
+    fn write_tasks(
+        &mut self,
+        tables: &[TableMetadata],
+        derived_tasks: &HashMap<String, Derived>,
+    ) -> Result<Vec<TaskMetadata>> {
+        let mut tasks = Vec::new();
+        for task in &self.schema.tasks {
+            let metadata = match (&task.cell, &task.derived, derived_tasks.get(&task.name)) {
+                (Some(cell), _, _) => self.cell_task(task, cell, tables),
+                (_, Some(derived), Some(read)) => self.write_task(task, derived, read),
+                _ => Err(Error::schema("a task is either a cell or derived")),
+            };
+            tasks.push(metadata.context(|| format!("task {:?}", task.name))?);
+        }
+        Ok(tasks)
+    }
+
+    fn write_task(
+        &mut self,
+        task: &Task,
+        derived: &DerivedTask,
+        read: &Derived,
+    ) -> Result<TaskMetadata> {
+        let index = self.column_count;
+        let (column, file) = read.write(self.folder, task, index, &mut self.category_count)?;
+        self.name_column(&read.summary, &task.name, &derived.anchor);
+        self.files.push(file);
+        let anchor = self.schema.table(&derived.anchor);
+        Ok(TaskMetadata {
+            name: task.name.clone(),
+            anchor: anchor.unwrap_or_default() as u32,
+            seed_count: read.seed_count(),
+            sees_everything: task.sees_everything,
+            target: TargetMetadata::Derived { column, recorded_split: derived.split.is_some() },
+        })
+    }
+
+    fn cell_task(
+        &self,
+        task: &Task,
+        cell: &CellTask,
+        tables: &[TableMetadata],
+    ) -> Result<TaskMetadata> {
+        let missing = || Error::schema("its table or column is not in the schema");
+        let anchor = self.schema.table(&cell.table).ok_or_else(missing)?;
+        let table = &tables[anchor];
+        let column = table.columns.iter().position(|c| c.name == cell.column);
+        let column = column.ok_or_else(missing)? as u32;
+        let undated = self.undated[anchor].always + self.undated[anchor].never;
+        if undated > 0 && !task.sees_everything {
+            return Err(Error::data(format!(
+                "{undated} of {} rows of table {:?} have no time at which they could be observed, \
+                 and would see the future; say sees_everything = true in this task if they may",
+                table.row_count, table.name
+            )));
+        }
+        Ok(TaskMetadata {
+            name: task.name.clone(),
+            anchor: anchor as u32,
+            seed_count: table.row_count,
+            sees_everything: task.sees_everything,
+            target: TargetMetadata::Cell { column },
+        })
+    }
+
+    /// Embeds the names of columns and categories.
+    fn write_names(&mut self) -> Result<()> {
+        self.options.progress.begin("embedding names", None);
+        let embed = |names: &[String]| -> Result<Vec<f16>> {
+            let embedder = self.options.embedder;
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let mut vectors = vec![f16::ZERO; names.len() * embedder.dimension()];
+            embedder.embed(&names, &mut vectors)?;
+            Ok(vectors)
+        };
+        let mut columns = ContainerWriter::create(self.folder, COLUMN_FILE)?;
+        columns.section("vectors", &embed(&self.column_names)?)?;
+        let mut categories = ContainerWriter::create(self.folder, CATEGORY_FILE)?;
+        categories.section("vectors", &embed(&self.categories)?)?;
+        let mut names = StringsWriter::begin(&mut categories, "names")?;
+        for name in &self.categories {
+            names.push(&mut categories, name)?;
+        }
+        names.finish(&mut categories, "names")?;
+        self.files.push(columns.finish()?);
+        self.files.push(categories.finish()?);
+        Ok(())
+    }
+
+    fn write_metadata(
+        mut self,
+        tables: Vec<TableMetadata>,
+        tasks: Vec<TaskMetadata>,
+        text_count: u32,
+    ) -> Result<Report> {
+        self.files.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut metadata = Metadata {
+            format_version: FORMAT_VERSION,
+            root: Digest([0; 32]),
+            database: self.schema.database.clone(),
+            embedding: EmbeddingMetadata {
+                embedder: self.options.embedder.name(),
+                dimension: self.options.embedder.dimension() as u32,
+                column_count: self.column_count,
+                category_count: self.category_count,
+                text_count,
+                text_vectors: self.options.text_vectors,
+            },
+            tables,
+            relations: self.relations,
+            tasks,
+            files: self.files,
+        };
+        let text = metadata.encode()?;
+        let path = self.folder.join(METADATA_FILE);
+        fs::write(&path, &text).map_err(|e| Error::io(&path, "writing", e))?;
+        let file_bytes: u64 = metadata.files.iter().map(|file| file.length).sum();
+        Ok(Report {
+            root: metadata.root,
+            row_count: metadata.tables.iter().map(|t| u64::from(t.row_count)).sum(),
+            edge_count: metadata.relations.iter().map(|r| u64::from(r.edge_count)).sum(),
+            text_count,
+            store_bytes: file_bytes + text.len() as u64,
+            remarks: self.remarks,
+        })
+    }
+}
+
+fn undated_remarks(table: &TableMetadata, undated: Undated) -> Vec<String> {
+    let counts = [
+        (undated.always, "have no time, and are visible always"),
+        (undated.never, "inherit their time from a row that is not there, and are never visible"),
+    ];
+    (counts.into_iter())
+        .filter(|&(count, _)| table.time.is_some() && count > 0)
+        .map(|(count, fate)| {
+            format!("table {:?}: {count} of {} rows {fate}", table.name, table.row_count)
+        })
+        .collect()
+}
+
+fn unresolved_remark(table: &TableMetadata, relation: &RelationMetadata) -> Option<String> {
+    (relation.unresolved_count > 0).then(|| {
+        format!(
+            "table {:?}: {} values of reference {:?} point at no row; those rows are kept without \
+             that parent",
+            table.name, relation.unresolved_count, relation.name
+        )
+    })
+}
+
+/// A name as a person would say it: `countryOfBirth_id` is "country of birth id".
+fn spoken(name: &str) -> String {
+    let mut spoken = String::with_capacity(name.len() + 8);
+    let mut previous = ' ';
+    for character in name.chars() {
+        let starts_word = character.is_uppercase() && previous.is_lowercase();
+        let ends_word = starts_word || !character.is_alphanumeric();
+        if ends_word && !spoken.ends_with(' ') && !spoken.is_empty() {
+            spoken.push(' ');
+        }
+        if character.is_alphanumeric() {
+            spoken.extend(character.to_lowercase());
+        }
+        previous = character;
+    }
+    spoken.trim_end().to_owned()
+}

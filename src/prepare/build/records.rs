@@ -1,0 +1,193 @@
+//! The second pass over cells: staged values become records.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{Float64Type, Int64Type, UInt32Type};
+use arrow::ipc::reader::StreamReader;
+
+use super::columns::{ColumnSummary, Summary};
+use super::layout::Layout;
+use super::links::Parents;
+use crate::container::ContainerWriter;
+use crate::error::{Context, Error, Result};
+use crate::fold::ZScore;
+use crate::prepare::values::arrow_error;
+use crate::store::ColumnStats;
+
+/// The batches of a staging file, in order.
+fn staged(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
+    let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
+    let reader = BufReader::with_capacity(1 << 20, file);
+    let reader = StreamReader::try_new(reader, None).map_err(arrow_error)?;
+    Ok(reader.map(|batch| batch.map_err(arrow_error)))
+}
+
+/// Writes the records of a table.
+pub(super) fn write_records(
+    file: &mut ContainerWriter,
+    staged_path: &Path,
+    layout: &Layout,
+    summaries: &[ColumnSummary],
+    parents: &[Parents],
+    inherited: Option<&[i64]>,
+) -> Result<()> {
+    let encoders: Vec<Encoder> = summaries.iter().map(Encoder::new).collect();
+    let stride = layout.stride as usize;
+    let mut records = Vec::new();
+    let mut first_row = 0;
+    file.begin("rows")?;
+    for batch in staged(staged_path)? {
+        let batch = batch?;
+        records.clear();
+        records.resize(batch.num_rows() * stride, 0);
+        let mut target = Records { bytes: &mut records, layout };
+        if let Some(times) = inherited {
+            let times = &times[first_row..first_row + batch.num_rows()];
+            target.put(layout.time_offset, times.iter().map(|time| time.to_le_bytes()));
+        }
+        for (&offset, parents) in layout.parent_offsets.iter().zip(parents) {
+            let rows = parents.stored(first_row..first_row + batch.num_rows());
+            target.put(offset, rows.map(u32::to_le_bytes));
+        }
+        for (place, (array, encoder)) in batch.columns().iter().zip(&encoders).enumerate() {
+            encoder.write(&mut target, place, array);
+        }
+        file.write(&records)?;
+        first_row += batch.num_rows();
+    }
+    Ok(())
+}
+
+/// The records of one batch.
+struct Records<'a> {
+    bytes: &'a mut [u8],
+    layout: &'a Layout,
+}
+
+impl Records<'_> {
+    fn put<const N: usize>(&mut self, offset: u32, values: impl Iterator<Item = [u8; N]>) {
+        let offset = offset as usize;
+        let records = self.bytes.chunks_exact_mut(self.layout.stride as usize);
+        for (record, value) in records.zip(values) {
+            record[offset..offset + N].copy_from_slice(&value);
+        }
+    }
+
+    fn set_bits(&mut self, bit: usize, rows: impl Iterator<Item = bool>) {
+        let byte = self.layout.null_offset as usize + bit / 8;
+        let records = self.bytes.chunks_exact_mut(self.layout.stride as usize);
+        for (record, set) in records.zip(rows) {
+            record[byte] |= u8::from(set) << (bit % 8);
+        }
+    }
+}
+
+/// How the cells of one column are written.
+enum Encoder {
+    Identifier,
+    Numerical(ZScore),
+    Timestamp,
+    Boolean,
+    Categorical(Vec<u32>),
+    Text,
+}
+
+impl Encoder {
+    fn new(summary: &ColumnSummary) -> Self {
+        match &summary.summary {
+            Summary::Identifier => Self::Identifier,
+            Summary::Numerical(moments) => Self::Numerical(moments.z_score()),
+            Summary::Timestamp { .. } => Self::Timestamp,
+            Summary::Boolean { .. } => Self::Boolean,
+            Summary::Categorical(dictionary) => Self::Categorical(dictionary.sorted().1),
+            Summary::Text => Self::Text,
+        }
+    }
+
+    /// Writes a batch of column `place`. A NULL has its bit set and a value of zeros.
+    fn write(&self, records: &mut Records<'_>, place: usize, array: &ArrayRef) {
+        let column = &records.layout.columns[place];
+        let (offset, stats) = (column.offset, &column.stats);
+        if array.null_count() > 0 {
+            records.set_bits(place, (0..array.len()).map(|row| array.is_null(row)));
+        }
+        match self {
+            Self::Identifier => {}
+            Self::Numerical(score) => {
+                let numbers = array.as_primitive::<Float64Type>().iter();
+                let scores = numbers.map(|number| number.map_or(0.0, |n| score.of(n)));
+                records.put(offset, scores.map(f32::to_le_bytes));
+            }
+            Self::Timestamp => {
+                let times = array.as_primitive::<Int64Type>().iter();
+                records.put(offset, times.map(|time| time.unwrap_or(0).to_le_bytes()));
+            }
+            Self::Boolean => {
+                let truths = array.as_boolean().iter();
+                records.set_bits(offset as usize, truths.map(|truth| truth == Some(true)));
+            }
+            Self::Categorical(places) => {
+                let codes = array.as_primitive::<UInt32Type>().iter();
+                let categories = codes.map(|code| code.map_or(0, |code| places[code as usize]));
+                match stats.value_bytes() {
+                    1 => records.put(offset, categories.map(|c| [c as u8])),
+                    2 => records.put(offset, categories.map(|c| (c as u16).to_le_bytes())),
+                    _ => records.put(offset, categories.map(u32::to_le_bytes)),
+                }
+            }
+            Self::Text => {
+                let texts = array.as_primitive::<UInt32Type>().iter();
+                records.put(offset, texts.map(|text| text.unwrap_or(0).to_le_bytes()));
+            }
+        }
+    }
+}
+
+/// Writes the values of a derived target, one after the other.
+pub(super) fn encode_target(
+    summary: &ColumnSummary,
+    stats: &ColumnStats,
+    array: &ArrayRef,
+) -> Result<Vec<u8>> {
+    let row_bytes = crate::store::target_bytes(stats);
+    let mut bytes = Vec::with_capacity(array.len() * row_bytes as usize);
+    match Encoder::new(summary) {
+        Encoder::Numerical(score) => {
+            for (row, number) in array.as_primitive::<Float64Type>().iter().enumerate() {
+                let value = number.map_or(0.0, |n| score.of(n));
+                if !value.is_finite() {
+                    return Err(Error::data(format!(
+                        "column {:?}: {:e} in row {} is too many deviations of the train split ({:e}) \
+                         from its mean for 32 bits; correct it, or scale the targets",
+                        summary.name,
+                        number.unwrap_or_default(),
+                        row + 1,
+                        score.std
+                    )));
+                }
+                bytes.extend(value.to_le_bytes());
+            }
+        }
+        Encoder::Timestamp => {
+            for time in array.as_primitive::<Int64Type>() {
+                bytes.extend(time.unwrap_or(0).to_le_bytes());
+            }
+        }
+        Encoder::Boolean => {
+            bytes.extend(array.as_boolean().iter().map(|truth| u8::from(truth == Some(true))));
+        }
+        Encoder::Categorical(places) => {
+            for code in array.as_primitive::<UInt32Type>() {
+                bytes.extend(code.map_or(0, |code| places[code as usize]).to_le_bytes());
+            }
+        }
+        Encoder::Identifier | Encoder::Text => {
+            return Err(Error::schema("a target is neither an identifier nor a text"))
+                .context(|| format!("column {:?}", summary.name));
+        }
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,165 @@
+//! The second pass over one table: its records, its parents, their lists of children.
+
+use std::fs;
+
+use super::first_pass::{Indexes, Ingested};
+use super::layout::Layout;
+use super::leaks::is_told_target;
+use super::references::{referred_columns, time_parent};
+use super::{links, records};
+use crate::container::ContainerWriter;
+use crate::error::{Error, Result};
+use crate::prepare::schema::{Reference, Schema};
+use crate::store::{
+    ALWAYS_VISIBLE, ColumnMetadata, FileMetadata, NEVER_VISIBLE, RelationMetadata, TableMetadata,
+    TimeMetadata,
+};
+
+/// What the second pass over all tables shares.
+pub(super) struct SecondPass<'a> {
+    pub schema: &'a Schema,
+    pub indexes: Vec<Indexes>,
+    pub row_counts: Vec<u32>,
+    pub first_relations: Vec<usize>,
+    /// When the rows of each table came to exist, where they have a time and it is asked for.
+    pub times: Vec<Option<Vec<i64>>>,
+    pub undated: Vec<Undated>,
+    pub graph: ContainerWriter,
+}
+
+/// A table that is written.
+pub(super) struct Written {
+    pub metadata: TableMetadata,
+    pub relations: Vec<RelationMetadata>,
+    pub file: FileMetadata,
+}
+
+/// The rows of a table of which nobody knows when they came to exist.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Undated {
+    /// How many are visible always.
+    pub always: u64,
+    /// How many are visible to none but a seed that sees everything.
+    pub never: u64,
+}
+
+impl Undated {
+    fn count(times: Option<&[i64]>, rows: u32) -> Self {
+        let Some(times) = times else { return Self { always: u64::from(rows), never: 0 } };
+        let count = |what| times.iter().filter(|&&time| time == what).count() as u64;
+        Self { always: count(ALWAYS_VISIBLE), never: count(NEVER_VISIBLE) }
+    }
+}
+
+impl SecondPass<'_> {
+    /// Writes the records of table `place` and the children of its references.
+    pub(super) fn write(
+        &mut self,
+        place: usize,
+        mut read: Ingested,
+        columns: Vec<ColumnMetadata>,
+    ) -> Result<Written> {
+        let table = &self.schema.tables[place];
+        let parents = self.resolve(place, std::mem::take(&mut read.links))?;
+        let inherits = table.time.as_ref().is_some_and(|time| time.through.is_some());
+        let layout = Layout::new(columns, table.references.len(), inherits)?;
+        let (time, times) = self.times(place, &mut read, &layout, &parents)?;
+        let inherited = times.as_deref().filter(|_| inherits);
+        records::write_records(
+            &mut read.file,
+            &read.staged,
+            &layout,
+            &read.columns,
+            &parents,
+            inherited,
+        )?;
+        fs::remove_file(&read.staged).map_err(|e| Error::io(&read.staged, "removing", e))?;
+        let file = read.file.finish()?;
+
+        let order = times.as_deref().and_then(links::time_order);
+        let mut relations = Vec::new();
+        for (number, (reference, parents)) in table.references.iter().zip(&parents).enumerate() {
+            let parent = self.schema.table(&reference.to).unwrap_or_default();
+            let index = self.first_relations[place] + number;
+            let (order, times) = (order.as_deref(), times.as_deref());
+            let parent_rows = self.row_counts[parent];
+            links::write_children(&mut self.graph, index, parents, parent_rows, order, times)?;
+            relations.push(RelationMetadata {
+                name: reference.name(),
+                child: place as u32,
+                parent: parent as u32,
+                parent_offset: layout.parent_offsets[number],
+                edge_count: parents.edge_count,
+                null_count: parents.null_count,
+                unresolved_count: parents.unresolved_count,
+            });
+        }
+        self.undated[place] = Undated::count(times.as_deref(), read.row_count);
+        self.times[place] = times.filter(|_| self.is_time_asked_for(place));
+        let metadata = TableMetadata {
+            name: table.name.clone(),
+            row_count: read.row_count,
+            stride: layout.stride,
+            null_offset: layout.null_offset,
+            time,
+            key: table.key.clone(),
+            columns: layout.columns,
+        };
+        Ok(Written { metadata, relations, file })
+    }
+
+    /// Whether another table inherits the time of table `place`, or a task has its targets there.
+    fn is_time_asked_for(&self, place: usize) -> bool {
+        let lends = |other| time_parent(self.schema, other) == Some(place);
+        let mut derived = self.schema.tasks.iter().filter_map(|task| task.derived.as_ref());
+        (0..self.schema.tables.len()).any(lends)
+            || derived.any(|task| is_told_target(self.schema, &self.schema.tables[place], task))
+    }
+
+    /// What the references of table `place` lead to.
+    fn resolve(&self, place: usize, links: Vec<links::Links>) -> Result<Vec<links::Parents>> {
+        let references = &self.schema.tables[place].references;
+        let resolve = |(links, reference): (links::Links, &Reference)| {
+            let parent = self.schema.table(&reference.to);
+            let list = referred_columns(self.schema, reference);
+            let index = parent.and_then(|parent| self.indexes[parent].get(&list));
+            let index = index.ok_or_else(|| {
+                Error::schema(format!("table {:?} has no key to refer to", reference.to))
+            })?;
+            let parents = links.resolve(index);
+            parents.check(reference, &self.schema.limits)?;
+            Ok(parents)
+        };
+        links.into_iter().zip(references).map(resolve).collect()
+    }
+
+    /// When the rows of table `place` came to exist, and where the store keeps that.
+    fn times(
+        &self,
+        place: usize,
+        read: &mut Ingested,
+        layout: &Layout,
+        parents: &[links::Parents],
+    ) -> Result<(Option<TimeMetadata>, Option<Vec<i64>>)> {
+        let table = &self.schema.tables[place];
+        let Some(time) = &table.time else { return Ok((None, None)) };
+        let delay_us = time.delay.0;
+        if let Some(column) = &time.column {
+            let column = read.columns.iter().position(|c| c.name == *column);
+            let column =
+                column.ok_or_else(|| Error::schema("the time's column is not a column"))?;
+            let times = links::column_times(read.times.take().unwrap_or_default(), delay_us);
+            let column = column as u32;
+            return Ok((Some(TimeMetadata::Column { column, delay_us }), Some(times)));
+        }
+        let through = time.through.as_deref().and_then(|name| table.reference(name));
+        let lent = time_parent(self.schema, place).and_then(|p| self.times[p].as_ref());
+        let (Some(through), Some(lent)) = (through, lent) else {
+            return Err(Error::schema("the time is inherited from a table that has none"));
+        };
+        let relation = (self.first_relations[place] + through) as u32;
+        let offset = layout.time_offset;
+        let times = links::inherited_times(&parents[through], lent, delay_us);
+        Ok((Some(TimeMetadata::Inherited { relation, delay_us, offset }), Some(times)))
+    }
+}

@@ -1,0 +1,311 @@
+//! Derived tasks: tables of (anchor key, observation time, target[, split]).
+
+use std::path::Path;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringViewArray};
+use arrow::compute::{concat, filter};
+use arrow::datatypes::{Float64Type, Int64Type};
+
+use super::columns::{ColumnSummary, Summary};
+use super::keys::{KeyIndex, KeyTrouble, digest, write_key};
+use super::layout::column_metadata;
+use super::records::encode_target;
+use crate::container::ContainerWriter;
+use crate::error::{Error, Result};
+use crate::fold::Moments;
+use crate::plan::Split;
+use crate::prepare::schema::{Column, DerivedTask, Limits, Task};
+use crate::prepare::source::Batches;
+use crate::prepare::values::{Values, arrow_error, words};
+use crate::store::{ColumnMetadata, FileMetadata, SEES_EVERYTHING, task_file};
+
+/// A derived task, read whole: its rows are few beside the database's.
+pub(super) struct Derived {
+    anchors: Vec<u32>,
+    obs_times: Vec<i64>,
+    splits: Vec<Split>,
+    targets: ArrayRef,
+    /// The targets' statistics; of the train split alone, where splits are recorded.
+    pub summary: ColumnSummary,
+}
+
+/// The columns that a derived task reads, in the order in which they are asked for.
+pub(super) fn columns_of(task: &DerivedTask) -> Vec<String> {
+    let mut columns = task.key.clone();
+    columns.push(task.target.clone());
+    columns.extend(task.time.clone());
+    columns.extend(task.split.clone());
+    columns
+}
+
+/// What is wrong with a task's rows, counted.
+#[derive(Default)]
+struct Troubles {
+    null_key: KeyTrouble,
+    unknown_anchor: KeyTrouble,
+    null_time: KeyTrouble,
+    bad_split: KeyTrouble,
+}
+
+/// Reads the rows of `task`, whose anchors are looked up in `index`.
+pub(super) fn read(
+    task: &Task,
+    derived: &DerivedTask,
+    batches: Batches,
+    index: &KeyIndex,
+    limits: &Limits,
+) -> Result<Derived> {
+    let mut reading = Reading {
+        task,
+        derived,
+        index,
+        row: 0,
+        troubles: Troubles::default(),
+        times: ColumnSummary::new(
+            derived.time.as_deref().unwrap_or_default(),
+            Column::from(crate::store::SemanticType::Timestamp),
+        ),
+        targets: Vec::new(),
+        result: Derived {
+            anchors: Vec::new(),
+            obs_times: Vec::new(),
+            splits: Vec::new(),
+            targets: arrow::array::new_empty_array(&arrow::datatypes::DataType::Null),
+            summary: ColumnSummary::new(&derived.target, Column::from(derived.target_type)),
+        },
+    };
+    for batch in batches {
+        reading.take_in(&batch?)?;
+    }
+    reading.finish(limits)
+}
+
+struct Reading<'a> {
+    task: &'a Task,
+    derived: &'a DerivedTask,
+    index: &'a KeyIndex,
+    row: u64,
+    troubles: Troubles,
+    times: ColumnSummary,
+    targets: Vec<ArrayRef>,
+    result: Derived,
+}
+
+impl Reading<'_> {
+    fn take_in(&mut self, batch: &RecordBatch) -> Result<()> {
+        let key_count = self.derived.key.len();
+        let keys = batch.columns()[..key_count].iter().map(words).collect::<Result<Vec<_>>>()?;
+        let keys: Vec<&StringViewArray> = keys.iter().collect();
+        let mut text = String::new();
+        for row in 0..batch.num_rows() {
+            let at = self.row + row as u64 + 1;
+            if !write_key(&keys, row, &mut text) {
+                self.troubles.null_key.add(|first| *first = format!("row {at}"));
+                continue;
+            }
+            match self.index.find(digest(text.as_bytes())) {
+                Some(anchor) => self.result.anchors.push(anchor),
+                None => self
+                    .troubles
+                    .unknown_anchor
+                    .add(|first| *first = format!("{text:?} in row {at}")),
+            }
+        }
+        let mut columns = batch.columns()[key_count + 1..].iter();
+        let times = match &self.derived.time {
+            None => None,
+            Some(_) => columns.next(),
+        };
+        self.take_in_times(times, batch.num_rows())?;
+        if let (Some(_), Some(splits)) = (&self.derived.split, columns.next()) {
+            self.take_in_splits(&words(splits)?);
+        }
+        let values = self.result.summary.read(&batch.columns()[key_count], self.row)?;
+        self.targets.push(self.result.summary.take_in(&values));
+        self.row += batch.num_rows() as u64;
+        Ok(())
+    }
+
+    fn take_in_times(&mut self, times: Option<&ArrayRef>, rows: usize) -> Result<()> {
+        let values = match times {
+            None => None,
+            Some(times) => Some(self.times.read(times, self.row)?),
+        };
+        for row in 0..rows {
+            let time = match &values {
+                Some(Values::Times(times)) if times.is_valid(row) => times.value(row),
+                _ if self.task.sees_everything => SEES_EVERYTHING,
+                _ => {
+                    let at = self.row + row as u64 + 1;
+                    self.troubles.null_time.add(|first| *first = format!("row {at}"));
+                    SEES_EVERYTHING
+                }
+            };
+            self.result.obs_times.push(time);
+        }
+        Ok(())
+    }
+
+    fn take_in_splits(&mut self, splits: &StringViewArray) {
+        for (row, word) in splits.iter().enumerate() {
+            match Split::ALL.into_iter().find(|split| Some(split.name()) == word) {
+                Some(split) => self.result.splits.push(split),
+                None => {
+                    let at = self.row + row as u64 + 1;
+                    let word = word.map_or_else(|| "NULL".to_owned(), |word| format!("{word:?}"));
+                    self.troubles.bad_split.add(|first| *first = format!("{word} in row {at}"));
+                }
+            }
+        }
+    }
+
+    fn finish(mut self, limits: &Limits) -> Result<Derived> {
+        if self.row == 0 {
+            return Err(Error::data("the task has no rows; take it out of the schema"));
+        }
+        if self.row > u64::from(u32::MAX) {
+            return Err(Error::limit(format!("{} seeds; the format counts to 2^32 - 1", self.row)));
+        }
+        self.times.check()?;
+        self.result.summary.check()?;
+        self.result.summary.check_categories(limits)?;
+        self.troubles.check(self.task, self.derived)?;
+        let targets: Vec<&dyn Array> = self.targets.iter().map(|array| &**array).collect();
+        self.result.targets = concat(&targets).map_err(arrow_error)?;
+        self.result.use_train_statistics()?;
+        Ok(self.result)
+    }
+}
+
+impl Troubles {
+    fn check(&self, task: &Task, derived: &DerivedTask) -> Result<()> {
+        let Self { null_key, unknown_anchor, null_time, bad_split } = self;
+        let key = derived.key.join(", ");
+        if null_key.count > 0 {
+            return Err(Error::data(format!(
+                "{} rows have a NULL in the anchor's key ({key}), the first is {}; remove those \
+                 rows, or correct the data",
+                null_key.count, null_key.first
+            )));
+        }
+        if unknown_anchor.count > 0 {
+            return Err(Error::data(format!(
+                "{} rows name an anchor ({key}) that is not in table {:?}, the first is {}; remove \
+                 those rows, or correct the key",
+                unknown_anchor.count, derived.anchor, unknown_anchor.first
+            )));
+        }
+        if null_time.count > 0 {
+            let what = match &derived.time {
+                Some(time) => format!("a NULL in the observation time ({time:?})"),
+                None => "no observation time".to_owned(),
+            };
+            return Err(Error::data(format!(
+                "{} seeds have {what}, the first is {}; such a seed would see the future: give it a \
+                 time, or say sees_everything = true in task {:?}",
+                null_time.count, null_time.first, task.name
+            )));
+        }
+        if bad_split.count > 0 {
+            return Err(Error::data(format!(
+                "{} rows have a split other than train, val or test, the first is {}; correct the \
+                 column {:?}",
+                bad_split.count,
+                bad_split.first,
+                derived.split.as_deref().unwrap_or_default()
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Derived {
+    /// How many seeds there are.
+    pub(super) fn seed_count(&self) -> u32 {
+        self.anchors.len() as u32
+    }
+
+    /// When each seed is observed.
+    pub(super) fn obs_times(&self) -> &[i64] {
+        &self.obs_times
+    }
+
+    /// Takes the statistics from the recorded train split alone, so that they tell nothing of the
+    /// rest.
+    fn use_train_statistics(&mut self) -> Result<()> {
+        if self.splits.is_empty() {
+            return Ok(());
+        }
+        let train: BooleanArray =
+            self.splits.iter().map(|&split| Some(split == Split::Train)).collect();
+        let train = filter(&self.targets, &train).map_err(arrow_error)?;
+        self.summary.null_count = train.logical_null_count() as u64;
+        let scale = match &mut self.summary.summary {
+            Summary::Numerical(moments) => {
+                let all = std::mem::take(moments);
+                let targets = train.as_primitive::<Float64Type>();
+                targets.iter().flatten().for_each(|target| moments.push(target));
+                Some((all, *moments))
+            }
+            Summary::Timestamp { moments, min, max } => {
+                let all = std::mem::take(moments);
+                let targets = train.as_primitive::<Int64Type>();
+                targets.iter().flatten().for_each(|target| moments.push(target as f64));
+                *min = arrow::compute::min(targets).unwrap_or(i64::MAX);
+                *max = arrow::compute::max(targets).unwrap_or(i64::MIN);
+                Some((all, *moments))
+            }
+            Summary::Boolean { true_count } => {
+                *true_count = train.as_boolean().true_count() as u64;
+                None
+            }
+            _ => None,
+        };
+        match scale {
+            Some((all, train)) => self.check_scale(&all, &train),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses targets that the train split cannot scale: all of them would be the same number.
+    fn check_scale(&self, all: &Moments, train: &Moments) -> Result<()> {
+        let is_one_number = all.count() == 0 || all.min() == all.max();
+        let found = match train.count() {
+            0 if all.count() == 0 => return Ok(()),
+            0 => "none of its rows has one, and rows of other splits have".to_owned(),
+            _ if train.std() > 0.0 || is_one_number => return Ok(()),
+            count => format!(
+                "its {count} targets are all the same or nearly so, and those of other splits differ"
+            ),
+        };
+        Err(Error::data(format!(
+            "the train split cannot scale the target {:?}: {found}; correct the splits, or leave \
+             the task out",
+            self.summary.name,
+        )))
+    }
+
+    /// Writes the task's file; tells of its target as a column.
+    pub(super) fn write(
+        &self,
+        folder: &Path,
+        task: &Task,
+        column_index: u32,
+        category_count: &mut u32,
+    ) -> Result<(ColumnMetadata, FileMetadata)> {
+        let column = column_metadata(&self.summary, column_index, category_count)?;
+        let mut file = ContainerWriter::create(folder, &task_file(&task.name))?;
+        file.section("anchors", &self.anchors)?;
+        file.section("obs_times", &self.obs_times)?;
+        let targets = encode_target(&self.summary, &column.stats, &self.targets)?;
+        file.section("targets", &targets)?;
+        let nulls: Vec<u8> =
+            (0..self.targets.len()).map(|row| u8::from(self.targets.is_null(row))).collect();
+        file.section("nulls", &nulls)?;
+        if !self.splits.is_empty() {
+            let tags: Vec<u8> = self.splits.iter().map(|&split| split as u8).collect();
+            file.section("splits", &tags)?;
+        }
+        Ok((column, file.finish()?))
+    }
+}

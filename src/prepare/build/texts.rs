@@ -1,0 +1,110 @@
+//! The distinct texts of a database, each kept once.
+
+use std::io::{BufReader, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use arrow::array::{Array, StringViewArray, UInt32Array};
+use half::f16;
+use rayon::prelude::*;
+
+use super::keys::{KeyIndex, digest};
+use crate::container::{ContainerWriter, StringsWriter, read_next};
+use crate::error::{Error, Result};
+use crate::prepare::embed::Embedder;
+use crate::progress::Progress;
+use crate::store::{FileMetadata, TEXT_FILE};
+
+/// How many texts are embedded at a time.
+const TEXTS_AT_A_TIME: usize = 2048;
+
+/// Texts by the order in which they first occur.
+pub(super) struct Texts {
+    index: KeyIndex,
+    strings: StringsWriter,
+    file: ContainerWriter,
+    path: PathBuf,
+}
+
+impl Texts {
+    pub(super) fn create(folder: &Path) -> Result<Self> {
+        let mut file = ContainerWriter::create(folder, TEXT_FILE)?;
+        let strings = StringsWriter::begin(&mut file, "texts")?;
+        Ok(Self { index: KeyIndex::new(), strings, file, path: folder.join(TEXT_FILE) })
+    }
+
+    /// The indexes of the words of each of `columns`, which are added where they are new.
+    ///
+    /// Texts are numbered row by row, so that it does not matter how rows are cut into batches.
+    pub(super) fn intern(&mut self, columns: &[&StringViewArray]) -> Result<Vec<UInt32Array>> {
+        let digest_of = |words: &StringViewArray, row| {
+            if words.is_null(row) { 0 } else { digest(words.value(row).as_bytes()) }
+        };
+        let digests: Vec<Vec<u128>> = (columns.iter())
+            .map(|words| {
+                let rows = (0..words.len()).into_par_iter().with_min_len(1024);
+                rows.map(|row| digest_of(words, row)).collect()
+            })
+            .collect();
+        digests.iter().for_each(|digests| self.index.warm(digests));
+        let rows = columns.first().map_or(0, Array::len);
+        let mut indexes = vec![Vec::with_capacity(rows); columns.len()];
+        for row in 0..rows {
+            for ((words, digests), indexes) in columns.iter().zip(&digests).zip(&mut indexes) {
+                if words.is_null(row) {
+                    indexes.push(0);
+                    continue;
+                }
+                let (index, is_new) = self.index.intern(digests[row])?;
+                if is_new {
+                    self.strings.push(&mut self.file, words.value(row))?;
+                }
+                indexes.push(index);
+            }
+        }
+        let arrays = indexes.into_iter().zip(columns);
+        Ok(arrays.map(|(i, words)| UInt32Array::new(i.into(), words.logical_nulls())).collect())
+    }
+
+    /// How many distinct texts there are.
+    pub(super) fn count(&self) -> u32 {
+        self.index.len() as u32
+    }
+
+    /// Writes the texts' vectors, when there is an embedder for them, and ends the file.
+    pub(super) fn finish(
+        mut self,
+        embedder: Option<&dyn Embedder>,
+        progress: &dyn Progress,
+    ) -> Result<FileMetadata> {
+        drop(self.index);
+        let start = self.file.section_start();
+        let count = self.strings.count();
+        self.strings.finish(&mut self.file, "texts")?;
+        if let Some(embedder) = embedder {
+            self.file.begin("vectors")?;
+            let failed = |e| Error::io(&self.path, "reading", e);
+            let mut reader = std::fs::File::open(&self.path).map_err(failed)?;
+            reader.seek(SeekFrom::Start(start)).map_err(failed)?;
+            let mut reader = BufReader::with_capacity(1 << 20, reader);
+            let mut done = 0;
+            while done < count {
+                let now = TEXTS_AT_A_TIME.min(count - done);
+                let texts = (0..now)
+                    .map(|_| {
+                        let mut text = Vec::new();
+                        read_next(&mut reader, &mut text).map_err(failed)?;
+                        String::from_utf8(text)
+                            .map_err(|e| Error::corrupt(format!("a text of our own: {e}")))
+                    })
+                    .collect::<Result<Vec<_>>>()?;
+                let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+                let mut vectors = vec![f16::ZERO; now * embedder.dimension()];
+                embedder.embed(&texts, &mut vectors)?;
+                self.file.write(bytemuck::cast_slice(&vectors))?;
+                progress.advance(now as u64)?;
+                done += now;
+            }
+        }
+        self.file.finish()
+    }
+}

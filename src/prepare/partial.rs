@@ -1,0 +1,120 @@
+//! The folder in which a store grows, and what may lie there.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::durable::{Disk, commit_folder, try_lock};
+use crate::error::{Error, Result};
+use crate::store::METADATA_FILE;
+
+/// The folder in which a store grows; removed again unless it is committed.
+pub(super) struct Partial {
+    pub(super) path: PathBuf,
+    /// The folder itself, locked for as long as somebody works there: a lock beside it would have
+    /// to be let go before the folder gets its name.
+    _locked: File,
+}
+
+impl Partial {
+    pub(super) fn create(out: &Path) -> Result<Self> {
+        let mut name = out.file_name().map(ToOwned::to_owned).ok_or_else(|| {
+            Error::invalid(format!("{} does not name a folder to create", out.display()))
+        })?;
+        name.push(".partial");
+        let path = out.with_file_name(name);
+        let io = |action, path: &Path| {
+            let path = path.to_path_buf();
+            move |e| Error::io(&path, action, e)
+        };
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir()) {
+            return Err(Error::invalid(format!(
+                "{} is in the way: the store grows in a folder of that name; move it away",
+                path.display()
+            )));
+        }
+        fs::create_dir_all(&path).map_err(io("creating", &path))?;
+        let locked = File::open(&path).map_err(io("opening", &path))?;
+        if !try_lock(&locked).map_err(io("locking", &path))? {
+            return Err(at_work(&path));
+        }
+        // Whoever worked here until now may have finished, and the folder have got its name.
+        if fs::symlink_metadata(out).is_ok() {
+            return Err(taken(out));
+        }
+        if !is_still_at(&locked, &path).map_err(io("examining", &path))? {
+            return Err(at_work(&path));
+        }
+        let listed = fs::read_dir(&path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let left = listed.map_err(io("listing", &path))?;
+        // What an earlier preparation left may go, what somebody else put there may not.
+        if let Some(strange) = left.iter().find(|entry| !is_ours(entry)) {
+            return Err(Error::invalid(format!(
+                "{} holds {:?}, which no preparation left there; move it away",
+                path.display(),
+                strange.file_name().to_string_lossy()
+            )));
+        }
+        let partial = Self { path, _locked: locked };
+        for entry in left {
+            let entry = entry.path();
+            let is_folder = entry.is_dir() && !entry.is_symlink();
+            let removed =
+                if is_folder { fs::remove_dir_all(&entry) } else { fs::remove_file(&entry) };
+            removed.map_err(io("removing", &entry))?;
+        }
+        for folder in ["tables", "tasks", "staging"] {
+            let folder = partial.path.join(folder);
+            fs::create_dir(&folder).map_err(io("creating", &folder))?;
+        }
+        Ok(partial)
+    }
+
+    /// Makes the store durable and gives it its name.
+    pub(super) fn commit(self, out: &Path) -> Result<()> {
+        let staging = self.path.join("staging");
+        fs::remove_dir_all(&staging).map_err(|e| Error::io(&staging, "removing", e))?;
+        commit_folder(&Disk, &self.path, out)
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // The store has gone or will never be; that this fails is no error worth telling.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Whether a preparation makes something of that name.
+fn is_ours(entry: &fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    let name = name.to_string_lossy();
+    let folders = ["tables", "tasks", "staging"];
+    folders.contains(&&*name) || *name == *METADATA_FILE || name.ends_with(".bin")
+}
+
+/// Whether what was opened at `path` is what lies there now, and not a folder that was moved away
+/// between opening and locking.
+fn is_still_at(opened: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok(identity(found) == identity(opened.metadata()?)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+fn at_work(path: &Path) -> Error {
+    Error::invalid(format!(
+        "another preparation is at work in {}; wait for it, or choose another place",
+        path.display()
+    ))
+}
+
+pub(super) fn taken(out: &Path) -> Error {
+    Error::invalid(format!(
+        "{} is there already; remove it, or choose another place",
+        out.display()
+    ))
+}

@@ -1,0 +1,332 @@
+//! Tables in CSV files: a header line, double quotes, and the delimiter that the header shows.
+//!
+//! Every column is text. An empty field is NULL, also a quoted one: writers do not agree on what
+//! the quotes would say. A blank line is no row. A byte order mark is skipped. A field in quotes ends
+//! where they close, with a quote inside it doubled; in any other field a quote is a character.
+
+mod delimiter;
+mod quotes;
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatchOptions, StringArray};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use csv::{ByteRecord, ErrorKind, ReaderBuilder};
+
+use self::quotes::{BadQuotes, CheckedQuotes};
+use super::{BATCH_BYTES, BATCH_ROWS, Batches, SourceColumn, check_names};
+use crate::error::{Context, Error, Result};
+
+/// The columns that the header line names.
+pub(super) fn columns(path: &Path) -> Result<Vec<SourceColumn>> {
+    let mut reader = reader(path)?;
+    let place = || path.display();
+    let header = reader.byte_headers().map_err(|e| broken(path, &e))?;
+    if header.is_empty() {
+        let message = "the file is empty; expected a header line with the names of the columns";
+        return Err(Error::data(message).context(place()));
+    }
+    let column = |name: &[u8]| match std::str::from_utf8(name) {
+        Ok(name) => {
+            Ok(SourceColumn { name: name.into(), data_type: DataType::Utf8, declared: None })
+        }
+        Err(_) => {
+            let found = String::from_utf8_lossy(name);
+            Err(Error::data(format!("line 1: expected UTF-8, found {found:?}")).context(place()))
+        }
+    };
+    let columns = header.iter().map(column).collect::<Result<Vec<_>>>()?;
+    check_names(&columns).context(|| format!("{}: line 1", path.display()))?;
+    Ok(columns)
+}
+
+/// Streams the columns at `indices`.
+pub(super) fn read(path: &Path, indices: Vec<usize>) -> Result<Batches> {
+    let names = columns(path)?;
+    let field = |&index: &usize| Field::new(&names[index].name, DataType::Utf8, true);
+    let schema = Arc::new(Schema::new(indices.iter().map(field).collect::<Vec<_>>()));
+    let mut reader = reader(path)?;
+    reader.byte_headers().map_err(|e| broken(path, &e))?;
+    let path = path.to_owned();
+    let columns = indices.iter().map(|_| TextColumn::default()).collect();
+    let record = ByteRecord::new();
+    Ok(Box::new(Rows { path, reader, record, indices, columns, schema, done: false }))
+}
+
+fn reader(path: &Path) -> Result<csv::Reader<CheckedQuotes<File>>> {
+    let delimiter = delimiter(path)?;
+    Ok(parser(CheckedQuotes::new(open(path)?, delimiter), delimiter))
+}
+
+fn parser<R: Read>(input: R, delimiter: u8) -> csv::Reader<R> {
+    ReaderBuilder::new().delimiter(delimiter).buffer_capacity(256 << 10).from_reader(input)
+}
+
+/// What divides the fields of a file.
+fn delimiter(path: &Path) -> Result<u8> {
+    let input = BufReader::new(open(path)?);
+    delimiter::find(input).map_err(|e| Error::io(path, "reading", e))
+}
+
+fn open(path: &Path) -> Result<File> {
+    File::open(path).map_err(|e| Error::io(path, "opening", e))
+}
+
+/// The rows of one file.
+struct Rows {
+    path: PathBuf,
+    reader: csv::Reader<CheckedQuotes<File>>,
+    record: ByteRecord,
+    indices: Vec<usize>,
+    columns: Vec<TextColumn>,
+    schema: SchemaRef,
+    done: bool,
+}
+
+/// The values of one column of a batch, one after another.
+#[derive(Default)]
+struct TextColumn {
+    bytes: Vec<u8>,
+    ends: Vec<i32>,
+    valid: Vec<bool>,
+}
+
+impl Iterator for Rows {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let batch = self.batch();
+        // An error ends the stream: what follows it could not be trusted.
+        self.done |= batch.is_err();
+        batch.transpose()
+    }
+}
+
+impl Rows {
+    /// The next batch; none at the end of the file.
+    fn batch(&mut self) -> Result<Option<RecordBatch>> {
+        let mut first = None;
+        let mut rows = 0;
+        while rows < BATCH_ROWS && self.columns.iter().all(|c| c.bytes.len() < BATCH_BYTES) {
+            let more = self.reader.read_byte_record(&mut self.record);
+            if !more.map_err(|e| broken(&self.path, &e))? {
+                self.done = true;
+                break;
+            }
+            first = first.or_else(|| self.record.position().cloned());
+            for (column, &index) in self.columns.iter_mut().zip(&self.indices) {
+                let field = self.record.get(index).unwrap_or_default();
+                column.bytes.extend_from_slice(field);
+                let end = i32::try_from(column.bytes.len()).map_err(|_| {
+                    let line = self.record.position().map_or(0, csv::Position::line);
+                    let message = format!("line {line}: a field holds more than 2 GiB");
+                    Error::limit(message).context(self.path.display())
+                })?;
+                column.ends.push(end);
+                column.valid.push(!field.is_empty());
+            }
+            rows += 1;
+        }
+        if rows == 0 {
+            return Ok(None);
+        }
+        let arrays = self.columns.iter_mut().map(TextColumn::take).collect::<Option<Vec<_>>>();
+        let arrays = match (arrays, first) {
+            (Some(arrays), _) => arrays,
+            (None, first) => return Err(self.find_bad_text(first, rows)),
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
+            .map(Some)
+            .map_err(|e| Error::data(e.to_string()).context(self.path.display()))
+    }
+
+    /// Reads the latest batch of rows again, slowly, for the first field that is not UTF-8.
+    fn find_bad_text(&self, first: Option<csv::Position>, rows: usize) -> Error {
+        let search = || -> Result<Option<Error>> {
+            let mut reader = parser(open(&self.path)?, delimiter(&self.path)?);
+            let names = reader.byte_headers().map_err(|e| broken(&self.path, &e))?.clone();
+            if let Some(first) = first {
+                reader.seek(first).map_err(|e| broken(&self.path, &e))?;
+            }
+            for record in reader.byte_records().take(rows) {
+                let record = record.map_err(|e| broken(&self.path, &e))?;
+                for &index in &self.indices {
+                    let field = record.get(index).unwrap_or_default();
+                    let (Err(_), Some(position)) = (std::str::from_utf8(field), record.position())
+                    else {
+                        continue;
+                    };
+                    return Ok(Some(Error::data(format!(
+                        "line {}: column {:?}: expected UTF-8, found {:?}; convert the file to \
+                         UTF-8",
+                        line_of(&self.path, position)?,
+                        String::from_utf8_lossy(names.get(index).unwrap_or_default()),
+                        String::from_utf8_lossy(field)
+                    ))));
+                }
+            }
+            Ok(None)
+        };
+        match search() {
+            Ok(Some(error)) => error.context(self.path.display()),
+            Ok(None) => {
+                Error::data("the file changed while it was read").context(self.path.display())
+            }
+            Err(error) => error,
+        }
+    }
+}
+
+impl TextColumn {
+    /// The values as an array; none when they are not UTF-8. The column is empty afterwards.
+    fn take(&mut self) -> Option<ArrayRef> {
+        let column = std::mem::take(self);
+        self.ends.reserve(column.ends.len());
+        self.valid.reserve(column.valid.len());
+        self.bytes.reserve(column.bytes.len());
+        let mut offsets = Vec::with_capacity(column.ends.len() + 1);
+        offsets.push(0);
+        offsets.extend_from_slice(&column.ends);
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        let nulls = Some(NullBuffer::from(column.valid)).filter(|nulls| nulls.null_count() > 0);
+        let array = StringArray::try_new(offsets, Buffer::from_vec(column.bytes), nulls);
+        array.ok().map(|array| Arc::new(array) as ArrayRef)
+    }
+}
+
+/// Says where and how a file is not the CSV that its header promises.
+fn broken(path: &Path, error: &csv::Error) -> Error {
+    match error.kind() {
+        ErrorKind::Io(e) => match e.get_ref().and_then(|inner| inner.downcast_ref()) {
+            Some(bad) => bad_quotes(path, bad).unwrap_or_else(|error| error),
+            None => Error::io(path, "reading", std::io::Error::new(e.kind(), e.to_string())),
+        },
+        ErrorKind::UnequalLengths { pos: Some(position), expected_len, len } => {
+            let line = match line_of(path, position) {
+                Ok(line) => line,
+                Err(error) => return error,
+            };
+            let divided = match delimiter(path) {
+                Ok(b',') => String::new(),
+                Ok(other) => {
+                    format!("; they are divided by {:?}, as the header shows", char::from(other))
+                }
+                Err(error) => return error,
+            };
+            Error::data(format!(
+                "line {line}: expected {expected_len} fields as in the header, found {len}{divided}"
+            ))
+            .context(path.display())
+        }
+        _ => Error::data(error.to_string()).context(path.display()),
+    }
+}
+
+/// The line on which a record begins.
+fn line_of(path: &Path, position: &csv::Position) -> Result<u64> {
+    let fail = |e| Error::io(path, "reading", e);
+    let mut file = open(path)?;
+    file.seek(SeekFrom::Start(position.byte())).map_err(fail)?;
+    let mut line = position.line();
+    for byte in BufReader::new(file).bytes() {
+        match byte.map_err(fail)? {
+            // After CR LF the reader counts the record from the LF on, which ends the line before.
+            b'\n' => line += 1,
+            b'\r' => {}
+            _ => break,
+        }
+    }
+    Ok(line)
+}
+
+/// The error about a field whose quotes are wrong: reads the file again to say where it is.
+fn bad_quotes(path: &Path, bad: &BadQuotes) -> Result<Error> {
+    let delimiter = delimiter(path)?;
+    let opened = Place::of(path, bad.opened, delimiter)?;
+    let column = opened.column(path, delimiter)?;
+    let message = match bad.stray {
+        None => format!(
+            "line {}: {column}: a quote opens and never closes; expected another \" before the \
+             file ends",
+            opened.line
+        ),
+        Some(stray) => format!(
+            "line {}: {column}: expected {} or the end of the line after a closing quote, found \
+             {:?}; the quote opens on line {}: double the quotes inside a field (\"\"), or remove one \
+             that should not be there",
+            Place::of(path, stray, delimiter)?.line,
+            match delimiter {
+                b',' => "a comma".to_owned(),
+                other => format!("{:?}", char::from(other)),
+            },
+            text_at(path, stray, delimiter)?,
+            opened.line
+        ),
+    };
+    Ok(Error::data(message).context(path.display()))
+}
+
+/// Where in a file a byte is, as a person counts.
+struct Place {
+    line: u64,
+    field: usize,
+    in_header: bool,
+}
+
+impl Place {
+    /// The place of the byte at `offset`, before which all quotes are right.
+    fn of(path: &Path, offset: u64, delimiter: u8) -> Result<Self> {
+        let mut place = Self { line: 1, field: 0, in_header: true };
+        let (mut inside, mut at_start, mut blank) = (false, true, true);
+        for byte in BufReader::new(open(path)?).take(offset).bytes() {
+            let byte = byte.map_err(|e| Error::io(path, "reading", e))?;
+            place.line += u64::from(byte == b'\n');
+            let ends_line = matches!(byte, b'\n' | b'\r');
+            blank &= ends_line;
+            match byte {
+                // A doubled quote leaves and enters again, which comes to the same.
+                b'"' if inside => (inside, at_start) = (false, true),
+                _ if inside => {}
+                b'"' if at_start => inside = true,
+                _ if byte == delimiter => (place.field, at_start) = (place.field + 1, true),
+                _ if ends_line => (place.field, at_start, place.in_header) = (0, true, blank),
+                _ => at_start = false,
+            }
+        }
+        Ok(place)
+    }
+
+    /// The column's name, or its number where it has none.
+    fn column(&self, path: &Path, delimiter: u8) -> Result<String> {
+        let mut parser = parser(open(path)?, delimiter);
+        let names = parser.byte_headers().map_err(|e| broken(path, &e))?;
+        Ok(match names.get(self.field) {
+            Some(name) if !self.in_header => {
+                format!("column {:?}", String::from_utf8_lossy(name))
+            }
+            _ => format!("column {}", self.field + 1),
+        })
+    }
+}
+
+/// The start of what stands at `offset`, up to the end of its field.
+fn text_at(path: &Path, offset: u64, delimiter: u8) -> Result<String> {
+    const LENGTH: u64 = 20;
+    let fail = |e| Error::io(path, "reading", e);
+    let mut file = open(path)?;
+    file.seek(SeekFrom::Start(offset)).map_err(fail)?;
+    let mut found = Vec::new();
+    file.take(LENGTH).read_to_end(&mut found).map_err(fail)?;
+    let end =
+        found.iter().position(|&byte| quotes::ends_field(byte, delimiter)).unwrap_or(found.len());
+    Ok(String::from_utf8_lossy(&found[..end]).into_owned())
+}

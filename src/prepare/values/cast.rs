@@ -1,0 +1,86 @@
+//! Arrow's own conversions, and the values that do not survive them.
+
+use arrow::array::{Array, ArrayRef};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+
+use crate::error::{Error, Result};
+
+/// A value that cannot be what the schema says, and how many more there are of its kind.
+#[derive(Clone, Debug)]
+pub(in crate::prepare) struct BadValues {
+    /// How many there are.
+    pub count: u64,
+    /// The row of the first of them in the batch.
+    pub row: u64,
+    /// Its text.
+    pub value: String,
+    /// What was expected.
+    pub expected: &'static str,
+}
+
+/// Either the values, or those that stand in the way.
+pub(in crate::prepare) type Normalised<T> = Result<std::result::Result<T, BadValues>>;
+
+pub(super) fn note(
+    bad: &mut Option<BadValues>,
+    row: usize,
+    expected: &'static str,
+    value: impl FnOnce() -> String,
+) {
+    match bad {
+        Some(bad) => bad.count += 1,
+        None => *bad = Some(BadValues { count: 1, row: row as u64, value: value(), expected }),
+    }
+}
+
+/// Takes strings out of their many wrappings: dictionaries, runs, other offsets.
+pub(super) fn unpack(array: &ArrayRef) -> Result<ArrayRef> {
+    match array.data_type() {
+        DataType::Dictionary(_, values) => unpack(&convert(array, values)?),
+        DataType::RunEndEncoded(_, values) => unpack(&convert(array, values.data_type())?),
+        DataType::Utf8 | DataType::LargeUtf8 => convert(array, &DataType::Utf8View),
+        _ => Ok(ArrayRef::clone(array)),
+    }
+}
+
+pub(super) fn convert(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    cast(array, to).map_err(arrow_error)
+}
+
+/// Converts, and counts what would become NULL by it: a time that is lost would make its row
+/// visible always.
+pub(super) fn convert_all(
+    array: &ArrayRef,
+    to: &DataType,
+    expected: &'static str,
+) -> Normalised<ArrayRef> {
+    let converted = convert(array, to)?;
+    if converted.logical_null_count() == array.logical_null_count() {
+        return Ok(Ok(converted));
+    }
+    let (before, options) = (array.logical_nulls(), FormatOptions::default());
+    let formatter = ArrayFormatter::try_new(array, &options).map_err(arrow_error)?;
+    let mut bad = None;
+    for row in 0..array.len() {
+        let was_null = before.as_ref().is_some_and(|nulls| nulls.is_null(row));
+        if converted.is_null(row) && !was_null {
+            let value = || formatter.value(row).try_to_string();
+            note(&mut bad, row, expected, || value().unwrap_or_else(|e| e.to_string()));
+        }
+    }
+    Ok(bad.map_or(Ok(converted), Err))
+}
+
+pub(super) fn wrong_type(array: &ArrayRef, semantic: &str) -> Error {
+    Error::schema(format!(
+        "expected values that can be {semantic}, found {}; correct the column's type in the schema",
+        array.data_type()
+    ))
+}
+
+/// An error of the Arrow library about the data at hand.
+pub(in crate::prepare) fn arrow_error(error: arrow::error::ArrowError) -> Error {
+    Error::data(error.to_string())
+}

@@ -1,0 +1,311 @@
+//! Arrow arrays of any type, brought to the few that a store knows.
+
+mod cast;
+mod text;
+
+use arrow::array::timezone::Tz;
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder, Float64Array, Int64Array,
+    StringViewArray,
+};
+use arrow::compute::kernels::cast_utils::string_to_datetime;
+use arrow::datatypes::{
+    DataType, Float64Type, Int64Type, TimeUnit as ArrowUnit, TimestampMicrosecondType,
+    TimestampNanosecondType,
+};
+use arrow::temporal_conversions::MICROSECONDS;
+
+pub(super) use cast::{BadValues, Normalised, arrow_error};
+pub(super) use text::{float_text, words};
+
+use cast::{convert, convert_all, note, unpack, wrong_type};
+
+use crate::error::Error;
+use crate::prepare::schema::{Column, TimeUnit};
+use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, SemanticType};
+
+/// The values of one column of one batch, as its semantic type has them.
+#[derive(Clone)]
+pub(super) enum Values {
+    /// Numerical.
+    Numbers(Float64Array),
+    /// Timestamp, in microseconds.
+    Times(Int64Array),
+    /// Boolean.
+    Truths(BooleanArray),
+    /// Identifier, categorical or text.
+    Words(StringViewArray),
+}
+
+impl Values {
+    /// Reads `array` as the semantic type of `column`.
+    pub(super) fn read(array: &ArrayRef, column: Column) -> Normalised<Self> {
+        Ok(match column.semantic {
+            SemanticType::Numerical => numbers(array)?.map(Self::Numbers),
+            SemanticType::Timestamp => {
+                times(array, column.unit)?.and_then(refuse_ends_of_time).map(Self::Times)
+            }
+            SemanticType::Boolean => truths(array)?.map(Self::Truths),
+            SemanticType::Identifier
+            | SemanticType::Categorical
+            | SemanticType::Text
+            | SemanticType::Ignored => Ok(Self::Words(words(array)?)),
+        })
+    }
+
+    /// As many NULLs as there are rows.
+    pub(super) fn nothing(column: Column, rows: usize) -> Self {
+        match column.semantic {
+            SemanticType::Numerical => Self::Numbers(Float64Array::new_null(rows)),
+            SemanticType::Timestamp => Self::Times(Int64Array::new_null(rows)),
+            SemanticType::Boolean => Self::Truths(BooleanArray::new_null(rows)),
+            SemanticType::Identifier
+            | SemanticType::Categorical
+            | SemanticType::Text
+            | SemanticType::Ignored => Self::Words(StringViewArray::new_null(rows)),
+        }
+    }
+
+    /// How many values there are.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Numbers(values) => values.len(),
+            Self::Times(values) => values.len(),
+            Self::Truths(values) => values.len(),
+            Self::Words(values) => values.len(),
+        }
+    }
+
+    /// How many of the values are NULL.
+    pub(super) fn null_count(&self) -> usize {
+        match self {
+            Self::Numbers(values) => values.null_count(),
+            Self::Times(values) => values.null_count(),
+            Self::Truths(values) => values.null_count(),
+            Self::Words(values) => values.null_count(),
+        }
+    }
+
+    /// Appends what identifies the value of `row`, for rows that have no key.
+    pub(super) fn append_identity(&self, row: usize, bytes: &mut Vec<u8>) {
+        let null = match self {
+            Self::Numbers(values) => values.is_null(row),
+            Self::Times(values) => values.is_null(row),
+            Self::Truths(values) => values.is_null(row),
+            Self::Words(values) => values.is_null(row),
+        };
+        if null {
+            return bytes.push(0);
+        }
+        bytes.push(1);
+        match self {
+            Self::Numbers(values) => bytes.extend_from_slice(&values.value(row).to_le_bytes()),
+            Self::Times(values) => bytes.extend_from_slice(&values.value(row).to_le_bytes()),
+            Self::Truths(values) => bytes.push(u8::from(values.value(row))),
+            Self::Words(values) => {
+                let word = values.value(row).as_bytes();
+                bytes.extend_from_slice(&(word.len() as u64).to_le_bytes());
+                bytes.extend_from_slice(word);
+            }
+        }
+    }
+}
+
+/// Collects what cannot be read, so that the error can say how much of it there is.
+struct Reader<'a> {
+    words: &'a StringViewArray,
+    expected: &'static str,
+    bad: Option<BadValues>,
+}
+
+impl<'a> Reader<'a> {
+    fn parse<T>(
+        words: &'a StringViewArray,
+        expected: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> std::result::Result<Vec<Option<T>>, BadValues> {
+        let mut reader = Self { words, expected, bad: None };
+        let values = (0..words.len()).map(|row| reader.value(row, &parse)).collect();
+        match reader.bad {
+            None => Ok(values),
+            Some(bad) => Err(bad),
+        }
+    }
+
+    fn value<T>(&mut self, row: usize, parse: &impl Fn(&str) -> Option<T>) -> Option<T> {
+        if self.words.is_null(row) {
+            return None;
+        }
+        let word = self.words.value(row);
+        let value = parse(word.trim());
+        if value.is_none() {
+            note(&mut self.bad, row, self.expected, || word.to_owned());
+        }
+        value
+    }
+}
+
+fn numbers(array: &ArrayRef) -> Normalised<Float64Array> {
+    const EXPECTED: &str = "a finite number";
+    let array = unpack(array)?;
+    let numbers: Float64Array = match array.data_type() {
+        DataType::Utf8View => {
+            let read = Reader::parse(array.as_string_view(), EXPECTED, |word| {
+                word.parse::<f64>().ok().filter(|number| number.is_finite())
+            });
+            match read {
+                Ok(values) => return Ok(Ok(values.into_iter().collect())),
+                Err(bad) => return Ok(Err(bad)),
+            }
+        }
+        kind if kind.is_numeric() || *kind == DataType::Boolean || *kind == DataType::Null => {
+            convert(&array, &DataType::Float64)?.as_primitive::<Float64Type>().clone()
+        }
+        _ => return Err(wrong_type(&array, "numerical")),
+    };
+    let mut bad = None;
+    for (row, number) in numbers.iter().enumerate() {
+        if let Some(number) = number.filter(|n| !n.is_finite()) {
+            note(&mut bad, row, EXPECTED, || number.to_string());
+        }
+    }
+    Ok(match bad {
+        None => Ok(numbers),
+        Some(bad) => Err(bad),
+    })
+}
+
+fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
+    const EXPECTED: &str = "a time such as 2020-01-31, 2020-01-31 12:00:00 or with a zone";
+    let array = unpack(array)?;
+    let per_unit = |unit| match unit {
+        TimeUnit::Second => MICROSECONDS,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1,
+    };
+    match (array.data_type(), unit) {
+        (DataType::Utf8View, Some(unit)) => {
+            let read = Reader::parse(array.as_string_view(), "an integer", |word| {
+                word.parse::<i64>().ok()?.checked_mul(per_unit(unit))
+            });
+            Ok(read.map(|values| values.into_iter().collect()))
+        }
+        (DataType::Utf8View, None) => {
+            let utc: Tz = "+00:00".parse().map_err(arrow_error)?;
+            let read = Reader::parse(array.as_string_view(), EXPECTED, |word| {
+                Some(string_to_datetime(&utc, word).ok()?.timestamp_micros())
+            });
+            Ok(read.map(|values| values.into_iter().collect()))
+        }
+        (kind, Some(unit)) if kind.is_integer() => {
+            let integers = match convert_all(&array, &DataType::Int64, EXPECTED)? {
+                Ok(integers) => integers,
+                Err(bad) => return Ok(Err(bad)),
+            };
+            let mut bad = None;
+            let scaled = (integers.as_primitive::<Int64Type>().iter().enumerate())
+                .map(|(row, value)| {
+                    let scaled = value?.checked_mul(per_unit(unit));
+                    if scaled.is_none() {
+                        note(&mut bad, row, EXPECTED, || value.unwrap_or_default().to_string());
+                    }
+                    scaled
+                })
+                .collect();
+            Ok(match bad {
+                None => Ok(scaled),
+                Some(bad) => Err(bad),
+            })
+        }
+        (DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 | DataType::Null, None) => {
+            let micros = DataType::Timestamp(ArrowUnit::Microsecond, None);
+            let naive = match array.data_type() {
+                // Dropping the zone keeps the instant, which is what the integers are.
+                DataType::Timestamp(unit, Some(_)) => {
+                    convert(&array, &DataType::Timestamp(*unit, Some("+00:00".into())))?
+                }
+                _ => array,
+            };
+            // Arrow would round towards 1970.
+            if let DataType::Timestamp(ArrowUnit::Nanosecond, _) = naive.data_type() {
+                let times = naive.as_primitive::<TimestampNanosecondType>();
+                return Ok(Ok(times.unary(|nanoseconds| nanoseconds.div_euclid(1_000))));
+            }
+            Ok(convert_all(&naive, &micros, EXPECTED)?.map(|times| {
+                let times = times.as_primitive::<TimestampMicrosecondType>();
+                times.reinterpret_cast::<Int64Type>()
+            }))
+        }
+        (kind, None) if kind.is_integer() => Err(Error::schema(format!(
+            "expected a time, found integers ({kind}): say their unit, as in {{ type = \
+             \"timestamp\", unit = \"s\" }} (or \"ms\", \"us\")"
+        ))),
+        _ => Err(wrong_type(&array, "timestamp")),
+    }
+}
+
+/// The other way in which databases write minus infinity.
+const MINUS_INFINITY: i64 = -i64::MAX;
+
+/// Refuses the times that mean something else; databases write some of them for minus and plus
+/// infinity.
+fn refuse_ends_of_time(times: Int64Array) -> std::result::Result<Int64Array, BadValues> {
+    let mut bad = None;
+    for (row, time) in times.iter().enumerate() {
+        let meaning_else = [ALWAYS_VISIBLE, MINUS_INFINITY, NEVER_VISIBLE, SEES_EVERYTHING];
+        if let Some(time) = time.filter(|time| meaning_else.contains(time)) {
+            note(&mut bad, row, "a time that is not infinite", || time.to_string());
+        }
+    }
+    bad.map_or(Ok(times), Err)
+}
+
+fn truths(array: &ArrayRef) -> Normalised<BooleanArray> {
+    const EXPECTED: &str = "true or false (or t/f, yes/no, y/n, 1/0)";
+    let array = unpack(array)?;
+    if *array.data_type() == DataType::Boolean {
+        return Ok(Ok(array.as_boolean().clone()));
+    }
+    let words = words(&array)?;
+    let read = Reader::parse(&words, EXPECTED, |word| match word.to_ascii_lowercase().as_str() {
+        "true" | "t" | "yes" | "y" | "1" | "1.0" => Some(true),
+        "false" | "f" | "no" | "n" | "0" | "0.0" => Some(false),
+        _ => None,
+    });
+    Ok(read.map(|values| {
+        let mut builder = BooleanBuilder::with_capacity(values.len());
+        values.into_iter().for_each(|value| builder.append_option(value));
+        builder.finish()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::TimestampNanosecondArray;
+
+    use super::*;
+
+    #[test]
+    fn nanoseconds_before_1970_are_rounded_down() {
+        let column = Column::from(SemanticType::Timestamp);
+        for zone in [None, Some("+02:00")] {
+            let times = TimestampNanosecondArray::from(vec![Some(-1), Some(-1_000), None, Some(1)]);
+            let array: ArrayRef = Arc::new(times.with_timezone_opt(zone));
+            let Ok(Values::Times(times)) = Values::read(&array, column).unwrap() else {
+                panic!("these are times");
+            };
+            assert_eq!(times, Int64Array::from(vec![Some(-1), Some(-1), None, Some(0)]));
+        }
+    }
+
+    #[test]
+    fn p7_no_leak_by_an_infinite_time() {
+        for time in [i64::MIN, -i64::MAX, i64::MAX - 1, i64::MAX] {
+            let found = refuse_ends_of_time(Int64Array::from(vec![Some(1), None, Some(time)]));
+            let bad = found.unwrap_err();
+            assert_eq!((bad.count, bad.row, bad.value), (1, 2, time.to_string()));
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The process that owns threads, and its thread pools.
+
+use rayon::ThreadPool;
+
+use crate::error::{Error, Result};
+
+/// More threads than this only take time to start.
+const THREADS_MAX: usize = 1024;
+
+/// Starts a pool of `threads` threads; default: all cores.
+///
+/// # Errors
+/// `InvalidArgument` for 0 or more than 1,024 threads, `LimitExceeded` when the system starts none.
+pub(crate) fn pool(threads: Option<usize>) -> Result<ThreadPool> {
+    let mut pool = rayon::ThreadPoolBuilder::new();
+    if let Some(threads) = threads {
+        if !(1..=THREADS_MAX).contains(&threads) {
+            return Err(Error::invalid(format!(
+                "expected 1 to {THREADS_MAX} threads, found {threads}"
+            )));
+        }
+        pool = pool.num_threads(threads);
+    }
+    pool.build().map_err(|e| {
+        Error::limit(format!("cannot start threads: {e}; use fewer threads, or free some memory"))
+    })
+}
+
+/// Refuses an object that another process made: a forked child has none of its threads. `what` names
+/// the object, and `remedy` what the child should do.
+///
+/// # Errors
+/// `InvalidArgument` in a forked child.
+pub(crate) fn check_process(process: u32, what: &str, remedy: &str) -> Result<()> {
+    if std::process::id() == process {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "this {what} was made in process {process}, and a forked child has none of its threads; \
+         {remedy}"
+    )))
+}

@@ -1,0 +1,62 @@
+//! A cell, a row's name and a time as text.
+
+use arrow::temporal_conversions::timestamp_us_to_datetime;
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::fold::ZScore;
+use crate::store::{Cell, ColumnMetadata, ColumnStats, Store, Table};
+
+/// A cell as a person would see it.
+#[derive(Serialize)]
+pub(crate) struct CellView {
+    pub column: String,
+    pub semantic: String,
+    pub value: Option<String>,
+}
+
+impl CellView {
+    pub(super) fn of(store: &Store, column: &ColumnMetadata, cell: Cell) -> Result<Self> {
+        let (name, semantic) = (column.name.clone(), column.semantic().to_string());
+        Ok(Self { column: name, semantic, value: cell_text(store, column, cell)? })
+    }
+}
+
+/// The key of a row, or its number as `#5` where the table has no key.
+pub(super) fn row_name(table: &Table, row: u32) -> Result<String> {
+    if table.metadata().key.is_empty() {
+        Ok(format!("#{row}"))
+    } else {
+        table.key(row).map(str::to_owned)
+    }
+}
+
+/// The value of a cell as the source had it, as nearly as the store knows.
+pub(super) fn cell_text(
+    store: &Store,
+    column: &ColumnMetadata,
+    cell: Cell,
+) -> Result<Option<String>> {
+    Ok(Some(match cell {
+        Cell::Null => return Ok(None),
+        Cell::Identifier => "present".to_owned(),
+        Cell::Boolean(truth) => truth.to_string(),
+        Cell::Timestamp(time) => time_text(time),
+        Cell::Categorical(index) => store.category(index)?.to_owned(),
+        Cell::Text(index) => store.text(index)?.to_owned(),
+        Cell::Numerical(score) => match column.stats {
+            ColumnStats::Numerical { mean, std, .. } => {
+                ZScore { mean, std }.certain_value(score).to_string()
+            }
+            _ => score.to_string(),
+        },
+    }))
+}
+
+/// A time as ISO text.
+pub(crate) fn time_text(time_us: i64) -> String {
+    match timestamp_us_to_datetime(time_us) {
+        Some(time) => time.to_string(),
+        None => format!("{time_us} us"),
+    }
+}

@@ -1,0 +1,248 @@
+//! One context as a tree of rows, as text and as what JSON or a page shows.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::cell::{cell_text, row_name, time_text};
+use super::words::{count, plural};
+use crate::error::Result;
+use crate::sampler::{Context, Link, Neighbours, Visit};
+use crate::store::{ALWAYS_VISIBLE, ColumnMetadata, SEES_EVERYTHING, Store};
+
+/// A row of a context as a person would see it.
+#[derive(Serialize)]
+pub(crate) struct ContextRow {
+    pub place: usize,
+    pub hop: u32,
+    /// The place of the row that brought it in, and by which reference of which of the two.
+    pub from: usize,
+    pub relation: Option<String>,
+    pub is_parent: bool,
+    pub table: String,
+    pub row: String,
+    pub time: Option<String>,
+    pub before: Option<String>,
+    pub neighbours: Vec<NeighbourCounts>,
+}
+
+/// The rows that a row is linked with through one relation, in the context or not.
+#[derive(Serialize)]
+pub(crate) struct NeighbourCounts {
+    /// The relation, with the table whose rows refer.
+    pub relation: String,
+    #[serde(skip)]
+    pub relation_number: u32,
+    pub is_parent: bool,
+    pub in_context: u64,
+    pub visible: u64,
+    pub hidden: u64,
+}
+
+#[derive(Serialize)]
+pub(crate) struct ContextView {
+    pub task: String,
+    pub item: u32,
+    pub obs_time: Option<String>,
+    pub split: &'static str,
+    pub target: String,
+    pub value: Option<String>,
+    pub cell_count: usize,
+    /// The hidden rows that the walk came upon; the rows' neighbours count also those that it did not
+    /// look for.
+    pub hidden_count: u64,
+    pub rows: Vec<ContextRow>,
+}
+
+impl ContextView {
+    pub(super) fn of(store: &Store, context: &Context, item: u32) -> Result<Self> {
+        let column = target_column(store, context);
+        let rows = context.rows.iter().enumerate();
+        let sees_everything = context.obs_time == SEES_EVERYTHING;
+        Ok(Self {
+            task: context.task.clone(),
+            item,
+            obs_time: (!sees_everything).then(|| time_text(context.obs_time)),
+            split: context.split.name(),
+            target: column.map_or_else(String::new, |column| column.name.clone()),
+            value: match column {
+                Some(column) => cell_text(store, column, context.target)?,
+                None => None,
+            },
+            cell_count: context.cell_count,
+            hidden_count: context.hidden_count,
+            rows: rows
+                .map(|(place, row)| ContextRow::of(store, context, place, row))
+                .collect::<Result<_>>()?,
+        })
+    }
+
+    /// When the seed is observed, in words.
+    pub(super) fn when(&self) -> String {
+        self.obs_time.as_ref().map_or_else(
+            || "sees everything, whenever it is".to_owned(),
+            |time| format!("observed at {time}"),
+        )
+    }
+
+    pub(crate) fn size(&self) -> String {
+        format!(
+            "{} and {} in the context; {} came to exist later",
+            plural(self.rows.len() as u64, "row"),
+            plural(self.cell_count as u64, "cell"),
+            plural(self.hidden_count, "row"),
+        )
+    }
+
+    /// The context as a tree of lines.
+    pub(crate) fn text(&self) -> String {
+        let value = self.value.as_deref().unwrap_or("NULL");
+        let mut text = format!(
+            "task {}, item {}: {}\ntarget {} = {value}\n{}\n\n{}\n",
+            self.task,
+            self.item,
+            self.when(),
+            self.target,
+            self.size(),
+            self.rows[0].line(),
+        );
+        self.write_below(0, "", &mut text);
+        text
+    }
+
+    /// Writes the rows that the row at `place` brought in.
+    fn write_below(&self, place: usize, indent: &str, text: &mut String) {
+        let brought_in: Vec<&ContextRow> =
+            self.rows.iter().filter(|row| row.place > 0 && row.from == place).collect();
+        for (number, row) in brought_in.iter().enumerate() {
+            let is_last = number + 1 == brought_in.len();
+            let (branch, below) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{indent}{branch}{}", row.line());
+            self.write_below(row.place, &format!("{indent}{below}"), text);
+        }
+    }
+}
+
+impl ContextRow {
+    fn of(store: &Store, context: &Context, place: usize, row: &Visit) -> Result<Self> {
+        let table = &store.tables()[row.table as usize];
+        let time = table.row(row.row)?.time();
+        let has_time = time != ALWAYS_VISIBLE;
+        let relation = || store.relations()[row.relation as usize].metadata().name.clone();
+        let since = context.obs_time.checked_sub(time);
+        let before = since.filter(|_| has_time && context.obs_time != SEES_EVERYTHING);
+        Ok(Self {
+            place,
+            hop: row.hop,
+            from: row.from as usize,
+            // A store need not have any.
+            relation: (place > 0).then(relation),
+            is_parent: row.is_parent,
+            table: table.metadata().name.clone(),
+            row: row_name(table, row.row)?,
+            time: has_time.then(|| time_text(time)),
+            before: before.map(span),
+            neighbours: (context.neighbours.iter())
+                .filter(|near| near.place as usize == place)
+                .map(|near| NeighbourCounts::of(store, context, near))
+                .collect(),
+        })
+    }
+
+    /// What it is to the row that brought it in.
+    pub(super) fn kind(&self) -> &'static str {
+        match (self.place, self.is_parent) {
+            (0, _) => "seed",
+            (_, true) => "parent",
+            (_, false) => "child",
+        }
+    }
+
+    /// What the row is called.
+    pub(super) fn name(&self) -> String {
+        format!("{} {}", self.table, self.row)
+    }
+
+    fn line(&self) -> String {
+        let way = match (&self.relation, self.is_parent) {
+            (None, _) => String::new(),
+            (Some(relation), true) => format!("{relation} → "),
+            (Some(relation), false) => format!("← {relation} of "),
+        };
+        let when = match (&self.time, &self.before) {
+            (None, _) => String::new(),
+            (Some(time), None) => format!("  {time}"),
+            (Some(time), Some(before)) => format!("  {time}, {before}"),
+        };
+        let hidden: Vec<_> = (self.neighbours.iter().filter(|near| near.hidden > 0))
+            .map(|near| format!("{} {}", count(near.hidden), near.relation))
+            .collect();
+        let later = match hidden.is_empty() {
+            true => String::new(),
+            false => format!("  (later: {})", hidden.join(", ")),
+        };
+        format!("{way}{}{when}  [hop {}]{later}", self.name(), self.hop)
+    }
+}
+
+impl NeighbourCounts {
+    fn of(store: &Store, context: &Context, near: &Neighbours) -> Self {
+        let own = |link: &&Link| {
+            let place = if near.is_parent { link.child } else { link.parent };
+            link.relation == near.relation && place == near.place
+        };
+        Self {
+            relation: store.relation_name(near.relation as usize),
+            relation_number: near.relation,
+            is_parent: near.is_parent,
+            in_context: context.links.iter().filter(own).count() as u64,
+            visible: near.visible,
+            hidden: near.hidden,
+        }
+    }
+}
+
+/// The column of what is to be predicted.
+pub(super) fn target_column<'a>(store: &'a Store, context: &Context) -> Option<&'a ColumnMetadata> {
+    let name = context.task.split_once('/').map_or("", |(_, name)| name);
+    let task = store.tasks().iter().find(|task| task.metadata().name == name)?;
+    Some(store.metadata().target_column(task.metadata()))
+}
+
+/// How long before the observation something was, in its two largest units.
+fn span(micros: i64) -> String {
+    const UNITS: [(i64, &str); 4] = [
+        (86_400_000_000, "day"),
+        (3_600_000_000, "hour"),
+        (60_000_000, "minute"),
+        (1_000_000, "second"),
+    ];
+    let mut rest = micros.abs();
+    let mut parts = Vec::new();
+    for (unit, name) in UNITS {
+        let whole = rest / unit;
+        rest %= unit;
+        if whole > 0 && parts.len() < 2 {
+            parts.push(plural(whole as u64, name));
+        }
+    }
+    match (parts.is_empty(), micros < 0) {
+        (true, _) => "at that time".to_owned(),
+        (false, false) => format!("{} before", parts.join(" ")),
+        (false, true) => format!("{} after", parts.join(" ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::span;
+
+    #[test]
+    fn spans_have_two_units() {
+        assert_eq!(span(0), "at that time");
+        assert_eq!(span(1_000_000), "1 second before");
+        assert_eq!(span(90_061_000_000), "1 day 1 hour before");
+        assert_eq!(span(-120_000_000), "2 minutes after");
+    }
+}

@@ -1,0 +1,16 @@
+//! A context, or a row, as text and as a page for any browser.
+
+#[cfg(feature = "cli")]
+mod cell;
+#[cfg(feature = "cli")]
+mod context;
+#[cfg(feature = "cli")]
+mod page;
+#[cfg(feature = "cli")]
+mod picture;
+#[cfg(feature = "cli")]
+mod row;
+pub(crate) mod words;
+
+#[cfg(feature = "cli")]
+pub(crate) use {cell::time_text, picture::ContextPicture, row::RowView};

@@ -1,0 +1,68 @@
+//! The context of one seed, collected once and shown in several ways.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::context::ContextView;
+use super::page;
+use crate::error::Result;
+use crate::plan::Assignment;
+use crate::sampler::{Context, Sampler, Settings, Shape, Speed, Texts};
+use crate::store::Store;
+
+/// The context of one seed as a sampler with some settings has it.
+pub(crate) struct ContextPicture {
+    sampler: Sampler,
+    context: Context,
+    view: ContextView,
+}
+
+impl ContextPicture {
+    /// Collects the context of seed `seed_index` of `task`.
+    ///
+    /// # Errors
+    /// Those of [`Sampler::new`] and [`Sampler::context`].
+    pub(crate) fn new(
+        stores: Vec<Arc<Store>>,
+        settings: Settings,
+        task: &str,
+        seed_index: u32,
+    ) -> Result<Self> {
+        // One sequence, with the tensors that a page shows, and without vectors: a page shows none, and
+        // a store may have none.
+        let shape = Shape { batch_size: 1, compact: false, texts: Texts::Global, ..settings.shape };
+        let speed = Speed { threads: Some(1), prefetch: 0 };
+        let settings = Settings { shape, ..settings };
+        let sampler = Sampler::new(stores, settings, Assignment::new(0, 1)?, speed)?;
+        let context = sampler.context(task, seed_index)?;
+        let view = ContextView::of(store_of(&sampler, &context), &context, seed_index)?;
+        Ok(Self { sampler, context, view })
+    }
+
+    /// The context as text and JSON show it.
+    pub(crate) fn view(&self) -> &ContextView {
+        &self.view
+    }
+
+    /// Refuses a path at which something else than a page of ours lies.
+    ///
+    /// # Errors
+    /// `InvalidArgument` or `Io`.
+    pub(crate) fn check_place(path: &Path) -> Result<()> {
+        page::check_place(path)
+    }
+
+    /// Draws the context on a page, which is written whole or not at all.
+    ///
+    /// # Errors
+    /// Those of [`ContextPicture::check_place`]; `Io` when the disk refuses.
+    pub(crate) fn write_page(&self, path: &Path) -> Result<()> {
+        page::check_place(path)?;
+        let store = store_of(&self.sampler, &self.context);
+        page::write(path, store, &self.sampler, &self.context, &self.view)
+    }
+}
+
+fn store_of<'a>(sampler: &'a Sampler, context: &Context) -> &'a Store {
+    sampler.stores().nth(context.database).expect("a task has a store")
+}
