@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use headwater::fold::gram::Chunk;
 use headwater::fold::{Gram, Node, Partial, Rows, Statistic};
-use headwater::plan::Fields;
+use headwater::plan::Plan;
 use headwater::reducer::{Job, Portion, Reduction};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -24,7 +24,7 @@ fn main() {
     let row: Vec<f64> = (0..COLUMNS).map(|column| 0.1 + column as f64).collect();
     let rows = Rows::new(row.as_slice(), 1, COLUMNS, COLUMNS).expect("a row");
     let leaf = gram.leaf(&Chunk::of(rows)).expect("a leaf");
-    let job = Job::new(Fields::new(), CHUNKS, 1).expect("a job");
+    let job = Job::new(Plan::new(), CHUNKS, 1).expect("a job");
     let portion = |level, index| {
         let node = Node::new(level, index).expect("a node");
         Portion::of(&job, &gram).encode([(node, &leaf)].into_iter()).expect("a portion")

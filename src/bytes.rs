@@ -107,6 +107,119 @@ pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
 }
 
+/// What stands around the bytes that are kept or shipped: a header before them, and a digest of all
+/// after them.
+///
+/// ```text
+///  8  magic
+///  4  format version
+///  4  kind: what the owner of the envelope tells apart; 0 where it has one kind
+///  8  n, the length of the payload
+///  n  payload
+/// 32  BLAKE3 of all bytes before
+/// ```
+pub(crate) struct Envelope {
+    /// What the bytes are, for messages.
+    pub(crate) name: &'static str,
+    pub(crate) magic: [u8; 8],
+    pub(crate) version: u32,
+    /// The longest payload that is read.
+    pub(crate) payload_max: usize,
+    /// What to do about damaged bytes.
+    pub(crate) remedy: &'static str,
+}
+
+impl Envelope {
+    const HEADER_BYTES: usize = 24;
+    const DIGEST_BYTES: usize = 32;
+    /// How many bytes stand around a payload.
+    pub(crate) const BYTES: usize = Self::HEADER_BYTES + Self::DIGEST_BYTES;
+
+    /// The length of the longest bytes that [`open`](Self::open) takes.
+    pub(crate) fn length_max(&self) -> usize {
+        Self::BYTES.saturating_add(self.payload_max)
+    }
+
+    /// Begins the bytes of a payload of about `length` bytes, which the caller appends.
+    ///
+    /// # Errors
+    /// `LimitExceeded` when there is no memory.
+    pub(crate) fn begin(&self, kind: u32, length: usize) -> Result<Vec<u8>> {
+        let mut bytes = reserve(Self::BYTES.saturating_add(length))?;
+        bytes.extend_from_slice(&self.magic);
+        bytes.extend_from_slice(&self.version.to_le_bytes());
+        bytes.extend_from_slice(&kind.to_le_bytes());
+        bytes.extend_from_slice(&[0; 8]);
+        Ok(bytes)
+    }
+
+    /// Ends the bytes that [`begin`](Self::begin) began: notes the payload's length, appends the digest.
+    pub(crate) fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
+        let length = (bytes.len() - Self::HEADER_BYTES) as u64;
+        bytes[16..24].copy_from_slice(&length.to_le_bytes());
+        let digest = Digest::of(&bytes);
+        bytes.extend_from_slice(&digest.0);
+        bytes
+    }
+
+    /// Checks everything around the payload; returns the kind and the payload.
+    ///
+    /// The digest is checked before the version, which may be what is damaged: every version ends with
+    /// its digest.
+    ///
+    /// # Errors
+    /// `NotOurs`, `LimitExceeded`, `Corrupt` or `Version`, in the order of the checks.
+    pub(crate) fn open<'b>(&self, bytes: &'b [u8]) -> Result<(u32, &'b [u8])> {
+        let magic = &bytes[..bytes.len().min(self.magic.len())];
+        if !self.magic.starts_with(magic) {
+            return Err(Error::not_ours(format!(
+                "expected a headwater {}, which begins with {}, found {}; this is another kind of file",
+                self.name,
+                self.magic.escape_ascii(),
+                magic.escape_ascii()
+            )));
+        }
+        if bytes.len() < Self::BYTES {
+            let (found, least) = (bytes.len(), Self::BYTES);
+            return Err(self.damaged(format!("expected at least {least} bytes, found {found}")));
+        }
+        let (body, recorded) = bytes.split_at(bytes.len() - Self::DIGEST_BYTES);
+        let payload = &body[Self::HEADER_BYTES..];
+        if payload.len() > self.payload_max {
+            return Err(Error::limit(format!(
+                "expected a {} of at most {} bytes, found more; no version of headwater writes one",
+                self.name,
+                self.length_max()
+            )));
+        }
+        if Digest::of(body).0 != *recorded {
+            return Err(self.damaged("its bytes do not match its digest".to_owned()));
+        }
+        let word = |at| u32_at(body, at).unwrap_or_default();
+        let (version, kind) = (word(8), word(12));
+        if version != self.version {
+            return Err(Error::version(format!(
+                "expected a {} of format version {}, found version {version}; read it with the \
+                 headwater version that wrote it",
+                self.name, self.version
+            )));
+        }
+        let length = u64_at(body, 16).unwrap_or_default();
+        if length != payload.len() as u64 {
+            return Err(self.damaged(format!(
+                "its header gives a payload of {length} bytes, found {}",
+                payload.len()
+            )));
+        }
+        Ok((kind, payload))
+    }
+
+    /// The error of bytes that are damaged.
+    pub(crate) fn damaged(&self, what: String) -> Error {
+        Error::corrupt(format!("the {} is damaged: {what}; {}", self.name, self.remedy))
+    }
+}
+
 /// The identity of something that has a name or a key: the first 8 bytes of its BLAKE3 digest.
 #[must_use]
 pub fn identity_of(bytes: &[u8]) -> u64 {

@@ -3,14 +3,14 @@
 #![no_main]
 
 use headwater::fold::{ColumnMoments, Distinct, End, Gram, Histogram, Statistic, TopRows};
-use headwater::plan::{Cursor, CursorKind, Fields, Position};
+use headwater::plan::{Cursor, CursorKind, Plan, Position};
 use headwater::reducer::{Job, Portion};
 use libfuzzer_sys::fuzz_target;
 
 const CHUNKS: u64 = 100;
 
 fn job() -> Job {
-    let mut what = Fields::new();
+    let mut what = Plan::new();
     what.add("statistic", "fuzzed").expect("a field");
     Job::new(what, CHUNKS * 3, 3).expect("a job")
 }
@@ -32,7 +32,7 @@ fn framed(job: &Job, partial_bytes: usize, bytes: &[u8]) -> Vec<u8> {
     let mut position = Position::new();
     position.set("nodes", (bytes.len() / (16 + partial_bytes)) as u64);
     position.set("partial_bytes", partial_bytes as u64);
-    let cursor = Cursor::new(CursorKind::Reducer, job.fields().clone(), position);
+    let cursor = Cursor::new(CursorKind::Reducer, job.plan().clone(), position);
     let cursor = cursor.encode().expect("a cursor");
     let mut portion = b"HWFOLD\0\0\x01\0\0\0\0\0\0\0".to_vec();
     portion.extend((cursor.len() as u64).to_le_bytes());

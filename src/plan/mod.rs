@@ -2,14 +2,14 @@
 
 mod assignment;
 mod cursor;
-mod fingerprint;
 mod permutation;
 mod schedule;
+mod settings;
 mod split;
 
 pub use assignment::Assignment;
 pub use cursor::{Cursor, CursorKind, Position};
-pub use fingerprint::{Fields, Fingerprint, Value};
 pub use permutation::Permutation;
 pub use schedule::Schedule;
+pub use settings::{Fingerprint, Plan, Setting};
 pub use split::{Split, SplitRatios, SplitRule};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::plan::{Cursor as PlanCursor, Value};
+use crate::plan::{Cursor as PlanCursor, Setting};
 
 /// A position in the sequence of a plan, and the plan that it belongs to.
 #[pyclass(frozen, eq, module = "headwater")]
@@ -53,7 +53,7 @@ impl Cursor {
     /// The fingerprint of the plan, in hexadecimal digits.
     #[getter]
     fn fingerprint(&self) -> String {
-        self.0.fields().fingerprint().to_string()
+        self.0.plan().fingerprint().to_string()
     }
 
     /// The position: counters by name.
@@ -69,11 +69,11 @@ impl Cursor {
     /// The fields of the plan by name.
     #[getter]
     fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let fields = PyDict::new(py);
-        for (name, value) in self.0.fields().iter() {
-            set_field(&fields, name, value)?;
+        let settings = PyDict::new(py);
+        for (name, setting) in self.0.plan().iter() {
+            add_setting(&settings, name, setting)?;
         }
-        Ok(fields)
+        Ok(settings)
     }
 
     fn __repr__(&self) -> String {
@@ -83,11 +83,11 @@ impl Cursor {
     }
 }
 
-fn set_field(fields: &Bound<'_, PyDict>, name: &str, value: &Value) -> PyResult<()> {
-    match value {
-        Value::Number(number) => fields.set_item(name, number),
-        Value::Flag(flag) => fields.set_item(name, flag),
-        Value::Text(text) => fields.set_item(name, text),
-        Value::Hash(_) => fields.set_item(name, value.to_string()),
+fn add_setting(settings: &Bound<'_, PyDict>, name: &str, setting: &Setting) -> PyResult<()> {
+    match setting {
+        Setting::Number(number) => settings.set_item(name, number),
+        Setting::Flag(flag) => settings.set_item(name, flag),
+        Setting::Text(text) => settings.set_item(name, text),
+        Setting::Hash(_) => settings.set_item(name, setting.to_string()),
     }
 }

@@ -118,8 +118,8 @@ impl<S: Statistic> Coordinator<S> {
         if cursor.kind() != CursorKind::Reducer {
             return Err(Error::invalid("it runs another program"));
         }
-        let fields = self.reduction.job().fields();
-        fields.compare(cursor.fields()).context(|| "it folds another job")?;
+        let plan = self.reduction.job().plan();
+        plan.compare(cursor.plan()).context(|| "it folds another job")?;
         self.ranks.insert(rank, Present { readable, heard_at: self.now });
         self.lost.remove(&rank);
         let mut letters = self.given_again(rank);
@@ -130,7 +130,7 @@ impl<S: Statistic> Coordinator<S> {
     fn take_in(&mut self, rank: u32, portion: &[u8]) -> Result<Letters> {
         let job = self.reduction.job();
         let arrived = match Portion::of(job, self.reduction.statistic()).read(portion) {
-            // Foreign bytes and versions, too: the fields of the job were compared when it joined.
+            // Foreign bytes and versions, too: the plan of the job were compared when it joined.
             Err(damaged) if is_damage(damaged.kind()) => return self.ask_again(rank, damaged),
             arrived => arrived?,
         };

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::fold::FORMAT_VERSION;
 use crate::matrix::Element;
-use crate::plan::{Cursor, CursorKind, Fields, Position, Value};
+use crate::plan::{Cursor, CursorKind, Plan, Position, Setting};
 
 /// Far from where the numbers of rows, chunks and nodes end.
 const ROWS_MAX: u64 = 1 << 62;
@@ -14,7 +14,7 @@ const ROWS_MAX: u64 = 1 << 62;
 /// A statistic over rows, in chunks: all that determines the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    fields: Fields,
+    plan: Plan,
     rows: u64,
     chunk_rows: u64,
 }
@@ -26,8 +26,8 @@ impl Job {
     ///
     /// # Errors
     /// `InvalidArgument` for chunks without rows, or a field of a name that every job has;
-    /// `LimitExceeded` for more than 2^62 rows, and for fields that no file of partials has room for.
-    pub fn new(mut what: Fields, rows: u64, chunk_rows: u64) -> Result<Self> {
+    /// `LimitExceeded` for more than 2^62 rows, and for plan that no file of partials has room for.
+    pub fn new(mut what: Plan, rows: u64, chunk_rows: u64) -> Result<Self> {
         if chunk_rows == 0 {
             return Err(Error::invalid("expected chunks of at least 1 row, found 0"));
         }
@@ -37,7 +37,7 @@ impl Job {
         what.add("rows", rows)?;
         what.add("chunk_rows", chunk_rows)?;
         what.add("fold", FORMAT_VERSION)?;
-        let job = Self { fields: what, rows, chunk_rows };
+        let job = Self { plan: what, rows, chunk_rows };
         job.describe(&[("nodes", 0), ("partial_bytes", 0)])?;
         Ok(job)
     }
@@ -50,11 +50,11 @@ impl Job {
     pub fn of_matrix(
         statistic: &str,
         (columns, element): (usize, Element),
-        data: impl Into<Value>,
+        data: impl Into<Setting>,
         (rows, chunk_rows): (u64, u64),
-        settings: &[(&str, Value)],
+        settings: &[(&str, Setting)],
     ) -> Result<Self> {
-        let mut what = Fields::new();
+        let mut what = Plan::new();
         what.add("statistic", statistic)?;
         what.add("columns", columns as u64)?;
         what.add("element", element.name())?;
@@ -67,18 +67,18 @@ impl Job {
 
     /// What determines the result.
     #[must_use]
-    pub fn fields(&self) -> &Fields {
-        &self.fields
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     /// The bytes that say what is folded, and beside it some counts, in whatever is kept or shipped.
     pub(super) fn describe(&self, counts: &[(&str, u64)]) -> Result<Vec<u8>> {
         let mut position = Position::new();
         counts.iter().for_each(|(name, count)| position.set(*name, *count));
-        let cursor = Cursor::new(CursorKind::Reducer, self.fields.clone(), position);
+        let cursor = Cursor::new(CursorKind::Reducer, self.plan.clone(), position);
         cursor.encode().map_err(|_| {
             Error::limit(
-                "the fields of the job are longer than a megabyte together; give the data a shorter \
+                "the plan of the job are longer than a megabyte together; give the data a shorter \
                  name, such as a digest of what it says",
             )
         })

@@ -81,8 +81,8 @@ impl<'a, S: Statistic> Portion<'a, S> {
     /// they are of another job, naming each field that differs.
     pub fn read<'b>(&self, bytes: &'b [u8]) -> Result<Vec<Arrived<'b, S>>> {
         let (cursor, mut rest) = open(bytes)?;
-        let fields = self.job.fields();
-        fields.compare(cursor.fields()).context(|| "these partials are of another job")?;
+        let plan = self.job.plan();
+        plan.compare(cursor.plan()).context(|| "these partials are of another job")?;
         let count = |name: &str| {
             let count = cursor.position().get(name).and_then(|count| usize::try_from(count).ok());
             count.ok_or_else(|| damaged(&format!("it has no count {name:?}")))

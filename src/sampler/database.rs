@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::fold::ZScore;
-use crate::plan::Fields;
+use crate::plan::Plan;
 use crate::store::{ColumnMetadata, ColumnStats, Relation, Store};
 
 /// An open store, with what the walk wants to know of every table.
@@ -81,11 +81,11 @@ impl Database {
     }
 }
 
-/// Tells the databases the widths of some relations, and `fields` what is told.
+/// Tells the databases the widths of some relations, and `plan` what is told.
 pub(super) fn set_child_widths(
     databases: &mut [Database],
     widths: &[(String, u32)],
-    fields: &mut Fields,
+    plan: &mut Plan,
 ) -> Result<()> {
     for (wanted, width) in widths {
         let mut is_known = false;
@@ -103,7 +103,7 @@ pub(super) fn set_child_widths(
                 }
                 let parent = store.relations()[relation].metadata().parent;
                 let parent = &store.tables()[parent as usize].metadata().name;
-                fields.add(format!("child_width/{full} -> {parent}"), u64::from(*width))?;
+                plan.add(format!("child_width/{full} -> {parent}"), u64::from(*width))?;
             }
         }
         if !is_known {

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::handoff::{Gate, InFlight, Producer, shut_down_error};
-use crate::plan::{Assignment, Cursor, CursorKind, Fields, Position, Split};
+use crate::plan::{Assignment, Cursor, CursorKind, Plan, Position, Split};
 use crate::store::Store;
 
 pub use batch::Batch;
@@ -62,7 +62,7 @@ impl Default for Speed {
 /// prefetching change only its speed.
 pub struct Sampler {
     engine: Arc<Engine>,
-    fields: Fields,
+    plan: Plan,
     assignment: Assignment,
     prefetch: usize,
     streams: [Option<Mutex<Stream>>; 3],
@@ -109,16 +109,16 @@ impl Sampler {
         let mut databases = stores.into_iter().map(Database::new).collect::<Result<Vec<_>>>()?;
         check_names(&databases)?;
         let tasks = tasks::tasks(&databases, &settings)?;
-        let mut fields = Fields::new();
-        settings.add_to(&mut fields)?;
-        set_child_widths(&mut databases, &settings.child_widths, &mut fields)?;
+        let mut plan = Plan::new();
+        settings.add_to(&mut plan)?;
+        set_child_widths(&mut databases, &settings.child_widths, &mut plan)?;
         for (number, database) in databases.iter().enumerate() {
             let name = &database.store.metadata().database;
-            fields.add(format!("database/{number}"), name.as_str())?;
-            fields.add(format!("database/{number}/root"), database.store.root().0)?;
+            plan.add(format!("database/{number}"), name.as_str())?;
+            plan.add(format!("database/{number}/root"), database.store.root().0)?;
         }
         for task in &tasks {
-            fields.add(format!("task/{}", task.name), task.weight.to_string().as_str())?;
+            plan.add(format!("task/{}", task.name), task.weight.to_string().as_str())?;
         }
         let steps =
             |split| Steps::new(split, &tasks, settings.seed, settings.shape.batch_size, assignment);
@@ -130,7 +130,7 @@ impl Sampler {
         Ok(Self {
             consumed: Mutex::new([start(), start(), start()]),
             engine: Arc::new(Engine::new(databases, tasks, settings, speed.threads)?),
-            fields,
+            plan,
             assignment,
             prefetch: speed.prefetch,
             streams,
@@ -365,7 +365,7 @@ impl Sampler {
         for (split, place) in Split::ALL.into_iter().zip(&snapshot.0) {
             place.record(split, &self.engine.tasks, &mut position);
         }
-        Cursor::new(CursorKind::Sampler, self.fields.clone(), position)
+        Cursor::new(CursorKind::Sampler, self.plan.clone(), position)
     }
 
     /// Writes the cursor to a file, wholly or not at all.
@@ -386,7 +386,7 @@ impl Sampler {
     /// `PlanMismatch`, naming every field that differs.
     pub fn resume(&self, cursor: &Cursor) -> Result<()> {
         self.check_alive()?;
-        cursor.check(&self.fields)?;
+        cursor.check(&self.plan)?;
         let place = |split| Place::recorded(split, &self.engine.tasks, cursor.position());
         let places = [place(Split::Train)?, place(Split::Val)?, place(Split::Test)?];
         let streams =
@@ -428,8 +428,8 @@ impl Sampler {
 
     /// What determines the sequence.
     #[must_use]
-    pub fn fields(&self) -> &Fields {
-        &self.fields
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 }
 

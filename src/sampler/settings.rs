@@ -1,7 +1,7 @@
 //! What a sampler is told: what determines its sequence, and what only its speed and its form.
 
 use crate::error::{Error, Result};
-use crate::plan::{Fields, Split, SplitRatios, SplitRule};
+use crate::plan::{Plan, Split, SplitRatios, SplitRule};
 
 /// The version of the sequence that `FORMAT.md` describes; it is part of every plan.
 const SEQUENCE_VERSION: u64 = 1;
@@ -170,31 +170,31 @@ impl Settings {
     /// Adds to a plan all that determines the sequence, but for the data and the tasks.
     ///
     /// The batch's size and form are no part of it: they may change when a run goes on.
-    pub(super) fn add_to(&self, fields: &mut Fields) -> Result<()> {
-        fields.add("sampler", SEQUENCE_VERSION)?;
-        fields.add("seed", self.seed)?;
-        fields.add("split_seed", self.split.seed)?;
+    pub(super) fn add_to(&self, plan: &mut Plan) -> Result<()> {
+        plan.add("sampler", SEQUENCE_VERSION)?;
+        plan.add("seed", self.seed)?;
+        plan.add("split_seed", self.split.seed)?;
         for split in Split::ALL {
             let buckets = self.split.ratios.bucket_count(split);
-            fields.add(format!("split_ratios/{}", split.name()), buckets)?;
+            plan.add(format!("split_ratios/{}", split.name()), buckets)?;
         }
         match self.walk {
             Walk::Priority { child_width, children } => {
-                fields.add("walk", "priority")?;
-                fields.add("child_width", u64::from(child_width))?;
+                plan.add("walk", "priority")?;
+                plan.add("child_width", u64::from(child_width))?;
                 let latest = children == Children::Latest;
-                fields.add("children", if latest { "latest" } else { "uniform" })?;
+                plan.add("children", if latest { "latest" } else { "uniform" })?;
             }
             Walk::Breadth { max_hops, budget } => {
-                fields.add("walk", "breadth")?;
-                fields.add("max_hops", u64::from(max_hops))?;
-                fields.add("budget", u64::from(budget))?;
+                plan.add("walk", "breadth")?;
+                plan.add("max_hops", u64::from(max_hops))?;
+                plan.add("budget", u64::from(budget))?;
             }
         }
-        fields.add("keep_future_cells", self.keep_future_cells)?;
+        plan.add("keep_future_cells", self.keep_future_cells)?;
         let by_walk = self.row_order == RowOrder::Walk;
-        fields.add("row_order", if by_walk { "walk" } else { "cuthill-mckee" })?;
-        fields.add("sequence_length", u64::from(self.shape.sequence_length))?;
-        fields.add("max_rows", u64::from(self.shape.max_rows))
+        plan.add("row_order", if by_walk { "walk" } else { "cuthill-mckee" })?;
+        plan.add("sequence_length", u64::from(self.shape.sequence_length))?;
+        plan.add("max_rows", u64::from(self.shape.max_rows))
     }
 }

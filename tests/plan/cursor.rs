@@ -2,17 +2,17 @@
 
 use headwater::ErrorKind;
 use headwater::durable::Disk;
-use headwater::plan::{Cursor, CursorKind, Fields, Position, Value};
+use headwater::plan::{Cursor, CursorKind, Plan, Position, Setting};
 use proptest::prelude::*;
 
 use crate::golden::{sealed, typical};
 
-fn any_value() -> impl Strategy<Value = Value> {
+fn any_value() -> impl Strategy<Value = Setting> {
     prop_oneof![
-        any::<u64>().prop_map(Value::Number),
-        any::<bool>().prop_map(Value::Flag),
-        any::<String>().prop_map(Value::Text),
-        any::<[u8; 32]>().prop_map(Value::Hash),
+        any::<u64>().prop_map(Setting::Number),
+        any::<bool>().prop_map(Setting::Flag),
+        any::<String>().prop_map(Setting::Text),
+        any::<[u8; 32]>().prop_map(Setting::Hash),
     ]
 }
 
@@ -20,7 +20,7 @@ fn any_cursor() -> impl Strategy<Value = Cursor> {
     let fields = prop::collection::btree_map(any::<String>(), any_value(), 0..8);
     let counters = prop::collection::btree_map(any::<String>(), any::<u64>(), 0..8);
     (fields, counters).prop_map(|(fields, counters)| {
-        let mut plan = Fields::new();
+        let mut plan = Plan::new();
         fields.into_iter().for_each(|(name, value)| plan.add(name, value).unwrap());
         let mut position = Position::new();
         counters.into_iter().for_each(|(name, count)| position.set(name, count));
@@ -46,7 +46,7 @@ proptest! {
         let bytes = sealed(bytes);
         if let Ok(other) = Cursor::decode(&bytes) {
             prop_assert_ne!(&other, &cursor);
-            prop_assert_eq!(other.fields(), cursor.fields());
+            prop_assert_eq!(other.plan(), cursor.plan());
             prop_assert_eq!(other.encode().unwrap(), bytes);
         }
     }
@@ -88,10 +88,10 @@ fn p6_no_silent_change_every_truncation_and_every_excess_is_refused() {
 #[test]
 fn p6_a_cursor_of_another_plan_is_refused_field_by_field() {
     let cursor = typical();
-    cursor.check(cursor.fields()).unwrap();
-    let mut plan = Fields::new();
-    for (name, value) in cursor.fields().iter() {
-        let value = if name == "seed" { Value::Number(43) } else { value.clone() };
+    cursor.check(cursor.plan()).unwrap();
+    let mut plan = Plan::new();
+    for (name, value) in cursor.plan().iter() {
+        let value = if name == "seed" { Setting::Number(43) } else { value.clone() };
         plan.add(name, value).unwrap();
     }
     let error = cursor.check(&plan).unwrap_err();
@@ -107,7 +107,7 @@ fn p6_a_cursor_of_another_plan_is_refused_field_by_field() {
 #[test]
 fn a_cursor_too_long_is_refused_both_ways() {
     let with_text_bytes = |text_bytes: usize| {
-        let mut fields = Fields::new();
+        let mut fields = Plan::new();
         fields.add("a", "x".repeat(text_bytes).as_str()).unwrap();
         Cursor::new(CursorKind::Sampler, fields, Position::new())
     };

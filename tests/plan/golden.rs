@@ -5,32 +5,32 @@
 
 use std::fs;
 
-use headwater::plan::{Cursor, CursorKind, Fields, Position};
+use headwater::plan::{Cursor, CursorKind, Plan, Position};
 
 use crate::manifest::{self, Golden, digest, folder, is_asked_to_regenerate, manifest};
 
 const GENERATOR: &str = "tests/plan/golden.rs";
 
-fn cursor(fields: Fields, counters: &[(&str, u64)]) -> Cursor {
+fn cursor(plan: Plan, counters: &[(&str, u64)]) -> Cursor {
     let mut position = Position::new();
     counters.iter().for_each(|(name, count)| position.set(*name, *count));
-    Cursor::new(CursorKind::Sampler, fields, position)
+    Cursor::new(CursorKind::Sampler, plan, position)
 }
 
-fn typical_fields() -> Fields {
-    let mut fields = Fields::new();
-    fields.add("seed", 42).unwrap();
-    fields.add("store/root_hash", *blake3::hash(b"a store").as_bytes()).unwrap();
-    fields.add("task/orders.status/share", 3).unwrap();
-    fields.add("walk/latest_children", false).unwrap();
-    fields.add("walk/order", "breadth first").unwrap();
-    fields
+fn typical_plan() -> Plan {
+    let mut plan = Plan::new();
+    plan.add("seed", 42).unwrap();
+    plan.add("store/root_hash", *blake3::hash(b"a store").as_bytes()).unwrap();
+    plan.add("task/orders.status/share", 3).unwrap();
+    plan.add("walk/latest_children", false).unwrap();
+    plan.add("walk/order", "breadth first").unwrap();
+    plan
 }
 
 /// A cursor with every kind of field, half-way through a run.
 pub(crate) fn typical() -> Cursor {
     cursor(
-        typical_fields(),
+        typical_plan(),
         &[("train/step", 1200), ("train/task/orders.status/draws", 38_400), ("val/step", 1 << 40)],
     )
 }
@@ -44,11 +44,11 @@ pub(crate) fn sealed(mut body: Vec<u8>) -> Vec<u8> {
 
 /// File name, what it is, and the cursor.
 fn good() -> Vec<(&'static str, &'static str, Cursor)> {
-    let mut foreign = Fields::new();
+    let mut foreign = Plan::new();
     foreign.add("tâche/état", "\u{1F3C1}").unwrap();
     foreign.add("seed", u64::MAX).unwrap();
     vec![
-        ("cursor-v1-empty.cursor", "no field, no counter", cursor(Fields::new(), &[])),
+        ("cursor-v1-empty.cursor", "no field, no counter", cursor(Plan::new(), &[])),
         ("cursor-v1-typical.cursor", "every kind of field, half-way through a run", typical()),
         (
             "cursor-v1-extremes.cursor",

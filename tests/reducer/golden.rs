@@ -10,7 +10,7 @@ use headwater::fold::{
     ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Node, NumberedRows,
     Partial, Rows, Statistic, TopRows, Tree,
 };
-use headwater::plan::{Cursor, CursorKind, Fields, Position};
+use headwater::plan::{Cursor, CursorKind, Plan, Position};
 use headwater::reducer::{Job, Portion};
 
 use crate::manifest_of_goldens::{self as manifest, Golden, folder, is_asked_to_regenerate};
@@ -40,7 +40,7 @@ fn numbers(special: bool) -> Vec<f64> {
 }
 
 fn job(statistic: &str, chunk_rows: u64) -> Job {
-    let mut what = Fields::new();
+    let mut what = Plan::new();
     what.add("statistic", statistic).unwrap();
     what.add("columns", COLUMNS as u64).unwrap();
     what.add("element", "f64").unwrap();
@@ -145,7 +145,7 @@ fn bad(gram: &[u8]) -> Vec<Case> {
         let mut position = Position::new();
         position.set("nodes", 0);
         position.set("partial_bytes", 24);
-        let fields = job("gram", CHUNK_ROWS).fields().clone();
+        let fields = job("gram", CHUNK_ROWS).plan().clone();
         let cursor = Cursor::new(CursorKind::Reducer, fields, position).encode().unwrap();
         sealed([&gram[..16], &(cursor.len() as u64).to_le_bytes(), &cursor].concat())
     };

@@ -184,8 +184,7 @@ fn p4_what_three_ranks_began_any_number_goes_on_with() {
         assert_eq!(done.covered_count(), 16);
         assert_eq!(folded_by(ranks, done, &data), expected);
     }
-    let named =
-        |job: &Job| job.fields().iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+    let named = |job: &Job| job.plan().iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
     assert_eq!(named(&job), ["chunk_rows", "fold", "rows", "statistic"]);
 }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use headwater::ErrorKind;
 use headwater::fold::gram::Chunk;
 use headwater::fold::{Gram, Node, Rows, Statistic, Tree, Triangle};
-use headwater::plan::Fields;
+use headwater::plan::Plan;
 use headwater::reducer::{Blocks, Job, Portion, Reduction};
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
@@ -39,7 +39,7 @@ fn rows(count: u64) -> Vec<f64> {
 }
 
 fn job(rows: u64, chunk_rows: u64) -> Job {
-    let mut what = Fields::new();
+    let mut what = Plan::new();
     what.add("statistic", "gram").unwrap();
     Job::new(what, rows, chunk_rows).unwrap()
 }

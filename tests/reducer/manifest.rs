@@ -5,7 +5,7 @@ use std::fs;
 use headwater::ErrorKind;
 use headwater::fold::Gram;
 use headwater::matrix::{Element, Manifest, Matrix, MatrixFormat};
-use headwater::plan::Fields;
+use headwater::plan::Plan;
 use headwater::reducer::{Job, OfMatrix, Source};
 
 use crate::matrix::{Folder, gram, npy, numbers, open, refused};
@@ -63,7 +63,7 @@ fn chunks_are_cut_apart_where_files_begin() {
     let folder = Folder::new("cuts");
     // They begin with rows 0, 3, 3 and 7.
     let matrix = Matrix::open(&written(&folder), &BY_NAME).unwrap();
-    let job = Job::new(Fields::new(), 12, 2).unwrap();
+    let job = Job::new(Plan::new(), 12, 2).unwrap();
     let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let source = OfMatrix::new(Gram::new(2).unwrap(), matrix, job, threads);
     let cuts: Vec<u64> = source.cuts().into_iter().filter(|&chunk| chunk > 0).collect();

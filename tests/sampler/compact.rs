@@ -103,7 +103,7 @@ proptest! {
             case.alone(&settings, PLAIN)
         };
         let (full, compact) = (form(false), form(true));
-        prop_assert_eq!(full.fields(), compact.fields());
+        prop_assert_eq!(full.plan(), compact.plan());
         let rows = case.settings.shape.max_rows as usize;
         for _ in 0..steps {
             let (full, _) = full.next(Split::Train).unwrap();

@@ -17,7 +17,7 @@ fn p3_resume_costs_the_same_at_any_position() {
     for (name, _) in fresh.cursor().position().iter() {
         position.set(name, 1_000_000_000_000);
     }
-    let far = Cursor::new(CursorKind::Sampler, fresh.fields().clone(), position);
+    let far = Cursor::new(CursorKind::Sampler, fresh.plan().clone(), position);
     let cost = |cursor: &Cursor| {
         let started = Instant::now();
         for _ in 0..100 {

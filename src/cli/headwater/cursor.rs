@@ -25,22 +25,22 @@ pub(super) fn run(args: &CursorArgs) -> Result<()> {
     let position = cursor.position().iter().map(|(name, value)| (name.to_owned(), value));
     if args.json {
         let position: serde_json::Map<_, _> = position.map(|(n, v)| (n, v.into())).collect();
-        let fields: serde_json::Map<_, _> =
-            cursor.fields().iter().map(|(n, v)| (n.to_owned(), v.to_string().into())).collect();
+        let settings: serde_json::Map<_, _> =
+            cursor.plan().iter().map(|(n, v)| (n.to_owned(), v.to_string().into())).collect();
         return output.json(&serde_json::json!({
             "kind": cursor.kind().name(),
-            "plan": cursor.fields().fingerprint().to_string(),
+            "fingerprint": cursor.plan().fingerprint().to_string(),
             "position": position,
-            "fields": fields,
+            "plan": settings,
         }));
     }
     output.line(&format!(
         "{} cursor of plan {}",
         cursor.kind().name(),
-        cursor.fields().fingerprint()
+        cursor.plan().fingerprint()
     ))?;
     output.line("position")?;
     output.columns(position.map(|(name, value)| [name, count(value)]))?;
     output.line("plan")?;
-    output.columns(cursor.fields().iter().map(|(n, v)| [n.to_owned(), v.to_string()]))
+    output.columns(cursor.plan().iter().map(|(n, v)| [n.to_owned(), v.to_string()]))
 }

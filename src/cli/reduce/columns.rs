@@ -126,7 +126,7 @@ impl Column {
 }
 
 /// What else determines a job than its rows.
-type Settings = Vec<(&'static str, crate::plan::Value)>;
+type Settings = Vec<(&'static str, crate::plan::Setting)>;
 
 /// A job over one matrix, whose statistic comes with its settings.
 fn open<S: OfRows>(
@@ -164,7 +164,7 @@ fn told_of_columns<S: OfRows>(
 }
 
 /// The bits of numbers as a setting.
-fn of_numbers(numbers: &[f64]) -> crate::plan::Value {
+fn of_numbers(numbers: &[f64]) -> crate::plan::Setting {
     Digest::of(bytemuck::cast_slice(numbers)).0.into()
 }
 

@@ -20,7 +20,7 @@ use crate::Digest;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Statistic;
 use crate::matrix::{Element, Manifest, Matrix, MatrixFormat, sort_by_name};
-use crate::plan::Value;
+use crate::plan::Setting;
 use crate::reducer::{Job, Source};
 
 use columns::{DistinctArgs, ExponentsArgs, HistogramArgs, MomentsArgs, TopArgs};
@@ -358,7 +358,7 @@ impl RowsArgs {
     }
 
     /// The job of folding `statistic` over these rows; `settings` are what else determines it.
-    fn job(&self, statistic: &str, matrix: &Matrix, settings: &[(&str, Value)]) -> Result<Job> {
+    fn job(&self, statistic: &str, matrix: &Matrix, settings: &[(&str, Setting)]) -> Result<Job> {
         let form = (matrix.columns(), matrix.element());
         let rows = (matrix.rows(), u64::from(self.chunk_rows));
         Job::of_matrix(statistic, form, matrix.identity().0, rows, settings)
@@ -378,7 +378,7 @@ impl RowsArgs {
 
 /// The setting of a job whose rows are all looked through for a NaN or infinity. Sums do not tell that
 /// of theirs somebody has: what was folded without is another job's.
-fn refusal(reject_nonfinite: bool) -> Vec<(&'static str, Value)> {
+fn refusal(reject_nonfinite: bool) -> Vec<(&'static str, Setting)> {
     reject_nonfinite.then(|| ("reject_nonfinite", true.into())).into_iter().collect()
 }
 

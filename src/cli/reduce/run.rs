@@ -22,7 +22,7 @@ use crate::cli::{Interrupted, cpu_time, told};
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Statistic;
-use crate::plan::{Fields, Value};
+use crate::plan::{Plan, Setting};
 use crate::progress::Progress;
 #[cfg(feature = "mpi")]
 use crate::reducer::work;
@@ -154,13 +154,13 @@ pub(super) fn pool(threads: Option<u16>) -> Result<ThreadPool> {
 }
 
 /// The fields of a job by name; hashes in hexadecimal digits.
-pub(super) fn described(fields: &Fields) -> serde_json::Value {
-    let value = |value: &Value| -> serde_json::Value {
+pub(super) fn described(fields: &Plan) -> serde_json::Value {
+    let value = |value: &Setting| -> serde_json::Value {
         match value {
-            Value::Number(number) => (*number).into(),
-            Value::Flag(flag) => (*flag).into(),
-            Value::Text(text) => text.clone().into(),
-            hash @ Value::Hash(_) => hash.to_string().into(),
+            Setting::Number(number) => (*number).into(),
+            Setting::Flag(flag) => (*flag).into(),
+            Setting::Text(text) => text.clone().into(),
+            hash @ Setting::Hash(_) => hash.to_string().into(),
         }
     };
     fields.iter().map(|(name, field)| (name.to_owned(), value(field))).collect()
@@ -171,8 +171,8 @@ pub(super) fn tell(done: &Done, job: &Job, arguments: &[OsString], out: &Path) -
     let mut whole =
         serde_json::to_value(done).map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
     let arguments: Vec<_> = arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect();
-    whole["job"] = described(job.fields());
-    whole["fingerprint"] = job.fields().fingerprint().to_string().into();
+    whole["job"] = described(job.plan());
+    whole["fingerprint"] = job.plan().fingerprint().to_string().into();
     whole["command"] = arguments.into();
     if let Some(result) = &done.result {
         whole["result"] = result.clone();

@@ -144,7 +144,7 @@ where
     }
     let mut position = Position::new();
     position.set(LEVEL, u64::from(blocks.chunks_each().ilog2()));
-    let cursor = Cursor::new(CursorKind::Reducer, job.fields().clone(), position);
+    let cursor = Cursor::new(CursorKind::Reducer, job.plan().clone(), position);
     cursor.write(&Disk, &folder.join(CURSOR))?;
     let out = std::path::absolute(&run.out).map_err(|e| Error::io(&run.out, "looking for", e))?;
     let plan = serde_json::to_vec_pretty(&Plan { statistic: wanted.into(), out });
@@ -209,7 +209,7 @@ impl Spool {
 
     /// Refuses rows that are not those of the job that was laid down; yields its blocks.
     fn blocks_of(&self, job: &Job) -> Result<Blocks> {
-        (job.fields().compare(self.cursor.fields())).context(|| {
+        (job.plan().compare(self.cursor.plan())).context(|| {
             format!("{}: another job was laid down", self.folder.join(CURSOR).display())
         })?;
         let level = self.cursor.position().get(LEVEL).and_then(|level| u32::try_from(level).ok());
