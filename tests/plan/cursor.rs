@@ -86,7 +86,7 @@ fn p6_no_silent_change_every_truncation_and_every_excess_is_refused() {
 }
 
 #[test]
-fn p6_a_cursor_of_another_plan_is_refused_field_by_field() {
+fn p6_a_cursor_of_another_plan_is_refused_setting_by_setting() {
     let cursor = typical();
     cursor.check(cursor.plan()).unwrap();
     let mut plan = Plan::new();
@@ -98,9 +98,9 @@ fn p6_a_cursor_of_another_plan_is_refused_field_by_field() {
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);
     assert_eq!(
         error.to_string(),
-        "the cursor does not belong to this plan: it was recorded under another plan; 1 field \
-         differs: \"seed\" was 42 and is now 43; go on with the settings and data it was recorded \
-         with, or start afresh without it"
+        "the cursor does not belong to this plan: it was recorded under another plan; 1 setting \
+         differs: \"seed\" was 42 and is now 43; use the settings and data that it was recorded with, \
+         or start afresh without it"
     );
 }
 
