@@ -10,6 +10,10 @@ DEMO := demo
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PYO3_BUILD_EXTENSION_MODULE := 1
 CARGO := cargo --locked
+# Shares what is compiled between the extension, the MPI command and the tests.
+SHARED := same-features
+TEST := $(CARGO) test --release --quiet --features mpi,$(SHARED)
+PYTEST := $(BIN)/python -m pytest --quiet --durations=10
 # The MPI of the virtual environment, and what bindings to it are made with.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export LIBCLANG_PATH = $(shell echo $(CURDIR)/$(VENV)/lib/python3*/site-packages/clang/native)
@@ -22,7 +26,7 @@ MODEL_OPTIONS := --release --quiet --no-default-features
 RUST_SOURCES := $(shell find src -type f) build.rs Cargo.toml Cargo.lock
 PYTHON_SOURCES := $(shell find python -type f -name '*.py*' -not -name '*.pyc')
 
-.PHONY: help setup demo test bench lint clean-demo
+.PHONY: help setup demo check test bench lint clean-demo
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -44,8 +48,8 @@ $(VENV)/.tools: pyproject.toml
 
 $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
 	@echo "building the Python package and the command (ten to twenty minutes on two cores when nothing is built yet)"
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release
-	@$(CARGO) build --release --features mpi --bin headwater-reduce
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release --features python,$(SHARED)
+	@$(CARGO) build --release --features mpi,$(SHARED) --bin headwater-reduce
 	@cp --remove-destination "$${CARGO_TARGET_DIR:-target}/release/headwater-reduce" $(BIN)/
 	@touch $@
 	@echo "$(BIN) has the commands headwater, headwater-reduce and confluence, and a Python with both packages"
@@ -78,18 +82,24 @@ clean-demo:
 		|| { echo "$(DEMO) was not made by make demo; move it away"; exit 1; }
 	@rm -rf $(DEMO) && mkdir $(DEMO) && touch $(DEMO)/.made-by-make
 
+# What one runs at each change: no MPI, no training, no process that is killed.
+check: setup ## run the quick tests, in under 3 minutes
+	$(TEST) --lib --test tidy --test plan --test store --test fold --test reducer --test sampler
+	$(PYTEST) -m "not slow"
+
 test: setup ## run all tests; say what was skipped
-	$(CARGO) test --release --features mpi --no-run
-	$(CARGO) test --release --features mpi --quiet
+	$(TEST) --no-run
+	$(TEST)
 	$(CARGO) check --release --quiet --no-default-features --lib
-	$(MODEL) $(CARGO) test $(MODEL_OPTIONS) --lib prefetch
+	$(CARGO) check --release --quiet --no-default-features --features reduce
+	$(MODEL) $(CARGO) test $(MODEL_OPTIONS) --lib handoff
 	@echo "skipped: what pytest lists as skipped below"
 	@test -d "$${HEADWATER_SHARED:-../shared}/data/f1db" \
 		|| echo "skipped: the Rust tests on f1db, which is not at $${HEADWATER_SHARED:-../shared}/data"
 	@test "$$(id -u)" = 0 || echo "skipped: the Rust test of a full disk, which mounts one as root"
-	$(BIN)/python -m pytest --quiet
+	$(PYTEST)
 # Apart: where JAX is loaded, other tests may not fork.
-	$(BIN)/python -m pytest --quiet tests/confluence
+	$(PYTEST) tests/confluence
 
 bench: setup ## measure; takes minutes and 20 GB in target/bench
 	$(CARGO) bench
@@ -100,7 +110,7 @@ bench: setup ## measure; takes minutes and 20 GB in target/bench
 
 lint: $(VENV)/.tools ## check formatting, lints and types
 	cargo fmt --check
-	$(CARGO) clippy --release --quiet --all-targets --features mpi,python -- -D warnings
+	$(CARGO) clippy --release --quiet --all-targets --features mpi,python,$(SHARED) -- -D warnings
 	$(MODEL) $(CARGO) clippy $(MODEL_OPTIONS) --tests -- -D warnings
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet

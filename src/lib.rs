@@ -1,9 +1,63 @@
-//! A deterministic, resumable sampler and reducer for relational data.
+//! Deterministic training batches from relational databases, and deterministic statistics over rows.
 //!
-//! A run is a sequence. A **plan** (what to read, how to walk it, one seed number) determines the
-//! whole sequence, and every element of it alone. A **rank** takes the elements that are its by
-//! arithmetic on the index; a **cursor** is a position in the sequence plus the plan's
-//! fingerprint. Nothing else is state. From this follow the promises:
+//! A run is a sequence. A [`Plan`](plan::Plan) (what to read, how to walk it, one random seed)
+//! determines the whole sequence, and every element of it alone. A rank takes its elements by
+//! arithmetic on the index. A [`Cursor`](plan::Cursor) is a position in the sequence, with the plan.
+//! Nothing else is state, so a run that was stopped resumes exactly where it was, on any number of
+//! ranks.
+//!
+//! The primary types are [`Store`](store::Store), a database on disk; [`Sampler`](sampler::Sampler),
+//! which makes batches of it; and [`Reduction`](reducer::Reduction), which folds statistics.
+//!
+//! # Example
+//!
+//! A table becomes a store; a sampler makes batches of it, stops, and goes on.
+//!
+//! ```
+//! use std::{fs, sync::Arc};
+//!
+//! use headwater::plan::{Assignment, Split};
+//! use headwater::prepare::{Options, draft, embed::HashingEmbedder, prepare, source};
+//! use headwater::progress::Silent;
+//! use headwater::sampler::{Sampler, Settings, Speed};
+//! use headwater::store::Store;
+//!
+//! let folder = tempfile::tempdir()?;
+//! let rows = "id,since,price\n1,2023-01-05,3.5\n2,2023-02-11,8\n3,2023-03-20,1.25\n";
+//! fs::write(folder.path().join("orders.csv"), rows)?;
+//!
+//! let source = source::open(folder.path())?;
+//! let schema = draft::draft(&*source, "shop", &|_| Ok(()))?.schema;
+//! let options = Options {
+//!     embedder: &HashingEmbedder::new(16),
+//!     text_vectors: true,
+//!     threads: None,
+//!     sql: None,
+//!     progress: &Silent,
+//! };
+//! prepare(&*source, &schema, &folder.path().join("shop.db"), &options)?;
+//!
+//! let store = Arc::new(Store::open(&folder.path().join("shop.db"))?);
+//! let sampler = |rank, world| {
+//!     let stores = vec![Arc::clone(&store)];
+//!     let rank = Assignment::new(rank, world)?;
+//!     Sampler::new(stores, Settings::default(), rank, Speed::default())
+//! };
+//! let one = sampler(0, 1)?;
+//! one.next(Split::Train)?;
+//! let cursor = one.cursor();
+//! let (second, _) = one.next(Split::Train)?;
+//!
+//! let resumed = sampler(0, 1)?; // in another process, on another day
+//! resumed.resume(&cursor)?;
+//! let (again, _) = resumed.next(Split::Train)?;
+//! assert_eq!(again.get::<u32>("seed_row"), second.get::<u32>("seed_row"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Promises
+//!
+//! Each has a test that bears its name.
 //!
 //! | promise | meaning |
 //! |---|---|
@@ -12,25 +66,24 @@
 //! | P3 resume costs nothing | O(1) in the items already consumed: a seek, never a replay |
 //! | P4 elastic | a run of W ranks goes on with W' ranks |
 //! | P5 exactly once | every item of an epoch goes to exactly one rank |
-//! | P6 no silent change | a foreign cursor is refused by name; corruption is never decoded |
-//! | P7 no leak | what did not exist at the observation time is never seen |
+//! | P6 no silent change | a cursor of another plan is refused by name; corruption is never decoded |
+//! | P7 no leak | no context holds a row that did not exist at the seed's observation time |
 //! | P8 a reader's cursor | a cursor tells what the caller consumed, not what was prefetched |
-//!
-//! What is here so far: the plan with its cursor, the store, the way from somebody's data to a store,
-//! the sampler, statistics that fold to the same bits everywhere ([`fold`]), and the reducer, which
-//! spreads a fold over ranks.
 //!
 //! # Map
 //!
-//! Dependencies run downward; `tests/tidy.rs` fails on an edge that runs up.
+//! Dependencies run downward, and no file imports another in a circle; `tests/tidy` checks both.
 //!
 //! | floor | rooms |
 //! |---|---|
-//! | the command | `bin`, [`cli`], `py` |
-//! | a wire for the reducer | `mpi` |
+//! | the programs | `bin` |
+//! | arguments and words, and Python | [`cli`], `py` |
+//! | the reducer's transport over MPI | `mpi` |
+//! | a context or a row as text and as a page | `view` |
 //! | parts that know nothing of each other | [`prepare`], [`sampler`], [`reducer`] |
-//! | what they share | [`plan`], [`store`], [`fold`] |
-//! | the ground | [`durable`], [`random`], `error`, `bytes`, `map`, `panics` |
+//! | what they share | [`plan`], [`store`], [`fold`], [`matrix`] |
+//! | files with digests; batches made ahead | `container`, `handoff` |
+//! | the ground | [`durable`], [`random`], [`progress`], `error`, `bytes`, `map`, `panics`, `process` |
 
 mod bytes;
 mod container;

@@ -62,7 +62,7 @@ class LimitExceeded(HeadwaterError):
     """A limit of a format or a setting was passed."""
 
 class InvalidArgument(HeadwaterError, ValueError):
-    """The caller asked for something that cannot be; also a ValueError."""
+    """An argument is not valid; also a ValueError."""
 
 class SchemaError(HeadwaterError):
     """The schema does not describe the data, or contradicts itself."""
@@ -75,6 +75,20 @@ class PlanMismatch(HeadwaterError):
 
 class SamplerShutdown(HeadwaterError):
     """A sampler was used after it was shut down."""
+
+@final
+class Claim:
+    """Keeps other processes from working in a folder, until it is released or the process ends.
+
+    Waits some seconds for another process to end.
+
+    Raises:
+        InvalidArgument: Another process is at work there.
+    """
+
+    def __new__(cls, folder: str | os.PathLike[str]) -> Claim: ...
+    def release(self) -> None:
+        """Lets other processes work in the folder."""
 
 @final
 class SqlRows:
@@ -118,29 +132,57 @@ class SamplerCore:
     """The compiled half of `headwater.Sampler`."""
 
     def __new__(
-        cls, paths: Sequence[str | os.PathLike[str]], arguments: dict[str, Any]
+        cls,
+        paths: Sequence[str | os.PathLike[str]],
+        *,
+        rank: int,
+        world_size: int,
+        split_ratios: tuple[float, float, float],
+        split_seed: int,
+        seed: int,
+        num_prefetch: int,
+        default_batch_size: int,
+        default_sequence_length: int,
+        bfs_child_width: int,
+        max_rows: int,
+        tasks: Sequence[str] | None,
+        task_weights: Sequence[float] | None,
+        num_threads: int | None,
+        compact: bool,
+        walk: str,
+        child_widths: dict[str, int],
+        children: str,
+        max_hops: int,
+        neighbor_budget: int,
+        row_order: str,
+        keep_future_cells: bool,
+        texts: str,
+        text_buckets: Sequence[int] | None,
     ) -> SamplerCore: ...
     def next(self, split: str) -> dict[str, npt.NDArray[Any]]: ...
     def next_with_cursor(self, split: str) -> tuple[dict[str, npt.NDArray[Any]], Cursor]: ...
-    def evaluate(self, split: str, tasks: list[str] | None = None) -> EvaluationCore: ...
+    def evaluate(self, split: str, tasks: list[str] | None = None) -> Evaluation: ...
     def sample(
         self, task: str, keys: list[str], obs_times: list[int]
     ) -> dict[str, npt.NDArray[Any]]: ...
-    def draw(self, task: str, item: int, path: str | os.PathLike[str]) -> None: ...
+    def render_context(
+        self, task: str, seed_index: int, path: str | os.PathLike[str]
+    ) -> None: ...
     def cursor(self) -> Cursor: ...
     def resume(self, cursor: Cursor) -> None: ...
     def save_cursor(self, path: str | os.PathLike[str]) -> None: ...
     def shutdown(self) -> None: ...
     def tasks(self) -> list[str]: ...
+    def task_number(self, name: str) -> int: ...
     def seed_counts(self, split: str) -> list[int]: ...
     def own_seed_counts(self, split: str) -> list[int]: ...
     def stores(self) -> list[Store]: ...
 
 @final
-class EvaluationCore:
-    """The batches of a finite pass."""
+class Evaluation:
+    """The batches of a finite pass over a split, as `Sampler.evaluate` begins it."""
 
-    def __iter__(self) -> EvaluationCore: ...
+    def __iter__(self) -> Evaluation: ...
     def __next__(self) -> dict[str, npt.NDArray[Any]]: ...
 
 @final
@@ -252,7 +294,7 @@ class Cursor:
 
     @property
     def kind(self) -> str:
-        """What it is a position in, such as "sampler"."""
+        """The kind of sequence that it is a position in, such as "sampler"."""
 
     @property
     def fingerprint(self) -> str:
@@ -263,8 +305,8 @@ class Cursor:
         """The position: counters by name."""
 
     @property
-    def fields(self) -> dict[str, int | bool | str]:
-        """The fields of the plan by name."""
+    def settings(self) -> dict[str, int | bool | str]:
+        """The settings of the plan by name."""
 
 @final
 class Endpoint:
@@ -283,6 +325,19 @@ class Endpoint:
     def __new__(
         cls, url: str, model: str, cache: str | os.PathLike[str], *, key: str | None = None
     ) -> Endpoint: ...
+
+def key_text(key: object) -> str:
+    """Returns the text of a key, by which a store finds its row; a composite key is a tuple.
+
+    Raises:
+        InvalidArgument: The key, or a part of it, is of no type that keys have.
+    """
+
+def sampler_defaults() -> dict[str, Any]:
+    """Returns the defaults of `Sampler` that are settings, by the names of its arguments."""
+
+def write_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Writes a file whole or not at all, also where the process is killed or the power fails."""
 
 def draft_schema(
     source: str | os.PathLike[str] | dict[str, ArrowTable], name: str = "database"

@@ -12,7 +12,8 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from headwater._headwater import Cursor, EvaluationCore, InvalidArgument, SamplerCore
+from headwater._headwater import Cursor, Evaluation, InvalidArgument, SamplerCore, key_text
+from headwater._html import table
 
 Batch = dict[str, npt.NDArray[Any]]
 Split = Literal["train", "val", "test"]
@@ -77,6 +78,7 @@ class Sampler:
         split_ratios: tuple[float, float, float] = (0.8, 0.1, 0.1),
         split_seed: int = 123,
         seed: int = 42,
+        *,
         num_prefetch: int = 3,
         default_batch_size: int = 32,
         default_sequence_length: int = 1024,
@@ -86,7 +88,6 @@ class Sampler:
         task_weights: Sequence[float] | None = None,
         num_threads: int | None = None,
         compact: bool = False,
-        *,
         walk: Literal["priority", "breadth"] = "priority",
         child_widths: Mapping[str, int] | None = None,
         children: Literal["uniform", "latest"] = "uniform",
@@ -97,13 +98,34 @@ class Sampler:
         texts: Literal["batch", "global"] = "batch",
         text_buckets: Sequence[int] | None = None,
     ) -> None:
-        arguments = dict(locals())
-        del arguments["self"], arguments["db_path"]
-        arguments["child_widths"] = dict(child_widths or {})
-        self._arguments: Mapping[str, Any] = arguments
+        self._arguments: dict[str, Any] = {
+            "rank": rank,
+            "world_size": world_size,
+            "split_ratios": split_ratios,
+            "split_seed": split_seed,
+            "seed": seed,
+            "num_prefetch": num_prefetch,
+            "default_batch_size": default_batch_size,
+            "default_sequence_length": default_sequence_length,
+            "bfs_child_width": bfs_child_width,
+            "max_rows": max_rows,
+            "tasks": tasks,
+            "task_weights": task_weights,
+            "num_threads": num_threads,
+            "compact": compact,
+            "walk": walk,
+            "child_widths": dict(child_widths or {}),
+            "children": children,
+            "max_hops": max_hops,
+            "neighbor_budget": neighbor_budget,
+            "row_order": row_order,
+            "keep_future_cells": keep_future_cells,
+            "texts": texts,
+            "text_buckets": text_buckets,
+        }
         paths = [db_path] if isinstance(db_path, str | os.PathLike) else db_path
         self._paths = [os.fspath(path) for path in paths]
-        self._core = SamplerCore(self._paths, arguments)
+        self._core = SamplerCore(self._paths, **self._arguments)
         self._stores = self._core.stores()
         self._unasked: set[str] = {"train", "val", "test"}
 
@@ -141,7 +163,7 @@ class Sampler:
         while True:
             yield self.next_train_batch()
 
-    def evaluate(self, split: Split, tasks: Sequence[str] | None = None) -> EvaluationCore:
+    def evaluate(self, split: Split, tasks: Sequence[str] | None = None) -> Evaluation:
         """Yields every seed of a split exactly once over all ranks, one task after the other.
 
         The last batch of a task is filled up with sequences whose `seq_weight` is 0. Warns of tasks
@@ -149,8 +171,10 @@ class Sampler:
         """
         evaluation = self._core.evaluate(split, None if tasks is None else list(tasks))
         own = self.own_seed_counts(split)
+        names = self.tasks
+        chosen = names if tasks is None else [names[self._core.task_number(t)] for t in tasks]
         for task, count in self.seed_counts(split).items():
-            if tasks is not None and not {task, task.partition("/")[2]} & set(tasks):
+            if task not in chosen:
                 continue
             if count == 0:
                 warnings.warn(_passed_over(task, split), stacklevel=2)
@@ -180,14 +204,14 @@ class Sampler:
         times = [_SEES_EVERYTHING if time is None else micros(time) for time in list(obs_times)]
         if len(times) != len(keys):
             raise InvalidArgument(f"found {len(keys)} keys and {len(times)} observation times")
-        return self._core.sample(task, [_key_text(key) for key in keys], times)
+        return self._core.sample(task, [key_text(key) for key in keys], times)
 
-    def draw(self, task: str, item: int, path: Path) -> None:
-        """Draws the context of a task's seed, as this sampler has it, on a page for any browser.
+    def render_context(self, task: str, seed_index: int, path: Path) -> None:
+        """Draws the context of a seed, as this sampler has it, on a page for any browser.
 
-        A page that is there is replaced; any other file is not.
+        Replaces an earlier page at `path`, and no other file.
         """
-        self._core.draw(task, item, path)
+        self._core.render_context(task, seed_index, path)
 
     def column_embeddings(self, database: int = 0) -> npt.NDArray[np.float16]:
         """Returns the vectors of the column names, float16 [C, D_t]."""
@@ -246,6 +270,17 @@ class Sampler:
         """Ends the threads; batches that are asked for afterwards raise SamplerShutdown."""
         self._core.shutdown()
 
+    def __repr__(self) -> str:
+        paths = ", ".join(repr(path) for path in self._paths)
+        rank, world_size, seed = (self._arguments[n] for n in ("rank", "world_size", "seed"))
+        return f"<Sampler of {paths}: rank {rank} of {world_size}, seed {seed}>"
+
+    def _repr_html_(self) -> str:
+        splits: tuple[Split, ...] = ("train", "val", "test")
+        counts = [self.seed_counts(split) for split in splits]
+        rows = [[task, *(f"{count[task]:,}" for count in counts)] for task in self.tasks]
+        return table(repr(self), ["task", *(f"{split} seeds" for split in splits)], rows)
+
     def __enter__(self) -> Self:
         return self
 
@@ -258,7 +293,7 @@ class Sampler:
         self.shutdown()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self._paths, dict(self._arguments), self.cursor())
+        return _restored, (self._paths, self._arguments, self.cursor())
 
 
 def _restored(paths: list[str], arguments: dict[str, Any], cursor: bytes) -> Sampler:
@@ -304,19 +339,3 @@ def _without_zone(time: Any) -> Any:
     if isinstance(known, datetime) and known.tzinfo is not None:
         return known.astimezone(UTC).replace(tzinfo=None)
     return time
-
-
-def _key_text(key: Any) -> str:
-    """The text of a key, as `store/FORMAT.md` has it."""
-    if not isinstance(key, tuple):
-        return _part_text(key)
-    parts = (_part_text(part) for part in key)
-    return "|".join(part.replace("\\", "\\\\").replace("|", "\\|") for part in parts)
-
-
-def _part_text(part: Any) -> str:
-    if isinstance(part, bool | np.bool_):
-        return "true" if part else "false"
-    if isinstance(part, float | np.floating) and float(part).is_integer():
-        return str(int(part))
-    return f"0x{part.hex()}" if isinstance(part, bytes) else str(part)

@@ -7,6 +7,8 @@ mod build;
 pub mod demo;
 pub mod draft;
 pub mod embed;
+#[cfg(feature = "python")]
+mod key_text;
 pub(crate) mod names;
 mod options;
 mod partial;
@@ -24,6 +26,8 @@ use partial::{Partial, taken};
 use schema::Schema;
 use source::Source;
 
+#[cfg(feature = "python")]
+pub(crate) use key_text::key_text_of;
 pub use options::{Options, Report, SqlEngine};
 
 /// Prepares a store in the folder `out`, which must not be there yet, from what `schema` says of

@@ -1,4 +1,4 @@
-//! Arguments that come from Python by name, and what is told of those that cannot be.
+//! Arguments that come from Python by name, and the errors of those that are not valid.
 
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyTypeError;
@@ -8,29 +8,57 @@ use pyo3::types::PyDict;
 use super::Whole;
 use crate::error::{Error, Result};
 
-/// The arguments of a class as they come from Python, by name.
-pub(super) struct Arguments<'a, 'py>(pub(super) &'a Bound<'py, PyDict>);
+/// One argument that Python gave: its name, and the object.
+#[derive(Clone, Copy)]
+pub(super) struct Argument<'a, 'py>(pub(super) &'a str, pub(super) &'a Bound<'py, PyAny>);
 
-impl<'py> Arguments<'_, 'py> {
-    /// The argument of a name.
-    pub(super) fn get<T: FromPyObjectOwned<'py>>(&self, name: &str) -> PyResult<T> {
-        let value = self.0.get_item(name)?;
-        let value = value.ok_or_else(|| Error::invalid(format!("{name} is missing")))?;
-        value.extract().map_err(|error: <T as FromPyObject<'_, 'py>>::Error| {
+impl<'py> Argument<'_, 'py> {
+    /// The argument as a `T`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` with the argument's name where it is of another type.
+    pub(super) fn get<T: FromPyObjectOwned<'py>>(self) -> PyResult<T> {
+        let Self(name, object) = self;
+        object.extract().map_err(|error: <T as FromPyObject<'_, 'py>>::Error| {
             let error: PyErr = error.into();
-            if error.is_instance_of::<PyTypeError>(self.0.py()) {
+            if error.is_instance_of::<PyTypeError>(object.py()) {
                 let (words, found) =
-                    (error.value(self.0.py()).to_string(), super::type_name(&value));
+                    (error.value(object.py()).to_string(), super::type_name(object));
                 return Error::invalid(format!("{name}: {words}, found {found}")).into();
             }
             error
         })
     }
 
+    /// The argument as a whole number that fits into `T`.
+    pub(super) fn number<T: TryFrom<i128>>(self) -> PyResult<T> {
+        let Whole(number) = self.get()?;
+        Ok(in_range(self.0, number)?)
+    }
+
+    /// The argument as one of some words, each with its meaning.
+    pub(super) fn one_of<T: Copy>(self, choices: &[(&str, T)]) -> PyResult<T> {
+        Ok(one_of(self.0, &self.get::<String>()?, choices)?)
+    }
+}
+
+/// Arguments that Python gave as a dictionary.
+pub(super) struct Arguments<'a, 'py>(pub(super) &'a Bound<'py, PyDict>);
+
+impl<'py> Arguments<'_, 'py> {
+    /// The argument of a name.
+    pub(super) fn get<T: FromPyObjectOwned<'py>>(&self, name: &str) -> PyResult<T> {
+        Argument(name, &self.object(name)?).get()
+    }
+
     /// A whole number that fits into `T`.
     pub(super) fn number<T: TryFrom<i128>>(&self, name: &str) -> PyResult<T> {
-        let Whole(number) = self.get(name)?;
-        Ok(in_range(name, number)?)
+        Argument(name, &self.object(name)?).number()
+    }
+
+    fn object(&self, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let object = self.0.get_item(name)?;
+        Ok(object.ok_or_else(|| Error::invalid(format!("{name} is missing")))?)
     }
 }
 
@@ -40,7 +68,7 @@ pub(super) fn in_range<T: TryFrom<i128>>(name: &str, number: i128) -> Result<T> 
         .map_err(|_| Error::invalid(format!("{name} is {number}, which is out of range")))
 }
 
-/// What a word means, which is one of some.
+/// The meaning of a word, which is one of `choices`.
 pub(super) fn one_of<T: Copy>(name: &str, found: &str, choices: &[(&str, T)]) -> Result<T> {
     let choice = choices.iter().find(|(word, _)| *word == found);
     choice.map(|(_, value)| *value).ok_or_else(|| {

@@ -44,7 +44,7 @@ impl Cursor {
         Ok(PyBytes::new(py, &self.0.encode()?))
     }
 
-    /// What it is a position in, such as "sampler".
+    /// The kind of sequence that it is a position in, such as "sampler".
     #[getter]
     fn kind(&self) -> &'static str {
         self.0.kind().name()
@@ -66,9 +66,9 @@ impl Cursor {
         Ok(position)
     }
 
-    /// The fields of the plan by name.
+    /// The settings of the plan by name.
     #[getter]
-    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let settings = PyDict::new(py);
         for (name, setting) in self.0.plan().iter() {
             add_setting(&settings, name, setting)?;

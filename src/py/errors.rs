@@ -20,11 +20,7 @@ const KINDS: [(ErrorKind, &str, &str); 10] = [
     (ErrorKind::Version, "VersionMismatch", "A format version that this build does not read."),
     (ErrorKind::Corrupt, "Corrupt", "The file is headwater's and damaged."),
     (ErrorKind::LimitExceeded, "LimitExceeded", "A limit of a format or a setting was passed."),
-    (
-        ErrorKind::InvalidArgument,
-        "InvalidArgument",
-        "The caller asked for something that cannot be; also a ValueError.",
-    ),
+    (ErrorKind::InvalidArgument, "InvalidArgument", "An argument is not valid; also a ValueError."),
     (
         ErrorKind::Schema,
         "SchemaError",

@@ -9,6 +9,8 @@ mod draft;
 mod embedder;
 mod endpoint;
 mod errors;
+mod files;
+mod keys;
 mod prepare;
 mod reduce;
 mod sampler;
@@ -41,11 +43,15 @@ mod _headwater {
     #[pymodule_export]
     use super::endpoint::Endpoint;
     #[pymodule_export]
+    use super::files::{Claim, write_file};
+    #[pymodule_export]
+    use super::keys::key_text;
+    #[pymodule_export]
     use super::prepare::prepare;
     #[pymodule_export]
     use super::reduce::{GramReductionCore, GramWorkerCore};
     #[pymodule_export]
-    use super::sampler::{EvaluationCore, SamplerCore};
+    use super::sampler::{Evaluation, SamplerCore, sampler_defaults};
     #[pymodule_export]
     use super::sql::{SqlRows, SqlTables};
     #[pymodule_export]

@@ -8,15 +8,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::Whole;
-use super::arguments::{Arguments, in_range, one_of};
+use super::arguments::{Argument, in_range, one_of};
 use super::batch::arrays;
 use super::cursor::Cursor;
 use super::store::Store as PyStore;
 use crate::error::{Error, Result};
 use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
-    Batch, Children, Evaluation, RowOrder, Sampler, Settings, Shape, Snapshot, Speed, Texts, Walk,
-    check_owner,
+    Batch, Children, Evaluation as Pass, RowOrder, Sampler, Settings, Shape, Snapshot, Speed,
+    Texts, Walk, check_owner,
 };
 use crate::store::Store;
 use crate::view::ContextPicture;
@@ -41,83 +41,68 @@ impl Drop for SamplerCore {
     }
 }
 
-/// What `headwater.Sampler` is called with, by name.
-struct SamplerArguments<'a, 'py>(Arguments<'a, 'py>);
-
-impl SamplerArguments<'_, '_> {
-    fn settings(&self) -> PyResult<Settings> {
-        let (train, val, test): (f64, f64, f64) = self.0.get("split_ratios")?;
-        let split = SplitRule {
-            seed: self.0.number("split_seed")?,
-            ratios: SplitRatios::new(train, val, test)?,
-        };
-        let children = one_of(
-            "children",
-            &self.0.get::<String>("children")?,
-            &[("uniform", Children::Uniform), ("latest", Children::Latest)],
-        )?;
-        let by_priority = [("priority", true), ("breadth", false)];
-        let walk = match one_of("walk", &self.0.get::<String>("walk")?, &by_priority)? {
-            true => Walk::Priority { child_width: self.0.number("bfs_child_width")?, children },
-            false => Walk::Breadth {
-                max_hops: self.0.number("max_hops")?,
-                budget: self.0.number("neighbor_budget")?,
-            },
-        };
-        let buckets: Option<Vec<Whole>> = self.0.get("text_buckets")?;
-        let buckets = buckets.unwrap_or_default().into_iter();
-        let buckets = buckets.map(|Whole(number)| in_range("text_buckets", number));
-        let texts = self.0.get::<String>("texts")?;
-        let texts = match one_of("texts", &texts, &[("batch", true), ("global", false)])? {
-            true => Texts::Batch(buckets.collect::<Result<_>>()?),
-            false => Texts::Global,
-        };
-        let row_order = self.0.get::<String>("row_order")?;
-        Ok(Settings {
-            seed: self.0.number("seed")?,
-            split,
-            tasks: self.0.get("tasks")?,
-            task_weights: self.0.get("task_weights")?,
-            walk,
-            child_widths: self.child_widths()?,
-            keep_future_cells: self.0.get("keep_future_cells")?,
-            row_order: one_of(
-                "row_order",
-                &row_order,
-                &[("walk", RowOrder::Walk), ("cuthill-mckee", RowOrder::CuthillMckee)],
-            )?,
-            shape: Shape {
-                batch_size: self.0.number("default_batch_size")?,
-                sequence_length: self.0.number("default_sequence_length")?,
-                max_rows: self.0.number("max_rows")?,
-                compact: self.0.get("compact")?,
-                texts,
-            },
-        })
+/// The walk that these arguments describe.
+fn walk_of(
+    walk: Argument<'_, '_>,
+    child_width: Argument<'_, '_>,
+    children: Argument<'_, '_>,
+    max_hops: Argument<'_, '_>,
+    budget: Argument<'_, '_>,
+) -> PyResult<Walk> {
+    let children =
+        children.one_of(&[("uniform", Children::Uniform), ("latest", Children::Latest)])?;
+    if walk.one_of(&[("priority", true), ("breadth", false)])? {
+        return Ok(Walk::Priority { child_width: child_width.number()?, children });
     }
+    Ok(Walk::Breadth { max_hops: max_hops.number()?, budget: budget.number()? })
+}
 
-    fn child_widths(&self) -> PyResult<Vec<(String, u32)>> {
-        let widths: BTreeMap<String, Whole> = self.0.get("child_widths")?;
-        let widths = widths.into_iter().map(|(relation, Whole(width))| {
-            let width = in_range(&format!("child_widths[{relation:?}]"), width)?;
-            Ok((relation, width))
-        });
-        widths.collect()
+fn texts_of(texts: Argument<'_, '_>, buckets: Argument<'_, '_>) -> PyResult<Texts> {
+    let given: Option<Vec<Whole>> = buckets.get()?;
+    let given = given.unwrap_or_default().into_iter();
+    let buckets = given.map(|Whole(number)| in_range(buckets.0, number));
+    if texts.one_of(&[("batch", true), ("global", false)])? {
+        return Ok(Texts::Batch(buckets.collect::<Result<_>>()?));
     }
+    Ok(Texts::Global)
+}
 
-    fn assignment(&self) -> PyResult<Assignment> {
-        Ok(Assignment::new(self.0.number("rank")?, self.0.number("world_size")?)?)
-    }
+fn child_widths_of(child_widths: Argument<'_, '_>) -> PyResult<Vec<(String, u32)>> {
+    let widths: BTreeMap<String, Whole> = child_widths.get()?;
+    let widths = widths.into_iter().map(|(relation, Whole(width))| {
+        let width = in_range(&format!("child_widths[{relation:?}]"), width)?;
+        Ok((relation, width))
+    });
+    widths.collect()
+}
 
-    fn speed(&self) -> PyResult<Speed> {
-        let threads: Option<Whole> = self.0.get("num_threads")?;
-        let threads = threads.map(|Whole(number)| in_range::<u16>("num_threads", number));
-        let threads = threads.transpose()?.map(usize::from);
-        if threads == Some(0) {
-            return Err(Error::invalid("num_threads is 0; give 1 or more, or None").into());
-        }
-        Ok(Speed { threads, prefetch: self.0.number::<u16>("num_prefetch")?.into() })
+fn speed_of(threads: Argument<'_, '_>, prefetch: Argument<'_, '_>) -> PyResult<Speed> {
+    let given: Option<Whole> = threads.get()?;
+    let given = given.map(|Whole(number)| in_range::<u16>(threads.0, number)).transpose()?;
+    if given == Some(0) {
+        return Err(Error::invalid("num_threads is 0; give 1 or more, or None").into());
     }
+    Ok(Speed { threads: given.map(usize::from), prefetch: prefetch.number::<u16>()?.into() })
+}
+
+/// The defaults of `headwater.Sampler` that are settings, by the names of its arguments.
+#[pyfunction]
+pub(super) fn sampler_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let Settings { seed, split, walk, keep_future_cells, shape, .. } = Settings::default();
+    let ratios = Split::ALL.map(|split_| split.ratios.bucket_count(split_) as f64 / 1000.0);
+    let defaults = PyDict::new(py);
+    defaults.set_item("seed", seed)?;
+    defaults.set_item("split_seed", split.seed)?;
+    defaults.set_item("split_ratios", (ratios[0], ratios[1], ratios[2]))?;
+    if let Walk::Priority { child_width, .. } = walk {
+        defaults.set_item("bfs_child_width", child_width)?;
+    }
+    defaults.set_item("keep_future_cells", keep_future_cells)?;
+    defaults.set_item("default_batch_size", shape.batch_size)?;
+    defaults.set_item("default_sequence_length", shape.sequence_length)?;
+    defaults.set_item("max_rows", shape.max_rows)?;
+    defaults.set_item("compact", shape.compact)?;
+    Ok(defaults)
 }
 
 fn split_of(name: &str) -> Result<Split> {
@@ -127,10 +112,68 @@ fn split_of(name: &str) -> Result<Split> {
 #[pymethods]
 impl SamplerCore {
     #[new]
-    fn new(py: Python<'_>, paths: Vec<PathBuf>, arguments: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let arguments = SamplerArguments(Arguments(arguments));
-        let (settings, assignment) = (arguments.settings()?, arguments.assignment()?);
-        let speed = arguments.speed()?;
+    #[pyo3(signature = (paths, *, rank, world_size, split_ratios, split_seed, seed, num_prefetch, default_batch_size, default_sequence_length, bfs_child_width, max_rows, tasks, task_weights, num_threads, compact, walk, child_widths, children, max_hops, neighbor_budget, row_order, keep_future_cells, texts, text_buckets))]
+    #[expect(clippy::too_many_arguments, reason = "each is an argument of headwater.Sampler")]
+    fn new(
+        py: Python<'_>,
+        paths: Vec<PathBuf>,
+        rank: &Bound<'_, PyAny>,
+        world_size: &Bound<'_, PyAny>,
+        split_ratios: &Bound<'_, PyAny>,
+        split_seed: &Bound<'_, PyAny>,
+        seed: &Bound<'_, PyAny>,
+        num_prefetch: &Bound<'_, PyAny>,
+        default_batch_size: &Bound<'_, PyAny>,
+        default_sequence_length: &Bound<'_, PyAny>,
+        bfs_child_width: &Bound<'_, PyAny>,
+        max_rows: &Bound<'_, PyAny>,
+        tasks: &Bound<'_, PyAny>,
+        task_weights: &Bound<'_, PyAny>,
+        num_threads: &Bound<'_, PyAny>,
+        compact: &Bound<'_, PyAny>,
+        walk: &Bound<'_, PyAny>,
+        child_widths: &Bound<'_, PyAny>,
+        children: &Bound<'_, PyAny>,
+        max_hops: &Bound<'_, PyAny>,
+        neighbor_budget: &Bound<'_, PyAny>,
+        row_order: &Bound<'_, PyAny>,
+        keep_future_cells: &Bound<'_, PyAny>,
+        texts: &Bound<'_, PyAny>,
+        text_buckets: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let (train, val, test) = Argument("split_ratios", split_ratios).get()?;
+        let settings = Settings {
+            seed: Argument("seed", seed).number()?,
+            split: SplitRule {
+                seed: Argument("split_seed", split_seed).number()?,
+                ratios: SplitRatios::new(train, val, test)?,
+            },
+            tasks: Argument("tasks", tasks).get()?,
+            task_weights: Argument("task_weights", task_weights).get()?,
+            walk: walk_of(
+                Argument("walk", walk),
+                Argument("bfs_child_width", bfs_child_width),
+                Argument("children", children),
+                Argument("max_hops", max_hops),
+                Argument("neighbor_budget", neighbor_budget),
+            )?,
+            child_widths: child_widths_of(Argument("child_widths", child_widths))?,
+            keep_future_cells: Argument("keep_future_cells", keep_future_cells).get()?,
+            row_order: Argument("row_order", row_order)
+                .one_of(&[("walk", RowOrder::Walk), ("cuthill-mckee", RowOrder::CuthillMckee)])?,
+            shape: Shape {
+                batch_size: Argument("default_batch_size", default_batch_size).number()?,
+                sequence_length: Argument("default_sequence_length", default_sequence_length)
+                    .number()?,
+                max_rows: Argument("max_rows", max_rows).number()?,
+                compact: Argument("compact", compact).get()?,
+                texts: texts_of(Argument("texts", texts), Argument("text_buckets", text_buckets))?,
+            },
+        };
+        let rank = Argument("rank", rank).number()?;
+        let assignment = Assignment::new(rank, Argument("world_size", world_size).number()?)?;
+        let speed =
+            speed_of(Argument("num_threads", num_threads), Argument("num_prefetch", num_prefetch))?;
         let sampler = py.detach(|| {
             let open = |path: &PathBuf| Ok(Arc::new(Store::open(path)?));
             let stores = paths.iter().map(open).collect::<Result<_>>()?;
@@ -157,10 +200,9 @@ impl SamplerCore {
 
     /// A finite pass over the seeds of a split.
     #[pyo3(signature = (split, tasks=None))]
-    fn evaluate(&self, split: &str, tasks: Option<Vec<String>>) -> PyResult<EvaluationCore> {
-        let evaluation = self.0.evaluate(split_of(split)?, tasks.as_deref())?;
-        let process = evaluation.process();
-        Ok(EvaluationCore { process, evaluation: Mutex::new(evaluation) })
+    fn evaluate(&self, split: &str, tasks: Option<Vec<String>>) -> PyResult<Evaluation> {
+        let pass = self.0.evaluate(split_of(split)?, tasks.as_deref())?;
+        Ok(Evaluation { process: pass.process(), pass: Mutex::new(pass) })
     }
 
     /// The contexts of chosen rows of a task's anchor table, given by key, at chosen times.
@@ -179,14 +221,20 @@ impl SamplerCore {
         arrays(py, batch)
     }
 
-    /// Draws the context of a task's seed on a page.
-    fn draw(&self, py: Python<'_>, task: &str, item: Whole, path: PathBuf) -> PyResult<()> {
-        let item = in_range("item", item.0)?;
+    /// Draws the context of a seed on a page.
+    fn render_context(
+        &self,
+        py: Python<'_>,
+        task: &str,
+        seed_index: Whole,
+        path: PathBuf,
+    ) -> PyResult<()> {
+        let seed_index = in_range("seed_index", seed_index.0)?;
         let stores = self.0.stores().map(Arc::clone).collect();
         py.detach(|| {
             ContextPicture::check_place(&path)?;
             let settings = self.0.settings().clone();
-            ContextPicture::new(stores, settings, task, item)?.write_page(&path)
+            ContextPicture::new(stores, settings, task, seed_index)?.write_page(&path)
         })?;
         Ok(())
     }
@@ -216,6 +264,11 @@ impl SamplerCore {
         self.0.tasks().map(str::to_owned).collect()
     }
 
+    /// The number of the task of a short or full name.
+    fn task_number(&self, name: &str) -> PyResult<usize> {
+        Ok(self.0.task_number(name)?)
+    }
+
     /// How many seeds each task has in a split.
     fn seed_counts(&self, split: &str) -> PyResult<Vec<u64>> {
         let split = split_of(split)?;
@@ -234,16 +287,16 @@ impl SamplerCore {
     }
 }
 
-/// The compiled half of an evaluation.
+/// The batches of a finite pass over a split.
 #[pyclass(frozen, module = "headwater")]
-pub(super) struct EvaluationCore {
-    /// Beside the lock, which another process may never give back.
+pub(super) struct Evaluation {
+    /// Kept beside the lock, which a forked child may find locked for ever.
     process: u32,
-    evaluation: Mutex<Evaluation>,
+    pass: Mutex<Pass>,
 }
 
 #[pymethods]
-impl EvaluationCore {
+impl Evaluation {
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }
@@ -251,8 +304,8 @@ impl EvaluationCore {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let batch = py.detach(|| {
             check_owner(self.process)?;
-            let mut evaluation = self.evaluation.lock().unwrap_or_else(PoisonError::into_inner);
-            evaluation.next().transpose()
+            let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
+            pass.next().transpose()
         })?;
         batch.map(|batch| arrays(py, batch)).transpose()
     }

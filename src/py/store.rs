@@ -123,6 +123,23 @@ impl Store {
         self.view(py, table, row)
     }
 
+    fn _repr_html_<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let tables = self.0.tables().iter().map(|table| table.metadata());
+        let rows: Vec<_> = tables
+            .map(|table| {
+                let key = if table.key.is_empty() { "-".to_owned() } else { table.key.join(", ") };
+                (
+                    table.name.clone(),
+                    table.row_count.to_string(),
+                    table.columns.len().to_string(),
+                    key,
+                )
+            })
+            .collect();
+        let heads = ("table", "rows", "columns", "key");
+        py.import("headwater._html")?.call_method1("table", (self.__repr__(), heads, rows))
+    }
+
     fn __repr__(&self) -> String {
         format!("<store {} at {}>", self.0.metadata().database, self.0.path().display())
     }

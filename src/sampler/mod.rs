@@ -333,7 +333,11 @@ impl Sampler {
         keys.iter().map(find).collect()
     }
 
-    fn task_number(&self, wanted: &str) -> Result<usize> {
+    /// The number of the task of this name, which may be short (`churn`) or full (`shop/churn`).
+    ///
+    /// # Errors
+    /// `InvalidArgument` when no task has the name, or several have.
+    pub fn task_number(&self, wanted: &str) -> Result<usize> {
         let tasks = &self.engine.tasks;
         let fits =
             |name: &str| name == wanted || name.split_once('/').is_some_and(|n| n.1 == wanted);

@@ -102,7 +102,7 @@ def test_a_cursor_shows_its_plan_and_position():
     assert len(cursor.fingerprint) == 64
     assert all(isinstance(count, int) for count in cursor.position.values())
     assert cursor.position
-    assert cursor.fields
+    assert cursor.settings
 
 
 @pytest.mark.parametrize(

@@ -438,15 +438,15 @@ def test_orbax_restores_the_cursor_beside_the_model(store_path, tmp_path):
 def test_a_context_is_drawn_as_the_sampler_has_it(store_path, tmp_path, compact):
     page = tmp_path / "context.html"
     with sampler(store_path, compact=compact, default_sequence_length=6) as running:
-        running.draw(running.tasks[0], 3, page)
+        running.render_context(running.tasks[0], 3, page)
         narrow = page.read_text()
-        running.draw(running.tasks[0], 3, page)
+        running.render_context(running.tasks[0], 3, page)
         assert page.read_text() == narrow
         with pytest.raises(headwater.InvalidArgument, match="no seed|seeds"):
-            running.draw(running.tasks[0], 10**6, page)
+            running.render_context(running.tasks[0], 10**6, page)
         (tmp_path / "mine").write_text("mine")
         with pytest.raises(headwater.InvalidArgument, match="is no page of this kind"):
-            running.draw(running.tasks[0], 3, tmp_path / "mine")
+            running.render_context(running.tasks[0], 3, tmp_path / "mine")
     with sampler(store_path) as wider:
-        wider.draw(wider.tasks[0], 3, page)
+        wider.render_context(wider.tasks[0], 3, page)
         assert len(page.read_text()) > len(narrow)

@@ -85,3 +85,19 @@ def test_signatures_agree(name, node, value):
         return
     signature = str(inspect.signature(value)).replace("$self", "self").replace(", /", "")
     assert signature == stub_arguments(node)
+
+
+def test_the_defaults_of_the_sampler_are_those_of_the_core():
+    parameters = inspect.signature(headwater.Sampler).parameters
+    for name, default in _headwater.sampler_defaults().items():
+        assert parameters[name].default == default, name
+
+
+def test_only_the_first_arguments_of_the_sampler_are_positional():
+    parameters = inspect.signature(headwater.Sampler).parameters.values()
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    assert positional[-1] == "seed"
+    assert {p.kind for p in parameters} == {
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.KEYWORD_ONLY,
+    }

@@ -1,0 +1,16 @@
+"""Tables for notebooks."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+
+def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns an HTML table with a caption."""
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(line("td", cells) for cells in rows)
+    return f"<table><caption>{html.escape(caption)}</caption>{line('th', heads)}{body}</table>"

@@ -1,0 +1,31 @@
+//! Files that are written whole, and folders that one process works in.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+
+use crate::durable::{self, Disk};
+
+/// Writes a file whole or not at all, also where the process is killed or the power fails.
+#[pyfunction]
+pub(super) fn write_file(py: Python<'_>, path: PathBuf, data: &[u8]) -> PyResult<()> {
+    Ok(py.detach(|| durable::write_file(&Disk, &path, data))?)
+}
+
+/// Keeps other processes from working in a folder, until it is released or this process ends.
+#[pyclass(frozen, module = "headwater")]
+pub(super) struct Claim(Mutex<Option<durable::Claim>>);
+
+#[pymethods]
+impl Claim {
+    #[new]
+    fn new(py: Python<'_>, folder: PathBuf) -> PyResult<Self> {
+        Ok(Self(Mutex::new(Some(py.detach(|| durable::Claim::of(&folder))?))))
+    }
+
+    /// Lets other processes work in the folder.
+    fn release(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
