@@ -97,16 +97,14 @@ def main(store_path: str, out: str) -> None:
         f'<rect width="{WIDTH}" height="{HEIGHT}" rx="10" fill="#ffffff" stroke="#d0d7de"/>',
         text(16, 26, f"Task churn: does customer {CUSTOMER} stay away?", "name"),
         text(
-            16, 44, f"Observation time: {day(OBSERVED)}. No row in the context is later.", "small"
+            16, 44, f"Observation time: {day(OBSERVED)}. No later row is in the context.", "small"
         ),
     ]
     parts += [arrow(at[child], at[parent], child == hidden) for child, parent in arrows]
     for key in rows:
         kind = "seed" if key == PLACES[0][:2] else "hidden" if key == hidden else "box"
         parts += box(*at[key], key, rows[key], kind)
-    legend = (
-        "Boxes are rows, arrows are references from child to parent; grey is hidden by its time."
-    )
+    legend = "Boxes are rows, arrows are references from child to parent. Grey: hidden by its time."
     parts.append(text(16, HEIGHT - 14, legend, "small"))
     Path(out).write_text("\n".join([*parts, "</svg>"]) + "\n")
 
