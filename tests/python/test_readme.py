@@ -47,8 +47,6 @@ NOT_RUN = {
         "it waits for a second process; tests/confluence/test_training.py starts both"
     ),
     ("docs/statistics.md", "mpirun -n 64"): "64 ranks; the page runs three",
-    ("docs/schema.md", "headwater.prepare(..., embedder=model.encode"): "it needs a model",
-    ("docs/schema.md", "headwater prepare shop --embedder http://"): "it needs a server",
 }
 
 
