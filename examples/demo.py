@@ -29,7 +29,7 @@ ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
 ITEM = 40
-CONTEXT_LINES = 7
+CONTEXT_LINES = 6
 PROGRESS_LINES = 4
 
 
@@ -44,6 +44,8 @@ class Demo:
         self.folder = folder
         self.logs = folder / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
+        # Where the last command of each log file begins.
+        self.begins: dict[str, int] = {}
 
     def run(self, log: str, *command: object) -> str:
         """Runs a command to its end; returns its output, which a log file keeps as well."""
@@ -55,19 +57,18 @@ class Demo:
         """Starts a command whose output goes to a log file."""
         words = [str(word) for word in command]
         with (self.logs / f"{log}.txt").open("a") as file:
+            self.begins[log] = file.tell()
             file.write(f"$ {' '.join(words)}\n")
             file.flush()
             return subprocess.Popen(words, stdout=file, stderr=file, env=ENVIRONMENT)
 
     def output(self, log: str, process: subprocess.Popen[bytes]) -> str:
         """The output of the last command of a log file, if it succeeded."""
-        text = (self.logs / f"{log}.txt").read_text()
-        command, _, output = text[text.rindex("$ ") :].partition("\n")
+        text = (self.logs / f"{log}.txt").read_bytes()[self.begins[log] :].decode()
+        command, _, output = text.partition("\n")
         if process.returncode != 0:
-            status = f"exit status {process.returncode}"
-            raise CommandFailed(
-                f"{command}\n{output.rstrip()}\n{status}; see {self.logs}/{log}.txt"
-            )
+            status = f"exit status {process.returncode}; see {self.logs}/{log}.txt"
+            raise CommandFailed(f"{command}\n{output.rstrip()}\n{status}")
         return output.rstrip()
 
 
@@ -93,7 +94,7 @@ def main() -> int:
 def prepare(demo: Demo) -> None:
     """CSV files become stores."""
     data, store = demo.folder / "data", demo.folder / "store"
-    made = demo.run("1-prepare", "headwater", "demo-data", data).splitlines()[0]
+    made = demo.run("1-prepare", "headwater", "demo-data", data).partition(";")[0]
     say(f"1. Prepare: a shop as CSV files becomes a store.\n   {made}")
     schema = data / "schema.toml"
     say_all(demo.run("1-prepare", "headwater", "prepare", data, "--schema", schema, "--out", store))
@@ -111,26 +112,23 @@ def look(demo: Demo) -> None:
             demo.run("2-look", *inspect, "--table", table, *more)
     context = demo.run("2-look", *inspect, "--task", "churn", "--item", ITEM)
     demo.run("2-look", *inspect, "--task", "churn", "--item", ITEM, "--html", page)
-    lines = context.splitlines()
+    lines = [line for line in context.splitlines() if line]
     say(f"\n2. Look: what a model sees of seed {ITEM}; no row is later than the observation time.")
     say_all("\n".join(lines[:CONTEXT_LINES]))
-    say(
-        f"   ... {len(lines) - CONTEXT_LINES} more lines in {demo.logs}/2-look.txt; drawn in {page}"
-    )
+    say(f"   ... {len(lines) - CONTEXT_LINES} more lines in {demo.logs}/2-look.txt")
+    say(f"   The whole context as a page for a browser: {page}")
 
 
 def sample(demo: Demo) -> None:
     """One stream for any ranks and threads, killed or not."""
     program = ROOT / "tests/python/digests.py"
     output = demo.run("3-sample", sys.executable, program, demo.folder / "store")
-    say(
-        "\n3. Sample: 200 steps on 1, 2 and 4 ranks with 1 and 2 threads; one run killed and resumed."
-    )
+    say("\n3. Sample: 200 steps on 1, 2 and 4 ranks, 1 and 2 threads; one run killed and resumed.")
     found = re.findall(r"^  (.*\S)\s+([0-9a-f]{32})$", output, re.MULTILINE)
     if len(found) != 7 or len({digest for _, digest in found}) != 1:
         raise CommandFailed(f"expected 7 runs with one digest, found\n{output}")
     say(f"   {len(found)} runs, one digest: {found[0][1]}")
-    say(f"   Killed with -9: {found[-1][0]}")
+    say(f"   The last of them: {found[-1][0]}. Details: {demo.logs}/3-sample.txt")
 
 
 def fold(demo: Demo) -> None:
@@ -146,6 +144,7 @@ def fold(demo: Demo) -> None:
         raise CommandFailed(f"expected one digest from 1 and 3 ranks, found {one} and {three}")
     say("\n4. Fold: the Gram matrix of 200,000 rows, by 1 process and by 3 MPI ranks.")
     say(f"   2 runs, one digest: {one['digest']}")
+    say("   The sums are added in one fixed order, so the number of ranks changes no bit.")
 
 
 def train(demo: Demo) -> None:
@@ -155,9 +154,7 @@ def train(demo: Demo) -> None:
     demo.run(
         "5-train", "headwater", "prepare", demo.folder / "data", "--schema", schema, "--out", store
     )
-    say(
-        "\n5. Train: a model twice; the second run is killed half-way and resumed (3 to 5 minutes)."
-    )
+    say("\n5. Train twice; the second run is killed half-way and resumed (3 to 6 minutes).")
     program = ROOT / "examples/train_and_kill.py"
     with demo.start("5-train", sys.executable, program, store, runs) as process:
         show_progress(process, runs)
@@ -167,24 +164,21 @@ def train(demo: Demo) -> None:
 
 
 def show_progress(process: subprocess.Popen[bytes], runs: Path) -> None:
-    """Tells the step of each run: in one line on a terminal, else four times a run."""
+    """Shows the step of the present run: in one line on a terminal, else four times a run."""
     steps = tomllib.loads(CONFIG.read_text())["optimizer"]["steps"]
-    told: set[tuple[str, int]] = set()
+    is_terminal = sys.stdout.isatty()
+    shown = ("", 0)
     while process.poll() is None:
-        for name in ("whole", "killed"):
-            done = last_step(runs / name / "metrics.jsonl")
-            part = (name, done * PROGRESS_LINES // steps)
-            if done == 0 or part in told or (sys.stdout.isatty() and (name, steps) in told):
-                continue
-            line = f"   {name} run: step {done} of {steps}"
-            if sys.stdout.isatty():
-                print(f"\r{line}", end="", flush=True)
-                told.add((name, done))
-            elif part[1] > 0:
-                told.add(part)
-                say(line)
+        name = "killed" if (runs / "killed").exists() else "whole"
+        done = last_step(runs / name / "metrics.jsonl")
+        quarter = done * PROGRESS_LINES // steps
+        if is_terminal:
+            print(f"\r   {name} run: step {done} of {steps} ", end="", flush=True)
+        elif quarter > 0 and shown != (name, quarter):
+            shown = (name, quarter)
+            say(f"   {name} run: step {done} of {steps}")
         time.sleep(0.5)
-    if sys.stdout.isatty():
+    if is_terminal:
         print("\r\033[K", end="")
 
 

@@ -184,6 +184,33 @@ def test_links_lead_to_files_and_promises_to_their_tests():
             assert bears_its_name, line
 
 
+def test_the_demo_tells_its_story_and_stops_with_the_command_that_fails(tmp_path):
+    # Its last step trains for minutes: tests/confluence/test_demo.py.
+    code = "import demo, pathlib; d = demo.Demo(pathlib.Path('demo'));"
+    steps = " demo.prepare(d); demo.look(d); demo.sample(d); demo.fold(d)"
+    path = f"{ROOT / 'examples'}:{os.environ.get('PYTHONPATH', '')}"
+    environment = {**ENVIRONMENT, "PYTHONPATH": path.rstrip(":")}
+
+    def told(words):
+        return subprocess.run(
+            [sys.executable, *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=LIMIT_SECONDS,
+        )
+
+    story = told(["-c", code + steps])
+    assert story.returncode == 0, story.stderr
+    assert len(story.stdout.splitlines()) <= 30
+    assert re.search(r"7 runs, one digest: [0-9a-f]{32}\n", story.stdout)
+    assert re.search(r"2 runs, one digest: [0-9a-f]{64}\n", story.stdout)
+    again = told([ROOT / "examples/demo.py", "demo"])
+    assert again.returncode == 1
+    assert re.search(r"FAILED: \$ headwater demo-data demo/data\nheadwater: ", again.stderr)
+
+
 def test_the_training_loop_runs_and_goes_on(store_path, tmp_path, monkeypatch):
     import headwater
 
