@@ -184,6 +184,14 @@ def test_links_lead_to_files_and_promises_to_their_tests():
             assert bears_its_name, line
 
 
+def test_the_picture_is_drawn_from_the_demo_shop(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shell("headwater demo-data data")
+    shell(f"headwater prepare data --schema {ROOT}/examples/demo-shop/schema.toml --out churn")
+    shell(f"{sys.executable} {ROOT}/docs/draw_context.py churn context.svg")
+    assert Path("context.svg").read_bytes() == (ROOT / "docs/context.svg").read_bytes()
+
+
 def test_the_demo_tells_its_story_and_stops_with_the_command_that_fails(tmp_path):
     # Its last step trains for minutes: tests/confluence/test_demo.py.
     code = "import demo, pathlib; d = demo.Demo(pathlib.Path('demo'));"
