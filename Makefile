@@ -18,7 +18,6 @@ PYTEST := $(BIN)/python -m pytest --quiet --durations=10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export LIBCLANG_PATH = $(shell echo $(CURDIR)/$(VENV)/lib/python3*/site-packages/clang/native)
 export BINDGEN_EXTRA_CLANG_ARGS = -I$(shell $(CC) -print-file-name=include)
-MPIRUN := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 $(BIN)/mpirun --oversubscribe
 # The hand-off of the sampler, for a model checker.
 MODEL := RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-target}/model"
 MODEL_OPTIONS := --release --quiet --no-default-features
@@ -55,26 +54,7 @@ $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
 	@echo "$(BIN) has the commands headwater, headwater-reduce and confluence, and a Python with both packages"
 
 demo: setup clean-demo ## prepare a store, fold a matrix, train a model, kill it and resume
-	$(HEADWATER) demo-data $(DEMO)/data
-	$(HEADWATER) prepare $(DEMO)/data --schema $(DEMO)/data/schema.toml --out $(DEMO)/store
-	$(HEADWATER) verify $(DEMO)/store
-	$(HEADWATER) inspect $(DEMO)/store
-	$(HEADWATER) inspect $(DEMO)/store --table orders
-	$(HEADWATER) inspect $(DEMO)/store --table orders --row '#0'
-	$(HEADWATER) inspect $(DEMO)/store --table customers --row '#0'
-	$(HEADWATER) inspect $(DEMO)/store --task churn --item 40
-	$(HEADWATER) inspect $(DEMO)/store --task churn --item 40 --html $(DEMO)/context.html
-	$(BIN)/python tests/python/digests.py $(DEMO)/store
-	$(BIN)/python -c 'import numpy; r = numpy.random.default_rng(1); \
-		numpy.save("$(DEMO)/x.npy", r.standard_normal((200000, 64), "float32"))'
-	$(BIN)/headwater-reduce gram --input $(DEMO)/x.npy --out $(DEMO)/gram.npy --threads 1
-	$(MPIRUN) -n 3 $(BIN)/headwater-reduce gram --input $(DEMO)/x.npy --out $(DEMO)/gram-3.npy
-	@$(BIN)/python -c 'import json; \
-		one, three = (json.load(open(f"$(DEMO)/{name}.json")) for name in ("gram", "gram-3")); \
-		assert (one["ranks"], three["ranks"]) == (1, 3) and one["digest"] == three["digest"], "digests differ"; \
-		print("one process and three ranks came to the same digest:", one["digest"])'
-	$(HEADWATER) prepare $(DEMO)/data --schema examples/demo-shop/schema.toml --out $(DEMO)/churn
-	$(BIN)/python examples/train_and_kill.py $(DEMO)/churn $(DEMO)/runs
+	@$(BIN)/python examples/demo.py $(DEMO)
 
 # Only what an earlier demo made is removed.
 clean-demo:

@@ -1,0 +1,205 @@
+"""The story of `make demo`: prepare, sample, fold, train; kill and resume with the same digests.
+
+    python examples/demo.py FOLDER
+
+Each step prints one or two lines. The commands and their whole output go to FOLDER/logs. A command
+that fails ends the demo with its output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+CONFIG = ROOT / "examples/demo-shop/train.toml"
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": f"{BIN}:{os.environ['PATH']}",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+ITEM = 40
+CONTEXT_LINES = 6
+PROGRESS_LINES = 4
+
+
+class CommandFailed(Exception):
+    """A command ended with an error; the message has its output."""
+
+
+class Demo:
+    """The folder of the demo, and the commands that run in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.logs = folder / "logs"
+        self.logs.mkdir(parents=True, exist_ok=True)
+        # Where the last command of each log file begins.
+        self.begins: dict[str, int] = {}
+
+    def run(self, log: str, *command: object) -> str:
+        """Runs a command to its end; returns its output, which a log file keeps as well."""
+        with self.start(log, *command) as process:
+            process.wait()
+        return self.output(log, process)
+
+    def start(self, log: str, *command: object) -> subprocess.Popen[bytes]:
+        """Starts a command whose output goes to a log file."""
+        words = [str(word) for word in command]
+        with (self.logs / f"{log}.txt").open("a") as file:
+            self.begins[log] = file.tell()
+            file.write(f"$ {' '.join(words)}\n")
+            file.flush()
+            return subprocess.Popen(words, stdout=file, stderr=file, env=ENVIRONMENT)
+
+    def output(self, log: str, process: subprocess.Popen[bytes]) -> str:
+        """The output of the last command of a log file, if it succeeded."""
+        text = (self.logs / f"{log}.txt").read_bytes()[self.begins[log] :].decode()
+        command, _, output = text.partition("\n")
+        if process.returncode != 0:
+            status = f"exit status {process.returncode}; see {self.logs}/{log}.txt"
+            raise CommandFailed(f"{command}\n{output.rstrip()}\n{status}")
+        return output.rstrip()
+
+
+def main() -> int:
+    """Runs all steps; returns the exit status."""
+    if len(sys.argv) != 2:
+        print(f"usage: {sys.argv[0]} FOLDER", file=sys.stderr)
+        return 2
+    demo = Demo(Path(sys.argv[1]))
+    try:
+        for step in (prepare, look, sample, fold, train):
+            step(demo)
+    except CommandFailed as failed:
+        print(f"FAILED: {failed}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    say(f"Logs of all commands: {demo.logs}. Next: docs/guide.md")
+    return 0
+
+
+def prepare(demo: Demo) -> None:
+    """CSV files become stores."""
+    data, store = demo.folder / "data", demo.folder / "store"
+    made = demo.run("1-prepare", "headwater", "demo-data", data).partition(";")[0]
+    say(f"1. Prepare: a shop as CSV files becomes a store.\n   {made}")
+    schema = data / "schema.toml"
+    say_all(demo.run("1-prepare", "headwater", "prepare", data, "--schema", schema, "--out", store))
+    say("   Verify: every byte matches its digest.")
+    say_all(demo.run("1-prepare", "headwater", "verify", store))
+
+
+def look(demo: Demo) -> None:
+    """One context."""
+    store, page = demo.folder / "store", demo.folder / "context.html"
+    inspect = ["headwater", "inspect", store]
+    demo.run("2-look", *inspect)
+    for more in ([], ["--row", "#0"]):
+        for table in ("orders", "customers"):
+            demo.run("2-look", *inspect, "--table", table, *more)
+    context = demo.run("2-look", *inspect, "--task", "churn", "--item", ITEM)
+    demo.run("2-look", *inspect, "--task", "churn", "--item", ITEM, "--html", page)
+    lines = [line for line in context.splitlines() if line]
+    say(f"\n2. Look: what a model sees of seed {ITEM}; no row is later than the observation time.")
+    say_all("\n".join(lines[:CONTEXT_LINES]))
+    say(f"   ... {len(lines) - CONTEXT_LINES} more lines in {demo.logs}/2-look.txt")
+    say(f"   The whole context as a page for a browser: {page}")
+
+
+def sample(demo: Demo) -> None:
+    """One stream for any ranks and threads, killed or not."""
+    program = ROOT / "tests/python/digests.py"
+    output = demo.run("3-sample", sys.executable, program, demo.folder / "store")
+    say("\n3. Sample: 200 steps on 1, 2 and 4 ranks, 1 and 2 threads; one run killed and resumed.")
+    found = re.findall(r"^  (.*\S)\s+([0-9a-f]{32})$", output, re.MULTILINE)
+    if len(found) != 7 or len({digest for _, digest in found}) != 1:
+        raise CommandFailed(f"expected 7 runs with one digest, found\n{output}")
+    say(f"   {len(found)} runs, one digest: {found[0][1]}")
+    say(f"   The last of them: {found[-1][0]}. Details: {demo.logs}/3-sample.txt")
+
+
+def fold(demo: Demo) -> None:
+    """One digest for one process and three ranks."""
+    rows, folder = demo.folder / "x.npy", demo.folder
+    np.save(rows, np.random.default_rng(1).standard_normal((200_000, 64), "float32"))
+    gram = ["headwater-reduce", "gram", "--input", rows, "--out"]
+    demo.run("4-fold", *gram, folder / "gram.npy", "--threads", 1)
+    mpirun = ["mpirun", "--oversubscribe", "-n", 3]
+    demo.run("4-fold", *mpirun, *gram, folder / "gram-3.npy")
+    one, three = (json.loads((folder / f"{g}.json").read_text()) for g in ("gram", "gram-3"))
+    if (one["ranks"], three["ranks"]) != (1, 3) or one["digest"] != three["digest"]:
+        raise CommandFailed(f"expected one digest from 1 and 3 ranks, found {one} and {three}")
+    say("\n4. Fold: the Gram matrix of 200,000 rows, by 1 process and by 3 MPI ranks.")
+    say(f"   2 runs, one digest: {one['digest']}")
+    say("   The sums are added in one fixed order, so the number of ranks changes no bit.")
+
+
+def train(demo: Demo) -> None:
+    """A killed and resumed training has the losses of a whole one."""
+    store, runs = demo.folder / "churn", demo.folder / "runs"
+    schema = ROOT / "examples/demo-shop/schema.toml"
+    demo.run(
+        "5-train", "headwater", "prepare", demo.folder / "data", "--schema", schema, "--out", store
+    )
+    say("\n5. Train twice; the second run is killed half-way and resumed (3 to 6 minutes).")
+    program = ROOT / "examples/train_and_kill.py"
+    with demo.start("5-train", sys.executable, program, store, runs) as process:
+        show_progress(process, runs)
+    lines = demo.output("5-train", process).splitlines()
+    table = next(at for at, line in enumerate(lines) if line.split()[:1] == ["step"])
+    say_all("\n".join(lines[table:]))
+
+
+def show_progress(process: subprocess.Popen[bytes], runs: Path) -> None:
+    """Shows the step of the present run: in one line on a terminal, else four times a run."""
+    steps = tomllib.loads(CONFIG.read_text())["optimizer"]["steps"]
+    is_terminal = sys.stdout.isatty()
+    shown = ("", 0)
+    while process.poll() is None:
+        name = "killed" if (runs / "killed").exists() else "whole"
+        done = last_step(runs / name / "metrics.jsonl")
+        quarter = done * PROGRESS_LINES // steps
+        if is_terminal:
+            print(f"\r   {name} run: step {done} of {steps} ", end="", flush=True)
+        elif quarter > 0 and shown != (name, quarter):
+            shown = (name, quarter)
+            say(f"   {name} run: step {done} of {steps}")
+        time.sleep(0.5)
+    if is_terminal:
+        print("\r\033[K", end="")
+
+
+def last_step(log: Path) -> int:
+    """The newest step that a run has logged."""
+    if not log.exists():
+        return 0
+    steps = re.findall(r'"step": (\d+), "task".*"gradient_norm"', log.read_text())
+    return int(steps[-1]) if steps else 0
+
+
+def say(line: str) -> None:
+    """Prints a line at once."""
+    print(line, flush=True)
+
+
+def say_all(lines: str) -> None:
+    """Prints the output of a command, indented."""
+    for line in lines.splitlines():
+        say(f"   {line}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
