@@ -65,6 +65,8 @@ def write(out: Path, results: Results, contexts: Mapping[str, str]) -> None:
     records = [json.loads(line) for line in lines]
     figure = _figure(records)
     figure.savefig(out / "curves.png", dpi=120)
+    # The layout is final: computing it again takes as long as drawing.
+    figure.set_layout_engine("none")
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg")
     svg = buffer.getvalue()

@@ -30,15 +30,21 @@ SETTINGS = config.Config(
 
 
 def smoke(
-    *, report: Callable[[str], object] = lambda _: None, attention: config.Attention = "dense"
+    *,
+    report: Callable[[str], object] = lambda _: None,
+    attention: config.Attention = "dense",
+    steps: int = SETTINGS.optimizer.steps,
 ) -> dict[str, tuple[float, float]]:
     """Trains on all types in turn; returns the first and the last loss of each.
 
     The losses are means over the first and the last ten steps of a type. `report` is called with a
     line of text every 80 steps.
     """
-    model = dataclasses.replace(SETTINGS.model, attention=attention)
-    settings = dataclasses.replace(SETTINGS, model=model)
+    settings = dataclasses.replace(
+        SETTINGS,
+        model=dataclasses.replace(SETTINGS.model, attention=attention),
+        optimizer=dataclasses.replace(SETTINGS.optimizer, steps=steps),
+    )
     layout = Layout(jax.devices()[:1])
     program = Program(settings, *synthetic.vocabulary_and_tables(), layout)
     draws = np.random.default_rng(2)

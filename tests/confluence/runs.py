@@ -8,19 +8,22 @@ import sys
 import tempfile
 import time
 
-# A compilation cache that all processes of a test session share.
-ENVIRONMENT = {
-    **os.environ,
-    "JAX_COMPILATION_CACHE_DIR": tempfile.mkdtemp(prefix="confluence-"),
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-}
+# A compilation cache that all processes of a test session share, this one too: JAX is not imported
+# yet. The tests use few settings that change the compiled step, since compiling takes seconds:
+# `optimizer.steps` is one of them, the tasks and the checkpoints are not.
+_CACHE = tempfile.TemporaryDirectory(prefix="confluence-")
+os.environ["JAX_COMPILATION_CACHE_DIR"] = _CACHE.name
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+
+# Steps of a run that a test ends before its last step.
+ENDLESS = "optimizer.steps=100000"
 
 
 def confluence(*arguments, **environment):
     """Runs the command to its end, and returns the finished process."""
     return subprocess.run(
         [sys.executable, "-m", "confluence.cli", *map(str, arguments)],
-        capture_output=True, text=True, timeout=300, env={**ENVIRONMENT, **environment},
+        capture_output=True, text=True, timeout=300, env={**os.environ, **environment},
     )  # fmt: skip
 
 
@@ -39,7 +42,7 @@ def start_run(settings, out, *more):
     arguments = ["train", *sets(settings), "--out", out, *more]
     return subprocess.Popen(
         [sys.executable, "-m", "confluence.cli", *map(str, arguments)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """The model against plain implementations of its parts."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -20,11 +21,21 @@ SETTINGS = config.Config(
 )
 
 
+# Compiled once for all tests.
 PREDICT = jax.jit(model.predict, static_argnums=(3, 4))
+INITIAL_PARAMS = jax.jit(model.initial_params, static_argnums=(0, 1, 2))
+EXPAND = jax.jit(batch.expand, static_argnums=2)
 
 
 def program(settings=SETTINGS):
     return Program(settings, *synthetic.vocabulary_and_tables(), Layout(jax.devices()[:1]))
+
+
+@functools.cache
+def learning_program(mean_share):
+    """Returns a program whose training step is compiled once for several tests."""
+    rates = config.Optimizer(steps=150, warmup_steps=0, adam_rate=3e-3, mean_share=mean_share)
+    return program(dataclasses.replace(SETTINGS, optimizer=rates))
 
 
 def made(kind=NUMERICAL, seed=0, data=SETTINGS.data):
@@ -42,15 +53,17 @@ def predicted(a_batch, params, settings=SETTINGS):
 
 def some_params(seed=3):
     """Returns parameters none of which is zero."""
-    params = model.initial_params(SETTINGS.model, tables().columns.shape[1], 0)
-    keys = iter(jax.random.split(jax.random.key(seed), 100))
-    return jax.tree.map(lambda p: p + 0.1 * jax.random.normal(next(keys), p.shape), params)
+    params = INITIAL_PARAMS(SETTINGS.model, tables().columns.shape[1], 0)
+    draws = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda p: jnp.asarray(p + 0.1 * draws.standard_normal(p.shape), p.dtype), params
+    )
 
 
 def test_masks_match_the_definition():
     draws = np.random.default_rng(1)
     cells_count, rows_count = 23, 6
-    cells = batch.expand(made(), tables(), SETTINGS.data.max_rows)
+    cells = EXPAND(made(), tables(), SETTINGS.data.max_rows)
     rows = draws.integers(0, rows_count, (3, cells_count))
     columns = draws.integers(0, 4, (3, cells_count))
     padding = np.arange(cells_count) >= np.array([[23], [17], [1]])
@@ -77,7 +90,7 @@ def test_masks_match_the_definition():
 
 def test_attention_is_a_softmax_over_the_masked_cells():
     draws = np.random.default_rng(2)
-    cells = batch.expand(made(), tables(), SETTINGS.data.max_rows)
+    cells = EXPAND(made(), tables(), SETTINGS.data.max_rows)
     shape = (4, SETTINGS.data.sequence_length, 2, 8)
     q, k, v = (draws.standard_normal(shape).astype(np.float32) for _ in range(3))
     for relation in range(3):
@@ -92,7 +105,7 @@ def test_attention_is_a_softmax_over_the_masked_cells():
 
 def contexts(draws, count, cell_count, row_count, column_count, widest, edge_share):
     """Returns contexts of rows of any width, their cells in any order, some self-referring."""
-    cells = batch.expand(made(), tables(), SETTINGS.data.max_rows)
+    cells = EXPAND(made(), tables(), SETTINGS.data.max_rows)
     rows = np.zeros((count, cell_count), int)
     padding = np.ones((count, cell_count), bool)
     for b in range(count):
@@ -128,15 +141,22 @@ def test_structured_equals_dense_in_values_and_gradients(
     shape = (3, cell_count, 2, 4)
     q, k, v, towards = (jnp.asarray(draws.standard_normal(shape), jnp.float32) for _ in range(4))
 
-    def both(kind, relation):
-        def cost(q, k, v):
-            return jnp.sum(kind(cells)(relation, q, k, v) * towards)
+    def values_and_gradients(kind):
+        """Returns the attention and its gradients through each relation, compiled together."""
 
-        return jax.jit(lambda *x: (kind(cells)(relation, *x), jax.grad(cost, (0, 1, 2))(*x)))
+        def of_relation(relation, prepared):
+            values, backward = jax.vjp(lambda *x: prepared(relation, *x), q, k, v)
+            return values, backward(towards)
 
-    for relation in range(3):
-        wanted, slopes = both(attention.Dense, relation)(q, k, v)
-        found, ours = both(structured.Structured, relation)(q, k, v)
+        def of_all(cells):
+            prepared = kind(cells)
+            return [of_relation(relation, prepared) for relation in range(3)]
+
+        return jax.jit(of_all)(cells)
+
+    dense = values_and_gradients(attention.Dense)
+    tiled = values_and_gradients(structured.Structured)
+    for (wanted, slopes), (found, ours) in zip(dense, tiled, strict=True):
         np.testing.assert_allclose(found, wanted, atol=3e-6)
         for our, slope in zip(ours, slopes, strict=True):
             np.testing.assert_allclose(our, slope, atol=1e-5)
@@ -165,7 +185,7 @@ def test_a_compact_batch_expands_to_the_full_one(demo_store, tiny_config):
         for _ in range(5):
             theirs = full.next_train_batch()
             ours = batch.from_sampler(compact.next_train_batch(), vocabulary, 0)
-            cells = batch.expand(ours, jax.device_put(of_store), tiny_config.data.max_rows)
+            cells = EXPAND(ours, jax.device_put(of_store), tiny_config.data.max_rows)
             times = (theirs["semantic_types"] == TIMESTAMP) & (theirs["is_null"] == 0)
             assert times.any()
             wanted = theirs["timestamp_values"][times]
@@ -255,7 +275,7 @@ def test_nan_in_cells_of_another_type_reaches_no_gradient():
 
     def cost(p, b):
         predictions = model.predict(p, b, tables(), SETTINGS.model, shape)
-        cells = batch.expand(b, tables(), SETTINGS.data.max_rows)
+        cells = EXPAND(b, tables(), SETTINGS.data.max_rows)
         return loss.weighted_mean(
             loss.context_losses(predictions, loss.labels(cells, b), b), b.weights
         )
@@ -293,7 +313,7 @@ def test_a_null_target_trains_the_null_head_alone():
     is_null[:, 0] = 1
     one = one._replace(is_null=is_null, numbers=np.full_like(one.numbers, np.nan))
     predictions = model.Predictions(*(jnp.ones((4, *rest)) for rest in ((), (), (), (15,), (32,))))
-    cells = batch.expand(one, tables(), SETTINGS.data.max_rows)
+    cells = EXPAND(one, tables(), SETTINGS.data.max_rows)
 
     def cost(predictions):
         return jnp.sum(loss.context_losses(predictions, loss.labels(cells, one), one))
@@ -339,7 +359,7 @@ def test_contexts_of_weight_zero_do_not_count():
 
 
 def test_muon_updates_the_blocks_matrices_alone():
-    params = model.initial_params(SETTINGS.model, 32, 0)
+    params = INITIAL_PARAMS(SETTINGS.model, 32, 0)
     kinds = optimizer.parameter_groups(params)
     muon = {
         "/".join(key.key for key in path)
@@ -353,7 +373,7 @@ def test_muon_updates_the_blocks_matrices_alone():
 def test_each_optimiser_uses_its_own_rate():
     """With one rate at 0, the parameters of the other optimiser alone change."""
     rates = config.Optimizer(steps=10, warmup_steps=0, muon_rate=0.5, adam_rate=0.0, clip_norm=1e9)
-    params = model.initial_params(SETTINGS.model, 32, 0)
+    params = INITIAL_PARAMS(SETTINGS.model, 32, 0)
     made_optimizer = optimizer.optimizer(rates)
     gradients = jax.tree.map(jnp.ones_like, params)
     updates, _ = jax.jit(made_optimizer.update)(gradients, made_optimizer.init(params), params)
@@ -363,10 +383,7 @@ def test_each_optimiser_uses_its_own_rate():
 
 
 def test_training_overfits_one_batch():
-    settings = dataclasses.replace(
-        SETTINGS, optimizer=config.Optimizer(steps=150, warmup_steps=10, adam_rate=3e-3)
-    )
-    learning = program(settings)
+    learning = learning_program(0.0)
     layout = Layout(jax.devices()[:1])
     state, one = learning.initial(), layout.to_devices(made(CATEGORICAL))
     losses = []
@@ -378,9 +395,7 @@ def test_training_overfits_one_batch():
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_inference_uses_a_running_mean_if_configured(share):
-    learning = program(
-        dataclasses.replace(SETTINGS, optimizer=config.Optimizer(warmup_steps=0, mean_share=share))
-    )
+    learning = learning_program(share)
     layout = Layout(jax.devices()[:1])
     state = learning.initial()
     mean = jax.device_get(state.params)
@@ -398,8 +413,7 @@ def test_inference_uses_a_running_mean_if_configured(share):
 
 
 def test_a_step_without_finite_gradient_is_skipped_and_counted():
-    averaged = config.Optimizer(mean_share=0.9)
-    learning = program(dataclasses.replace(SETTINGS, optimizer=averaged))
+    learning = learning_program(0.3)
     layout = Layout(jax.devices()[:1])
     flag = layout.flag_to_devices(False)
     state, _ = learning.step(learning.initial(), layout.to_devices(made()), flag)

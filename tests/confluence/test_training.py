@@ -17,7 +17,16 @@ import headwater
 from confluence import assembly, checkpoint, config, feed, progress, run_folder, training
 from confluence.parallel import Processes
 from confluence.step import StepMetrics
-from runs import confluence, process_options, records, results, run, start_run, wait_for_step
+from runs import (
+    ENDLESS,
+    confluence,
+    process_options,
+    records,
+    results,
+    run,
+    start_run,
+    wait_for_step,
+)
 
 # If one part of a checkpoint cannot be read, Orbax closes its event loop while tasks for the other
 # parts still run on it; now and then such a task raises an error that nobody can catch.
@@ -144,7 +153,7 @@ def test_p4_any_number_of_processes_resumes_with_the_same_seeds(tiny_config):
 @pytest.mark.parametrize("dying", [0, 1])
 def test_a_killed_rank_ends_the_others_in_bounded_time(dying, tiny, tmp_path):
     out = tmp_path / "run"
-    settings = [*tiny, "optimizer.steps=100000", "run.timeout_seconds=10"]
+    settings = [*tiny, ENDLESS, "run.timeout_seconds=10"]
     options = process_options(2)
     ranks = [start_run(settings, out, *options, rank) for rank in range(2)]
     try:
@@ -237,7 +246,7 @@ def test_p6_a_changed_run_record_is_refused(whole, tmp_path):
         assert finished.returncode == 1
         assert f"the checkpoint {record.parents[1]} is damaged" in finished.stderr
     record.write_text(json.dumps(content))
-    # Orbax has a copy of the loss, which chooses the checkpoints to keep, but not the best one here.
+    # Orbax has a copy of the loss, which chooses what to keep, but not the best one here.
     best = results(whole)["step"]
     for step in steps:
         metrics = checkpoints / step / "metrics/metrics"
@@ -300,7 +309,7 @@ def restored(out, step, like, settings, roots):
 
 
 def test_a_second_process_in_one_folder_is_refused(tiny, tmp_path):
-    first = start_run([*tiny, "optimizer.steps=4000"], tmp_path / "run")
+    first = start_run([*tiny, ENDLESS], tmp_path / "run")
     try:
         wait_for_step(first, tmp_path / "run", 5)
         second = run([], tmp_path / "run", "--resume")
