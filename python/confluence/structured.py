@@ -167,14 +167,14 @@ def _forward(
 
 
 def _backward(
-    relation: int, kept: tuple[Tiling, tuple[jax.Array, ...]], of: jax.Array
+    relation: int, saved: tuple[Tiling, tuple[jax.Array, ...]], of: jax.Array
 ) -> tuple[jax.Array | None, ...]:
     """Chooses the method again, and recomputes its forward pass.
 
     JAX's own gradient of a switch would keep the intermediate values of all methods: for the dense
     one alone several arrays of B*H*S*S numbers, filled with zeros in each step.
     """
-    tiling, given = kept
+    tiling, given = saved
     chosen, methods = tiling.methods(relation)
 
     def back(method: Method) -> Callable[..., tuple[jax.Array, ...]]:

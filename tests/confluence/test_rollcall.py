@@ -9,7 +9,7 @@ import time
 import pytest
 
 from confluence import rollcall
-from runs import free_port, process_options, start_run
+from runs import ENDLESS, free_port, process_options, start_run
 
 TIMEOUT_SECONDS = 240
 
@@ -134,7 +134,7 @@ def test_an_error_of_one_rank_ends_the_others_in_bounded_time(tiny, tmp_path):
 def test_a_run_stops_on_a_signal_before_its_first_step(count, tiny, tmp_path):
     out = tmp_path / "run"
     options = process_options(count)
-    ranks = [start_run(tiny, out, *options, rank) for rank in range(count)]
+    ranks = [start_run([*tiny, *ENDLESS], out, *options, rank) for rank in range(count)]
     end = time.monotonic() + TIMEOUT_SECONDS
     while not (out / "versions.json").exists() and time.monotonic() < end:
         time.sleep(0.01)

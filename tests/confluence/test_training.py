@@ -153,7 +153,7 @@ def test_p4_any_number_of_processes_resumes_with_the_same_seeds(tiny_config):
 @pytest.mark.parametrize("dying", [0, 1])
 def test_a_killed_rank_ends_the_others_in_bounded_time(dying, tiny, tmp_path):
     out = tmp_path / "run"
-    settings = [*tiny, ENDLESS, "run.timeout_seconds=10"]
+    settings = [*tiny, *ENDLESS, "run.timeout_seconds=10"]
     options = process_options(2)
     ranks = [start_run(settings, out, *options, rank) for rank in range(2)]
     try:
@@ -309,7 +309,7 @@ def restored(out, step, like, settings, roots):
 
 
 def test_a_second_process_in_one_folder_is_refused(tiny, tmp_path):
-    first = start_run([*tiny, ENDLESS], tmp_path / "run")
+    first = start_run([*tiny, *ENDLESS], tmp_path / "run")
     try:
         wait_for_step(first, tmp_path / "run", 5)
         second = run([], tmp_path / "run", "--resume")
