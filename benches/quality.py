@@ -1,10 +1,9 @@
-"""Trains a configuration once for each seed, and records its metrics: mean and spread.
+"""Trains a configuration once for each seed; records the mean and the spread of its metrics.
 
     python benches/quality.py --config CONFIG --store STORE --work FOLDER --record FILE
 
-As many runs at once as there are cores, each on a core of its own. The parameters are those that
-the validation split chose; its figures are recorded beside the test's. A seed is that of the
-parameters and of the order of the batches.
+Runs one process on each of `--cores` at once. The scored parameters are those of the best step by
+validation loss. A seed sets the initial parameters and the order of the batches.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import prepare
 
 
 def train(config: Path, store: Path, out: Path, seed: int, core: int) -> dict[str, Any]:
-    """One run on one core; what its `results.json` says, and what it took."""
+    """Trains a run on one core; returns its `results.json` with its duration."""
     command = [Path(sys.executable).parent / "confluence", "train", "--config", config]
     for setting in (f"data.stores={store}", f"optimizer.seed={seed}", f"data.seed={42 + seed}"):
         command += ["--set", setting]
@@ -39,7 +38,7 @@ def train(config: Path, store: Path, out: Path, seed: int, core: int) -> dict[st
         _, status, used = os.wait4(run.pid, 0)
         run.returncode = os.waitstatus_to_exitcode(status)
     if run.returncode:
-        raise SystemExit(f"seed {seed} ended with {run.returncode}")
+        raise SystemExit(f"the run of seed {seed} failed with exit status {run.returncode}")
     results = json.loads((out / "results.json").read_text())
     return {
         "seed": seed,
@@ -50,10 +49,10 @@ def train(config: Path, store: Path, out: Path, seed: int, core: int) -> dict[st
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of each task the leading metric on val and test: mean, and the least and the most."""
+    """Returns mean, least and most of each task's leading metric on val and test."""
     found: dict[str, Any] = {}
-    for task, told in runs[0]["tasks"].items():
-        metric = told["leading"]
+    for task, of_task in runs[0]["tasks"].items():
+        metric = of_task["leading"]
         found[task] = {"metric": metric}
         for split in ("val", "test"):
             values = [run["tasks"][task][split][metric] for run in runs]
@@ -62,39 +61,41 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
                 "least": min(values),
                 "most": max(values),
                 "baselines": {
-                    name: scored[metric] for name, scored in told[split]["baselines"].items()
+                    name: scores[metric] for name, scores in of_task[split]["baselines"].items()
                 },
             }
     return found
 
 
 def main() -> None:
-    """Trains all seeds, and writes the record."""
+    """Trains all seeds and writes the record."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--store", type=Path, required=True)
-    parser.add_argument("--work", type=Path, required=True, help="where the runs' folders go")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--cores", type=int, nargs="+", default=[0])
-    parser.add_argument("--record", type=Path)
+    parser.add_argument("--work", type=Path, required=True, help="folder for the runs")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: 0 1 2")
+    parser.add_argument(
+        "--cores", type=int, nargs="+", default=[0], help="core numbers to run on; default: 0"
+    )
+    parser.add_argument("--record", type=Path, help="JSON file to write")
     args = parser.parse_args()
-    free: queue.Queue[int] = queue.Queue()
+    free_cores: queue.Queue[int] = queue.Queue()
     for core in args.cores:
-        free.put(core)
+        free_cores.put(core)
 
-    def turn(seed: int) -> dict[str, Any]:
-        core = free.get()
+    def train_on_free_core(seed: int) -> dict[str, Any]:
+        core = free_cores.get()
         try:
             return train(args.config, args.store, args.work / f"seed-{seed}", seed, core)
         finally:
-            free.put(core)
+            free_cores.put(core)
 
     record = prepare.heading("quality")
     args.work.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(len(args.cores)) as at_once:
-        runs = list(at_once.map(turn, args.seeds))
+    with ThreadPoolExecutor(len(args.cores)) as pool:
+        runs = list(pool.map(train_on_free_core, args.seeds))
     record |= {"config": args.config.read_text(), "summary": summary(runs), "runs": runs}
     print(json.dumps(record["summary"], indent=1))
     prepare.publish(record, args.record)

@@ -1,8 +1,9 @@
-"""Trains a model whole, and once more killed half way and resumed: the numbers are the same.
+"""Trains a model twice, once uninterrupted, once killed half way and resumed, and compares them.
 
   python examples/train_and_kill.py STORE OUT [--config FILE] [--set section.key=value]...
 
-The runs lie in OUT/whole and OUT/killed, each with its report.
+The runs are in OUT/whole and OUT/killed, each with its report. Their losses and metrics must be
+equal.
 """
 
 import argparse
@@ -15,49 +16,52 @@ import time
 from pathlib import Path
 
 COMMAND = [sys.executable, "-m", "confluence.cli", "train"]
-# A run that gets no further for so long is broken.
-PATIENCE_SECONDS = 600
+# A run that has not reached its half after this time is broken.
+TIMEOUT_SECONDS = 600
 
 
 def main() -> int:
-    """Returns 0 where both runs have the same numbers."""
+    """Returns 0 if both runs have the same numbers, else 1."""
     args = arguments()
-    # What the first run compiles, the others need not.
+    # A compilation cache that all three processes share.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(args.out.absolute() / "compiled"))
     settings = [f"data.stores={args.store}", *args.settings]
     start = ["--config", args.config, *(part for s in settings for part in ("--set", s))]
     whole, killed = args.out / "whole", args.out / "killed"
 
-    print(f"training to the end: {whole}", flush=True)
+    print(f"training without interruption: {whole}", flush=True)
     subprocess.run([*COMMAND, *start, "--out", whole], check=True)
     steps = max(losses(whole))
     kept = kill_half_way([*COMMAND, *start, "--out", killed], killed, steps)
-    print(f"killed with -9 after step {kept} of {steps}; resuming: {killed}", flush=True)
+    print(f"killed with SIGKILL after step {kept} of {steps}; resuming: {killed}", flush=True)
     subprocess.run([*COMMAND, "--out", killed, "--resume"], check=True, stdout=subprocess.DEVNULL)
     return compare(whole, killed, kept)
 
 
 def kill_half_way(command: list[str | Path], out: Path, steps: int) -> int:
-    """Kills a run when it has written the checkpoint of its half, and returns that step."""
+    """Kills a run that has a checkpoint of half its steps; returns the step of its newest."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + TIMEOUT_SECONDS
     kept = 0
     while kept < steps // 2 and process.poll() is None and time.monotonic() < end:
         time.sleep(0.05)
         kept = max(checkpoints(out), default=0)
     process.send_signal(signal.SIGKILL)
     if process.wait() != -signal.SIGKILL or kept < steps // 2:
-        raise SystemExit(f"the run that was to be killed half way ended at step {kept}")
+        raise SystemExit(
+            f"expected to kill the run after step {steps // 2}, but it ended with its newest "
+            f"checkpoint at step {kept}"
+        )
     return kept
 
 
 def checkpoints(out: Path) -> list[int]:
-    """The steps of the checkpoints that are written whole."""
+    """Returns the steps of the finished checkpoints."""
     return [int(path.name) for path in out.glob("checkpoints/*") if path.name.isdigit()]
 
 
 def compare(whole: Path, killed: Path, kept: int) -> int:
-    """Prints the losses of both runs and the metrics beside the baselines; 1 where they differ."""
+    """Prints the losses of both runs and their metrics; returns 1 if they differ, else 0."""
     ours, theirs = losses(whole), losses(killed)
     print(f"{'step':>6}  {'loss, uninterrupted':<22}  loss, killed and resumed from {kept}")
     shown = [step for step in sorted(ours) if step in (1, kept, kept + 1) or step == max(ours)]
@@ -66,20 +70,20 @@ def compare(whole: Path, killed: Path, kept: int) -> int:
     results, again = ((out / "results.json").read_text() for out in (whole, killed))
     if ours != theirs or results != again:
         differing = [step for step in ours if ours[step] != theirs.get(step)]
-        print(f"NOT THE SAME: steps {differing[:10]}, results equal: {results == again}")
+        print(f"DIFFERENT: losses of the steps {differing[:10]}; same metrics: {results == again}")
         return 1
-    print(f"identical: all {len(ours)} losses, and the metrics, to the last bit")
+    print(f"identical to the last bit: {len(ours)} losses, and all metrics")
     for name, of_task in json.loads(results)["tasks"].items():
         metric, test = of_task["leading"], of_task["test"]
-        others = {who: found[metric] for who, found in test["baselines"].items()}
-        beside = ", ".join(f"{who} {value:.3f}" for who, value in others.items())
-        print(f"{name}, test: {metric} {test[metric]:.3f} ({beside})")
-    print(f"{whole / 'report.html'} shows the curves and a context")
+        baselines = {baseline: found[metric] for baseline, found in test["baselines"].items()}
+        listed = ", ".join(f"{baseline} {value:.3f}" for baseline, value in baselines.items())
+        print(f"{name}, test: {metric} {test[metric]:.3f} (baselines: {listed})")
+    print(f"curves and contexts: {whole / 'report.html'}")
     return 0
 
 
 def losses(out: Path) -> dict[int, float]:
-    """The loss of each step, as the log has it."""
+    """Returns the loss of each step in the log of a run."""
     records = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
     return {record["step"]: record["loss"] for record in records if "gradient_norm" in record}
 
@@ -89,15 +93,15 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("store", type=Path, help="a store that `headwater prepare` made")
-    parser.add_argument("out", type=Path, help="the folder of both runs")
+    parser.add_argument("store", type=Path, help="store made by `headwater prepare`")
+    parser.add_argument("out", type=Path, help="folder for both runs")
     parser.add_argument(
         "--config", type=Path, default=Path(__file__).with_name("demo-shop") / "train.toml",
-        metavar="FILE",
+        metavar="FILE", help="configuration; default: examples/demo-shop/train.toml",
     )  # fmt: skip
     parser.add_argument(
         "--set", dest="settings", action="append", default=[], metavar="KEY=VALUE",
-        help="change a setting of the configuration; may be said again",
+        help="change a setting of the configuration; repeatable",
     )  # fmt: skip
     return parser.parse_args()
 

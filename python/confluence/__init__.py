@@ -1,11 +1,47 @@
 """A relational transformer in JAX, trained on the batches of `headwater.Sampler`.
 
-A run is a folder: its configuration, its checkpoints, and `metrics.jsonl`. The same configuration
-on the same store is the same run, also when it was killed on the way.
+A run is a folder: its configuration, its checkpoints, its metrics, its report. The same
+configuration on the same store gives the same run, also if it was killed and resumed.
 
-The parts, from the ground up: `config` says what a run is; `batch` brings the sampler's batches to
-the device; `attention`, `model` and `loss` are pure functions of parameters; `optimizer` changes
-these; `parallel` spreads a step over processes; `feed` makes batches ahead; `checkpoint` keeps a
-run; `train`, `evaluate` and `predict` put it all together; `metrics` and `report` tell of it; `cli`
-is the command.
+Example:
+    >>> import confluence
+    >>> config = confluence.load("cpu-small", ["data.stores=shop.store"])
+    >>> results = confluence.train(config, "runs/1")  # doctest: +SKIP
+    >>> results.tasks["demo-shop/churn"]["test"]["auroc"]  # doctest: +SKIP
+    0.825
+    >>> confluence.evaluate("runs/1", splits=["test"])  # doctest: +SKIP
+    >>> confluence.predict("runs/1", "churn", [("17", "2024-05-31")])  # doctest: +SKIP
+    [Prediction(value='0.307342', null=0.0012)]
+
+The modules, from the ground up: `config` is the configuration; `batch` brings the sampler's batches
+to the device; `attention`, `structured`, `model` and `loss` are pure functions of the parameters;
+`optimizer` updates the parameters; `rollcall` and `parallel` join several processes; `step`
+compiles a training step; `feed` makes batches ahead; `checkpoint` saves and restores a run;
+`evaluation`, `metrics`, `report` and `sinks` score and report; `assembly` puts these parts
+together; `training`, with `run_folder` and `progress`, and `prediction` use them; `api` has the
+functions of this page, and `cli` the command.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from confluence.config import Config, load
+
+if TYPE_CHECKING:
+    from confluence.api import Prediction, Results, evaluate, predict, train
+
+__all__ = ["Config", "Prediction", "Results", "evaluate", "load", "predict", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported on first use: importing JAX takes a second.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from confluence import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

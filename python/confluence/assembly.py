@@ -1,4 +1,4 @@
-"""All parts of a run, put together once for training, evaluation, prediction and measuring."""
+"""The parts of a run, put together once for training, evaluation, prediction and benchmarks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import headwater
-from confluence import config, evaluate
+from confluence import config, evaluation
 from confluence.batch import vocabulary_and_tables
 from confluence.checkpoint import CheckpointError, Checkpoints
-from confluence.feed import Form, sampler
+from confluence.feed import DeviceTransfer, open_sampler
 from confluence.metrics import LEADING
 from confluence.parallel import Layout, Processes
 from confluence.step import Program
@@ -29,88 +29,104 @@ class Assembly:
     layout: Layout
     program: Program
     sampler: headwater.Sampler
-    form: Form
-    tasks: list[evaluate.Task]
+    transfer: DeviceTransfer
+    tasks: list[evaluation.Task]
 
     @property
     def roots(self) -> list[str]:
-        """The identities of the data."""
+        """The root digests of the stores, which identify the data."""
         return [store.root for store in self.stores]
 
     def score(
         self,
         params: Any,
         split: Split,
-        task: evaluate.Task,
+        task: evaluation.Task,
+        *,
         batch_limit: int = 0,
-        between: Callable[[], None] = lambda: None,
-    ) -> evaluate.Scored:
-        """Scores the seeds of a split, or those of the first batches; `between` after each."""
-        return evaluate.evaluate(
-            self.program, params, self.sampler, self.form, split, task, batch_limit, between
+        after_batch: Callable[[], None] = lambda: None,
+    ) -> evaluation.Scores:
+        """Scores the seeds of a split, or of its first batches; calls `after_batch` after each."""
+        return evaluation.score_split(
+            self.program,
+            params,
+            self.sampler,
+            self.transfer,
+            split,
+            task,
+            batch_limit=batch_limit,
+            after_batch=after_batch,
         )
 
     def results(
-        self, params: Any, splits: Sequence[Split], between: Callable[[], None] = lambda: None
+        self,
+        params: Any,
+        splits: Sequence[Split],
+        *,
+        after_batch: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
         """Scores whole splits, for each task, beside the baselines."""
         results = {}
         for task in self.tasks:
             of_task: dict[str, Any] = {"leading": LEADING[task.kind]}
-            labels = evaluate.train_labels(self.settings, self.stores, task)
+            labels = evaluation.train_labels(self.settings, self.stores, task)
             for split in splits:
-                scored = self.score(params, split, task, between=between)
-                others = evaluate.baselines(labels, split, task, scored)
-                of_task[split] = {**scored.record(), "baselines": others}
+                scores = self.score(params, split, task, after_batch=after_batch)
+                baselines = evaluation.baseline_metrics(labels, split, task, scores)
+                of_task[split] = {**scores.record(), "baselines": baselines}
             results[task.name] = of_task
         return results
 
 
 @contextmanager
-def assembled(settings: config.Config, processes: Processes) -> Iterator[Assembly]:
-    """Opens the stores of a run, and ends its sampler in the end.
+def assemble(settings: config.Config, processes: Processes) -> Iterator[Assembly]:
+    """Opens the stores of a run; shuts its sampler down at the end of the `with` block.
 
     Raises:
-        ConfigError: There is no store, or the batch cannot be shared out.
+        ConfigError: There is no store, or the number of processes does not divide the batch size.
         HeadwaterError: A store cannot be opened.
     """
     if not settings.data.stores:
-        raise config.ConfigError("expected a store: --set data.stores=FOLDER")
+        raise config.ConfigError("expected a store, found none; set data.stores=FOLDER")
     stores = [headwater.Store(path) for path in settings.data.stores]
     vocabulary, tables = vocabulary_and_tables(stores, settings.data.texts)
     layout = Layout()
-    with sampler(settings.data, settings.run, processes) as made:
-        tasks = evaluate.tasks_of(made.tasks, stores)
-        form = Form(vocabulary, [task.store for task in tasks], layout, processes.rank)
+    with open_sampler(settings.data, settings.run, processes) as sampler:
+        tasks = evaluation.find_tasks(sampler.tasks, stores)
+        stores_of_tasks = [task.store for task in tasks]
+        transfer = DeviceTransfer(vocabulary, stores_of_tasks, layout, processes.rank)
         program = Program(settings, vocabulary, tables, layout)
-        yield Assembly(settings, stores, layout, program, made, form, tasks)
+        yield Assembly(settings, stores, layout, program, sampler, transfer, tasks)
 
 
 @contextmanager
-def trained(
-    out: Path, which: str, stores: Sequence[str] = ()
+def open_run(
+    out: Path, checkpoint: Literal["best", "latest"], stores: Sequence[str] = ()
 ) -> Iterator[tuple[Assembly, Any, int]]:
-    """Opens the run in a folder: its parts, its "best" or "latest" parameters, and their step.
+    """Opens the run in a folder: its parts, the parameters of a checkpoint, and its step.
 
-    Its stores are where they were, or at `stores`.
+    The stores are where they were during training, or at `stores`.
 
     Raises:
-        CheckpointError: There is no checkpoint, or the store is not what it was trained on.
+        CheckpointError: There is no checkpoint, or a store is not the one of the training.
     """
     if not (out / "config.toml").exists():
-        raise CheckpointError(f"{out} holds no run; name the folder that was --out of its training")
+        raise CheckpointError(
+            f"expected the folder of a run, found no config.toml in {out}; name the folder that "
+            "was --out of `confluence train`"
+        )
     settings = config.load(out / "config.toml")
     if stores:
         data = dataclasses.replace(settings.data, stores=tuple(stores))
         settings = dataclasses.replace(settings, data=data)
-    with assembled(settings, Processes()) as parts:
+    with assemble(settings, Processes()) as parts:
         checkpoints = Checkpoints(
             out.absolute() / "checkpoints", settings.run.keep, is_read_only=True
         )
-        step = checkpoints.best if which == "best" else checkpoints.latest
+        step = checkpoints.best if checkpoint == "best" else checkpoints.latest
         if step is None:
-            raise CheckpointError(f"{out} has no checkpoint yet; train it first")
+            raise CheckpointError(f"{out} has no checkpoint yet; train until the first one")
         like = parts.program.initial()
         found = checkpoints.restore(step, like, settings, parts.roots)
         checkpoints.close()
-        yield parts, found.state.learnt, step
+        yield parts, found.state.inference_params, step

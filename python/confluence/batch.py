@@ -1,8 +1,8 @@
-"""The sampler's batches on their way to the device, and what the model makes of them there.
+"""Batches in two forms: compact for the transfer to the device, expanded for the model.
 
-A batch travels compact: times as days and milliseconds, references as a list of edges. On the
-device `expand` makes of it what the model reads. Frozen vectors of columns, categories and texts
-(`Tables`) travel once.
+A compact `Batch` has times as days and milliseconds, and references as a list of edges. On the
+device `expand` turns it into the `Cells` that the model reads. The frozen vectors of columns,
+categories and texts (`Tables`) are transferred once.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ AGE_FEATURES = 4
 
 _DAY_MICROSECONDS = 86_400_000_000
 _DAY_MILLISECONDS = 86_400_000
-# The observation time of a seed that sees everything.
+# The observation time of a seed without one, whose context has all rows.
 _NO_TIME = np.iinfo(np.int64).max
 
 HostBatch = Mapping[str, npt.NDArray[Any]]
-# What is known of a column, as its store's metadata tells it.
+# The statistics of a column, from its store's metadata.
 Stats = Mapping[str, Any]
 
 
-# NumPy's on the host, JAX's on the device.
+# A NumPy array on the host, a JAX array on the device.
 Array = Any
 
 
 class Tables(NamedTuple):
     """Vectors and statistics of the stores' columns, resident on the device.
 
-    Several stores lie one after the other; a batch says where its own begins.
+    The parts of several stores follow each other; `Vocabulary` has where each store's starts.
     """
 
     columns: Array  # f16 [C, D_t]
-    categories: Array  # f16 [Vc + K, D_t], so that K of them can be cut out anywhere
-    texts: Array  # f16 [V, D_t]; one row of zeros where batches bring their own
-    # Of each column: the mean time, as day and millisecond, and one over the deviation in days.
+    categories: Array  # f16 [Vc + K, D_t], so that every slice of K categories lies inside
+    texts: Array  # f16 [V, D_t]; one row of zeros if batches bring their own
+    # For each column: the mean time, as day and millisecond, and 1 / standard deviation in days.
     mean_days: Array  # i32 [C]
     mean_milliseconds: Array  # i32 [C]
     per_deviation: Array  # f32 [C]
 
 
 class Batch(NamedTuple):
-    """A batch as it travels to the device."""
+    """A batch in its compact form."""
 
     types: Array  # int8 [B, S]
     columns: Array  # int32 [B, S]
@@ -66,13 +66,13 @@ class Batch(NamedTuple):
     is_null: Array  # uint8 [B, S]
     is_padding: Array  # uint8 [B, S]
     edges: Array  # uint16 [B, E, 2]
-    target_at: Array  # int32 [B]
+    target_position: Array  # int32 [B]
     weights: Array  # float32 [B]
-    # The observation time; a day of -1 << 31 where there is none.
+    # The observation time; without one, the day is -1 << 31.
     observed_days: Array  # int32 [B]
     observed_milliseconds: Array  # int32 [B]
     seed_row: Array  # uint32 [B]
-    # The vectors of the batch's texts, where the tables do not have them.
+    # The vectors of the batch's texts, if `Tables` does not have them.
     text_vectors: Array  # float16 [U, D_t]
     target_type: Array  # int32 []
     category_start: Array  # int32 []
@@ -80,7 +80,7 @@ class Batch(NamedTuple):
 
 
 NO_DAY = -(1 << 31)
-# What is whole in each process, and not a share of the global batch.
+# The arrays that every process has whole, not as its share of the global batch.
 REPLICATED = {"target_type", "category_start", "category_count"}
 
 
@@ -104,28 +104,28 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Where the columns, categories and texts of each store lie in `Tables`."""
+    """Where the columns, categories and texts of each store start in `Tables`."""
 
     column_starts: tuple[int, ...]
     category_starts: tuple[int, ...]
     text_starts: tuple[int, ...]
-    # The most categories of a target, rounded up to 32.
+    # The largest number of categories of a target, rounded up to a multiple of 32.
     target_categories: int
     has_texts: bool
 
 
 def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary, Tables]:
-    """Returns what a run needs to know of its stores (`headwater.Store`), on the host.
+    """Returns the vocabulary and tables of the stores (`headwater.Store`), on the host.
 
     Raises:
-        ConfigError: The vectors of the stores are of different widths.
+        ConfigError: The vectors of the stores have different dimensions.
     """
     metadata = [store.metadata() for store in stores]
     widths = [found["embedding"]["dimension"] for found in metadata]
     if len(set(widths)) > 1:
         raise ConfigError(
-            f"expected stores whose embeddings have one dimension, found {widths}; prepare them "
-            "anew with one --dimension"
+            f"expected stores with embeddings of one dimension, found {widths}; prepare them again "
+            "with the same --dimension"
         )
     column_vectors = [store.column_embeddings() for store in stores]
     category_vectors = [store.categorical_embeddings() for store in stores]
@@ -136,9 +136,9 @@ def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary
         _starts(column_vectors), _starts(category_vectors), _starts(text_vectors),
         target_categories, texts == "global",
     )  # fmt: skip
-    stats = [of_column for found in metadata for of_column in _column_stats(found)]
-    means = np.array([of_column.get("mean_us", 0.0) for of_column in stats])
-    deviations = np.array([of_column.get("std_us", 0.0) for of_column in stats])
+    stats = [column_stats for found in metadata for column_stats in _column_stats(found)]
+    means = np.array([column_stats.get("mean_us", 0.0) for column_stats in stats])
+    deviations = np.array([column_stats.get("std_us", 0.0) for column_stats in stats])
     days = np.floor(means / _DAY_MICROSECONDS)
     beyond = np.zeros((target_categories, column_vectors[0].shape[1]), np.float16)
     tables = Tables(
@@ -154,8 +154,8 @@ def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary
     return vocabulary, tables
 
 
-def to_travel(batch: HostBatch, vocabulary: Vocabulary, store: int, rank: int = 0) -> Batch:
-    """Returns the sampler's compact batch of a store as it travels; of most of it, views."""
+def from_sampler(batch: HostBatch, vocabulary: Vocabulary, store: int, rank: int = 0) -> Batch:
+    """Returns the sampler's compact batch of a store in the form of `Batch`; copies little."""
     days, milliseconds = _split_time(batch["timestamp_us"])
     observed = batch["obs_time"]
     has_time = observed != _NO_TIME
@@ -163,7 +163,7 @@ def to_travel(batch: HostBatch, vocabulary: Vocabulary, store: int, rank: int = 
     vectors = batch.get("text_batch_embeddings")
     if vectors is None:
         vectors = np.zeros((1, 1), np.float16)
-    # Where batches bring their texts, those of all ranks lie one after the other.
+    # If batches bring their texts, those of all ranks follow each other.
     text_start = vocabulary.text_starts[store] if vocabulary.has_texts else rank * len(vectors)
     category_start = vocabulary.category_starts[store]
     return Batch(
@@ -179,7 +179,7 @@ def to_travel(batch: HostBatch, vocabulary: Vocabulary, store: int, rank: int = 
         is_null=batch["is_null"],
         is_padding=batch["is_padding"],
         edges=batch["fk_edges"],
-        target_at=batch["target_pos"],
+        target_position=batch["target_pos"],
         weights=batch["seq_weight"],
         observed_days=np.where(has_time, observed_days, np.int32(NO_DAY)),
         observed_milliseconds=observed_milliseconds,
@@ -192,7 +192,7 @@ def to_travel(batch: HostBatch, vocabulary: Vocabulary, store: int, rank: int = 
 
 
 def expand(batch: Batch, tables: Tables, row_count: int) -> Cells:
-    """Returns what the model reads; runs on the device."""
+    """Returns the cells that the model reads; runs on the device."""
     columns = jnp.asarray(batch.columns)
     days, milliseconds = jnp.asarray(batch.days), jnp.asarray(batch.milliseconds)
     from_mean = _days(
@@ -202,7 +202,7 @@ def expand(batch: Batch, tables: Tables, row_count: int) -> Cells:
     positions = jnp.arange(columns.shape[1])
     edges = batch.edges.astype(jnp.int32)
     refers = jnp.zeros((columns.shape[0], row_count, row_count), bool)
-    at = jnp.arange(columns.shape[0])[:, None]
+    contexts = jnp.arange(columns.shape[0])[:, None]
     return Cells(
         types=batch.types.astype(jnp.int32),
         columns=columns,
@@ -214,10 +214,10 @@ def expand(batch: Batch, tables: Tables, row_count: int) -> Cells:
         categories=jnp.asarray(batch.categories),
         texts=jnp.asarray(batch.texts),
         is_null=batch.is_null.astype(bool),
-        is_target=positions == jnp.asarray(batch.target_at)[:, None],
+        is_target=positions == jnp.asarray(batch.target_position)[:, None],
         is_padding=batch.is_padding.astype(bool),
-        # What is after the last edge points outside.
-        refers=refers.at[at, edges[..., 0], edges[..., 1]].set(True, mode="drop"),
+        # Unused edges have rows out of range, which are dropped.
+        refers=refers.at[contexts, edges[..., 0], edges[..., 1]].set(True, mode="drop"),
     )
 
 
@@ -226,10 +226,13 @@ def _days(days: jax.Array, milliseconds: jax.Array) -> jax.Array:
 
 
 def _time_features(days: jax.Array, milliseconds: jax.Array, standard: jax.Array) -> jax.Array:
-    """Sine and cosine of where each time is in its minute, hour, day, week, month, and year."""
+    """Sine and cosine of each time's position in its minute, hour, day, week, month and year.
+
+    The z-score of the time comes last.
+    """
     second = milliseconds // 1000
     month, day, day_of_year = _calendar(days)
-    places = [
+    positions = [
         (second % 60, 60),
         (second // 60 % 60, 60),
         (second // 3600, 24),
@@ -238,14 +241,14 @@ def _time_features(days: jax.Array, milliseconds: jax.Array, standard: jax.Array
         (month, 12),
         (day_of_year, 366),
     ]
-    angles = jnp.stack([place * (2 * np.pi / count) for place, count in places], axis=-1)
+    angles = jnp.stack([position * (2 * np.pi / count) for position, count in positions], axis=-1)
     circles = jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1)
     return jnp.concatenate([circles.reshape(*days.shape, -1), standard[..., None]], axis=-1)
 
 
 def _calendar(days: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Month, day of the month and day of the year, from 0, of days since 1970."""
-    # In years that begin in March, a leap day is the last; eras of 400 years are alike.
+    """Month, day of the month and day of the year, each from 0, for days since 1970."""
+    # Years are counted from March, so that a leap day comes last; every 400 years are alike.
     since = days + 719_468
     era_day = since % 146_097
     year = (era_day - era_day // 1460 + era_day // 36_524 - era_day // 146_096) // 365
@@ -253,7 +256,7 @@ def _calendar(days: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     march_month = (5 * march_day + 2) // 153
     day = march_day - (153 * march_month + 2) // 5
     month = (march_month + 2) % 12
-    # January and February belong to the year that follows.
+    # January and February belong to the following calendar year.
     civil = year + (march_month >= 10)
     is_leap = (civil % 4 == 0) & ((civil % 100 != 0) | (civil % 400 == 0))
     day_of_year = jnp.where(march_month >= 10, march_day - 306, march_day + 59 + is_leap)
@@ -261,7 +264,7 @@ def _calendar(days: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def _age_features(batch: Batch) -> jax.Array:
-    """How long before the observation each time was: 0 where there is none."""
+    """Encodes how long before the observation each time was; 0 for cells that are not a time."""
     observed = jnp.asarray(batch.observed_days)[:, None]
     milliseconds = jnp.asarray(batch.observed_milliseconds)[:, None] - batch.milliseconds
     days = _days(observed - batch.days, milliseconds)
@@ -291,7 +294,7 @@ def _starts(tables: Sequence[npt.NDArray[Any]]) -> tuple[int, ...]:
 
 
 def _column_stats(metadata: Mapping[str, Any]) -> list[Stats]:
-    """What is known of the columns of a store, in the order of their vectors."""
+    """Returns the statistics of a store's columns, in the order of their vectors."""
     found = {
         column["index"]: column["stats"]
         for table in metadata["tables"]
@@ -305,7 +308,7 @@ def _column_stats(metadata: Mapping[str, Any]) -> list[Stats]:
 
 
 def target_stats(metadata: Mapping[str, Any], task: Mapping[str, Any]) -> Stats:
-    """Returns what is known of the column that a task is about."""
+    """Returns the statistics of the column that a task predicts."""
     target = task["target"]
     if "derived" in target:
         return target["derived"]["column"]["stats"]
@@ -320,8 +323,8 @@ def _target_categories(metadata: Mapping[str, Any]) -> int:
 def _text_vectors(store: Any, texts: str) -> npt.NDArray[np.float16]:
     vectors = store.text_embeddings() if texts == "global" else None
     if vectors is None or not len(vectors):
-        # A store without them says nothing by its texts; each has a row still, lest it be another
-        # store's.
+        # A store without text vectors gets a row of zeros for each text, so that the text indexes
+        # of the next store stay right.
         texts_count = store.metadata()["embedding"]["text_count"] if texts == "global" else 0
         vectors = np.zeros((max(texts_count, 1), store.column_embeddings().shape[1]), np.float16)
     return vectors

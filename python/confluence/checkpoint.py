@@ -1,4 +1,4 @@
-"""What a run is taken up from: state and cursor in one checkpoint, written whole or not at all."""
+"""Checkpoints: state and cursor of a run together, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from confluence.step import State
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint that cannot be written, or is not of this run."""
+    """A checkpoint cannot be written or read, or belongs to another run."""
 
 
 class Restored(NamedTuple):
-    """A run where it stood."""
+    """The state and the cursor of a checkpoint."""
 
     state: State
     cursor: bytes
 
 
 class Checkpoints:
-    """The checkpoints of a run: the newest ones, and the best by validation."""
+    """The checkpoints of a run: the newest ones, and the best one by validation loss."""
 
     def __init__(self, folder: Path, keep: int, *, is_read_only: bool = False) -> None:
-        """Where it only reads, a run may go on writing meanwhile."""
+        """With `is_read_only`, a run may write to the folder at the same time."""
         self._folder = folder
         best = BestN(
             get_metric_fn=lambda found: -found["loss"], n=1, keep_checkpoints_without_metrics=False
@@ -42,7 +42,7 @@ class Checkpoints:
             best_fn=lambda found: found["loss"],
             best_mode="min",
             preservation_policy=AnyPreservationPolicy([LatestN(keep), best]),
-            # What a kill has left half written.
+            # Removes checkpoints that a kill left half written.
             cleanup_tmp_directories=not is_read_only,
             read_only=is_read_only,
         )
@@ -54,8 +54,8 @@ class Checkpoints:
             raise
         except Exception as error:
             raise CheckpointError(
-                f"the checkpoints in {folder} cannot be read: {_first_line(error)}; take away the "
-                "one that is damaged"
+                f"cannot read the checkpoints in {folder}: {_first_line(error)}; remove the "
+                "damaged one"
             ) from error
 
     @property
@@ -65,12 +65,12 @@ class Checkpoints:
 
     @property
     def best(self) -> int | None:
-        """The step of the best by validation; where none was validated, of the newest.
+        """The step of the best checkpoint by validation loss, or of the newest if none has one.
 
         Raises:
-            CheckpointError: One of them is damaged.
+            CheckpointError: A checkpoint is damaged.
         """
-        losses = {step: self._run(step)["loss"] for step in self._manager.all_steps()}
+        losses = {step: self._run_record(step)["loss"] for step in self._manager.all_steps()}
         validated = [step for step, loss in losses.items() if loss is not None]
         return min(validated, key=lambda step: (losses[step], -step)) if validated else self.latest
 
@@ -83,10 +83,10 @@ class Checkpoints:
         roots: Sequence[str],
         loss: float | None = None,
     ) -> None:
-        """Begins to write a checkpoint; training may go on meanwhile.
+        """Starts to write a checkpoint; training may continue meanwhile.
 
         Raises:
-            CheckpointError: It, or the one before, could not be written.
+            CheckpointError: This checkpoint, or the one before, could not be written.
         """
         run = {
             "cursor": base64.b64encode(cursor).decode(),
@@ -101,106 +101,109 @@ class Checkpoints:
             metrics = None if loss is None else {"loss": loss}
             self._manager.save(step, args=items, metrics=metrics, force=True)
         except Exception as error:
-            raise self._unwritten(error) from error
+            raise self._write_error(error) from error
 
     def wait(self) -> None:
-        """Waits until what was begun is written."""
+        """Waits until all checkpoints are written.
+
+        Raises:
+            CheckpointError: A checkpoint could not be written.
+        """
         try:
             self._manager.wait_until_finished()
             self._manager.check_for_errors()
         except Exception as error:
-            raise self._unwritten(error) from error
+            raise self._write_error(error) from error
 
     def restore(
         self, step: int, like: State, settings: config.Config, roots: Sequence[str]
     ) -> Restored:
-        """Returns the run as it stood after `step`, in the form and places of `like`.
+        """Returns the run after `step`, with the shapes, types and devices of `like`.
 
         Raises:
-            CheckpointError: The checkpoint is damaged, or of another run; what differs is named.
+            CheckpointError: The checkpoint is damaged, or belongs to another run; the message
+                names every difference.
         """
-        run = self._run(step)
+        run = self._run_record(step)
         differing = config.differences(settings, run["config"])
         differing += _other_data(settings.data.stores, roots, run["stores"])
         if differing:
             raise CheckpointError(
-                f"{self._folder / str(step)} is of another run: {'; '.join(differing)}; go on with "
-                "the run's own configuration, or begin another run in another folder"
+                f"{self._folder / str(step)} belongs to another run: {'; '.join(differing)}; "
+                "resume with the run's own configuration, or start another run in another folder"
             )
         form = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
-        state = State(*self._restored(step, state=ocp.args.StandardRestore(form)).state)
+        state = State(*self._read(step, state=ocp.args.StandardRestore(form)).state)
         if _digest(state) != run["digest"]:
-            raise self._damaged(step)
+            raise self._damage_error(step)
         return Restored(state, base64.b64decode(run["cursor"]))
 
     def close(self) -> None:
-        """Lets go of the folder.
+        """Waits until all checkpoints are written, and closes the folder.
 
         Raises:
-            CheckpointError: What was begun could not be written.
+            CheckpointError: A checkpoint could not be written.
         """
         try:
             self._manager.close()
         except Exception as error:
-            raise self._unwritten(error) from error
+            raise self._write_error(error) from error
 
-    def _run(self, step: int) -> dict[str, Any]:
-        """What a checkpoint tells beside the state."""
-        run: dict[str, Any] = self._restored(step, run=ocp.args.JsonRestore()).run
+    def _run_record(self, step: int) -> dict[str, Any]:
+        """Returns what a checkpoint has beside the state: cursor, configuration, data, loss."""
+        run: dict[str, Any] = self._read(step, run=ocp.args.JsonRestore()).run
         if not isinstance(run, dict) or run.pop("seal", None) != _seal(run):
-            raise self._damaged(step)
+            raise self._damage_error(step)
         return run
 
-    def _restored(self, step: int, **items: Any) -> Any:
+    def _read(self, step: int, **items: Any) -> Any:
         try:
             return self._manager.restore(step, args=ocp.args.Composite(**items))
         except Exception as error:
             raise CheckpointError(
-                f"the checkpoint {self._folder / str(step)} cannot be read: {error}; take it away "
-                "to go on from the one before"
+                f"cannot read the checkpoint {self._folder / str(step)}: {error}; remove it to "
+                "resume from the one before"
             ) from error
 
-    def _damaged(self, step: int) -> CheckpointError:
+    def _damage_error(self, step: int) -> CheckpointError:
         return CheckpointError(
-            f"the checkpoint {self._folder / str(step)} is damaged: it is not what was written; "
-            "take it away to go on from the one before"
+            f"the checkpoint {self._folder / str(step)} is damaged: its digest does not match its "
+            "content; remove it to resume from the one before"
         )
 
-    def _unwritten(self, error: Exception) -> CheckpointError:
-        reason = "no space is left" if "No space left" in str(error) else _first_line(error)
-        kept = (
-            f"the last whole one is of step {self.latest}" if self.latest else "there is none yet"
-        )
+    def _write_error(self, error: Exception) -> CheckpointError:
+        reason = "no space left" if "No space left" in str(error) else _first_line(error)
+        newest = f"the newest is of step {self.latest}" if self.latest else "there is none yet"
         return CheckpointError(
-            f"a checkpoint could not be written to {self._folder}: {reason}; {kept}; make room, "
-            "and go on with --resume"
+            f"cannot write a checkpoint to {self._folder}: {reason} ({newest}); free some space, "
+            "and continue with --resume"
         )
 
 
 def _other_data(stores: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
     if len(ours) != len(theirs):
-        return [f"there are {len(ours)} stores, and were {len(theirs)}"]
+        return [f"data.stores has {len(ours)} stores, the checkpoint has {len(theirs)}"]
     return [
-        f"the data of {store} have the root {our}, and had {their}"
+        f"the store {store} has the root {our}, the checkpoint has {their}"
         for store, our, their in zip(stores, ours, theirs, strict=True)
         if our != their
     ]
 
 
 def _first_line(error: Exception) -> str:
-    """What Orbax says; it tells of its own inside over pages."""
+    """Returns the first line of Orbax's message, which may be pages long."""
     lines = str(error).splitlines() or [type(error).__name__]
     return lines[0][:200]
 
 
 def _seal(run: dict[str, Any]) -> str:
-    """Tells what stands beside the state from what was written; all of it, in any order."""
+    """Returns a digest of what a checkpoint has beside the state, in any order of its keys."""
     text = json.dumps(run, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _digest(state: State) -> str:
-    """Tells states apart: what Orbax writes has no checksum of its own."""
+    """Returns a digest of a state: Orbax writes no checksum of its own."""
     digest = hashlib.blake2b(digest_size=16)
     for path, leaf in jax.tree_util.tree_leaves_with_path(jax.device_get(state)):
         digest.update(f"{jax.tree_util.keystr(path)} {leaf.dtype} {leaf.shape}".encode())

@@ -1,4 +1,8 @@
-"""What a run is: one frozen value, read from TOML and from `--set a.b=c`."""
+"""The configuration of a run: one frozen value, read from TOML and from `--set section.key=value`.
+
+The keys of `[data]` and `[run]` have the names of the sampler's settings in Rust
+(`headwater::sampler::Settings`).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ Compute = Literal["auto", "float32", "bfloat16"]
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be; the message says which key, and what it may be."""
+    """A configuration is not valid; the message names the key and the expected value."""
 
 
 @dataclass(frozen=True)
@@ -33,91 +37,112 @@ class Model:
     attention: Attention = "dense"
     # "auto" is bfloat16 on an accelerator and float32 on a CPU.
     compute: Compute = "auto"
-    # Recompute layers in the backward pass in place of keeping what they made.
+    # Recompute the layers in the backward pass instead of keeping their outputs in memory.
     rematerialise: bool = True
-    # Tell the model of each time how long before the observation it was.
+    # Encode, for each timestamp, how long before the observation time it was.
     ages: bool = True
-    # Tell it when each time was, and not only its place in the year, week and day. Better not where
-    # what is asked about lies after all training.
+    # Encode the timestamp as a whole, beside its position in the year, week and day. Set it to
+    # false if the test period lies after all training.
     epochs: bool = True
 
 
 @dataclass(frozen=True)
 class Data:
-    """The sequence of batches."""
+    """The sequence of batches: the settings of the sampler."""
 
+    # The folders that `headwater prepare` made.
     stores: tuple[str, ...] = ()
-    # Empty: all tasks of the stores.
+    # Tasks as "task" or "database/task"; default: all tasks of the stores.
     tasks: tuple[str, ...] = ()
+    # How often each of `tasks` is trained on; default: equally often.
     task_weights: tuple[float, ...] = ()
-    # Sequences of a step, over all processes.
+    # The contexts of a step, over all processes.
     batch_size: int = 32
-    cells: int = 1024
-    rows: int = 208
+    # The cells of a context, with padding.
+    sequence_length: int = 1024
+    # The most rows of a context.
+    max_rows: int = 208
+    # With walk = "priority": the most children that one row brings in through one relation.
     child_width: int = 16
-    # Of some relations another width, as { "orders.customer_id" = 2 }: how many orders a customer
-    # brings in. With 0 none comes that way. A relation is "table.columns", after who refers, as
-    # `headwater inspect` names it, or "database/table.columns" where several stores have one.
+    # Other widths for single relations: { "orders.customer_id" = 2 } brings in two orders of a
+    # customer, 0 none. A relation is named after the referring side, as `headwater inspect` does:
+    # "table.columns", or "database/table.columns" if several stores have it.
     child_widths: Mapping[str, int] = field(default_factory=dict)
+    # Which children are taken if there are more than the width.
     children: Literal["uniform", "latest"] = "uniform"
     walk: Literal["priority", "breadth"] = "priority"
+    # With walk = "breadth": how many links away from the seed a row may be.
     max_hops: int = 3
-    neighbor_budget: int = 16
+    # With walk = "breadth": the most rows that one row brings in, in each of the two directions.
+    budget: int = 16
+    # The random seed of the shuffles and of the walks.
     seed: int = 42
+    # The split of rows for tasks that record none: its random seed, and the shares of train, val
+    # and test.
     split_seed: int = 123
     split_ratios: tuple[float, float, float] = (0.8, 0.1, 0.1)
-    # "global": all texts' vectors stay on the device; "batch": each batch brings its own.
+    # Where the vectors of texts are. "global": on the device, all of them; "batch": in each batch.
     texts: Literal["global", "batch"] = "global"
 
 
 @dataclass(frozen=True)
 class Optimizer:
-    """How the parameters change."""
+    """How the parameters are trained."""
 
     steps: int = 10_000
     warmup_steps: int = 500
-    # The peak rates: of Muon, for the blocks' matrices, and of AdamW, for all else.
+    # The peak learning rates: of Muon, for the blocks' matrices; of AdamW, for all others.
     muon_rate: float = 0.02
     adam_rate: float = 3e-4
-    # What is left of the rates at the end.
+    # The rates at the last step, as a share of the peak.
     final_share: float = 0.1
     weight_decay: float = 0.1
     clip_norm: float = 1.0
-    # What is scored and predicted with is a running mean of the parameters, of which a step keeps
-    # this share; 0: they themselves.
+    # Evaluate and predict with a running mean of the parameters: each step keeps this share of the
+    # mean. 0: no mean, the parameters themselves.
     mean_share: float = 0.0
-    # The seed of the initial parameters.
+    # The random seed of the initial parameters.
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Run:
-    """What changes no parameter; but for the first two, it may differ when a run goes on."""
+    """Settings that change no parameter. All but the first two may change when a run resumes."""
 
-    # Steps from one evaluation on the validation split to the next; 0: only first and last.
+    # Steps between two evaluations on the validation split; 0: before the first step and after
+    # the last alone.
     evaluate_every: int = 1000
-    # Batches of an evaluation, for each task; 0: the whole split. By them the best step is chosen.
-    # They are the first in the order of the store, and no sample of it.
+    # Batches per task of such an evaluation, which chooses the best step; 0: the whole split. They
+    # are the first batches in the order of the store, not a random sample.
     evaluate_batches: int = 0
+    # Steps between two checkpoints.
     checkpoint_every: int = 500
-    # The newest checkpoints that are kept, beside the best by validation.
+    # How many of the newest checkpoints are kept, beside the best one by validation.
     keep: int = 2
+    # Steps between two records of the speed.
     log_every: int = 20
     # Where metrics go beside `metrics.jsonl`.
     sinks: tuple[Literal["tensorboard", "wandb"], ...] = ()
-    # Batches that wait on the device, and those that wait for it.
+    # Batches made ahead: on the device, and by the sampler on the host.
     ahead_on_device: int = 2
     prefetch: int = 3
     # Threads that make batches; 0: all cores.
     threads: int = 0
-    # Seconds that several processes wait for each other: to come together, to be heard of again
-    # (100 at most), to leave.
+    # How long the processes of a run wait for each other: to join, to send a sign of life (at most
+    # 100 s), to shut down.
     timeout_seconds: int = 600
 
 
 @dataclass(frozen=True)
 class Config:
-    """A run."""
+    """The configuration of a run.
+
+    Example:
+        >>> import confluence
+        >>> config = confluence.load("cpu-small", ["data.stores=shop.store", "optimizer.steps=50"])
+        >>> config.optimizer.steps
+        50
+    """
 
     model: Model = field(default_factory=Model)
     data: Data = field(default_factory=Data)
@@ -125,14 +150,14 @@ class Config:
     run: Run = field(default_factory=Run)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the sections as dictionaries that JSON can hold."""
+        """Returns the sections as dictionaries, for JSON."""
         return {
             section: {key: list(v) if isinstance(v, tuple) else v for key, v in fields.items()}
             for section, fields in dataclasses.asdict(self).items()
         }
 
     def to_toml(self) -> str:
-        """Returns the file that `load` reads back."""
+        """Returns the text of a file that `load` reads back."""
         lines: list[str] = []
         for section, fields in self.to_dict().items():
             lines += [f"[{section}]", *(f"{key} = {_toml(v)}" for key, v in fields.items()), ""]
@@ -140,35 +165,43 @@ class Config:
 
 
 def presets() -> list[str]:
-    """Returns the names of the presets."""
+    """Returns the names of the presets that `load` takes."""
     files = resources.files("confluence").joinpath("presets").iterdir()
     return sorted(file.name.removesuffix(".toml") for file in files)
 
 
 def load(config: str | os.PathLike[str] | None = None, settings: Sequence[str] = ()) -> Config:
-    """Returns the configuration of a file or preset, changed by settings such as "data.cells=96".
+    """Returns the configuration of a file or preset, with single settings changed.
+
+    Args:
+        config: A TOML file, or the name of a preset ("base", "cpu-small"); default: all defaults.
+        settings: Changes such as "data.sequence_length=96" or "data.tasks=['churn']".
 
     Raises:
-        ConfigError: A key that is not there, or a value of another type.
+        ConfigError: A key is unknown, or a value is not valid.
     """
     sections = {} if config is None else _read(os.fspath(config))
     for setting in settings:
         section, key, value = _parsed(setting)
         fields = sections.setdefault(section, {})
-        # What is no section is told below.
+        # `from_dict` refuses a section that is not a table.
         if isinstance(fields, dict):
             fields[key] = value
     return from_dict(sections)
 
 
 def from_dict(sections: Mapping[str, Any]) -> Config:
-    """Returns the configuration that `to_dict` gave."""
+    """Returns the configuration of which `to_dict` returned the sections.
+
+    Raises:
+        ConfigError: A key is unknown, or a value is not valid.
+    """
     kinds = {"model": Model, "data": Data, "optimizer": Optimizer, "run": Run}
     _check_keys("", sections, kinds)
     made = {}
     for name, fields in sections.items():
         if not isinstance(fields, Mapping):
-            raise ConfigError(f"expected a section [{name}], found the value {fields!r}")
+            raise ConfigError(f"expected a section [{name}] with keys, found the value {fields!r}")
         types = typing.get_type_hints(kinds[name])
         _check_keys(f"{name}.", fields, types)
         values = {key: _typed(f"{name}.{key}", v, types[key]) for key, v in fields.items()}
@@ -179,37 +212,43 @@ def from_dict(sections: Mapping[str, Any]) -> Config:
 
 
 def differences(ours: Config, theirs: Mapping[str, Any]) -> list[str]:
-    """Names what makes `theirs`, as `to_dict` gave it, another run than `ours`.
+    """Returns the settings that make a checkpoint's configuration `theirs` another run's.
 
-    Where the data are does not; what was no setting yet was as it is by default.
+    `theirs` is a result of `to_dict`. The paths of stores may differ, and most of `[run]`. A key
+    that `theirs` lacks, since it is older, has its default.
     """
     defaults = Config().to_dict()
-    were = {section: {**of, **theirs.get(section, {})} for section, of in defaults.items()}
+    completed = {
+        section: {**fields, **theirs.get(section, {})} for section, fields in defaults.items()
+    }
     return sorted(
-        f"{name} is {our!r}, and was {their!r}"
-        for name, our, their in _unequal(ours.to_dict(), were)
+        f"{name} is {our!r}, the checkpoint has {their!r}"
+        for name, our, their in _unequal(ours.to_dict(), completed)
         if not name.startswith("run.") or name in ("run.evaluate_every", "run.evaluate_batches")
     )
 
 
-def unlike(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """Names what two processes of one run may not have each for itself, of what `to_dict` gave."""
-    own = {
+def process_differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Returns the settings that differ between two processes of one run, but must not.
+
+    Both arguments are results of `to_dict`.
+    """
+    may_differ = {
         "run.threads", "run.prefetch", "run.ahead_on_device", "run.log_every", "run.sinks",
         "run.timeout_seconds",
     }  # fmt: skip
     return [
-        f"{name} is {their!r} and not {our!r}"
+        f"{name} is {their!r}, expected {our!r}"
         for name, our, their in _unequal(ours, theirs)
-        if name not in own
+        if name not in may_differ
     ]
 
 
 def _unequal(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Yields what is not equal, by name; but for where the data are, which says nothing of them."""
+    """Yields name and values of settings that differ, except the paths of the stores."""
     for section, fields in ours.items():
         others = theirs.get(section, {})
-        # In an order of their own, those that one side alone has, too.
+        # A dict, not a set, for a fixed order; with the keys that only one side has.
         for key in {**fields, **others}:
             our, their = fields.get(key), others.get(key)
             if our != their and (section, key) != ("data", "stores"):
@@ -228,22 +267,24 @@ def _read(config: str) -> dict[str, Any]:
                 f"{error.strerror}"
             ) from None
         except UnicodeDecodeError as error:
-            raise ConfigError(f"{config} is not TOML: {error}") from None
+            raise ConfigError(f"{config} is not a TOML file: {error}") from None
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{config} is not TOML: {error}") from None
+        raise ConfigError(f"{config} is not a TOML file: {error}") from None
 
 
 def _parsed(setting: str) -> tuple[str, str, Any]:
     name, equals, text = setting.partition("=")
     section, dot, key = name.partition(".")
     if not equals or not dot:
-        raise ConfigError(f"expected section.key=value, such as data.cells=96, found {setting!r}")
+        raise ConfigError(
+            f"expected section.key=value, such as data.sequence_length=96, found {setting!r}"
+        )
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        # A word needs no quotes.
+        # A string may come without quotes.
         value = text
     return section.strip(), key.strip(), value
 
@@ -252,11 +293,11 @@ def _check_keys(prefix: str, found: Mapping[str, Any], known: Mapping[str, Any])
     for key in found:
         if key not in known:
             names = ", ".join(prefix + name for name in known)
-            raise ConfigError(f"there is no {prefix}{key}; there are {names}")
+            raise ConfigError(f"unknown key {prefix}{key}; expected one of {names}")
 
 
 def _typed(name: str, value: Any, kind: Any) -> Any:
-    """The value as its field has it."""
+    """Returns the value in the type of its field."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:
         if value in arguments:
@@ -276,26 +317,29 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
                 if isinstance(inner, Mapping):
                     example = f'"{key}.{next(iter(inner), "column")}"'
                     raise ConfigError(
-                        f"a name with a dot in {name} must be in quotes: {{ {example} = 1 }}"
+                        f"expected quotes around names with a dot in {name}: {{ {example} = 1 }}"
                     )
             return {key: _typed(f"{name}[{key!r}]", v, of) for key, v in value.items()}
         kind_name = 'a table such as { "a.b" = 1 }'
     elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value):
-            raise ConfigError(f"expected a finite number as {name}, found {value}")
+            raise ConfigError(f"expected a finite number for {name}, found {value}")
         return float(value)
     elif type(value) is kind:
         return value
     else:
-        kind_name = kind.__name__
-    raise ConfigError(f"expected {kind_name} as {name}, found {value!r}")
+        kind_name = _TYPE_NAMES[kind]
+    raise ConfigError(f"expected {kind_name} for {name}, found {value!r}")
+
+
+_TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
 
 
 def _check(config: Config) -> None:
-    """Refuses what no run can be of."""
+    """Refuses values out of range, and values that contradict each other."""
     at_least: dict[str, dict[str, float]] = {
         "model": {"width": 1, "heads": 1, "layers": 1, "hidden": 1},
-        "data": {"batch_size": 1, "cells": 2, "rows": 1, "child_width": 1},
+        "data": {"batch_size": 1, "sequence_length": 2, "max_rows": 1, "child_width": 1},
         "optimizer": {
             "steps": 1, "warmup_steps": 0, "muon_rate": 0, "adam_rate": 0, "final_share": 0,
             "weight_decay": 0, "clip_norm": 1e-12, "mean_share": 0,
@@ -310,12 +354,12 @@ def _check(config: Config) -> None:
         for key, least in limits.items():
             if sections[section][key] < least:
                 found = sections[section][key]
-                raise ConfigError(f"expected at least {least} as {section}.{key}, found {found}")
+                raise ConfigError(f"expected at least {least} for {section}.{key}, found {found}")
     model, data = config.model, config.data
     if config.optimizer.mean_share >= 1:
         raise ConfigError(
-            "expected less than 1 as optimizer.mean_share, of which nothing is left for the new "
-            f"parameters, found {config.optimizer.mean_share}"
+            f"expected less than 1 for optimizer.mean_share, found {config.optimizer.mean_share}: "
+            "the mean would never change"
         )
     if model.width % model.heads:
         raise ConfigError(
@@ -324,8 +368,8 @@ def _check(config: Config) -> None:
         )
     if data.task_weights and len(data.task_weights) != len(data.tasks):
         raise ConfigError(
-            f"expected a weight for each of data.tasks, found {len(data.tasks)} tasks and "
-            f"{len(data.task_weights)} weights"
+            f"expected one weight in data.task_weights per task in data.tasks, found "
+            f"{len(data.tasks)} tasks and {len(data.task_weights)} weights"
         )
 
 

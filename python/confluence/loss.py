@@ -1,4 +1,4 @@
-"""What a prediction costs."""
+"""The loss of predictions, by the type of the target."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import optax
 from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP, Batch, Cells
 from confluence.model import Predictions
 
-# How much the size of the categories' logits costs.
+# The weight of the z-loss, which keeps the logits of the categories small.
 _Z_WEIGHT = 1e-4
-# The fourteen circles of a time, and what it is as a whole; as a mean, so that a time weighs what a
-# number does.
+# The weights of a time's 14 sines and cosines and of its z-score. They sum to one, so that a
+# timestamp weighs as much as a number.
 _TIME_WEIGHTS = np.array([1.0] * 14 + [2.0], np.float32) / 16
 
 
@@ -26,14 +26,14 @@ class Labels(NamedTuple):
     number: jax.Array  # f32 [B], z-score
     boolean: jax.Array  # i32 [B]
     time: jax.Array  # f32 [B, 15]
-    category: jax.Array  # i32 [B], among those of the column
+    category: jax.Array  # i32 [B], within the column
 
 
 def labels(cells: Cells, batch: Batch) -> Labels:
-    """Returns what stands at the targets; 0 where it is NULL, or where they are of another type."""
+    """Returns the values of the target cells; 0 for NULL, and for every other type."""
 
     def at_target(values: jax.Array) -> jax.Array:
-        return values[jnp.arange(values.shape[0]), batch.target_at]
+        return values[jnp.arange(values.shape[0]), batch.target_position]
 
     is_null = at_target(cells.is_null)
 
@@ -52,16 +52,16 @@ def labels(cells: Cells, batch: Batch) -> Labels:
     )
 
 
-def each(said: Predictions, truth: Labels, batch: Batch) -> jax.Array:
+def context_losses(predictions: Predictions, truth: Labels, batch: Batch) -> jax.Array:
     """Returns the loss of each context, f32 [B]."""
-    null = optax.sigmoid_binary_cross_entropy(said.null, truth.is_null.astype(jnp.float32))
+    null = optax.sigmoid_binary_cross_entropy(predictions.null, truth.is_null.astype(jnp.float32))
     by_type = {
-        NUMERICAL: optax.huber_loss(said.numerical, truth.number),
+        NUMERICAL: optax.huber_loss(predictions.numerical, truth.number),
         BOOLEAN: optax.sigmoid_binary_cross_entropy(
-            said.boolean, truth.boolean.astype(jnp.float32)
+            predictions.boolean, truth.boolean.astype(jnp.float32)
         ),
-        TIMESTAMP: optax.huber_loss(said.timestamp, truth.time) @ _TIME_WEIGHTS,
-        CATEGORICAL: _categorical(said.categories, truth.category, batch.category_count),
+        TIMESTAMP: optax.huber_loss(predictions.timestamp, truth.time) @ _TIME_WEIGHTS,
+        CATEGORICAL: _categorical(predictions.categories, truth.category, batch.category_count),
     }
     of_type = jnp.zeros_like(null)
     for kind, loss in by_type.items():
@@ -69,29 +69,31 @@ def each(said: Predictions, truth: Labels, batch: Batch) -> jax.Array:
     return null + jnp.where(truth.is_null, 0, of_type)
 
 
-def comparable(said: Predictions, truth: Labels, batch: Batch) -> tuple[jax.Array, jax.Array]:
-    """Returns the prediction and the label of each context as one number, whatever its type."""
-    known = known_categories(said.categories, batch.category_count)
+def values_and_labels(
+    predictions: Predictions, truth: Labels, batch: Batch
+) -> tuple[jax.Array, jax.Array]:
+    """Returns the prediction and the label of each context, as one number for every type."""
+    known = known_categories(predictions.categories, batch.category_count)
     by_type = {
-        NUMERICAL: (said.numerical, truth.number),
-        BOOLEAN: (jax.nn.sigmoid(said.boolean), truth.boolean),
-        TIMESTAMP: (said.timestamp[:, -1], truth.time[:, -1]),
+        NUMERICAL: (predictions.numerical, truth.number),
+        BOOLEAN: (jax.nn.sigmoid(predictions.boolean), truth.boolean),
+        TIMESTAMP: (predictions.timestamp[:, -1], truth.time[:, -1]),
         CATEGORICAL: (jnp.argmax(known, axis=-1), truth.category),
     }
-    value = label = jnp.zeros_like(said.null)
+    value = label = jnp.zeros_like(predictions.null)
     for kind, (predicted, true) in by_type.items():
         value = jnp.where(batch.target_type == kind, predicted, value)
         label = jnp.where(batch.target_type == kind, true, label)
     return value, label
 
 
-def mean(losses: jax.Array, weights: jax.Array) -> jax.Array:
-    """Returns the mean over the global batch, by weight."""
+def weighted_mean(losses: jax.Array, weights: jax.Array) -> jax.Array:
+    """Returns the weighted mean over the global batch."""
     return jnp.sum(losses * weights) / jnp.maximum(jnp.sum(weights), 1e-9)
 
 
 def known_categories(scores: jax.Array, count: jax.Array) -> jax.Array:
-    """Returns the logits without those beyond the column's categories."""
+    """Returns the logits with -1e9 in place of those beyond the column's categories."""
     return jnp.where(jnp.arange(scores.shape[-1]) < count, scores, -1e9)
 
 
@@ -99,5 +101,5 @@ def _categorical(scores: jax.Array, category: jax.Array, count: jax.Array) -> ja
     scores = known_categories(scores, count)
     size = jax.nn.logsumexp(scores, axis=-1)
     chosen = jnp.take_along_axis(scores, category[:, None], axis=-1)[:, 0]
-    # Of a column without categories all scores are -1e9, whose square would be no number.
+    # A column without categories has logits of -1e9 alone, whose squares would overflow.
     return size - chosen + _Z_WEIGHT * jnp.square(jnp.maximum(size, -1e3))

@@ -1,4 +1,4 @@
-"""How good predictions are, in the units of the data. Plain NumPy."""
+"""Metrics of predictions, in the units of the data, in plain NumPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP
 Numbers = npt.NDArray[np.float64]
 _DAY_MICROSECONDS = 86_400_000_000
 
-# The metric of each type that says how good a model is.
+# The leading metric of each type of target: the one to compare models by.
 LEADING = {
     BOOLEAN: "auroc",
     NUMERICAL: "mae",
@@ -23,7 +23,7 @@ LEADING = {
 
 
 def score(target_type: int, values: Numbers, labels: Numbers) -> dict[str, float]:
-    """Returns the metrics of a target's type; there must be a label at least."""
+    """Returns the metrics of a target's type; there must be at least one label."""
     if target_type == BOOLEAN:
         return {
             "auroc": auroc(values, labels),
@@ -47,7 +47,7 @@ def score(target_type: int, values: Numbers, labels: Numbers) -> dict[str, float
 
 
 def in_units(target_type: int, values: Numbers, stats: Mapping[str, Any]) -> Numbers:
-    """Returns z-scores in the units of their column; all else as it is."""
+    """Returns z-scores in the units of their column, and other values unchanged."""
     if target_type == NUMERICAL:
         return values * stats["std"] + stats["mean"]
     if target_type == TIMESTAMP:
@@ -56,7 +56,10 @@ def in_units(target_type: int, values: Numbers, stats: Mapping[str, Any]) -> Num
 
 
 def auroc(values: Numbers, labels: Numbers) -> float:
-    """Returns how likely a true one has a greater value than a false one; ties count half."""
+    """Returns the probability that a positive has a greater value than a negative.
+
+    A tie counts half. NaN if there are only positives or only negatives.
+    """
     positive = labels >= 0.5
     count = int(np.count_nonzero(positive))
     if count in (0, len(labels)):
@@ -68,13 +71,13 @@ def auroc(values: Numbers, labels: Numbers) -> float:
 
 
 def average_precision(values: Numbers, labels: Numbers) -> float:
-    """Returns the mean precision at each true one, equal values taken together."""
+    """Returns the mean precision over the positives; equal values share one threshold."""
     positive = labels >= 0.5
     if not positive.any():
         return float("nan")
     order = np.argsort(-values, kind="stable")
     hits = np.cumsum(positive[order])
-    # Thresholds are between different values.
+    # A threshold lies between two different values.
     ends = np.flatnonzero(np.append(np.diff(values[order]) != 0, True))
     precision = hits[ends] / (ends + 1)
     recall = hits[ends] / hits[-1]
@@ -82,7 +85,7 @@ def average_precision(values: Numbers, labels: Numbers) -> float:
 
 
 def macro_f1(values: Numbers, labels: Numbers) -> float:
-    """Returns the mean F1 over the categories that are true or predicted anywhere."""
+    """Returns the mean F1 over all categories among the labels and the predictions."""
     found = []
     for category in np.union1d(values, labels):
         hits = np.count_nonzero((values == category) & (labels == category))
@@ -98,20 +101,20 @@ def baselines(
     count: int,
     rows: npt.NDArray[np.uint32] | None,
 ) -> dict[str, Numbers]:
-    """Returns what those predict of `count` seeds who look at the train labels alone.
+    """Returns the predictions of the baselines for `count` seeds, from the train labels alone.
 
-    Of all seeds: the mean, or the category that is there most; and where their rows are given, of
-    each its own, where it was a train seed.
+    The first baseline predicts the mean, or the most frequent category, of all train labels. The
+    second, if `rows` are given, predicts that of the seed's own row, where it has train labels.
     """
     name, typical = ("majority", _majorities) if target_type == CATEGORICAL else ("mean", _means)
     (overall,) = typical(np.zeros(len(train_labels), np.int64), train_labels)
-    said = {name: np.full(count, overall)}
+    predictions = {name: np.full(count, overall)}
     if rows is not None:
         known, groups = np.unique(train_rows, return_inverse=True)
         own = typical(groups, train_labels)
         at = np.minimum(np.searchsorted(known, rows), len(known) - 1)
-        said[f"{name} of the entity"] = np.where(known[at] == rows, own[at], overall)
-    return said
+        predictions[f"{name} of the entity"] = np.where(known[at] == rows, own[at], overall)
+    return predictions
 
 
 def _means(groups: npt.NDArray[np.int64], labels: Numbers) -> Numbers:
@@ -119,7 +122,7 @@ def _means(groups: npt.NDArray[np.int64], labels: Numbers) -> Numbers:
 
 
 def _majorities(groups: npt.NDArray[np.int64], labels: Numbers) -> Numbers:
-    """The most frequent label of each group; of several, the least."""
+    """Returns the most frequent label of each group; of equally frequent ones, the least."""
     pairs, counts = np.unique(np.stack([groups, labels]), axis=1, return_counts=True)
     order = np.lexsort((pairs[1], -counts, pairs[0]))
     _, first = np.unique(pairs[0][order], return_index=True)

@@ -1,10 +1,10 @@
-"""The relational transformer: cells of a context in, a prediction of one of them out.
+"""The relational transformer: reads the cells of a context, predicts one of them.
 
-Parameters are a plain tree of float32 arrays; every function here is pure. Matrices multiply in the
-compute type; norms, softmax and logits are float32.
+Parameters are a plain tree of float32 arrays; every function here is pure. Matrices are multiplied
+in the compute type; norms, softmax and logits are float32.
 
-Beside its value, each time tells how long before the observation it was (`ages`), and what comes
-out of the last block is normed once more before the heads.
+Each timestamp is encoded with its value and with how long before the observation it was (`ages`).
+The output of the last block is normed once more before the heads.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from confluence.structured import Structured
 Params = Mapping[str, Any]
 
 _NORM_EPSILON = 1e-6
-_MOST_SCALE = 30.0
+_MAX_SCALE = 30.0
 
 
 _ATTENTION: Mapping[str, Callable[[Cells], Attention]] = {"dense": Dense, "structured": Structured}
 
 
 class Predictions(NamedTuple):
-    """What each head says of the target of each context, in float32."""
+    """The prediction of each head for the target of each context, in float32."""
 
     null: jax.Array  # [B], the logit of NULL
     numerical: jax.Array  # [B], z-score
@@ -53,12 +53,12 @@ class Predictions(NamedTuple):
     categories: jax.Array  # [B, K], logits
 
 
-def initial(settings: config.Model, text_width: int, seed: int) -> Params:
-    """Returns fresh parameters for vectors of columns, categories and texts of `text_width`."""
-    draw = _Draws(seed)
+def initial_params(settings: config.Model, text_width: int, seed: int) -> Params:
+    """Returns initial parameters for vectors of columns, categories and texts of `text_width`."""
+    draw = _Initializer(seed)
     width, hidden, layers = settings.width, settings.hidden, settings.layers
     blocks, heads = (layers, RELATIONS), settings.heads
-    # Residual branches begin small, the more of them there are.
+    # The more residual branches there are, the smaller each one starts.
     small = 1 / math.sqrt(4 * layers)
     return {
         "encoder": {
@@ -105,14 +105,14 @@ def initial(settings: config.Model, text_width: int, seed: int) -> Params:
 def predict(
     params: Params, batch: Batch, tables: Tables, settings: config.Model, shape: Shape
 ) -> Predictions:
-    """Returns what the heads say of each context's target."""
+    """Returns the predictions of all heads for each context's target."""
     compute = jnp.dtype(shape.compute)
-    cells = expand(batch, tables, shape.rows)
+    cells = expand(batch, tables, shape.max_rows)
     texts = tables.texts if shape.has_texts else batch.text_vectors
     hidden = _encode(params["encoder"], cells, tables, texts, settings, compute)
     hidden = _blocks(params["blocks"], hidden, _ATTENTION[settings.attention](cells), settings)
-    target = jnp.take_along_axis(hidden, batch.target_at[:, None, None], axis=1)[:, 0]
-    target = norm(target, params["norm"])
+    target = jnp.take_along_axis(hidden, batch.target_position[:, None, None], axis=1)[:, 0]
+    target = rms_norm(target, params["norm"])
     known = jax.lax.dynamic_slice_in_dim(
         tables.categories, batch.category_start, shape.target_categories
     )
@@ -121,23 +121,23 @@ def predict(
 
 
 class Shape(NamedTuple):
-    """What is the same for all batches of a run, beside their shapes."""
+    """The sizes that all batches of a run share, beside the shapes of their arrays."""
 
-    rows: int
+    max_rows: int
     target_categories: int
     has_texts: bool
     compute: str
 
 
-def norm(x: jax.Array, gain: jax.Array) -> jax.Array:
-    """Returns x over its root mean square, times 1 + gain; computed in float32."""
+def rms_norm(x: jax.Array, gain: jax.Array) -> jax.Array:
+    """Returns x divided by its root mean square, times 1 + gain; computed in float32."""
     wide = x.astype(jnp.float32)
     scale = jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + _NORM_EPSILON)
     return (wide * scale * (1 + gain)).astype(x.dtype)
 
 
-def unit(x: jax.Array) -> jax.Array:
-    """Returns x over its length, in float32; its gradient is finite at 0."""
+def unit_length(x: jax.Array) -> jax.Array:
+    """Returns x divided by its length, in float32; its gradient is finite at 0."""
     wide = x.astype(jnp.float32)
     return wide * jax.lax.rsqrt(jnp.sum(wide * wide, axis=-1, keepdims=True) + _NORM_EPSILON)
 
@@ -150,14 +150,14 @@ def _encode(
     settings: config.Model,
     compute: jnp.dtype,
 ) -> jax.Array:
-    """Returns [B, S, D]: what each cell is called, and what it says."""
+    """Returns [B, S, D]: the encoded column name of each cell plus its encoded value."""
     vectors = {
         name: encoder[name].astype(compute) for name in ("identifier", "boolean", "null", "mask")
     }
     hidden = cells.is_null | cells.is_target
 
     def of_type(kind: int, values: jax.Array) -> jax.Array:
-        """The values of a type's visible cells; all else, even NaN, must not reach a gradient."""
+        """Returns the values of a type's visible cells, 0 elsewhere: no NaN reaches a gradient."""
         visible = (cells.types == kind) & ~hidden
         return jnp.where(visible[..., None], values, 0).astype(compute)
 
@@ -175,13 +175,13 @@ def _encode(
         CATEGORICAL: categories[cells.categories],
         TEXT: _linear(encoder["text"], texts[cells.texts].astype(compute)),
     }
-    # Chosen, not multiplied: what means nothing must not spread.
+    # `where`, not a product with a mask: NaN times 0 is NaN.
     value = jnp.zeros_like(column)
     for kind, encoded in by_type.items():
         value = jnp.where((cells.types == kind)[..., None], encoded, value)
     value = jnp.where(cells.is_null[..., None], vectors["null"], value)
     value = jnp.where(cells.is_target[..., None], vectors["mask"], value)
-    return norm(column + value, encoder["norm"])
+    return rms_norm(column + value, encoder["norm"])
 
 
 def _blocks(
@@ -192,33 +192,34 @@ def _blocks(
             own = {name: leaf[relation] for name, leaf in block["attention"].items()}
             hidden += _attend(own, hidden, attention, relation, settings.heads)
         feed = block["feed"]
-        x = norm(hidden, feed["norm"])
-        opened = jax.nn.silu(_times(x, feed["gate"])) * _times(x, feed["up"])
-        hidden += _times(opened, feed["down"])
+        x = rms_norm(hidden, feed["norm"])
+        gated = jax.nn.silu(_matmul(x, feed["gate"])) * _matmul(x, feed["up"])
+        hidden += _matmul(gated, feed["down"])
         return hidden, None
 
     if settings.rematerialise:
         layer = jax.checkpoint(layer)
         return jax.lax.scan(layer, hidden, blocks)[0]
-    # What is kept for the backward pass need not be gathered from a loop.
+    # Unrolled, so that the backward pass need not gather its inputs from a loop.
     return jax.lax.scan(layer, hidden, blocks, unroll=settings.layers)[0]
 
 
 def _attend(
     own: Params, hidden: jax.Array, attention: Attention, relation: int, heads: int
 ) -> jax.Array:
-    x = norm(hidden, own["norm"])
+    x = rms_norm(hidden, own["norm"])
     q, k, v = (
-        _times(x, own[name]).reshape(*x.shape[:2], heads, -1) for name in ("query", "key", "value")
+        _matmul(x, own[name]).reshape(*x.shape[:2], heads, -1) for name in ("query", "key", "value")
     )
-    scale = jnp.clip(own["scale"], -_MOST_SCALE, _MOST_SCALE)
-    q, k = unit(q) * scale[:, None], unit(k)
-    seen = attention(relation, q.astype(v.dtype), k.astype(v.dtype), v)
-    return _times(seen.reshape(x.shape), own["out"]) * jax.nn.sigmoid(_times(x, own["gate"]))
+    scale = jnp.clip(own["scale"], -_MAX_SCALE, _MAX_SCALE)
+    q, k = unit_length(q) * scale[:, None], unit_length(k)
+    attended = attention(relation, q.astype(v.dtype), k.astype(v.dtype), v)
+    out = _matmul(attended.reshape(x.shape), own["out"])
+    return out * jax.nn.sigmoid(_matmul(x, own["gate"]))
 
 
 def _heads(heads: Params, target: jax.Array, categories: jax.Array) -> Predictions:
-    def said(name: str) -> jax.Array:
+    def head(name: str) -> jax.Array:
         return _linear(heads[name], target).astype(jnp.float32)
 
     scores = jnp.einsum(
@@ -228,41 +229,41 @@ def _heads(heads: Params, target: jax.Array, categories: jax.Array) -> Predictio
         preferred_element_type=jnp.float32,
     )
     return Predictions(
-        null=said("null")[:, 0],
-        numerical=said("numerical")[:, 0],
-        boolean=said("boolean")[:, 0],
-        timestamp=said("timestamp"),
+        null=head("null")[:, 0],
+        numerical=head("numerical")[:, 0],
+        boolean=head("boolean")[:, 0],
+        timestamp=head("timestamp"),
         categories=scores / math.sqrt(target.shape[-1]),
     )
 
 
 def _linear(layer: Params, x: jax.Array) -> jax.Array:
-    return _times(x, layer["weight"]) + layer["bias"].astype(x.dtype)
+    return _matmul(x, layer["weight"]) + layer["bias"].astype(x.dtype)
 
 
-def _times(x: jax.Array, matrix: jax.Array) -> jax.Array:
-    # As one matrix: on a CPU, the gradient of a batch of them takes a slow way.
+def _matmul(x: jax.Array, matrix: jax.Array) -> jax.Array:
+    # Reshaped to one matrix: on a CPU, the gradient of a batched product is slow.
     flat = x.reshape(-1, x.shape[-1]) @ matrix.astype(x.dtype)
     return flat.reshape(*x.shape[:-1], -1)
 
 
-class _Draws:
-    """Random initial values, each from a key of its own."""
+class _Initializer:
+    """Draws initial values, each with a random key of its own."""
 
     def __init__(self, seed: int) -> None:
         self._key = jax.random.key(seed)
 
     def matrix(self, *shape: int) -> jax.Array:
-        """Xavier uniform; leading axes are of matrices that do not know each other."""
-        most = math.sqrt(6 / (shape[-2] + shape[-1]))
-        return jax.random.uniform(self._next(), shape, jnp.float32, -most, most)
+        """Draws Xavier uniform values; the leading axes number independent matrices."""
+        bound = math.sqrt(6 / (shape[-2] + shape[-1]))
+        return jax.random.uniform(self._next_key(), shape, jnp.float32, -bound, bound)
 
     def linear(self, inputs: int, outputs: int) -> dict[str, jax.Array]:
         return {"weight": self.matrix(inputs, outputs), "bias": jnp.zeros(outputs)}
 
     def vector(self, *shape: int) -> jax.Array:
-        return 0.02 * jax.random.normal(self._next(), shape)
+        return 0.02 * jax.random.normal(self._next_key(), shape)
 
-    def _next(self) -> jax.Array:
+    def _next_key(self) -> jax.Array:
         self._key, key = jax.random.split(self._key)
         return key

@@ -1,4 +1,4 @@
-"""How gradients change parameters: Muon for the blocks' matrices, AdamW for all else."""
+"""The optimiser: Muon for the blocks' matrices, AdamW for all other parameters."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ MUON, ADAM = "muon", "adam"
 
 
 def optimizer(settings: config.Optimizer) -> optax.GradientTransformation:
-    """Returns the optimiser: clipped by the global norm, then by each parameter's path."""
+    """Returns the optimiser: clips by the global norm, then updates each group of parameters."""
     decay = optax.add_decayed_weights(settings.weight_decay, mask=_matrices)
     muon = optax.chain(
-        # The last two axes are a matrix; those before are matrices that do not know each other.
+        # The last two axes are a matrix; the leading axes number independent matrices.
         contrib.scale_by_muon(weight_dimension_numbers=_dimensions),
-        optax.stateless(lambda updates, _: jax.tree.map(_shaped, updates)),
+        optax.stateless(lambda updates, _: jax.tree.map(_scaled_for_shape, updates)),
         decay,
-        optax.scale_by_learning_rate(rate(settings, settings.muon_rate)),
+        optax.scale_by_learning_rate(learning_rate(settings, settings.muon_rate)),
     )
     adam = optax.chain(
         optax.scale_by_adam(b1=0.9, b2=0.95, eps=1e-8),
         decay,
-        optax.scale_by_learning_rate(rate(settings, settings.adam_rate)),
+        optax.scale_by_learning_rate(learning_rate(settings, settings.adam_rate)),
     )
     return optax.chain(
         optax.clip_by_global_norm(settings.clip_norm),
-        optax.partition({MUON: muon, ADAM: adam}, kinds),
+        optax.partition({MUON: muon, ADAM: adam}, parameter_groups),
     )
 
 
-def rate(settings: config.Optimizer, peak: float) -> Callable[[Any], Any]:
-    """Returns the rate by step: up in a line, then down in half a wave."""
+def learning_rate(settings: config.Optimizer, peak: float) -> Callable[[Any], Any]:
+    """Returns the learning rate by step: a linear warm-up, then a cosine decay."""
     return optax.warmup_cosine_decay_schedule(
         init_value=0.0,
         peak_value=peak,
@@ -47,8 +47,8 @@ def rate(settings: config.Optimizer, peak: float) -> Callable[[Any], Any]:
     )
 
 
-def kinds(params: Any) -> Any:
-    """Returns which of the two changes each parameter."""
+def parameter_groups(params: Any) -> Any:
+    """Returns the optimiser of each parameter, `MUON` or `ADAM`."""
     return jax.tree_util.tree_map_with_path(
         lambda path, _: MUON if path[0].key == "blocks" and _is_matrix(path) else ADAM, params
     )
@@ -72,7 +72,7 @@ def _dimensions(params: Any) -> Any:
     return jax.tree.map(of, params)
 
 
-def _shaped(update: jax.Array) -> jax.Array:
-    """Wide matrices, whose rows are orthogonal, move as far as square ones."""
+def _scaled_for_shape(update: jax.Array) -> jax.Array:
+    """Scales the update of a wide matrix, whose rows are orthogonal, to that of a square one."""
     inputs, outputs = update.shape[-2:]
     return update * jnp.sqrt(max(1.0, outputs / inputs))

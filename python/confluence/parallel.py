@@ -1,4 +1,4 @@
-"""One step on many devices: batches are shares, parameters are copies."""
+"""A run of several processes: each has a share of the batch and a copy of the parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from confluence.rollcall import JoinError
 
 @dataclass(frozen=True)
 class Processes:
-    """Who takes part: this one alone, or all that `coordinator` brings together."""
+    """The processes of a run: this one alone, or `count` that join at `coordinator`."""
 
     count: int = 1
     rank: int = 0
@@ -30,20 +30,23 @@ class Processes:
     def join(
         self,
         timeout_seconds: int,
-        told: rollcall.Told,
-        differences: Callable[[rollcall.Told, rollcall.Told], list[str]],
+        identity: rollcall.RunIdentity,
+        differences: Callable[[rollcall.RunIdentity, rollcall.RunIdentity], list[str]],
     ) -> None:
-        """Waits for the others, who must be `told` the same; if one is lost later, all end.
+        """Waits for the other processes, whose `identity` must be equal.
+
+        If one process is lost later, all end.
 
         Raises:
-            JoinError: They do not come, or would run something else.
+            JoinError: A process did not connect, or would run something else.
         """
         assert self.coordinator is not None
-        rollcall.call(self.rank, self.count, self.coordinator, told, differences, timeout_seconds)
-        # It would take SIGTERM for itself.
+        rollcall.call(
+            self.rank, self.count, self.coordinator, identity, differences, timeout_seconds
+        )
+        # JAX's preemption service would catch SIGTERM.
         jax.config.update("jax_enable_preemption_service", False)
-        # Between processes on CPUs there is no other way, and where there are accelerators this
-        # changes nothing.
+        # The only collectives between processes on CPUs; no effect on accelerators.
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         try:
             jax.distributed.initialize(
@@ -56,19 +59,20 @@ class Processes:
             )
         except (RuntimeError, ValueError) as error:
             raise JoinError(
-                f"rank {self.rank} of {self.count} found no company at {self.coordinator}: {error}"
+                f"rank {self.rank} of {self.count} could not join the coordinator at "
+                f"{self.coordinator}: {error}"
             ) from None
 
     @contextmanager
-    def ending_at_once(self, but: type[Exception]) -> Iterator[None]:
-        """Where one of several fails, it ends at once, without waiting for the others.
+    def exit_on_error(self, expected: type[Exception]) -> Iterator[None]:
+        """Ends a failing process of several at once, without waiting for the others.
 
-        They are told by its silence. To end as one process does would be to wait: for others to
-        write their part of a checkpoint, and to leave. What is raised by all alike is `but`.
+        They notice that it is gone. An orderly end would wait for them: to write their part of a
+        checkpoint, and to shut down. An `expected` error, which all processes raise, passes.
         """
         try:
             yield
-        except but:
+        except expected:
             raise
         except Exception as error:
             if self.count == 1:
@@ -76,10 +80,11 @@ class Processes:
             if isinstance(error, jax.errors.JaxRuntimeError):
                 reason = str(error).splitlines()[0][:300]
                 print(
-                    f"confluence: rank {self.rank} lost the others ({reason}); go on with --resume",
+                    f"confluence: rank {self.rank} lost the other processes ({reason}); continue "
+                    "with --resume",
                     file=sys.stderr,
                 )
-            elif isinstance(error, OSError) or _is_ours(error):
+            elif isinstance(error, OSError) or _has_remedy(error):
                 print(f"confluence: rank {self.rank}: {error}", file=sys.stderr)
             else:
                 traceback.print_exc()
@@ -88,53 +93,53 @@ class Processes:
             os._exit(1)
 
 
-def _is_ours(error: Exception) -> bool:
-    """Whether the message says what to do."""
+def _has_remedy(error: Exception) -> bool:
+    """Returns whether it is an error of ours, whose message says what to do."""
     return type(error).__module__.partition(".")[0] in ("confluence", "headwater")
 
 
 class Layout:
-    """Where arrays lie: on a mesh of one device of each process with the one axis `data`."""
+    """Where arrays lie: on a mesh of one device per process, with one axis named `data`."""
 
     def __init__(self, devices: Sequence[jax.Device] | None = None) -> None:
-        devices = _one_of_each() if devices is None else devices
+        devices = _one_device_per_process() if devices is None else devices
         self.mesh = Mesh(np.array(devices), ("data",), axis_types=(AxisType.Auto,))
         self.replicated = NamedSharding(self.mesh, PartitionSpec())
-        self.shared_out = NamedSharding(self.mesh, PartitionSpec("data"))
+        self.sharded = NamedSharding(self.mesh, PartitionSpec("data"))
 
     @property
     def batch(self) -> Batch:
-        """How each array of a batch lies."""
+        """The sharding of each array of a batch."""
         return Batch(
             **{
-                name: self.replicated if name in REPLICATED else self.shared_out
+                name: self.replicated if name in REPLICATED else self.sharded
                 for name in Batch._fields
             }
         )
 
-    def put_batch(self, batch: Batch) -> Batch:
-        """Returns the global batch of which this process has its share."""
+    def to_devices(self, batch: Batch) -> Batch:
+        """Returns the global batch; `batch` is the share of this process."""
         return jax.tree.map(jax.make_array_from_process_local_data, self.batch, batch)
 
-    def put_flag(self, flag: bool) -> jax.Array:
-        """Returns one flag of each device."""
+    def flag_to_devices(self, flag: bool) -> jax.Array:
+        """Returns an array of one flag per device; `flag` is that of this process."""
         own = np.full(len(self.mesh.local_devices), flag, np.int32)
-        return jax.make_array_from_process_local_data(self.shared_out, own)
+        return jax.make_array_from_process_local_data(self.sharded, own)
 
     def copy_to_all(self, tree: Any) -> Any:
-        """Returns the arrays, which all processes have alike, on every device."""
+        """Returns the arrays, which must be equal in all processes, on every device."""
         return jax.device_put(tree, self.replicated)
 
 
-def _one_of_each() -> list[jax.Device]:
-    """The first device of each process, in their order."""
+def _one_device_per_process() -> list[jax.Device]:
+    """Returns the first device of each process, in the order of the processes."""
     firsts: dict[int, jax.Device] = {}
     for device in jax.devices():
         firsts.setdefault(device.process_index, device)
     if len(firsts) < jax.device_count() and jax.process_index() == 0:
         print(
-            f"confluence: of {jax.device_count()} devices {len(firsts)} are used, one of each "
-            "process; begin a process for each device (--processes), and let it see that one alone "
+            f"confluence: using {len(firsts)} of {jax.device_count()} devices, one per process; to "
+            "use all, start one process per device (--processes) and show it that device alone "
             "(CUDA_VISIBLE_DEVICES)",
             file=sys.stderr,
         )

@@ -1,4 +1,4 @@
-"""The page of a run: its curves and its metrics beside the baselines."""
+"""The report of a run: its metrics beside the baselines, its curves, its contexts."""
 
 from __future__ import annotations
 
@@ -8,29 +8,74 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Points of a curve at most; longer ones are means over stretches.
-_POINTS = 400
-# What of a split's record is no metric.
-_NO_METRICS = ("loss", "seeds", "nulls", "baselines")
+# A longer curve is drawn as this many means of consecutive points.
+_MAX_POINTS = 400
+# The entries of a split's record that are not metrics.
+_NOT_METRICS = ("loss", "seeds", "nulls", "baselines")
 
 
-def write(out: Path, results: Mapping[str, Any], contexts: Mapping[str, str]) -> None:
-    """Writes `curves.png` and `report.html` into a run's folder, which has pages of contexts."""
+@dataclass(frozen=True, repr=False)
+class Results:
+    """The metrics of a run beside the baselines; a notebook shows them as a table.
+
+    Attributes:
+        step: The step whose checkpoint was scored.
+        tasks: For each task the name of its leading metric, and for each split its metrics:
+            `results.tasks["shop/churn"]["test"]["auroc"]`. The metrics of the baselines are under
+            `"baselines"`.
+    """
+
+    step: int
+    tasks: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the content of the run's `results.json`."""
+        return {"step": self.step, "tasks": dict(self.tasks)}
+
+    def __repr__(self) -> str:
+        return f"step {self.step}\n{self.table()}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>step {self.step}</p>\n<table>{_HEADER}\n{_html_rows(self)}\n</table>"
+
+    def table(self) -> str:
+        """Returns the metrics beside the baselines, as lines of text."""
+        rows = [("task", "metric", "split", "confluence", "baselines")]
+        for name, of_task in self.tasks.items():
+            for split, scores in _splits(of_task):
+                baselines = scores["baselines"]
+                for metric in _metrics(scores, of_task["leading"]):
+                    others = ", ".join(
+                        f"{other} {found[metric]:.4f}" for other, found in baselines.items()
+                    )
+                    rows.append((name, metric, split, f"{scores[metric]:.4f}", others))
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        return "\n".join(
+            "  ".join([*(f"{row[c]:<{widths[c]}}" for c in range(4)), row[4]]) for row in rows
+        )
+
+
+def write(out: Path, results: Results, contexts: Mapping[str, str]) -> None:
+    """Writes `curves.png` and `report.html` into a run's folder; `contexts` has a page per task."""
     lines = (out / "metrics.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     figure = _figure(records)
     figure.savefig(out / "curves.png", dpi=120)
-    drawn = io.StringIO()
-    figure.savefig(drawn, format="svg")
-    svg = drawn.getvalue()
+    # The layout is final: computing it again takes as long as drawing.
+    figure.set_layout_engine("none")
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg")
+    svg = buffer.getvalue()
     config = html.escape((out / "config.toml").read_text())
     (out / "report.html").write_text(
         _PAGE.format(
             title=html.escape(out.resolve().name),
-            table=_table(results),
+            header=_HEADER,
+            rows=_html_rows(results),
             curves=svg[svg.index("<svg") :],
             contexts="\n".join(
                 f'<h3>{html.escape(task)}</h3>\n<iframe src="{page}" loading="lazy"></iframe>'
@@ -41,45 +86,28 @@ def write(out: Path, results: Mapping[str, Any], contexts: Mapping[str, str]) ->
     )
 
 
-def table(results: Mapping[str, Any]) -> str:
-    """Returns the metrics beside the baselines, as lines of text."""
-    rows = [("task", "metric", "split", "confluence", "baselines")]
-    for name, of_task in results["tasks"].items():
-        for split, scored in _splits(of_task):
-            baselines = scored["baselines"]
-            for metric in _metrics(scored, of_task["leading"]):
-                others = ", ".join(
-                    f"{other} {found[metric]:.4f}" for other, found in baselines.items()
-                )
-                rows.append((name, metric, split, f"{scored[metric]:.4f}", others))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return "\n".join(
-        "  ".join([*(f"{row[c]:<{widths[c]}}" for c in range(4)), row[4]]) for row in rows
-    )
-
-
-def _metrics(scored: Mapping[str, Any], leading: str) -> list[str]:
-    """The metrics of a split, the leading one first; none where there was nothing to score."""
-    others = [name for name in scored if name not in (leading, *_NO_METRICS)]
-    return [leading, *others] if leading in scored else []
+def _metrics(scores: Mapping[str, Any], leading: str) -> list[str]:
+    """Returns the metrics of a split, the leading one first; none if nothing was scored."""
+    others = [name for name in scores if name not in (leading, *_NOT_METRICS)]
+    return [leading, *others] if leading in scores else []
 
 
 def _splits(of_task: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [(name, of_task[name]) for name in ("train", "val", "test") if name in of_task]
 
 
-def _table(results: Mapping[str, Any]) -> str:
+def _html_rows(results: Results) -> str:
     lines = []
-    for name, of_task in results["tasks"].items():
-        for split, scored in _splits(of_task):
-            ours = {"confluence": scored, **scored["baselines"]}
-            for who, found in ours.items():
+    for name, of_task in results.tasks.items():
+        for split, scores in _splits(of_task):
+            by_model = {"confluence": scores, **scores["baselines"]}
+            for model, found in by_model.items():
                 values = " ".join(
                     f"{metric} {value:.4f}"
                     for metric, value in found.items()
                     if isinstance(value, float)
                 )
-                cells = (name, split, who, values)
+                cells = (name, split, model, values)
                 lines.append("".join(f"<td>{html.escape(cell)}</td>" for cell in cells))
     return "\n".join(f"<tr>{line}</tr>" for line in lines)
 
@@ -103,7 +131,7 @@ def _figure(records: list[dict[str, Any]]) -> Any:
     for axes, curves, title in (
         (losses, train, "loss, train"),
         (validation, val, "loss, validation"),
-        (norm, {"": norms}, "norm of the gradient"),
+        (norm, {"": norms}, "gradient norm"),
         (wait, {"": waits}, "waiting for data, % of the time"),
     ):
         axes.set_title(title)
@@ -116,17 +144,18 @@ def _figure(records: list[dict[str, Any]]) -> Any:
 
 
 def _number(value: float | None) -> float:
-    """The number that the log has; what is null there was none."""
+    """Returns the number of a log record, NaN for null."""
     return math.nan if value is None else value
 
 
 def _thinned(points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    size = -(-len(points) // _POINTS) or 1
-    stretches = [points[at : at + size] for at in range(0, len(points), size)]
-    steps = [stretch[-1][0] for stretch in stretches]
-    return steps, [sum(value for _, value in stretch) / len(stretch) for stretch in stretches]
+    size = -(-len(points) // _MAX_POINTS) or 1
+    groups = [points[at : at + size] for at in range(0, len(points), size)]
+    steps = [group[-1][0] for group in groups]
+    return steps, [sum(value for _, value in group) / len(group) for group in groups]
 
 
+_HEADER = "<tr><th>task<th>split<th>model<th>metrics</tr>"
 _PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -141,8 +170,8 @@ pre {{ background: #f4f4f4; overflow: auto; padding: 1em; }}
 </style>
 <h1>{title}</h1>
 <h2>Metrics</h2>
-<table><tr><th>task<th>split<th>who<th>metrics</tr>
-{table}
+<table>{header}
+{rows}
 </table>
 <h2>Curves</h2>
 {curves}

@@ -1,8 +1,7 @@
-"""Before anything waits for anybody, all processes tell the first what they are about to run.
+"""The roll call: before a run of several processes starts, rank 0 checks that all run the same.
 
-It refuses them all where one is missing or would run something else. What they do then has no
-answer for either: ranks that compute different things wait for each other, or add up what does not
-belong together.
+Rank 0 refuses every process if a rank is missing or would run something else. Later it would be
+too late: ranks that compute different things wait for each other, or add up unrelated numbers.
 """
 
 from __future__ import annotations
@@ -14,36 +13,37 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-Told = Mapping[str, Any]
+# What must be equal in all processes of a run, as JSON can hold it.
+RunIdentity = Mapping[str, Any]
 
-# Whoever connects and says nothing holds up the others for so long at most.
-_PATIENCE_SECONDS = 10.0
-_LONGEST = 1 << 20
+# A connection that sends nothing holds up the others for at most this long.
+_READ_TIMEOUT_SECONDS = 10.0
+_MAX_MESSAGE_BYTES = 1 << 20
 
 
 class JoinError(RuntimeError):
-    """The processes did not come together."""
+    """The processes of a run could not join."""
 
 
 def call(
     rank: int,
     count: int,
     coordinator: str,
-    told: Told,
-    differences: Callable[[Told, Told], list[str]],
+    identity: RunIdentity,
+    differences: Callable[[RunIdentity, RunIdentity], list[str]],
     timeout_seconds: int,
 ) -> None:
-    """Returns when all have come, and `differences` finds none between rank 0 and any other.
+    """Returns when all ranks have connected, and `differences` finds none to rank 0.
 
     Raises:
-        JoinError: At all of them, with the reason.
+        JoinError: In every rank, with the reason.
     """
     host, port = address(coordinator)
     end = time.monotonic() + timeout_seconds
     if rank == 0:
-        _gather(count, port, told, differences, end, timeout_seconds)
+        _gather(count, port, identity, differences, end, timeout_seconds)
     else:
-        _report(rank, count, (host, port), told, end, timeout_seconds)
+        _report(rank, count, (host, port), identity, end, timeout_seconds)
 
 
 def address(coordinator: str) -> tuple[str, int]:
@@ -57,71 +57,81 @@ def address(coordinator: str) -> tuple[str, int]:
 def _gather(
     count: int,
     port: int,
-    told: Told,
-    differences: Callable[[Told, Told], list[str]],
+    identity: RunIdentity,
+    differences: Callable[[RunIdentity, RunIdentity], list[str]],
     end: float,
     timeout_seconds: int,
 ) -> None:
-    here: dict[int, socket.socket] = {}
-    refused = ""
-    with ExitStack() as open_things:
-        listening = open_things.enter_context(_listening(port))
-        while len(here) < count - 1 and not refused:
-            listening.settimeout(max(end - time.monotonic(), 0.01))
+    connections: dict[int, socket.socket] = {}
+    refusal = ""
+    with ExitStack() as open_resources:
+        listener = open_resources.enter_context(_listen(port))
+        while len(connections) < count - 1 and not refusal:
+            listener.settimeout(max(end - time.monotonic(), 0.01))
             try:
-                connection, _ = listening.accept()
+                connection, _ = listener.accept()
             except TimeoutError:
-                missing = [str(rank) for rank in range(1, count) if rank not in here]
-                refused = f"rank {', '.join(missing)} did not come in {timeout_seconds} s"
+                missing = [str(rank) for rank in range(1, count) if rank not in connections]
+                refusal = f"rank {', '.join(missing)} did not connect within {timeout_seconds} s"
                 break
-            open_things.enter_context(connection)
-            said = _read(connection, min(end, time.monotonic() + _PATIENCE_SECONDS))
-            if said is None:
+            open_resources.enter_context(connection)
+            message = _read(connection, min(end, time.monotonic() + _READ_TIMEOUT_SECONDS))
+            if message is None:
                 continue
-            rank = said["rank"]
-            if rank in here:
-                refused = f"two processes say that they are rank {rank}"
-            elif said["count"] != count:
-                refused = f"rank {rank} is one of {said['count']} processes, and rank 0 of {count}"
-            elif found := differences(told, said["told"]):
-                refused = f"rank {rank} would run something else than rank 0: {'; '.join(found)}"
-            here[rank] = connection
-        for connection in here.values():
-            _answer(connection, refused)
-    if refused:
-        raise JoinError(refused)
+            rank = message["rank"]
+            if rank in connections:
+                refusal = f"two processes have rank {rank}; give each process its own --rank"
+            elif message["count"] != count:
+                refusal = (
+                    f"rank {rank} has --processes {message['count']}, rank 0 has --processes "
+                    f"{count}; start all with the same number"
+                )
+            elif found := differences(identity, message["identity"]):
+                refusal = f"rank {rank} would run something else than rank 0: {'; '.join(found)}"
+            connections[rank] = connection
+        for connection in connections.values():
+            _answer(connection, refusal)
+    if refusal:
+        raise JoinError(refusal)
 
 
 def _report(
-    rank: int, count: int, where: tuple[str, int], told: Told, end: float, timeout_seconds: int
+    rank: int,
+    count: int,
+    rank_0: tuple[str, int],
+    identity: RunIdentity,
+    end: float,
+    timeout_seconds: int,
 ) -> None:
-    name = f"{where[0]}:{where[1]}"
+    name = f"{rank_0[0]}:{rank_0[1]}"
     while True:
         try:
-            connection = socket.create_connection(where, max(end - time.monotonic(), 0.01))
+            connection = socket.create_connection(rank_0, max(end - time.monotonic(), 0.01))
             break
         except OSError as error:
             if time.monotonic() > end:
                 raise JoinError(
-                    f"rank {rank} of {count} found nobody at {name} in {timeout_seconds} s "
-                    f"({error}); is rank 0 there, and may its port be reached?"
+                    f"rank {rank} of {count} could not connect to rank 0 at {name} within "
+                    f"{timeout_seconds} s ({error}); check that rank 0 runs and its port is open"
                 ) from None
             time.sleep(0.05)
     with connection:
         try:
-            line = json.dumps({"rank": rank, "count": count, "told": told}) + "\n"
+            line = json.dumps({"rank": rank, "count": count, "identity": identity}) + "\n"
             connection.sendall(line.encode())
         except OSError:
             answer = None
         else:
-            answer = _read(connection, end + _PATIENCE_SECONDS)
+            answer = _read(connection, end + _READ_TIMEOUT_SECONDS)
     if answer is None:
-        raise JoinError(f"rank {rank} of {count} had no answer from {name}; did rank 0 end?")
-    if answer["refused"]:
-        raise JoinError(answer["refused"])
+        raise JoinError(
+            f"rank {rank} of {count} got no answer from rank 0 at {name}; see the error of rank 0"
+        )
+    if answer["refusal"]:
+        raise JoinError(answer["refusal"])
 
 
-def _listening(port: int) -> socket.socket:
+def _listen(port: int) -> socket.socket:
     try:
         if socket.has_dualstack_ipv6():
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -131,9 +141,9 @@ def _listening(port: int) -> socket.socket:
 
 
 def _read(connection: socket.socket, end: float) -> dict[str, Any] | None:
-    """One line of JSON; None from somebody who is none of us."""
-    said = b""
-    while not said.endswith(b"\n") and len(said) < _LONGEST:
+    """Reads one line of JSON; None if it is not a message of a roll call."""
+    line = b""
+    while not line.endswith(b"\n") and len(line) < _MAX_MESSAGE_BYTES:
         connection.settimeout(max(end - time.monotonic(), 0.01))
         try:
             part = connection.recv(1 << 16)
@@ -141,22 +151,23 @@ def _read(connection: socket.socket, end: float) -> dict[str, Any] | None:
             return None
         if not part:
             return None
-        said += part
+        line += part
     try:
-        found = json.loads(said)
+        message = json.loads(line)
     except ValueError:
         return None
-    said_by_a_rank = {"rank", "count", "told"}
-    is_ours = isinstance(found, dict) and ("refused" in found or said_by_a_rank <= found.keys())
-    return found if is_ours else None
+    if not isinstance(message, dict):
+        return None
+    is_report = {"rank", "count", "identity"} <= message.keys()
+    return message if is_report or "refusal" in message else None
 
 
-def _answer(connection: socket.socket, refused: str) -> None:
+def _answer(connection: socket.socket, refusal: str) -> None:
     try:
-        connection.sendall((json.dumps({"refused": refused}) + "\n").encode())
-        # The other side closes first, so that the port is free for what listens there next.
-        connection.settimeout(_PATIENCE_SECONDS)
+        connection.sendall((json.dumps({"refusal": refusal}) + "\n").encode())
+        # The other side closes first, so that the port is free for the next listener.
+        connection.settimeout(_READ_TIMEOUT_SECONDS)
         connection.recv(1)
     except OSError:
-        # Who is gone is missed by those who wait for it next.
+        # Ranks that wait for this one later will notice that it is gone.
         return

@@ -1,4 +1,4 @@
-"""Where the metrics go beside the run's own log: TensorBoard, Weights & Biases."""
+"""Sinks for metrics beside the run's own log: TensorBoard, Weights & Biases."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from confluence import config
 
 
 class Sink(Protocol):
-    """Takes the numbers of a step."""
+    """Receives the metrics of each step."""
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Takes numbers by name."""
+        """Receives the numbers of a step, by name."""
 
     def flush(self) -> None:
-        """Writes out what was taken: what comes after a kill begins after it."""
+        """Writes out all received numbers, so that a later kill loses none of them."""
 
     def close(self) -> None:
-        """Flushes, and ends."""
+        """Flushes, and closes the sink."""
 
 
-def opened(settings: config.Config, out: Path, step: int) -> list[Sink]:
-    """Returns the sinks of a run that stands after `step`.
+def open_sinks(settings: config.Config, out: Path, step: int) -> list[Sink]:
+    """Opens the sinks of a run that continues after `step`.
 
     Raises:
-        ConfigError: The package of one is not installed.
+        ConfigError: The package of a sink cannot be imported.
     """
     kinds: dict[str, Callable[[config.Config, Path, int], Sink]]
     kinds = {"tensorboard": _TensorBoard, "wandb": _Wandb}
@@ -37,11 +37,11 @@ def opened(settings: config.Config, out: Path, step: int) -> list[Sink]:
 
 
 def numbers(record: Mapping[str, Any]) -> dict[str, float]:
-    """Returns what a line of the log counts, named by what it is of."""
-    of = [str(record[key]) for key in ("split", "task") if key in record]
+    """Returns the numbers of a line of the log, named `split/task/metric` or `speed/metric`."""
+    prefix = [str(record[key]) for key in ("split", "task") if key in record]
     if "split" not in record and "task" in record:
-        of.insert(0, "train")
-    return {"/".join([*of, name]): number for name, number in _leaves(record)}
+        prefix.insert(0, "train")
+    return {"/".join([*prefix, name]): number for name, number in _leaves(record)}
 
 
 def _leaves(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
@@ -54,7 +54,7 @@ def _leaves(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 class _TensorBoard:
     def __init__(self, _: config.Config, out: Path, step: int) -> None:
-        # What a killed run wrote after its checkpoint is taken back.
+        # `purge_step` hides what a killed run wrote after its checkpoint.
         self._writer = _package("tensorboardX", "tensorboard").SummaryWriter(
             str(out / "tensorboard"), purge_step=step + 1
         )
@@ -71,21 +71,21 @@ class _TensorBoard:
 
 
 class _Wandb:
-    """The project and all else are as `WANDB_PROJECT` and its like say."""
+    """Reads the project and other options from environment variables such as `WANDB_PROJECT`."""
 
     def __init__(self, settings: config.Config, out: Path, _: int) -> None:
-        named = out / "wandb-run"
-        if not named.exists():
-            named.write_text(uuid.uuid4().hex)
+        id_file = out / "wandb-run"
+        if not id_file.exists():
+            id_file.write_text(uuid.uuid4().hex)
         self._run = _package("wandb", "wandb").init(
-            id=named.read_text(), resume="allow", dir=out, config=settings.to_dict()
+            id=id_file.read_text(), resume="allow", dir=out, config=settings.to_dict()
         )
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         self._run.log(dict(numbers), step=step)
 
     def flush(self) -> None:
-        """Its own process has it already."""
+        """Does nothing: wandb's own process has the numbers already."""
 
     def close(self) -> None:
         self._run.finish()
@@ -96,6 +96,5 @@ def _package(name: str, sink: str) -> ModuleType:
         return importlib.import_module(name)
     except ImportError as error:
         raise config.ConfigError(
-            f"run.sinks has {sink!r}, for which {name} cannot be imported ({error}); pip install "
-            f"{name}"
+            f"run.sinks has {sink!r}, but {name} cannot be imported ({error}); pip install {name}"
         ) from None

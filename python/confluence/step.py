@@ -16,43 +16,43 @@ from confluence.parallel import Layout
 
 
 class State(NamedTuple):
-    """All that training changes."""
+    """Everything that training changes."""
 
     params: Any
     optimizer: Any
     step: jax.Array  # i32 []
-    # Steps whose gradient was not finite, and which changed nothing.
+    # The number of steps whose gradient was not finite, and which changed nothing.
     skipped: jax.Array  # i32 []
-    # A running mean of the parameters, where one is kept; else nothing.
+    # A running mean of the parameters if `optimizer.mean_share` asks for it, else empty.
     mean: Any
 
     @property
-    def learnt(self) -> Any:
-        """The parameters to predict with."""
+    def inference_params(self) -> Any:
+        """The parameters to evaluate and predict with."""
         return self.mean or self.params
 
 
-class Told(NamedTuple):
-    """What a step tells of itself."""
+class StepMetrics(NamedTuple):
+    """The metrics of one step."""
 
     loss: jax.Array
     gradient_norm: jax.Array
     skipped: jax.Array
-    # Whether any process was asked to end.
-    asked_to_end: jax.Array
+    # Whether a signal asked any process to stop.
+    stop_requested: jax.Array
 
 
-class Said(NamedTuple):
+class Outputs(NamedTuple):
     """Predictions and labels of a batch, as NumPy can score them."""
 
     loss: jax.Array  # f32 [B]
     weight: jax.Array  # f32 [B]
     null: jax.Array  # f32 [B], the probability of NULL
-    # What is predicted: a z-score, a probability, or a category's number within its column.
+    # The prediction: a z-score, a probability, or a category's number within its column.
     value: jax.Array  # f32 [B]
     is_null: jax.Array  # bool [B]
-    label: jax.Array  # f32 [B], as `value`, but for a boolean 0 or 1
-    row: jax.Array  # u32 [B], the seed's
+    label: jax.Array  # f32 [B], in the unit of `value`; 0 or 1 for a boolean
+    row: jax.Array  # u32 [B], the row of the seed
 
 
 class Program:
@@ -67,40 +67,42 @@ class Program:
         self._layout = layout
         self._tables = layout.copy_to_all(tables)
         self.shape = model.Shape(
-            rows=settings.data.rows,
+            max_rows=settings.data.max_rows,
             target_categories=vocabulary.target_categories,
             has_texts=vocabulary.has_texts,
             compute=compute_type(settings.model.compute),
         )
-        whole, batch = layout.replicated, layout.batch
+        replicated, batch = layout.replicated, layout.batch
         self._step = jax.jit(
             self._train,
-            in_shardings=(whole, batch, layout.shared_out, whole),
-            out_shardings=whole,
+            in_shardings=(replicated, batch, layout.sharded, replicated),
+            out_shardings=replicated,
             donate_argnums=0,
         )
-        self._say = jax.jit(self._predict, in_shardings=(whole, batch, whole), out_shardings=whole)
+        self._predict = jax.jit(
+            self._outputs, in_shardings=(replicated, batch, replicated), out_shardings=replicated
+        )
 
     def initial(self) -> State:
         """Returns the state before the first step."""
         make = jax.jit(self._initial, out_shardings=self._layout.replicated)
         return make()
 
-    def step(self, state: State, batch: Batch, end: jax.Array) -> tuple[State, Told]:
-        """Returns the state after a batch; the one that is given is used up."""
-        return self._step(state, batch, end, self._tables)
+    def step(self, state: State, batch: Batch, stop: jax.Array) -> tuple[State, StepMetrics]:
+        """Returns the state after a batch, and consumes the buffers of the given state."""
+        return self._step(state, batch, stop, self._tables)
 
-    def say(self, params: Any, batch: Batch) -> Said:
-        """Returns the predictions of a batch, on all processes."""
-        return self._say(params, batch, self._tables)
+    def predict(self, params: Any, batch: Batch) -> Outputs:
+        """Returns the predictions of a global batch, on all processes."""
+        return self._predict(params, batch, self._tables)
 
     @property
     def compiled_steps(self) -> int:
-        """How many forms of batches the step was compiled for."""
+        """The number of batch shapes that the step was compiled for."""
         return self._step._cache_size()  # type: ignore[attr-defined]
 
     def _initial(self) -> State:
-        params = model.initial(
+        params = model.initial_params(
             self._settings.model, self._text_width, self._settings.optimizer.seed
         )
         zero = jnp.zeros((), jnp.int32)
@@ -108,8 +110,8 @@ class Program:
         return State(params, self._optimizer.init(params), zero, zero, mean)
 
     def _train(
-        self, state: State, batch: Batch, end: jax.Array, tables: Tables
-    ) -> tuple[State, Told]:
+        self, state: State, batch: Batch, stop: jax.Array, tables: Tables
+    ) -> tuple[State, StepMetrics]:
         cost, gradients = jax.value_and_grad(self._loss)(state.params, batch, tables)
         norm = optax.tree.norm(gradients)
         is_finite = jnp.isfinite(norm) & jnp.isfinite(cost)
@@ -120,33 +122,33 @@ class Program:
         before = (state.params, state.optimizer, state.mean)
         params, changed, mean = jax.tree.map(choose, after, before)
         skipped = state.skipped + (1 - is_finite)
-        told = Told(cost, norm, skipped, jnp.max(end))
-        return State(params, changed, state.step + 1, skipped, mean), told
+        metrics = StepMetrics(cost, norm, skipped, jnp.max(stop))
+        return State(params, changed, state.step + 1, skipped, mean), metrics
 
     def _mean(self, state: State, params: Any) -> Any:
-        # At first of fewer steps, so that it forgets where all began.
+        # The first steps average over fewer steps, so that the mean forgets the initial parameters.
         step = state.step.astype(jnp.float32)
         share = jnp.minimum(self._settings.optimizer.mean_share, (1 + step) / (10 + step))
         after = params if state.mean else {}
         return jax.tree.map(lambda old, new: share * old + (1 - share) * new, state.mean, after)
 
     def _loss(self, params: Any, batch: Batch, tables: Tables) -> jax.Array:
-        said = model.predict(params, batch, tables, self._settings.model, self.shape)
-        truth = loss.labels(expand(batch, tables, self.shape.rows), batch)
-        return loss.mean(loss.each(said, truth, batch), batch.weights)
+        predictions = model.predict(params, batch, tables, self._settings.model, self.shape)
+        labels = loss.labels(expand(batch, tables, self.shape.max_rows), batch)
+        return loss.weighted_mean(loss.context_losses(predictions, labels, batch), batch.weights)
 
-    def _predict(self, params: Any, batch: Batch, tables: Tables) -> Said:
-        said = model.predict(params, batch, tables, self._settings.model, self.shape)
-        truth = loss.labels(expand(batch, tables, self.shape.rows), batch)
-        value, label = loss.comparable(said, truth, batch)
-        return Said(
-            loss.each(said, truth, batch), batch.weights, jax.nn.sigmoid(said.null),
-            value, truth.is_null, label, batch.seed_row,
+    def _outputs(self, params: Any, batch: Batch, tables: Tables) -> Outputs:
+        predictions = model.predict(params, batch, tables, self._settings.model, self.shape)
+        labels = loss.labels(expand(batch, tables, self.shape.max_rows), batch)
+        value, label = loss.values_and_labels(predictions, labels, batch)
+        return Outputs(
+            loss.context_losses(predictions, labels, batch), batch.weights,
+            jax.nn.sigmoid(predictions.null), value, labels.is_null, label, batch.seed_row,
         )  # fmt: skip
 
 
 def compute_type(wanted: config.Compute) -> config.Compute:
-    """Returns the type that matrices multiply in, here."""
+    """Returns the type that matrices are multiplied in, on this machine's devices."""
     if wanted != "auto":
         return wanted
     return "float32" if jax.default_backend() == "cpu" else "bfloat16"

@@ -1,8 +1,8 @@
-"""Contexts made up on the spot, with a rule in them: for trying and measuring without a store.
+"""Synthetic contexts with a rule in them, for tests and benchmarks without a store.
 
-The seed's row has a target and refers to one row, its parent; the other rows refer to the seed's.
-Parent and others have the same columns, one of each type. The target is what the parent's cell of
-the target's type says, so that whoever cannot tell the relations apart learns nothing.
+The seed's row has a target and refers to one row, its parent; the other rows refer to the seed's
+row. All rows have the same columns, one of each type. The target equals the parent's cell of the
+target's type, so that a model that cannot tell the relations apart learns nothing.
 """
 
 from __future__ import annotations
@@ -57,33 +57,33 @@ def batch(data: config.Data, target_type: int, draws: np.random.Generator) -> Ba
     """Returns a batch whose targets are of a type.
 
     Raises:
-        ConfigError: There is no room for the target, its row and the parent.
+        ConfigError: The sequence is too short for the target, its row and the parent.
     """
-    count, cells = data.batch_size, data.cells
+    count, cells, max_rows = data.batch_size, data.sequence_length, data.max_rows
     per_row = len(_ROW_TYPES)
-    if cells < 1 + 2 * per_row or data.rows < 2:
+    if cells < 1 + 2 * per_row or max_rows < 2:
         raise config.ConfigError(
-            f"made-up contexts want data.cells of at least {1 + 2 * per_row} and data.rows of at "
-            f"least 2, found {cells} and {data.rows}"
+            f"expected data.sequence_length of at least {1 + 2 * per_row} and data.max_rows of at "
+            f"least 2 for synthetic data, found {cells} and {max_rows}"
         )
-    # The first cell is the target, the next are the seed's, then row after row.
+    # The first cell is the target, then come the cells of the seed's row, then row after row.
     place = np.arange(cells) - 1
     rows = np.broadcast_to(np.maximum(place // per_row, 0), (count, cells))
     types = np.broadcast_to(_ROW_TYPES[place % per_row], (count, cells)).copy()
     columns = np.broadcast_to((place % per_row).astype(np.int32), (count, cells)).copy()
-    is_padding = np.broadcast_to(rows >= data.rows, (count, cells))
+    is_padding = np.broadcast_to(rows >= max_rows, (count, cells))
     types[:, 0], columns[:, 0] = target_type, per_row + target_type
     numbers = draws.standard_normal((count, cells)).astype(np.float32)
     days = 19_000 + (draws.standard_normal((count, cells)) * _SPREAD_DAYS).astype(np.int32)
     booleans = draws.integers(0, 2, (count, cells), dtype=np.uint8)
     categories = draws.integers(0, _CATEGORIES, (count, cells), dtype=np.int32)
-    # The rule. The parent is row 1.
+    # The rule: the target equals the cell of row 1, the parent.
     answer = 1 + per_row + int(list(_ROW_TYPES).index(target_type))
     for values in (numbers, days, booleans, categories):
         values[:, 0] = values[:, answer]
-    edges = np.full((count, data.rows, 2), _NO_ROW, np.uint16)
+    edges = np.full((count, max_rows, 2), _NO_ROW, np.uint16)
     edges[:, 0] = (0, 1)
-    children = np.arange(2, data.rows)
+    children = np.arange(2, max_rows)
     edges[:, 1 : 1 + len(children), 0], edges[:, 1 : 1 + len(children), 1] = children, 0
     zeros = np.zeros((count, cells), np.int32)
     return Batch(
@@ -99,7 +99,7 @@ def batch(data: config.Data, target_type: int, draws: np.random.Generator) -> Ba
         is_null=zeros.astype(np.uint8),
         is_padding=is_padding.astype(np.uint8),
         edges=edges,
-        target_at=np.zeros(count, np.int32),
+        target_position=np.zeros(count, np.int32),
         weights=np.ones(count, np.float32),
         observed_days=np.full(count, 21_000, np.int32),
         observed_milliseconds=np.zeros(count, np.int32),

@@ -1,4 +1,4 @@
-"""The demo shop as a store, and a model that a step takes no time of."""
+"""Fixtures: the demo shop as a store, a tiny model, and a finished run of it."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from confluence import config
 
 TINY = [
     "model.width=16", "model.heads=2", "model.layers=2", "model.hidden=32",
-    "model.rematerialise=false", "data.batch_size=8", "data.cells=40", "data.rows=12",
+    "model.rematerialise=false", "data.batch_size=8", "data.sequence_length=40", "data.max_rows=12",
     "data.child_width=3", "data.tasks=['churn', 'spend', 'products.material']",
     "optimizer.steps=24", "optimizer.warmup_steps=4", "optimizer.mean_share=0.5",
     "run.evaluate_every=12", "run.evaluate_batches=2", "run.checkpoint_every=5",
@@ -25,7 +25,7 @@ def demo_store(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
     headwater_command = Path(sys.executable).parent / "headwater"
     subprocess.run([headwater_command, "demo-data", folder / "data"], check=True)
-    # Fewer seeds, since every run scores all of them in the end.
+    # Fewer seeds, since every run scores all of them at its end.
     for task in ("task_churn.csv", "task_spend.csv"):
         header, *lines = (folder / "data" / task).read_text().splitlines(keepends=True)
         (folder / "data" / task).write_text(header + "".join(lines[::10]))
@@ -35,7 +35,7 @@ def demo_store(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny(demo_store):
-    """The settings of a run of some seconds, as `--set` takes them."""
+    """The settings of a run of a few seconds, as `--set` takes them."""
     return [f"data.stores={demo_store}", *TINY]
 
 
@@ -46,9 +46,9 @@ def tiny_config(tiny):
 
 @pytest.fixture(scope="session")
 def whole(tiny, tmp_path_factory):
-    """A run that nothing happened to."""
+    """The folder of a finished, uninterrupted run."""
     out = tmp_path_factory.mktemp("whole") / "run"
-    ended = runs.run(tiny, out)
-    assert ended.returncode == 0, ended.stderr
-    assert "churn" in ended.stdout
+    finished = runs.run(tiny, out)
+    assert finished.returncode == 0, finished.stderr
+    assert "churn" in finished.stdout
     return out

@@ -1,4 +1,4 @@
-"""The command as a process, and what its runs leave."""
+"""Runs the `confluence` command as a process, and reads what its runs leave."""
 
 import json
 import os
@@ -8,61 +8,70 @@ import sys
 import tempfile
 import time
 
-# What one process has compiled, the next need not.
-ENVIRONMENT = {
-    **os.environ,
-    "JAX_COMPILATION_CACHE_DIR": tempfile.mkdtemp(prefix="confluence-"),
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-}
+from confluence.xla_flags import set_deterministic_flags
+
+# A compilation cache that all processes of a test session share, this one too: JAX is not imported
+# yet. The tests use few settings that change the compiled step, since compiling takes seconds:
+# `optimizer.steps` is one of them, the tasks and the checkpoints are not.
+_CACHE = tempfile.TemporaryDirectory(prefix="confluence-")
+set_deterministic_flags()  # as the command does, since the flags are part of the cache's keys
+os.environ["JAX_COMPILATION_CACHE_DIR"] = _CACHE.name
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+
+# Settings of a run that a test ends before its last step. One layer compiles in half the time, and
+# JAX caches nothing that a rank other than 0 compiles.
+ENDLESS = ["optimizer.steps=100000", "model.layers=1"]
 
 
 def confluence(*arguments, **environment):
-    """Runs the command to its end."""
+    """Runs the command to its end, and returns the finished process."""
     return subprocess.run(
         [sys.executable, "-m", "confluence.cli", *map(str, arguments)],
-        capture_output=True, text=True, timeout=300, env={**ENVIRONMENT, **environment},
+        capture_output=True, text=True, timeout=300, env={**os.environ, **environment},
     )  # fmt: skip
 
 
 def sets(settings):
+    """Returns the options that change these settings."""
     return [part for setting in settings for part in ("--set", setting)]
 
 
 def run(settings, out, *more, **environment):
-    """Trains."""
+    """Trains a run to its end."""
     return confluence("train", *sets(settings), "--out", out, *more, **environment)
 
 
-def begun(settings, out, *more):
-    """Trains, and does not wait for the end."""
+def start_run(settings, out, *more):
+    """Starts to train, and returns the running process."""
     arguments = ["train", *sets(settings), "--out", out, *more]
     return subprocess.Popen(
         [sys.executable, "-m", "confluence.cli", *map(str, arguments)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
 
 
-def together(count):
-    """What each of so many processes is told, but for its rank."""
+def process_options(count):
+    """Returns the options that `count` processes of a run share; the rank of each follows."""
     return ["--processes", count, "--coordinator", f"127.0.0.1:{free_port()}", "--rank"]
 
 
 def wait_for_step(process, out, step):
+    """Waits until the run has the checkpoint of a step."""
     log, end = out / "metrics.jsonl", time.monotonic() + 200
     while process.poll() is None and time.monotonic() < end:
         if (out / "checkpoints" / str(step)).exists() and log.exists():
             return
         time.sleep(0.02)
-    raise AssertionError(f"no step {step}: {process.communicate()}")
+    raise AssertionError(f"no checkpoint of step {step}: {process.communicate()}")
 
 
 def records(out):
-    """What the log says of steps and evaluations; not how long they took."""
+    """Returns the records of steps and evaluations in the log, without the speed."""
     lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
     return [line for line in lines if "speed" not in line]
 

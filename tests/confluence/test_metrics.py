@@ -1,4 +1,4 @@
-"""Metrics against their definitions, one pair at a time."""
+"""Metrics against their definitions, computed pair by pair."""
 
 import math
 import statistics
@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from confluence import metrics
 from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP
 
-SCORED = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30)
+SCORED_PAIRS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30)
 
 
-def arrays(scored):
-    values, labels = zip(*scored, strict=True)
+def arrays(pairs):
+    values, labels = zip(*pairs, strict=True)
     return np.array(values, float), np.array(labels, float)
 
 
-@given(SCORED)
-def test_auroc_is_the_share_of_pairs_in_order(scored):
+@given(SCORED_PAIRS)
+def test_auroc_is_the_share_of_ordered_pairs(scored):
     values, labels = arrays(scored)
     pairs = [(v, w) for v, a in scored if a for w, b in scored if not b]
     found = metrics.auroc(values, labels)
@@ -31,7 +31,7 @@ def test_auroc_is_the_share_of_pairs_in_order(scored):
         assert found == pytest.approx(right / len(pairs))
 
 
-@given(SCORED)
+@given(SCORED_PAIRS)
 def test_average_precision_sums_over_thresholds(scored):
     values, labels = arrays(scored)
     found = metrics.average_precision(values, labels)
@@ -60,7 +60,7 @@ def test_macro_f1_is_the_mean_over_categories(pairs):
     assert metrics.macro_f1(values, labels) == pytest.approx(np.mean(each))
 
 
-def test_numbers_are_scored_in_their_units():
+def test_errors_are_in_the_units_of_the_column():
     stats = {"std": 10.0, "mean": 100.0, "std_us": 86_400e6, "mean_us": 0.0}
     values = metrics.in_units(NUMERICAL, np.array([0.0, 1.0, -1.0]), stats)
     found = metrics.score(NUMERICAL, values, np.array([101.0, 110.0, 92.0]))
@@ -71,42 +71,42 @@ def test_numbers_are_scored_in_their_units():
     assert metrics.score(TIMESTAMP, days, np.array([0.0, 0.0]))["mae_days"] == 1.5
 
 
-def test_baselines_know_the_train_labels_alone():
+def test_baselines_use_the_train_labels_alone():
     train_rows = np.array([4, 4, 9], np.uint32)
-    said = metrics.baselines(
+    predictions = metrics.baselines(
         NUMERICAL, train_rows, np.array([1.0, 2.0, 6.0]), 3, np.array([9, 4, 5], np.uint32)
     )
-    assert said["mean"].tolist() == [3.0, 3.0, 3.0]
-    assert said["mean of the entity"].tolist() == [6.0, 1.5, 3.0]
-    said = metrics.baselines(
+    assert predictions["mean"].tolist() == [3.0, 3.0, 3.0]
+    assert predictions["mean of the entity"].tolist() == [6.0, 1.5, 3.0]
+    predictions = metrics.baselines(
         CATEGORICAL, train_rows, np.array([2.0, 2.0, 1.0]), 2, np.array([9, 5], np.uint32)
     )
-    assert said["majority of the entity"].tolist() == [1.0, 2.0]
+    assert predictions["majority of the entity"].tolist() == [1.0, 2.0]
 
 
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=1),
     st.lists(st.integers(0, 7), min_size=1),
 )
-def test_baselines_are_those_of_a_plain_count(train, rows):
+def test_baselines_equal_a_plain_count(train, rows):
     train_rows, labels = (np.array(part) for part in zip(*train, strict=True))
-    asked = np.array(rows, np.uint32)
+    seed_rows = np.array(rows, np.uint32)
     for kind, typical in ((NUMERICAL, np.mean), (CATEGORICAL, statistics.mode)):
-        said = metrics.baselines(
-            kind, train_rows.astype(np.uint32), labels.astype(float), len(rows), asked
+        predictions = metrics.baselines(
+            kind, train_rows.astype(np.uint32), labels.astype(float), len(rows), seed_rows
         )
         name = "majority" if kind == CATEGORICAL else "mean"
-        # Of several that are as frequent, the least.
+        # Of equally frequent ones, the least.
         overall = typical(np.sort(labels))
         own = [
             typical(np.sort(labels[train_rows == row])) if row in train_rows else overall
             for row in rows
         ]
-        assert said[name].tolist() == pytest.approx([overall] * len(rows))
-        assert said[f"{name} of the entity"].tolist() == pytest.approx(own)
+        assert predictions[name].tolist() == pytest.approx([overall] * len(rows))
+        assert predictions[f"{name} of the entity"].tolist() == pytest.approx(own)
 
 
-def test_of_the_train_split_no_baseline_knows_the_answer():
+def test_no_baseline_uses_a_train_rows_own_labels_on_train():
     rows = np.array([4, 9], np.uint32)
     assert list(metrics.baselines(BOOLEAN, rows, np.array([1.0, 0.0]), 2, None)) == ["mean"]
 

@@ -1,6 +1,7 @@
-"""The model against plain twins of its parts."""
+"""The model against plain implementations of its parts."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -16,19 +17,29 @@ from confluence.step import Program
 
 SETTINGS = config.Config(
     model=config.Model(width=16, heads=2, layers=2, hidden=24, compute="float32"),
-    data=config.Data(batch_size=4, cells=34, rows=5),
+    data=config.Data(batch_size=4, sequence_length=34, max_rows=5),
 )
 
 
+# Compiled once for all tests.
 PREDICT = jax.jit(model.predict, static_argnums=(3, 4))
+INITIAL_PARAMS = jax.jit(model.initial_params, static_argnums=(0, 1, 2))
+EXPAND = jax.jit(batch.expand, static_argnums=2)
 
 
 def program(settings=SETTINGS):
     return Program(settings, *synthetic.vocabulary_and_tables(), Layout(jax.devices()[:1]))
 
 
+@functools.cache
+def learning_program(mean_share):
+    """Returns a program whose training step is compiled once for several tests."""
+    rates = config.Optimizer(steps=150, warmup_steps=0, adam_rate=3e-3, mean_share=mean_share)
+    return program(dataclasses.replace(SETTINGS, optimizer=rates))
+
+
 def made(kind=NUMERICAL, seed=0, data=SETTINGS.data):
-    """A batch with some padding, since five rows do not fill it."""
+    """Returns a batch; five rows do not fill it, so it has padding."""
     return synthetic.batch(data, kind, np.random.default_rng(seed))
 
 
@@ -41,26 +52,28 @@ def predicted(a_batch, params, settings=SETTINGS):
 
 
 def some_params(seed=3):
-    """Parameters none of which is zero."""
-    params = model.initial(SETTINGS.model, tables().columns.shape[1], 0)
-    keys = iter(jax.random.split(jax.random.key(seed), 100))
-    return jax.tree.map(lambda p: p + 0.1 * jax.random.normal(next(keys), p.shape), params)
+    """Returns parameters none of which is zero."""
+    params = INITIAL_PARAMS(SETTINGS.model, tables().columns.shape[1], 0)
+    draws = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda p: jnp.asarray(p + 0.1 * draws.standard_normal(p.shape), p.dtype), params
+    )
 
 
-def test_masks_are_those_of_the_definition():
+def test_masks_match_the_definition():
     draws = np.random.default_rng(1)
     cells_count, rows_count = 23, 6
-    cells = batch.expand(made(), tables(), SETTINGS.data.rows)
+    cells = EXPAND(made(), tables(), SETTINGS.data.max_rows)
     rows = draws.integers(0, rows_count, (3, cells_count))
     columns = draws.integers(0, 4, (3, cells_count))
     padding = np.arange(cells_count) >= np.array([[23], [17], [1]])
-    # Some rows refer to themselves, some to rows that have no cell.
+    # Some rows refer to themselves, some to rows without a cell.
     refers = draws.random((3, rows_count + 2, rows_count + 2)) < 0.3
     cells = cells._replace(
         rows=jnp.asarray(rows), columns=jnp.asarray(columns), is_padding=jnp.asarray(padding),
         refers=jnp.asarray(refers),
     )  # fmt: skip
-    found = [np.asarray(attention.sees(cells, relation)) for relation in range(3)]
+    found = [np.asarray(attention.attention_mask(cells, relation)) for relation in range(3)]
     for b in range(3):
         for i in range(cells_count):
             for j in range(cells_count):
@@ -75,13 +88,13 @@ def test_masks_are_those_of_the_definition():
                     assert found[relation][b, i, j] == (wanted[relation] or i == j)
 
 
-def test_attention_is_a_softmax_over_what_is_seen():
+def test_attention_is_a_softmax_over_the_masked_cells():
     draws = np.random.default_rng(2)
-    cells = batch.expand(made(), tables(), SETTINGS.data.rows)
-    shape = (4, SETTINGS.data.cells, 2, 8)
+    cells = EXPAND(made(), tables(), SETTINGS.data.max_rows)
+    shape = (4, SETTINGS.data.sequence_length, 2, 8)
     q, k, v = (draws.standard_normal(shape).astype(np.float32) for _ in range(3))
     for relation in range(3):
-        seen = np.asarray(attention.sees(cells, relation))
+        seen = np.asarray(attention.attention_mask(cells, relation))
         found = attention.Dense(cells)(relation, jnp.asarray(q), jnp.asarray(k), jnp.asarray(v))
         for b, i, h in [(0, 0, 0), (1, 7, 1), (3, 33, 0), (2, 12, 1)]:
             logits = np.array([q[b, i, h] @ k[b, j, h] for j in range(shape[1])], np.float64)
@@ -91,8 +104,8 @@ def test_attention_is_a_softmax_over_what_is_seen():
 
 
 def contexts(draws, count, cell_count, row_count, column_count, widest, edge_share):
-    """Contexts of rows of any width, in any order of their cells, some referring to themselves."""
-    cells = batch.expand(made(), tables(), SETTINGS.data.rows)
+    """Returns contexts of rows of any width, their cells in any order, some self-referring."""
+    cells = EXPAND(made(), tables(), SETTINGS.data.max_rows)
     rows = np.zeros((count, cell_count), int)
     padding = np.ones((count, cell_count), bool)
     for b in range(count):
@@ -109,40 +122,47 @@ def contexts(draws, count, cell_count, row_count, column_count, widest, edge_sha
 
 
 @pytest.mark.parametrize(
-    ("cell_count", "row_count", "column_count", "widest", "edge_share", "ways"),
+    ("cell_count", "row_count", "column_count", "widest", "edge_share", "methods"),
     [
         (40, 12, 5, 4, 0.1, (1, 1, 0)),
         (200, 24, 9, 8, 0.05, (0, 0, 0)),
         (200, 5, 300, 40, 0.2, (3, 3, 0)),  # rows of several slots
-        (200, 24, 1, 8, 0.9, (3, 3, 1)),  # more tiles and longer columns than there is room for
+        (200, 24, 1, 8, 0.9, (3, 3, 1)),  # too many tiles and too long columns for any tiled method
         (450, 40, 4, 20, 0.05, (2, 2, 1)),  # columns that fit the second band
     ],
 )
-def test_structured_is_dense_in_values_and_gradients(
-    cell_count, row_count, column_count, widest, edge_share, ways
+def test_structured_equals_dense_in_values_and_gradients(
+    cell_count, row_count, column_count, widest, edge_share, methods
 ):
     draws = np.random.default_rng(5)
     cells = contexts(draws, 3, cell_count, row_count, column_count, widest, edge_share)
-    plan = structured.Structured(cells).plan
-    assert tuple(int(plan.ways(relation)[0]) for relation in range(3)) == ways
+    tiling = structured.Structured(cells).tiling
+    assert tuple(int(tiling.methods(relation)[0]) for relation in range(3)) == methods
     shape = (3, cell_count, 2, 4)
     q, k, v, towards = (jnp.asarray(draws.standard_normal(shape), jnp.float32) for _ in range(4))
 
-    def both(kind, relation):
-        def cost(q, k, v):
-            return jnp.sum(kind(cells)(relation, q, k, v) * towards)
+    def values_and_gradients(kind):
+        """Returns the attention and its gradients through each relation, compiled together."""
 
-        return jax.jit(lambda *x: (kind(cells)(relation, *x), jax.grad(cost, (0, 1, 2))(*x)))
+        def of_relation(relation, prepared):
+            values, backward = jax.vjp(lambda *x: prepared(relation, *x), q, k, v)
+            return values, backward(towards)
 
-    for relation in range(3):
-        wanted, slopes = both(attention.Dense, relation)(q, k, v)
-        found, ours = both(structured.Structured, relation)(q, k, v)
+        def of_all(cells):
+            prepared = kind(cells)
+            return [of_relation(relation, prepared) for relation in range(3)]
+
+        return jax.jit(of_all)(cells)
+
+    dense = values_and_gradients(attention.Dense)
+    tiled = values_and_gradients(structured.Structured)
+    for (wanted, slopes), (found, ours) in zip(dense, tiled, strict=True):
         np.testing.assert_allclose(found, wanted, atol=3e-6)
         for our, slope in zip(ours, slopes, strict=True):
             np.testing.assert_allclose(our, slope, atol=1e-5)
 
 
-def test_texts_of_a_store_without_vectors_are_not_those_of_another(demo_store, tmp_path):
+def test_a_store_without_text_vectors_does_not_use_anothers(demo_store, tmp_path):
     data = demo_store.parent / "data"
     headwater.prepare(
         data, data / "schema.toml", tmp_path / "silent", dimension=32, text_vectors=False
@@ -155,17 +175,17 @@ def test_texts_of_a_store_without_vectors_are_not_those_of_another(demo_store, t
     np.testing.assert_array_equal(tables.texts[count:], other.text_embeddings())
 
 
-def test_times_and_references_are_those_of_the_full_batch(demo_store, tiny_config):
+def test_a_compact_batch_expands_to_the_full_one(demo_store, tiny_config):
     def sampler(**form):
         data = tiny_config.data
-        return feed.sampler(data, tiny_config.run, Processes(), tasks=["churn"], **form)
+        return feed.open_sampler(data, tiny_config.run, Processes(), tasks=["churn"], **form)
 
     vocabulary, of_store = batch.vocabulary_and_tables([headwater.Store(demo_store)], "global")
     with sampler() as compact, sampler(compact=False) as full:
         for _ in range(5):
             theirs = full.next_train_batch()
-            ours = batch.to_travel(compact.next_train_batch(), vocabulary, 0)
-            cells = batch.expand(ours, jax.device_put(of_store), tiny_config.data.rows)
+            ours = batch.from_sampler(compact.next_train_batch(), vocabulary, 0)
+            cells = EXPAND(ours, jax.device_put(of_store), tiny_config.data.max_rows)
             times = (theirs["semantic_types"] == TIMESTAMP) & (theirs["is_null"] == 0)
             assert times.any()
             wanted = theirs["timestamp_values"][times]
@@ -175,7 +195,7 @@ def test_times_and_references_are_those_of_the_full_batch(demo_store, tiny_confi
 
 
 @pytest.mark.parametrize("year", [1899, 1900, 1970, 1972, 2000, 2023, 2024, 2100])
-def test_every_day_of_a_year_has_its_place(year):
+def test_the_calendar_of_every_day_of_a_year(year):
     days = np.arange(f"{year}-01-01", f"{year + 1}-01-01", dtype="datetime64[D]")
     month, day, day_of_year = batch._calendar(jnp.asarray(days.astype(np.int32)))
     months = days.astype("datetime64[M]")
@@ -184,7 +204,7 @@ def test_every_day_of_a_year_has_its_place(year):
     assert np.array_equal(day_of_year, np.arange(len(days)))
 
 
-def test_padding_changes_nothing():
+def test_padding_does_not_change_predictions():
     params, one = some_params(), made()
     wanted = predicted(one, params)
     padding = one.is_padding.astype(bool)
@@ -201,7 +221,7 @@ def test_padding_changes_nothing():
 
 
 @pytest.mark.parametrize("kind", ["dense", "structured"])
-def test_the_order_of_cells_and_rows_changes_no_prediction(kind):
+def test_the_order_of_cells_and_rows_does_not_change_predictions(kind):
     settings = dataclasses.replace(SETTINGS, model=config.Model(
         width=16, heads=2, layers=2, hidden=24, compute="float32", attention=kind
     ))  # fmt: skip
@@ -210,11 +230,11 @@ def test_the_order_of_cells_and_rows_changes_no_prediction(kind):
     draws = np.random.default_rng(6)
     count, cell_count = one.types.shape
     orders = np.stack([draws.permutation(cell_count) for _ in range(count)])
-    # Where each row's number goes; the last stands for what is beyond the edges.
-    rows = np.stack([draws.permutation(SETTINGS.data.rows) for _ in range(count)])
+    # The new number of each row; the last stands for unused edges.
+    rows = np.stack([draws.permutation(SETTINGS.data.max_rows) for _ in range(count)])
     beyond = np.full((count, 1), 65535)
     renumbered = np.concatenate([rows, beyond], axis=1).astype(np.uint16)
-    places = np.minimum(one.edges.astype(int), SETTINGS.data.rows)
+    places = np.minimum(one.edges.astype(int), SETTINGS.data.max_rows)
     edges = np.stack([renumbered[b][places[b]] for b in range(count)])
     for b in range(count):
         draws.shuffle(edges[b])
@@ -227,36 +247,38 @@ def test_the_order_of_cells_and_rows_changes_no_prediction(kind):
     shuffled = one._replace(
         **cells,
         edges=edges,
-        target_at=np.argmax(orders == one.target_at[:, None], axis=1).astype(np.int32),
+        target_position=np.argmax(orders == one.target_position[:, None], axis=1).astype(np.int32),
     )
     for name, found in predicted(shuffled, params, settings)._asdict().items():
         np.testing.assert_allclose(found, getattr(wanted, name), rtol=2e-5, atol=1e-5)
-    # And what is referred to does tell.
+    # The references do change them.
     other = shuffled._replace(edges=one.edges)
     found = predicted(other, params, settings)
     assert not np.allclose(found.numerical, wanted.numerical, rtol=2e-5, atol=1e-5)
 
 
-def test_without_epochs_and_ages_it_is_the_same_whole_years_later():
+def test_without_epochs_and_ages_400_years_change_nothing():
     params, one = some_params(), made()
     # 400 years, which are whole weeks.
     later = one._replace(days=one.days + np.int32(146_097))
-    for told in (True, False):
+    for epochs in (True, False):
         settings = dataclasses.replace(
-            SETTINGS, model=dataclasses.replace(SETTINGS.model, ages=False, epochs=told)
+            SETTINGS, model=dataclasses.replace(SETTINGS.model, ages=False, epochs=epochs)
         )
         then, now = (predicted(a_batch, params, settings).numerical for a_batch in (later, one))
-        assert np.array_equal(then, now) != told
+        assert np.array_equal(then, now) != epochs
 
 
-def test_what_stands_where_a_type_has_no_place_does_not_spread():
+def test_nan_in_cells_of_another_type_reaches_no_gradient():
     params, one = some_params(), made(BOOLEAN)
     shape = program().shape
 
     def cost(p, b):
-        said = model.predict(p, b, tables(), SETTINGS.model, shape)
-        cells = batch.expand(b, tables(), SETTINGS.data.rows)
-        return loss.mean(loss.each(said, loss.labels(cells, b), b), b.weights)
+        predictions = model.predict(p, b, tables(), SETTINGS.model, shape)
+        cells = EXPAND(b, tables(), SETTINGS.data.max_rows)
+        return loss.weighted_mean(
+            loss.context_losses(predictions, loss.labels(cells, b), b), b.weights
+        )
 
     slope = jax.jit(jax.grad(cost))
     wanted = slope(params, one)
@@ -272,7 +294,7 @@ def test_what_stands_where_a_type_has_no_place_does_not_spread():
 def test_p7_the_label_reaches_no_prediction(kind):
     params, one = some_params(), made(kind)
     wanted = predicted(one, params)
-    first = np.zeros((4, SETTINGS.data.cells), bool)
+    first = np.zeros((4, SETTINGS.data.sequence_length), bool)
     first[:, 0] = True
     other = one._replace(
         numbers=np.where(first, 7, one.numbers).astype(np.float32),
@@ -285,25 +307,25 @@ def test_p7_the_label_reaches_no_prediction(kind):
         assert np.array_equal(found, getattr(wanted, name)), name
 
 
-def test_of_a_null_target_only_the_null_head_learns():
+def test_a_null_target_trains_the_null_head_alone():
     one = made(NUMERICAL)
     is_null = one.is_null.copy()
     is_null[:, 0] = 1
     one = one._replace(is_null=is_null, numbers=np.full_like(one.numbers, np.nan))
-    said = model.Predictions(*(jnp.ones((4, *rest)) for rest in ((), (), (), (15,), (32,))))
-    cells = batch.expand(one, tables(), SETTINGS.data.rows)
+    predictions = model.Predictions(*(jnp.ones((4, *rest)) for rest in ((), (), (), (15,), (32,))))
+    cells = EXPAND(one, tables(), SETTINGS.data.max_rows)
 
-    def cost(said):
-        return jnp.sum(loss.each(said, loss.labels(cells, one), one))
+    def cost(predictions):
+        return jnp.sum(loss.context_losses(predictions, loss.labels(cells, one), one))
 
-    slopes = jax.grad(cost)(said)
+    slopes = jax.grad(cost)(predictions)
     assert (np.asarray(slopes.null) < 0).all()
     for name in ("numerical", "boolean", "timestamp", "categories"):
         assert not np.asarray(getattr(slopes, name)).any(), name
 
 
-def test_losses_are_those_of_the_definition():
-    said = model.Predictions(
+def test_losses_match_the_definition():
+    predictions = model.Predictions(
         null=jnp.array([-1.0] * 4),
         numerical=jnp.array([0.0, 0.5, 3.0, -3.0]),
         boolean=jnp.array([0.0, 2.0, -2.0, 1.0]),
@@ -317,7 +339,7 @@ def test_losses_are_those_of_the_definition():
             is_null=jnp.zeros(4, bool), number=jnp.ones(4), boolean=jnp.array([0, 1, 0, 1]),
             time=jnp.full((4, 15), 3.0), category=jnp.array([0, 1, 2, 3]),
         )  # fmt: skip
-        x = np.asarray(said.boolean)
+        x = np.asarray(predictions.boolean)
         size = np.log(np.exp(np.arange(4.0)).sum())
         wanted = {
             NUMERICAL: [0.5, 0.125, 1.5, 3.5],
@@ -325,18 +347,20 @@ def test_losses_are_those_of_the_definition():
             TIMESTAMP: [2.5 * (14 + 2) / 16] * 4,
             CATEGORICAL: size - np.arange(4.0) + 1e-4 * size**2,
         }[kind]
-        np.testing.assert_allclose(loss.each(said, truth, one), null + np.array(wanted), rtol=1e-5)
+        np.testing.assert_allclose(
+            loss.context_losses(predictions, truth, one), null + np.array(wanted), rtol=1e-5
+        )
 
 
-def test_weight_zero_counts_for_nothing():
+def test_contexts_of_weight_zero_do_not_count():
     losses = jnp.array([1.0, 2.0, 100.0])
-    assert float(loss.mean(losses, jnp.array([1.0, 1.0, 0.0]))) == 1.5
-    assert float(loss.mean(losses, jnp.zeros(3))) == 0.0
+    assert float(loss.weighted_mean(losses, jnp.array([1.0, 1.0, 0.0]))) == 1.5
+    assert float(loss.weighted_mean(losses, jnp.zeros(3))) == 0.0
 
 
-def test_muon_is_for_the_blocks_matrices_alone():
-    params = model.initial(SETTINGS.model, 32, 0)
-    kinds = optimizer.kinds(params)
+def test_muon_updates_the_blocks_matrices_alone():
+    params = INITIAL_PARAMS(SETTINGS.model, 32, 0)
+    kinds = optimizer.parameter_groups(params)
     muon = {
         "/".join(key.key for key in path)
         for path, kind in jax.tree_util.tree_leaves_with_path(kinds)
@@ -346,60 +370,58 @@ def test_muon_is_for_the_blocks_matrices_alone():
     assert muon == attend | {f"blocks/feed/{name}" for name in ("gate", "up", "down")}
 
 
-def test_the_two_rates_are_set_apart():
-    """Without a gradient of its own each group moves by its own rate alone."""
+def test_each_optimiser_uses_its_own_rate():
+    """With one rate at 0, the parameters of the other optimiser alone change."""
     rates = config.Optimizer(steps=10, warmup_steps=0, muon_rate=0.5, adam_rate=0.0, clip_norm=1e9)
-    params = model.initial(SETTINGS.model, 32, 0)
+    params = INITIAL_PARAMS(SETTINGS.model, 32, 0)
     made_optimizer = optimizer.optimizer(rates)
     gradients = jax.tree.map(jnp.ones_like, params)
     updates, _ = jax.jit(made_optimizer.update)(gradients, made_optimizer.init(params), params)
-    kinds = optimizer.kinds(params)
+    kinds = optimizer.parameter_groups(params)
     for update, kind in zip(jax.tree.leaves(updates), jax.tree.leaves(kinds), strict=True):
         assert bool(np.asarray(update).any()) == (kind == optimizer.MUON)
 
 
-def test_one_batch_is_learnt_by_heart():
-    settings = dataclasses.replace(
-        SETTINGS, optimizer=config.Optimizer(steps=150, warmup_steps=10, adam_rate=3e-3)
-    )
-    learning = program(settings)
+def test_training_overfits_one_batch():
+    learning = learning_program(0.0)
     layout = Layout(jax.devices()[:1])
-    state, one = learning.initial(), layout.put_batch(made(CATEGORICAL))
+    state, one = learning.initial(), layout.to_devices(made(CATEGORICAL))
     losses = []
     for _ in range(150):
-        state, told = learning.step(state, one, layout.put_flag(False))
-        losses.append(float(told.loss))
+        state, metrics = learning.step(state, one, layout.flag_to_devices(False))
+        losses.append(float(metrics.loss))
     assert losses[-1] < 0.05 * losses[0]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
-def test_what_predicts_is_a_running_mean_where_it_is_asked_for(share):
-    learning = program(
-        dataclasses.replace(SETTINGS, optimizer=config.Optimizer(warmup_steps=0, mean_share=share))
-    )
+def test_inference_uses_a_running_mean_if_configured(share):
+    learning = learning_program(share)
     layout = Layout(jax.devices()[:1])
     state = learning.initial()
     mean = jax.device_get(state.params)
     for step in range(6):
-        state, _ = learning.step(state, layout.put_batch(made(seed=step)), layout.put_flag(False))
+        state, _ = learning.step(
+            state, layout.to_devices(made(seed=step)), layout.flag_to_devices(False)
+        )
         kept = min(share, (1 + step) / (10 + step))
         mean = optax.incremental_update(jax.device_get(state.params), mean, 1 - kept)
-        for twin, ours in zip(jax.tree.leaves(mean), jax.tree.leaves(state.learnt), strict=True):
+        for twin, ours in zip(
+            jax.tree.leaves(mean), jax.tree.leaves(state.inference_params), strict=True
+        ):
             np.testing.assert_allclose(ours, twin, rtol=1e-5, atol=1e-7)
     assert bool(state.mean) == bool(share)
 
 
-def test_a_step_without_a_finite_gradient_changes_nothing_and_is_counted():
-    averaged = config.Optimizer(mean_share=0.9)
-    learning = program(dataclasses.replace(SETTINGS, optimizer=averaged))
+def test_a_step_without_finite_gradient_is_skipped_and_counted():
+    learning = learning_program(0.3)
     layout = Layout(jax.devices()[:1])
-    flag = layout.put_flag(False)
-    state, _ = learning.step(learning.initial(), layout.put_batch(made()), flag)
+    flag = layout.flag_to_devices(False)
+    state, _ = learning.step(learning.initial(), layout.to_devices(made()), flag)
     before = jax.device_get(state)
     spoilt = made()
     spoilt = spoilt._replace(numbers=np.where(spoilt.types == NUMERICAL, np.inf, spoilt.numbers))
-    state, told = learning.step(state, layout.put_batch(spoilt), flag)
-    assert int(told.skipped) == 1
+    state, metrics = learning.step(state, layout.to_devices(spoilt), flag)
+    assert int(metrics.skipped) == 1
     after = jax.device_get(state)
     assert int(after.step) == 2
     for name in ("params", "optimizer", "mean"):
@@ -408,6 +430,6 @@ def test_a_step_without_a_finite_gradient_changes_nothing_and_is_counted():
             strict=True,
         )  # fmt: skip
         assert all(np.array_equal(ours, theirs) for ours, theirs in pairs)
-    _, told = learning.step(state, layout.put_batch(made()), flag)
-    assert int(told.skipped) == 1
-    assert np.isfinite(told.loss)
+    _, metrics = learning.step(state, layout.to_devices(made()), flag)
+    assert int(metrics.skipped) == 1
+    assert np.isfinite(metrics.loss)

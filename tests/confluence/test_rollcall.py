@@ -1,4 +1,4 @@
-"""Several processes come together, or are all told why not."""
+"""The roll call: all processes of a run join, or all get the reason why not."""
 
 import fcntl
 import signal
@@ -9,59 +9,59 @@ import time
 import pytest
 
 from confluence import rollcall
-from runs import begun, free_port, together
+from runs import ENDLESS, free_port, process_options, start_run
 
-PATIENCE = 240
+TIMEOUT_SECONDS = 240
 
 
 def differences(ours, theirs):
-    return [f"x is {theirs['x']} and not {ours['x']}"] if ours != theirs else []
+    return [f"x is {theirs['x']}, expected {ours['x']}"] if ours != theirs else []
 
 
-def called(told, *, count=None, timeout=5):
-    """What each of these ranks is told: None, or why not."""
+def called(values, *, count=None, timeout=5):
+    """Runs a roll call; returns the error of each rank, or None. `values` has one per rank."""
     found = {}
     coordinator = f"127.0.0.1:{free_port()}"
 
     def one(rank):
         try:
             rollcall.call(
-                rank, count or len(told), coordinator, {"x": told[rank]}, differences, timeout
+                rank, count or len(values), coordinator, {"x": values[rank]}, differences, timeout
             )
             found[rank] = None
         except rollcall.JoinError as error:
             found[rank] = str(error)
 
-    threads = [threading.Thread(target=one, args=[rank]) for rank in told]
+    threads = [threading.Thread(target=one, args=[rank]) for rank in values]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT_SECONDS)
     return found
 
 
-def test_all_go_where_all_are_alike():
+def test_equal_ranks_join():
     assert called({0: 7, 1: 7, 2: 7}) == {0: None, 1: None, 2: None}
 
 
-def test_none_goes_where_one_would_run_something_else():
+def test_all_ranks_are_refused_if_one_differs():
     found = called({0: 7, 1: 7, 2: 8})
-    assert found[0] == found[2] == "rank 2 would run something else than rank 0: x is 8 and not 7"
-    # Rank 1 came before, and is told the same, or was still on its way, and finds nobody.
+    assert found[0] == found[2] == "rank 2 would run something else than rank 0: x is 8, expected 7"
+    # Rank 1 connected before and gets the same reason, or connects after rank 0 has ended.
     assert found[1] is not None
 
 
-def test_who_is_missing_is_named():
+def test_missing_ranks_are_named():
     found = called({0: 7, 2: 7}, count=4, timeout=1)
-    assert found == dict.fromkeys((0, 2), "rank 1, 3 did not come in 1 s")
+    assert found == dict.fromkeys((0, 2), "rank 1, 3 did not connect within 1 s")
 
 
-def test_without_rank_0_there_is_nobody():
+def test_a_missing_rank_0_is_an_error():
     found = called({1: 7}, count=2, timeout=1)
-    assert "rank 1 of 2 found nobody at 127.0.0.1:" in found[1]
+    assert "rank 1 of 2 could not connect to rank 0 at 127.0.0.1:" in found[1]
 
 
-def test_a_stranger_is_passed_over():
+def test_a_foreign_connection_is_ignored():
     found = {}
     port = free_port()
 
@@ -70,16 +70,16 @@ def test_a_stranger_is_passed_over():
 
     first = threading.Thread(target=one, args=[0])
     first.start()
-    for said in (b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b"\xff\n"):
+    for message in (b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b"\xff\n"):
         with connected(port) as connection:
-            connection.sendall(said)
+            connection.sendall(message)
     one(1)
-    first.join(PATIENCE)
+    first.join(TIMEOUT_SECONDS)
     assert found == {0: None, 1: None}
 
 
 def connected(port):
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
             return socket.create_connection(("127.0.0.1", port), 5)
@@ -94,8 +94,8 @@ def test_a_coordinator_is_a_host_and_a_port(name):
         rollcall.address(name)
 
 
-def ended(ranks, seconds=PATIENCE):
-    """The status and the errors of each rank, which must end soon."""
+def outcomes(ranks, seconds=TIMEOUT_SECONDS):
+    """Returns the exit status and the errors of each rank; fails if one does not end."""
     try:
         errors = [rank.communicate(timeout=seconds)[1] for rank in ranks]
     finally:
@@ -104,13 +104,13 @@ def ended(ranks, seconds=PATIENCE):
     return [(rank.returncode, error) for rank, error in zip(ranks, errors, strict=True)]
 
 
-def test_ranks_of_other_settings_are_refused_and_nothing_is_written(tiny, tmp_path):
-    several = together(2)
+def test_ranks_with_other_settings_are_refused_before_writing(tiny, tmp_path):
+    options = process_options(2)
     others = [[], ["data.seed=5", "run.threads=2"]]
     out = tmp_path / "run"
-    ranks = [begun([*tiny, *others[rank]], out, *several, rank) for rank in range(2)]
-    words = "rank 1 would run something else than rank 0: data.seed is 5 and not 42\n"
-    assert ended(ranks) == [(1, f"confluence: {words}")] * 2
+    ranks = [start_run([*tiny, *others[rank]], out, *options, rank) for rank in range(2)]
+    message = "rank 1 would run something else than rank 0: data.seed is 5, expected 42\n"
+    assert outcomes(ranks) == [(1, f"confluence: {message}")] * 2
     assert list(out.iterdir()) == []
 
 
@@ -119,27 +119,27 @@ def test_an_error_of_one_rank_ends_the_others_in_bounded_time(tiny, tmp_path):
     out.mkdir()
     with (out / ".lock").open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        several = together(2)
+        options = process_options(2)
         settings = [*tiny, "run.timeout_seconds=10"]
-        begun_at = time.monotonic()
-        ranks = [begun(settings, out, *several, rank) for rank in range(2)]
-        (status, error), (other, _) = ended(ranks)
+        start = time.monotonic()
+        ranks = [start_run(settings, out, *options, rank) for rank in range(2)]
+        (status, error), (other, _) = outcomes(ranks)
     assert status == 1
     assert f"confluence: rank 0: another process trains in {out}" in error
     assert other != 0
-    assert time.monotonic() - begun_at < PATIENCE
+    assert time.monotonic() - start < TIMEOUT_SECONDS
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_run_that_is_asked_to_end_before_its_first_step_does(count, tiny, tmp_path):
+def test_a_run_stops_on_a_signal_before_its_first_step(count, tiny, tmp_path):
     out = tmp_path / "run"
-    several = together(count)
-    ranks = [begun(tiny, out, *several, rank) for rank in range(count)]
-    end = time.monotonic() + PATIENCE
+    options = process_options(count)
+    ranks = [start_run([*tiny, *ENDLESS], out, *options, rank) for rank in range(count)]
+    end = time.monotonic() + TIMEOUT_SECONDS
     while not (out / "versions.json").exists() and time.monotonic() < end:
         time.sleep(0.01)
     ranks[-1].send_signal(signal.SIGTERM)
-    for status, error in ended(ranks):
+    for status, error in outcomes(ranks):
         assert status == 130, error
-        assert "go on with --resume" in error
+        assert "continue with --resume" in error
         assert "Traceback" not in error

@@ -1,4 +1,4 @@
-"""Metrics go where else they are wanted, and say what the log says."""
+"""Sinks receive the metrics of the log."""
 
 import json
 import struct
@@ -7,11 +7,11 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 
 from confluence import sinks
-from runs import begun, run, wait_for_step
+from runs import run, start_run, wait_for_step
 
 
 def logged(out):
-    """The numbers of the log, by step and name."""
+    """Returns the numbers of the log, by step and name."""
     lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
     return {
         (line["step"], name): number
@@ -21,7 +21,7 @@ def logged(out):
 
 
 def events(folder):
-    """What TensorBoard shows of event files: a later purge takes back what is before it."""
+    """Returns what TensorBoard shows of event files: a later purge hides earlier events."""
     shown = {}
     for path in sorted(folder.iterdir()):
         data, at = path.read_bytes(), 0
@@ -37,37 +37,37 @@ def events(folder):
     return shown
 
 
-def test_tensorboard_shows_what_the_log_says_also_of_a_run_that_was_killed(tiny, tmp_path):
-    settings = [*tiny, "run.sinks=tensorboard", "optimizer.steps=16", "run.log_every=3"]
-    process = begun([*settings, "run.checkpoint_every=2"], tmp_path / "run")
-    # Before the writer would have written of itself.
+def test_tensorboard_shows_the_log_of_a_killed_and_resumed_run(tiny, tmp_path):
+    settings = [*tiny, "run.sinks=tensorboard", "run.log_every=3"]
+    process = start_run([*settings, "run.checkpoint_every=2"], tmp_path / "run")
+    # Before the writer flushes by itself.
     wait_for_step(process, tmp_path / "run", 2)
     process.kill()
     process.communicate()
-    ended = run(settings, tmp_path / "run", "--resume")
-    assert ended.returncode == 0, ended.stderr
+    finished = run(settings, tmp_path / "run", "--resume")
+    assert finished.returncode == 0, finished.stderr
     found, expected = events(tmp_path / "run/tensorboard"), logged(tmp_path / "run")
     assert {"train/demo-shop/churn/loss", "val/demo-shop/churn/auroc", "speed/data_wait"} <= {
         name for _, name in found
     }
-    assert set(range(1, 17)) <= {step for step, _ in found}
+    assert set(range(1, 25)) <= {step for step, _ in found}
     for key in expected:
         assert found[key] == pytest.approx(expected[key], rel=1e-6), key
 
 
-def test_wandb_takes_a_run(tiny, tmp_path):
+def test_wandb_receives_a_run(tiny, tmp_path):
     pytest.importorskip("wandb", reason="Weights & Biases is not installed")
-    settings = [*tiny, "run.sinks=wandb", "optimizer.steps=6", "optimizer.warmup_steps=2"]
-    ended = run(settings, tmp_path / "run", WANDB_MODE="offline")
-    assert ended.returncode == 0, ended.stderr
+    settings = [*tiny, "run.sinks=wandb"]
+    finished = run(settings, tmp_path / "run", WANDB_MODE="offline")
+    assert finished.returncode == 0, finished.stderr
     (kept,) = (tmp_path / "run/wandb").glob("offline-run-*/run-*.wandb")
     assert b"val/demo-shop/churn/auroc" in kept.read_bytes()
 
 
-def test_a_sink_without_its_package_says_what_to_install(tiny, tmp_path):
+def test_a_sink_names_its_missing_package(tiny, tmp_path):
     (tmp_path / "tensorboardX.py").write_text("raise ImportError('not here')")
     settings = [*tiny, "run.sinks=tensorboard"]
-    ended = run(settings, tmp_path / "run", PYTHONPATH=str(tmp_path))
-    assert ended.returncode == 1
-    assert "tensorboardX cannot be imported (not here); pip install tensorboardX" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    finished = run(settings, tmp_path / "run", PYTHONPATH=str(tmp_path))
+    assert finished.returncode == 1
+    assert "tensorboardX cannot be imported (not here); pip install tensorboardX" in finished.stderr
+    assert "Traceback" not in finished.stderr

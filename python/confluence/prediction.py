@@ -1,4 +1,4 @@
-"""Predictions for rows and times that somebody chose."""
+"""Predictions for chosen rows and observation times."""
 
 from __future__ import annotations
 
@@ -20,46 +20,46 @@ from headwater.sampler import micros
 
 
 class Seed(NamedTuple):
-    """A row, by its key, and a time; None sees everything."""
+    """A row, by its key, and an observation time; without one, the context has all rows."""
 
     key: tuple[str, ...]
     time: str | None
 
 
 class Prediction(NamedTuple):
-    """A number, a probability, a category's name or a time; and how likely it is NULL."""
+    """A number, a probability, a category's name or a time; and the probability of NULL."""
 
     value: str
     null: float
 
 
 def read_seeds(path: Path) -> list[Seed]:
-    """Reads a CSV file with a header: the columns of the key, and last the observation time.
+    """Reads a CSV file with a header: the columns of the key, then the observation time.
 
     Raises:
-        ConfigError: The file cannot be read, or a line is no key and time.
+        ConfigError: The file cannot be read, or a line is not a key and a time.
     """
     try:
         with path.open(newline="") as file:
             lines = list(csv.reader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{path} cannot be read as CSV with a header: {error}") from None
+        raise ConfigError(f"cannot read {path} as CSV with a header: {error}") from None
     if not lines:
-        raise ConfigError(f"{path} is empty; expected a header, and a line for each seed")
+        raise ConfigError(f"{path}: expected a header and one line per seed, found an empty file")
     header = lines[0]
     if len(header) < 2:
         raise ConfigError(
-            f"{path}, line 1: expected a header of two columns or more, the key's and last the "
-            f"observation time, divided by commas, found {header}"
+            f"{path}, line 1: expected a header of at least two columns, divided by commas: the "
+            f"columns of the key, then the observation time; found {header}"
         )
     if _is_time(header[-1]):
         raise ConfigError(
-            f"{path}, line 1: expected a header such as key,obs_time, found a seed, {header}"
+            f"{path}, line 1: expected a header such as key,obs_time, found a seed: {header}"
         )
     for number, line in enumerate(lines[1:], start=2):
         if len(line) != len(header):
             raise ConfigError(
-                f"{path}, line {number}: expected {len(header)} fields, as the header has, found "
+                f"{path}, line {number}: expected {len(header)} fields like the header, found "
                 f"{len(line)}"
             )
         if line[-1] and not _is_time(line[-1]):
@@ -78,13 +78,13 @@ def _is_time(text: str) -> bool:
     return True
 
 
-def predict(
+def predict_seeds(
     parts: Assembly, params: Any, task_name: str, seeds: Sequence[Seed]
 ) -> list[Prediction]:
-    """Returns what the model says of each seed, in the units of the data.
+    """Returns the model's prediction for each seed, in the units of the data.
 
     Raises:
-        ConfigError: There is no such task, or a seed has no time and the task wants one.
+        ConfigError: There is no such task, or a seed lacks the observation time it needs.
         HeadwaterError: There is no such row.
     """
     names = [task.name for task in parts.tasks]
@@ -92,31 +92,34 @@ def predict(
     if len(found) != 1:
         raise ConfigError(f"expected one of the tasks {', '.join(names)}, found {task_name!r}")
     task, size = found[0], parts.settings.data.batch_size
-    timeless = [number for number, seed in enumerate(seeds, start=2) if seed.time is None]
+    timeless = [number for number, seed in enumerate(seeds, start=1) if seed.time is None]
     if timeless and not task.sees_everything:
         raise ConfigError(
-            f"line {timeless[0]}: expected an observation time, found none; a seed of {task.name} "
-            "without one would see what came later"
+            f"seed {timeless[0]} (line {timeless[0] + 1} of a seeds file): expected an observation "
+            f"time, found none; without one, a seed of {task.name} would see later rows"
         )
     predictions = []
     for begin in range(0, len(seeds), size):
-        some = seeds[begin : begin + size]
+        chunk = seeds[begin : begin + size]
         batch = parts.sampler.sample(
             task.name,
-            [seed.key if len(seed.key) > 1 else seed.key[0] for seed in some],
-            [seed.time for seed in some],
+            [seed.key if len(seed.key) > 1 else seed.key[0] for seed in chunk],
+            [seed.time for seed in chunk],
         )
-        said = jax.device_get(parts.program.say(params, parts.form.put(batch)))
-        values = metrics.in_units(task.kind, said.value.astype(np.float64), task.stats)
+        on_device = parts.transfer.to_device(batch)
+        outputs = jax.device_get(parts.program.predict(params, on_device))
+        values = metrics.in_units(task.kind, outputs.value.astype(np.float64), task.stats)
         predictions += [
-            Prediction(_shown(parts, task, value), float(null))
-            for value, null in zip(values[: len(some)], said.null, strict=False)
+            Prediction(_formatted(parts, task, value), float(null))
+            for value, null in zip(values[: len(chunk)], outputs.null, strict=False)
         ]
     return predictions
 
 
-def write(seeds: Sequence[Seed], predictions: Iterable[Prediction], out: Path | None) -> None:
-    """Writes a line of CSV for each seed, to a file or to standard output."""
+def write_predictions(
+    seeds: Sequence[Seed], predictions: Iterable[Prediction], out: Path | None
+) -> None:
+    """Writes one line of CSV for each seed, to a file or to standard output."""
     if out is None:
         _write(seeds, predictions, sys.stdout)
     else:
@@ -127,11 +130,11 @@ def write(seeds: Sequence[Seed], predictions: Iterable[Prediction], out: Path | 
 def _write(seeds: Sequence[Seed], predictions: Iterable[Prediction], file: TextIO) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["key", "obs_time", "prediction", "null_probability"])
-    for seed, said in zip(seeds, predictions, strict=True):
-        writer.writerow(["|".join(seed.key), seed.time or "", said.value, f"{said.null:.6g}"])
+    for seed, found in zip(seeds, predictions, strict=True):
+        writer.writerow(["|".join(seed.key), seed.time or "", found.value, f"{found.null:.6g}"])
 
 
-def _shown(parts: Assembly, task: Any, value: float) -> str:
+def _formatted(parts: Assembly, task: Any, value: float) -> str:
     if task.kind == CATEGORICAL:
         return parts.stores[task.store].category(task.stats["cat_emb_start"] + int(value))
     if task.kind == TIMESTAMP:

@@ -1,4 +1,4 @@
-"""A finite pass over a split, and what came of it."""
+"""Evaluation: one pass over a split, its metrics, and those of the baselines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import headwater
 from confluence import config, metrics
 from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP, target_stats
-from confluence.feed import Form, sampler
+from confluence.feed import DeviceTransfer, open_sampler
 from confluence.parallel import Processes
 from confluence.step import Program
 
@@ -26,15 +26,15 @@ class Task(NamedTuple):
     store: int
     kind: int
     stats: Mapping[str, Any]
-    # Else each of its seeds has a time, after which it sees nothing.
+    # Whether seeds need no observation time; else no seed sees rows after its time.
     sees_everything: bool
 
 
-class Scored(NamedTuple):
-    """A task's metrics on a split, and the predictions that they are of."""
+class Scores(NamedTuple):
+    """A task's metrics on a split, with the predictions and labels."""
 
     loss: float
-    # Seeds that were scored; those whose label is NULL have no other metric than the loss.
+    # The number of scored seeds. Those whose label is NULL count for the loss alone.
     seeds: int
     nulls: int
     metrics: dict[str, float]
@@ -43,12 +43,12 @@ class Scored(NamedTuple):
     labels: npt.NDArray[np.float64]
 
     def record(self) -> dict[str, Any]:
-        """Returns the numbers, for a line of JSON."""
+        """Returns the metrics, for a line of JSON."""
         return {"loss": self.loss, "seeds": self.seeds, "nulls": self.nulls, **self.metrics}
 
 
 class TrainLabels(NamedTuple):
-    """What is known of a task: the labels of rows, several of some."""
+    """The labels of all train seeds; a row may have several."""
 
     rows: npt.NDArray[np.uint32]
     labels: npt.NDArray[np.float64]
@@ -62,15 +62,15 @@ _KINDS = {
 }
 
 
-def tasks_of(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[Task]:
-    """Returns the tasks of a sampler by their numbers.
+def find_tasks(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[Task]:
+    """Returns the tasks of a sampler, in the order of their numbers.
 
     Raises:
-        ConfigError: A task is of a type that no head predicts.
+        ConfigError: No head predicts the type of a task's target.
     """
     found = []
     metadata = [store.metadata() for store in stores]
-    databases = [of_store["database"] for of_store in metadata]
+    databases = [store_metadata["database"] for store_metadata in metadata]
     for name in names:
         database, _, short = name.partition("/")
         store = databases.index(database)
@@ -78,42 +78,43 @@ def tasks_of(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[Ta
         stats = target_stats(metadata[store], task)
         if stats["type"] not in _KINDS:
             raise config.ConfigError(
-                f"task {name!r} has a target of the type {stats['type']}, which cannot be "
-                f"predicted; name others in data.tasks"
+                f"expected a target of the type {', '.join(_KINDS)}, found {stats['type']} for "
+                f"task {name!r}; name other tasks in data.tasks"
             )
         found.append(Task(name, store, _KINDS[stats["type"]], stats, task["sees_everything"]))
     return found
 
 
-def evaluate(
+def score_split(
     program: Program,
     params: Any,
-    batches: headwater.Sampler,
-    form: Form,
+    sampler: headwater.Sampler,
+    transfer: DeviceTransfer,
     split: headwater.sampler.Split,
     task: Task,
+    *,
     batch_limit: int,
-    between: Callable[[], None],
-) -> Scored:
-    """Scores the seeds of a split, each once over all processes; or those of the first batches.
+    after_batch: Callable[[], None],
+) -> Scores:
+    """Scores each seed of a split once over all processes.
 
-    Calls `between` after each batch.
+    `batch_limit` takes the first batches alone; 0 takes all. `after_batch` is called after each.
     """
-    said = []
-    for batch in itertools.islice(batches.evaluate(split, [task.name]), batch_limit or None):
-        said.append(jax.device_get(program.say(params, form.put(batch))))
-        between()
-    if not said:
+    outputs = []
+    for batch in itertools.islice(sampler.evaluate(split, [task.name]), batch_limit or None):
+        outputs.append(jax.device_get(program.predict(params, transfer.to_device(batch))))
+        after_batch()
+    if not outputs:
         empty = np.zeros(0)
-        return Scored(float("nan"), 0, 0, {}, empty.astype(np.uint32), empty, empty)
-    whole = type(said[0])(*(np.concatenate(parts) for parts in zip(*said, strict=True)))
+        return Scores(float("nan"), 0, 0, {}, empty.astype(np.uint32), empty, empty)
+    whole = type(outputs[0])(*(np.concatenate(parts) for parts in zip(*outputs, strict=True)))
     counted = whole.weight > 0
     known = counted & ~whole.is_null
     values, labels = (
         metrics.in_units(task.kind, part[known].astype(np.float64), task.stats)
         for part in (whole.value, whole.label)
     )
-    return Scored(
+    return Scores(
         loss=float(np.average(whole.loss, weights=whole.weight)),
         seeds=int(np.count_nonzero(counted)),
         nulls=int(np.count_nonzero(counted & whole.is_null)),
@@ -124,36 +125,36 @@ def evaluate(
     )
 
 
-def baselines(
-    train: TrainLabels, split: headwater.sampler.Split, task: Task, scored: Scored
+def baseline_metrics(
+    train: TrainLabels, split: headwater.sampler.Split, task: Task, scores: Scores
 ) -> dict[str, dict[str, float]]:
-    """Returns the metrics of those who know the train labels alone, on the seeds of `scored`."""
-    if not len(scored.labels) or not len(train.labels):
+    """Returns the metrics of the baselines, which know the train labels alone, on those seeds."""
+    if not len(scores.labels) or not len(train.labels):
         return {}
-    # Of the train split, a row's own labels are those that are asked for.
-    rows = None if split == "train" else scored.rows
-    count = len(scored.labels)
-    said = metrics.baselines(task.kind, train.rows, train.labels, count, rows)
-    return {name: metrics.score(task.kind, values, scored.labels) for name, values in said.items()}
+    # On the train split, a row's own train labels are the answer.
+    rows = None if split == "train" else scores.rows
+    count = len(scores.labels)
+    predictions = metrics.baselines(task.kind, train.rows, train.labels, count, rows)
+    return {
+        name: metrics.score(task.kind, values, scores.labels)
+        for name, values in predictions.items()
+    }
 
 
 def train_labels(
     settings: config.Config, stores: Sequence[headwater.Store], task: Task
 ) -> TrainLabels:
-    """Returns the labels of all train seeds, of which there may be none.
-
-    They come from contexts of the seed's row alone.
-    """
+    """Returns the labels of all train seeds, read from contexts of the seed's row alone."""
     tables = stores[task.store].metadata()["tables"]
     widest = 1 + max(len(table["columns"]) for table in tables)
     rows, labels = [np.zeros(0, np.uint32)], [np.zeros(0)]
-    with sampler(
+    with open_sampler(
         settings.data, dataclasses.replace(settings.run, prefetch=0), Processes(),
         tasks=[task.name], task_weights=None,
         default_batch_size=1024, default_sequence_length=max(widest, 2), max_rows=1,
         texts="global", text_buckets=None,
-    ) as small:  # fmt: skip
-        for batch in small.evaluate("train"):
+    ) as sampler:  # fmt: skip
+        for batch in sampler.evaluate("train"):
             at = (np.arange(len(batch["target_pos"])), batch["target_pos"])
             known = (batch["seq_weight"] > 0) & (batch["is_null"][at] == 0)
             rows.append(batch["seed_row"][known])

@@ -1,0 +1,118 @@
+"""Training, evaluation and prediction as functions; `confluence` exports them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from confluence import assembly, prediction, training
+from confluence.config import Config
+from confluence.parallel import Processes
+from confluence.prediction import Prediction, Seed
+from confluence.report import Results
+from confluence.xla_flags import set_deterministic_flags
+from headwater.sampler import Split
+
+__all__ = ["Prediction", "Results", "evaluate", "predict", "train"]
+
+
+def train(
+    config: Config,
+    out: str | os.PathLike[str],
+    *,
+    resume: bool = False,
+    processes: Processes | None = None,
+    profile: tuple[int, int] | None = None,
+) -> Results:
+    """Trains a model to its last step; the run is the folder `out`.
+
+    The first Ctrl-C stops after the current step and writes a checkpoint; call it with `resume` to
+    continue.
+
+    Args:
+        config: The configuration of the run.
+        out: The folder of the run; it is created.
+        resume: Continue the run in `out` from its newest checkpoint.
+        processes: The processes of the run, and which one this is; default: this one alone.
+        profile: The first and the last step to trace into the folder `profile` of the run.
+
+    Returns:
+        The metrics of the best checkpoint on the splits val and test, beside the baselines.
+
+    Raises:
+        ConfigError, CheckpointError, JoinError, TrainingError: The message says what to do.
+        Interrupted: SIGINT or SIGTERM came; the run can be resumed.
+
+    Example:
+        >>> config = confluence.load("cpu-small", ["data.stores=shop.store"])  # doctest: +SKIP
+        >>> confluence.train(config, "runs/1")  # doctest: +SKIP
+    """
+    set_deterministic_flags()
+    return training.train(
+        config, Path(out), processes or Processes(), resume=resume, profile=profile
+    )
+
+
+def evaluate(
+    run: str | os.PathLike[str],
+    *,
+    splits: Sequence[Split] = ("test",),
+    checkpoint: Literal["best", "latest"] = "best",
+    stores: Sequence[str] = (),
+) -> Results:
+    """Scores a trained model on whole splits, beside the baselines.
+
+    Args:
+        run: The folder of the run.
+        splits: Some of "train", "val" and "test".
+        checkpoint: The best one by validation loss, or the latest.
+        stores: Where the stores are now; default: where they were during training.
+
+    Raises:
+        CheckpointError: There is no checkpoint, or a store is not the one of the training.
+
+    Example:
+        >>> confluence.evaluate("runs/1", splits=["val", "test"])  # doctest: +SKIP
+    """
+    set_deterministic_flags()
+    with assembly.open_run(Path(run), checkpoint, stores) as (parts, params, step):
+        return Results(step, parts.results(params, splits))
+
+
+def predict(
+    run: str | os.PathLike[str],
+    task: str,
+    seeds: Sequence[tuple[str | tuple[str, ...], str | None]],
+    *,
+    checkpoint: Literal["best", "latest"] = "best",
+    stores: Sequence[str] = (),
+) -> list[Prediction]:
+    """Predicts a task's target for chosen rows and observation times.
+
+    Args:
+        run: The folder of the run.
+        task: The task, as "task" or "database/task".
+        seeds: For each prediction the key of the anchor's row, a tuple if the key has several
+            columns, and the observation time, such as "2024-05-31 12:00:00". A task that sees
+            everything takes None as the time.
+        checkpoint: The best one by validation loss, or the latest.
+        stores: Where the stores are now; default: where they were during training.
+
+    Returns:
+        For each seed the value, in the units of the data, and the probability that it is NULL.
+
+    Raises:
+        ConfigError: There is no such task, or a seed lacks the observation time it needs.
+        CheckpointError: There is no checkpoint, or a store is not the one of the training.
+        HeadwaterError: There is no such row.
+
+    Example:
+        >>> confluence.predict("runs/1", "churn", [("17", "2024-05-31")])  # doctest: +SKIP
+        [Prediction(value='0.307342', null=0.0012)]
+    """
+    set_deterministic_flags()
+    rows = [Seed(key if isinstance(key, tuple) else (key,), time) for key, time in seeds]
+    with assembly.open_run(Path(run), checkpoint, stores) as (parts, params, _):
+        return prediction.predict_seeds(parts, params, task, rows)

@@ -1,0 +1,148 @@
+"""The folder of a run: its lock, its settings and versions, its log, each file written whole."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from confluence import config
+from confluence.checkpoint import CheckpointError
+from confluence.parallel import Processes
+
+
+def create_folder(out: Path, *, resume: bool) -> None:
+    """Creates the folder of a run.
+
+    Raises:
+        ConfigError: The folder holds another run, or none although `resume` is set.
+    """
+    if not resume and (out / "config.toml").exists():
+        raise config.ConfigError(
+            f"{out} already holds a run; continue it with --resume, or name another folder"
+        )
+    if resume and not (out / "config.toml").exists():
+        raise config.ConfigError(
+            f"expected the folder of a run, found no config.toml in {out}; start a run without "
+            "--resume"
+        )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise config.ConfigError(f"cannot create the folder {out}: {error.strerror}") from None
+
+
+@contextmanager
+def lock_folder(out: Path) -> Iterator[None]:
+    """Keeps other processes from training in the folder; the lock ends with the process.
+
+    Raises:
+        ConfigError: Another process holds the lock.
+    """
+    with (out / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise config.ConfigError(
+                f"another process trains in {out}; wait until it ends, or name another folder"
+            ) from None
+        yield
+
+
+@contextmanager
+def report_full_disk(out: Path) -> Iterator[None]:
+    """Turns a full disk, on any file of the run, into one CheckpointError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise CheckpointError(
+            f"cannot write {error.filename or out}: {error.strerror}; free some space, and "
+            "continue with --resume"
+        ) from None
+
+
+def write_settings(out: Path, settings: config.Config, processes: Processes, step: int) -> None:
+    """Writes the configuration, and the versions that the run continues under from `step`.
+
+    The same parameters give the same bits only under the same versions, device and number of
+    cores. So a change is printed, and kept in `versions.json`.
+    """
+    write_text(out / "config.toml", settings.to_toml())
+    names = ("headwater", "jax", "jaxlib", "numpy", "optax", "orbax-checkpoint")
+    now = {
+        "python": sys.version.split()[0],
+        **{name: version(name) for name in names},
+        "device": jax.devices()[0].device_kind,
+        "cores": len(os.sched_getaffinity(0)),
+        "processes": processes.count,
+    }
+    path = out / "versions.json"
+    # One entry for each change; a run that starts again from step 0 has this entry alone.
+    before = json.loads(path.read_text()) if step and path.exists() else []
+    last = before[-1] if before else {}
+    changed = [
+        f"{name} is {value!r}, was {last[name]!r}"
+        for name, value in now.items()
+        if name in last and last[name] != value
+    ]
+    if changed:
+        print(
+            f"confluence: {'; '.join(changed)}: from step {step} on the last digits may differ",
+            file=sys.stderr,
+        )
+    if changed or not before:
+        write_json(path, [*before, {"after_step": step, **now}])
+
+
+def truncate_log(path: Path, step: int) -> None:
+    """Removes what a killed run logged after its checkpoint of `step`."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text().splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            break
+        if record["step"] <= step:
+            kept.append(line + "\n")
+    # Without a checkpoint the run starts again, and logs its first evaluation again.
+    write_text(path, "".join(kept) if step else "")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Writes `content` as JSON, whole or not at all."""
+    write_text(path, json.dumps(strict_json(content), indent=1) + "\n")
+
+
+def strict_json(content: Any) -> Any:
+    """Returns `content` with null for NaN and infinities, which JSON does not have."""
+    if isinstance(content, Mapping):
+        return {key: strict_json(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [strict_json(value) for value in content]
+    if isinstance(content, float) and not math.isfinite(content):
+        return None
+    return content
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file whole or not at all."""
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

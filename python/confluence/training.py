@@ -1,0 +1,291 @@
+"""Training: a run from its first step, or from its newest checkpoint, to its last step."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import headwater
+from confluence import config, report, run_folder, sinks
+from confluence.assembly import Assembly, assemble
+from confluence.checkpoint import Checkpoints
+from confluence.feed import Feed
+from confluence.parallel import Processes
+from confluence.progress import MetricsLog, ProfilerTrace, StepRecorder
+from confluence.rollcall import RunIdentity
+from confluence.step import StepMetrics, compute_type
+
+# A run ends after this many steps in a row without a finite gradient: it will not recover.
+_MAX_SKIPPED_STEPS = 100
+
+
+class Interrupted(Exception):
+    """SIGINT or SIGTERM stopped the run; its checkpoint is written."""
+
+
+class TrainingError(RuntimeError):
+    """The run cannot continue."""
+
+
+def train(
+    settings: config.Config,
+    out: Path,
+    processes: Processes,
+    *,
+    resume: bool = False,
+    profile: tuple[int, int] | None = None,
+) -> report.Results:
+    """Trains to the last step; returns the content of `results.json` in the run's folder.
+
+    The steps from the first to the last of `profile` are traced into the folder's `profile`.
+
+    Raises:
+        ConfigError, CheckpointError, JoinError, TrainingError: The message says what to do.
+        Interrupted: SIGINT or SIGTERM came; the run can be resumed.
+    """
+    run_folder.create_folder(out, resume=resume)
+    if processes.count > 1:
+        identity = _run_identity(settings, out, resume)
+        processes.join(settings.run.timeout_seconds, identity, _identity_differences)
+    with (
+        run_folder.report_full_disk(out),  # for files that are written while closing
+        _stop_on_signals() as stop,
+        ExitStack() as open_resources,
+        # Inside the ExitStack, since closing may wait for processes that wait for this one.
+        processes.exit_on_error(Interrupted),
+        run_folder.report_full_disk(out),
+    ):
+        if processes.rank == 0:
+            open_resources.enter_context(run_folder.lock_folder(out))
+        parts = open_resources.enter_context(assemble(_resolved(settings), processes))
+        return _Trainer(parts, out, processes, resume, stop, open_resources).run(profile)
+
+
+def _run_identity(settings: config.Config, out: Path, resume: bool) -> RunIdentity:
+    """Returns what must be equal in all processes of a run."""
+    steps = [int(path.name) for path in out.glob("checkpoints/*") if path.name.isdigit()]
+    return {
+        "config": settings.to_dict(),
+        "stores": [headwater.Store(path).root for path in settings.data.stores],
+        "step": max(steps, default=0) if resume else 0,
+    }
+
+
+def _identity_differences(ours: RunIdentity, theirs: RunIdentity) -> list[str]:
+    found = config.process_differences(ours["config"], theirs["config"])
+    if ours["stores"] != theirs["stores"]:
+        found.append(
+            f"its stores have the roots {theirs['stores']}, expected {ours['stores']}: all "
+            "processes need the same data"
+        )
+    if ours["step"] != theirs["step"]:
+        found.append(
+            f"it would resume from step {theirs['step']}, expected step {ours['step']}: all "
+            "processes need the same folder as --out"
+        )
+    return found
+
+
+class _StopRequest:
+    """Whether a signal asked the run to stop."""
+
+    is_requested = False
+
+
+class _Trainer:
+    def __init__(
+        self,
+        parts: Assembly,
+        out: Path,
+        processes: Processes,
+        resume: bool,
+        stop: _StopRequest,
+        open_resources: ExitStack,
+    ) -> None:
+        self._parts, self._out, self._stop = parts, out, stop
+        self._is_alone = processes.count == 1
+        self._settings, self._program = parts.settings, parts.program
+        self._is_leader = processes.rank == 0
+        self._checkpoints = Checkpoints(out.absolute() / "checkpoints", self._settings.run.keep)
+        open_resources.callback(self._checkpoints.close)
+        self._state = self._program.initial()
+        self._first_step = 0
+        if resume:
+            self._restore()
+        is_leader = self._is_leader
+        other_sinks = sinks.open_sinks(self._settings, out, self._first_step) if is_leader else []
+        self._log = MetricsLog(
+            out / "metrics.jsonl", self._first_step, is_leader=is_leader, other_sinks=other_sinks
+        )
+        open_resources.callback(self._log.close)
+        if is_leader:
+            run_folder.write_settings(out, self._settings, processes, self._first_step)
+
+    def _restore(self) -> None:
+        step = self._checkpoints.latest
+        if step is None:
+            print("confluence: there is no checkpoint yet; starting at step 0", file=sys.stderr)
+            return
+        found = self._checkpoints.restore(step, self._state, self._settings, self._parts.roots)
+        self._parts.sampler.resume(found.cursor)
+        self._state, self._first_step = found.state, step
+        if self._is_leader:
+            print(f"confluence: resuming after step {step}", file=sys.stderr)
+
+    def run(self, profile: tuple[int, int] | None) -> report.Results:
+        last = self._settings.optimizer.steps
+        if self._first_step == 0:
+            self._evaluate(0, b"")
+        if self._first_step < last:
+            self._train_steps(last, profile)
+        self._checkpoints.wait()
+        results = self._results()
+        if self._is_leader:
+            run_folder.write_json(self._out / "results.json", results.to_dict())
+            self._log.flush()
+            report.write(self._out, results, self._draw_contexts())
+        return results
+
+    def _draw_contexts(self) -> dict[str, str]:
+        """Draws the first context of each task, as the model saw it; returns the pages' names."""
+        names = {task.name: f"context-{n}.html" for n, task in enumerate(self._parts.tasks)}
+        for task, name in names.items():
+            self._parts.sampler.draw(task, 0, self._out / name)
+        return names
+
+    def _train_steps(self, last: int, profile: tuple[int, int] | None) -> None:
+        run = self._settings.run
+        feed = Feed(self._parts.sampler, self._parts.transfer, run.ahead_on_device)
+        recorder = StepRecorder(self._parts, self._log, feed, int(self._state.skipped))
+        trace = ProfilerTrace(self._out / "profile", profile)
+        try:
+            last_finite = self._first_step
+            for step in range(self._first_step + 1, last + 1):
+                trace.before(step)
+                fed = feed.next_batch()
+                stop = self._parts.layout.flag_to_devices(self._stop.is_requested)
+                self._state, metrics = self._program.step(self._state, fed.batch, stop)
+                metrics = jax.device_get(metrics)
+                trace.after(step)
+                recorder.record(step, fed, metrics)
+                last_finite = _last_finite_step(step, metrics, last_finite)
+                is_last = step == last
+                if is_last or (run.evaluate_every and step % run.evaluate_every == 0):
+                    with recorder.paused():
+                        self._evaluate(step, fed.cursor)
+                elif step % run.checkpoint_every == 0 or metrics.stop_requested:
+                    self._save(step, fed.cursor)
+                if metrics.stop_requested and not is_last:
+                    self._checkpoints.wait()
+                    raise Interrupted(
+                        f"stopped after step {step} of {last}, whose checkpoint is in "
+                        f"{self._out}; continue with --resume"
+                    )
+        finally:
+            feed.close()
+            trace.stop()
+
+    def _save(self, step: int, cursor: bytes, loss: float | None = None) -> None:
+        # The log on the disk must never be behind the checkpoint.
+        self._log.flush()
+        self._checkpoints.save(step, self._state, cursor, self._settings, self._parts.roots, loss)
+
+    def _evaluate(self, step: int, cursor: bytes) -> None:
+        """Scores the validation split of all tasks; saves the state with their mean loss."""
+        losses = []
+        for task in self._parts.tasks:
+            scores = self._parts.score(
+                self._state.inference_params,
+                "val",
+                task,
+                batch_limit=self._settings.run.evaluate_batches,
+                after_batch=self._stop_in_evaluation,
+            )
+            if scores.seeds:
+                losses.append(scores.loss)
+                self._log.write(
+                    {"step": step, "split": "val", "task": task.name, **scores.record()}
+                )
+        if step:
+            self._save(step, cursor, _mean_of_finite(losses))
+
+    def _stop_in_evaluation(self) -> None:
+        """Stops a run of one process during an evaluation; several agree on it in a step."""
+        if self._stop.is_requested and self._is_alone:
+            self._checkpoints.wait()
+            step = self._checkpoints.latest
+            newest = f"the newest checkpoint is of step {step}" if step else "no checkpoint yet"
+            raise Interrupted(
+                f"stopped during an evaluation; {newest} in {self._out}; continue with --resume"
+            )
+
+    def _results(self) -> report.Results:
+        """Scores val and test with the best parameters by validation, beside the baselines."""
+        best = self._checkpoints.best
+        assert best is not None, "the last step always has a checkpoint"
+        found = self._checkpoints.restore(best, self._state, self._settings, self._parts.roots)
+        tasks = self._parts.results(
+            found.state.inference_params, ("val", "test"), after_batch=self._stop_in_evaluation
+        )
+        return report.Results(best, tasks)
+
+
+def _mean_of_finite(losses: list[float]) -> float | None:
+    """Returns the mean, by which the best step is chosen; None if it is not finite."""
+    mean = sum(losses) / len(losses) if losses else math.nan
+    return mean if math.isfinite(mean) else None
+
+
+def _last_finite_step(step: int, metrics: StepMetrics, before: int) -> int:
+    """Returns the last step with a finite gradient.
+
+    Raises:
+        TrainingError: The last such step is too long ago.
+    """
+    if math.isfinite(float(metrics.gradient_norm)) and math.isfinite(float(metrics.loss)):
+        return step
+    if step - before >= _MAX_SKIPPED_STEPS:
+        raise TrainingError(
+            f"expected finite gradients, found none in the last {_MAX_SKIPPED_STEPS} steps up to "
+            f"step {step}; start again with lower rates (optimizer.muon_rate, optimizer.adam_rate)"
+        )
+    return before
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[_StopRequest]:
+    """Turns SIGINT and SIGTERM into a stop request; the second signal ends the process."""
+    stop = _StopRequest()
+
+    def request(number: int, _: Any) -> None:
+        stop.is_requested = True
+        signal.signal(number, before[number])
+
+    before = {
+        int(number): signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _resolved(settings: config.Config) -> config.Config:
+    """Returns settings that mean the same on another device and from another folder."""
+    return dataclasses.replace(
+        settings,
+        model=dataclasses.replace(settings.model, compute=compute_type(settings.model.compute)),
+        data=dataclasses.replace(
+            settings.data, stores=tuple(os.path.abspath(path) for path in settings.data.stores)
+        ),
+    )
