@@ -84,14 +84,11 @@ def predict_seeds(
     """Returns the model's prediction for each seed, in the units of the data.
 
     Raises:
-        ConfigError: There is no such task, or a seed lacks the observation time it needs.
-        HeadwaterError: There is no such row.
+        ConfigError: A seed lacks the observation time it needs.
+        HeadwaterError: There is no such task or row.
     """
-    names = [task.name for task in parts.tasks]
-    found = [t for t in parts.tasks if task_name in (t.name, t.name.rpartition("/")[2])]
-    if len(found) != 1:
-        raise ConfigError(f"expected one of the tasks {', '.join(names)}, found {task_name!r}")
-    task, size = found[0], parts.settings.data.batch_size
+    task = parts.tasks[parts.sampler.task_number(task_name)]
+    size = parts.settings.data.batch_size
     timeless = [number for number, seed in enumerate(seeds, start=1) if seed.time is None]
     if timeless and not task.sees_everything:
         raise ConfigError(

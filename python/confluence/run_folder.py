@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import math
 import os
@@ -19,6 +18,7 @@ import jax
 from confluence import config
 from confluence.checkpoint import CheckpointError
 from confluence.parallel import Processes
+from headwater._headwater import Claim, InvalidArgument, write_file
 
 
 def create_folder(out: Path, *, resume: bool) -> None:
@@ -46,17 +46,19 @@ def create_folder(out: Path, *, resume: bool) -> None:
 def lock_folder(out: Path) -> Iterator[None]:
     """Keeps other processes from training in the folder; the lock ends with the process.
 
+    Waits some seconds for another process to end.
+
     Raises:
         ConfigError: Another process holds the lock.
     """
-    with (out / ".lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise config.ConfigError(
-                f"another process trains in {out}; wait until it ends, or name another folder"
-            ) from None
+    try:
+        claim = Claim(out)
+    except InvalidArgument as error:
+        raise config.ConfigError(str(error)) from None
+    try:
         yield
+    finally:
+        claim.release()
 
 
 @contextmanager
@@ -140,9 +142,4 @@ def strict_json(content: Any) -> Any:
 
 def write_text(path: Path, text: str) -> None:
     """Writes a file whole or not at all."""
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write_file(path, text.encode())

@@ -159,7 +159,7 @@ class _Trainer:
         """Draws the first context of each task, as the model saw it; returns the pages' names."""
         names = {task.name: f"context-{n}.html" for n, task in enumerate(self._parts.tasks)}
         for task, name in names.items():
-            self._parts.sampler.draw(task, 0, self._out / name)
+            self._parts.sampler.render_context(task, 0, self._out / name)
         return names
 
     def _train_steps(self, last: int, profile: tuple[int, int] | None) -> None:

@@ -172,7 +172,7 @@ class Sampler:
         evaluation = self._core.evaluate(split, None if tasks is None else list(tasks))
         own = self.own_seed_counts(split)
         names = self.tasks
-        chosen = names if tasks is None else [names[self._core.task_number(t)] for t in tasks]
+        chosen = names if tasks is None else [names[self.task_number(t)] for t in tasks]
         for task, count in self.seed_counts(split).items():
             if task not in chosen:
                 continue
@@ -233,6 +233,14 @@ class Sampler:
     def tasks(self) -> list[str]:
         """The names of the tasks, by their number in `task_idx`."""
         return self._core.tasks()
+
+    def task_number(self, name: str) -> int:
+        """Returns the number of a task in `task_idx`, by its short or full name.
+
+        Raises:
+            InvalidArgument: No task has the name, or several have.
+        """
+        return self._core.task_number(name)
 
     def seed_counts(self, split: Split) -> dict[str, int]:
         """Returns how many seeds each task has in a split."""

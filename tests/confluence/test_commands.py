@@ -87,7 +87,7 @@ def test_categories_are_predicted_by_name_without_a_time(whole, demo_store, tmp_
 @pytest.mark.parametrize(
     ("task", "seeds", "message"),
     [
-        ("chrn", "key,at\n", "expected one of the tasks demo-shop/churn, demo-shop/spend"),
+        ("chrn", "key,at\n", '"chrn"; name one of demo-shop/churn, demo-shop/spend'),
         ("churn", "key,at\nnobody,2022-01-01\n", "nobody"),
         ("churn", "key,at\n1\n", "line 2: expected 2 fields like the header, found 1"),
         ("churn", "", "expected a header and one line per seed, found an empty file"),

@@ -120,12 +120,12 @@ def test_an_error_of_one_rank_ends_the_others_in_bounded_time(tiny, tmp_path):
     with (out / ".lock").open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         options = process_options(2)
-        settings = [*tiny, "run.timeout_seconds=10"]
+        settings = [*tiny, "run.timeout_seconds=20"]
         start = time.monotonic()
         ranks = [start_run(settings, out, *options, rank) for rank in range(2)]
         (status, error), (other, _) = outcomes(ranks)
     assert status == 1
-    assert f"confluence: rank 0: another process trains in {out}" in error
+    assert f"confluence: rank 0: another process is at work in {out}" in error
     assert other != 0
     assert time.monotonic() - start < TIMEOUT_SECONDS
 

@@ -314,7 +314,10 @@ def test_a_second_process_in_one_folder_is_refused(tiny, tmp_path):
         wait_for_step(first, tmp_path / "run", 5)
         second = run([], tmp_path / "run", "--resume")
         assert second.returncode == 1
-        assert f"another process trains in {tmp_path / 'run'}; wait until it ends" in second.stderr
+        assert (
+            f"another process is at work in {tmp_path / 'run'}; wait until it has ended"
+            in second.stderr
+        )
         assert first.poll() is None
     finally:
         first.kill()

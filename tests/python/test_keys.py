@@ -37,9 +37,7 @@ def test_a_key_from_python_finds_its_row(name, tmp_path):
     rows = polars.DataFrame({"key": polars.Series(stored, dtype=kind), "n": range(len(stored))})
     schema = {
         "database": "keys",
-        "table": [
-            {"name": "t", "key": "key", "columns": {"key": "identifier", "n": "numerical"}}
-        ],
+        "table": [{"name": "t", "key": "key", "columns": {"key": "identifier", "n": "numerical"}}],
     }
     headwater.prepare({"t": rows}, schema, tmp_path / "db")
     store = headwater.Store(tmp_path / "db")
