@@ -171,12 +171,13 @@ def show_progress(process: subprocess.Popen[bytes], runs: Path) -> None:
     while process.poll() is None:
         name = "killed" if (runs / "killed").exists() else "whole"
         done = last_step(runs / name / "metrics.jsonl")
-        quarter = done * PROGRESS_LINES // steps
-        if is_terminal:
-            print(f"\r   {name} run: step {done} of {steps} ", end="", flush=True)
-        elif quarter > 0 and shown != (name, quarter):
-            shown = (name, quarter)
-            say(f"   {name} run: step {done} of {steps}")
+        now = (name, done if is_terminal else done * PROGRESS_LINES // steps)
+        if now != shown and now[1] > 0:
+            shown = now
+            line = f"   {name} run: step {done} of {steps}"
+            print(
+                f"\r{line}" if is_terminal else line, end=" " if is_terminal else "\n", flush=True
+            )
         time.sleep(0.5)
     if is_terminal:
         print("\r\033[K", end="")
