@@ -48,6 +48,9 @@ struct Inner {
     source: Option<std::io::Error>,
 }
 
+/// EIO, EUCLEAN and EBADMSG: the disk or its file system cannot read the data.
+const UNREADABLE: &[i32] = if cfg!(target_os = "linux") { &[5, 117, 74] } else { &[5] };
+
 impl Error {
     /// An error of `kind`, saying `message`.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
@@ -72,6 +75,21 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    /// Whether a file cannot be read because it, or the disk below it, is damaged: its rows are to be
+    /// folded again.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        let number = self.os_error().and_then(std::io::Error::raw_os_error);
+        matches!(self.kind(), ErrorKind::Corrupt | ErrorKind::NotOurs)
+            || number.is_some_and(|number| UNREADABLE.contains(&number))
+    }
+
+    /// Whether bytes are not those that this build writes: damaged, of another kind or version.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        matches!(self.kind(), ErrorKind::NotOurs | ErrorKind::Version | ErrorKind::Corrupt)
     }
 
     /// The operating system's error beneath, when there is one.

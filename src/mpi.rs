@@ -16,7 +16,7 @@ use mpi::topology::Communicator;
 
 use crate::bytes::{filled, reserve};
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::reducer::{Event, Wire};
+use crate::reducer::wire::{Event, Wire};
 
 const TAG: c_int = 17;
 const PIECE_BYTES: usize = 16 << 20;

@@ -3,7 +3,7 @@
 #![no_main]
 
 use headwater::fold::{ColumnMoments, Distinct, End, Gram, Histogram, Statistic, TopRows};
-use headwater::plan::{Cursor, CursorKind, Plan, Position};
+use headwater::plan::Plan;
 use headwater::reducer::{Job, Portion};
 use libfuzzer_sys::fuzz_target;
 
@@ -29,14 +29,13 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// A portion of the job whose nodes are `bytes`: no search finds a digest, let alone two.
 fn framed(job: &Job, partial_bytes: usize, bytes: &[u8]) -> Vec<u8> {
-    let mut position = Position::new();
-    position.set("nodes", (bytes.len() / (16 + partial_bytes)) as u64);
-    position.set("partial_bytes", partial_bytes as u64);
-    let cursor = Cursor::new(CursorKind::Reducer, job.plan().clone(), position);
-    let cursor = cursor.encode().expect("a cursor");
-    let mut portion = b"HWFOLD\0\0\x01\0\0\0\0\0\0\0".to_vec();
-    portion.extend((cursor.len() as u64).to_le_bytes());
-    portion.extend(cursor);
+    let plan = job.plan().encode().expect("a plan");
+    let nodes = (bytes.len() / (16 + partial_bytes)) as u64;
+    let mut portion = b"HWFOLD\0\0\x02\0\0\0\0\0\0\0".to_vec();
+    portion.extend((plan.len() as u64 + 16 + bytes.len() as u64).to_le_bytes());
+    portion.extend(plan);
+    portion.extend(nodes.to_le_bytes());
+    portion.extend((partial_bytes as u64).to_le_bytes());
     portion.extend(bytes);
     sealed(portion)
 }

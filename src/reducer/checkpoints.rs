@@ -1,34 +1,15 @@
 //! The checkpoints of a fold in a folder: the last two, each whole or not there.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::durable::{Claim, Disk, Series, Storage, write_file};
-use crate::error::{Context, Error, ErrorKind, Result};
+use crate::error::{Context, Error, Result};
 use crate::fold::Statistic;
 
-use super::Reduction;
+use super::reduction::Reduction;
 
 /// Two, so that there is one to go on from when a disk has damaged the other.
 const KEPT: usize = 2;
-
-/// EIO, EUCLEAN and EBADMSG: what a disk or its file system says of data that it cannot give out.
-const UNREADABLE: &[i32] = if cfg!(target_os = "linux") { &[5, 117, 74] } else { &[5] };
-
-/// Whether a file of partials cannot be had since it, or the disk below it, is damaged, so that what
-/// it holds is to be folded again. A whole file of another job or format version is no damage, nor is
-/// one that this process may not read, or not now.
-#[must_use]
-pub fn is_damage(error: &Error) -> bool {
-    match error.kind() {
-        ErrorKind::Corrupt | ErrorKind::NotOurs => true,
-        ErrorKind::Io => {
-            let number = error.os_error().and_then(io::Error::raw_os_error);
-            number.is_some_and(|number| UNREADABLE.contains(&number))
-        }
-        _ => false,
-    }
-}
 
 /// A folder of checkpoints, numbered by how many chunks they cover.
 pub struct Checkpoints {
@@ -92,7 +73,7 @@ impl Checkpoints {
                     resumed.nodes = nodes;
                     return Ok(resumed);
                 }
-                Err(error) if is_damage(&error) => resumed.damaged.push(error),
+                Err(error) if error.is_unreadable() => resumed.damaged.push(error),
                 Err(error) => return Err(error),
             }
         }

@@ -1,4 +1,4 @@
-//! Who gives out the orders of a job, and receives what the workers have folded.
+//! The coordinator's state machine: gives orders to ranks, and takes in the portions that they fold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -6,10 +6,13 @@ use std::ops::Range;
 use crate::bytes::Digest;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::Statistic;
-use crate::plan::{Cursor, CursorKind};
+use crate::plan::Plan;
 
+use super::message::{Order, Report};
 use super::orders::Orders;
-use super::{Blocks, Order, Portion, Reduction, Report};
+use super::policy::Policy;
+use super::portion::Portion;
+use super::reduction::Reduction;
 
 /// The orders that a rank has at a time: one that it folds, and one that it goes on with at once. So
 /// it is also the most that a rank ships before it is heard.
@@ -18,21 +21,8 @@ const ORDERS_HELD: usize = 2;
 /// So many reports may arrive damaged, until something is taken to be broken.
 const DAMAGED_MAX: u64 = 100;
 
-/// How a coordinator goes about it; none of it changes a bit of the result.
-#[derive(Clone, Debug)]
-pub struct Policy {
-    /// The blocks that are shipped.
-    pub blocks: Blocks,
-    /// Chunks at which a block ends early, since other ranks can read what follows.
-    pub cuts: BTreeSet<u64>,
-    /// Of a thousand blocks, how many are folded by two ranks, whose bits are compared.
-    pub audited_per_mille: u64,
-    /// For how long, at least, nobody else is given what a rank was given.
-    pub patience: u64,
-}
-
-/// What is to be sent, and to which ranks.
-pub type Letters = Vec<(u32, Order)>;
+/// The orders to be sent, each with its rank.
+pub type Outbox = Vec<(u32, Order)>;
 
 /// A job that is folded by many. A state machine without input, output and clock: it is told what
 /// came and what time it is, and says what is to be sent.
@@ -90,7 +80,7 @@ impl<S: Statistic> Coordinator<S> {
     /// # Errors
     /// The worker's own when it has failed; `PlanMismatch` when it folds another job; `Corrupt` when
     /// two ranks come to different bits. What was folded before stays, to go on from.
-    pub fn hear(&mut self, now: u64, rank: u32, message: &[u8]) -> Result<Letters> {
+    pub fn hear(&mut self, now: u64, rank: u32, message: &[u8]) -> Result<Outbox> {
         self.now = now;
         if let Some(present) = self.ranks.get_mut(&rank) {
             present.heard_at = now;
@@ -102,36 +92,37 @@ impl<S: Statistic> Coordinator<S> {
                 self.take_in(rank, portion)
             }
             Ok(Report::Failed(failure)) => Err(failure.into_error()),
-            Ok(Report::Bye) => Ok(self.lose(now, rank)),
+            Ok(Report::Leaving) => Ok(self.lose(now, rank)),
             Err(damaged) => self.ask_again(rank, damaged),
         }
         .context(|| format!("rank {rank}"))
     }
 
-    fn welcome(&mut self, rank: u32, job: &[u8], readable: Vec<Range<u64>>) -> Result<Letters> {
-        let cursor = match Cursor::decode(job).context(|| "the job that it says it folds") {
-            Err(damaged) if damaged.kind() == ErrorKind::Corrupt => {
-                return self.ask_again(rank, damaged);
+    fn welcome(&mut self, rank: u32, job: &[u8], readable: Vec<Range<u64>>) -> Result<Outbox> {
+        let (plan, rest) = match Plan::decode_first(job) {
+            Ok(decoded) => decoded,
+            Err(what) => {
+                return self
+                    .ask_again(rank, Error::corrupt(format!("its plan is damaged: {what}")));
             }
-            cursor => cursor?,
         };
-        if cursor.kind() != CursorKind::Reducer {
-            return Err(Error::invalid("it runs another program"));
+        if !rest.is_empty() {
+            let damaged = format!("{} bytes follow its plan", rest.len());
+            return self.ask_again(rank, Error::corrupt(damaged));
         }
-        let plan = self.reduction.job().plan();
-        plan.compare(cursor.plan()).context(|| "it folds another job")?;
+        self.reduction.job().plan().compare(&plan).context(|| "it folds another job")?;
         self.ranks.insert(rank, Present { readable, heard_at: self.now });
         self.lost.remove(&rank);
-        let mut letters = self.given_again(rank);
-        self.supply(rank, &mut letters);
-        Ok(letters)
+        let mut outbox = self.given_again(rank);
+        self.supply(rank, &mut outbox);
+        Ok(outbox)
     }
 
-    fn take_in(&mut self, rank: u32, portion: &[u8]) -> Result<Letters> {
+    fn take_in(&mut self, rank: u32, portion: &[u8]) -> Result<Outbox> {
         let job = self.reduction.job();
         let arrived = match Portion::of(job, self.reduction.statistic()).read(portion) {
-            // Foreign bytes and versions, too: the plan of the job were compared when it joined.
-            Err(damaged) if is_damage(damaged.kind()) => return self.ask_again(rank, damaged),
+            // Foreign bytes and versions, too: the plans were compared when the rank joined.
+            Err(damaged) if damaged.is_foreign() => return self.ask_again(rank, damaged),
             arrived => arrived?,
         };
         let ends = arrived.first().zip(arrived.last());
@@ -145,15 +136,15 @@ impl<S: Statistic> Coordinator<S> {
         self.is_doubtful |=
             inserted.as_ref().is_err_and(|error| error.kind() == ErrorKind::Corrupt);
         inserted?;
-        let mut letters = Letters::new();
+        let mut outbox = Outbox::new();
         if self.ranks.contains_key(&rank) {
-            self.supply(rank, &mut letters);
+            self.supply(rank, &mut outbox);
         }
-        Ok(letters)
+        Ok(outbox)
     }
 
     /// What came from a rank cannot be read: it is to fold it once more.
-    fn ask_again(&mut self, rank: u32, damaged: Error) -> Result<Letters> {
+    fn ask_again(&mut self, rank: u32, damaged: Error) -> Result<Outbox> {
         self.damaged += 1;
         if self.damaged > DAMAGED_MAX {
             return Err(damaged.context(format!("{DAMAGED_MAX} messages arrived damaged")));
@@ -161,21 +152,21 @@ impl<S: Statistic> Coordinator<S> {
         Ok(self.given_again(rank))
     }
 
-    fn given_again(&self, rank: u32) -> Letters {
+    fn given_again(&self, rank: u32) -> Outbox {
         self.orders.held_by(rank).map(|chunks| (rank, Order::Fold(chunks))).collect()
     }
 
     /// Gives a rank as many orders as it may have.
-    fn supply(&mut self, rank: u32, letters: &mut Letters) {
+    fn supply(&mut self, rank: u32, outbox: &mut Outbox) {
         let Some(Present { readable, .. }) = self.ranks.get(&rank) else { return };
         while self.orders.held_count(rank) < ORDERS_HELD {
             let Some(chunks) = self.orders.give(rank, readable, self.now) else { return };
-            letters.push((rank, Order::Fold(chunks)));
+            outbox.push((rank, Order::Fold(chunks)));
         }
     }
 
     /// Notes that a rank is no more. What it was given is given to others.
-    pub fn lose(&mut self, now: u64, rank: u32) -> Letters {
+    pub fn lose(&mut self, now: u64, rank: u32) -> Outbox {
         self.orders.lose(rank);
         self.ranks.remove(&rank);
         self.lost.insert(rank);
@@ -183,16 +174,16 @@ impl<S: Statistic> Coordinator<S> {
     }
 
     /// Gives orders to those that have none, should there be any by now.
-    pub fn tick(&mut self, now: u64) -> Letters {
+    pub fn tick(&mut self, now: u64) -> Outbox {
         self.now = now;
-        let mut letters = Letters::new();
+        let mut outbox = Outbox::new();
         let ranks: Vec<u32> = self.ranks.keys().copied().collect();
         for rank in ranks {
             if self.orders.held_count(rank) == 0 {
-                self.supply(rank, &mut letters);
+                self.supply(rank, &mut outbox);
             }
         }
-        letters
+        outbox
     }
 
     /// Whether so many ranks have said that they are there, or are known to be no more.
@@ -280,9 +271,4 @@ impl<S: Statistic> Coordinator<S> {
     pub fn cpu_microseconds_elsewhere(&self) -> u64 {
         self.cpu_microseconds.iter().filter(|(rank, _)| **rank != 0).map(|(_, cpu)| cpu).sum()
     }
-}
-
-/// Whether bytes were not read since they are others than were written, which folding again mends.
-fn is_damage(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::NotOurs | ErrorKind::Version | ErrorKind::Corrupt)
 }

@@ -1,4 +1,4 @@
-//! Runs the state machines: one thread that speaks, and one that folds.
+//! Runs the state machines: one thread for messages, one that folds.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,14 +10,17 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 
 use crate::error::{Error, ErrorKind, Result};
 
-use super::message::Failure;
-use super::{Coordinator, Job, Letters, Order, Report, Source, Worker, fold_portion};
+use super::coordinator::{Coordinator, Outbox};
+use super::job::Job;
+use super::message::{Failure, JobEnd, Order, Report};
+use super::source::{Source, fold_portion};
+use super::worker::Worker;
 
-/// Milliseconds for which a worker has nothing to do until it says so once more.
+/// Milliseconds without orders after which a worker reports again that it is ready.
 const READY_AGAIN: u64 = 5_000;
 
-/// Milliseconds for which the coordinator waits for everybody to say good-bye, or that he is there.
-const FAREWELL: u64 = 10_000;
+/// Milliseconds for which the coordinator waits for ranks that are starting or leaving.
+const SHUTDOWN_MAX: u64 = 10_000;
 
 /// How long nobody looks at the wire when nothing came. Looking costs CPU time, not looking time.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -30,7 +33,7 @@ pub trait Wire {
     /// How many ranks there are, the own one among them.
     fn size(&self) -> u32;
 
-    /// Begins to send a message; one to a rank that is no more is dropped.
+    /// Begins to send a message; one to a rank that died is dropped.
     ///
     /// # Errors
     /// Those of the wire.
@@ -51,15 +54,15 @@ pub trait Wire {
 pub enum Event {
     /// A message of a rank.
     Message(u32, Vec<u8>),
-    /// A rank that is no more.
+    /// A rank has died.
     Lost(u32),
 }
 
-/// The wire of a process that is alone.
+/// The wire of a process without peers.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Alone;
+pub struct NoPeers;
 
-impl Wire for Alone {
+impl Wire for NoPeers {
     fn size(&self) -> u32 {
         1
     }
@@ -77,25 +80,25 @@ impl Wire for Alone {
     }
 }
 
-/// What the machines cannot know of themselves.
-pub struct Surroundings<'a> {
+/// The clock, the CPU time and the interrupt of the process, which the state machines have not.
+pub struct Environment<'a> {
     /// Milliseconds since some moment.
     pub now: &'a dyn Fn() -> u64,
     /// The CPU time of this process, in microseconds.
     pub cpu: &'a (dyn Fn() -> u64 + Sync),
-    /// Whether somebody wants it to end.
+    /// Whether the user wants the job to end.
     pub interrupted: &'a dyn Fn() -> bool,
 }
 
 /// A worker and the thread that folds for it.
-struct Hands<'a> {
+struct LocalWorker<'a> {
     worker: Worker,
     orders: Sender<Range<u64>>,
     reports: Receiver<Vec<u8>>,
     stop: &'a AtomicBool,
 }
 
-impl<'a> Hands<'a> {
+impl<'a> LocalWorker<'a> {
     fn new<'scope, S: Source>(
         scope: &'scope Scope<'scope, '_>,
         job: &'scope Job,
@@ -157,7 +160,7 @@ impl<'a> Hands<'a> {
     }
 }
 
-impl Drop for Hands<'_> {
+impl Drop for LocalWorker<'_> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -170,7 +173,7 @@ fn thread_ended() -> Error {
 /// Folds what is missing, with the help of the ranks on the wire, as rank 0.
 ///
 /// `watch` is called again and again with what was folded so far; its error ends the job, as every
-/// other does. The coordinator holds all that was done, and [`farewell`] tells the other ranks.
+/// other does. The coordinator holds all that was done, and [`shut_down`] tells the other ranks.
 ///
 /// # Errors
 /// Those of [`Coordinator::hear`], of the source and the wire, and of `watch`.
@@ -178,23 +181,23 @@ pub fn coordinate<S: Source>(
     coordinator: &mut Coordinator<S::Statistic>,
     source: &S,
     wire: &mut dyn Wire,
-    around: &Surroundings<'_>,
+    environment: &Environment<'_>,
     watch: &mut dyn FnMut(&Coordinator<S::Statistic>) -> Result<()>,
 ) -> Result<()> {
     let job = coordinator.reduction().job().clone();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let mut hands = Hands::new(scope, &job, source, around.cpu, &stop)?;
-        let first = hands.worker.begin((around.now)());
-        let letters = coordinator.hear((around.now)(), 0, &first)?;
-        deliver(letters, &mut hands, wire)?;
+        let mut local = LocalWorker::new(scope, &job, source, environment.cpu, &stop)?;
+        let first = local.worker.begin((environment.now)());
+        let outbox = coordinator.hear((environment.now)(), 0, &first)?;
+        deliver(outbox, &mut local, wire)?;
         let mut whole_since = None;
         loop {
-            let now = (around.now)();
+            let now = (environment.now)();
             if coordinator.is_complete() {
                 // Whether the error of a rank that is slow to begin is told is not to be chance.
                 let waited = now - *whole_since.get_or_insert(now);
-                if coordinator.has_heard_of(wire.size()) || waited > FAREWELL {
+                if coordinator.has_heard_of(wire.size()) || waited > SHUTDOWN_MAX {
                     return Ok(());
                 }
             }
@@ -205,55 +208,55 @@ pub fn coordinate<S: Source>(
                 None if wire.size() == 1 => PAUSE_ALONE,
                 None => PAUSE,
             };
-            let mut letters = match came {
+            let mut outbox = match came {
                 Some(Event::Message(rank, message)) => coordinator.hear(now, rank, &message)?,
                 Some(Event::Lost(rank)) => coordinator.lose(now, rank),
                 None => coordinator.tick(now),
             };
-            if let Some(report) = hands.step(now, pause)? {
-                letters.extend(coordinator.hear((around.now)(), 0, &report)?);
+            if let Some(report) = local.step(now, pause)? {
+                outbox.extend(coordinator.hear((environment.now)(), 0, &report)?);
             }
             coordinator.check_readable(wire.size(), |rows| source.files_of(rows))?;
-            deliver(letters, &mut hands, wire)?;
+            deliver(outbox, &mut local, wire)?;
             watch(coordinator)?;
         }
     })
 }
 
-/// Tells the ranks on the wire that the job is over, and waits until they know: each says good-bye, and
-/// is told once more, so that nobody leaves before what he has sent has come. `lost` are no more.
-pub fn farewell(
+/// Ends the job on all ranks: sends each the end, waits until it is leaving, and confirms, so that no
+/// rank leaves before its messages have arrived. `lost` are the ranks that died.
+pub fn shut_down(
     wire: &mut dyn Wire,
     lost: BTreeSet<u32>,
-    end: Result<(), ErrorKind>,
-    around: &Surroundings<'_>,
+    end: JobEnd,
+    environment: &Environment<'_>,
 ) {
     let mut left = lost;
     for rank in (1..wire.size()).filter(|rank| !left.contains(rank)) {
-        // Whoever cannot be told dies with the job.
+        // A rank that cannot be reached dies with the job.
         let _ = wire.send(rank, Order::End(end).encode());
     }
-    let until = (around.now)() + FAREWELL;
-    while (left.len() + 1 < wire.size() as usize || wire.is_busy()) && (around.now)() < until {
+    let until = (environment.now)() + SHUTDOWN_MAX;
+    while (left.len() + 1 < wire.size() as usize || wire.is_busy()) && (environment.now)() < until {
         match wire.poll() {
             Ok(Some(Event::Lost(rank))) => _ = left.insert(rank),
             Ok(Some(Event::Message(rank, message))) => {
-                if matches!(Report::decode(&message), Ok(Report::Bye)) {
+                if matches!(Report::decode(&message), Ok(Report::Leaving)) {
                     left.insert(rank);
                     let _ = wire.send(rank, Order::End(end).encode());
                 }
             }
             Ok(None) => thread::sleep(PAUSE),
-            // The job has its result, or its first error: that one is told.
+            // The job has its result, or its first error, which is reported.
             Err(_) => return,
         }
     }
 }
 
-fn deliver(letters: Letters, hands: &mut Hands<'_>, wire: &mut dyn Wire) -> Result<()> {
-    for (rank, order) in letters {
+fn deliver(outbox: Outbox, local: &mut LocalWorker<'_>, wire: &mut dyn Wire) -> Result<()> {
+    for (rank, order) in outbox {
         match rank {
-            0 => hands.worker.hear(&order.encode())?,
+            0 => local.worker.hear(&order.encode())?,
             _ => wire.send(rank, order.encode())?,
         }
     }
@@ -269,17 +272,17 @@ fn deliver(letters: Letters, hands: &mut Hands<'_>, wire: &mut dyn Wire) -> Resu
 pub fn work<S: Source>(
     source: Result<(Job, S)>,
     wire: &mut dyn Wire,
-    around: &Surroundings<'_>,
-) -> Result<Result<(), ErrorKind>> {
+    environment: &Environment<'_>,
+) -> Result<JobEnd> {
     let stop = AtomicBool::new(false);
     let ended = match &source {
         Ok((job, source)) => thread::scope(|scope| {
-            let mut hands = match Hands::new(scope, job, source, around.cpu, &stop) {
-                Ok(hands) => hands,
+            let mut local = match LocalWorker::new(scope, job, source, environment.cpu, &stop) {
+                Ok(local) => local,
                 Err(error) => return fail(&error, wire),
             };
-            wire.send(0, hands.worker.begin((around.now)()))?;
-            let mut was_told = false;
+            wire.send(0, local.worker.begin((environment.now)()))?;
+            let mut has_reported = false;
             loop {
                 let came = wire.poll()?;
                 let pause = match came {
@@ -288,18 +291,18 @@ pub fn work<S: Source>(
                     None => PAUSE,
                 };
                 match came {
-                    Some(Event::Message(_, message)) => hands.worker.hear(&message)?,
+                    Some(Event::Message(_, message)) => local.worker.hear(&message)?,
                     Some(Event::Lost(0)) => return Err(orphaned()),
                     Some(Event::Lost(_)) | None => {}
                 }
-                if let Some(end) = hands.worker.end() {
+                if let Some(end) = local.worker.end() {
                     return Ok(end);
                 }
-                if let Some(report) = hands.step((around.now)(), pause)? {
+                if let Some(report) = local.step((environment.now)(), pause)? {
                     wire.send(0, report)?;
                 }
-                if (around.interrupted)() && !was_told {
-                    was_told = true;
+                if (environment.interrupted)() && !has_reported {
+                    has_reported = true;
                     let failure = Failure::from(&Error::interrupted("it was asked to end"));
                     wire.send(0, Report::Failed(failure).encode())?;
                 }
@@ -307,9 +310,9 @@ pub fn work<S: Source>(
         }),
         Err(error) => fail(error, wire),
     }?;
-    wire.send(0, Report::Bye.encode())?;
-    let until = (around.now)() + FAREWELL;
-    while (around.now)() < until {
+    wire.send(0, Report::Leaving.encode())?;
+    let until = (environment.now)() + SHUTDOWN_MAX;
+    while (environment.now)() < until {
         match wire.poll()? {
             // The end once more, or the end of rank 0, which has heard all that it waits for.
             Some(Event::Message(..) | Event::Lost(0)) => break,
@@ -320,8 +323,8 @@ pub fn work<S: Source>(
     Ok(ended)
 }
 
-/// Tells rank 0 of an error before any work, and waits for the end that comes of it.
-fn fail(error: &Error, wire: &mut dyn Wire) -> Result<Result<(), ErrorKind>> {
+/// Reports an error to rank 0 before any work, and waits for the end of the job.
+fn fail(error: &Error, wire: &mut dyn Wire) -> Result<JobEnd> {
     wire.send(0, Report::Failed(Failure::from(error)).encode())?;
     loop {
         match wire.poll()? {
@@ -338,5 +341,8 @@ fn fail(error: &Error, wire: &mut dyn Wire) -> Result<Result<(), ErrorKind>> {
 }
 
 fn orphaned() -> Error {
-    Error::new(ErrorKind::Shutdown, "rank 0 has died; go on from its checkpoints with --resume")
+    Error::new(
+        ErrorKind::Shutdown,
+        "rank 0 has died; run again with --resume to go on from its checkpoints",
+    )
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 use crate::fold::FORMAT_VERSION;
 use crate::matrix::Element;
-use crate::plan::{Cursor, CursorKind, Plan, Position, Setting};
+use crate::plan::{Plan, Setting};
 
 /// Far from where the numbers of rows, chunks and nodes end.
 const ROWS_MAX: u64 = 1 << 62;
@@ -38,7 +38,8 @@ impl Job {
         what.add("chunk_rows", chunk_rows)?;
         what.add("fold", FORMAT_VERSION)?;
         let job = Self { plan: what, rows, chunk_rows };
-        job.describe(&[("nodes", 0), ("partial_bytes", 0)])?;
+        // Whatever is kept or shipped holds the plan.
+        job.plan.encode().context(|| "the plan of the job")?;
         Ok(job)
     }
 
@@ -69,19 +70,6 @@ impl Job {
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
-    }
-
-    /// The bytes that say what is folded, and beside it some counts, in whatever is kept or shipped.
-    pub(super) fn describe(&self, counts: &[(&str, u64)]) -> Result<Vec<u8>> {
-        let mut position = Position::new();
-        counts.iter().for_each(|(name, count)| position.set(*name, *count));
-        let cursor = Cursor::new(CursorKind::Reducer, self.plan.clone(), position);
-        cursor.encode().map_err(|_| {
-            Error::limit(
-                "the plan of the job are longer than a megabyte together; give the data a shorter \
-                 name, such as a digest of what it says",
-            )
-        })
     }
 
     /// How many rows there are.

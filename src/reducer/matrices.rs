@@ -14,7 +14,8 @@ use crate::fold::{
 };
 use crate::matrix::{Matrix, Numbers};
 
-use super::{Job, Source};
+use super::job::Job;
+use super::source::Source;
 
 /// Operations of a thread before the partials are merged and the fold hears whether it is to stop: less
 /// than a tenth of a second.

@@ -1,4 +1,4 @@
-//! What the coordinator and the workers of a job say to each other, and its bytes.
+//! The messages between the coordinator and the workers of a job, and their bytes.
 
 use std::ops::Range;
 
@@ -8,24 +8,24 @@ use crate::error::{Error, ErrorKind, Result};
 /// From a worker to the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report<'a> {
-    /// It has nothing to do.
+    /// The worker has no orders.
     Ready {
-        /// Its job, as the bytes of a cursor.
+        /// The bytes of its job's plan.
         job: &'a [u8],
         /// The chunks that it can read.
         readable: Vec<Range<u64>>,
     },
-    /// It has folded what it was ordered to.
+    /// The worker has folded the chunks of an order.
     Folded {
         /// The CPU time that its process has taken so far.
         cpu_microseconds: u64,
         /// The bytes of the portion.
         portion: &'a [u8],
     },
-    /// It cannot go on.
+    /// The worker cannot go on.
     Failed(Failure),
-    /// It was told of the end, and leaves.
-    Bye,
+    /// It has received the end of the job, and leaves.
+    Leaving,
 }
 
 /// From the coordinator to a worker.
@@ -33,8 +33,17 @@ pub enum Report<'a> {
 pub enum Order {
     /// Fold these chunks.
     Fold(Range<u64>),
-    /// It is over: all was folded, or something failed.
-    End(Result<(), ErrorKind>),
+    /// The job has ended.
+    End(JobEnd),
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobEnd {
+    /// All rows were folded.
+    Done,
+    /// An error of this kind ended it; rank 0 has reported it.
+    Failed(ErrorKind),
 }
 
 /// An error that travels.
@@ -63,7 +72,7 @@ impl Failure {
 const READY: u8 = 1;
 const FOLDED: u8 = 2;
 const FAILED: u8 = 3;
-const BYE: u8 = 4;
+const LEAVING: u8 = 4;
 const FOLD: u8 = 5;
 const END: u8 = 6;
 
@@ -86,9 +95,9 @@ impl<'a> Report<'a> {
                 Self::folded(portion.to_vec(), *cpu_microseconds)
             }
             Self::Failed(Failure { kind, message }) => {
-                [message.as_bytes(), &[code_of(Some(*kind)), FAILED]].concat()
+                [message.as_bytes(), &[code_of(*kind), FAILED]].concat()
             }
-            Self::Bye => vec![BYE],
+            Self::Leaving => vec![LEAVING],
         }
     }
 
@@ -105,7 +114,7 @@ impl<'a> Report<'a> {
     /// # Errors
     /// `Corrupt` when they are none.
     pub fn decode(bytes: &'a [u8]) -> Result<Self> {
-        Self::read(bytes).ok_or_else(|| damaged("report"))
+        Self::read(bytes).ok_or_else(|| damaged("a report"))
     }
 
     fn read(bytes: &'a [u8]) -> Option<Self> {
@@ -132,7 +141,7 @@ impl<'a> Report<'a> {
                 let message = String::from_utf8_lossy(message).into_owned();
                 Self::Failed(Failure { kind: kind_of(code)?, message })
             }
-            BYE if rest.is_empty() => Self::Bye,
+            LEAVING if rest.is_empty() => Self::Leaving,
             _ => return None,
         })
     }
@@ -148,7 +157,8 @@ impl Order {
                 put_range(&mut bytes, chunks);
                 bytes
             }
-            Self::End(end) => vec![END, code_of(end.err())],
+            Self::End(JobEnd::Done) => vec![END, 0],
+            Self::End(JobEnd::Failed(kind)) => vec![END, code_of(*kind)],
         }
     }
 
@@ -159,16 +169,18 @@ impl Order {
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let order = match bytes {
             [FOLD, range @ ..] if range.len() == 16 => range_at(range, 0).map(Self::Fold),
-            [END, 0] => Some(Self::End(Ok(()))),
-            &[END, code] => kind_of(code).map(|kind| Self::End(Err(kind))),
+            [END, 0] => Some(Self::End(JobEnd::Done)),
+            &[END, code] => kind_of(code).map(|kind| Self::End(JobEnd::Failed(kind))),
             _ => None,
         };
-        order.ok_or_else(|| damaged("order"))
+        order.ok_or_else(|| damaged("an order"))
     }
 }
 
 fn damaged(what: &str) -> Error {
-    Error::corrupt(format!("these bytes are no {what}; every rank must run one build of headwater"))
+    Error::corrupt(format!(
+        "expected the bytes of {what}, found others; run the same build of headwater on every rank"
+    ))
 }
 
 fn put_range(bytes: &mut Vec<u8>, range: &Range<u64>) {
@@ -195,9 +207,8 @@ const KINDS: [ErrorKind; 11] = [
     ErrorKind::Shutdown,
 ];
 
-fn code_of(kind: Option<ErrorKind>) -> u8 {
-    let place = kind.and_then(|kind| KINDS.iter().position(|k| *k == kind));
-    place.map_or(0, |place| place as u8 + 1)
+fn code_of(kind: ErrorKind) -> u8 {
+    KINDS.iter().position(|k| *k == kind).map_or(0, |place| place as u8 + 1)
 }
 
 fn kind_of(code: u8) -> Option<ErrorKind> {

@@ -1,3 +1,5 @@
+//! The distributed fold: jobs, portions, workers and their coordinator, a spool without MPI.
+//!
 #![doc = include_str!("FORMAT.md")]
 #![doc = ""]
 #![doc = include_str!("SCALE.md")]
@@ -9,20 +11,28 @@ mod job;
 mod matrices;
 mod message;
 mod orders;
+mod policy;
 mod portion;
 mod reduction;
 mod source;
+mod spool;
 mod stream;
 mod worker;
 
-pub use checkpoints::{Checkpoints, Resumed, is_damage};
-pub use coordinator::{Coordinator, Letters, Policy};
-pub use drive::{Alone, Event, Surroundings, Wire, coordinate, farewell, work};
+pub use checkpoints::{Checkpoints, Resumed};
 pub use job::{Blocks, Job};
 pub use matrices::{CrossOfMatrices, OfMatrix, OfRows};
-pub use message::{Failure, Order, Report};
-pub use portion::{Arrived, Held, Portion};
+pub use policy::Policy;
+pub use portion::{ArrivedNode, NodePartial, Portion};
 pub use reduction::Reduction;
 pub use source::{Source, fold_portion};
+pub use spool::{FoldedBlocks, Spool};
 pub use stream::GramStream;
-pub use worker::Worker;
+
+/// The coordinator and the workers of a job, their messages, and what runs them over a transport.
+pub mod wire {
+    pub use super::coordinator::{Coordinator, Outbox};
+    pub use super::drive::{Environment, Event, NoPeers, Wire, coordinate, shut_down, work};
+    pub use super::message::{Failure, JobEnd, Order, Report};
+    pub use super::worker::Worker;
+}

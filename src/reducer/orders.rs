@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::bytes::Digest;
 use crate::error::{Error, Result};
 
-use super::Blocks;
+use super::job::Blocks;
 
 /// More orders than any job needs, and few enough to be listed.
 const ORDERS_MAX: u64 = 1 << 24;

@@ -1,23 +1,29 @@
-//! Some nodes of a job with their partials, as bytes: what is shipped, kept and gone on from.
+//! Portions: some nodes of a job with their partials, as the bytes that are shipped and kept.
 
-use crate::bytes::{reserve, u32_at, u64_at};
-use crate::error::{Context, Error, ErrorKind, Result};
+use crate::bytes::{Envelope, u32_at, u64_at};
+use crate::error::{Context, Error, Result};
 use crate::fold::{Arrival, Node, Statistic};
-use crate::plan::{Cursor, CursorKind};
+use crate::plan::Plan;
 
-use super::{Job, Report};
+use super::job::Job;
+use super::message::Report;
 
-const MAGIC: [u8; 8] = *b"HWFOLD\0\0";
-const VERSION: u32 = 1;
-const HEADER_BYTES: usize = 24;
+const ENVELOPE: Envelope = Envelope {
+    name: "portion",
+    magic: *b"HWFOLD\0\0",
+    version: 2,
+    payload_max: usize::MAX,
+    remedy: "use an earlier file, or fold its rows again",
+};
+/// The number of nodes, and the length of each partial.
+const COUNTS_BYTES: usize = 16;
 const NODE_BYTES: usize = 16;
-const HASH_BYTES: usize = 32;
 
-/// A node and what is known of its rows.
-pub type Held<S> = (Node, <S as Statistic>::Partial);
+/// A node and its partial.
+pub type NodePartial<S> = (Node, <S as Statistic>::Partial);
 
-/// The same as it lies in the bytes of a portion.
-pub type Arrived<'a, S> = (Node, <S as Statistic>::Arrived<'a>);
+/// A node and its partial as it lies in the bytes of a portion.
+pub type ArrivedNode<'a, S> = (Node, <S as Statistic>::Arrived<'a>);
 
 /// Writes and reads portions of one job.
 pub struct Portion<'a, S> {
@@ -41,34 +47,30 @@ impl<'a, S: Statistic> Portion<'a, S> {
     {
         let nodes: Vec<(Node, &S::Partial)> = nodes.collect();
         let partial_bytes = self.partial_bytes(nodes.len());
-        let counts = [("nodes", nodes.len() as u64), ("partial_bytes", partial_bytes as u64)];
-        let cursor = self.job.describe(&counts)?;
-        // With room for what makes a report of it, since it can be large.
-        let all = HEADER_BYTES + cursor.len() + nodes.len() * (NODE_BYTES + partial_bytes);
-        let mut bytes: Vec<u8> = reserve(all + HASH_BYTES + Report::TRAILER_BYTES)
+        let plan = self.job.plan().encode()?;
+        // With room for the trailer of a report, since a portion can be large.
+        let length = plan.len() + COUNTS_BYTES + nodes.len() * (NODE_BYTES + partial_bytes);
+        let mut bytes = ENVELOPE
+            .begin(0, length + Report::TRAILER_BYTES)
             .context(|| format!("{} partials of {partial_bytes} bytes each", nodes.len()))?;
-        bytes.extend(MAGIC);
-        bytes.extend(VERSION.to_le_bytes());
-        bytes.extend([0; 4]);
-        bytes.extend((cursor.len() as u64).to_le_bytes());
-        bytes.extend(cursor);
+        bytes.extend(plan);
+        bytes.extend((nodes.len() as u64).to_le_bytes());
+        bytes.extend((partial_bytes as u64).to_le_bytes());
         for (node, partial) in nodes {
             bytes.extend(node.level().to_le_bytes());
             bytes.extend([0; 4]);
             bytes.extend(node.index().to_le_bytes());
             self.statistic.write(partial, &mut bytes);
         }
-        let hash = blake3::hash(&bytes);
-        bytes.extend(hash.as_bytes());
-        Ok(bytes)
+        Ok(Envelope::seal(bytes))
     }
 
     /// The nodes of a portion of this job.
     ///
     /// # Errors
     /// As [`Portion::read`], and `LimitExceeded` when there is no memory.
-    pub fn decode(&self, bytes: &[u8]) -> Result<Vec<Held<S>>> {
-        let own = |(node, arrived): Arrived<'_, S>| {
+    pub fn decode(&self, bytes: &[u8]) -> Result<Vec<NodePartial<S>>> {
+        let own = |(node, arrived): ArrivedNode<'_, S>| {
             Ok((node, arrived.join(Vec::new(), &mut Vec::new())?))
         };
         self.read(bytes)?.into_iter().map(own).collect()
@@ -79,25 +81,28 @@ impl<'a, S: Statistic> Portion<'a, S> {
     /// # Errors
     /// `NotOurs`, `Version` or `Corrupt` when the bytes are no whole portion, `PlanMismatch` when
     /// they are of another job, naming each field that differs.
-    pub fn read<'b>(&self, bytes: &'b [u8]) -> Result<Vec<Arrived<'b, S>>> {
-        let (cursor, mut rest) = open(bytes)?;
-        let plan = self.job.plan();
-        plan.compare(cursor.plan()).context(|| "these partials are of another job")?;
-        let count = |name: &str| {
-            let count = cursor.position().get(name).and_then(|count| usize::try_from(count).ok());
-            count.ok_or_else(|| damaged(&format!("it has no count {name:?}")))
+    pub fn read<'b>(&self, bytes: &'b [u8]) -> Result<Vec<ArrivedNode<'b, S>>> {
+        let (kind, payload) = ENVELOPE.open(bytes)?;
+        if kind != 0 {
+            return Err(damaged(&format!("expected kind 0, found {kind}")));
+        }
+        let (plan, rest) = Plan::decode_first(payload).map_err(|what| damaged(&what))?;
+        self.job.plan().compare(&plan).context(|| "the portion is of another job")?;
+        let count = |at| u64_at(rest, at).and_then(|count| usize::try_from(count).ok());
+        let (Some(nodes), Some(partial_bytes)) = (count(0), count(8)) else {
+            return Err(damaged("it ends before its counts"));
         };
-        let (nodes, partial_bytes) = (count("nodes")?, count("partial_bytes")?);
-        let wanted = self.partial_bytes(nodes);
-        if partial_bytes != wanted {
+        let mut rest = &rest[COUNTS_BYTES..];
+        let expected = self.partial_bytes(nodes);
+        if partial_bytes != expected {
             return Err(damaged(&format!(
-                "its partials are said to have {partial_bytes} bytes, where {wanted} were expected"
+                "expected partials of {expected} bytes, found {partial_bytes}"
             )));
         }
         let expected = NODE_BYTES.checked_add(partial_bytes).and_then(|one| one.checked_mul(nodes));
         if expected != Some(rest.len()) {
             return Err(damaged(&format!(
-                "{nodes} nodes of {partial_bytes} bytes do not fill its {} bytes",
+                "expected {nodes} nodes of {partial_bytes} bytes each, found {} bytes of nodes",
                 rest.len()
             )));
         }
@@ -114,7 +119,9 @@ impl<'a, S: Statistic> Portion<'a, S> {
             let rows =
                 self.job.rows_of(covered - 1).end - self.job.rows_of(node.chunks().start).start;
             if !self.statistic.can_be_of(&partial, rows) {
-                return Err(damaged(&format!("what it has for {node} is not of {rows} rows")));
+                return Err(damaged(&format!(
+                    "expected the partial of {node} to have {rows} rows"
+                )));
             }
             arrived.push((node, partial));
         }
@@ -135,51 +142,6 @@ impl<'a, S: Statistic> Portion<'a, S> {
     }
 }
 
-/// Checks the envelope; returns the cursor, and the bytes of the nodes.
-fn open(bytes: &[u8]) -> Result<(Cursor, &[u8])> {
-    if bytes.get(..8) != Some(&MAGIC[..]) {
-        return Err(Error::not_ours(
-            "these are no partials of a fold (wrong first bytes); expected what headwater-reduce \
-             wrote",
-        ));
-    }
-    let Some((content, hash)) = bytes.split_last_chunk::<HASH_BYTES>() else {
-        return Err(cut_off());
-    };
-    // Before the version, which may be what is damaged: every version ends with its digest.
-    if blake3::hash(content) != *hash {
-        return Err(damaged("it does not match its digest"));
-    }
-    let version = u32_at(content, 8).ok_or_else(cut_off)?;
-    if version != VERSION {
-        return Err(Error::version(format!(
-            "partials of format version {version}; this build reads version {VERSION}: go on with \
-             the version of headwater that wrote them, or start afresh"
-        )));
-    }
-    let length = u64_at(content, 16).and_then(|length| usize::try_from(length).ok());
-    let length = length.ok_or_else(cut_off)?;
-    let end = HEADER_BYTES.checked_add(length).filter(|&end| end <= content.len());
-    let end = end.ok_or_else(|| damaged("what it says of its job reaches past its end"))?;
-    if u32_at(content, 12) != Some(0) {
-        return Err(damaged("reserved bytes are set"));
-    }
-    let cursor = Cursor::decode(&content[HEADER_BYTES..end]).map_err(|e| match e.kind() {
-        ErrorKind::Version => e.context("what the partials say of their job"),
-        _ => damaged("what it says of its job is none"),
-    })?;
-    if cursor.kind() != CursorKind::Reducer {
-        return Err(damaged("what it says of its job is not of a fold"));
-    }
-    Ok((cursor, &content[end..]))
-}
-
-fn cut_off() -> Error {
-    damaged("it is cut off")
-}
-
 fn damaged(what: &str) -> Error {
-    Error::corrupt(format!(
-        "the partials are damaged: {what}; use an earlier file, or start afresh"
-    ))
+    ENVELOPE.damaged(what.to_owned())
 }

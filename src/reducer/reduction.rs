@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::fold::{Arrival, Copied, Inserted, Node, Statistic, Tree};
 
-use super::{Arrived, Job, Portion};
+use super::job::Job;
+use super::portion::{ArrivedNode, Portion};
 
 /// The fold of a job under way. Does no input or output of its own.
 ///
@@ -50,7 +51,7 @@ impl<S: Statistic> Reduction<S> {
     ///
     /// # Errors
     /// As [`Reduction::insert`]. What was taken in before stays as it was.
-    pub fn insert_all(&mut self, nodes: Vec<Arrived<'_, S>>) -> Result<usize> {
+    pub fn insert_all(&mut self, nodes: Vec<ArrivedNode<'_, S>>) -> Result<usize> {
         self.tree.insert_all(nodes)
     }
 

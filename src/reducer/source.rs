@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::error::{Context, Error, Result};
 use crate::fold::{Node, Statistic, Tree};
 
-use super::{Job, Portion};
+use super::job::Job;
+use super::portion::Portion;
 
 /// What turns the chunks of a job into partials.
 pub trait Source: Sync {

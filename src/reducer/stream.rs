@@ -8,8 +8,9 @@ use crate::fold::gram::Chunk;
 use crate::fold::{Gram, Node, Tree, Triangle, Values};
 use crate::matrix::{Element, Numbers};
 
+use super::job::Job;
 use super::matrices::at_once;
-use super::{Job, Portion};
+use super::portion::Portion;
 
 /// The Gram of rows of a job as they come, from some row on, in pieces of any size.
 ///
@@ -149,7 +150,7 @@ impl GramStream {
         Ok(left)
     }
 
-    /// Hands out what was finished since the last time, as a portion.
+    /// LocalWorker out what was finished since the last time, as a portion.
     ///
     /// # Errors
     /// Those of [`Portion::encode`].

@@ -1,11 +1,12 @@
-//! Who folds what it is told to.
+//! The worker's state machine: takes orders, and names the chunks to be folded next.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
-use super::{Job, Order, Report};
+use super::job::Job;
+use super::message::{JobEnd, Order, Report};
 
 /// A worker of a job. A state machine without input, output and clock, as the coordinator is.
 ///
@@ -18,7 +19,7 @@ pub struct Worker {
     /// When it last said, or did, something.
     silent_since: u64,
     patience: u64,
-    end: Option<Result<(), ErrorKind>>,
+    end: Option<JobEnd>,
 }
 
 impl Worker {
@@ -26,11 +27,11 @@ impl Worker {
     /// nothing to do for longer than `patience`.
     ///
     /// # Errors
-    /// Those of [`Job::new`] for fields that are too long.
+    /// Those of [`Plan::encode`](crate::plan::Plan::encode).
     pub fn new(job: &Job, readable: Vec<Range<u64>>, patience: u64) -> Result<Self> {
         Ok(Self {
             job: job.clone(),
-            ready: Report::Ready { job: &job.describe(&[])?, readable }.encode(),
+            ready: Report::Ready { job: &job.plan().encode()?, readable }.encode(),
             waiting: VecDeque::new(),
             folding: None,
             silent_since: 0,
@@ -57,7 +58,7 @@ impl Worker {
             }
             Order::Fold(chunks) if chunks.end > self.job.chunk_count() => {
                 return Err(Error::corrupt(format!(
-                    "chunks {chunks:?} were ordered, of {}",
+                    "expected an order for chunks below {}, found {chunks:?}",
                     self.job.chunk_count()
                 )));
             }
@@ -93,7 +94,7 @@ impl Worker {
 
     /// How the job ended, when it has.
     #[must_use]
-    pub fn end(&self) -> Option<Result<(), ErrorKind>> {
+    pub fn end(&self) -> Option<JobEnd> {
         self.end
     }
 }

@@ -39,7 +39,7 @@ fn p6_damage_is_passed_over_and_another_version_refused() {
     let mut other = whole.clone();
     other[8] = 3;
     fs::write(&newest, &other).unwrap();
-    let words = format!("checkpoint {}: the partials are damaged", newest.display());
+    let words = format!("checkpoint {}: the portion is damaged", newest.display());
     assert!(passed_over(&folder).starts_with(&words));
     // With a right digest it is no damage.
     let body = &other[..other.len() - 32];
@@ -49,11 +49,11 @@ fn p6_damage_is_passed_over_and_another_version_refused() {
         |done: &mut Reduction<_>| Checkpoints::new(&folder.0).unwrap().resume(done).unwrap_err();
     let error = refused(&mut reduction(&job(10, 1)));
     assert_eq!(error.kind(), ErrorKind::Version);
-    assert!(error.to_string().contains("partials of format version 3"), "{error}");
+    assert!(error.to_string().contains("found version 3"), "{error}");
     fs::write(&newest, whole).unwrap();
     let error = refused(&mut reduction(&job(10, 2)));
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);
-    assert!(error.to_string().contains("these partials are of another job"), "{error}");
+    assert!(error.to_string().contains("the portion is of another job"), "{error}");
 }
 
 /// Reading this file yields EIO.

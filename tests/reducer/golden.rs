@@ -10,7 +10,7 @@ use headwater::fold::{
     ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Node, NumberedRows,
     Partial, Rows, Statistic, TopRows, Tree,
 };
-use headwater::plan::{Cursor, CursorKind, Plan, Position};
+use headwater::plan::Plan;
 use headwater::reducer::{Job, Portion};
 
 use crate::manifest_of_goldens::{self as manifest, Golden, folder, is_asked_to_regenerate};
@@ -60,7 +60,7 @@ fn case<S: Statistic>(
     for &chunk in chunks {
         tree.insert(Node::leaf(chunk).unwrap(), leaf(job.rows_of(chunk))).unwrap();
     }
-    let file = format!("portion-v1-{name}.portion");
+    let file = format!("portion-v2-{name}.portion");
     let portion = Portion::of(&job, statistic);
     if !is_asked_to_regenerate() {
         let bytes = fs::read(folder().join(&file)).unwrap();
@@ -141,31 +141,39 @@ fn bad(gram: &[u8]) -> Vec<Case> {
         let none: [(Node, &headwater::fold::Triangle); 0] = [];
         Portion::of(&job, &statistic).encode(none.into_iter()).unwrap()
     };
-    let empty = {
-        let mut position = Position::new();
-        position.set("nodes", 0);
-        position.set("partial_bytes", 24);
-        let fields = job("gram", CHUNK_ROWS).plan().clone();
-        let cursor = Cursor::new(CursorKind::Reducer, fields, position).encode().unwrap();
-        sealed([&gram[..16], &(cursor.len() as u64).to_le_bytes(), &cursor].concat())
+    // Behind the plan: the number of nodes, and the length of a partial.
+    let plan = job("gram", CHUNK_ROWS).plan().encode().unwrap();
+    let counts = 24 + plan.len();
+    let lengthened = |body: &[u8]| {
+        let mut body = body.to_vec();
+        let length = body.len() as u64 - 24;
+        body[16..24].copy_from_slice(&length.to_le_bytes());
+        sealed(body)
     };
-    let cases: [(&str, &str, Vec<u8>); 12] = [
+    let empty = {
+        let counts = [0_u64.to_le_bytes(), 24_u64.to_le_bytes()].concat();
+        lengthened(&[&gram[..24], &plan, &counts].concat())
+    };
+    let cases: [(&str, &str, Vec<u8>); 14] = [
         ("nothing", "no byte at all", vec![]),
         ("other-file", "a PNG image", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec()),
         ("cut-short", "the first 10 bytes", gram[..10].to_vec()),
         ("cut-at-the-end", "all but the last byte", gram[..gram.len() - 1].to_vec()),
         ("flipped-bit", "one bit of a sum", flipped(body.len() - 3)),
-        ("newer-version", "format version 2", edited(8, &[2])),
+        ("newer-version", "format version 3", edited(8, &[3])),
         ("other-job", "another chunk size", other_job),
-        ("without-last-node", "fewer nodes than its cursor counts", {
-            sealed(body[..last].to_vec())
-        }),
+        ("without-last-node", "fewer nodes than it counts", lengthened(&body[..last])),
         ("node-twice", "a node that is there already", edited(last + 8, &[0])),
         ("empty-with-length", "a length of partials where there are none", empty),
         ("unknown-nan", "a NaN that no sum becomes", {
             edited(body.len() - 8, &0x7ff8_0000_0000_0001_u64.to_le_bytes())
         }),
-        ("endless-cursor", "a cursor of 2^63 bytes", edited(16, &(1_u64 << 63).to_le_bytes())),
+        ("wrong-length", "a payload of 2^63 bytes", edited(16, &(1_u64 << 63).to_le_bytes())),
+        // Kept from the version before: its plan was a cursor.
+        ("version-1", "a portion of format version 1", {
+            fs::read(folder().join("bad/portion-version-1.portion")).unwrap()
+        }),
+        ("endless-counts", "2^63 nodes", edited(counts, &(1_u64 << 63).to_le_bytes())),
     ];
     let case = |(name, what, bytes): (&str, &str, _)| {
         (format!("bad/portion-{name}.portion"), what.to_owned(), bytes)

@@ -56,7 +56,7 @@ fn refused_for_other_rows<S: Statistic>(statistic: &S, leaf: impl Fn(&Rows<'_>) 
         let wrong = portion.encode([(node, &first(other))].into_iter()).unwrap();
         let error = portion.decode(&wrong).err().expect("the weight of other rows was taken");
         assert_eq!(error.kind(), ErrorKind::Corrupt);
-        assert!(error.to_string().contains(&format!("is not of {rows} rows")), "{error}");
+        assert!(error.to_string().contains(&format!("to have {rows} rows")), "{error}");
     }
 }
 

@@ -160,8 +160,8 @@ fn p6_what_cannot_be_is_refused_though_its_digest_is_right() {
         (node, 200, "not nodes of the job"),
         (node + 4, 1, "not nodes of the job"),
         (node + 8, 1, "not nodes of the job"),
-        (12, 1, "reserved"),
-        (16, 255, ""),
+        (12, 1, "expected kind 0, found 1"),
+        (16, 255, "its header gives a payload"),
         (body.len() - 1, 0x7f, ""),
     ] {
         let mut wrong = body.to_vec();

@@ -14,9 +14,8 @@ use std::sync::Arc;
 use headwater::durable::Storage;
 use headwater::fold::Gram;
 use headwater::random::{Purpose, Stream};
-use headwater::reducer::{
-    Blocks, Checkpoints, Coordinator, Job, Letters, Policy, Reduction, Report, Worker,
-};
+use headwater::reducer::wire::{Coordinator, Outbox, Report, Worker};
+use headwater::reducer::{Blocks, Checkpoints, Job, Policy, Reduction};
 
 use crate::simulated_disk::{Breakage, SURVIVALS, SimulatedDisk};
 use crate::{COLUMNS, bits, job, plainly, portion, rows};
@@ -149,8 +148,8 @@ impl World {
         }
     }
 
-    fn deliver(&mut self, letters: Letters) {
-        for (rank, order) in letters {
+    fn deliver(&mut self, outbox: Outbox) {
+        for (rank, order) in outbox {
             self.send(order.encode(), |message| Event::Order(rank, message));
         }
     }
@@ -208,8 +207,8 @@ impl World {
         match event {
             Event::Report(rank, message) => {
                 let Some(coordinator) = &mut self.coordinator else { return };
-                let letters = coordinator.hear(now, rank, &message).unwrap();
-                self.deliver(letters);
+                let outbox = coordinator.hear(now, rank, &message).unwrap();
+                self.deliver(outbox);
             }
             Event::Order(rank, message) => {
                 if let Some(worker) = &mut self.workers[rank as usize].1 {
@@ -236,8 +235,8 @@ impl World {
             }
             Event::CoordinatorTick => {
                 if let Some(coordinator) = &mut self.coordinator {
-                    let letters = coordinator.tick(now);
-                    self.deliver(letters);
+                    let outbox = coordinator.tick(now);
+                    self.deliver(outbox);
                 }
                 self.later(60, Event::CoordinatorTick);
             }
@@ -285,8 +284,8 @@ impl World {
         }
         let now = self.now;
         if let Some(coordinator) = self.coordinator.as_mut().filter(|_| self.weather.detector) {
-            let letters = coordinator.lose(now, rank);
-            self.deliver(letters);
+            let outbox = coordinator.lose(now, rank);
+            self.deliver(outbox);
         }
     }
 

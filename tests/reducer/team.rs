@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use headwater::fold::gram::Chunk;
 use headwater::fold::{Arrival, Gram, Node, Statistic, Triangle};
-use headwater::reducer::{
-    Blocks, Coordinator, Job, Letters, Order, Policy, Reduction, Report, Worker,
-};
+use headwater::reducer::wire::{Coordinator, Order, Outbox, Report, Worker};
+use headwater::reducer::{Blocks, Job, Policy, Reduction};
 use headwater::{Error, ErrorKind, Result};
 
 use crate::{COLUMNS, bits, job, plainly, portion, reduction, rows};
@@ -44,13 +43,13 @@ impl Team {
         let mut worker = Worker::new(job, vec![0..job.chunk_count()], 100)?;
         let ready = worker.begin(self.now);
         self.workers.insert(rank, worker);
-        let letters = self.coordinator.hear(self.now, rank, &ready)?;
-        self.deliver(letters);
+        let outbox = self.coordinator.hear(self.now, rank, &ready)?;
+        self.deliver(outbox);
         Ok(())
     }
 
-    fn deliver(&mut self, letters: Letters) {
-        for (rank, order) in letters {
+    fn deliver(&mut self, outbox: Outbox) {
+        for (rank, order) in outbox {
             self.workers.get_mut(&rank).unwrap().hear(&order.encode()).unwrap();
         }
     }
@@ -60,15 +59,15 @@ impl Team {
         self.now += 1;
         assert!(self.now < 10_000, "it goes on for ever");
         let Some(chunks) = self.workers.get_mut(&rank).unwrap().next_order() else {
-            let letters = self.coordinator.tick(self.now);
-            self.deliver(letters);
+            let outbox = self.coordinator.tick(self.now);
+            self.deliver(outbox);
             return Ok(());
         };
         let portion = portion(self.coordinator.reduction().job(), data, chunks);
         self.workers.get_mut(&rank).unwrap().folded(self.now);
         let report = Report::Folded { cpu_microseconds: 0, portion: &portion }.encode();
-        let letters = self.coordinator.hear(self.now, rank, &report)?;
-        self.deliver(letters);
+        let outbox = self.coordinator.hear(self.now, rank, &report)?;
+        self.deliver(outbox);
         Ok(())
     }
 }
@@ -77,8 +76,8 @@ impl Team {
 fn a_death_that_is_noticed_costs_no_waiting() {
     let data = rows(CHUNKS);
     let mut team = Team::new(3, 0);
-    let letters = team.coordinator.lose(0, 2);
-    team.deliver(letters);
+    let outbox = team.coordinator.lose(0, 2);
+    team.deliver(outbox);
     while !team.coordinator.is_complete() {
         (0..2).for_each(|rank| team.step(rank, &data).unwrap());
     }
@@ -138,12 +137,12 @@ fn a_block_ends_where_the_files_of_a_rank_do() {
         let mut worker = Worker::new(&job, vec![readable.clone()], 100).unwrap();
         let ready = worker.begin(0);
         team.workers.insert(rank, worker);
-        let letters = team.coordinator.hear(0, rank, &ready).unwrap();
-        for (_, order) in &letters {
+        let outbox = team.coordinator.hear(0, rank, &ready).unwrap();
+        for (_, order) in &outbox {
             let Order::Fold(chunks) = order else { panic!("an end") };
             assert!(readable.start <= chunks.start && chunks.end <= readable.end, "{chunks:?}");
         }
-        team.deliver(letters);
+        team.deliver(outbox);
     }
     while !team.coordinator.is_complete() {
         (0..2).for_each(|rank| team.step(rank, &data).unwrap());
@@ -162,17 +161,17 @@ fn an_order_is_for_a_rank_that_can_read_all_of_it() {
     let mut coordinator = Coordinator::new(reduction(&job), &policy).unwrap();
     let readable = 0..BLOCK_CHUNKS + BLOCK_CHUNKS / 2;
     let ready = Worker::new(&job, vec![readable], 100).unwrap().begin(0);
-    let letters = coordinator.hear(0, 0, &ready).unwrap();
-    assert!(matches!(&letters[..], [(0, Order::Fold(chunks))] if *chunks == (0..BLOCK_CHUNKS)));
+    let outbox = coordinator.hear(0, 0, &ready).unwrap();
+    assert!(matches!(&outbox[..], [(0, Order::Fold(chunks))] if *chunks == (0..BLOCK_CHUNKS)));
 }
 
-/// Gram matrices on a machine that never has the memory to keep one that comes.
-struct Cramped(Gram);
+/// Gram matrices on a machine that has no memory for a partial that arrives.
+struct WithoutMemory(Gram);
 
-/// What has come to it.
-struct Homeless;
+/// A partial that arrived there.
+struct NoMemory;
 
-impl Arrival<Triangle> for Homeless {
+impl Arrival<Triangle> for NoMemory {
     fn has_bits_of(&self, _: &Triangle) -> bool {
         false
     }
@@ -182,10 +181,10 @@ impl Arrival<Triangle> for Homeless {
     }
 }
 
-impl Statistic for Cramped {
+impl Statistic for WithoutMemory {
     type Chunk<'a> = Chunk<'a>;
     type Partial = Triangle;
-    type Arrived<'a> = Homeless;
+    type Arrived<'a> = NoMemory;
 
     fn leaf(&self, chunk: &Chunk<'_>) -> Result<Triangle> {
         self.0.leaf(chunk)
@@ -199,18 +198,19 @@ impl Statistic for Cramped {
         self.0.write(partial, bytes);
     }
 
-    fn read(&self, _: &[u8]) -> Result<Homeless> {
-        Ok(Homeless)
+    fn read(&self, _: &[u8]) -> Result<NoMemory> {
+        Ok(NoMemory)
     }
 }
 
 #[test]
-fn what_there_is_no_memory_to_keep_ends_the_job_and_is_not_asked_for_again() {
+fn out_of_memory_on_receive_fails_the_job_without_retrying() {
     let (job, data) = (job(4, 1), rows(4));
-    let cramped = Arc::new(Cramped(Gram::new(COLUMNS).unwrap()));
+    let without_memory = Arc::new(WithoutMemory(Gram::new(COLUMNS).unwrap()));
     let blocks = Blocks::new(4, 0).unwrap();
     let policy = Policy { blocks, cuts: BTreeSet::new(), audited_per_mille: 0, patience: 1000 };
-    let mut coordinator = Coordinator::new(Reduction::new(job.clone(), cramped), &policy).unwrap();
+    let mut coordinator =
+        Coordinator::new(Reduction::new(job.clone(), without_memory), &policy).unwrap();
     let ready = Worker::new(&job, vec![0..4], 100).unwrap().begin(0);
     assert_eq!(coordinator.hear(0, 0, &ready).unwrap().len(), 2);
     let portion = portion(&job, &data, 0..1);

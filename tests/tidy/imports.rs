@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 type Path = Vec<String>;
 
 /// The files of a crate: their modules, and what each imports.
-pub struct Imports {
+pub(crate) struct Imports {
     modules: BTreeMap<Path, Module>,
 }
 
@@ -28,7 +28,7 @@ struct Use {
 
 impl Imports {
     /// Reads files, each with its path below `src`.
-    pub fn read<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+    pub(crate) fn read<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let module = |(file, text): (&str, &str)| {
             let (code, uses) = without_uses(&without_noise(text));
             (module_path(file), Module { file: file.to_owned(), code, uses })
@@ -37,7 +37,7 @@ impl Imports {
     }
 
     /// The circles of files, each as `a.rs -> b.rs -> a.rs`; empty where there are none.
-    pub fn circles(&self) -> Vec<String> {
+    pub(crate) fn circles(&self) -> Vec<String> {
         let mut edges: BTreeMap<&Path, BTreeSet<&Path>> =
             self.modules.keys().map(|module| (module, self.edges(module))).collect();
         let mut found = Vec::new();

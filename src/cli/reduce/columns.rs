@@ -10,7 +10,7 @@ use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Folded, RowsArgs, Written};
+use super::args::{RowsArgs, StatisticCommand, WrittenResult};
 use crate::Digest;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::{
@@ -29,7 +29,7 @@ const SHIFT_ROWS: u64 = 1024;
 /// How many columns a warning names.
 const COLUMNS_SHOWN: usize = 20;
 
-/// What `headwater-reduce moments` is told of its statistic.
+/// The arguments of `headwater-reduce moments` but for those of every fold.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub(super) struct MomentsArgs {
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub(super) struct MomentsArgs {
     shift: Option<Vec<f64>>,
 }
 
-/// What `headwater-reduce histogram` is told of its statistic.
+/// The arguments of `headwater-reduce histogram` but for those of every fold.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub(super) struct HistogramArgs {
     #[command(flatten)]
@@ -51,14 +51,14 @@ pub(super) struct HistogramArgs {
     edges: Vec<f64>,
 }
 
-/// What `headwater-reduce exponents` is told of its statistic.
+/// The arguments of `headwater-reduce exponents` but for those of every fold.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub(super) struct ExponentsArgs {
     #[command(flatten)]
     rows: RowsArgs,
 }
 
-/// What `headwater-reduce distinct` is told of its statistic.
+/// The arguments of `headwater-reduce distinct` but for those of every fold.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub(super) struct DistinctArgs {
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(super) struct DistinctArgs {
     precision: u32,
 }
 
-/// What `headwater-reduce top` is told of its statistic.
+/// The arguments of `headwater-reduce top` but for those of every fold.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub(super) struct TopArgs {
     #[command(flatten)]
@@ -141,9 +141,13 @@ fn open<S: OfRows>(
     Ok((job.clone(), OfMatrix::new(statistic, matrix, job, threads)))
 }
 
-/// What is told of a result that is in the .json alone.
-fn told<S: Statistic>(statistic: &S, partial: &S::Partial, result: Vec<Value>) -> Written {
-    Written {
+/// The summary of a result that lies in the .json alone.
+fn output_of<S: Statistic>(
+    statistic: &S,
+    partial: &S::Partial,
+    result: Vec<Value>,
+) -> WrittenResult {
+    WrittenResult {
         digest: Digest::of(&statistic.encode(partial)),
         columns: result.len(),
         more: serde_json::Map::new(),
@@ -151,16 +155,16 @@ fn told<S: Statistic>(statistic: &S, partial: &S::Partial, result: Vec<Value>) -
     }
 }
 
-/// What is told of each column, with its name where it has one.
-fn told_of_columns<S: OfRows>(
+/// The summary of results of columns, each with its name where it has one.
+fn output_of_columns<S: OfRows>(
     source: &OfMatrix<S>,
     partial: &S::Partial,
     mut columns: Vec<Value>,
-) -> Written {
+) -> WrittenResult {
     for (column, name) in columns.iter_mut().zip(source.matrix().names().unwrap_or_default()) {
         column["name"] = name.as_str().into();
     }
-    told(&**source.statistic(), partial, columns)
+    output_of(&**source.statistic(), partial, columns)
 }
 
 /// The bits of numbers as a setting.
@@ -229,7 +233,7 @@ fn warn_of_lost(summaries: &[ColumnSummary]) {
     );
 }
 
-impl Folded for MomentsArgs {
+impl StatisticCommand for MomentsArgs {
     type Source = OfMatrix<ColumnMoments>;
 
     fn absolute(self) -> Result<Self> {
@@ -252,7 +256,7 @@ impl Folded for MomentsArgs {
         self.rows.operations(source.statistic().shifts().len(), OPERATIONS)
     }
 
-    fn write(&self, _: &Path, source: &Self::Source, sums: &MomentSums) -> Result<Written> {
+    fn write(&self, _: &Path, source: &Self::Source, sums: &MomentSums) -> Result<WrittenResult> {
         let moments = source.statistic();
         let summaries = moments.summaries(sums);
         warn_of_lost(&summaries);
@@ -277,14 +281,14 @@ impl Folded for MomentsArgs {
                 "kurtosis": known(summary.kurtosis),
             })
         });
-        let mut told = told_of_columns(source, sums, columns.collect());
-        told.more.insert("ddof".to_owned(), 0.into());
-        told.more.insert("excess_kurtosis".to_owned(), true.into());
-        Ok(told)
+        let mut written = output_of_columns(source, sums, columns.collect());
+        written.more.insert("ddof".to_owned(), 0.into());
+        written.more.insert("excess_kurtosis".to_owned(), true.into());
+        Ok(written)
     }
 }
 
-impl Folded for HistogramArgs {
+impl StatisticCommand for HistogramArgs {
     type Source = OfMatrix<Histogram>;
 
     fn absolute(self) -> Result<Self> {
@@ -306,7 +310,7 @@ impl Folded for HistogramArgs {
         self.rows.operations(source.statistic().edges().len(), OPERATIONS)
     }
 
-    fn write(&self, _: &Path, source: &Self::Source, counts: &Counts) -> Result<Written> {
+    fn write(&self, _: &Path, source: &Self::Source, counts: &Counts) -> Result<WrittenResult> {
         let histogram = source.statistic();
         let columns = histogram.columns(counts).map(|counts| {
             json!({
@@ -318,11 +322,11 @@ impl Folded for HistogramArgs {
                 "nulls": counts.nulls,
             })
         });
-        Ok(told_of_columns(source, counts, columns.collect()))
+        Ok(output_of_columns(source, counts, columns.collect()))
     }
 }
 
-impl Folded for ExponentsArgs {
+impl StatisticCommand for ExponentsArgs {
     type Source = OfMatrix<ExponentHistogram>;
 
     fn absolute(self) -> Result<Self> {
@@ -343,7 +347,7 @@ impl Folded for ExponentsArgs {
         self.rows.operations(source.statistic().column_count(), OPERATIONS)
     }
 
-    fn write(&self, _: &Path, source: &Self::Source, counts: &Counts) -> Result<Written> {
+    fn write(&self, _: &Path, source: &Self::Source, counts: &Counts) -> Result<WrittenResult> {
         let histogram = source.statistic();
         let columns = histogram.columns(counts).map(|counts| {
             json!({
@@ -353,7 +357,7 @@ impl Folded for ExponentsArgs {
                 "nulls": counts.nulls,
             })
         });
-        Ok(told_of_columns(source, counts, columns.collect()))
+        Ok(output_of_columns(source, counts, columns.collect()))
     }
 }
 
@@ -370,7 +374,7 @@ fn of_sign(counts: &SignExponents<'_>) -> Value {
     })
 }
 
-impl Folded for DistinctArgs {
+impl StatisticCommand for DistinctArgs {
     type Source = OfMatrix<Distinct>;
 
     fn absolute(self) -> Result<Self> {
@@ -392,15 +396,20 @@ impl Folded for DistinctArgs {
         self.rows.operations(source.statistic().column_count(), OPERATIONS)
     }
 
-    fn write(&self, _: &Path, source: &Self::Source, registers: &Registers) -> Result<Written> {
+    fn write(
+        &self,
+        _: &Path,
+        source: &Self::Source,
+        registers: &Registers,
+    ) -> Result<WrittenResult> {
         let distinct = source.statistic();
         let columns = distinct.estimates(registers).into_iter().map(number);
         let columns = columns.map(|estimate| json!({ "distinct": estimate }));
-        Ok(told_of_columns(source, registers, columns.collect()))
+        Ok(output_of_columns(source, registers, columns.collect()))
     }
 }
 
-impl Folded for TopArgs {
+impl StatisticCommand for TopArgs {
     type Source = OfMatrix<TopRows>;
 
     fn absolute(self) -> Result<Self> {
@@ -428,16 +437,16 @@ impl Folded for TopArgs {
         self.rows.operations(1, OPERATIONS)
     }
 
-    fn write(&self, _: &Path, source: &Self::Source, ranking: &Ranking) -> Result<Written> {
+    fn write(&self, _: &Path, source: &Self::Source, ranking: &Ranking) -> Result<WrittenResult> {
         let rows = ranking.rows().iter();
         let rows = rows.map(|ranked| json!({ "row": ranked.row, "value": number(ranked.value) }));
-        let mut told = told(&**source.statistic(), ranking, rows.collect());
+        let mut written = output_of(&**source.statistic(), ranking, rows.collect());
         let column = source.statistic().column();
-        told.columns = 1;
-        told.more.insert("column".to_owned(), column.into());
+        written.columns = 1;
+        written.more.insert("column".to_owned(), column.into());
         if let Some(names) = source.matrix().names() {
-            told.more.insert("column_name".to_owned(), names[column].as_str().into());
+            written.more.insert("column_name".to_owned(), names[column].as_str().into());
         }
-        Ok(told)
+        Ok(written)
     }
 }

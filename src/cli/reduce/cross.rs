@@ -6,7 +6,10 @@ use clap::Args;
 use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
 
-use super::{Dtype, Folded, Kind, RowsArgs, Written, absolute, in_order, refusal, said_format};
+use super::args::{
+    Dtype, RowsArgs, StatisticCommand, WrittenResult, absolute, format_of, in_order, refusal,
+};
+use super::place::Kind;
 use crate::Digest;
 use crate::durable::{Disk, write_file_by};
 use crate::error::Result;
@@ -14,7 +17,7 @@ use crate::fold::Rectangle;
 use crate::matrix::{Matrix, npy_header};
 use crate::reducer::{CrossOfMatrices, Job};
 
-/// What `headwater-reduce cross` is told of its statistic.
+/// The arguments of `headwater-reduce cross` but for those of every fold.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub(super) struct CrossArgs {
     #[command(flatten)]
@@ -40,7 +43,7 @@ pub(super) struct CrossArgs {
     reject_nonfinite: bool,
 }
 
-impl Folded for CrossArgs {
+impl StatisticCommand for CrossArgs {
     type Source = CrossOfMatrices;
 
     const KIND: Kind = Kind::Matrix;
@@ -57,7 +60,7 @@ impl Folded for CrossArgs {
     fn open(&self, threads: ThreadPool) -> Result<(Job, CrossOfMatrices)> {
         let x = self.rows.open()?;
         let named = (self.with_tensor.as_ref(), self.with_select.as_ref());
-        let format = said_format(named, self.with_dtype, self.with_columns);
+        let format = format_of(named, self.with_dtype, self.with_columns);
         let y = Matrix::open(&in_order(&self.with, self.rows.files.sorted), &format)?;
         let mut settings = refusal(self.reject_nonfinite);
         settings.extend([
@@ -75,7 +78,12 @@ impl Folded for CrossArgs {
         self.rows.operations(x, 2.0 * y as f64)
     }
 
-    fn write(&self, out: &Path, source: &CrossOfMatrices, cross: &Rectangle) -> Result<Written> {
+    fn write(
+        &self,
+        out: &Path,
+        source: &CrossOfMatrices,
+        cross: &Rectangle,
+    ) -> Result<WrittenResult> {
         let [x, y] = source.columns();
         write_file_by(&Disk, out, &mut |file| {
             file.write_all(&npy_header(x, y))?;
@@ -84,6 +92,6 @@ impl Folded for CrossArgs {
         let digest = Digest::of(bytemuck::cast_slice(cross.values()));
         let mut more = serde_json::Map::new();
         more.insert("with_columns".to_owned(), y.into());
-        Ok(Written { digest, columns: x, more, result: None })
+        Ok(WrittenResult { digest, columns: x, more, result: None })
     }
 }

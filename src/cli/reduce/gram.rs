@@ -7,7 +7,8 @@ use clap::Args;
 use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
 
-use super::{Folded, Kind, RowsArgs, Written, refusal};
+use super::args::{RowsArgs, StatisticCommand, WrittenResult, refusal};
+use super::place::Kind;
 use crate::Digest;
 use crate::durable::{Disk, NewFile, write_file_by};
 use crate::error::Result;
@@ -18,7 +19,7 @@ use crate::reducer::{Job, OfMatrix, Source};
 /// Rows that are written at a time.
 const ROWS_WRITTEN: usize = 64;
 
-/// What `headwater-reduce gram` is told of its statistic.
+/// The arguments of `headwater-reduce gram` but for those of every fold.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub(super) struct GramArgs {
     #[command(flatten)]
@@ -28,7 +29,7 @@ pub(super) struct GramArgs {
     reject_nonfinite: bool,
 }
 
-impl Folded for GramArgs {
+impl StatisticCommand for GramArgs {
     type Source = OfMatrix<Gram>;
 
     const KIND: Kind = Kind::Matrix;
@@ -54,7 +55,7 @@ impl Folded for GramArgs {
         columns * (columns + 1.0) * f64::from(self.rows.chunk_rows)
     }
 
-    fn write(&self, out: &Path, source: &OfMatrix<Gram>, gram: &Triangle) -> Result<Written> {
+    fn write(&self, out: &Path, source: &OfMatrix<Gram>, gram: &Triangle) -> Result<WrittenResult> {
         let columns = source.statistic().columns();
         write_file_by(&Disk, out, &mut |file| write_whole(gram, columns, file))?;
         // Columns that hold a NaN, an infinity, or numbers whose squares are too great.
@@ -62,7 +63,7 @@ impl Folded for GramArgs {
         let mut more = serde_json::Map::new();
         more.insert("nonfinite_columns".to_owned(), nonfinite.into());
         let digest = Digest::of(bytemuck::cast_slice(gram.values()));
-        Ok(Written { digest, columns, more, result: None })
+        Ok(WrittenResult { digest, columns, more, result: None })
     }
 }
 

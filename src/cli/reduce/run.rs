@@ -11,11 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rayon::ThreadPool;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::args::{StatisticCommand, StatisticOf};
 use super::place::{check_out, json_of};
-use super::{Folded, StatisticOf};
 use crate::cli::output::Output;
 use crate::cli::progress::Bars;
 use crate::cli::{Interrupted, cpu_time, told};
@@ -23,26 +22,20 @@ use crate::durable::{Disk, write_file};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Statistic;
 use crate::plan::{Plan, Setting};
+use crate::process::pool;
 use crate::progress::Progress;
 #[cfg(feature = "mpi")]
-use crate::reducer::work;
-use crate::reducer::{
-    Alone, Blocks, Checkpoints, Coordinator, Job, Policy, Reduction, Resumed, Source, Surroundings,
-    Wire, coordinate, farewell,
+use crate::reducer::wire::work;
+use crate::reducer::wire::{
+    Coordinator, Environment, JobEnd, NoPeers, Wire, coordinate, shut_down,
 };
+use crate::reducer::{Blocks, Checkpoints, Job, Policy, Reduction, Resumed, Source};
 use crate::view::words::count;
 
-/// Operations of a block at most, for each thread: about a second.
-const BLOCK_OPERATIONS: f64 = 2e10;
-
-/// Or so many for each byte that each rank ships, so that rank 0 is a quarter busy with receiving.
-const OPERATIONS_PER_BYTE: f64 = 100.0;
-
-/// Milliseconds for which no order is given to a second rank, however slow the first is.
-const PATIENCE: u64 = 60_000;
-
 /// How a statistic is folded. None of it changes a bit of the result.
-#[derive(Args)]
+///
+/// The description of a job in a spool keeps `out` alone.
+#[derive(Args, Serialize, Deserialize)]
 pub(super) struct RunArgs {
     /// Where the result goes: of gram and cross a .npy, of the others a .json.
     ///
@@ -55,25 +48,32 @@ pub(super) struct RunArgs {
     /// Under mpirun these are the cores that it binds the rank to: one where there are two ranks or
     /// fewer. With --oversubscribe or --bind-to none it binds none, and every rank has all of them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[serde(skip)]
     pub(super) threads: Option<u16>,
     /// Chunks of a block, of each of which a rank ships one partial: a power of two.
     #[arg(long, value_name = "N", value_parser = power_of_two)]
+    #[serde(skip)]
     pub(super) block_chunks: Option<u64>,
     /// A folder for checkpoints, to go on from after a kill.
     #[arg(long, value_name = "FOLDER", conflicts_with = "spool")]
+    #[serde(skip)]
     checkpoint_dir: Option<PathBuf>,
     /// From one checkpoint to the next: seconds (60s), or blocks (8b).
     #[arg(long, value_name = "EVERY", default_value = "60s", requires = "checkpoint_dir")]
+    #[serde(skip)]
     checkpoint_every: Every,
     /// Go on from the newest checkpoint; begin afresh where there is none.
     #[arg(long, requires = "checkpoint_dir")]
+    #[serde(skip)]
     resume: bool,
     /// Of 1000 blocks, so many are folded by two ranks, and their bits compared.
     #[arg(long, value_name = "PER_MILLE", default_value_t = 0, conflicts_with = "spool",
           value_parser = clap::value_parser!(u16).range(..=1000))]
+    #[serde(skip)]
     audit: u16,
     /// Fold nothing: lay the job down in this folder, for `work` and `fold`.
     #[arg(long, value_name = "FOLDER")]
+    #[serde(skip)]
     pub(super) spool: Option<PathBuf>,
 }
 
@@ -82,6 +82,12 @@ pub(super) struct RunArgs {
 enum Every {
     Time(Duration),
     Blocks(u64),
+}
+
+impl Default for Every {
+    fn default() -> Self {
+        Self::Time(Duration::from_secs(60))
+    }
 }
 
 impl FromStr for Every {
@@ -106,9 +112,9 @@ fn power_of_two(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| format!("expected a power of two, such as 64, found {text:?}"))
 }
 
-/// What was done, as the last line and the file beside the result say it.
+/// The summary of a run: the last line of standard output, and the file beside the result.
 #[derive(Serialize)]
-pub(super) struct Done {
+pub(super) struct RunSummary {
     pub(super) digest: crate::Digest,
     pub(super) rows: u64,
     pub(super) columns: usize,
@@ -126,7 +132,7 @@ pub(super) struct Done {
     pub(super) result: Option<serde_json::Value>,
 }
 
-/// What launchers tell a process of its rank, and of how many there are, by.
+/// The variables by which launchers give a process its rank, and the number of ranks.
 const RANK_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
 #[cfg(not(feature = "mpi"))]
 const SIZE_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
@@ -140,68 +146,60 @@ pub(super) fn launched_rank() -> Option<u32> {
     number_in(&RANK_VARIABLES)
 }
 
-/// Threads for the folding.
-pub(super) fn pool(threads: Option<u16>) -> Result<ThreadPool> {
-    let mut pool = rayon::ThreadPoolBuilder::new();
-    if let Some(threads) = threads {
-        pool = pool.num_threads(usize::from(threads));
-    }
-    pool.build().map_err(|e| {
-        Error::limit(format!(
-            "starting threads: {e}; take fewer --threads, or give them more memory"
-        ))
-    })
-}
-
-/// The fields of a job by name; hashes in hexadecimal digits.
-pub(super) fn described(fields: &Plan) -> serde_json::Value {
-    let value = |value: &Setting| -> serde_json::Value {
-        match value {
+/// The settings of a job's plan by name; digests in hexadecimal digits.
+fn described(plan: &Plan) -> serde_json::Value {
+    let value = |setting: &Setting| -> serde_json::Value {
+        match setting {
             Setting::Number(number) => (*number).into(),
             Setting::Flag(flag) => (*flag).into(),
             Setting::Text(text) => text.clone().into(),
-            hash @ Setting::Hash(_) => hash.to_string().into(),
+            Setting::Hash(_) => setting.to_string().into(),
         }
     };
-    fields.iter().map(|(name, field)| (name.to_owned(), value(field))).collect()
+    plan.iter().map(|(name, setting)| (name.to_owned(), value(setting))).collect()
 }
 
-/// Writes what was done beside the result, and prints it.
-pub(super) fn tell(done: &Done, job: &Job, arguments: &[OsString], out: &Path) -> Result<()> {
+/// Writes the summary beside the result, and prints it.
+pub(super) fn report(
+    summary: &RunSummary,
+    job: &Job,
+    arguments: &[OsString],
+    out: &Path,
+) -> Result<()> {
     let mut whole =
-        serde_json::to_value(done).map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
+        serde_json::to_value(summary).map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
     let arguments: Vec<_> = arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     whole["job"] = described(job.plan());
     whole["fingerprint"] = job.plan().fingerprint().to_string().into();
     whole["command"] = arguments.into();
-    if let Some(result) = &done.result {
+    if let Some(result) = &summary.result {
         whole["result"] = result.clone();
     }
     let json = serde_json::to_vec_pretty(&whole);
     let json = json.map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
     write_file(&Disk, &json_of(out), &json)?;
-    Output::new().json(done)
+    Output::new().json(summary)
 }
 
 /// Folds `wanted`; yields what the job failed of, if it did, after rank 0 has told why.
 ///
 /// # Errors
 /// Those of MPI; as another rank than the first, also the death of that one.
-pub(super) fn run<F: Folded>(
+pub(super) fn run<F: StatisticCommand>(
     wanted: &F,
     args: &RunArgs,
     arguments: &[OsString],
     interrupted: Option<&Interrupted<'_>>,
-) -> Result<Result<(), ErrorKind>> {
+) -> Result<JobEnd> {
     let started = Cell::new(Instant::now());
-    let around = Surroundings {
+    let environment = Environment {
         now: &|| started.get().elapsed().as_millis() as u64,
         cpu: &|| cpu_time().as_micros() as u64,
         interrupted: &|| interrupted.is_some_and(|stopped| stopped()),
     };
-    let leader = Leader { wanted, args, arguments, around: &around };
+    let leader = Leader { wanted, args, arguments, environment: &environment };
     if launched_rank().is_none() {
-        return Ok(leader.lead(&mut Alone));
+        return Ok(leader.lead(&mut NoPeers));
     }
     #[cfg(feature = "mpi")]
     {
@@ -211,14 +209,18 @@ pub(super) fn run<F: Folded>(
         let ended = if world.rank() == 0 {
             Ok(leader.lead(&mut world))
         } else {
-            work(pool(args.threads).and_then(|pool| wanted.open(pool)), &mut world, &around)
+            work(
+                pool(args.threads.map(usize::from)).and_then(|pool| wanted.open(pool)),
+                &mut world,
+                &environment,
+            )
         };
         world.leave();
         ended
     }
     #[cfg(not(feature = "mpi"))]
     match number_in(&SIZE_VARIABLES) {
-        None | Some(1) => Ok(leader.lead(&mut Alone)),
+        None | Some(1) => Ok(leader.lead(&mut NoPeers)),
         Some(ranks) => Err(Error::invalid(format!(
             "this headwater-reduce was built without MPI, and {ranks} of it would each fold \
              everything; run the one that `make setup` builds, or cargo build --features mpi"
@@ -231,19 +233,22 @@ struct Leader<'a, F> {
     wanted: &'a F,
     args: &'a RunArgs,
     arguments: &'a [OsString],
-    around: &'a Surroundings<'a>,
+    environment: &'a Environment<'a>,
 }
 
-impl<F: Folded> Leader<'_, F> {
-    fn lead(&self, wire: &mut dyn Wire) -> Result<(), ErrorKind> {
+impl<F: StatisticCommand> Leader<'_, F> {
+    fn lead(&self, wire: &mut dyn Wire) -> JobEnd {
         let mut lost = BTreeSet::new();
         let folded = self.fold_and_write(wire, &mut lost);
         if let Err(error) = &folded {
             tell_terminal(error);
         }
         // Told before the others know: the first that leaves with an error takes all with it.
-        let end = told("headwater-reduce", folded);
-        farewell(wire, lost, end, self.around);
+        let end = match told("headwater-reduce", folded) {
+            Ok(()) => JobEnd::Done,
+            Err(kind) => JobEnd::Failed(kind),
+        };
+        shut_down(wire, lost, end, self.environment);
         end
     }
 
@@ -255,7 +260,7 @@ impl<F: Folded> Leader<'_, F> {
             ));
         }
         check_out(&self.args.out, self.wanted.inputs(), F::KIND)?;
-        let threads = pool(self.args.threads)?;
+        let threads = pool(self.args.threads.map(usize::from))?;
         let thread_count = threads.current_num_threads();
         let (job, source) = self.wanted.open(threads)?;
         let mut reduction = Reduction::new(job.clone(), Arc::clone(source.statistic()));
@@ -288,11 +293,11 @@ impl<F: Folded> Leader<'_, F> {
         let whole = coordinator.into_reduction().finish()?;
         let written = self.wanted.write(&self.args.out, &source, &whole);
         let written = written.map_err(|error| self.with_remedy(error))?;
-        let seconds = (self.around.now)() as f64 / 1e3;
+        let seconds = (self.environment.now)() as f64 / 1e3;
         let folded_rows = job.rows() - resumed_rows;
         let folded_chunks = folded_rows as f64 / job.chunk_rows() as f64;
         more.extend(written.more);
-        let done = Done {
+        let summary = RunSummary {
             digest: written.digest,
             rows: job.rows(),
             columns: written.columns,
@@ -305,7 +310,8 @@ impl<F: Folded> Leader<'_, F> {
             more,
             result: written.result,
         };
-        tell(&done, &job, self.arguments, &self.args.out).map_err(|error| self.with_remedy(error))
+        report(&summary, &job, self.arguments, &self.args.out)
+            .map_err(|error| self.with_remedy(error))
     }
 
     fn policy(
@@ -315,19 +321,13 @@ impl<F: Folded> Leader<'_, F> {
         ranks: u32,
         thread_count: usize,
     ) -> Result<Policy> {
-        let shipped = f64::from(ranks) * source.statistic().partial_bytes() as f64;
-        let of_thread = f64::max(BLOCK_OPERATIONS, OPERATIONS_PER_BYTE * shipped);
-        let of_chunk = self.wanted.chunk_operations(source);
-        let fitting = (of_thread * thread_count as f64 / of_chunk) as u64;
-        Ok(Policy {
-            blocks: match self.args.block_chunks {
-                Some(chunks) => Blocks::new(job.chunk_count(), chunks.ilog2())?,
-                None => Blocks::for_ranks(job.chunk_count(), u64::from(ranks), fitting),
-            },
-            cuts: source.cuts(),
-            audited_per_mille: u64::from(self.args.audit),
-            patience: PATIENCE,
-        })
+        let operations = self.wanted.chunk_operations(source);
+        let mut policy = Policy::for_job(job, source, (ranks, thread_count), operations);
+        if let Some(chunks) = self.args.block_chunks {
+            policy.blocks = Blocks::new(job.chunk_count(), chunks.ilog2())?;
+        }
+        policy.audited_per_mille = u64::from(self.args.audit);
+        Ok(policy)
     }
 
     /// Folds what is missing, and keeps what was folded, however that ends.
@@ -340,10 +340,14 @@ impl<F: Folded> Leader<'_, F> {
     ) -> Result<()> {
         let checkpoints = watch.checkpoints;
         watch.begin(coordinator.reduction());
-        let around = self.around;
-        let folded = coordinate(coordinator, source, wire, around, &mut |coordinator| {
+        let environment = self.environment;
+        let folded = coordinate(coordinator, source, wire, environment, &mut |coordinator| {
             watch.look(coordinator)?;
-            if (around.interrupted)() { Err(Error::interrupted("interrupted")) } else { Ok(()) }
+            if (environment.interrupted)() {
+                Err(Error::interrupted("interrupted"))
+            } else {
+                Ok(())
+            }
         });
         let reduction = coordinator.reduction();
         // Also of the whole, since its result may not be written; then this is gone on from.

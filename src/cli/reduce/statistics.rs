@@ -1,0 +1,81 @@
+//! The statistics of the command, as its sub-commands and as the description of a job in a spool.
+
+use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
+
+use super::columns::{DistinctArgs, ExponentsArgs, HistogramArgs, MomentsArgs, TopArgs};
+use super::cross::CrossArgs;
+use super::gram::GramArgs;
+use super::run::RunArgs;
+
+/// A statistic and how it is folded.
+#[derive(Args, Serialize, Deserialize)]
+pub(super) struct Invocation<S: Args> {
+    #[command(flatten)]
+    pub(super) statistic: S,
+    #[command(flatten)]
+    pub(super) run: RunArgs,
+}
+
+/// A statistic to be folded.
+#[derive(Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Statistics {
+    /// The Gram matrix: the sum over all rows of the products of each two columns.
+    ///
+    /// The result is a .npy of 64-bit numbers.
+    Gram(Invocation<GramArgs>),
+    /// The cross products X^T Y: the sum over all rows of the products of each column of X with each of Y.
+    ///
+    /// X is --input and Y --with; row n of one belongs to row n of the other. The result is a .npy of
+    /// 64-bit numbers, a row for each column of X. Columns of one Parquet file with another:
+    ///
+    ///   headwater-reduce cross --input T.parquet --select a b --with T.parquet --with-select y --out c.npy
+    #[command(verbatim_doc_comment)]
+    Cross(Invocation<CrossArgs>),
+    /// Count, range, mean, deviation, skewness and kurtosis of each column.
+    ///
+    /// NULL, NaN and infinities are counted apart; all else is of the finite numbers. Variance and
+    /// deviation are those of a population (ddof 0), kurtosis is excess kurtosis, 0 of the normal
+    /// distribution; what the sums do not tell is null, as the skewness of a constant. The result is the
+    /// .json: for each column its name, where the file has one, the sums, whose bits never differ, and
+    /// what they come to.
+    Moments(Invocation<MomentsArgs>),
+    /// How many numbers of each column lie between given edges.
+    ///
+    /// A number on an edge counts as above it, and infinities as numbers; NaN and NULL are counted apart.
+    /// The counts are the same for any order of the rows. The result is the .json.
+    Histogram(Invocation<HistogramArgs>),
+    /// How many numbers of each column have each sign and binary exponent.
+    ///
+    /// Exponent 3 counts the numbers from 8 to 16: where the numbers lie, before any edges are known. The
+    /// counts are the same for any order of the rows. The result is the .json.
+    Exponents(Invocation<ExponentsArgs>),
+    /// About how many different numbers each column has (HyperLogLog).
+    ///
+    /// -0 is 0, all NaN are one number, NULL is none. The result is the .json; the digest is that of the
+    /// registers, which are the same for any order of the rows.
+    Distinct(Invocation<DistinctArgs>),
+    /// The rows with the greatest numbers in one column, or the least.
+    ///
+    /// Of equal numbers the row that comes first is named first; NULL and NaN are left out. The result is
+    /// the .json, whose rows count from 0.
+    Top(Invocation<TopArgs>),
+}
+
+/// Does the same with the invocation of each statistic.
+macro_rules! with_invocation {
+    ($statistics:expr, $invocation:ident => $work:expr) => {
+        match $statistics {
+            Statistics::Gram($invocation) => $work,
+            Statistics::Cross($invocation) => $work,
+            Statistics::Moments($invocation) => $work,
+            Statistics::Histogram($invocation) => $work,
+            Statistics::Exponents($invocation) => $work,
+            Statistics::Distinct($invocation) => $work,
+            Statistics::Top($invocation) => $work,
+        }
+    };
+}
+
+pub(super) use with_invocation;

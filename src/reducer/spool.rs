@@ -1,0 +1,274 @@
+//! A folder through which processes share a job without MPI: one lays it down, many fold blocks of it
+//! in any order and at any time, and one folds their portions.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
+
+use super::job::{Blocks, Job};
+use super::portion::{ArrivedNode, Portion};
+use super::reduction::Reduction;
+use super::source::{Source, fold_portion};
+use crate::bytes::{Envelope, u32_at};
+use crate::durable::{Claim, Disk, Series, write_file};
+use crate::error::{Context, Error, ErrorKind, Result};
+use crate::fold::{Node, Statistic};
+use crate::plan::{Assignment, Plan};
+use crate::progress::Progress;
+
+const DESCRIPTION: &str = "job.json";
+const PLAN: &str = "job.plan";
+
+const ENVELOPE: Envelope = Envelope {
+    name: "spool's plan",
+    magic: *b"HWSPOOL\0",
+    version: 1,
+    payload_max: 1 << 21,
+    remedy: "lay the job down anew, in another folder",
+};
+
+/// A folder with a job, and the portions of its blocks as far as they are folded.
+///
+/// The caller's description of the job lies in it as well: what each process opens the rows by.
+pub struct Spool {
+    folder: PathBuf,
+    description: Vec<u8>,
+    plan: Plan,
+    block_level: u32,
+}
+
+/// The outcome of [`Spool::work`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoldedBlocks {
+    /// The blocks of this rank.
+    pub blocks: u64,
+    /// Those of them that were there already.
+    pub resumed: u64,
+}
+
+impl Spool {
+    /// Lays `job` down in `folder`, which is made if need be.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when a job lies there, or another process is at work there; `Io`.
+    pub fn create(folder: &Path, job: &Job, blocks: &Blocks, description: &[u8]) -> Result<Self> {
+        fs::create_dir_all(folder).map_err(|e| Error::io(folder, "creating", e))?;
+        let _claim = Claim::of(folder)?;
+        let path = folder.join(DESCRIPTION);
+        if path.exists() {
+            return Err(Error::invalid(format!(
+                "{} exists: a job is laid down here; run work and fold, or choose another folder",
+                path.display()
+            )));
+        }
+        let block_level = blocks.chunks_each().ilog2();
+        let plan = job.plan().encode()?;
+        let mut bytes = ENVELOPE.begin(0, 4 + plan.len())?;
+        bytes.extend(block_level.to_le_bytes());
+        bytes.extend(plan);
+        write_file(&Disk, &folder.join(PLAN), &Envelope::seal(bytes))?;
+        // Last, since it makes the folder a spool.
+        write_file(&Disk, &path, description)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            description: description.to_vec(),
+            plan: job.plan().clone(),
+            block_level,
+        })
+    }
+
+    /// Opens the spool in `folder`.
+    ///
+    /// # Errors
+    /// `Io`, `NotOurs`, `Version` or `Corrupt` when no whole job lies there.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let path = folder.join(DESCRIPTION);
+        let description = fs::read(&path).map_err(|e| {
+            Error::io(&path, "reading", e).context("lay the job down first, with --spool")
+        })?;
+        let path = folder.join(PLAN);
+        let bytes = fs::read(&path).map_err(|e| Error::io(&path, "reading", e))?;
+        let (block_level, plan) = decode_plan(&bytes).context(|| path.display())?;
+        Ok(Self { folder: folder.to_owned(), description, plan, block_level })
+    }
+
+    /// What the caller of [`Spool::create`] has said of the job.
+    #[must_use]
+    pub fn description(&self) -> &[u8] {
+        &self.description
+    }
+
+    /// Whether a file of this name in the folder is the spool's own.
+    #[must_use]
+    pub fn is_own(name: &str) -> bool {
+        [DESCRIPTION, PLAN, Claim::FILE].contains(&name) || series().number_of(name).is_some()
+    }
+
+    /// The blocks of the job.
+    ///
+    /// # Errors
+    /// `PlanMismatch`, naming each setting that differs, when `job` is not the one that was laid down.
+    pub fn blocks(&self, job: &Job) -> Result<Blocks> {
+        job.plan().compare(&self.plan).context(|| {
+            format!("{}: another job was laid down", self.folder.join(PLAN).display())
+        })?;
+        Blocks::new(job.chunk_count(), self.block_level)
+    }
+
+    /// Folds the blocks of one rank that are not there. A damaged file is passed to `notice`, and its
+    /// block folded again.
+    ///
+    /// # Errors
+    /// Those of [`Spool::blocks`] and of the source; `Io`; `Interrupted` when `stop` says so: what was
+    /// folded is kept.
+    pub fn work<S: Source>(
+        &self,
+        (job, source): (&Job, &S),
+        assignment: Assignment,
+        progress: &dyn Progress,
+        (stop, notice): (&dyn Fn() -> bool, &dyn Fn(&Error)),
+    ) -> Result<FoldedBlocks> {
+        let blocks = self.blocks(job)?;
+        let count = assignment.owned_count(blocks.count());
+        progress.begin("folding blocks", Some(count));
+        let mut resumed = 0;
+        for ordinal in 0..count {
+            let block = assignment.owned(ordinal)?;
+            let (path, chunks) = (self.path_of(block), blocks.chunks(block));
+            if is_whole(&path, chunks.clone(), (job, source), notice)? {
+                resumed += 1;
+            } else {
+                let portion = fold_portion(job, source, chunks, stop);
+                let portion = portion.map_err(|error| match error.kind() {
+                    ErrorKind::Interrupted => Error::interrupted(format!(
+                        "interrupted after {ordinal} of {count} blocks, which are kept; run the same \
+                         command again"
+                    )),
+                    _ => error,
+                })?;
+                write_file(&Disk, &path, &portion)?;
+            }
+            progress.advance(1)?;
+        }
+        Ok(FoldedBlocks { blocks: count, resumed })
+    }
+
+    /// Folds the portions of all blocks; returns how many nodes they had as well.
+    ///
+    /// # Errors
+    /// Those of [`Spool::blocks`]; `Io`, `Corrupt` or `PlanMismatch` of a portion; `InvalidArgument`,
+    /// naming the blocks that are missing.
+    pub fn fold<S: Source>(
+        &self,
+        (job, source): (&Job, &S),
+        progress: &dyn Progress,
+    ) -> Result<(Reduction<S::Statistic>, usize)> {
+        let blocks = self.blocks(job)?;
+        let mut reduction = Reduction::new(job.clone(), Arc::clone(source.statistic()));
+        progress.begin("folding portions", Some(blocks.count()));
+        progress.advance(0)?;
+        let mut nodes = 0;
+        for block in series().numbers(&Disk, &self.folder)? {
+            let path = self.path_of(block);
+            if block >= blocks.count() {
+                return Err(Error::invalid(format!(
+                    "{}: expected a block below {}, found block {block}; remove the file",
+                    path.display(),
+                    blocks.count()
+                )));
+            }
+            let bytes = fs::read(&path).map_err(|e| Error::io(&path, "reading", e));
+            let inserted = bytes.and_then(|bytes| {
+                let portion = Portion::of(job, &**source.statistic());
+                reduction.insert_all(read_block(&portion, &bytes, blocks.chunks(block))?)
+            });
+            nodes += inserted
+                .context(|| format!("{}; run work again for block {block}", path.display()))?;
+            progress.advance(1)?;
+        }
+        check_complete(&reduction, &blocks)?;
+        Ok((reduction, nodes))
+    }
+
+    fn path_of(&self, block: u64) -> PathBuf {
+        self.folder.join(series().file_name(block))
+    }
+}
+
+/// The block level and the plan in the bytes of `job.plan`.
+fn decode_plan(bytes: &[u8]) -> Result<(u32, Plan)> {
+    let (_, payload) = ENVELOPE.open(bytes)?;
+    let damaged = |what: &str| ENVELOPE.damaged(what.to_owned());
+    let level = u32_at(payload, 0).ok_or_else(|| damaged("it ends before its block level"))?;
+    let (plan, rest) = Plan::decode_first(&payload[4..]).map_err(|what| damaged(&what))?;
+    match rest {
+        [] => Ok((level, plan)),
+        _ => Err(damaged("bytes follow its plan")),
+    }
+}
+
+/// The files of the blocks.
+fn series() -> Series {
+    Series { prefix: "block".to_owned(), suffix: ".portion".to_owned() }
+}
+
+/// Whether the portion of a block is there, whole.
+fn is_whole<S: Source>(
+    path: &Path,
+    chunks: Range<u64>,
+    (job, source): (&Job, &S),
+    notice: &dyn Fn(&Error),
+) -> Result<bool> {
+    let portion = Portion::of(job, &**source.statistic());
+    let read = match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(e) => Err(Error::io(path, "reading", e)),
+        Ok(bytes) => read_block(&portion, &bytes, chunks).map(drop).context(|| path.display()),
+    };
+    match read {
+        Err(error) if error.is_unreadable() => {
+            notice(&error);
+            Ok(false)
+        }
+        read => read.map(|()| true),
+    }
+}
+
+/// The nodes in the file of a block, which are those of its chunks.
+fn read_block<'b, S: Statistic>(
+    portion: &Portion<'_, S>,
+    bytes: &'b [u8],
+    chunks: Range<u64>,
+) -> Result<Vec<ArrivedNode<'b, S>>> {
+    let nodes = portion.read(bytes)?;
+    if nodes.iter().map(|(node, _)| *node).eq(Node::within(chunks.clone())) {
+        return Ok(nodes);
+    }
+    let found: Vec<String> = nodes.iter().map(|(node, _)| node.to_string()).collect();
+    Err(Error::corrupt(format!(
+        "expected the sums of chunks {} to {}, found those of {}; it is the file of another block",
+        chunks.start,
+        chunks.end.saturating_sub(1),
+        if found.is_empty() { "none".to_owned() } else { found.join(", ") }
+    )))
+}
+
+fn check_complete<S: Statistic>(reduction: &Reduction<S>, blocks: &Blocks) -> Result<()> {
+    let missing: Vec<u64> = (0..blocks.count())
+        .filter(|&block| {
+            reduction.missing().iter().any(|gap| gap.contains(&blocks.chunks(block).start))
+        })
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let some: Vec<String> = missing.iter().take(8).map(u64::to_string).collect();
+    Err(Error::invalid(format!(
+        "{} of {} blocks are missing: {}{}; run work --rank (B mod W) --of W to fold block B",
+        missing.len(),
+        blocks.count(),
+        some.join(", "),
+        if missing.len() > some.len() { " and more" } else { "" }
+    )))
+}
