@@ -28,7 +28,8 @@ pub(crate) fn did_you_mean<'a>(
 ) -> String {
     match suggest(word, candidates.clone()) {
         Some(near) => format!("did you mean {near:?}?"),
-        None => format!("there are: {}", listed(candidates)),
+        None if candidates.clone().into_iter().next().is_none() => "there are none".into(),
+        None => format!("expected one of: {}", listed(candidates)),
     }
 }
 
@@ -65,7 +66,7 @@ mod tests {
         assert_eq!(suggest("driver_id", ["DriverID", "driverid2"]), Some("DriverID"));
         assert_eq!(suggest("zzz", ["name", "columns"]), None);
         assert_eq!(did_you_mean("zzz", ["name", "key"]), r#"there are: "name", "key""#);
-        assert_eq!(did_you_mean("zzz", []), "there are: none");
+        assert_eq!(did_you_mean("zzz", []), "there are none");
         let many: Vec<_> = (0..15).map(|i| format!("name{i:02}")).collect();
         assert!(did_you_mean("zzz", many.iter().map(String::as_str)).ends_with(" and 3 more"));
     }

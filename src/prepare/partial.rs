@@ -19,7 +19,10 @@ pub(super) struct Partial {
 impl Partial {
     pub(super) fn create(out: &Path) -> Result<Self> {
         let mut name = out.file_name().map(ToOwned::to_owned).ok_or_else(|| {
-            Error::invalid(format!("{} does not name a folder to create", out.display()))
+            Error::invalid(format!(
+                "expected the path of a folder to create, found {}",
+                out.display()
+            ))
         })?;
         name.push(".partial");
         let path = out.with_file_name(name);
@@ -29,7 +32,8 @@ impl Partial {
         };
         if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir()) {
             return Err(Error::invalid(format!(
-                "{} is in the way: the store grows in a folder of that name; move it away",
+                "expected no file at {}, because the store is written there first; move the file \
+                 away",
                 path.display()
             )));
         }
@@ -50,7 +54,7 @@ impl Partial {
         // What an earlier preparation left may go, what somebody else put there may not.
         if let Some(strange) = left.iter().find(|entry| !is_ours(entry)) {
             return Err(Error::invalid(format!(
-                "{} holds {:?}, which no preparation left there; move it away",
+                "{} contains {:?}, which is not a file of an interrupted preparation; move it away",
                 path.display(),
                 strange.file_name().to_string_lossy()
             )));
@@ -107,14 +111,14 @@ fn is_still_at(opened: &File, path: &Path) -> io::Result<bool> {
 
 fn at_work(path: &Path) -> Error {
     Error::invalid(format!(
-        "another preparation is at work in {}; wait for it, or choose another place",
+        "another process is preparing {}; wait until it ends, or choose another folder",
         path.display()
     ))
 }
 
 pub(super) fn taken(out: &Path) -> Error {
     Error::invalid(format!(
-        "{} is there already; remove it, or choose another place",
+        "{} is there already; remove it, or choose another folder",
         out.display()
     ))
 }

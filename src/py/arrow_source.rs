@@ -41,7 +41,11 @@ impl ArrowSource {
             objects.insert(name, object.unbind());
         }
         if objects.is_empty() {
-            return Err(Error::invalid("source: the dictionary holds no table").into());
+            return Err(Error::invalid(
+                "source: expected at least one table, found an empty \
+                                       dictionary",
+            )
+            .into());
         }
         let (opened, row_counts) = Default::default();
         Ok(Self { tables: objects, opened, row_counts })
@@ -119,8 +123,8 @@ impl Iterator for Counted {
         let before = *row_counts.entry(self.table.clone()).or_insert(self.row_count);
         (before != self.row_count).then(|| {
             Err(Error::invalid(format!(
-                "source[{:?}] gave {before} rows when it was first read and {} now: a reader can \
-                 be read once; pass a table or a frame",
+                "source[{:?}]: expected {before} rows as in the first read, found {}: a reader can \
+                 be read only once; pass a table or a frame",
                 self.table, self.row_count
             )))
         })

@@ -47,8 +47,8 @@ impl<'a> CallableEmbedder<'a> {
         let expected = [texts.len(), self.dimension];
         if array.shape() != expected {
             return Err(Error::invalid(format!(
-                "the embedder {} returned an array of shape {:?} for {} texts, expected \
-                 {expected:?}; say the length of its vectors with dimension=...",
+                "expected an array of shape {expected:?} from the embedder {}, found {:?} for {} \
+                 texts; set the length of its vectors with dimension=...",
                 self.name,
                 array.shape(),
                 texts.len(),
@@ -61,7 +61,7 @@ impl<'a> CallableEmbedder<'a> {
         }
         if let Some(bad) = vectors.iter().position(|value| !value.is_finite()) {
             return Err(Error::data(format!(
-                "the embedder {} returned {} for {:?}; expected numbers that float16 can hold",
+                "expected numbers that float16 can hold from the embedder {}, found {} for {:?}",
                 self.name,
                 vectors[bad],
                 texts.get(bad / self.dimension).unwrap_or(&""),

@@ -56,7 +56,7 @@ pub(super) fn prepare<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let dimension = within(&dimension, 8..=8192, "dimension", "")?;
     let threads = threads
-        .map(|threads| within(&threads, 1..=1024, "threads", "; None is all cores"))
+        .map(|threads| within(&threads, 1..=1024, "threads", "; None uses all cores"))
         .transpose()?;
     let calls = Calls::default();
     let schema = read_schema(schema)?;

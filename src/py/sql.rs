@@ -112,7 +112,7 @@ impl SqlTables {
         match named[..] {
             [table] => Ok(table.clone()),
             [] => Err(Error::schema(format!(
-                "the SQL of a task reads {name:?}, which is no table of {source}; {}",
+                "the SQL of a task reads {name:?}, which is not a table of {source}; {}",
                 did_you_mean(name, names.iter().map(String::as_str))
             ))),
             [one, other, ..] => Err(Error::schema(format!(
@@ -157,7 +157,12 @@ impl SqlRows {
         // The interface lets a producer leave the request unmet.
         drop(requested_schema);
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let rows = rows.ok_or_else(|| Error::invalid("the rows were taken already"))?;
+        let rows = rows.ok_or_else(|| {
+            Error::invalid(
+                "expected one reader of the rows, found a \
+                                                      second",
+            )
+        })?;
         let stream = FFI_ArrowArrayStream::new(Box::new(rows));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }

@@ -70,7 +70,7 @@ fn the_shop_itself_is_well() {
     assert_eq!(
         String::from_utf8_lossy(&again.stderr),
         format!(
-            "headwater: {} is there already; remove it, or choose another place\n",
+            "headwater: {} is there already; remove it, or choose another folder\n",
             workshop.text("db")
         )
     );
@@ -86,7 +86,7 @@ fn missing_tables_and_columns() {
     let files = shop();
     assert_eq!(
         workshop(&files[..2]).refused(SCHEMA),
-        "task \"churn\": folder DIR/data has no table \"seeds\"; there are: \"customers\", \
+        "task \"churn\": folder DIR/data has no table \"seeds\"; expected one of: \"customers\", \
          \"orders\""
     );
 }
@@ -95,14 +95,14 @@ fn missing_tables_and_columns() {
 fn duplicate_and_null_keys() {
     assert_eq!(
         with_data("customers.csv", "\n3,", "\n1,"),
-        "table \"customers\": 1 rows repeat a key (id) that an earlier row has, the first is \"1\" \
-         in row 1 and row 3; limits.duplicate_keys allows 0: correct the key or the data, or raise \
-         the limit (references then go to the first row)"
+        "table \"customers\": 1 rows repeat the key (id) of an earlier row, the first is \"1\" in \
+         row 1 and row 3; limits.duplicate_keys allows 0: correct the key or the data, or raise \
+         the limit (references then link to the first row)"
     );
     assert_eq!(
         with_data("customers.csv", "\n2,", "\n,"),
-        "table \"customers\": 1 rows have a NULL in the key (id), the first is row 2; a key names \
-         every row: take it out of the schema, or correct the data"
+        "table \"customers\": 1 rows have a NULL in the key (id), the first is row 2; every row \
+         needs a key: correct the data, or remove the key from the schema"
     );
 }
 
@@ -112,8 +112,8 @@ fn unresolved_references_over_the_limit_and_under() {
         with_data("orders.csv", "\n2,", "\n9,"),
         "table \"orders\": reference \"customer\": 1 of 3 values are not among the keys of table \
          \"customers\", the first is \"9\" in row 2; limits.unresolved_share allows a share of \
-         0.01: correct the reference or the data, or raise the limit (such rows are then kept \
-         without a parent)"
+         0.01: correct the reference or the data, or raise the limit (these rows then have no \
+         parent)"
     );
     let mut files = shop();
     files[1].1 = ORDERS.replacen("\n2,", "\n9,", 1);
@@ -124,8 +124,8 @@ fn unresolved_references_over_the_limit_and_under() {
     assert!(output.status.success());
     assert!(
         printed.ends_with(
-            "note: table \"orders\": 1 values of reference \"customer\" point at no row; those \
-             rows are kept without that parent\n"
+            "note: table \"orders\": 1 values of reference \"customer\" match no row; these rows \
+             have no such parent\n"
         ),
         "{printed}"
     );
@@ -154,8 +154,8 @@ references = [{ columns = "race", to = "races" }]
     ]);
     let output = workshop.prepare(schema);
     let printed = String::from_utf8_lossy(&output.stdout);
-    let note = "table \"results\": 1 of 3 rows inherit their time from a row that is not there, and \
-                are never visible\n";
+    let note = "table \"results\": 1 of 3 rows inherit their time from a missing row and are never \
+                visible\n";
     assert!(printed.contains(note), "{printed}");
     let store = Store::open(&workshop.path("db")).unwrap();
     let results = store.table("results").unwrap();
@@ -173,8 +173,8 @@ references = [{ columns = "race", to = "races" }]
     ]);
     assert_eq!(
         only_missing.refused(&format!("{schema}{task}")),
-        "task \"points\": 1 of 3 rows of table \"results\" have no time at which they could be \
-         observed, and would see the future; say sees_everything = true in this task if they may"
+        "task \"points\": 1 of 3 rows of table \"results\" have no time, so as seeds they would \
+         see the future; set sees_everything = true in this task to allow it"
     );
 }
 
@@ -214,8 +214,8 @@ fn numbers_that_64_bits_cannot_scale() {
             "2.5,a b\n2,2020-03-02,3,c\n1,2020-03-03,4,d",
             "1e-200,a b\n2,2020-03-02,2e-200,c\n1,2020-03-03,3e-200,d"
         ),
-        "table \"orders\": column \"total\": the numbers from 1e-200 to 3e-200 have a deviation that \
-         64 bits take for none; scale them up, or make the column categorical or text"
+        "table \"orders\": column \"total\": the numbers from 1e-200 to 3e-200 have a standard \
+         deviation that 64 bits round to 0; scale them up, or make the column categorical or text"
     );
 }
 
@@ -239,8 +239,8 @@ references = [{ columns = "a", to = "a" }]
     let circle = Workshop::new(&[("a.csv", "id,b\n1,1\n"), ("b.csv", "id,a\n1,1\n")]);
     assert_eq!(
         circle.refused(schema),
-        "schema DIR/schema.toml: table \"a\": time: is inherited in a circle: a -> b -> a; give one \
-         of them a time column"
+        "schema DIR/schema.toml: table \"a\": time: the inheritance is circular: a -> b -> a; give \
+         one of these tables a time column"
     );
     assert_eq!(
         with_data("customers.csv", "2020-02-01", "last winter"),
@@ -250,8 +250,8 @@ references = [{ columns = "a", to = "a" }]
     );
     assert_eq!(
         with_schema("time = { column = \"at\" }", "time = { column = \"total\" }"),
-        "schema DIR/schema.toml: table \"orders\": time: column \"total\" is numerical; a time \
-         column must be a timestamp"
+        "schema DIR/schema.toml: table \"orders\": time: column \"total\": expected type \
+         timestamp, found numerical; give the column this type, or choose another"
     );
 }
 
@@ -259,24 +259,25 @@ references = [{ columns = "a", to = "a" }]
 fn empty_tables_and_tasks() {
     assert_eq!(
         with_data("orders.csv", &ORDERS[ORDERS.find('\n').unwrap() + 1..], ""),
-        "table \"orders\": the table has no rows; take it out of the schema, with what refers to it"
+        "table \"orders\": the table has no rows; remove it, and the references to it, from the \
+         schema"
     );
     assert_eq!(
         with_data("seeds.csv", &SEEDS[SEEDS.find('\n').unwrap() + 1..], ""),
-        "task \"churn\": the task has no rows; take it out of the schema"
+        "task \"churn\": the task has no rows; remove it from the schema"
     );
     assert_eq!(
         with_data("customers.csv", CUSTOMERS, ""),
-        "table \"customers\": DIR/data/customers.csv: the file is empty; expected a header line \
-         with the names of the columns"
+        "table \"customers\": DIR/data/customers.csv: expected a header line with the column \
+         names, found an empty file"
     );
     let all = "columns = { customer = \"identifier\", at = \"timestamp\", total = \"numerical\", \
                note = \"text\" }\nreferences = [{ columns = \"customer\", to = \"customers\" }]";
     let none = with_schema(all, "columns = { note = \"ignored\" }");
     assert_eq!(
         none,
-        "schema DIR/schema.toml: table \"orders\": the table keeps no column; give one a type other \
-         than ignored"
+        "schema DIR/schema.toml: table \"orders\": every column of the table is ignored; give at \
+         least one column another type"
     );
 }
 
@@ -295,7 +296,7 @@ fn seeds_that_lead_nowhere_or_see_the_future() {
     assert_eq!(
         with_data("seeds.csv", "2020-04-01", ""),
         "task \"churn\": 1 seeds have a NULL in the observation time (\"at\"), the first is row 1; \
-         such a seed would see the future: give it a time, or say sees_everything = true in task \
+         such a seed would see the future: give it a time, or set sees_everything = true in task \
          \"churn\""
     );
     assert_eq!(
@@ -311,8 +312,8 @@ fn seeds_that_lead_nowhere_or_see_the_future() {
     let cell = "[[task]]\nname = \"city\"\ncell = { table = \"customers\", column = \"city\" }\n";
     assert_eq!(
         workshop(&shop()).refused(&format!("{SCHEMA}\n{cell}")),
-        "task \"city\": 1 of 3 rows of table \"customers\" have no time at which they could be \
-         observed, and would see the future; say sees_everything = true in this task if they may"
+        "task \"city\": 1 of 3 rows of table \"customers\" have no time, so as seeds they would \
+         see the future; set sees_everything = true in this task to allow it"
     );
 }
 
@@ -320,8 +321,8 @@ fn seeds_that_lead_nowhere_or_see_the_future() {
 fn targets_of_no_kind_that_can_be_predicted() {
     assert_eq!(
         with_schema("type = \"numerical\"", "type = \"text\""),
-        "schema DIR/schema.toml: task \"churn\": target \"y\": is text, which cannot be predicted; \
-         a target is numerical, boolean, categorical or timestamp"
+        "schema DIR/schema.toml: task \"churn\": target \"y\": expected a numerical, boolean, \
+         categorical or timestamp target, found text"
     );
     assert_eq!(
         with_data("seeds.csv", "1.5", "much"),
@@ -336,20 +337,20 @@ fn targets_that_the_train_split_cannot_scale() {
                  2,2020-04-02,1e150,test\n";
     assert_eq!(
         with_data("seeds.csv", SEEDS, seeds),
-        "task \"churn\": column \"y\": 1e150 in row 3 is too many deviations of the train split \
-         (1e-150) from its mean for 32 bits; correct it, or scale the targets"
+        "task \"churn\": column \"y\": the z-score of 1e150 in row 3 does not fit 32 bits \
+         (standard deviation of the train split: 1e-150); correct the value, or scale the targets"
     );
     for (from, to, found) in [
         (
             "2.5,train",
             "0.5,train",
-            "its 2 targets are all the same or nearly so, and those of other splits differ",
+            "its 2 targets are all equal or nearly equal, and those of other splits differ",
         ),
         (
             "0.5,train\n2,2020-04-02,1.5,test\n",
             ",train\n2,2020-04-02,1.5,test\n\
           1,2020-04-02,1,val\n2,2020-04-02,,train\n3,2020-04-02,,train\n#",
-            "none of its rows has one, and rows of other splits have",
+            "it has no target, and other splits have some",
         ),
     ] {
         let seeds = SEEDS.replacen(from, to, 1);
@@ -357,8 +358,8 @@ fn targets_that_the_train_split_cannot_scale() {
         assert_eq!(
             with_data("seeds.csv", SEEDS, seeds),
             format!(
-                "task \"churn\": the train split cannot scale the target \"y\": {found}; correct the \
-                 splits, or leave the task out"
+                "task \"churn\": the train split cannot scale the target \"y\": {found}; correct \
+                 the splits, or remove the task"
             )
         );
     }
@@ -395,23 +396,23 @@ fn schemas_with_misspelt_words() {
 fn names_that_would_leave_the_folder() {
     for (name, reason) in [
         ("../x", "begins with a dot"),
-        ("a/../../x", "holds '/'"),
-        ("/etc/x", "holds '/'"),
-        ("a\\\\b", "holds '\\\\'"),
+        ("a/../../x", "contains '/'"),
+        ("/etc/x", "contains '/'"),
+        ("a\\\\b", "contains '\\\\'"),
         ("", "is empty"),
     ] {
         assert_eq!(
             with_schema("name = \"orders\"", &format!("name = \"{name}\"\nsource = \"orders\"")),
             format!(
-                "schema DIR/schema.toml: table {}: the name {reason}, and so cannot name a file of \
-                 the store; give the table another name and say source = \"...\"",
+                "schema DIR/schema.toml: table {}: the name {reason}, so it cannot name a file of \
+                 the store; give the table another name and set source = \"...\"",
                 if name == "a\\\\b" { "\"a\\\\b\"".to_owned() } else { format!("{name:?}") }
             )
         );
     }
     assert_eq!(
         with_schema("name = \"churn\"", "name = \"../churn\""),
-        "schema DIR/schema.toml: task \"../churn\": the name begins with a dot, and so cannot name \
+        "schema DIR/schema.toml: task \"../churn\": the name begins with a dot, so it cannot name \
          a file of the store; give the task another name"
     );
 }
@@ -449,7 +450,8 @@ fn what_others_left_where_the_store_would_grow_stays() {
     assert_eq!(
         refused(),
         format!(
-            "headwater: {} holds \"gold\", which no preparation left there; move it away\n",
+            "headwater: {} contains \"gold\", which is not a file of an interrupted preparation; \
+             move it away\n",
             partial.display()
         )
     );
@@ -458,7 +460,7 @@ fn what_others_left_where_the_store_would_grow_stays() {
     let elsewhere = workshop.path("elsewhere");
     std::fs::rename(&partial, &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &partial).unwrap();
-    assert!(refused().contains("is in the way: the store grows in a folder of that name"));
+    assert!(refused().contains("because the store is written there first; move the file away"));
     assert_eq!(std::fs::read_to_string(elsewhere.join("gold")).unwrap(), "gold");
 
     // What a preparation left that was cut off is cleared away.
@@ -475,8 +477,8 @@ fn p7_no_leak_of_a_target_through_a_link() {
     let task = "\n[[task]]\nname = \"who\"\ncell = { table = \"orders\", column = \"customer\" }\n";
     assert_eq!(
         workshop(&shop()).refused(&(linking + task)),
-        "schema DIR/schema.toml: task \"who\": column \"customer\" of \"orders\" is part of a key \
-         or reference, so the row's links tell it; choose another column"
+        "schema DIR/schema.toml: task \"who\": column \"customer\" of table \"orders\" is part of \
+         a key or reference, so the links of a row reveal its value; predict another column"
     );
 }
 
@@ -497,8 +499,8 @@ cell = {{ table = \"orders\", column = \"total\" }}
     );
     assert_eq!(
         workshop(&shop()).refused(&referred),
-        "schema DIR/schema.toml: task \"total\": column \"total\" of \"orders\" is part of a key \
-         or reference, so the row's links tell it; choose another column"
+        "schema DIR/schema.toml: task \"total\": column \"total\" of table \"orders\" is part of a \
+         key or reference, so the links of a row reveal its value; predict another column"
     );
     let twin = referred.replace("total = \"ignored\", note", "total = \"numerical\", note").replace(
         "references = [{ columns = \"total\", to = \"orders\", to_columns = \"total\" }]\n[[task]]",
@@ -506,9 +508,9 @@ cell = {{ table = \"orders\", column = \"total\" }}
     );
     assert_eq!(
         workshop(&shop()).refused(&twin),
-        "schema DIR/schema.toml: task \"total\": table \"notes\" is read from \"orders\" too, and \
-         keeps \"total\", which is to be predicted; make it ignored there, and no part of a key or \
-         reference"
+        "schema DIR/schema.toml: task \"total\": table \"notes\" is also read from \"orders\" and \
+         holds the target \"total\"; give that column the type ignored there, and use it in no key \
+         or reference"
     );
 }
 
@@ -524,10 +526,10 @@ fn p7_no_leak_of_a_target_whose_row_is_in_the_database_too() {
     };
     let message = |count: u32| {
         format!(
-            "task \"churn\": {count} of 3 seeds could see their own answer: table \"answers\" is \
-             read from \"seeds\" too, and its row with the seed's \"y\" is visible at the \
-             observation time; leave that table out, make \"y\" ignored in it and no part of a key \
-             or reference, or give it the time at which the answer was known"
+            "task \"churn\": {count} of 3 seeds could see their own target: table \"answers\" is \
+             also read from \"seeds\", and its row with the seed's \"y\" is visible at the \
+             observation time; remove that table, give \"y\" the type ignored there and use it in \
+             no key or reference, or give the table the time at which the target was known"
         )
     };
     let at = "time = { column = \"at\" }";

@@ -98,8 +98,8 @@ fn numbers_that_are_none() {
         assert_eq!(
             message,
             format!(
-                "{place}the numbers from {:e} to {:e} have no finite mean and deviation; scale \
-                 them down, or make the column categorical or text",
+                "{place}the numbers from {:e} to {:e} have no finite mean and standard deviation; \
+                 scale them down, or make the column categorical or text",
                 array[1], array[0]
             )
         );
@@ -137,8 +137,8 @@ fn times_that_do_not_fit() {
     assert!(dates.contains(": 1 value cannot be read as timestamp: "), "{dates}");
     assert_eq!(
         refused(UInt64Array::from(vec![1]), TIMESTAMP, ErrorKind::Schema),
-        "table \"t\": column \"x\": expected a time, found integers (UInt64): say their unit, as in \
-         { type = \"timestamp\", unit = \"s\" } (or \"ms\", \"us\")"
+        "table \"t\": column \"x\": expected a time, found integers (UInt64); give their unit, as \
+         in { type = \"timestamp\", unit = \"s\" } (or \"ms\", \"us\")"
     );
     let fine = outcome(Arc::new(UInt64Array::from(vec![Some(1), None])), SECONDS).unwrap();
     assert_eq!(fine.tables()[0].metadata().columns[0].null_count, 1);
@@ -159,8 +159,8 @@ fn more_categories_than_the_limit() {
     let words: Vec<_> = (0..4097).map(|number| number.to_string()).collect();
     assert_eq!(
         refused(StringArray::from(words), "\"categorical\"", ErrorKind::LimitExceeded),
-        "table \"t\": column \"x\": 4097 categories or more, which passes the limit of 4096; make \
-         the column text, or raise limits.categories"
+        "table \"t\": column \"x\": 4097 categories or more, expected at most 4096; make the \
+         column text, or raise limits.categories"
     );
 }
 
@@ -169,7 +169,7 @@ fn more_rows_than_the_format_counts() {
     let rows = u32::MAX as usize;
     assert_eq!(
         refused(NullArray::new(rows), "\"identifier\"", ErrorKind::LimitExceeded),
-        "table \"t\": more than 4294967294 rows, which is the most that a table can have; split it"
+        "table \"t\": expected at most 4294967294 rows, found more; split the table"
     );
 }
 
@@ -184,8 +184,8 @@ fn csv_with_a_broken_line() {
     let workshop = Workshop::new(&[("t.csv", "x,y\n1,2\n3,\"4\n5,6\n")]);
     assert_eq!(
         workshop.refused(&schema),
-        "table \"t\": DIR/data/t.csv: line 3: column \"y\": a quote opens and never closes; \
-         expected another \" before the file ends"
+        "table \"t\": DIR/data/t.csv: line 3: column \"y\": expected a closing quote (\") before \
+         the end of the file, found none; close the quote"
     );
 }
 
@@ -202,9 +202,9 @@ fn parquet_cut_in_half() {
     let whole = std::fs::read(&path).unwrap();
     std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     let message = workshop.refused(&SCHEMA.replace("TYPE", "text"));
-    let place = "table \"t\": DIR/data/t.parquet: not a whole Parquet file: ";
+    let place = "table \"t\": DIR/data/t.parquet: not a complete Parquet file: ";
     assert!(message.starts_with(place), "{message}");
-    assert!(message.ends_with("; it may have been cut short, write it again"), "{message}");
+    assert!(message.ends_with("; it may be truncated, write it again"), "{message}");
     // Pages that are damaged, though the file is as long as it should be.
     let mut damaged = whole.clone();
     damaged[4..whole.len() / 2].fill(0xa5);

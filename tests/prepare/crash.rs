@@ -125,12 +125,12 @@ fn two_at_once_do_not_disturb_each_other() {
         assert!(first.wait().unwrap().success(), "the first: {message}");
         assert!(!second.status.success());
         let at_work = format!(
-            "headwater: another preparation is at work in {}; wait for it, or choose another \
-             place\n",
+            "headwater: another process is preparing {}; wait until it ends, or choose another \
+             folder\n",
             workshop.text("twice.partial")
         );
         let taken = format!(
-            "headwater: {} is there already; remove it, or choose another place\n",
+            "headwater: {} is there already; remove it, or choose another folder\n",
             workshop.text("twice")
         );
         assert!(message == at_work || message == taken, "{message}");

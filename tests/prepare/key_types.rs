@@ -120,14 +120,14 @@ fn references_in_text_that_became_floats_are_told_from_others() {
     };
     assert_eq!(
         drafted(&gap),
-        "user_id = \"identifier\" # named like a reference to \"users\", but 48 of 48 values are no \
-         key there: it has 1.0 where they are 1, as pandas writes integers with gaps; write \
-         integers (astype(\"Int64\") in pandas)"
+        "user_id = \"identifier\" # named like a reference to \"users\", but 48 of 48 values are \
+         not keys there: it has 1.0 where the keys have 1, as pandas writes integers with missing \
+         values; write integers (astype(\"Int64\") in pandas)"
     );
     assert_eq!(
         drafted(&|i| format!("{}.0", i + 100)),
-        "user_id = \"identifier\" # named like a reference to \"users\", but 90 of 90 values are no \
-         key there"
+        "user_id = \"identifier\" # named like a reference to \"users\", but 90 of 90 values are \
+         not keys there"
     );
 }
 

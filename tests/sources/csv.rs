@@ -40,8 +40,8 @@ fn faults_name_the_delimiter_that_is_no_comma() {
     let refused = |text: &str| read(text.as_bytes(), &["a", "b"]).unwrap_err();
     assert_eq!(
         refused("a;b\n1;2\n3,4\n"),
-        "DIR/t.csv: line 3: expected 2 fields as in the header, found 1; they are divided by ';', \
-         as the header shows"
+        "DIR/t.csv: line 3: expected 2 fields as in the header, found 1; the delimiter is ';', as \
+         in the header"
     );
     let stray = refused("a\tb\n1\t\"x\"y\tz\n");
     let expected = "DIR/t.csv: line 2: column \"b\": expected '\\t' or the end of the line after a \
@@ -49,8 +49,8 @@ fn faults_name_the_delimiter_that_is_no_comma() {
     assert!(stray.starts_with(expected), "{stray}");
     assert_eq!(
         refused(",a,b\n0,1,2\n"),
-        "DIR/t.csv: line 1: column 1 has no name; the names are: \"\", \"a\", \"b\"; written by \
-         pandas with its index? write it with index=False, or name the column"
+        "DIR/t.csv: line 1: column 1 has no name; found the names \"\", \"a\", \"b\"; if pandas \
+         wrote its index, write the file with index=False; otherwise name the column"
     );
 }
 
@@ -80,16 +80,21 @@ fn each_broken_file_has_its_message() {
     let long: String = (0..9000).map(|i| format!("{i},x\n")).collect();
     let bad_text = [b"a,b\n1,x\n2,\xff\xfe\n".as_slice(), b"3,y"].concat();
     let cases: &[(&[u8], &str)] = &[
-        (b"", "DIR/t.csv: the file is empty; expected a header line with the names of the columns"),
+        (b"", "DIR/t.csv: expected a header line with the column names, found an empty file"),
         (
             b"a,,c\n1,2,3\n",
-            "DIR/t.csv: line 1: column 2 has no name; the names are: \"a\", \"\", \"c\"",
+            "DIR/t.csv: line 1: column 2 has no name; found the names \"a\", \"\", \"c\"; name the \
+             column",
         ),
         (
             b"a,b,a\n1,2,3\n",
             "DIR/t.csv: line 1: columns 1 and 3 are both named \"a\"; rename one of them",
         ),
-        (b"a,\xff\n1,2\n", "DIR/t.csv: line 1: expected UTF-8, found \"\u{fffd}\""),
+        (
+            b"a,\xff\n1,2\n",
+            "DIR/t.csv: line 1: expected UTF-8, found \"\u{fffd}\"; convert the \
+                            file to UTF-8",
+        ),
         (b"a,b\n1,2\n3\n", "DIR/t.csv: line 3: expected 2 fields as in the header, found 1"),
         (
             b"a,b\r\n1,2\r\n3,4,5\r\n",
@@ -98,30 +103,30 @@ fn each_broken_file_has_its_message() {
         (b"a,b\n\"x\ny\",2\n3\n", "DIR/t.csv: line 4: expected 2 fields as in the header, found 1"),
         (
             b"a,b\n1,2\n3,\"x\n4,5\n",
-            "DIR/t.csv: line 3: column \"b\": a quote opens and never closes; expected another \" \
-             before the file ends",
+            "DIR/t.csv: line 3: column \"b\": expected a closing quote (\") before the end of the \
+             file, found none; close the quote",
         ),
         (
             b"a,b\r\n1,2\r\n\"3,x\r\n4,5\r\n",
-            "DIR/t.csv: line 3: column \"a\": a quote opens and never closes; expected another \" \
-             before the file ends",
+            "DIR/t.csv: line 3: column \"a\": expected a closing quote (\") before the end of the \
+             file, found none; close the quote",
         ),
         (
             b"\n\"x\n\",\"b\n1,2\n",
-            "DIR/t.csv: line 3: column 2: a quote opens and never closes; expected another \" \
-             before the file ends",
+            "DIR/t.csv: line 3: column 2: expected a closing quote (\") before the end of the \
+             file, found none; close the quote",
         ),
         (
             b"a,b\n5\" disk,\"x\ny\"\n1,\"ab\"cd,e\n",
             "DIR/t.csv: line 4: column \"b\": expected a comma or the end of the line after a \
-             closing quote, found \"cd\"; the quote opens on line 4: double the quotes inside a \
-             field (\"\"), or remove one that should not be there",
+             closing quote, found \"cd\"; the field opens on line 4: double each quote inside it \
+             (\"\"), or remove the wrong quote",
         ),
         (
             b"a,b\r\n1,\"x\r\n2,y\r\n3,\"z\"\r\n",
             "DIR/t.csv: line 4: column \"b\": expected a comma or the end of the line after a \
-             closing quote, found \"z\\\"\"; the quote opens on line 2: double the quotes inside a \
-             field (\"\"), or remove one that should not be there",
+             closing quote, found \"z\\\"\"; the field opens on line 2: double each quote inside \
+             it (\"\"), or remove the wrong quote",
         ),
         (
             &bad_text,
@@ -178,5 +183,8 @@ fn quotes_are_checked_far_into_a_file() {
     assert!(found.starts_with("DIR/t.csv: line 80002: column \"a\": expected a comma"), "{found}");
     let open = format!("{whole}\"b,x\n");
     let found = read(open.as_bytes(), &["a"]).unwrap_err();
-    assert!(found.starts_with("DIR/t.csv: line 80002: column \"a\": a quote opens"), "{found}");
+    assert!(
+        found.starts_with("DIR/t.csv: line 80002: column \"a\": expected a closing quote"),
+        "{found}"
+    );
 }

@@ -148,7 +148,7 @@ fn declared_keys_of_a_music_shop_are_taken() {
     );
     let text = draft.render();
     let broken = "Broken = \"numerical\" # declared to refer to \"Artist\", but 50 of 200 values \
-                  are no key there";
+                  are not keys there";
     assert!(text.contains(broken), "{text}");
     assert!(text.contains("Cover = \"ignored\" # BLOB values have no semantic type"), "{text}");
 }
@@ -347,13 +347,13 @@ fn names_link_a_trading_house_and_values_verify_it() {
     assert_eq!(types(schema, "stores"), ["identifier: id customer_id sku"]);
     let text = draft.render();
     for line in [
-        "created_at = { type = \"timestamp\", unit = \"s\" } # integers that read as seconds since \
-         1970",
+        "created_at = { type = \"timestamp\", unit = \"s\" } # integers that look like seconds \
+         since 1970",
         "note = \"ignored\" # always NULL",
         "customer_id = \"identifier\" # named like a reference to \"customers\", but 40 of 40 \
-         values are no key there",
-        "time = { through = \"order_id\" } # as \"orders\", to which it belongs; add a delay if it \
-         is known only later",
+         values are not keys there",
+        "time = { through = \"order_id\" } # the time of \"orders\", to which a row belongs; add a \
+         delay if a row is known only later",
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }

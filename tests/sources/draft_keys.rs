@@ -18,12 +18,12 @@ fn noted(header: &str, rows: u64, row: impl Fn(u64) -> String) -> String {
     sales.lines().next().unwrap().to_owned()
 }
 
-const NONE: &str = "# no key: no column is named like one and unique";
+const NONE: &str = "# no key: no column is unique and named like a key";
 
 #[test]
 fn two_references_that_never_repeat_together_are_a_key() {
     let pair = |i: u64| format!("{},{}", i / 40, i % 40);
-    let key = "key = [\"a_id\", \"b_id\"] # no two rows are alike in these 2, and none is NULL";
+    let key = "key = [\"a_id\", \"b_id\"] # these 2 columns are unique together and never NULL";
     assert_eq!(noted("a_id,b_id,n", 1600, |i| format!("{},{i}", pair(i))), key);
     let one_repeats = |i: u64| format!("{},{i}", pair(if i == 1599 { 0 } else { i }));
     assert_eq!(noted("a_id,b_id,n", 1600, one_repeats), NONE);
@@ -42,7 +42,7 @@ fn few_rows_that_happen_to_differ_are_not_believed() {
 fn a_number_within_a_row_is_preferred_and_a_mere_name_comes_last() {
     let rows = |i: u64| format!("{},{},{},{i}", i / 30, i % 30, i % 30 + 1);
     let key = |columns: &str| {
-        format!("key = [{columns}] # no two rows are alike in these 2, and none is NULL")
+        format!("key = [{columns}] # these 2 columns are unique together and never NULL")
     };
     let found = |header: &str| noted(header, 1200, rows);
     assert_eq!(found("a_id,b_id,line_no,n"), key("\"a_id\", \"line_no\""));
@@ -57,7 +57,7 @@ fn three_columns_are_tried_where_two_are_not_enough() {
     let rows = |i: u64| format!("{},{},{}", i / 400, i / 20 % 20, i % 20);
     assert_eq!(
         noted("a_id,b_id,c_id", 8000, rows),
-        "key = [\"a_id\", \"b_id\", \"c_id\"] # no two rows are alike in these 3, and none is NULL"
+        "key = [\"a_id\", \"b_id\", \"c_id\"] # these 3 columns are unique together and never NULL"
     );
     let repeated = |i: u64| rows(i % 7999);
     assert_eq!(noted("a_id,b_id,c_id", 8000, repeated), NONE);

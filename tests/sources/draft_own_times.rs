@@ -34,14 +34,14 @@ fn taken(name: &str, columns: &[(&str, u64, bool)]) -> String {
 fn a_time_that_most_rows_lack_loses_to_one_that_none_does() {
     assert_eq!(
         noted("orders", &[("created_at", 2020, false), ("order_time", 2020, true)]),
-        "time = { column = \"created_at\" } # when a row came to exist, by its name; passed over: \
+        "time = { column = \"created_at\" } # when a row came to exist, by its name; not chosen: \
          \"order_time\" (NULL in 270 rows)"
     );
     assert_eq!(taken("things", &[("made_on", 2019, false), ("opened_at", 2020, true)]), "made_on");
     assert_eq!(taken("parcels", &[("date", 2019, true), ("shipped", 2020, false)]), "shipped");
     assert_eq!(
         noted("things", &[("opened_at", 2020, true)]),
-        "time = { column = \"opened_at\" } # when something began, by its name; see whether a row \
+        "time = { column = \"opened_at\" } # when something began, by its name; check that a row \
          was known then; NULL in 270 rows, which are then always visible"
     );
 }

@@ -90,25 +90,26 @@ fn own_times_come_first_and_others_from_the_event_that_is_latest() {
     assert_says(
         &draft.render(),
         &[
-            "time = { column = \"added\" } # when a row came to exist, by its name; passed over: \
+            "time = { column = \"added\" } # when a row came to exist, by its name; not chosen: \
              \"valid_until\"\n",
-            "time = { column = \"created_at\" } # when a row came to exist, by its name; passed \
-             over: \"birth_date\"\n",
-            "time = { column = \"entered\" } # a time that every row has; see whether it is when a \
-             row came to exist\n",
-            "time = { through = \"order_id\" } # as \"orders\", to which it belongs; add a delay \
-             if it is known only later; it could be inherited through \"product_id\" \
+            "time = { column = \"created_at\" } # when a row came to exist, by its name; not \
+             chosen: \"birth_date\"\n",
+            "time = { column = \"entered\" } # a time that every row has; check that a row came to \
+             exist then\n",
+            "time = { through = \"order_id\" } # the time of \"orders\", to which a row belongs; \
+             add a delay if a row is known only later; could be inherited through \"product_id\" \
              (\"products\")\n",
-            "time = { through = \"visit_id\" } # as \"visits\", to which it belongs; add a delay \
-             if it is known only later; it could be inherited through \"order_id\" (\"orders\")\n",
-            "time = { through = \"remark_id\" } # as \"remarks\", to which it belongs; add a delay \
-             if it is known only later; it could be inherited through \"customer_id\" \
+            "time = { through = \"visit_id\" } # the time of \"visits\", to which a row belongs; \
+             add a delay if a row is known only later; could be inherited through \"order_id\" \
+             (\"orders\")\n",
+            "time = { through = \"remark_id\" } # the time of \"remarks\", to which a row belongs; \
+             add a delay if a row is known only later; could be inherited through \"customer_id\" \
              (\"customers\")\n",
-            "time = { through = \"product_id\" } # no earlier than \"products\", to which it \
-             refers; name a time of its own, if it has one; it could be inherited through \
-             \"customer_id\" (\"customers\")\n",
-            "\n# no time: its rows are always visible; it could be inherited through \
-             \"category_id\" (\"categories\")\n",
+            "time = { through = \"product_id\" } # the time of \"products\", to which a row \
+             refers, but a row may be later; name the table's own time if it has one; could be \
+             inherited through \"customer_id\" (\"customers\")\n",
+            "\n# no time: its rows are always visible; could be inherited through \"category_id\" \
+             (\"categories\")\n",
         ],
     );
 }
@@ -142,14 +143,14 @@ fn a_time_that_every_row_has_is_inherited_first() {
     assert_says(
         &draft.render(),
         &[
-            "if it has one; it could be inherited through \"visit_id\" (\"visits\"; 90 rows \
-             refer to none)\n",
-            "through \"trip_id\" (\"trips\"; what refers to 9 rows of \"trips\" without a \
+            "if it has one; could be inherited through \"visit_id\" (\"visits\"; 90 rows refer to \
+             no row)\n",
+            "through \"trip_id\" (\"trips\"; rows that refer to 9 rows of \"trips\" without a \
              time)\n",
-            "if it has one; 90 rows refer to none: always visible; what refers to 9 rows of \
-             \"trips\" without a time: always visible; it could be inherited through \"visit_id\" \
-             (\"visits\"; 90 rows refer to none)\n",
-            "what refers to rows of \"claims\" without a time: always visible\n",
+            "if it has one; 90 rows refer to no row are always visible; rows that refer to 9 rows \
+             of \"trips\" without a time are always visible; could be inherited through \
+             \"visit_id\" (\"visits\"; 90 rows refer to no row)\n",
+            "rows that refer to rows of \"claims\" without a time are always visible\n",
         ],
     );
 }
@@ -171,9 +172,9 @@ fn later_stages_of_a_row_are_taken_only_where_nothing_is_better() {
     assert_says(
         &draft.render(),
         &[
-            "later; passed over: \"shipped\", \"received_at\"\n",
+            "later; not chosen: \"shipped\", \"received_at\"\n",
             "time = { column = \"shipped\" } # a later stage, by its name: a row may have been \
-             known before; passed over: \"received_at\"\n",
+             known before; not chosen: \"received_at\"\n",
         ],
     );
 }
@@ -187,7 +188,7 @@ fn dates_that_cannot_be_read_are_said_to_look_like_dates() {
     });
     let folder = folder(&[("things.csv", &rows)]);
     let text = drafted(&*opened(folder.path())).render();
-    let remark = "# looks like dates in a form that is ambiguous or not read; rewrite them as \
+    let remark = "# looks like dates in an ambiguous or unsupported format; rewrite them as \
                   YYYY-MM-DD to use them as times\n";
     assert_says(
         &text,
@@ -217,10 +218,10 @@ fn seeds_that_would_see_the_future_are_drafted_with_a_warning() {
     assert_says(
         &draft.render(),
         &[
-            "sees_everything = true # \"people\" has no time, so a seed sees every row, later ones \
-             too; give \"people\" a time and delete this line\n",
-            "sees_everything = true # a row of \"trips\" may have no time, and as a seed it sees \
-             every row, later ones too; give each row a time and delete this line\n",
+            "sees_everything = true # \"people\" has no time, so its seeds see all rows, also \
+             later ones; give \"people\" a time and delete this line\n",
+            "sees_everything = true # rows of \"trips\" may have no time, and as seeds they see \
+             all rows, also later ones; give each row a time and delete this line\n",
             "by its name; NULL in 1 row, which is then always visible\n",
         ],
     );
@@ -277,6 +278,6 @@ fn formula_one_happens_when_it_is_raced() {
             "driver_of_the_day_results",
         ];
         assert_eq!(found(&results), ["via raceId"; 9]);
-        assert_says(&draft.render(), &["by its name; passed over: \"freePractice1Date\""]);
+        assert_says(&draft.render(), &["by its name; not chosen: \"freePractice1Date\""]);
     }
 }

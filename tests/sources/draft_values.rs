@@ -8,8 +8,8 @@ fn numbers_with_a_decimal_comma_are_said_to_look_like_numbers() {
     let rows = csv("id;price;n", 90, |i| format!("{i};{i},5;{i}.5"));
     let folder = folder(&[("things.csv", &rows)]);
     let text = drafted(&*opened(folder.path())).render();
-    let price =
-        "price = \"text\" # looks like numbers with a decimal comma; rewrite with a point\n";
+    let price = "price = \"text\" # looks like numbers with a decimal comma; rewrite them with a decimal \
+         point\n";
     assert!(text.contains(price) && text.contains("n = \"numerical\"\n"), "{text}");
 }
 
@@ -29,10 +29,7 @@ fn views_are_left_out_with_the_reason_and_can_still_be_read() {
     let draft = drafted(&*source);
     assert_eq!(draft.schema.tables.len(), 1);
     let text = draft.render();
-    assert!(
-        text.contains("\n# Table \"dear\" is left out: it is a view: what it copies"),
-        "{text}"
-    );
+    assert!(text.contains("\n# Table \"dear\" is left out: it is a view: its copies"), "{text}");
     assert!(!text.contains("dear.price"), "{text}");
     assert_eq!(source.views().unwrap(), ["dear"]);
     assert_eq!(rows(&*source, "dear", &["price", "order_id"]).unwrap(), ["3.5|2"]);
@@ -42,7 +39,7 @@ fn views_are_left_out_with_the_reason_and_can_still_be_read() {
     let refused = headwater::prepare::draft::draft(&*opened(&path), "x", &|_| Ok(()));
     assert_eq!(
         message(refused, ErrorKind::Data, folder.path()),
-        "SQLite file DIR/shop.db has no table with a column, but for views; name them in a schema"
+        "SQLite file DIR/shop.db has no table with a column, only views; name the views in a schema"
     );
 }
 
@@ -62,18 +59,19 @@ fn words_for_null_among_numbers_and_times_are_remarked_on() {
     });
     let folder = folder(&[("things.csv", &rows)]);
     let text = drafted(&*opened(folder.path())).render();
-    let rest = "in CSV only the empty field is NULL; empty those fields to use it as";
+    let rest = "in CSV only an empty field is NULL; clear those fields to use the column as";
     for line in [
         format!(
-            "price = \"text\" # 3 values are words such as \"NA\"; the others are numbers: {rest} \
+            "price = \"text\" # 3 values are texts such as \"NA\"; the others are numbers: {rest} \
              numerical\n"
         ),
         format!(
-            "day = \"text\" # 3 values are words such as \"NaT\"; the others are times: {rest} a \
+            "day = \"text\" # 3 values are texts such as \"NaT\"; the others are times: {rest} a \
              time\n"
         ),
         format!(
-            "grade = \"text\" # 1 value is the word \"-\"; the others are numbers: {rest} numerical\n"
+            "grade = \"text\" # 1 value is the text \"-\"; the others are numbers: {rest} \
+             numerical\n"
         ),
         "name = \"text\"\n".to_owned(),
     ] {
@@ -106,10 +104,10 @@ fn remarks_on_identifiers_are_true() {
     let folder = folder(&[("lines.csv", &rows), ("orders.csv", &orders)]);
     let text = drafted(&*opened(folder.path())).render();
     for line in [
-        "line_no = \"identifier\" # part of the key, so that its value is no feature; else \
+        "line_no = \"identifier\" # part of the key, so its value is not a feature; otherwise \
          numerical\n",
-        "parent_id = \"categorical\" # 1 different value, named like a key, and not found to refer \
-         to a table\n",
+        "parent_id = \"categorical\" # 1 different value, named like a key, but no table found \
+         with these keys\n",
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }

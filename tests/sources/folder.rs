@@ -36,12 +36,12 @@ fn what_cannot_be_a_source_says_why() {
     let refused = |path: &Path, kind| message(open(path), kind, dir.path());
     assert_eq!(
         refused(&path.join("t.txt"), ErrorKind::Data),
-        "DIR/t.txt is neither a folder of .csv and .parquet files, nor a .csv or .parquet file, \
-         nor a SQLite file"
+        "expected a folder of .csv and .parquet files, a .csv or .parquet file, or a SQLite file, \
+         found DIR/t.txt"
     );
     assert_eq!(
         refused(path, ErrorKind::Data),
-        "folder DIR holds no table; looked for NAME.csv, NAME.parquet and sub-folders of .parquet \
+        "folder DIR holds no table; expected NAME.csv, NAME.parquet, or a sub-folder of .parquet \
          files"
     );
     assert!(
@@ -54,7 +54,7 @@ fn two_files_of_one_name_are_refused() {
     let folder = folder(&[("t.csv", b"x\n1\n"), ("t.parquet", b"")]);
     assert_eq!(
         message(open(folder.path()), ErrorKind::Data, folder.path()),
-        "DIR/t.csv and DIR/t.parquet are both table \"t\"; remove or rename one of them"
+        "DIR/t.csv and DIR/t.parquet both hold table \"t\"; remove or rename one of them"
     );
 }
 
@@ -71,7 +71,7 @@ fn missing_tables_and_columns_name_the_nearest() {
     );
     assert_eq!(
         refused("unlike", "id"),
-        "folder DIR has no table \"unlike\"; there are: \"drivers\", \"races\""
+        "folder DIR has no table \"unlike\"; expected one of: \"drivers\", \"races\""
     );
     assert_eq!(
         refused("drivers", "full_name"),

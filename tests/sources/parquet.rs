@@ -96,8 +96,8 @@ fn a_sub_folder_of_parts_is_one_table_in_the_order_of_their_names() {
         let found = opened(folder.path()).tables();
         assert_eq!(
             message(found, ErrorKind::Data, &parts),
-            "DIR/part-2.parquet: its columns are (a Int64, c Int64), those of DIR/part-0.parquet \
-             are (a Int64, b Utf8); the parts of a table must agree"
+            "DIR/part-2.parquet: expected the columns (a Int64, b Utf8) as in DIR/part-0.parquet, \
+             found (a Int64, c Int64); give all parts of a table the same columns"
         );
     }
 }
@@ -112,13 +112,13 @@ fn a_file_cut_short_anywhere_is_refused_and_never_panics() {
         std::fs::write(&path, &whole[..cut]).unwrap();
         let found = opened(folder.path()).tables();
         let found = message(found, ErrorKind::Data, folder.path());
-        assert!(found.starts_with("DIR/t.parquet: not a whole Parquet file: "), "{found}");
-        assert!(found.ends_with("; it may have been cut short, write it again"), "{found}");
+        assert!(found.starts_with("DIR/t.parquet: not a complete Parquet file: "), "{found}");
+        assert!(found.ends_with("; it may be truncated, write it again"), "{found}");
     }
     std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     assert_eq!(
         message(opened(folder.path()).tables(), ErrorKind::Data, folder.path()),
-        "DIR/t.parquet: not a whole Parquet file: Parquet error: Invalid Parquet file. Corrupt \
-         footer; it may have been cut short, write it again"
+        "DIR/t.parquet: not a complete Parquet file: Parquet error: Invalid Parquet file. Corrupt \
+         footer; it may be truncated, write it again"
     );
 }

@@ -114,7 +114,7 @@ fn what_is_not_text_names_its_place() {
     assert_eq!(
         refused("a"),
         "DIR/shop.db: table \"t\": column \"a\": row 2: expected text or a number, found a blob of \
-         2 bytes; type the column ignored"
+         2 bytes; give the column the type ignored"
     );
     assert_eq!(
         refused("b"),

@@ -19,7 +19,7 @@ pub(super) struct DemoDataArgs {
 pub(super) fn run(args: &DemoDataArgs) -> Result<()> {
     if std::fs::read_dir(&args.folder).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(Error::invalid(format!(
-            "{} is not empty; choose another folder",
+            "expected a new or an empty folder, found files in {}; choose another folder",
             args.folder.display()
         )));
     }

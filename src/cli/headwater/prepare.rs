@@ -114,7 +114,7 @@ fn embedder<'a>(
     match (args.embedder.as_str(), &args.model) {
         ("hashing", None) => Ok(Box::new(HashingEmbedder::new(dimension))),
         ("hashing", Some(_)) => {
-            Err(Error::invalid("--model is for a server; give its URL with --embedder"))
+            Err(Error::invalid("expected the URL of a server with --model; set --embedder URL"))
         }
         (url, Some(model)) => {
             let key = ["HEADWATER_EMBEDDING_KEY", "OPENAI_API_KEY"];
@@ -128,8 +128,8 @@ fn embedder<'a>(
             Ok(Box::new(endpoint.stop_when(stopped)))
         }
         (other, None) => Err(Error::invalid(format!(
-            "expected `--embedder hashing`, or a server's URL and the --model to ask it for; found \
-             --embedder {other} alone"
+            "expected --embedder hashing, or --embedder URL with --model; found --embedder {other} \
+             alone"
         ))),
     }
 }

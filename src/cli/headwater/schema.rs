@@ -30,7 +30,7 @@ pub(super) struct SchemaArgs {
 pub(super) fn run(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
     if let Some(path) = args.out.as_deref().filter(|path| path.exists()) {
         return Err(Error::invalid(format!(
-            "{} is there already, and may hold corrections; remove it, or choose another place",
+            "{} is there already and may contain corrections; remove it, or choose another file",
             path.display()
         )));
     }

@@ -116,20 +116,20 @@ impl ColumnSummary {
                 }
                 Arc::new(times.clone())
             }
-            (Summary::Boolean { true_count }, Values::Truths(truths)) => {
+            (Summary::Boolean { true_count }, Values::Booleans(truths)) => {
                 *true_count += truths.true_count() as u64;
                 Arc::new(truths.clone())
             }
-            (Summary::Categorical(dictionary), Values::Words(words)) => {
+            (Summary::Categorical(dictionary), Values::Texts(words)) => {
                 let codes = words.iter().map(|word| word.map(|word| dictionary.code(word)));
                 Arc::new(codes.collect::<UInt32Array>())
             }
             // Of an identifier only its NULLs matter.
-            (_, Values::Words(words)) => {
+            (_, Values::Texts(words)) => {
                 let present = arrow::buffer::BooleanBuffer::new_unset(words.len());
                 Arc::new(BooleanArray::new(present, words.logical_nulls()))
             }
-            (_, Values::Numbers(_) | Values::Times(_) | Values::Truths(_)) => {
+            (_, Values::Numbers(_) | Values::Times(_) | Values::Booleans(_)) => {
                 unreachable!("values are read by the same semantic type")
             }
         }
@@ -155,8 +155,8 @@ impl ColumnSummary {
             (true, std) if std.is_finite() && (std > 0.0 || moments.min() == moments.max()) => {
                 return Ok(());
             }
-            (true, 0.0) => ("a deviation that 64 bits take for none", "up"),
-            _ => ("no finite mean and deviation", "down"),
+            (true, 0.0) => ("a standard deviation that 64 bits round to 0", "up"),
+            _ => ("no finite mean and standard deviation", "down"),
         };
         Err(Error::data(format!(
             "the numbers from {:e} to {:e} have {what}; scale them {way}, or make the column \
@@ -173,8 +173,8 @@ impl ColumnSummary {
             && dictionary.len() > limits.categories as usize
         {
             return Err(Error::limit(format!(
-                "{} categories or more, which passes the limit of {}; make the column text, or \
-                 raise limits.categories",
+                "{} categories or more, expected at most {}; make the column text, or raise \
+                 limits.categories",
                 dictionary.len(),
                 limits.categories
             ))

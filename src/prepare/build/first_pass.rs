@@ -25,7 +25,7 @@ use crate::container::{ContainerWriter, StringsWriter};
 use crate::error::{Error, Result};
 use crate::prepare::schema::{Column, Limits, Table};
 use crate::prepare::source::Source;
-use crate::prepare::values::{Values, arrow_error, words};
+use crate::prepare::values::{Values, arrow_error, to_texts};
 use crate::progress::Progress;
 use crate::store::{ALWAYS_VISIBLE, SemanticType, identity_of};
 
@@ -233,7 +233,7 @@ impl<'a> Ingest<'a> {
         self.row_count += batch.num_rows() as u64;
         if self.row_count > ROW_LIMIT {
             return Err(Error::limit(format!(
-                "more than {ROW_LIMIT} rows, which is the most that a table can have; split it"
+                "expected at most {ROW_LIMIT} rows, found more; split the table"
             )));
         }
         let values = self
@@ -243,19 +243,19 @@ impl<'a> Ingest<'a> {
             .map(|(column, array)| column.read(array, first_row))
             .collect::<Result<Vec<_>>>()?;
         // Keys are compared as text, whatever else their columns are.
-        let mut key_words: Vec<Option<StringViewArray>> = vec![None; values.len()];
+        let mut key_texts: Vec<Option<StringViewArray>> = vec![None; values.len()];
         for &place in self
             .keys
             .iter()
             .flat_map(|k| &k.places)
             .chain(self.references.iter().flat_map(|r| &r.places))
         {
-            key_words[place] = Some(match &values[place] {
-                Values::Words(words) => words.clone(),
-                _ => words(batch.column(place))?,
+            key_texts[place] = Some(match &values[place] {
+                Values::Texts(words) => words.clone(),
+                _ => to_texts(batch.column(place))?,
             });
         }
-        self.take_in_keys(first_row, &key_words, &values)?;
+        self.take_in_keys(first_row, &key_texts, &values)?;
 
         let mut staged = self.read[..self.kept]
             .par_iter_mut()
@@ -267,7 +267,7 @@ impl<'a> Ingest<'a> {
         let (places, columns): (Vec<_>, Vec<_>) = (0..self.kept)
             .filter(is_text)
             .filter_map(|place| match &values[place] {
-                Values::Words(words) => Some((place, words)),
+                Values::Texts(words) => Some((place, words)),
                 _ => None,
             })
             .unzip();
@@ -275,7 +275,7 @@ impl<'a> Ingest<'a> {
             staged[place] = Arc::new(indexes);
         }
         self.references.par_iter_mut().for_each(|reference| {
-            let columns = key_columns(&reference.places, &key_words);
+            let columns = key_columns(&reference.places, &key_texts);
             let keys = key_digests(&columns, batch.num_rows());
             reference.links.extend(&keys, &columns, reference.index);
         });
@@ -288,13 +288,13 @@ impl<'a> Ingest<'a> {
     fn take_in_keys(
         &mut self,
         first_row: u64,
-        key_words: &[Option<StringViewArray>],
+        key_texts: &[Option<StringViewArray>],
         values: &[Values],
     ) -> Result<()> {
         let rows = values.first().map_or(0, Values::len);
         let mut text = String::new();
         for (place, key) in self.keys.iter_mut().enumerate() {
-            let columns = key_columns(&key.places, key_words);
+            let columns = key_columns(&key.places, key_texts);
             let digests = key_digests(&columns, rows);
             key.index.warm(&digests);
             for (row, &digest) in digests.iter().enumerate() {
@@ -329,7 +329,7 @@ impl<'a> Ingest<'a> {
     fn finish(mut self, staged: PathBuf) -> Result<Ingested> {
         if self.row_count == 0 {
             return Err(Error::data(
-                "the table has no rows; take it out of the schema, with what refers to it",
+                "the table has no rows; remove it, and the references to it, from the schema",
             ));
         }
         self.read.iter().try_for_each(ColumnSummary::check)?;
@@ -369,17 +369,17 @@ impl KeyColumns {
         let KeyTrouble { count, first } = &self.nulls;
         if is_key && *count > 0 {
             return Err(Error::data(format!(
-                "{count} rows have a NULL in the key ({}), the first is {first}; a key names every \
-                 row: take it out of the schema, or correct the data",
+                "{count} rows have a NULL in the key ({}), the first is {first}; every row needs a \
+                 key: correct the data, or remove the key from the schema",
                 self.columns.join(", ")
             )));
         }
         let KeyTrouble { count, first } = &self.duplicates;
         if *count > limits.duplicate_keys {
             return Err(Error::data(format!(
-                "{count} rows repeat a key ({}) that an earlier row has, the first is {first}; \
+                "{count} rows repeat the key ({}) of an earlier row, the first is {first}; \
                  limits.duplicate_keys allows {}: correct the key or the data, or raise the limit \
-                 (references then go to the first row)",
+                 (references then link to the first row)",
                 self.columns.join(", "),
                 limits.duplicate_keys
             )));
@@ -390,9 +390,9 @@ impl KeyColumns {
 
 fn key_columns<'a>(
     places: &[usize],
-    key_words: &'a [Option<StringViewArray>],
+    key_texts: &'a [Option<StringViewArray>],
 ) -> Vec<&'a StringViewArray> {
-    places.iter().filter_map(|&place| key_words[place].as_ref()).collect()
+    places.iter().filter_map(|&place| key_texts[place].as_ref()).collect()
 }
 
 /// The digest of the key in each row, [`NULL_KEY`] or [`PARTIAL_KEY`] where a part of it is NULL.

@@ -142,7 +142,7 @@ impl KeyIndex {
         match self.digests.len() {
             row if row < ENTRY_LIMIT => Ok(row as u32),
             _ => Err(Error::limit(format!(
-                "more than {ENTRY_LIMIT} entries, which is as far as the format counts"
+                "expected at most {ENTRY_LIMIT} keys or texts, found more"
             ))),
         }
     }

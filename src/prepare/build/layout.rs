@@ -22,9 +22,9 @@ pub(super) struct Layout {
 }
 
 /// Gives out the bytes of a record.
-struct Cursor(u64);
+struct Offset(u64);
 
-impl Cursor {
+impl Offset {
     fn take(&mut self, bytes: u32) -> u32 {
         let at = self.0;
         self.0 += u64::from(bytes);
@@ -41,19 +41,19 @@ impl Layout {
         reference_count: usize,
         inherits_time: bool,
     ) -> Result<Self> {
-        let mut cursor = Cursor(0);
-        let time_offset = cursor.take(if inherits_time { 8 } else { 0 });
-        let place = |columns: &mut [ColumnMetadata], width: u32, cursor: &mut Cursor| {
+        let mut offset = Offset(0);
+        let time_offset = offset.take(if inherits_time { 8 } else { 0 });
+        let place = |columns: &mut [ColumnMetadata], width: u32, offset: &mut Offset| {
             for column in columns.iter_mut().filter(|c| c.stats.value_bytes() == width) {
-                column.offset = cursor.take(width);
+                column.offset = offset.take(width);
             }
         };
-        place(&mut columns, 8, &mut cursor);
-        let parent_offsets = (0..reference_count).map(|_| cursor.take(4)).collect();
+        place(&mut columns, 8, &mut offset);
+        let parent_offsets = (0..reference_count).map(|_| offset.take(4)).collect();
         for width in [4, 2, 1] {
-            place(&mut columns, width, &mut cursor);
+            place(&mut columns, width, &mut offset);
         }
-        let null_offset = cursor.take(0);
+        let null_offset = offset.take(0);
         let mut bit = columns.len() as u32;
         for column in &mut columns {
             match column.stats {
@@ -65,10 +65,16 @@ impl Layout {
                 _ => {}
             }
         }
-        cursor.take(bit.div_ceil(8));
+        offset.take(bit.div_ceil(8));
         let has_times = inherits_time || columns.iter().any(|c| c.stats.value_bytes() == 8);
-        let stride = cursor.0.next_multiple_of(if has_times { 8 } else { 4 });
-        let stride = u32::try_from(stride).map_err(|_| Error::limit("too many columns"))?;
+        let stride = offset.0.next_multiple_of(if has_times { 8 } else { 4 });
+        let stride = u32::try_from(stride).map_err(|_| {
+            Error::limit(
+                "expected records of less than \
+                                                                     4 GiB, found longer ones; \
+                                                                     remove columns",
+            )
+        })?;
         Ok(Self { time_offset, parent_offsets, columns, null_offset, stride })
     }
 }
@@ -97,9 +103,12 @@ pub(super) fn column_metadata(
         Summary::Categorical(dictionary) => {
             let cat_emb_start = *category_count;
             let cat_emb_count = dictionary.len() as u32;
-            *category_count = category_count
-                .checked_add(cat_emb_count)
-                .ok_or_else(|| Error::limit("more than 4,294,967,295 categories in all"))?;
+            *category_count = category_count.checked_add(cat_emb_count).ok_or_else(|| {
+                Error::limit(
+                    "expected at most 4,294,967,295 categories in all \
+                                             columns, found more",
+                )
+            })?;
             ColumnStats::Categorical { cat_emb_start, cat_emb_count }
         }
         Summary::Text => ColumnStats::Text,

@@ -53,10 +53,10 @@ fn check_table(
     }
     let (name, target) = (&table.name, &task.target);
     Err(Error::data(format!(
-        "{count} of {} seeds could see their own answer: table {name:?} is read from {:?} too, and \
-         its row with the seed's {target:?} is visible at the observation time; leave that table \
-         out, make {target:?} ignored in it and no part of a key or reference, or give it the time \
-         at which the answer was known",
+        "{count} of {} seeds could see their own target: table {name:?} is also read from {:?}, \
+         and its row with the seed's {target:?} is visible at the observation time; remove that \
+         table, give {target:?} the type ignored there and use it in no key or reference, or give \
+         the table the time at which the target was known",
         obs_times.len(),
         table.source_name(),
     )))

@@ -117,9 +117,9 @@ impl Parents {
         let referring = u64::from(self.edge_count) + self.unresolved_count;
         if self.unresolved_count as f64 > referring as f64 * limits.unresolved_share {
             return Err(Error::data(format!(
-                "reference {:?}: {} of {referring} values are not among the keys of table {:?}, the \
-                 first is {}; limits.unresolved_share allows a share of {}: correct the reference or \
-                 the data, or raise the limit (such rows are then kept without a parent)",
+                "reference {:?}: {} of {referring} values are not among the keys of table {:?}, \
+                 the first is {}; limits.unresolved_share allows a share of {}: correct the \
+                 reference or the data, or raise the limit (these rows then have no parent)",
                 reference.name(),
                 self.unresolved_count,
                 reference.to,

@@ -111,7 +111,7 @@ impl<'a> Preparation<'a> {
         let read = ingest(reading, texts).context(|| format!("table {:?}", table.name))?;
         if read.duplicate_keys > 0 {
             self.remarks.push(format!(
-                "table {:?}: {} rows repeat a key; references go to the first of them",
+                "table {:?}: {} rows repeat a key; references link to the first of them",
                 table.name, read.duplicate_keys
             ));
         }
@@ -144,19 +144,19 @@ impl<'a> Preparation<'a> {
             }
             (None, Some(_), None) => {
                 return Err(Error::schema(
-                    "SQL is run by DuckDB, from the Python package: prepare with headwater.prepare \
-                     or the headwater command of `pip install headwater[sql]`, or give the task's \
-                     rows as a file",
+                    "the task has sql, which only the Python package runs (with DuckDB); prepare \
+                     with headwater.prepare or with the headwater command of `pip install \
+                     headwater[sql]`, or give the rows of the task as a file",
                 ));
             }
-            (None, None, _) => return Err(Error::schema("the task has no source and no sql")),
+            (None, None, _) => return Err(Error::schema("expected source or sql, found neither")),
         };
         let anchor = self.schema.table(&derived.anchor);
         let index =
             anchor.and_then(|place| self.indexes[place].get(&self.schema.tables[place].key));
         let index = index.ok_or_else(|| {
             Error::schema(format!(
-                "the anchor table {:?} has no key by which the task could name its rows",
+                "the anchor {:?} has no key, so its rows cannot be looked up; give the table a key",
                 derived.anchor
             ))
         })?;
@@ -250,7 +250,7 @@ impl<'a> Preparation<'a> {
             let metadata = match (&task.cell, &task.derived, derived_tasks.get(&task.name)) {
                 (Some(cell), _, _) => self.cell_task(task, cell, tables),
                 (_, Some(derived), Some(read)) => self.write_task(task, derived, read),
-                _ => Err(Error::schema("a task is either a cell or derived")),
+                _ => Err(Error::schema("expected either cell or derived")),
             };
             tasks.push(metadata.context(|| format!("task {:?}", task.name))?);
         }
@@ -283,7 +283,7 @@ impl<'a> Preparation<'a> {
         cell: &CellTask,
         tables: &[TableMetadata],
     ) -> Result<TaskMetadata> {
-        let missing = || Error::schema("its table or column is not in the schema");
+        let missing = || Error::schema("the table or the column of the cell is not in the schema");
         let anchor = self.schema.table(&cell.table).ok_or_else(missing)?;
         let table = &tables[anchor];
         let column = table.columns.iter().position(|c| c.name == cell.column);
@@ -291,8 +291,8 @@ impl<'a> Preparation<'a> {
         let undated = self.undated[anchor].always + self.undated[anchor].never;
         if undated > 0 && !task.sees_everything {
             return Err(Error::data(format!(
-                "{undated} of {} rows of table {:?} have no time at which they could be observed, \
-                 and would see the future; say sees_everything = true in this task if they may",
+                "{undated} of {} rows of table {:?} have no time, so as seeds they would see the \
+                 future; set sees_everything = true in this task to allow it",
                 table.row_count, table.name
             )));
         }
@@ -370,8 +370,8 @@ impl<'a> Preparation<'a> {
 
 fn undated_remarks(table: &TableMetadata, undated: Undated) -> Vec<String> {
     let counts = [
-        (undated.always, "have no time, and are visible always"),
-        (undated.never, "inherit their time from a row that is not there, and are never visible"),
+        (undated.always, "have no time and are always visible"),
+        (undated.never, "inherit their time from a missing row and are never visible"),
     ];
     (counts.into_iter())
         .filter(|&(count, _)| table.time.is_some() && count > 0)
@@ -384,8 +384,7 @@ fn undated_remarks(table: &TableMetadata, undated: Undated) -> Vec<String> {
 fn unresolved_remark(table: &TableMetadata, relation: &RelationMetadata) -> Option<String> {
     (relation.unresolved_count > 0).then(|| {
         format!(
-            "table {:?}: {} values of reference {:?} point at no row; those rows are kept without \
-             that parent",
+            "table {:?}: {} values of reference {:?} match no row; these rows have no such parent",
             table.name, relation.unresolved_count, relation.name
         )
     })

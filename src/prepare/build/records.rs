@@ -160,8 +160,9 @@ pub(super) fn encode_target(
                 let value = number.map_or(0.0, |n| score.of(n));
                 if !value.is_finite() {
                     return Err(Error::data(format!(
-                        "column {:?}: {:e} in row {} is too many deviations of the train split ({:e}) \
-                         from its mean for 32 bits; correct it, or scale the targets",
+                        "column {:?}: the z-score of {:e} in row {} does not fit 32 bits (standard \
+                         deviation of the train split: {:e}); correct the value, or scale the \
+                         targets",
                         summary.name,
                         number.unwrap_or_default(),
                         row + 1,
@@ -185,8 +186,11 @@ pub(super) fn encode_target(
             }
         }
         Encoder::Identifier | Encoder::Text => {
-            return Err(Error::schema("a target is neither an identifier nor a text"))
-                .context(|| format!("column {:?}", summary.name));
+            return Err(Error::schema(
+                "expected a numerical, boolean, categorical or timestamp \
+                                      target",
+            ))
+            .context(|| format!("column {:?}", summary.name));
         }
     }
     Ok(bytes)

@@ -124,7 +124,11 @@ impl SecondPass<'_> {
             let list = referred_columns(self.schema, reference);
             let index = parent.and_then(|parent| self.indexes[parent].get(&list));
             let index = index.ok_or_else(|| {
-                Error::schema(format!("table {:?} has no key to refer to", reference.to))
+                Error::schema(format!(
+                    "table {:?} has no key; give it a key, or name the columns \
+                                       with to_columns",
+                    reference.to
+                ))
             })?;
             let parents = links.resolve(index);
             parents.check(reference, &self.schema.limits)?;
@@ -146,8 +150,8 @@ impl SecondPass<'_> {
         let delay_us = time.delay.0;
         if let Some(column) = &time.column {
             let column = read.columns.iter().position(|c| c.name == *column);
-            let column =
-                column.ok_or_else(|| Error::schema("the time's column is not a column"))?;
+            let column = column
+                .ok_or_else(|| Error::schema("the time column is not a column of the table"))?;
             let times = links::column_times(read.times.take().unwrap_or_default(), delay_us);
             let column = column as u32;
             return Ok((Some(TimeMetadata::Column { column, delay_us }), Some(times)));
@@ -155,7 +159,7 @@ impl SecondPass<'_> {
         let through = time.through.as_deref().and_then(|name| table.reference(name));
         let lent = time_parent(self.schema, place).and_then(|p| self.times[p].as_ref());
         let (Some(through), Some(lent)) = (through, lent) else {
-            return Err(Error::schema("the time is inherited from a table that has none"));
+            return Err(Error::schema("the time is inherited from a table without a time"));
         };
         let relation = (self.first_relations[place] + through) as u32;
         let offset = layout.time_offset;

@@ -16,7 +16,7 @@ use crate::fold::Moments;
 use crate::plan::Split;
 use crate::prepare::schema::{Column, DerivedTask, Limits, Task};
 use crate::prepare::source::Batches;
-use crate::prepare::values::{Values, arrow_error, words};
+use crate::prepare::values::{Values, arrow_error, to_texts};
 use crate::store::{ColumnMetadata, FileMetadata, SEES_EVERYTHING, task_file};
 
 /// A derived task, read whole: its rows are few beside the database's.
@@ -94,7 +94,7 @@ struct Reading<'a> {
 impl Reading<'_> {
     fn take_in(&mut self, batch: &RecordBatch) -> Result<()> {
         let key_count = self.derived.key.len();
-        let keys = batch.columns()[..key_count].iter().map(words).collect::<Result<Vec<_>>>()?;
+        let keys = batch.columns()[..key_count].iter().map(to_texts).collect::<Result<Vec<_>>>()?;
         let keys: Vec<&StringViewArray> = keys.iter().collect();
         let mut text = String::new();
         for row in 0..batch.num_rows() {
@@ -118,7 +118,7 @@ impl Reading<'_> {
         };
         self.take_in_times(times, batch.num_rows())?;
         if let (Some(_), Some(splits)) = (&self.derived.split, columns.next()) {
-            self.take_in_splits(&words(splits)?);
+            self.take_in_splits(&to_texts(splits)?);
         }
         let values = self.result.summary.read(&batch.columns()[key_count], self.row)?;
         self.targets.push(self.result.summary.take_in(&values));
@@ -161,10 +161,13 @@ impl Reading<'_> {
 
     fn finish(mut self, limits: &Limits) -> Result<Derived> {
         if self.row == 0 {
-            return Err(Error::data("the task has no rows; take it out of the schema"));
+            return Err(Error::data("the task has no rows; remove it from the schema"));
         }
         if self.row > u64::from(u32::MAX) {
-            return Err(Error::limit(format!("{} seeds; the format counts to 2^32 - 1", self.row)));
+            return Err(Error::limit(format!(
+                "expected at most 4,294,967,295 seeds, found {}",
+                self.row
+            )));
         }
         self.times.check()?;
         self.result.summary.check()?;
@@ -201,8 +204,8 @@ impl Troubles {
                 None => "no observation time".to_owned(),
             };
             return Err(Error::data(format!(
-                "{} seeds have {what}, the first is {}; such a seed would see the future: give it a \
-                 time, or say sees_everything = true in task {:?}",
+                "{} seeds have {what}, the first is {}; such a seed would see the future: give it \
+                 a time, or set sees_everything = true in task {:?}",
                 null_time.count, null_time.first, task.name
             )));
         }
@@ -272,15 +275,16 @@ impl Derived {
         let is_one_number = all.count() == 0 || all.min() == all.max();
         let found = match train.count() {
             0 if all.count() == 0 => return Ok(()),
-            0 => "none of its rows has one, and rows of other splits have".to_owned(),
+            0 => "it has no target, and other splits have some".to_owned(),
             _ if train.std() > 0.0 || is_one_number => return Ok(()),
             count => format!(
-                "its {count} targets are all the same or nearly so, and those of other splits differ"
+                "its {count} targets are all equal or nearly equal, and those of other splits \
+                 differ"
             ),
         };
         Err(Error::data(format!(
-            "the train split cannot scale the target {:?}: {found}; correct the splits, or leave \
-             the task out",
+            "the train split cannot scale the target {:?}: {found}; correct the splits, or remove \
+             the task",
             self.summary.name,
         )))
     }

@@ -93,8 +93,12 @@ impl Texts {
                     .map(|_| {
                         let mut text = Vec::new();
                         read_next(&mut reader, &mut text).map_err(failed)?;
-                        String::from_utf8(text)
-                            .map_err(|e| Error::corrupt(format!("a text of our own: {e}")))
+                        String::from_utf8(text).map_err(|e| {
+                            Error::corrupt(format!(
+                                "internal error: a stored text is \
+                                                                 not UTF-8: {e}"
+                            ))
+                        })
                     })
                     .collect::<Result<Vec<_>>>()?;
                 let texts: Vec<&str> = texts.iter().map(String::as_str).collect();

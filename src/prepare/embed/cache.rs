@@ -52,7 +52,8 @@ impl Cache {
         let mut file = options.open(path).map_err(failed)?;
         if !try_lock(&file).map_err(|e| Error::io(path, "locking", e))? {
             return Err(Error::invalid(format!(
-                "the embedding cache {} is in use; wait, or name another file",
+                "another process uses the embedding cache {}; wait until it ends, or name another \
+                 file",
                 path.display()
             )));
         }
@@ -174,13 +175,16 @@ fn foreign(path: &Path, found: &[u8], model: &str, dimension: usize) -> Error {
     }
     match (u32_at(found, 8), u32_at(found, 12)) {
         (Some(VERSION), Some(other)) if other as usize != dimension => Error::mismatch(format!(
-            "the embedding cache {path} holds vectors of {other} numbers, not {dimension}; name \
-             another file"
+            "expected vectors of {dimension} numbers in the embedding cache {path}, found {other}; \
+             name another file"
         )),
         (Some(VERSION), _) => Error::mismatch(format!(
             "the embedding cache {path} holds vectors of another model than {model:?}; name \
              another file"
         )),
-        _ => Error::version(format!("the embedding cache {path} is of another format version")),
+        _ => Error::version(format!(
+            "the embedding cache {path} has another format version; name \
+                                     another file"
+        )),
     }
 }

@@ -43,7 +43,12 @@ impl Delay {
             return Err(format!("expected {DELAYS}, found {text:?}"));
         };
         let total = number.checked_mul(size);
-        total.map(Self).ok_or_else(|| format!("the delay {text:?} is longer than 292,000 years"))
+        total.map(Self).ok_or_else(|| {
+            format!(
+                "expected a delay of at most 292,000 years, found \
+                                               {text:?}"
+            )
+        })
     }
 }
 

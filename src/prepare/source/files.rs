@@ -52,8 +52,8 @@ impl Files {
                 tables: BTreeMap::from([table]),
             })),
             None => Err(Error::data(format!(
-                "{} is neither a folder of .csv and .parquet files, nor a .csv or .parquet file, \
-                 nor a SQLite file",
+                "expected a folder of .csv and .parquet files, a .csv or .parquet file, or a \
+                 SQLite file, found {}",
                 path.display()
             ))),
         }
@@ -69,7 +69,7 @@ impl Files {
             tables.insert(name.clone(), file);
             if let Some(earlier) = places.insert(name.clone(), entry.clone()) {
                 return Err(Error::data(format!(
-                    "{} and {} are both table {name:?}; remove or rename one of them",
+                    "{} and {} both hold table {name:?}; remove or rename one of them",
                     earlier.display(),
                     entry.display()
                 )));
@@ -77,7 +77,7 @@ impl Files {
         }
         if tables.is_empty() {
             return Err(Error::data(format!(
-                "folder {} holds no table; looked for NAME.csv, NAME.parquet and sub-folders of \
+                "folder {} holds no table; expected NAME.csv, NAME.parquet, or a sub-folder of \
                  .parquet files",
                 path.display()
             )));
@@ -177,7 +177,7 @@ fn table_folder(path: &Path) -> Result<Option<(String, TableFile)>> {
 
 fn table_name(path: &Path, name: Option<&OsStr>) -> Result<String> {
     name.and_then(OsStr::to_str).map(str::to_owned).ok_or_else(|| {
-        let message = "a table takes its name from its file, and this one is not UTF-8; rename it";
+        let message = "expected a file name in UTF-8, because it names the table; rename the file";
         Error::data(format!("{}: {message}", path.display()))
     })
 }

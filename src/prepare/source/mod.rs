@@ -122,13 +122,13 @@ pub(crate) fn check_names(columns: &[SourceColumn]) -> Result<()> {
         if column.name.is_empty() {
             let hint = match index {
                 0 => {
-                    "; written by pandas with its index? write it with index=False, or name the \
-                     column"
+                    "; if pandas wrote its index, write the file with index=False; otherwise name \
+                     the column"
                 }
-                _ => "",
+                _ => "; name the column",
             };
             return Err(Error::data(format!(
-                "column {} has no name; the names are: {}{hint}",
+                "column {} has no name; found the names {}{hint}",
                 index + 1,
                 listed(columns.iter().map(|c| c.name.as_str()))
             )));

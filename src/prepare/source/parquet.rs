@@ -21,11 +21,12 @@ pub(super) fn columns(parts: &[PathBuf]) -> Result<Vec<SourceColumn>> {
         match &shared {
             Some((first, expected)) if *expected != columns => {
                 return Err(Error::data(format!(
-                    "{}: its columns are {}, those of {} are {}; the parts of a table must agree",
+                    "{}: expected the columns {} as in {}, found {}; give all parts of a table the \
+                     same columns",
                     part.display(),
-                    describe(&columns),
+                    describe(expected),
                     first.display(),
-                    describe(expected)
+                    describe(&columns)
                 )));
             }
             Some(_) => {}
@@ -122,7 +123,7 @@ fn describe(columns: &[SourceColumn]) -> String {
 
 fn unreadable(part: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::data(format!(
-        "{}: not a whole Parquet file: {error}; it may have been cut short, write it again",
+        "{}: not a complete Parquet file: {error}; it may be truncated, write it again",
         part.display()
     ))
 }

@@ -350,7 +350,10 @@ impl Reader {
                 },
                 ValueRef::Blob(bytes) => {
                     let length = bytes.len();
-                    return Err(fail(format!("a blob of {length} bytes; type the column ignored")));
+                    return Err(fail(format!(
+                        "a blob of {length} bytes; give the column the type \
+                                             ignored"
+                    )));
                 }
             }
         }
@@ -382,7 +385,7 @@ impl Iterator for Rows {
         // The thread is done; if it broke instead, the rows that came are not all of them.
         let ended = self.thread.take()?.join();
         ended.is_err().then(|| {
-            let message = "the thread that read the file broke off";
+            let message = "internal error: the thread that reads the file panicked";
             Err(Error::data(message).context(self.path.display()))
         })
     }

@@ -140,7 +140,7 @@ fn as_array(values: &Values) -> ArrayRef {
     match values {
         Values::Numbers(numbers) => Arc::new(numbers.clone()),
         Values::Times(times) => Arc::new(times.reinterpret_cast::<TimestampMicrosecondType>()),
-        Values::Truths(truths) => Arc::new(truths.clone()),
-        Values::Words(words) => Arc::new(words.clone()),
+        Values::Booleans(truths) => Arc::new(truths.clone()),
+        Values::Texts(words) => Arc::new(words.clone()),
     }
 }

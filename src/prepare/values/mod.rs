@@ -16,7 +16,7 @@ use arrow::datatypes::{
 use arrow::temporal_conversions::MICROSECONDS;
 
 pub(super) use cast::{BadValues, Normalised, arrow_error};
-pub(super) use text::{float_text, words};
+pub(super) use text::{float_text, to_texts};
 
 use cast::{convert, convert_all, note, unpack, wrong_type};
 
@@ -32,9 +32,9 @@ pub(super) enum Values {
     /// Timestamp, in microseconds.
     Times(Int64Array),
     /// Boolean.
-    Truths(BooleanArray),
+    Booleans(BooleanArray),
     /// Identifier, categorical or text.
-    Words(StringViewArray),
+    Texts(StringViewArray),
 }
 
 impl Values {
@@ -45,11 +45,11 @@ impl Values {
             SemanticType::Timestamp => {
                 times(array, column.unit)?.and_then(refuse_ends_of_time).map(Self::Times)
             }
-            SemanticType::Boolean => truths(array)?.map(Self::Truths),
+            SemanticType::Boolean => booleans(array)?.map(Self::Booleans),
             SemanticType::Identifier
             | SemanticType::Categorical
             | SemanticType::Text
-            | SemanticType::Ignored => Ok(Self::Words(words(array)?)),
+            | SemanticType::Ignored => Ok(Self::Texts(to_texts(array)?)),
         })
     }
 
@@ -58,11 +58,11 @@ impl Values {
         match column.semantic {
             SemanticType::Numerical => Self::Numbers(Float64Array::new_null(rows)),
             SemanticType::Timestamp => Self::Times(Int64Array::new_null(rows)),
-            SemanticType::Boolean => Self::Truths(BooleanArray::new_null(rows)),
+            SemanticType::Boolean => Self::Booleans(BooleanArray::new_null(rows)),
             SemanticType::Identifier
             | SemanticType::Categorical
             | SemanticType::Text
-            | SemanticType::Ignored => Self::Words(StringViewArray::new_null(rows)),
+            | SemanticType::Ignored => Self::Texts(StringViewArray::new_null(rows)),
         }
     }
 
@@ -71,8 +71,8 @@ impl Values {
         match self {
             Self::Numbers(values) => values.len(),
             Self::Times(values) => values.len(),
-            Self::Truths(values) => values.len(),
-            Self::Words(values) => values.len(),
+            Self::Booleans(values) => values.len(),
+            Self::Texts(values) => values.len(),
         }
     }
 
@@ -81,8 +81,8 @@ impl Values {
         match self {
             Self::Numbers(values) => values.null_count(),
             Self::Times(values) => values.null_count(),
-            Self::Truths(values) => values.null_count(),
-            Self::Words(values) => values.null_count(),
+            Self::Booleans(values) => values.null_count(),
+            Self::Texts(values) => values.null_count(),
         }
     }
 
@@ -91,8 +91,8 @@ impl Values {
         let null = match self {
             Self::Numbers(values) => values.is_null(row),
             Self::Times(values) => values.is_null(row),
-            Self::Truths(values) => values.is_null(row),
-            Self::Words(values) => values.is_null(row),
+            Self::Booleans(values) => values.is_null(row),
+            Self::Texts(values) => values.is_null(row),
         };
         if null {
             return bytes.push(0);
@@ -101,8 +101,8 @@ impl Values {
         match self {
             Self::Numbers(values) => bytes.extend_from_slice(&values.value(row).to_le_bytes()),
             Self::Times(values) => bytes.extend_from_slice(&values.value(row).to_le_bytes()),
-            Self::Truths(values) => bytes.push(u8::from(values.value(row))),
-            Self::Words(values) => {
+            Self::Booleans(values) => bytes.push(u8::from(values.value(row))),
+            Self::Texts(values) => {
                 let word = values.value(row).as_bytes();
                 bytes.extend_from_slice(&(word.len() as u64).to_le_bytes());
                 bytes.extend_from_slice(word);
@@ -112,31 +112,31 @@ impl Values {
 }
 
 /// Collects what cannot be read, so that the error can say how much of it there is.
-struct Reader<'a> {
-    words: &'a StringViewArray,
+struct Parser<'a> {
+    texts: &'a StringViewArray,
     expected: &'static str,
     bad: Option<BadValues>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Parser<'a> {
     fn parse<T>(
-        words: &'a StringViewArray,
+        texts: &'a StringViewArray,
         expected: &'static str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> std::result::Result<Vec<Option<T>>, BadValues> {
-        let mut reader = Self { words, expected, bad: None };
-        let values = (0..words.len()).map(|row| reader.value(row, &parse)).collect();
-        match reader.bad {
+        let mut parser = Self { texts, expected, bad: None };
+        let values = (0..texts.len()).map(|row| parser.value(row, &parse)).collect();
+        match parser.bad {
             None => Ok(values),
             Some(bad) => Err(bad),
         }
     }
 
     fn value<T>(&mut self, row: usize, parse: &impl Fn(&str) -> Option<T>) -> Option<T> {
-        if self.words.is_null(row) {
+        if self.texts.is_null(row) {
             return None;
         }
-        let word = self.words.value(row);
+        let word = self.texts.value(row);
         let value = parse(word.trim());
         if value.is_none() {
             note(&mut self.bad, row, self.expected, || word.to_owned());
@@ -150,7 +150,7 @@ fn numbers(array: &ArrayRef) -> Normalised<Float64Array> {
     let array = unpack(array)?;
     let numbers: Float64Array = match array.data_type() {
         DataType::Utf8View => {
-            let read = Reader::parse(array.as_string_view(), EXPECTED, |word| {
+            let read = Parser::parse(array.as_string_view(), EXPECTED, |word| {
                 word.parse::<f64>().ok().filter(|number| number.is_finite())
             });
             match read {
@@ -185,14 +185,14 @@ fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
     };
     match (array.data_type(), unit) {
         (DataType::Utf8View, Some(unit)) => {
-            let read = Reader::parse(array.as_string_view(), "an integer", |word| {
+            let read = Parser::parse(array.as_string_view(), "an integer", |word| {
                 word.parse::<i64>().ok()?.checked_mul(per_unit(unit))
             });
             Ok(read.map(|values| values.into_iter().collect()))
         }
         (DataType::Utf8View, None) => {
             let utc: Tz = "+00:00".parse().map_err(arrow_error)?;
-            let read = Reader::parse(array.as_string_view(), EXPECTED, |word| {
+            let read = Parser::parse(array.as_string_view(), EXPECTED, |word| {
                 Some(string_to_datetime(&utc, word).ok()?.timestamp_micros())
             });
             Ok(read.map(|values| values.into_iter().collect()))
@@ -237,7 +237,7 @@ fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
             }))
         }
         (kind, None) if kind.is_integer() => Err(Error::schema(format!(
-            "expected a time, found integers ({kind}): say their unit, as in {{ type = \
+            "expected a time, found integers ({kind}); give their unit, as in {{ type = \
              \"timestamp\", unit = \"s\" }} (or \"ms\", \"us\")"
         ))),
         _ => Err(wrong_type(&array, "timestamp")),
@@ -260,14 +260,14 @@ fn refuse_ends_of_time(times: Int64Array) -> std::result::Result<Int64Array, Bad
     bad.map_or(Ok(times), Err)
 }
 
-fn truths(array: &ArrayRef) -> Normalised<BooleanArray> {
+fn booleans(array: &ArrayRef) -> Normalised<BooleanArray> {
     const EXPECTED: &str = "true or false (or t/f, yes/no, y/n, 1/0)";
     let array = unpack(array)?;
     if *array.data_type() == DataType::Boolean {
         return Ok(Ok(array.as_boolean().clone()));
     }
-    let words = words(&array)?;
-    let read = Reader::parse(&words, EXPECTED, |word| match word.to_ascii_lowercase().as_str() {
+    let texts = to_texts(&array)?;
+    let read = Parser::parse(&texts, EXPECTED, |word| match word.to_ascii_lowercase().as_str() {
         "true" | "t" | "yes" | "y" | "1" | "1.0" => Some(true),
         "false" | "f" | "no" | "n" | "0" | "0.0" => Some(false),
         _ => None,

@@ -18,14 +18,14 @@ use crate::error::{Error, Result};
 /// and another as a float or a decimal still meets: numbers are without a fraction of zeros, times
 /// without a time of day at midnight and in UTC, bytes in hexadecimal digits. What is text already
 /// stays as it is: `007` and `1.0` may be codes.
-pub(in crate::prepare) fn words(array: &ArrayRef) -> Result<StringViewArray> {
+pub(in crate::prepare) fn to_texts(array: &ArrayRef) -> Result<StringViewArray> {
     let array = unpack(array)?;
     match array.data_type() {
         DataType::Utf8View => Ok(array.as_string_view().clone()),
-        DataType::Float64 => Ok(float_words(array.as_primitive::<Float64Type>())),
+        DataType::Float64 => Ok(float_texts(array.as_primitive::<Float64Type>())),
         DataType::Float16 | DataType::Float32 => {
             let numbers = convert(&array, &DataType::Float32)?;
-            Ok(float_words(numbers.as_primitive::<Float32Type>()))
+            Ok(float_texts(numbers.as_primitive::<Float32Type>()))
         }
         kind if kind.is_decimal() => Ok(trimmed(&text(&array)?, |word| match word.contains('.') {
             true => word.trim_end_matches('0').trim_end_matches('.'),
@@ -68,28 +68,28 @@ pub(in crate::prepare) fn float_text<F: Into<f64> + Display + Copy>(number: F) -
     }
 }
 
-fn float_words<T: ArrowPrimitiveType>(numbers: &PrimitiveArray<T>) -> StringViewArray
+fn float_texts<T: ArrowPrimitiveType>(numbers: &PrimitiveArray<T>) -> StringViewArray
 where
     T::Native: Into<f64> + Display,
 {
     numbers.iter().map(|number| number.map(float_text)).collect()
 }
 
-fn without_midnight(words: &StringViewArray) -> StringViewArray {
-    trimmed(words, |word| word.strip_suffix("T00:00:00").unwrap_or(word))
+fn without_midnight(texts: &StringViewArray) -> StringViewArray {
+    trimmed(texts, |word| word.strip_suffix("T00:00:00").unwrap_or(word))
 }
 
-fn trimmed(words: &StringViewArray, trim: impl Fn(&str) -> &str) -> StringViewArray {
-    words.iter().map(|word| word.map(&trim)).collect()
+fn trimmed(texts: &StringViewArray, trim: impl Fn(&str) -> &str) -> StringViewArray {
+    texts.iter().map(|word| word.map(&trim)).collect()
 }
 
 /// The array as the text that Arrow makes of it.
 fn text(array: &ArrayRef) -> Result<StringViewArray> {
-    match convert_all(array, &DataType::Utf8View, "a value that has a text")? {
-        Ok(words) => Ok(words.as_string_view().clone()),
+    match convert_all(array, &DataType::Utf8View, "a value that can be written as text")? {
+        Ok(texts) => Ok(texts.as_string_view().clone()),
         Err(BadValues { count, row, value, expected }) => Err(Error::data(format!(
-            "expected {expected}, found {value:?} in row {} of a batch, and {count} such values in \
-             it; correct the data, or type the column ignored",
+            "expected {expected}, found {value:?} in row {} of a batch ({count} such values); \
+             correct the data, or give the column the type ignored",
             row + 1
         ))),
     }
@@ -110,7 +110,7 @@ mod tests {
     /// The texts of an array without NULLs.
     fn texts(array: impl Array + 'static) -> Vec<String> {
         let array: ArrayRef = Arc::new(array);
-        words(&array).unwrap().iter().map(|word| word.unwrap().to_owned()).collect()
+        to_texts(&array).unwrap().iter().map(|word| word.unwrap().to_owned()).collect()
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_time_that_has_no_text_is_told_and_not_lost() {
         let far: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, i64::MAX]));
-        let error = words(&far).unwrap_err();
+        let error = to_texts(&far).unwrap_err();
         assert!(error.to_string().contains("9223372036854775807"), "{error}");
     }
 
@@ -176,8 +176,8 @@ mod tests {
         let values: [&[u8]; 2] = [b"ab", b"\xff\xfe"];
         let plain: ArrayRef = Arc::new(BinaryArray::from_iter_values(values));
         let view: ArrayRef = Arc::new(BinaryViewArray::from_iter_values(values));
-        assert_eq!(words(&plain).unwrap(), words(&view).unwrap());
-        assert_eq!(words(&view).unwrap().value(1), "0xfffe");
+        assert_eq!(to_texts(&plain).unwrap(), to_texts(&view).unwrap());
+        assert_eq!(to_texts(&view).unwrap().value(1), "0xfffe");
     }
 
     #[test]
@@ -185,8 +185,8 @@ mod tests {
         let instants = || TimestampMillisecondArray::from(vec![Some(1_500_000_000_000), None]);
         for zone in ["UTC", "+00:00", "+02:00"] {
             let zoned: ArrayRef = Arc::new(instants().with_timezone(zone));
-            let words = words(&zoned).unwrap();
-            assert_eq!((words.value(0), words.is_null(1)), ("2017-07-14T02:40:00", true), "{zone}");
+            let texts = to_texts(&zoned).unwrap();
+            assert_eq!((texts.value(0), texts.is_null(1)), ("2017-07-14T02:40:00", true), "{zone}");
         }
     }
 }

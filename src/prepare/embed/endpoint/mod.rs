@@ -121,7 +121,10 @@ impl<'a> EndpointEmbedder<'a> {
 
     fn check(&self) -> Result<()> {
         match (self.stopped)() {
-            true => Err(Error::interrupted("interrupted; the vectors that came are kept")),
+            true => Err(Error::interrupted(
+                "interrupted; the cache keeps the vectors received so \
+                                            far",
+            )),
             false => Ok(()),
         }
     }
@@ -208,7 +211,11 @@ impl<'a> EndpointEmbedder<'a> {
                 Ok(reply) => return Ok(reply),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::new(crate::ErrorKind::Io, "the request's thread failed"));
+                    return Err(Error::new(
+                        crate::ErrorKind::Io,
+                        "internal error: the thread of the \
+                                                                 request panicked",
+                    ));
                 }
             }
         }
@@ -216,32 +223,43 @@ impl<'a> EndpointEmbedder<'a> {
 
     /// The vectors in an answer, in the order of the texts.
     fn read(&self, text: &str, count: usize) -> Result<Vec<Vec<f16>>> {
-        let answer: Answer = serde_json::from_str(text)
-            .map_err(|e| Error::data(format!("the answer is no list of embeddings: {e}")))?;
+        let answer: Answer = serde_json::from_str(text).map_err(|e| {
+            Error::data(format!("expected a list of embeddings as the answer: {e}"))
+        })?;
         let mut vectors = vec![Vec::new(); count];
         for Embedding { index, embedding } in answer.data {
             if embedding.len() != self.dimension {
                 return Err(Error::invalid(format!(
-                    "model {:?} makes vectors of {} numbers, not {}: say --dimension {}",
-                    self.model,
-                    embedding.len(),
+                    "expected vectors of {} numbers, found {} from model {:?}; set the dimension \
+                     to {}",
                     self.dimension,
+                    embedding.len(),
+                    self.model,
                     embedding.len()
                 )));
             }
             let vector: Vec<f16> = embedding.into_iter().map(f16::from_f32).collect();
             if !vector.iter().all(|x| x.is_finite()) {
-                return Err(Error::data("a vector has a number that 16 bits cannot hold"));
+                return Err(Error::data(
+                    "expected numbers that a 16-bit float can hold, found \
+                                        others",
+                ));
             }
             match vectors.get_mut(index) {
                 Some(place) if place.is_empty() => *place = vector,
-                _ => return Err(Error::data(format!("text {index} of {count} was not asked for"))),
+                _ => {
+                    return Err(Error::data(format!(
+                        "expected one vector for each of {count} \
+                                                     texts, found index {index} twice or out of \
+                                                     range"
+                    )));
+                }
             }
         }
         match vectors.iter().position(Vec::is_empty) {
             None => Ok(vectors),
             Some(missing) => {
-                Err(Error::data(format!("the answer lacks text {missing} of {count}")))
+                Err(Error::data(format!("the answer has no vector for text {missing} of {count}")))
             }
         }
     }
@@ -284,7 +302,7 @@ impl Embedder for EndpointEmbedder<'_> {
         for place in missing {
             let vector = &mut vectors[place * self.dimension..(place + 1) * self.dimension];
             if !self.cache().get(texts[place], vector)? {
-                return Err(Error::corrupt("the embedding cache lost what it was just given"));
+                return Err(Error::corrupt("internal error: the embedding cache lost a vector"));
             }
         }
         Ok(())

@@ -170,7 +170,7 @@ fn a_cache_has_one_user_at_a_time() {
     let open = || EndpointEmbedder::new("http://h", "m", None, 2, &cache);
     let first = open().unwrap();
     let error = open().err().unwrap().to_string();
-    assert!(error.contains("is in use; wait, or name another file"), "{error}");
+    assert!(error.contains("; wait until it ends, or name another file"), "{error}");
     drop(first);
     open().unwrap();
 }
@@ -211,7 +211,10 @@ fn a_cache_of_another_model_dimension_or_kind_is_refused() {
     assert_eq!(kind, ErrorKind::PlanMismatch);
     assert_eq!(
         message,
-        format!("the embedding cache {path} holds vectors of 2 numbers, not 3; name another file")
+        format!(
+            "expected vectors of 3 numbers in the embedding cache {path}, found 2; name \
+                 another file"
+        )
     );
     let (kind, message) = open("other", 2).unwrap();
     assert_eq!(kind, ErrorKind::PlanMismatch);
@@ -255,13 +258,18 @@ fn a_server_that_stays_broken_is_given_up_with_its_words() {
 fn what_will_not_get_better_is_not_tried_again() {
     let cases: [(Reply, &str); 5] = [
         ((401, "who are you".into()), "answered with status 401: who are you"),
-        ((200, "[]".into()), "the answer is no list of embeddings"),
+        ((200, "[]".into()), "expected a list of embeddings as the answer"),
         (
             (200, r#"{"data":[{"index":0,"embedding":[1,2,3]}]}"#.into()),
-            "makes vectors of 3 numbers, not 2: say --dimension 3",
+            "expected vectors of 2 numbers, found 3 from model \"m\"; set the dimension to 3",
         ),
-        ((200, r#"{"data":[{"index":7,"embedding":[1,2]}]}"#.into()), "text 7 of 1 was not asked"),
-        ((200, r#"{"data":[]}"#.into()), "the answer lacks text 0 of 1"),
+        (
+            (200, r#"{"data":[{"index":7,"embedding":[1,2]}]}"#.into()),
+            "expected one vector for \
+                                                                       each of 1 texts, found \
+                                                                       index 7",
+        ),
+        ((200, r#"{"data":[]}"#.into()), "the answer has no vector for text 0 of 1"),
     ];
     for (reply, message) in cases {
         let folder = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ pub(super) fn columns(path: &Path) -> Result<Vec<SourceColumn>> {
     let place = || path.display();
     let header = reader.byte_headers().map_err(|e| broken(path, &e))?;
     if header.is_empty() {
-        let message = "the file is empty; expected a header line with the names of the columns";
+        let message = "expected a header line with the column names, found an empty file";
         return Err(Error::data(message).context(place()));
     }
     let column = |name: &[u8]| match std::str::from_utf8(name) {
@@ -37,7 +37,11 @@ pub(super) fn columns(path: &Path) -> Result<Vec<SourceColumn>> {
         }
         Err(_) => {
             let found = String::from_utf8_lossy(name);
-            Err(Error::data(format!("line 1: expected UTF-8, found {found:?}")).context(place()))
+            Err(Error::data(format!(
+                "line 1: expected UTF-8, found {found:?}; convert the file to \
+                                     UTF-8"
+            ))
+            .context(place()))
         }
     };
     let columns = header.iter().map(column).collect::<Result<Vec<_>>>()?;
@@ -127,7 +131,10 @@ impl Rows {
                 column.bytes.extend_from_slice(field);
                 let end = i32::try_from(column.bytes.len()).map_err(|_| {
                     let line = self.record.position().map_or(0, csv::Position::line);
-                    let message = format!("line {line}: a field holds more than 2 GiB");
+                    let message = format!(
+                        "line {line}: expected fields of at most 2 GiB in a \
+                                           batch, found more; shorten them"
+                    );
                     Error::limit(message).context(self.path.display())
                 })?;
                 column.ends.push(end);
@@ -178,9 +185,11 @@ impl Rows {
         };
         match search() {
             Ok(Some(error)) => error.context(self.path.display()),
-            Ok(None) => {
-                Error::data("the file changed while it was read").context(self.path.display())
-            }
+            Ok(None) => Error::data(
+                "the file changed while it was read; read it again when it is \
+                             complete",
+            )
+            .context(self.path.display()),
             Err(error) => error,
         }
     }
@@ -218,7 +227,7 @@ fn broken(path: &Path, error: &csv::Error) -> Error {
             let divided = match delimiter(path) {
                 Ok(b',') => String::new(),
                 Ok(other) => {
-                    format!("; they are divided by {:?}, as the header shows", char::from(other))
+                    format!("; the delimiter is {:?}, as in the header", char::from(other))
                 }
                 Err(error) => return error,
             };
@@ -255,14 +264,14 @@ fn bad_quotes(path: &Path, bad: &BadQuotes) -> Result<Error> {
     let column = opened.column(path, delimiter)?;
     let message = match bad.stray {
         None => format!(
-            "line {}: {column}: a quote opens and never closes; expected another \" before the \
-             file ends",
+            "line {}: {column}: expected a closing quote (\") before the end of the file, found \
+             none; close the quote",
             opened.line
         ),
         Some(stray) => format!(
             "line {}: {column}: expected {} or the end of the line after a closing quote, found \
-             {:?}; the quote opens on line {}: double the quotes inside a field (\"\"), or remove one \
-             that should not be there",
+             {:?}; the field opens on line {}: double each quote inside it (\"\"), or remove the \
+             wrong quote",
             Place::of(path, stray, delimiter)?.line,
             match delimiter {
                 b',' => "a comma".to_owned(),
