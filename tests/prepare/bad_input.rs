@@ -1,4 +1,4 @@
-//! What is wrong with rows, keys, references, times and tasks: one clear message each.
+//! Faults in rows, keys, references, times and tasks: each has one clear message.
 
 use headwater::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, Store, is_visible};
 
@@ -10,7 +10,7 @@ const ORDERS: &str = "customer,at,total,note\n1,2020-03-01,2.5,a b\n2,2020-03-02
 const SEEDS: &str = "customer,at,y,part\n1,2020-04-01,0.5,train\n2,2020-04-02,1.5,test\n\
                      3,2020-04-03,2.5,train\n";
 
-/// The schema of the shop, into which each test puts its mistake.
+/// The schema of the shop; each test replaces a part of it by a fault.
 const SCHEMA: &str = r#"
 database = "shop"
 
@@ -43,7 +43,7 @@ fn workshop(files: &[(&str, String)]) -> Workshop {
     Workshop::new(&files.iter().map(|(n, t)| (*n, t.as_str())).collect::<Vec<_>>())
 }
 
-/// The message when `from` in one of the files is `to`.
+/// Replaces `from` in one of the files by `to`; returns the message.
 fn with_data(file: &str, from: &str, to: &str) -> String {
     let mut files = shop();
     let (_, text) = files.iter_mut().find(|(name, _)| *name == file).unwrap();
@@ -52,20 +52,20 @@ fn with_data(file: &str, from: &str, to: &str) -> String {
     workshop(&files).refused(SCHEMA)
 }
 
-/// The message when `from` in the schema is `to`.
+/// Replaces `from` in the schema by `to`; returns the message.
 fn with_schema(from: &str, to: &str) -> String {
     assert!(SCHEMA.contains(from));
     workshop(&shop()).refused(&SCHEMA.replacen(from, to, 1))
 }
 
 #[test]
-fn the_shop_itself_is_well() {
+fn the_shop_without_faults_is_prepared_once() {
     let workshop = workshop(&shop());
     let output = workshop.prepare(SCHEMA);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     crate::succeed(&["verify", &workshop.text("db")]);
     assert!(!workshop.path("db.partial").exists());
-    // What is there is never written over.
+    // An existing store is not replaced.
     let again = workshop.prepare(SCHEMA);
     assert_eq!(
         String::from_utf8_lossy(&again.stderr),
@@ -77,7 +77,7 @@ fn the_shop_itself_is_well() {
 }
 
 #[test]
-fn missing_tables_and_columns() {
+fn missing_tables_and_columns_are_named() {
     assert_eq!(
         with_data("orders.csv", "total", "totale"),
         "table \"orders\": table \"orders\" of folder DIR/data: there is no column \"total\"; did \
@@ -92,7 +92,7 @@ fn missing_tables_and_columns() {
 }
 
 #[test]
-fn duplicate_and_null_keys() {
+fn duplicate_and_null_keys_are_rejected() {
     assert_eq!(
         with_data("customers.csv", "\n3,", "\n1,"),
         "table \"customers\": 1 rows repeat the key (id) of an earlier row, the first is \"1\" in \
@@ -107,7 +107,7 @@ fn duplicate_and_null_keys() {
 }
 
 #[test]
-fn unresolved_references_over_the_limit_and_under() {
+fn unresolved_references_are_rejected_over_the_limit() {
     assert_eq!(
         with_data("orders.csv", "\n2,", "\n9,"),
         "table \"orders\": reference \"customer\": 1 of 3 values are not among the keys of table \
@@ -132,7 +132,7 @@ fn unresolved_references_over_the_limit_and_under() {
 }
 
 #[test]
-fn p7_no_leak_by_a_time_inherited_from_a_row_that_is_missing() {
+fn p7_no_leak_by_a_time_inherited_from_a_missing_row() {
     let schema = r#"
 database = "races"
 limits = { unresolved_share = 0.5 }
@@ -165,7 +165,7 @@ references = [{ columns = "race", to = "races" }]
     let shown = succeed(&["inspect", &workshop.text("db"), "--table", "results", "--row", "2"]);
     assert!(shown.contains("never"), "{shown}");
 
-    // As a seed it would be observed at the end of time, and see everything.
+    // As a seed, a row that is never visible would see everything.
     let task = "[[task]]\nname = \"points\"\ncell = { table = \"results\", column = \"points\" }\n";
     let only_missing = Workshop::new(&[
         ("races.csv", "id,at\n1,2020-01-01\n"),
@@ -179,7 +179,7 @@ references = [{ columns = "race", to = "races" }]
 }
 
 #[test]
-fn p7_no_leak_by_a_time_inherited_through_half_a_key() {
+fn p7_no_leak_by_a_time_inherited_through_a_partial_key() {
     let schema = r#"
 database = "races"
 [[table]]
@@ -207,7 +207,7 @@ references = [{ columns = ["year", "round"], to = "races" }]
 }
 
 #[test]
-fn numbers_that_64_bits_cannot_scale() {
+fn numbers_that_64_bits_cannot_scale_are_rejected() {
     assert_eq!(
         with_data(
             "orders.csv",
@@ -220,7 +220,7 @@ fn numbers_that_64_bits_cannot_scale() {
 }
 
 #[test]
-fn times_that_go_in_a_circle_or_are_none() {
+fn circular_and_unreadable_times_are_rejected() {
     let schema = r#"
 database = "circle"
 [[table]]
@@ -256,7 +256,7 @@ references = [{ columns = "a", to = "a" }]
 }
 
 #[test]
-fn empty_tables_and_tasks() {
+fn empty_tables_and_tasks_are_rejected() {
     assert_eq!(
         with_data("orders.csv", &ORDERS[ORDERS.find('\n').unwrap() + 1..], ""),
         "table \"orders\": the table has no rows; remove it, and the references to it, from the \
@@ -282,7 +282,7 @@ fn empty_tables_and_tasks() {
 }
 
 #[test]
-fn seeds_that_lead_nowhere_or_see_the_future() {
+fn seeds_without_an_anchor_a_time_or_a_split_are_rejected() {
     assert_eq!(
         with_data("seeds.csv", "\n2,", "\n7,"),
         "task \"churn\": 1 rows name an anchor (customer) that is not in table \"customers\", the \
@@ -318,7 +318,7 @@ fn seeds_that_lead_nowhere_or_see_the_future() {
 }
 
 #[test]
-fn targets_of_no_kind_that_can_be_predicted() {
+fn targets_that_cannot_be_predicted_are_rejected() {
     assert_eq!(
         with_schema("type = \"numerical\"", "type = \"text\""),
         "schema DIR/schema.toml: task \"churn\": target \"y\": expected a numerical, boolean, \
@@ -332,7 +332,7 @@ fn targets_of_no_kind_that_can_be_predicted() {
 }
 
 #[test]
-fn targets_that_the_train_split_cannot_scale() {
+fn targets_that_the_train_split_cannot_scale_are_rejected() {
     let seeds = "customer,at,y,part\n1,2020-04-01,0,train\n1,2020-04-02,2e-150,train\n\
                  2,2020-04-02,1e150,test\n";
     assert_eq!(
@@ -366,7 +366,7 @@ fn targets_that_the_train_split_cannot_scale() {
 }
 
 #[test]
-fn schemas_with_misspelt_words() {
+fn misspelt_schemas_are_rejected_with_the_nearest_name() {
     let file = "schema DIR/schema.toml: ";
     assert_eq!(
         with_schema("references =", "refrences ="),
@@ -393,7 +393,7 @@ fn schemas_with_misspelt_words() {
 }
 
 #[test]
-fn names_that_would_leave_the_folder() {
+fn names_that_leave_the_folder_are_rejected() {
     for (name, reason) in [
         ("../x", "begins with a dot"),
         ("a/../../x", "contains '/'"),
@@ -418,7 +418,7 @@ fn names_that_would_leave_the_folder() {
 }
 
 #[test]
-fn two_columns_referred_to_may_be_null_where_nothing_refers() {
+fn referenced_columns_may_be_null_in_rows_without_children() {
     let workshop =
         Workshop::new(&[("a.csv", "id,code\n1,x\n2,\n3,\n"), ("b.csv", "code\nx\n\nx\n")]);
     let schema = r#"
@@ -437,7 +437,7 @@ references = [{ columns = "code", to = "a", to_columns = "code" }]
 }
 
 #[test]
-fn what_others_left_where_the_store_would_grow_stays() {
+fn foreign_files_in_the_partial_folder_are_kept() {
     let workshop = workshop(&shop());
     let partial = workshop.path("db.partial");
     let refused = || {
@@ -463,7 +463,7 @@ fn what_others_left_where_the_store_would_grow_stays() {
     assert!(refused().contains("because the store is written there first; move the file away"));
     assert_eq!(std::fs::read_to_string(elsewhere.join("gold")).unwrap(), "gold");
 
-    // What a preparation left that was cut off is cleared away.
+    // The files of an interrupted preparation are removed.
     std::fs::remove_file(&partial).unwrap();
     std::fs::create_dir_all(partial.join("staging")).unwrap();
     std::fs::write(partial.join("graph.bin"), "half").unwrap();
@@ -483,8 +483,8 @@ fn p7_no_leak_of_a_target_through_a_link() {
 }
 
 #[test]
-fn p7_no_leak_of_a_target_that_others_refer_to_or_that_stands_in_a_twin() {
-    // What refers to a row by a column tells that column.
+fn p7_no_leak_of_a_target_by_incoming_references_or_a_second_table() {
+    // References to a row by a column reveal that column.
     let referred = format!(
         "{SCHEMA}
 [[table]]
@@ -515,7 +515,7 @@ cell = {{ table = \"orders\", column = \"total\" }}
 }
 
 #[test]
-fn p7_no_leak_of_a_target_whose_row_is_in_the_database_too() {
+fn p7_no_leak_of_a_target_by_a_table_of_the_same_source() {
     let refused = |table: &str| workshop(&shop()).refused(&format!("{SCHEMA}\n{table}"));
     let table = |time: &str, semantic: &str| {
         format!(
@@ -535,18 +535,18 @@ fn p7_no_leak_of_a_target_whose_row_is_in_the_database_too() {
     let at = "time = { column = \"at\" }";
     assert_eq!(refused(&table("", "numerical")), message(3));
     assert_eq!(refused(&table(at, "categorical")), message(3));
-    // An identifier tells at least whether there is one.
+    // An identifier reveals whether it is NULL.
     assert_eq!(refused(&table(at, "identifier")), message(3));
-    // A time may come from elsewhere, and be too early for some rows only.
+    // An inherited time may be too early for some rows only.
     let early = table("time = { through = \"customer\", delay = \"90 days\" }", "numerical");
     assert_eq!(refused(&early), message(2));
-    // What refers to it tells it too.
+    // References to the target reveal it, too.
     let reveals = "[[table]]\nname = \"reveals\"\nsource = \"seeds\"\n\
                    columns = { y = \"ignored\", at = \"timestamp\" }\n\
                    references = [{ columns = \"y\", to = \"answers\", to_columns = \"y\" }]\n";
     assert_eq!(refused(&(table(at, "ignored") + reveals)), message(3));
 
-    // Known later, or not told at all, it gives nothing away.
+    // A target that is known later, or is ignored, is not revealed.
     let later = table("time = { column = \"at\", delay = \"1 day\" }", "numerical");
     for harmless in [later, table("", "ignored")] {
         let output = workshop(&shop()).prepare(&format!("{SCHEMA}\n{harmless}"));

@@ -1,4 +1,4 @@
-//! Values and files that are not what they should be: one clear message each.
+//! Values and files of wrong types: each has one clear message.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ name = "t"
 columns = { x = "TYPE" }
 "#;
 
-/// One batch, whatever is asked for.
+/// A source of one batch for any table and columns.
 struct Single(RecordBatch);
 
 impl Source for Single {
@@ -50,7 +50,7 @@ impl Source for Single {
     }
 }
 
-/// What becomes of a table with one column of this type.
+/// Prepares a table with one column of this type.
 fn outcome(array: ArrayRef, column: &str) -> Result<Store> {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("db");
@@ -81,7 +81,7 @@ const TIMESTAMP: &str = "\"timestamp\"";
 const SECONDS: &str = "{ type = \"timestamp\", unit = \"s\" }";
 
 #[test]
-fn numbers_that_are_none() {
+fn values_that_are_not_finite_numbers_are_rejected() {
     let place = "table \"t\": column \"x\": ";
     for (number, shown) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf"), (-f64::INFINITY, "-inf")] {
         let array = Float64Array::from(vec![1.0, number, number]);
@@ -113,7 +113,7 @@ fn numbers_that_are_none() {
 }
 
 #[test]
-fn times_that_do_not_fit() {
+fn times_out_of_range_are_rejected() {
     let message = |shown: &str| {
         format!(
             "table \"t\": column \"x\": 1 value cannot be read as timestamp: expected a time such \
@@ -121,7 +121,7 @@ fn times_that_do_not_fit() {
              the data or the column's type"
         )
     };
-    // Each would have been NULL after a careless conversion, and its row visible always.
+    // A conversion to NULL would make the row always visible.
     assert_eq!(
         refused(UInt64Array::from(vec![1, u64::MAX]), SECONDS, ErrorKind::Data),
         message(&u64::MAX.to_string())
@@ -145,7 +145,7 @@ fn times_that_do_not_fit() {
 }
 
 #[test]
-fn words_that_are_neither_true_nor_false() {
+fn texts_that_are_not_booleans_are_rejected() {
     let array = StringArray::from(vec![Some("yes"), None, Some("perhaps"), Some("maybe")]);
     assert_eq!(
         refused(array, "\"boolean\"", ErrorKind::Data),
@@ -155,7 +155,7 @@ fn words_that_are_neither_true_nor_false() {
 }
 
 #[test]
-fn more_categories_than_the_limit() {
+fn more_categories_than_the_limit_are_rejected() {
     let words: Vec<_> = (0..4097).map(|number| number.to_string()).collect();
     assert_eq!(
         refused(StringArray::from(words), "\"categorical\"", ErrorKind::LimitExceeded),
@@ -165,7 +165,7 @@ fn more_categories_than_the_limit() {
 }
 
 #[test]
-fn more_rows_than_the_format_counts() {
+fn more_rows_than_the_format_counts_are_rejected() {
     let rows = u32::MAX as usize;
     assert_eq!(
         refused(NullArray::new(rows), "\"identifier\"", ErrorKind::LimitExceeded),
@@ -174,7 +174,7 @@ fn more_rows_than_the_format_counts() {
 }
 
 #[test]
-fn csv_with_a_broken_line() {
+fn malformed_csv_is_rejected_with_its_line() {
     let schema = SCHEMA.replace("TYPE", "text");
     let workshop = Workshop::new(&[("t.csv", "x,y\n1,2\n3\n5,6\n")]);
     assert_eq!(
@@ -190,7 +190,7 @@ fn csv_with_a_broken_line() {
 }
 
 #[test]
-fn parquet_cut_in_half() {
+fn truncated_and_damaged_parquet_is_rejected() {
     let workshop = Workshop::new(&[]);
     let path = workshop.path("data/t.parquet");
     let array: ArrayRef = Arc::new(StringArray::from_iter_values((0..999).map(|i| i.to_string())));
@@ -205,7 +205,7 @@ fn parquet_cut_in_half() {
     let place = "table \"t\": DIR/data/t.parquet: not a complete Parquet file: ";
     assert!(message.starts_with(place), "{message}");
     assert!(message.ends_with("; it may be truncated, write it again"), "{message}");
-    // Pages that are damaged, though the file is as long as it should be.
+    // A file of the right length with damaged pages.
     let mut damaged = whole.clone();
     damaged[4..whole.len() / 2].fill(0xa5);
     std::fs::write(&path, damaged).unwrap();

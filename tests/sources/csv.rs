@@ -1,6 +1,6 @@
 use super::*;
 
-/// The rows of one CSV file, or the message that it earns.
+/// Returns the rows of one CSV file, or the error message.
 fn read(bytes: &[u8], columns: &[&str]) -> std::result::Result<Vec<String>, String> {
     let folder = folder(&[("t.csv", bytes)]);
     let found = rows(&*opened(folder.path()), "t", columns);
@@ -11,7 +11,7 @@ fn read(bytes: &[u8], columns: &[&str]) -> std::result::Result<Vec<String>, Stri
 }
 
 #[test]
-fn fields_come_as_they_stand_and_empty_ones_are_null() {
+fn fields_are_read_unchanged_and_empty_ones_are_null() {
     let text =
         "\u{feff}a,b,\"c d\"\r\n1,,x\r\n\r\n\" 2 \",\"\",\"say \"\"hi\"\"\nthere\"\n3,-0.50,é";
     assert_eq!(
@@ -22,7 +22,7 @@ fn fields_come_as_they_stand_and_empty_ones_are_null() {
 }
 
 #[test]
-fn the_header_shows_the_delimiter() {
+fn the_delimiter_is_found_in_the_header() {
     let all = ["a,1", "b"];
     let expected = ["x|1,5", "y;z|-2"];
     for (text, delimiter) in [
@@ -36,7 +36,7 @@ fn the_header_shows_the_delimiter() {
 }
 
 #[test]
-fn faults_name_the_delimiter_that_is_no_comma() {
+fn errors_name_a_delimiter_other_than_the_comma() {
     let refused = |text: &str| read(text.as_bytes(), &["a", "b"]).unwrap_err();
     assert_eq!(
         refused("a;b\n1;2\n3,4\n"),
@@ -76,7 +76,7 @@ fn a_header_alone_is_an_empty_table() {
 }
 
 #[test]
-fn each_broken_file_has_its_message() {
+fn each_malformed_file_has_its_message() {
     let long: String = (0..9000).map(|i| format!("{i},x\n")).collect();
     let bad_text = [b"a,b\n1,x\n2,\xff\xfe\n".as_slice(), b"3,y"].concat();
     let cases: &[(&[u8], &str)] = &[
@@ -148,13 +148,13 @@ fn each_broken_file_has_its_message() {
 }
 
 #[test]
-fn a_character_split_between_two_fields_is_not_text() {
+fn a_character_split_between_two_fields_is_rejected() {
     let found = read(b"a,b\n\xc3,\xa9\n", &["a", "b"]).unwrap_err();
     assert!(found.starts_with("DIR/t.csv: line 2: column \"a\": expected UTF-8"), "{found}");
 }
 
 #[test]
-fn quotes_that_close_at_the_end_are_well() {
+fn quotes_may_close_at_the_end_of_the_file() {
     assert_eq!(read(b"a,b\n1,\"x\"", &["b"]).unwrap(), ["x"]);
     assert_eq!(read(b"a,b\n1,\"x \"\"y\"\"\"", &["b"]).unwrap(), ["x \"y\""]);
     assert_eq!(read(b"a,b\n1,5\" disk", &["b"]).unwrap(), ["5\" disk"]);
@@ -162,14 +162,14 @@ fn quotes_that_close_at_the_end_are_well() {
 }
 
 #[test]
-fn nothing_follows_an_error() {
+fn an_error_ends_the_stream() {
     let folder = folder(&[("t.csv", b"a,b\n1\n2,3\n")]);
     let mut stream = opened(folder.path()).read("t", &["a".into()]).unwrap();
     assert!(stream.next().unwrap().is_err());
     assert!(stream.next().is_none());
 }
 
-/// Quotes are followed from one read of the file to the next.
+/// The state of the quotes is kept between reads of the file.
 #[test]
 fn quotes_are_checked_far_into_a_file() {
     let row = "\"a \"\"word\"\" and,\na line\",x\n";

@@ -1,10 +1,10 @@
-//! Values that are nearly what they look like, as a draft remarks on them.
+//! Notes of a draft about values that it cannot read as their likely type.
 
 use super::draft::{csv, drafted};
 use super::*;
 
 #[test]
-fn numbers_with_a_decimal_comma_are_said_to_look_like_numbers() {
+fn numbers_with_a_decimal_comma_get_a_note() {
     let rows = csv("id;price;n", 90, |i| format!("{i};{i},5;{i}.5"));
     let folder = folder(&[("things.csv", &rows)]);
     let text = drafted(&*opened(folder.path())).render();
@@ -14,7 +14,7 @@ fn numbers_with_a_decimal_comma_are_said_to_look_like_numbers() {
 }
 
 #[test]
-fn views_are_left_out_with_the_reason_and_can_still_be_read() {
+fn views_are_left_out_with_a_reason_and_stay_readable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("shop.db");
     let connection = rusqlite::Connection::open(&path).unwrap();
@@ -44,7 +44,7 @@ fn views_are_left_out_with_the_reason_and_can_still_be_read() {
 }
 
 #[test]
-fn words_for_null_among_numbers_and_times_are_remarked_on() {
+fn texts_for_null_among_numbers_and_times_get_a_note() {
     let word = |i: u64, marker: &str, value: String| {
         if i % 30 == 4 { marker.to_owned() } else { value }
     };
@@ -80,7 +80,7 @@ fn words_for_null_among_numbers_and_times_are_remarked_on() {
 }
 
 #[test]
-fn integers_that_may_be_times_are_remarked_on_whatever_their_name() {
+fn integers_in_the_range_of_times_get_a_note() {
     let rows = csv("id,hired,seen_first,size", 90, |i| {
         format!("{i},{},{},{}", 1_500_000_000 + i, 1_500_000_000_000 + i, 600_000_000 + i)
     });
@@ -98,7 +98,7 @@ fn integers_that_may_be_times_are_remarked_on_whatever_their_name() {
 }
 
 #[test]
-fn remarks_on_identifiers_are_true() {
+fn notes_about_identifiers_are_correct() {
     let rows = csv("order_id,line_no,n,parent_id", 900, |i| format!("{},{},{i},1", i / 30, i % 30));
     let orders = csv("id,n", 30, |i| format!("{i},{i}"));
     let folder = folder(&[("lines.csv", &rows), ("orders.csv", &orders)]);

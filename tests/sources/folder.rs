@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_folder_holds_a_table_for_each_file_and_leaves_others_alone() {
+fn a_folder_has_a_table_for_each_csv_and_parquet_file() {
     let folder = folder(&[
         ("b.csv", b"x,y\n1,2\n"),
         ("a.CSV", b"x\n1\n"),
@@ -22,7 +22,7 @@ fn a_folder_holds_a_table_for_each_file_and_leaves_others_alone() {
 }
 
 #[test]
-fn one_file_is_a_source_too() {
+fn one_file_is_a_source() {
     let folder = folder(&[("only.csv", b"x\n1\n"), ("other.csv", b"x\n1\n")]);
     let source = opened(&folder.path().join("only.csv"));
     assert_eq!(source.tables().unwrap().len(), 1);
@@ -30,7 +30,7 @@ fn one_file_is_a_source_too() {
 }
 
 #[test]
-fn what_cannot_be_a_source_says_why() {
+fn a_path_without_tables_is_rejected() {
     let dir = folder(&[("t.txt", b"?"), ("empty/x.txt", b"?"), (".h/x", b"")]);
     let path = dir.path();
     let refused = |path: &Path, kind| message(open(path), kind, dir.path());
@@ -50,7 +50,7 @@ fn what_cannot_be_a_source_says_why() {
 }
 
 #[test]
-fn two_files_of_one_name_are_refused() {
+fn two_files_of_one_name_are_rejected() {
     let folder = folder(&[("t.csv", b"x\n1\n"), ("t.parquet", b"")]);
     assert_eq!(
         message(open(folder.path()), ErrorKind::Data, folder.path()),
@@ -59,7 +59,7 @@ fn two_files_of_one_name_are_refused() {
 }
 
 #[test]
-fn missing_tables_and_columns_name_the_nearest() {
+fn missing_tables_and_columns_suggest_the_nearest_name() {
     let folder = folder(&[("drivers.csv", b"id,fullName\n1,x\n"), ("races.csv", b"id\n1\n")]);
     let source = opened(folder.path());
     let refused = |table, column: &str| {

@@ -26,7 +26,7 @@ fn numbers(from: i64, to: i64) -> RecordBatch {
 }
 
 #[test]
-fn types_pass_through_as_they_are() {
+fn arrow_types_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let decimal = Decimal128Array::from(vec![150]).with_precision_and_scale(15, 2).unwrap();
     let columns: Vec<(&str, ArrayRef)> = vec![
@@ -61,7 +61,7 @@ fn types_pass_through_as_they_are() {
 }
 
 #[test]
-fn the_columns_asked_for_come_in_the_order_asked_for() {
+fn columns_have_the_requested_order() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("t.parquet"), &numbers(0, 20_000));
     let source = opened(folder.path());
@@ -78,7 +78,7 @@ fn the_columns_asked_for_come_in_the_order_asked_for() {
 }
 
 #[test]
-fn a_sub_folder_of_parts_is_one_table_in_the_order_of_their_names() {
+fn a_sub_folder_of_parts_is_one_table_in_order_of_names() {
     for name in ["t", "t.parquet"] {
         let folder = tempfile::tempdir().unwrap();
         let parts = folder.path().join(name);
@@ -103,7 +103,7 @@ fn a_sub_folder_of_parts_is_one_table_in_the_order_of_their_names() {
 }
 
 #[test]
-fn a_file_cut_short_anywhere_is_refused_and_never_panics() {
+fn a_truncated_file_is_rejected_without_a_panic() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.parquet");
     write(&path, &numbers(0, 20_000));

@@ -1,27 +1,27 @@
-//! Where in a row's record each thing lies.
+//! The layout of a table's records: the offset of each value.
 
 use super::columns::{ColumnSummary, Summary};
 use crate::error::{Error, Result};
 use crate::store::{ColumnMetadata, ColumnStats};
 
-/// The layout of a table's records: widest things first, so that nothing needs padding but the end.
+/// The layout of a table's records. The widest values come first, so only the end needs padding.
 ///
-/// Times, then the parents' row numbers, then values of 4, 2 and 1 bytes, then bits: one for each
-/// column that says whether it is NULL, one for each boolean's value.
+/// Times, then the parents' row numbers, then values of 4, 2 and 1 bytes, then bits: a NULL bit for
+/// each column, and a value bit for each boolean.
 pub(super) struct Layout {
-    /// Where an inherited time is.
+    /// The offset of an inherited time.
     pub time_offset: u32,
-    /// Where each reference's parent is.
+    /// The offset of each reference's parent.
     pub parent_offsets: Vec<u32>,
-    /// The columns, placed.
+    /// The columns with their offsets.
     pub columns: Vec<ColumnMetadata>,
-    /// Where the bits are.
+    /// The offset of the bits.
     pub null_offset: u32,
-    /// How long a record is.
+    /// The length of a record.
     pub stride: u32,
 }
 
-/// Gives out the bytes of a record.
+/// The next free byte of a record.
 struct Offset(u64);
 
 impl Offset {
@@ -35,7 +35,7 @@ impl Offset {
 impl Layout {
     /// Lays out a table with `reference_count` references.
     ///
-    /// `columns` come with their statistics, the categories' blocks assigned already.
+    /// `columns` have their statistics and their blocks of categories already.
     pub(super) fn new(
         mut columns: Vec<ColumnMetadata>,
         reference_count: usize,
@@ -79,7 +79,7 @@ impl Layout {
     }
 }
 
-/// A column's metadata, before its place in the record is known.
+/// Returns a column's metadata without its offset.
 pub(super) fn column_metadata(
     summary: &ColumnSummary,
     index: u32,

@@ -46,6 +46,24 @@ const VIEW: &str = "it is a view: its copies of cells of other tables could reve
 /// # Errors
 /// `Io` and `Data` when the source cannot be read; `Data` when no table has rows and a usable
 /// column.
+///
+/// # Example
+/// ```
+/// use headwater::prepare::{Options, draft::draft, embed::HashingEmbedder, prepare, source};
+/// use headwater::{progress::Silent, store::Store};
+///
+/// let folder = tempfile::tempdir()?;
+/// let (data, out) = (folder.path().join("users.csv"), folder.path().join("shop.db"));
+/// std::fs::write(&data, "id,age\n1,30\n2,41\n")?;
+/// let source = source::open(&data)?;
+/// let drafted = draft(&*source, "shop", &|_table| Ok(()))?;
+/// assert_eq!(drafted.schema.tables[0].key, ["id"]);
+/// let (embedder, progress) = (&HashingEmbedder::new(16), &Silent);
+/// let options = Options { embedder, text_vectors: true, threads: None, sql: None, progress };
+/// prepare(&*source, &drafted.schema, &out, &options)?;
+/// assert_eq!(Store::open(&out)?.tables().len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn draft(
     source: &dyn Source,
     name: &str,

@@ -1,4 +1,4 @@
-//! What can be known to be wrong with a schema before any data are read.
+//! Checks a schema without the data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +7,15 @@ use crate::error::{Context, Error, Result};
 use crate::prepare::names::{did_you_mean, listed, suggest};
 use crate::store::SemanticType;
 
-/// The longest name of a table or task, in bytes; with its ending it must fit a file name.
+/// The longest name of a table or task, in bytes; with an ending it must be a valid file name.
 const NAME_BYTES: usize = 200;
 
 impl Schema {
-    /// Checks all that can be known without the data.
+    /// Checks everything that does not need the data.
     ///
     /// # Errors
-    /// `Schema`: the first contradiction, in the order of the file, with its table or task and what
-    /// to do about it.
+    /// `Schema`: the first contradiction, in the order of the file, with its table or task and a
+    /// remedy.
     pub fn check(&self) -> Result<()> {
         self.check_limits()?;
         if self.tables.is_empty() {
@@ -105,7 +105,7 @@ impl Schema {
         Ok(())
     }
 
-    /// Follows the inherited time of `table` to a table that has one of its own.
+    /// Checks that the inherited time of `table` comes from a table with a time column.
     fn check_inheritance(&self, table: &Table) -> Result<()> {
         let mut path = vec![table.name.as_str()];
         let mut current = table;
@@ -169,7 +169,7 @@ impl Schema {
         }
         let is_twin = |t: &&Table| t.name != table.name && t.source_name() == table.source_name();
         let mut twins = self.tables.iter().filter(is_twin);
-        if let Some(twin) = twins.find(|twin| self.tells(twin, &cell.column)) {
+        if let Some(twin) = twins.find(|twin| self.reveals(twin, &cell.column)) {
             return fail(format!(
                 "table {:?} is also read from {:?} and holds the target {:?}; give that column the \
                  type ignored there, and use it in no key or reference",
@@ -225,18 +225,19 @@ impl Schema {
         Ok(())
     }
 
-    /// Whether a row of `table` shows what it has in `column`, if only that there is nothing.
-    pub(in crate::prepare) fn tells(&self, table: &Table, column: &str) -> bool {
+    /// Whether a row of `table` reveals its value of `column`, or that the value is NULL.
+    pub(in crate::prepare) fn reveals(&self, table: &Table, column: &str) -> bool {
         let kept = table.columns.get(column);
         kept.is_some_and(|column| column.semantic != SemanticType::Ignored)
             || self.links_rows(table, column)
     }
 
-    /// Whether rows are found by a column of `table`: it is of its key, refers, or is referred to.
+    /// Whether a column of `table` is part of its key, of a reference, or of a referenced list.
     fn links_rows(&self, table: &Table, column: &str) -> bool {
-        let to_it = self.tables.iter().flat_map(|t| &t.references).filter(|r| r.to == table.name);
+        let incoming =
+            self.tables.iter().flat_map(|t| &t.references).filter(|r| r.to == table.name);
         let own = table.references.iter().flat_map(|r| &r.columns).chain(&table.key);
-        own.chain(to_it.flat_map(|r| &r.to_columns)).any(|linking| linking == column)
+        own.chain(incoming.flat_map(|r| &r.to_columns)).any(|linking| linking == column)
     }
 
     fn find_table(&self, name: &str) -> Result<&Table> {
@@ -282,14 +283,14 @@ fn check_time(table: &Table, time: &Time) -> Result<()> {
     }
 }
 
-/// Refuses names of columns that the table has not, or repeats. An ignored one may link rows all the
-/// same: it is no cell then.
+/// Checks that the table has these columns, each named once. An ignored column may link rows; it is
+/// not a cell.
 fn has_columns(table: &Table, names: &[String]) -> Result<()> {
     for (index, name) in names.iter().enumerate() {
         match table.columns.get(name) {
             None => {
                 let all = table.columns.keys().map(String::as_str);
-                // Either may be the misspelt one: only the source knows.
+                // Either name may be misspelt; only the source has the correct one.
                 let hint = match suggest(name, all.clone()) {
                     Some(near) => format!("did you mean {near:?}? spell both as the source does"),
                     None => format!("expected one of: {}", listed(all)),
@@ -315,16 +316,16 @@ fn predictable(semantic: SemanticType) -> Result<()> {
     }
 }
 
-/// Refuses repeated names, also those that a file system may hold for the same.
-fn unique_names<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
-    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+/// Checks that names differ, also on file systems that ignore case.
+fn unique_names<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut earlier_names: BTreeMap<String, &str> = BTreeMap::new();
     for name in names {
-        if let Some(earlier) = seen.insert(name.to_lowercase(), name) {
+        if let Some(earlier) = earlier_names.insert(name.to_lowercase(), name) {
             return fail(if earlier == name {
-                format!("two {what}s are named {name:?}; rename one of them")
+                format!("two {kind}s are named {name:?}; rename one of them")
             } else {
                 format!(
-                    "{what}s {earlier:?} and {name:?} differ only in case, which some file systems \
+                    "{kind}s {earlier:?} and {name:?} differ only in case, which some file systems \
                      ignore; rename one of them"
                 )
             });
@@ -333,7 +334,7 @@ fn unique_names<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<
     Ok(())
 }
 
-/// Refuses names that would not stay one file inside the store's folder.
+/// Checks that a name is valid for one file in the store's folder.
 fn safe_name(name: &str, remedy: &str) -> Result<()> {
     let reason = if name.is_empty() {
         "is empty".to_owned()

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A schema that uses most of what there is, and is right.
+/// A valid schema with most features.
 const GOOD: &str = r#"
 database = "league"
 
@@ -39,7 +39,7 @@ derived = { anchor = "drivers", source = "task_top3", key = "driverId", time = "
 "#;
 
 #[test]
-fn a_good_schema_survives_its_own_text() {
+fn a_schema_reads_back_from_its_own_text() {
     let schema = Schema::parse(GOOD).unwrap();
     assert_eq!(schema.tables[0].key, ["id"]);
     assert_eq!(schema.tables[2].time.as_ref().unwrap().delay, Delay(86_400_000_000));
@@ -51,7 +51,7 @@ fn a_good_schema_survives_its_own_text() {
     assert_eq!(Schema::parse(&text).unwrap(), schema);
 }
 
-/// Each replacement in the good schema, and the message that it earns.
+/// Replacements in the valid schema, and their messages.
 const BAD: &[(&str, &str, &str)] = &[
     // Spelling.
     (
@@ -346,7 +346,7 @@ const BAD: &[(&str, &str, &str)] = &[
 fn every_contradiction_has_its_message() {
     let mut wrong = Vec::new();
     for (good, bad, message) in BAD {
-        assert_eq!(GOOD.matches(good).count(), 1, "{good:?} must stand once in the good schema");
+        assert_eq!(GOOD.matches(good).count(), 1, "{good:?} must occur once in the valid schema");
         let found = Schema::parse(&GOOD.replace(good, bad));
         let found = found.map_or_else(|e| e.to_string(), |_| "accepted".into());
         if found != *message {
@@ -357,7 +357,7 @@ fn every_contradiction_has_its_message() {
 }
 
 #[test]
-fn a_cell_task_without_any_time_must_say_that_it_sees_everything() {
+fn a_cell_task_without_a_time_must_set_sees_everything() {
     let text = GOOD.replace(
         "cell = { table = \"results\", column = \"won\" }",
         "cell = { table = \"stops\", column = \"lap\" }",
@@ -374,7 +374,7 @@ fn a_cell_task_without_any_time_must_say_that_it_sees_everything() {
 }
 
 #[test]
-fn inherited_time_in_a_circle_names_the_circle() {
+fn a_circular_inheritance_names_the_circle() {
     let table = |name: &str, to: &str| {
         format!(
             "[[table]]\nname = {name:?}\nkey = \"id\"\ntime = {{ through = \"up\" }}\n\
@@ -399,7 +399,7 @@ fn inherited_time_in_a_circle_names_the_circle() {
 }
 
 #[test]
-fn a_schema_without_tables_and_a_name_too_long_are_refused() {
+fn a_schema_without_tables_and_a_long_name_are_rejected() {
     assert_eq!(
         Schema::parse("database = \"x\"").unwrap_err().to_string(),
         "the schema has no table; add one with [[table]]"
@@ -422,7 +422,7 @@ fn a_schema_without_tables_and_a_name_too_long_are_refused() {
 }
 
 #[test]
-fn the_path_of_a_schema_file_stands_in_its_errors() {
+fn errors_of_a_schema_file_name_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
     assert_eq!(Schema::read(&path).unwrap_err().kind(), crate::ErrorKind::Io);
