@@ -34,7 +34,7 @@ sys.stdin.readline()
 
 
 def run(command: list[str]) -> dict[str, float]:
-    """Runs a command to its end; returns what it cost."""
+    """Runs a command to its end; returns its times and its memory."""
     print("$", " ".join(command), flush=True)
     started = time.monotonic()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -52,7 +52,7 @@ def run(command: list[str]) -> dict[str, float]:
 
 
 def median(runs: list[dict[str, float]]) -> dict[str, object]:
-    """The median of each figure, and the CPU seconds of every run."""
+    """Returns the median of each figure, and the CPU seconds of every run."""
     medians: dict[str, object] = {
         name: round(statistics.median(r[name] for r in runs), 2) for name in runs[0]
     }
@@ -60,21 +60,21 @@ def median(runs: list[dict[str, float]]) -> dict[str, object]:
 
 
 def folder_bytes(folder: Path) -> int:
-    """How many bytes the files below a folder have."""
+    """Returns the total size of the files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def prepare(
     source: Path, out: Path, *options: str, schema: Path = HERE / "tpch.toml"
 ) -> dict[str, float]:
-    """Prepares a store anew."""
+    """Prepares a store; replaces an existing one."""
     shutil.rmtree(out, ignore_errors=True)
     command = [str(BIN / "headwater"), "prepare", str(source), "--schema", str(schema)]
     return run([*command, "--out", str(out), *options])
 
 
 def tpch(work: Path, scale: float) -> Path:
-    """TPC-H's tables as Parquet files, made when they are not there."""
+    """Returns the folder of TPC-H's tables as Parquet files; generates them if it does not exist."""
     work.mkdir(parents=True, exist_ok=True)
     source = work / f"tpch-sf{scale:g}"
     if not source.exists():
@@ -87,7 +87,7 @@ def tpch(work: Path, scale: float) -> Path:
 
 
 def open_times(store: Path) -> dict[str, float]:
-    """How long it takes to open a store, in milliseconds."""
+    """Measures the time to open a store, in milliseconds."""
     import headwater
 
     times = []
@@ -99,7 +99,7 @@ def open_times(store: Path) -> dict[str, float]:
 
 
 def proportional_mb(pid: int, below: Path) -> float:
-    """The process's share of the pages that are mapped from files below a folder."""
+    """Returns the process's share of the pages that are mapped from files below a folder."""
     total, ours = 0, False
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         if "-" in line.split(" ")[0]:
@@ -110,7 +110,7 @@ def proportional_mb(pid: int, below: Path) -> float:
 
 
 def shared_pages(store: Path) -> dict[str, float]:
-    """Eight processes that each read all of a store: how much memory its pages take together."""
+    """Measures the memory of a store's pages in eight processes that each read all of the store."""
     readers = [
         subprocess.Popen(
             [sys.executable, "-c", READER, str(store)],
@@ -138,7 +138,7 @@ def shared_pages(store: Path) -> dict[str, float]:
 
 
 def machine() -> dict[str, object]:
-    """Where this ran."""
+    """Describes the machine."""
     info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     models = [line.split(":")[1].strip() for line in info.splitlines() if "model name" in line]
     return {
@@ -152,7 +152,7 @@ def machine() -> dict[str, object]:
 
 
 def commit() -> str:
-    """The commit that is checked out, marked where the tree differs from it."""
+    """Returns the commit that is checked out, marked if the tree differs from it."""
     git = ["git", "-C", str(HERE)]
     head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
     state = subprocess.run(
@@ -165,7 +165,7 @@ def commit() -> str:
 
 
 def heading(what: str) -> dict[str, object]:
-    """What every record begins with; made before the measurements, for the load that they met."""
+    """Returns the head of a record; made before the measurements, because it records the load."""
     return {
         "what": what,
         "date": datetime.date.today().isoformat(),
@@ -176,7 +176,7 @@ def heading(what: str) -> dict[str, object]:
 
 
 def publish(record: dict[str, object], path: Path | None) -> None:
-    """Prints a record, and writes it down where that is wanted."""
+    """Prints a record, and writes it to a file if a path is given."""
     text = json.dumps(record, indent=2)
     print(text)
     if path:
@@ -184,7 +184,7 @@ def publish(record: dict[str, object], path: Path | None) -> None:
 
 
 def main() -> None:
-    """Runs the measurements and writes them down."""
+    """Runs the measurements and records them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--scale", type=int, default=1, help="TPC-H scale factor (default 1)")
     parser.add_argument("--runs", type=int, default=3, help="runs of each kind (default 3)")

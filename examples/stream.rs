@@ -1,4 +1,4 @@
-//! Takes ten batches of a store, stops, and goes on from the cursor.
+//! Takes ten batches of a store, stops, and resumes from the cursor on two ranks.
 //!
 //! ```text
 //! cargo run --release --example stream -- demo/store
@@ -34,7 +34,7 @@ fn main() -> Result<()> {
     let bytes = running.cursor().encode()?;
     drop(running);
 
-    // The same run on two ranks: this is the first of them.
+    // Resumes the run on two ranks; this is rank 0.
     let resumed = sampler(0, 2)?;
     resumed.resume(&Cursor::decode(&bytes)?)?;
     let (batch, _) = resumed.next(Split::Train)?;

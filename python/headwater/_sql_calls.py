@@ -1,4 +1,4 @@
-"""Which tables a query reads, and what would make its rows differ from one run to the next."""
+"""Finds the tables that a query reads, and rejects calls whose results vary."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from headwater._headwater import SchemaError
 if TYPE_CHECKING:
     import duckdb
 
-# Words that are calls without parentheses. A column of such a name cannot be told from them. `user`
-# is not among them: it is always 'duckdb' here, and a likely name of a column.
-_WORDS = {
+# Functions without parentheses. A column of such a name cannot be distinguished from the call. `user`
+# is not included: here it is always 'duckdb', and it is a likely name of a column.
+_BARE_FUNCTIONS = {
     "current_catalog",
     "current_date",
     "current_role",
@@ -27,12 +27,12 @@ _WORDS = {
     "session_user",
 }
 
-# What tells of DuckDB, its version, the session or the machine.
-_ABOUT = {"get_block_size", "user", "version"}
-_ABOUT_PREFIXES = ("current_", "has_", "inet_", "pg_")
+# Functions about DuckDB, its version, the session or the machine.
+_ENVIRONMENT = {"get_block_size", "user", "version"}
+_ENVIRONMENT_PREFIXES = ("current_", "has_", "inet_", "pg_")
 
-# The functions in FROM whose rows come from their arguments alone. Others read files or DuckDB's
-# own state, or run SQL that stands in a string.
+# The functions in FROM whose rows depend only on their arguments. Others read files or DuckDB's
+# own state, or run the SQL in a string.
 _ROW_FUNCTIONS = {
     "generate_series",
     "json_each",
@@ -45,10 +45,10 @@ _ROW_FUNCTIONS = {
 
 
 class Calls:
-    """The functions of a connection, and which of them vary.
+    """The functions of a connection whose results vary.
 
-    DuckDB says of each function whether its result depends on the arguments alone. Of a macro it
-    says what it stands for.
+    DuckDB lists for each function whether its result depends only on the arguments, and for each
+    macro its definition.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -63,15 +63,15 @@ class Calls:
             if stability in ("VOLATILE", "CONSISTENT_WITHIN_QUERY")
         }
         macros = {name for name, _, body in functions if _varies(body, varying)}
-        self._varying = varying | macros | _WORDS | _ABOUT
+        self._varying = varying | macros | _BARE_FUNCTIONS | _ENVIRONMENT
 
     def tables(self, query: str) -> list[str]:
-        """The tables that a SELECT reads, but for those of its own WITH.
+        """Returns the tables that a SELECT reads, except those of its own WITH.
 
         Raises:
-            ValueError: The query cannot be read; the message says where.
-            SchemaError: It reads something else than tables by their names, or its rows could
-                differ from run to run.
+            ValueError: The query cannot be parsed; the message names the place.
+            SchemaError: The query reads something other than tables by name, or its rows could
+                change from run to run.
         """
         row = self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()[0]
         tree = json.loads(row[0])
@@ -81,14 +81,14 @@ class Calls:
         for node, own in _nodes(tree, frozenset()):
             if varying := self._varying_node(node):
                 raise SchemaError(
-                    f"the SQL of a task uses {varying}, which can differ from one run to the next, "
-                    "and so could the store; take the value from a column, or write it down"
+                    f"the SQL of a task uses {varying}, whose result can change from run to run; "
+                    "use a column or a constant instead"
                 )
             if foreign := _foreign(node):
                 raise SchemaError(
-                    f"the SQL of a task reads {foreign}, expected tables of the source by their "
-                    f"names, or one of {', '.join(sorted(_ROW_FUNCTIONS))}; make what it reads a "
-                    "table of the source"
+                    f"the SQL of a task reads {foreign}, expected tables of the source by name, or "
+                    f"one of {', '.join(sorted(_ROW_FUNCTIONS))}; add the rows to the source as a "
+                    "table"
                 )
             if node.get("type") == "BASE_TABLE" and not _is_own(node, own):
                 found[node["table_name"]] = None
@@ -99,18 +99,18 @@ class Calls:
         if sample and not sample["repeatable"]:
             return "USING SAMPLE or TABLESAMPLE without REPEATABLE"
         if node.get("class") == "COLUMN_REF":
-            word = node["column_names"][0].lower()
-            return word if len(node["column_names"]) == 1 and word in _WORDS else None
+            name = node["column_names"][0].lower()
+            return name if len(node["column_names"]) == 1 and name in _BARE_FUNCTIONS else None
         name = node.get("function_name", "").lower()
-        # With one argument it counts from today.
+        # With one argument, age() counts from today.
         is_age = name == "age" and len(node["arguments"]) == 1
-        if name in self._varying or name.startswith(_ABOUT_PREFIXES) or is_age:
+        if name in self._varying or name.startswith(_ENVIRONMENT_PREFIXES) or is_age:
             return f"{name}()"
         return None
 
 
 def folded(name: str) -> str:
-    """A name as SQL compares it: `A` is `a`, and no other letter is another."""
+    """Returns a name as SQL compares it: in lower case, but only the letters A to Z."""
     return name.encode().lower().decode()
 
 
@@ -119,7 +119,7 @@ def _is_own(table: dict[str, Any], own: frozenset[str]) -> bool:
 
 
 def _foreign(node: dict[str, Any]) -> str | None:
-    """What a part of a FROM reads that can be no table of the source."""
+    """Returns what a node of a FROM reads, if it cannot be a table of the source."""
     match node.get("type"):
         case "BASE_TABLE":
             path = [node["catalog_name"], node["schema_name"], node["table_name"]]
@@ -135,22 +135,22 @@ def _foreign(node: dict[str, Any]) -> str | None:
 
 def _varies(macro: str, varying: set[str]) -> bool:
     called = set(re.findall(r"(\w+)\s*\(", macro))
-    return bool(called & varying or set(re.findall(r"\w+", macro)) & _WORDS)
+    return bool(called & varying or set(re.findall(r"\w+", macro)) & _BARE_FUNCTIONS)
 
 
 def _nodes(tree: Any, own: frozenset[str]) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
-    """The nodes of a tree, each with the names that WITH has given before it."""
+    """Yields the nodes of a tree, each with the names of the WITH entries in scope."""
     if isinstance(tree, list):
         for part in tree:
             yield from _nodes(part, own)
     if not isinstance(tree, dict):
         return
-    # What WITH names is known to what follows, not to its own query: there the name is a table's.
+    # A name of a WITH is in scope after its own query; in that query the name is a table's.
     for entry in (tree.get("cte_map") or {}).get("map", []):
         yield from _nodes(entry["value"], own)
         own |= {folded(entry["key"])}
     yield tree, own
-    # But a recursive query knows itself, save in the part that it starts with.
+    # The name of a recursive query is in scope in the query, except in its first part.
     inner = own | {folded(tree["cte_name"])} if tree.get("type") == "RECURSIVE_CTE_NODE" else own
     for key, part in tree.items():
         if key != "cte_map":

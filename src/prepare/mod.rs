@@ -1,6 +1,6 @@
-//! Sources -> store: schema, readers, keys and links, tasks, text embedding.
+//! Prepares a store from a source: schema, readers, keys and links, tasks, text embedding.
 //!
-//! [`source`] reads tables, [`schema`] says what their columns mean, [`draft`] guesses a schema,
+//! [`source`] reads tables, [`schema`] describes their columns, [`draft`] guesses a schema,
 //! [`embed`] turns texts into vectors, and [`prepare`] builds the store (`build/`).
 
 mod build;
@@ -22,7 +22,7 @@ use std::path::Path;
 use crate::error::Result;
 use crate::process::pool;
 use build::Preparation;
-use partial::{Partial, taken};
+use partial::{Partial, exists};
 use schema::Schema;
 use source::Source;
 
@@ -30,19 +30,36 @@ use source::Source;
 pub(crate) use key_text::key_text_of;
 pub use options::{Options, Report, SqlEngine};
 
-/// Prepares a store in the folder `out`, which must not be there yet, from what `schema` says of
-/// `source`.
+/// Prepares a store of the tables and tasks that `schema` describes in the new folder `out`.
 ///
-/// All work is done in `out` with `.partial` added, and renamed at the end: a preparation that was
-/// cut off never leaves a store behind, and the next one clears up after it.
+/// Writes to a folder with the name of `out` and `.partial`, and renames it at the end: an
+/// interrupted preparation leaves no store, and the next one removes its files.
 ///
 /// # Determinism
-/// The same values in the same order, schema and embedder make the same bytes, whatever the number
-/// of threads, the batches or the machine. Formats that carry the values alike make them too; keys,
-/// categories and texts are what they are as text there.
+/// The same values in the same order, the same schema and the same embedder give the same bytes, on
+/// any number of threads, in any batches, on any machine and from any format. Keys, categories and
+/// texts are compared by their text.
 ///
 /// # Errors
-/// One that names the table, column, row or key at fault, and how many there are of the kind.
+/// `Schema`, `Data` or `LimitExceeded` with the first table, column, row or key at fault, and the
+/// number of such rows; `InvalidArgument` if `out` exists or another process prepares it.
+///
+/// # Example
+/// ```
+/// use headwater::prepare::{Options, embed::HashingEmbedder, prepare, schema::Schema, source};
+/// use headwater::{progress::Silent, store::Store};
+///
+/// let folder = tempfile::tempdir()?;
+/// let (data, out) = (folder.path().join("users.csv"), folder.path().join("shop.db"));
+/// std::fs::write(&data, "id,age\n1,30\n2,41\n")?;
+/// let columns = "columns = { id = \"identifier\", age = \"numerical\" }";
+/// let text = format!("database = \"shop\"\n[[table]]\nname = \"users\"\nkey = \"id\"\n{columns}");
+/// let (embedder, progress) = (&HashingEmbedder::new(16), &Silent);
+/// let options = Options { embedder, text_vectors: true, threads: None, sql: None, progress };
+/// let report = prepare(&*source::open(&data)?, &Schema::parse(&text)?, &out, &options)?;
+/// assert_eq!((report.row_count, Store::open(&out)?.tables().len()), (2, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn prepare(
     source: &dyn Source,
     schema: &Schema,
@@ -51,7 +68,7 @@ pub fn prepare(
 ) -> Result<Report> {
     schema.check()?;
     if fs::symlink_metadata(out).is_ok() {
-        return Err(taken(out));
+        return Err(exists(out));
     }
     let pool = pool(options.threads)?;
     let partial = Partial::create(out)?;

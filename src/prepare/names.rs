@@ -1,38 +1,39 @@
-//! Names in messages: quoting them, and guessing which one was meant.
+//! Names in messages: quotes them, and suggests the nearest known name.
 
-/// How many names a message lists before it only counts the rest.
+/// The most names that a message lists; it counts the rest.
 const LISTED: usize = 12;
 
-/// The candidate that `word` most likely stands for; none where nothing is near.
+/// Returns the candidate that is most similar to `name`; `None` if no candidate is similar.
 ///
-/// Case, underscores, hyphens and spaces do not count. Of two equally near candidates the first
-/// one wins, so that the same input yields the same message.
+/// Ignores case, underscores, hyphens and spaces. The first of several equally near candidates wins,
+/// so the same input gives the same message.
 pub(crate) fn suggest<'a>(
-    word: &str,
+    name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let plain = plain(word);
-    let allowed = plain.chars().count() / 3;
+    let name = simplified(name);
+    let limit = name.chars().count() / 3;
     candidates
         .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(&plain, &self::plain(candidate)), candidate))
-        .filter(|&(distance, _)| distance <= allowed)
+        .map(|candidate| (strsim::damerau_levenshtein(&name, &simplified(candidate)), candidate))
+        .filter(|&(distance, _)| distance <= limit)
         .min_by_key(|&(distance, _)| distance)
         .map(|(_, candidate)| candidate)
 }
 
-/// The end of a message about an unknown name: the one that was meant, or those that there are.
+/// Returns the end of a message about an unknown name: the nearest known name, or all known names.
 pub(crate) fn did_you_mean<'a>(
-    word: &str,
+    name: &str,
     candidates: impl IntoIterator<Item = &'a str> + Clone,
 ) -> String {
-    match suggest(word, candidates.clone()) {
+    match suggest(name, candidates.clone()) {
         Some(near) => format!("did you mean {near:?}?"),
-        None => format!("there are: {}", listed(candidates)),
+        None if candidates.clone().into_iter().next().is_none() => "there are none".into(),
+        None => format!("expected one of: {}", listed(candidates)),
     }
 }
 
-/// The names, quoted, with commas; a long list is cut and counted.
+/// Returns the names quoted, with commas between them; shortens a long list.
 pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<_> = names.into_iter().map(|name| format!("{name:?}")).collect();
     if names.is_empty() {
@@ -41,7 +42,7 @@ pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     shortened(&names)
 }
 
-/// The first few of these, with commas, and how many more there are.
+/// Returns the first names with commas between them, and the number of the others.
 pub(crate) fn shortened(names: &[String]) -> String {
     let shown = &names[..names.len().min(LISTED)];
     match names.len() - shown.len() {
@@ -50,9 +51,9 @@ pub(crate) fn shortened(names: &[String]) -> String {
     }
 }
 
-/// The word without what people write differently from one day to the next.
-fn plain(word: &str) -> String {
-    word.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
+/// Returns the name in lower case without underscores, hyphens and spaces.
+fn simplified(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
 }
 
 #[cfg(test)]
@@ -60,12 +61,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nearest_name_wins_and_far_ones_are_listed() {
+    fn the_nearest_name_is_suggested_or_all_names_are_listed() {
         assert_eq!(suggest("colums", ["name", "columns", "column"]), Some("columns"));
         assert_eq!(suggest("driver_id", ["DriverID", "driverid2"]), Some("DriverID"));
         assert_eq!(suggest("zzz", ["name", "columns"]), None);
         assert_eq!(did_you_mean("zzz", ["name", "key"]), r#"there are: "name", "key""#);
-        assert_eq!(did_you_mean("zzz", []), "there are: none");
+        assert_eq!(did_you_mean("zzz", []), "there are none");
         let many: Vec<_> = (0..15).map(|i| format!("name{i:02}")).collect();
         assert!(did_you_mean("zzz", many.iter().map(String::as_str)).ends_with(" and 3 more"));
     }

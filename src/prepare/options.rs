@@ -1,4 +1,4 @@
-//! How a store is prepared, and the report of a preparation.
+//! The options of a preparation, and its report.
 
 use std::path::Path;
 
@@ -10,43 +10,43 @@ use crate::bytes::Digest;
 use crate::error::Result;
 use crate::progress::Progress;
 
-/// Runs the SQL of tasks; the Python package has one on top of DuckDB.
+/// Runs the SQL of tasks; the Python package implements it with DuckDB.
 pub trait SqlEngine: Sync {
-    /// The rows of `query` over the source's tables, with `columns` in that order. What does not
-    /// fit into memory may lie in a new folder `scratch`, until the preparation ends.
+    /// Returns the rows of `query` over the source's tables, with `columns` in that order. The engine
+    /// may spill to the new folder `scratch` until the preparation ends.
     ///
     /// # Errors
-    /// Whatever the engine says.
+    /// The errors of the engine.
     fn query(&self, query: &str, columns: &[String], scratch: &Path) -> Result<Batches>;
 }
 
-/// How a store is to be prepared. Only `embedder` and `text_vectors` change its bytes.
+/// The options of a preparation. Only `embedder` and `text_vectors` change the bytes of the store.
 pub struct Options<'a> {
     /// Embeds names, categories and texts.
     pub embedder: &'a dyn Embedder,
-    /// Whether the texts are embedded too.
+    /// Whether to embed the texts, too.
     pub text_vectors: bool,
-    /// How many threads work; all cores where it is not said.
+    /// The number of threads (default: all cores).
     pub threads: Option<usize>,
-    /// Runs SQL tasks, where the schema has any.
+    /// Runs the SQL of tasks, if the schema has any.
     pub sql: Option<&'a dyn SqlEngine>,
-    /// Hears of the progress.
+    /// Receives the progress.
     pub progress: &'a dyn Progress,
 }
 
-/// What a preparation found.
+/// The report of a preparation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The identity of the store.
+    /// The root digest of the store.
     pub root: Digest,
-    /// How many rows the tables have together.
+    /// The number of rows of all tables.
     pub row_count: u64,
-    /// How many links there are.
-    pub edge_count: u64,
-    /// How many distinct texts there are.
+    /// The number of links of all relations.
+    pub link_count: u64,
+    /// The number of distinct texts.
     pub text_count: u32,
-    /// How many bytes the store takes.
+    /// The size of the store in bytes.
     pub store_bytes: u64,
-    /// What is not as it should be, yet within the limits.
+    /// Flaws of the data that are within the limits.
     pub remarks: Vec<String>,
 }

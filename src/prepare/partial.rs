@@ -1,4 +1,4 @@
-//! The folder in which a store grows, and what may lie there.
+//! The folder in which a store is written before it gets its name.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,18 +8,22 @@ use crate::durable::{Disk, commit_folder, try_lock};
 use crate::error::{Error, Result};
 use crate::store::METADATA_FILE;
 
-/// The folder in which a store grows; removed again unless it is committed.
+/// The folder in which a store is written; dropping it without `commit` removes it.
 pub(super) struct Partial {
     pub(super) path: PathBuf,
-    /// The folder itself, locked for as long as somebody works there: a lock beside it would have
-    /// to be let go before the folder gets its name.
+    /// The open folder, locked for the whole preparation: a lock file beside the folder would be
+    /// released before the folder gets its name.
     _locked: File,
 }
 
 impl Partial {
+    /// Creates and locks the folder for the store at `out`.
     pub(super) fn create(out: &Path) -> Result<Self> {
         let mut name = out.file_name().map(ToOwned::to_owned).ok_or_else(|| {
-            Error::invalid(format!("{} does not name a folder to create", out.display()))
+            Error::invalid(format!(
+                "expected the path of a folder to create, found {}",
+                out.display()
+            ))
         })?;
         name.push(".partial");
         let path = out.with_file_name(name);
@@ -29,30 +33,31 @@ impl Partial {
         };
         if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir()) {
             return Err(Error::invalid(format!(
-                "{} is in the way: the store grows in a folder of that name; move it away",
+                "expected no file at {}, because the store is written there first; move the file \
+                 away",
                 path.display()
             )));
         }
         fs::create_dir_all(&path).map_err(io("creating", &path))?;
         let locked = File::open(&path).map_err(io("opening", &path))?;
         if !try_lock(&locked).map_err(io("locking", &path))? {
-            return Err(at_work(&path));
+            return Err(in_use(&path));
         }
-        // Whoever worked here until now may have finished, and the folder have got its name.
+        // The previous holder of the lock may have given the folder its name.
         if fs::symlink_metadata(out).is_ok() {
-            return Err(taken(out));
+            return Err(exists(out));
         }
         if !is_still_at(&locked, &path).map_err(io("examining", &path))? {
-            return Err(at_work(&path));
+            return Err(in_use(&path));
         }
         let listed = fs::read_dir(&path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let left = listed.map_err(io("listing", &path))?;
-        // What an earlier preparation left may go, what somebody else put there may not.
-        if let Some(strange) = left.iter().find(|entry| !is_ours(entry)) {
+        // Removes the files of an interrupted preparation, but no other files.
+        if let Some(foreign) = left.iter().find(|entry| !is_ours(entry)) {
             return Err(Error::invalid(format!(
-                "{} holds {:?}, which no preparation left there; move it away",
+                "{} contains {:?}, which is not a file of an interrupted preparation; move it away",
                 path.display(),
-                strange.file_name().to_string_lossy()
+                foreign.file_name().to_string_lossy()
             )));
         }
         let partial = Self { path, _locked: locked };
@@ -80,12 +85,12 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // The store has gone or will never be; that this fails is no error worth telling.
+        // After a commit there is nothing to remove; after an error that error matters more.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Whether a preparation makes something of that name.
+/// Whether a preparation writes a file or folder of this name.
 fn is_ours(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let name = name.to_string_lossy();
@@ -93,8 +98,7 @@ fn is_ours(entry: &fs::DirEntry) -> bool {
     folders.contains(&&*name) || *name == *METADATA_FILE || name.ends_with(".bin")
 }
 
-/// Whether what was opened at `path` is what lies there now, and not a folder that was moved away
-/// between opening and locking.
+/// Whether `opened` still lies at `path`: the folder could be moved between opening and locking.
 fn is_still_at(opened: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
@@ -105,16 +109,17 @@ fn is_still_at(opened: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-fn at_work(path: &Path) -> Error {
+fn in_use(path: &Path) -> Error {
     Error::invalid(format!(
-        "another preparation is at work in {}; wait for it, or choose another place",
+        "another process is preparing {}; wait until it ends, or choose another folder",
         path.display()
     ))
 }
 
-pub(super) fn taken(out: &Path) -> Error {
+/// Returns the error about a store folder that exists.
+pub(super) fn exists(out: &Path) -> Error {
     Error::invalid(format!(
-        "{} is there already; remove it, or choose another place",
+        "{} is there already; remove it, or choose another folder",
         out.display()
     ))
 }

@@ -1,4 +1,4 @@
-//! Tables that Python holds in memory or computes, as Arrow streams.
+//! Reads tables of Python objects as Arrow streams.
 #![expect(unsafe_code, reason = "the Arrow C stream is a C struct; see the reason at the call")]
 
 use std::collections::BTreeMap;
@@ -15,17 +15,17 @@ use crate::prepare::source::{
     BATCH_ROWS, Batches, Source, SourceColumn, SourceTable, check_names, positions,
 };
 
-/// Objects with `__arrow_c_stream__`, by the names of their tables.
+/// A source of objects with `__arrow_c_stream__`, by table name.
 pub(super) struct ArrowSource {
     tables: BTreeMap<String, Py<PyAny>>,
-    /// The streams that were opened for their columns' sake and not read yet.
+    /// The streams that `columns` has opened, and `read` has not used yet.
     opened: Mutex<BTreeMap<String, RecordBatchStreamReader>>,
-    /// How many rows each table had when it was first read to its end.
+    /// The number of rows of each table in its first complete read.
     row_counts: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 impl ArrowSource {
-    /// A source of the tables in `tables`.
+    /// Returns a source of the tables in `tables`.
     pub(super) fn new(tables: &Bound<'_, PyDict>) -> PyResult<Self> {
         let mut objects = BTreeMap::new();
         for (name, object) in tables {
@@ -41,7 +41,11 @@ impl ArrowSource {
             objects.insert(name, object.unbind());
         }
         if objects.is_empty() {
-            return Err(Error::invalid("source: the dictionary holds no table").into());
+            return Err(Error::invalid(
+                "source: expected at least one table, found an empty \
+                                       dictionary",
+            )
+            .into());
         }
         let (opened, row_counts) = Default::default();
         Ok(Self { tables: objects, opened, row_counts })
@@ -73,7 +77,7 @@ impl Source for ArrowSource {
     fn columns(&self, table: &str) -> Result<Vec<SourceColumn>> {
         let reader = self.open(table)?;
         let columns = columns_of(&reader)?;
-        // A reader that can be read once has not been read by this.
+        // Keeps the stream, because a reader can be read only once.
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.insert(table.to_owned(), reader);
         Ok(columns)
@@ -98,8 +102,8 @@ impl Source for ArrowSource {
     }
 }
 
-/// The rows of a table, which must be as many each time: a reader that can be read once ends
-/// early the second time, and says nothing.
+/// The rows of a table. Their number must be the same in each read: a reader that can be read only
+/// once ends early in the second read, without an error.
 struct Counted {
     batches: Batches,
     table: String,
@@ -119,15 +123,15 @@ impl Iterator for Counted {
         let before = *row_counts.entry(self.table.clone()).or_insert(self.row_count);
         (before != self.row_count).then(|| {
             Err(Error::invalid(format!(
-                "source[{:?}] gave {before} rows when it was first read and {} now: a reader can \
-                 be read once; pass a table or a frame",
+                "source[{:?}]: expected {before} rows as in the first read, found {}: a reader can \
+                 be read only once; pass a table or a frame",
                 self.table, self.row_count
             )))
         })
     }
 }
 
-/// Takes the Arrow stream of a Python object.
+/// Opens the Arrow stream of a Python object.
 pub(super) fn open_stream(object: &Bound<'_, PyAny>) -> Result<RecordBatchStreamReader> {
     let py = object.py();
     let name = c"arrow_array_stream";
@@ -144,7 +148,7 @@ pub(super) fn open_stream(object: &Bound<'_, PyAny>) -> Result<RecordBatchStream
     })
 }
 
-/// The columns asked for, in that order, in batches of a size that can be worked on.
+/// Streams `columns` in that order, in batches of limited size.
 pub(super) fn batches(reader: RecordBatchStreamReader, columns: &[String]) -> Result<Batches> {
     let indices = positions(&columns_of(&reader)?, columns)?;
     Ok(Box::new(reader.flat_map(move |batch| {
@@ -166,7 +170,7 @@ fn columns_of(reader: &RecordBatchStreamReader) -> Result<Vec<SourceColumn>> {
     Ok(columns)
 }
 
-/// A batch, which may be a whole table, cut without a copy.
+/// Slices of a batch, without a copy.
 struct Slices {
     batch: Option<Result<RecordBatch>>,
     done: usize,

@@ -1,4 +1,4 @@
-//! A Python callable as an embedder.
+//! Uses a Python callable as an embedder.
 
 use half::f16;
 use numpy::{PyReadonlyArray2, PyUntypedArray, PyUntypedArrayMethods};
@@ -9,10 +9,10 @@ use super::work::Calls;
 use crate::error::{Error, Result};
 use crate::prepare::embed::Embedder;
 
-/// How many texts a call is given at most: enough for a model, few enough for Ctrl-C.
-const TEXTS_AT_A_TIME: usize = 1024;
+/// The most texts of a call: enough for a model, few enough to check for Ctrl-C between calls.
+const TEXTS_PER_CALL: usize = 1024;
 
-/// Asks a Python function for vectors.
+/// An embedder that calls a Python function.
 pub(super) struct CallableEmbedder<'a> {
     function: Py<PyAny>,
     name: String,
@@ -27,11 +27,11 @@ impl<'a> CallableEmbedder<'a> {
         calls: &'a Calls,
     ) -> PyResult<Self> {
         if !function.is_callable() {
-            let word = function.extract::<String>().map(|word| format!("{word:?}"));
+            let text = function.extract::<String>().map(|text| format!("{text:?}"));
             return Err(Error::invalid(format!(
                 "embedder: expected \"hashing\", an Endpoint (a server with OpenAI's protocol), or a \
                  function from a list of texts to an array (such as a model's encode), found {}",
-                word.unwrap_or_else(|_| super::type_name(function))
+                text.unwrap_or_else(|_| super::type_name(function))
             ))
             .into());
         }
@@ -47,8 +47,8 @@ impl<'a> CallableEmbedder<'a> {
         let expected = [texts.len(), self.dimension];
         if array.shape() != expected {
             return Err(Error::invalid(format!(
-                "the embedder {} returned an array of shape {:?} for {} texts, expected \
-                 {expected:?}; say the length of its vectors with dimension=...",
+                "expected an array of shape {expected:?} from the embedder {}, found {:?} for {} \
+                 texts; set the length of its vectors with dimension=...",
                 self.name,
                 array.shape(),
                 texts.len(),
@@ -61,7 +61,7 @@ impl<'a> CallableEmbedder<'a> {
         }
         if let Some(bad) = vectors.iter().position(|value| !value.is_finite()) {
             return Err(Error::data(format!(
-                "the embedder {} returned {} for {:?}; expected numbers that float16 can hold",
+                "expected numbers that float16 can hold from the embedder {}, found {} for {:?}",
                 self.name,
                 vectors[bad],
                 texts.get(bad / self.dimension).unwrap_or(&""),
@@ -72,7 +72,7 @@ impl<'a> CallableEmbedder<'a> {
     }
 }
 
-/// The name that the store records: the function's own `name`, or else what Python calls it.
+/// Returns the name for the store: the function's `name`, otherwise its name in Python.
 fn name_of(function: &Bound<'_, PyAny>) -> String {
     for attribute in ["name", "__qualname__"] {
         let name = function.getattr(attribute).and_then(|name| name.extract::<String>());
@@ -93,8 +93,8 @@ impl Embedder for CallableEmbedder<'_> {
     }
 
     fn embed(&self, texts: &[&str], vectors: &mut [f16]) -> Result<()> {
-        let vectors = vectors.chunks_mut(TEXTS_AT_A_TIME * self.dimension);
-        for (texts, vectors) in texts.chunks(TEXTS_AT_A_TIME).zip(vectors) {
+        let vectors = vectors.chunks_mut(TEXTS_PER_CALL * self.dimension);
+        for (texts, vectors) in texts.chunks(TEXTS_PER_CALL).zip(vectors) {
             self.calls.check()?;
             Python::attach(|py| {
                 self.call(py, texts, vectors).map_err(|error| self.calls.raise(py, error))

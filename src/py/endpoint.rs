@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::error::Result;
 use crate::prepare::embed::EndpointEmbedder;
 
-/// A server that speaks OpenAI's embeddings protocol, as an embedder of `prepare`.
+/// A server with OpenAI's embeddings protocol, as an embedder for `prepare`.
 #[pyclass(frozen, module = "headwater")]
 pub(super) struct Endpoint {
     url: String,
@@ -26,7 +26,7 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// The embedder, its cache open.
+    /// Opens the cache, and returns the embedder.
     pub(super) fn connect(&self, dimension: usize) -> Result<EndpointEmbedder<'static>> {
         let key = self.key.clone();
         EndpointEmbedder::new(&self.url, &self.model, key, dimension, &self.cache)

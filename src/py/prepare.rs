@@ -20,7 +20,7 @@ use crate::prepare::source::{self, Source};
 use crate::prepare::{Options, prepare as run_prepare};
 use crate::progress::Progress;
 
-/// An argument that may be left out; None says something else than its absence.
+/// An optional argument for which `None` is a value of its own.
 pub(super) enum Choice<'py> {
     Default,
     Given(Bound<'py, PyAny>),
@@ -56,7 +56,7 @@ pub(super) fn prepare<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let dimension = within(&dimension, 8..=8192, "dimension", "")?;
     let threads = threads
-        .map(|threads| within(&threads, 1..=1024, "threads", "; None is all cores"))
+        .map(|threads| within(&threads, 1..=1024, "threads", "; None uses all cores"))
         .transpose()?;
     let calls = Calls::default();
     let schema = read_schema(schema)?;
@@ -64,7 +64,7 @@ pub(super) fn prepare<'py>(
     let is_stopped = || calls.stopped();
     let embedder: Box<dyn Embedder + Send> = match embedder {
         Choice::Default => Box::new(HashingEmbedder::new(dimension)),
-        Choice::Given(word) if word.extract::<&str>().is_ok_and(|word| word == "hashing") => {
+        Choice::Given(name) if name.extract::<&str>().is_ok_and(|name| name == "hashing") => {
             Box::new(HashingEmbedder::new(dimension))
         }
         Choice::Given(endpoint) if endpoint.is_instance_of::<Endpoint>() => {
@@ -74,14 +74,14 @@ pub(super) fn prepare<'py>(
         Choice::Given(function) => Box::new(CallableEmbedder::new(&function, dimension, &calls)?),
     };
     let sql = DuckDb::new(Arc::clone(&opened), schema.clone(), &calls);
-    let listener = Listener { function: progress, stage: Mutex::default(), calls: &calls };
+    let reporter = Reporter { function: progress, stage: Mutex::default(), calls: &calls };
     let report = work::run(py, &calls, || {
         let options = Options {
             embedder: &*embedder,
             text_vectors,
             threads,
             sql: Some(&sql),
-            progress: &listener,
+            progress: &reporter,
         };
         run_prepare(&*opened, &schema, &out, &options)
     })?;
@@ -90,14 +90,14 @@ pub(super) fn prepare<'py>(
     to_python(py, &report)
 }
 
-fn within(number: &Whole, range: RangeInclusive<usize>, what: &str, hint: &str) -> Result<usize> {
+fn within(number: &Whole, range: RangeInclusive<usize>, name: &str, hint: &str) -> Result<usize> {
     usize::try_from(number.0).ok().filter(|number| range.contains(number)).ok_or_else(|| {
         let (least, most, found) = (range.start(), range.end(), number.0);
-        Error::invalid(format!("{what}: expected {least} to {most}, found {found}{hint}"))
+        Error::invalid(format!("{name}: expected {least} to {most}, found {found}{hint}"))
     })
 }
 
-/// The schema at a path, or the one that a mapping holds as `tomllib` reads it.
+/// Reads the schema at a path, or in a dictionary as `tomllib` reads it.
 fn read_schema(schema: &Bound<'_, PyAny>) -> PyResult<Schema> {
     if let Ok(mapping) = schema.cast::<PyDict>() {
         let read: Schema = serde_json::from_str(&to_json(mapping)?)
@@ -109,7 +109,7 @@ fn read_schema(schema: &Bound<'_, PyAny>) -> PyResult<Schema> {
     Ok(Schema::read(&path_of(schema, expected)?)?)
 }
 
-/// The source at a path, or the one of the tables that a dictionary holds.
+/// Opens the source at a path, or of the tables in a dictionary.
 pub(super) fn open_source(source: &Bound<'_, PyAny>) -> PyResult<Box<dyn Source>> {
     if let Ok(tables) = source.cast::<PyDict>() {
         return Ok(Box::new(ArrowSource::new(tables)?));
@@ -126,8 +126,8 @@ pub(super) fn open_source(source: &Bound<'_, PyAny>) -> PyResult<Box<dyn Source>
     Ok(source::open(&path)?)
 }
 
-/// Tells a Python function of the progress, and the work of Ctrl-C.
-struct Listener<'a> {
+/// Reports the progress to a Python function, and checks for Ctrl-C.
+struct Reporter<'a> {
     function: Option<Py<PyAny>>,
     stage: Mutex<Stage>,
     calls: &'a Calls,
@@ -140,8 +140,8 @@ struct Stage {
     total: Option<u64>,
 }
 
-impl Listener<'_> {
-    fn tell(&self, change: impl FnOnce(&mut Stage)) -> Result<()> {
+impl Reporter<'_> {
+    fn report(&self, change: impl FnOnce(&mut Stage)) -> Result<()> {
         self.calls.check()?;
         let Some(function) = &self.function else { return Ok(()) };
         let Stage { name, done, total } = {
@@ -150,20 +150,20 @@ impl Listener<'_> {
             stage.clone()
         };
         Python::attach(|py| {
-            let told = function.call1(py, (name, done, total));
-            told.map(drop).map_err(|error| self.calls.raise(py, error))
+            let result = function.call1(py, (name, done, total));
+            result.map(drop).map_err(|error| self.calls.raise(py, error))
         })
     }
 }
 
-impl Progress for Listener<'_> {
+impl Progress for Reporter<'_> {
     fn begin(&self, stage: &str, total: Option<u64>) {
-        let begun = Stage { name: stage.to_owned(), done: 0, total };
-        // What the function raised is kept, and ends the work when it next advances.
-        let _ = self.tell(|stage| *stage = begun);
+        let first = Stage { name: stage.to_owned(), done: 0, total };
+        // An exception of the function is kept, and ends the work at the next `advance`.
+        let _ = self.report(|stage| *stage = first);
     }
 
     fn advance(&self, count: u64) -> Result<()> {
-        self.tell(|stage| stage.done += count)
+        self.report(|stage| stage.done += count)
     }
 }

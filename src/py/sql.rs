@@ -1,4 +1,4 @@
-//! The SQL of tasks, which DuckDB runs in `headwater._sql` over tables that come from here.
+//! Runs the SQL of tasks: DuckDB runs it in `headwater._sql`, over tables from here.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,22 +20,22 @@ use crate::prepare::schema::Schema;
 use crate::prepare::source::typed::TypedRows;
 use crate::prepare::source::{Batches, Source};
 
-/// Hands queries to Python; nothing is imported before the first.
+/// An engine that passes queries to Python; the first query imports the Python module.
 pub(super) struct DuckDb<'a> {
     source: Arc<dyn Source>,
     schema: Schema,
     engine: Mutex<Option<Py<PyAny>>>,
-    /// The first error of the tables' readers, which reaches DuckDB in words only.
-    trouble: Trouble,
+    /// The first error of the tables' readers; DuckDB receives only its message.
+    first_error: FirstError,
     calls: &'a Calls,
 }
 
-type Trouble = Arc<Mutex<Option<Error>>>;
+type FirstError = Arc<Mutex<Option<Error>>>;
 
 impl<'a> DuckDb<'a> {
-    /// An engine over the tables of `source`, with the types of `schema`.
+    /// Returns an engine over the tables of `source`, with the types of `schema`.
     pub(super) fn new(source: Arc<dyn Source>, schema: Schema, calls: &'a Calls) -> Self {
-        Self { source, schema, engine: Mutex::default(), trouble: Trouble::default(), calls }
+        Self { source, schema, engine: Mutex::default(), first_error: FirstError::default(), calls }
     }
 
     fn run<'py>(
@@ -49,9 +49,9 @@ impl<'a> DuckDb<'a> {
             Some(engine) => engine,
             none => {
                 let module = py.import("headwater._sql")?;
-                let made = module.call_method1("Engine", (self.tables(), scratch))?;
-                self.calls.on_stop(made.getattr("interrupt")?.unbind());
-                none.insert(made.unbind())
+                let created = module.call_method1("Engine", (self.tables(), scratch))?;
+                self.calls.on_stop(created.getattr("interrupt")?.unbind());
+                none.insert(created.unbind())
             }
         };
         engine.bind(py).call_method1("query", (query,))
@@ -61,15 +61,15 @@ impl<'a> DuckDb<'a> {
         SqlTables {
             source: Arc::clone(&self.source),
             schema: self.schema.clone(),
-            trouble: Arc::clone(&self.trouble),
+            first_error: Arc::clone(&self.first_error),
         }
     }
 
-    /// What ended a query: the error of a reader as it is, or an exception of ours, which gets the
-    /// task's name on its way up; any other is raised as it is.
+    /// Returns the error that ended a query: the first error of a reader, or an exception of this
+    /// package, which callers prefix with the task; any other exception is raised unchanged.
     fn fault(&self, py: Python<'_>, error: PyErr) -> Error {
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
-        trouble.or_else(|| errors::ours(py, &error)).unwrap_or_else(|| self.calls.raise(py, error))
+        let first = self.first_error.lock().unwrap_or_else(PoisonError::into_inner).take();
+        first.or_else(|| errors::ours(py, &error)).unwrap_or_else(|| self.calls.raise(py, error))
     }
 }
 
@@ -89,30 +89,32 @@ impl SqlEngine for DuckDb<'_> {
 pub(super) struct SqlTables {
     source: Arc<dyn Source>,
     schema: Schema,
-    trouble: Trouble,
+    first_error: FirstError,
 }
 
 #[pymethods]
 impl SqlTables {
-    /// The rows of a table; upper and lower case are the same, as in SQL.
+    /// Opens the rows of a table; the name ignores case, as in SQL.
     fn open(&self, name: &str) -> PyResult<SqlRows> {
         let rows = TypedRows::open(&*self.source, &self.schema, &self.find(name)?)?;
         check_columns(&rows, name)?;
-        let rows = Stream { schema: rows.schema(), rows, trouble: Arc::clone(&self.trouble) };
+        let rows =
+            Stream { schema: rows.schema(), rows, first_error: Arc::clone(&self.first_error) };
         Ok(SqlRows { rows: Mutex::new(Some(rows)) })
     }
 }
 
 impl SqlTables {
-    /// The source's spelling of a table's name.
+    /// Returns the source's spelling of a table's name.
     fn find(&self, name: &str) -> Result<String> {
         let names = self.source.names()?;
-        let named: Vec<_> = names.iter().filter(|known| known.eq_ignore_ascii_case(name)).collect();
+        let matching: Vec<_> =
+            names.iter().filter(|known| known.eq_ignore_ascii_case(name)).collect();
         let source = self.source.describe();
-        match named[..] {
+        match matching[..] {
             [table] => Ok(table.clone()),
             [] => Err(Error::schema(format!(
-                "the SQL of a task reads {name:?}, which is no table of {source}; {}",
+                "the SQL of a task reads {name:?}, which is not a table of {source}; {}",
                 did_you_mean(name, names.iter().map(String::as_str))
             ))),
             [one, other, ..] => Err(Error::schema(format!(
@@ -123,7 +125,7 @@ impl SqlTables {
     }
 }
 
-/// Refuses names that differ in case alone, of which DuckDB would rename one.
+/// Checks that no names differ only in case; DuckDB would rename one of them.
 fn check_columns(rows: &TypedRows, table: &str) -> Result<()> {
     let schema = rows.schema();
     let names: Vec<_> = schema.fields().iter().map(|field| field.name()).collect();
@@ -139,7 +141,7 @@ fn check_columns(rows: &TypedRows, table: &str) -> Result<()> {
     Ok(())
 }
 
-/// The rows of one table, which can be taken once.
+/// The rows of one table, which can be read once.
 #[pyclass(frozen, module = "headwater")]
 pub(super) struct SqlRows {
     rows: Mutex<Option<Stream>>,
@@ -147,27 +149,32 @@ pub(super) struct SqlRows {
 
 #[pymethods]
 impl SqlRows {
-    /// The rows as an Arrow stream, in the types that they have.
+    /// Returns the rows as an Arrow stream, with their own types.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // The interface lets a producer leave the request unmet.
+        // The interface allows a producer to ignore the request.
         drop(requested_schema);
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let rows = rows.ok_or_else(|| Error::invalid("the rows were taken already"))?;
+        let rows = rows.ok_or_else(|| {
+            Error::invalid(
+                "expected one reader of the rows, found a \
+                                                      second",
+            )
+        })?;
         let stream = FFI_ArrowArrayStream::new(Box::new(rows));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 }
 
-/// Rows on their way to DuckDB, which gets no more of an error than its words.
+/// A stream of rows for DuckDB, which receives only the message of an error.
 struct Stream {
     rows: TypedRows,
     schema: SchemaRef,
-    trouble: Trouble,
+    first_error: FirstError,
 }
 
 impl Iterator for Stream {
@@ -175,10 +182,10 @@ impl Iterator for Stream {
 
     fn next(&mut self) -> Option<Self::Item> {
         Some(self.rows.next()?.map_err(|error| {
-            let words = ArrowError::CDataInterface(error.to_string());
-            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-            trouble.get_or_insert(error);
-            words
+            let message = ArrowError::CDataInterface(error.to_string());
+            let mut first = self.first_error.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert(error);
+            message
         }))
     }
 }

@@ -1,4 +1,4 @@
-//! What is wrong with rows, keys, references, times and tasks: one clear message each.
+//! Faults in rows, keys, references, times and tasks: each has one clear message.
 
 use headwater::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, Store, is_visible};
 
@@ -10,7 +10,7 @@ const ORDERS: &str = "customer,at,total,note\n1,2020-03-01,2.5,a b\n2,2020-03-02
 const SEEDS: &str = "customer,at,y,part\n1,2020-04-01,0.5,train\n2,2020-04-02,1.5,test\n\
                      3,2020-04-03,2.5,train\n";
 
-/// The schema of the shop, into which each test puts its mistake.
+/// The schema of the shop; each test replaces a part of it by a fault.
 const SCHEMA: &str = r#"
 database = "shop"
 
@@ -43,7 +43,7 @@ fn workshop(files: &[(&str, String)]) -> Workshop {
     Workshop::new(&files.iter().map(|(n, t)| (*n, t.as_str())).collect::<Vec<_>>())
 }
 
-/// The message when `from` in one of the files is `to`.
+/// Replaces `from` in one of the files by `to`; returns the message.
 fn with_data(file: &str, from: &str, to: &str) -> String {
     let mut files = shop();
     let (_, text) = files.iter_mut().find(|(name, _)| *name == file).unwrap();
@@ -52,32 +52,32 @@ fn with_data(file: &str, from: &str, to: &str) -> String {
     workshop(&files).refused(SCHEMA)
 }
 
-/// The message when `from` in the schema is `to`.
+/// Replaces `from` in the schema by `to`; returns the message.
 fn with_schema(from: &str, to: &str) -> String {
     assert!(SCHEMA.contains(from));
     workshop(&shop()).refused(&SCHEMA.replacen(from, to, 1))
 }
 
 #[test]
-fn the_shop_itself_is_well() {
+fn the_shop_without_faults_is_prepared_once() {
     let workshop = workshop(&shop());
     let output = workshop.prepare(SCHEMA);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     crate::succeed(&["verify", &workshop.text("db")]);
     assert!(!workshop.path("db.partial").exists());
-    // What is there is never written over.
+    // An existing store is not replaced.
     let again = workshop.prepare(SCHEMA);
     assert_eq!(
         String::from_utf8_lossy(&again.stderr),
         format!(
-            "headwater: {} is there already; remove it, or choose another place\n",
+            "headwater: {} is there already; remove it, or choose another folder\n",
             workshop.text("db")
         )
     );
 }
 
 #[test]
-fn missing_tables_and_columns() {
+fn missing_tables_and_columns_are_named() {
     assert_eq!(
         with_data("orders.csv", "total", "totale"),
         "table \"orders\": table \"orders\" of folder DIR/data: there is no column \"total\"; did \
@@ -86,34 +86,34 @@ fn missing_tables_and_columns() {
     let files = shop();
     assert_eq!(
         workshop(&files[..2]).refused(SCHEMA),
-        "task \"churn\": folder DIR/data has no table \"seeds\"; there are: \"customers\", \
+        "task \"churn\": folder DIR/data has no table \"seeds\"; expected one of: \"customers\", \
          \"orders\""
     );
 }
 
 #[test]
-fn duplicate_and_null_keys() {
+fn duplicate_and_null_keys_are_rejected() {
     assert_eq!(
         with_data("customers.csv", "\n3,", "\n1,"),
-        "table \"customers\": 1 rows repeat a key (id) that an earlier row has, the first is \"1\" \
-         in row 1 and row 3; limits.duplicate_keys allows 0: correct the key or the data, or raise \
-         the limit (references then go to the first row)"
+        "table \"customers\": 1 rows repeat the key (id) of an earlier row, the first is \"1\" in \
+         row 1 and row 3; limits.duplicate_keys allows 0: correct the key or the data, or raise \
+         the limit (references then link to the first row)"
     );
     assert_eq!(
         with_data("customers.csv", "\n2,", "\n,"),
-        "table \"customers\": 1 rows have a NULL in the key (id), the first is row 2; a key names \
-         every row: take it out of the schema, or correct the data"
+        "table \"customers\": 1 rows have a NULL in the key (id), the first is row 2; every row \
+         needs a key: correct the data, or remove the key from the schema"
     );
 }
 
 #[test]
-fn unresolved_references_over_the_limit_and_under() {
+fn unresolved_references_are_rejected_over_the_limit() {
     assert_eq!(
         with_data("orders.csv", "\n2,", "\n9,"),
         "table \"orders\": reference \"customer\": 1 of 3 values are not among the keys of table \
          \"customers\", the first is \"9\" in row 2; limits.unresolved_share allows a share of \
-         0.01: correct the reference or the data, or raise the limit (such rows are then kept \
-         without a parent)"
+         0.01: correct the reference or the data, or raise the limit (these rows then have no \
+         parent)"
     );
     let mut files = shop();
     files[1].1 = ORDERS.replacen("\n2,", "\n9,", 1);
@@ -124,15 +124,15 @@ fn unresolved_references_over_the_limit_and_under() {
     assert!(output.status.success());
     assert!(
         printed.ends_with(
-            "note: table \"orders\": 1 values of reference \"customer\" point at no row; those \
-             rows are kept without that parent\n"
+            "note: table \"orders\": 1 values of reference \"customer\" match no row; these rows \
+             have no such parent\n"
         ),
         "{printed}"
     );
 }
 
 #[test]
-fn p7_no_leak_by_a_time_inherited_from_a_row_that_is_missing() {
+fn p7_no_leak_by_a_time_inherited_from_a_missing_row() {
     let schema = r#"
 database = "races"
 limits = { unresolved_share = 0.5 }
@@ -154,8 +154,8 @@ references = [{ columns = "race", to = "races" }]
     ]);
     let output = workshop.prepare(schema);
     let printed = String::from_utf8_lossy(&output.stdout);
-    let note = "table \"results\": 1 of 3 rows inherit their time from a row that is not there, and \
-                are never visible\n";
+    let note = "table \"results\": 1 of 3 rows inherit their time from a missing row and are never \
+                visible\n";
     assert!(printed.contains(note), "{printed}");
     let store = Store::open(&workshop.path("db")).unwrap();
     let results = store.table("results").unwrap();
@@ -165,7 +165,7 @@ references = [{ columns = "race", to = "races" }]
     let shown = succeed(&["inspect", &workshop.text("db"), "--table", "results", "--row", "2"]);
     assert!(shown.contains("never"), "{shown}");
 
-    // As a seed it would be observed at the end of time, and see everything.
+    // As a seed, a row that is never visible would see everything.
     let task = "[[task]]\nname = \"points\"\ncell = { table = \"results\", column = \"points\" }\n";
     let only_missing = Workshop::new(&[
         ("races.csv", "id,at\n1,2020-01-01\n"),
@@ -173,13 +173,13 @@ references = [{ columns = "race", to = "races" }]
     ]);
     assert_eq!(
         only_missing.refused(&format!("{schema}{task}")),
-        "task \"points\": 1 of 3 rows of table \"results\" have no time at which they could be \
-         observed, and would see the future; say sees_everything = true in this task if they may"
+        "task \"points\": 1 of 3 rows of table \"results\" have no time, so as seeds they would \
+         see the future; set sees_everything = true in this task to allow it"
     );
 }
 
 #[test]
-fn p7_no_leak_by_a_time_inherited_through_half_a_key() {
+fn p7_no_leak_by_a_time_inherited_through_a_partial_key() {
     let schema = r#"
 database = "races"
 [[table]]
@@ -207,20 +207,20 @@ references = [{ columns = ["year", "round"], to = "races" }]
 }
 
 #[test]
-fn numbers_that_64_bits_cannot_scale() {
+fn numbers_that_64_bits_cannot_scale_are_rejected() {
     assert_eq!(
         with_data(
             "orders.csv",
             "2.5,a b\n2,2020-03-02,3,c\n1,2020-03-03,4,d",
             "1e-200,a b\n2,2020-03-02,2e-200,c\n1,2020-03-03,3e-200,d"
         ),
-        "table \"orders\": column \"total\": the numbers from 1e-200 to 3e-200 have a deviation that \
-         64 bits take for none; scale them up, or make the column categorical or text"
+        "table \"orders\": column \"total\": the numbers from 1e-200 to 3e-200 have a standard \
+         deviation that 64 bits round to 0; scale them up, or make the column categorical or text"
     );
 }
 
 #[test]
-fn times_that_go_in_a_circle_or_are_none() {
+fn circular_and_unreadable_times_are_rejected() {
     let schema = r#"
 database = "circle"
 [[table]]
@@ -239,8 +239,8 @@ references = [{ columns = "a", to = "a" }]
     let circle = Workshop::new(&[("a.csv", "id,b\n1,1\n"), ("b.csv", "id,a\n1,1\n")]);
     assert_eq!(
         circle.refused(schema),
-        "schema DIR/schema.toml: table \"a\": time: is inherited in a circle: a -> b -> a; give one \
-         of them a time column"
+        "schema DIR/schema.toml: table \"a\": time: the inheritance is circular: a -> b -> a; give \
+         one of these tables a time column"
     );
     assert_eq!(
         with_data("customers.csv", "2020-02-01", "last winter"),
@@ -250,38 +250,39 @@ references = [{ columns = "a", to = "a" }]
     );
     assert_eq!(
         with_schema("time = { column = \"at\" }", "time = { column = \"total\" }"),
-        "schema DIR/schema.toml: table \"orders\": time: column \"total\" is numerical; a time \
-         column must be a timestamp"
+        "schema DIR/schema.toml: table \"orders\": time: column \"total\": expected type \
+         timestamp, found numerical; give the column this type, or choose another"
     );
 }
 
 #[test]
-fn empty_tables_and_tasks() {
+fn empty_tables_and_tasks_are_rejected() {
     assert_eq!(
         with_data("orders.csv", &ORDERS[ORDERS.find('\n').unwrap() + 1..], ""),
-        "table \"orders\": the table has no rows; take it out of the schema, with what refers to it"
+        "table \"orders\": the table has no rows; remove it, and the references to it, from the \
+         schema"
     );
     assert_eq!(
         with_data("seeds.csv", &SEEDS[SEEDS.find('\n').unwrap() + 1..], ""),
-        "task \"churn\": the task has no rows; take it out of the schema"
+        "task \"churn\": the task has no rows; remove it from the schema"
     );
     assert_eq!(
         with_data("customers.csv", CUSTOMERS, ""),
-        "table \"customers\": DIR/data/customers.csv: the file is empty; expected a header line \
-         with the names of the columns"
+        "table \"customers\": DIR/data/customers.csv: expected a header line with the column \
+         names, found an empty file"
     );
     let all = "columns = { customer = \"identifier\", at = \"timestamp\", total = \"numerical\", \
                note = \"text\" }\nreferences = [{ columns = \"customer\", to = \"customers\" }]";
     let none = with_schema(all, "columns = { note = \"ignored\" }");
     assert_eq!(
         none,
-        "schema DIR/schema.toml: table \"orders\": the table keeps no column; give one a type other \
-         than ignored"
+        "schema DIR/schema.toml: table \"orders\": every column of the table is ignored; give at \
+         least one column another type"
     );
 }
 
 #[test]
-fn seeds_that_lead_nowhere_or_see_the_future() {
+fn seeds_without_an_anchor_a_time_or_a_split_are_rejected() {
     assert_eq!(
         with_data("seeds.csv", "\n2,", "\n7,"),
         "task \"churn\": 1 rows name an anchor (customer) that is not in table \"customers\", the \
@@ -295,7 +296,7 @@ fn seeds_that_lead_nowhere_or_see_the_future() {
     assert_eq!(
         with_data("seeds.csv", "2020-04-01", ""),
         "task \"churn\": 1 seeds have a NULL in the observation time (\"at\"), the first is row 1; \
-         such a seed would see the future: give it a time, or say sees_everything = true in task \
+         such a seed would see the future: give it a time, or set sees_everything = true in task \
          \"churn\""
     );
     assert_eq!(
@@ -311,17 +312,17 @@ fn seeds_that_lead_nowhere_or_see_the_future() {
     let cell = "[[task]]\nname = \"city\"\ncell = { table = \"customers\", column = \"city\" }\n";
     assert_eq!(
         workshop(&shop()).refused(&format!("{SCHEMA}\n{cell}")),
-        "task \"city\": 1 of 3 rows of table \"customers\" have no time at which they could be \
-         observed, and would see the future; say sees_everything = true in this task if they may"
+        "task \"city\": 1 of 3 rows of table \"customers\" have no time, so as seeds they would \
+         see the future; set sees_everything = true in this task to allow it"
     );
 }
 
 #[test]
-fn targets_of_no_kind_that_can_be_predicted() {
+fn targets_that_cannot_be_predicted_are_rejected() {
     assert_eq!(
         with_schema("type = \"numerical\"", "type = \"text\""),
-        "schema DIR/schema.toml: task \"churn\": target \"y\": is text, which cannot be predicted; \
-         a target is numerical, boolean, categorical or timestamp"
+        "schema DIR/schema.toml: task \"churn\": target \"y\": expected a numerical, boolean, \
+         categorical or timestamp target, found text"
     );
     assert_eq!(
         with_data("seeds.csv", "1.5", "much"),
@@ -331,25 +332,25 @@ fn targets_of_no_kind_that_can_be_predicted() {
 }
 
 #[test]
-fn targets_that_the_train_split_cannot_scale() {
+fn targets_that_the_train_split_cannot_scale_are_rejected() {
     let seeds = "customer,at,y,part\n1,2020-04-01,0,train\n1,2020-04-02,2e-150,train\n\
                  2,2020-04-02,1e150,test\n";
     assert_eq!(
         with_data("seeds.csv", SEEDS, seeds),
-        "task \"churn\": column \"y\": 1e150 in row 3 is too many deviations of the train split \
-         (1e-150) from its mean for 32 bits; correct it, or scale the targets"
+        "task \"churn\": column \"y\": the z-score of 1e150 in row 3 does not fit 32 bits \
+         (standard deviation of the train split: 1e-150); correct the value, or scale the targets"
     );
     for (from, to, found) in [
         (
             "2.5,train",
             "0.5,train",
-            "its 2 targets are all the same or nearly so, and those of other splits differ",
+            "its 2 targets are all equal or nearly equal, and those of other splits differ",
         ),
         (
             "0.5,train\n2,2020-04-02,1.5,test\n",
             ",train\n2,2020-04-02,1.5,test\n\
           1,2020-04-02,1,val\n2,2020-04-02,,train\n3,2020-04-02,,train\n#",
-            "none of its rows has one, and rows of other splits have",
+            "it has no target, and other splits have some",
         ),
     ] {
         let seeds = SEEDS.replacen(from, to, 1);
@@ -357,15 +358,15 @@ fn targets_that_the_train_split_cannot_scale() {
         assert_eq!(
             with_data("seeds.csv", SEEDS, seeds),
             format!(
-                "task \"churn\": the train split cannot scale the target \"y\": {found}; correct the \
-                 splits, or leave the task out"
+                "task \"churn\": the train split cannot scale the target \"y\": {found}; correct \
+                 the splits, or remove the task"
             )
         );
     }
 }
 
 #[test]
-fn schemas_with_misspelt_words() {
+fn misspelt_schemas_are_rejected_with_the_nearest_name() {
     let file = "schema DIR/schema.toml: ";
     assert_eq!(
         with_schema("references =", "refrences ="),
@@ -392,32 +393,32 @@ fn schemas_with_misspelt_words() {
 }
 
 #[test]
-fn names_that_would_leave_the_folder() {
+fn names_that_leave_the_folder_are_rejected() {
     for (name, reason) in [
         ("../x", "begins with a dot"),
-        ("a/../../x", "holds '/'"),
-        ("/etc/x", "holds '/'"),
-        ("a\\\\b", "holds '\\\\'"),
+        ("a/../../x", "contains '/'"),
+        ("/etc/x", "contains '/'"),
+        ("a\\\\b", "contains '\\\\'"),
         ("", "is empty"),
     ] {
         assert_eq!(
             with_schema("name = \"orders\"", &format!("name = \"{name}\"\nsource = \"orders\"")),
             format!(
-                "schema DIR/schema.toml: table {}: the name {reason}, and so cannot name a file of \
-                 the store; give the table another name and say source = \"...\"",
+                "schema DIR/schema.toml: table {}: the name {reason}, so it cannot name a file of \
+                 the store; give the table another name and set source = \"...\"",
                 if name == "a\\\\b" { "\"a\\\\b\"".to_owned() } else { format!("{name:?}") }
             )
         );
     }
     assert_eq!(
         with_schema("name = \"churn\"", "name = \"../churn\""),
-        "schema DIR/schema.toml: task \"../churn\": the name begins with a dot, and so cannot name \
+        "schema DIR/schema.toml: task \"../churn\": the name begins with a dot, so it cannot name \
          a file of the store; give the task another name"
     );
 }
 
 #[test]
-fn two_columns_referred_to_may_be_null_where_nothing_refers() {
+fn referenced_columns_may_be_null_in_rows_without_children() {
     let workshop =
         Workshop::new(&[("a.csv", "id,code\n1,x\n2,\n3,\n"), ("b.csv", "code\nx\n\nx\n")]);
     let schema = r#"
@@ -436,7 +437,7 @@ references = [{ columns = "code", to = "a", to_columns = "code" }]
 }
 
 #[test]
-fn what_others_left_where_the_store_would_grow_stays() {
+fn foreign_files_in_the_partial_folder_are_kept() {
     let workshop = workshop(&shop());
     let partial = workshop.path("db.partial");
     let refused = || {
@@ -449,7 +450,8 @@ fn what_others_left_where_the_store_would_grow_stays() {
     assert_eq!(
         refused(),
         format!(
-            "headwater: {} holds \"gold\", which no preparation left there; move it away\n",
+            "headwater: {} contains \"gold\", which is not a file of an interrupted preparation; \
+             move it away\n",
             partial.display()
         )
     );
@@ -458,10 +460,10 @@ fn what_others_left_where_the_store_would_grow_stays() {
     let elsewhere = workshop.path("elsewhere");
     std::fs::rename(&partial, &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &partial).unwrap();
-    assert!(refused().contains("is in the way: the store grows in a folder of that name"));
+    assert!(refused().contains("because the store is written there first; move the file away"));
     assert_eq!(std::fs::read_to_string(elsewhere.join("gold")).unwrap(), "gold");
 
-    // What a preparation left that was cut off is cleared away.
+    // The files of an interrupted preparation are removed.
     std::fs::remove_file(&partial).unwrap();
     std::fs::create_dir_all(partial.join("staging")).unwrap();
     std::fs::write(partial.join("graph.bin"), "half").unwrap();
@@ -475,14 +477,14 @@ fn p7_no_leak_of_a_target_through_a_link() {
     let task = "\n[[task]]\nname = \"who\"\ncell = { table = \"orders\", column = \"customer\" }\n";
     assert_eq!(
         workshop(&shop()).refused(&(linking + task)),
-        "schema DIR/schema.toml: task \"who\": column \"customer\" of \"orders\" is part of a key \
-         or reference, so the row's links tell it; choose another column"
+        "schema DIR/schema.toml: task \"who\": column \"customer\" of table \"orders\" is part of \
+         a key or reference, so the links of a row reveal its value; predict another column"
     );
 }
 
 #[test]
-fn p7_no_leak_of_a_target_that_others_refer_to_or_that_stands_in_a_twin() {
-    // What refers to a row by a column tells that column.
+fn p7_no_leak_of_a_target_by_incoming_references_or_a_second_table() {
+    // References to a row by a column reveal that column.
     let referred = format!(
         "{SCHEMA}
 [[table]]
@@ -497,8 +499,8 @@ cell = {{ table = \"orders\", column = \"total\" }}
     );
     assert_eq!(
         workshop(&shop()).refused(&referred),
-        "schema DIR/schema.toml: task \"total\": column \"total\" of \"orders\" is part of a key \
-         or reference, so the row's links tell it; choose another column"
+        "schema DIR/schema.toml: task \"total\": column \"total\" of table \"orders\" is part of a \
+         key or reference, so the links of a row reveal its value; predict another column"
     );
     let twin = referred.replace("total = \"ignored\", note", "total = \"numerical\", note").replace(
         "references = [{ columns = \"total\", to = \"orders\", to_columns = \"total\" }]\n[[task]]",
@@ -506,14 +508,14 @@ cell = {{ table = \"orders\", column = \"total\" }}
     );
     assert_eq!(
         workshop(&shop()).refused(&twin),
-        "schema DIR/schema.toml: task \"total\": table \"notes\" is read from \"orders\" too, and \
-         keeps \"total\", which is to be predicted; make it ignored there, and no part of a key or \
-         reference"
+        "schema DIR/schema.toml: task \"total\": table \"notes\" is also read from \"orders\" and \
+         holds the target \"total\"; give that column the type ignored there, and use it in no key \
+         or reference"
     );
 }
 
 #[test]
-fn p7_no_leak_of_a_target_whose_row_is_in_the_database_too() {
+fn p7_no_leak_of_a_target_by_a_table_of_the_same_source() {
     let refused = |table: &str| workshop(&shop()).refused(&format!("{SCHEMA}\n{table}"));
     let table = |time: &str, semantic: &str| {
         format!(
@@ -524,27 +526,27 @@ fn p7_no_leak_of_a_target_whose_row_is_in_the_database_too() {
     };
     let message = |count: u32| {
         format!(
-            "task \"churn\": {count} of 3 seeds could see their own answer: table \"answers\" is \
-             read from \"seeds\" too, and its row with the seed's \"y\" is visible at the \
-             observation time; leave that table out, make \"y\" ignored in it and no part of a key \
-             or reference, or give it the time at which the answer was known"
+            "task \"churn\": {count} of 3 seeds could see their own target: table \"answers\" is \
+             also read from \"seeds\", and its row with the seed's \"y\" is visible at the \
+             observation time; remove that table, give \"y\" the type ignored there and use it in \
+             no key or reference, or give the table the time at which the target was known"
         )
     };
     let at = "time = { column = \"at\" }";
     assert_eq!(refused(&table("", "numerical")), message(3));
     assert_eq!(refused(&table(at, "categorical")), message(3));
-    // An identifier tells at least whether there is one.
+    // An identifier reveals whether it is NULL.
     assert_eq!(refused(&table(at, "identifier")), message(3));
-    // A time may come from elsewhere, and be too early for some rows only.
+    // An inherited time may be too early for some rows only.
     let early = table("time = { through = \"customer\", delay = \"90 days\" }", "numerical");
     assert_eq!(refused(&early), message(2));
-    // What refers to it tells it too.
+    // References to the target reveal it, too.
     let reveals = "[[table]]\nname = \"reveals\"\nsource = \"seeds\"\n\
                    columns = { y = \"ignored\", at = \"timestamp\" }\n\
                    references = [{ columns = \"y\", to = \"answers\", to_columns = \"y\" }]\n";
     assert_eq!(refused(&(table(at, "ignored") + reveals)), message(3));
 
-    // Known later, or not told at all, it gives nothing away.
+    // A target that is known later, or is ignored, is not revealed.
     let later = table("time = { column = \"at\", delay = \"1 day\" }", "numerical");
     for harmless in [later, table("", "ignored")] {
         let output = workshop(&shop()).prepare(&format!("{SCHEMA}\n{harmless}"));

@@ -1,4 +1,4 @@
-//! Values and files that are not what they should be: one clear message each.
+//! Values and files of wrong types: each has one clear message.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ name = "t"
 columns = { x = "TYPE" }
 "#;
 
-/// One batch, whatever is asked for.
+/// A source of one batch for any table and columns.
 struct Single(RecordBatch);
 
 impl Source for Single {
@@ -50,7 +50,7 @@ impl Source for Single {
     }
 }
 
-/// What becomes of a table with one column of this type.
+/// Prepares a table with one column of this type.
 fn outcome(array: ArrayRef, column: &str) -> Result<Store> {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("db");
@@ -81,7 +81,7 @@ const TIMESTAMP: &str = "\"timestamp\"";
 const SECONDS: &str = "{ type = \"timestamp\", unit = \"s\" }";
 
 #[test]
-fn numbers_that_are_none() {
+fn values_that_are_not_finite_numbers_are_rejected() {
     let place = "table \"t\": column \"x\": ";
     for (number, shown) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf"), (-f64::INFINITY, "-inf")] {
         let array = Float64Array::from(vec![1.0, number, number]);
@@ -98,8 +98,8 @@ fn numbers_that_are_none() {
         assert_eq!(
             message,
             format!(
-                "{place}the numbers from {:e} to {:e} have no finite mean and deviation; scale \
-                 them down, or make the column categorical or text",
+                "{place}the numbers from {:e} to {:e} have no finite mean and standard deviation; \
+                 scale them down, or make the column categorical or text",
                 array[1], array[0]
             )
         );
@@ -113,7 +113,7 @@ fn numbers_that_are_none() {
 }
 
 #[test]
-fn times_that_do_not_fit() {
+fn times_out_of_range_are_rejected() {
     let message = |shown: &str| {
         format!(
             "table \"t\": column \"x\": 1 value cannot be read as timestamp: expected a time such \
@@ -121,7 +121,7 @@ fn times_that_do_not_fit() {
              the data or the column's type"
         )
     };
-    // Each would have been NULL after a careless conversion, and its row visible always.
+    // A conversion to NULL would make the row always visible.
     assert_eq!(
         refused(UInt64Array::from(vec![1, u64::MAX]), SECONDS, ErrorKind::Data),
         message(&u64::MAX.to_string())
@@ -137,15 +137,15 @@ fn times_that_do_not_fit() {
     assert!(dates.contains(": 1 value cannot be read as timestamp: "), "{dates}");
     assert_eq!(
         refused(UInt64Array::from(vec![1]), TIMESTAMP, ErrorKind::Schema),
-        "table \"t\": column \"x\": expected a time, found integers (UInt64): say their unit, as in \
-         { type = \"timestamp\", unit = \"s\" } (or \"ms\", \"us\")"
+        "table \"t\": column \"x\": expected a time, found integers (UInt64); give their unit, as \
+         in { type = \"timestamp\", unit = \"s\" } (or \"ms\", \"us\")"
     );
     let fine = outcome(Arc::new(UInt64Array::from(vec![Some(1), None])), SECONDS).unwrap();
     assert_eq!(fine.tables()[0].metadata().columns[0].null_count, 1);
 }
 
 #[test]
-fn words_that_are_neither_true_nor_false() {
+fn texts_that_are_not_booleans_are_rejected() {
     let array = StringArray::from(vec![Some("yes"), None, Some("perhaps"), Some("maybe")]);
     assert_eq!(
         refused(array, "\"boolean\"", ErrorKind::Data),
@@ -155,26 +155,26 @@ fn words_that_are_neither_true_nor_false() {
 }
 
 #[test]
-fn more_categories_than_the_limit() {
+fn more_categories_than_the_limit_are_rejected() {
     let words: Vec<_> = (0..4097).map(|number| number.to_string()).collect();
     assert_eq!(
         refused(StringArray::from(words), "\"categorical\"", ErrorKind::LimitExceeded),
-        "table \"t\": column \"x\": 4097 categories or more, which passes the limit of 4096; make \
-         the column text, or raise limits.categories"
+        "table \"t\": column \"x\": 4097 categories or more, expected at most 4096; make the \
+         column text, or raise limits.categories"
     );
 }
 
 #[test]
-fn more_rows_than_the_format_counts() {
+fn more_rows_than_the_format_counts_are_rejected() {
     let rows = u32::MAX as usize;
     assert_eq!(
         refused(NullArray::new(rows), "\"identifier\"", ErrorKind::LimitExceeded),
-        "table \"t\": more than 4294967294 rows, which is the most that a table can have; split it"
+        "table \"t\": expected at most 4294967294 rows, found more; split the table"
     );
 }
 
 #[test]
-fn csv_with_a_broken_line() {
+fn malformed_csv_is_rejected_with_its_line() {
     let schema = SCHEMA.replace("TYPE", "text");
     let workshop = Workshop::new(&[("t.csv", "x,y\n1,2\n3\n5,6\n")]);
     assert_eq!(
@@ -184,13 +184,13 @@ fn csv_with_a_broken_line() {
     let workshop = Workshop::new(&[("t.csv", "x,y\n1,2\n3,\"4\n5,6\n")]);
     assert_eq!(
         workshop.refused(&schema),
-        "table \"t\": DIR/data/t.csv: line 3: column \"y\": a quote opens and never closes; \
-         expected another \" before the file ends"
+        "table \"t\": DIR/data/t.csv: line 3: column \"y\": expected a closing quote (\") before \
+         the end of the file, found none; close the quote"
     );
 }
 
 #[test]
-fn parquet_cut_in_half() {
+fn truncated_and_damaged_parquet_is_rejected() {
     let workshop = Workshop::new(&[]);
     let path = workshop.path("data/t.parquet");
     let array: ArrayRef = Arc::new(StringArray::from_iter_values((0..999).map(|i| i.to_string())));
@@ -202,10 +202,10 @@ fn parquet_cut_in_half() {
     let whole = std::fs::read(&path).unwrap();
     std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     let message = workshop.refused(&SCHEMA.replace("TYPE", "text"));
-    let place = "table \"t\": DIR/data/t.parquet: not a whole Parquet file: ";
+    let place = "table \"t\": DIR/data/t.parquet: not a complete Parquet file: ";
     assert!(message.starts_with(place), "{message}");
-    assert!(message.ends_with("; it may have been cut short, write it again"), "{message}");
-    // Pages that are damaged, though the file is as long as it should be.
+    assert!(message.ends_with("; it may be truncated, write it again"), "{message}");
+    // A file of the right length with damaged pages.
     let mut damaged = whole.clone();
     damaged[4..whole.len() / 2].fill(0xa5);
     std::fs::write(&path, damaged).unwrap();

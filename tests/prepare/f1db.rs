@@ -35,7 +35,7 @@ fn f1db_is_prepared_unedited() {
 }
 
 #[test]
-fn f1db_is_what_its_files_say() {
+fn f1db_store_equals_its_files() {
     let Some(data) = data() else { return };
     let workshop = Workshop::new(&[]);
     let store = prepared(&workshop, &data);
@@ -63,7 +63,7 @@ fn f1db_is_what_its_files_say() {
     assert_eq!(entered.count(), 162);
     let times = entered.times().unwrap().unwrap();
     assert!(times.is_sorted());
-    // What was known of him on the morning of his first race, a day later, and in the end.
+    // The results that are visible before his first race, a day later, and at the end.
     let first = times[0];
     assert_eq!(entered.visible_count(first - DAY_US).unwrap(), 0);
     assert_eq!(entered.visible_count(first).unwrap(), 1);

@@ -1,4 +1,4 @@
-//! A disk that is full: a clear error, nothing left, and a second run elsewhere.
+//! A full disk: a clear error, no files left, and a second run elsewhere.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,11 +7,11 @@ use headwater::store::Store;
 
 use crate::{Workshop, run, succeed};
 
-/// A small disk in memory, unmounted in the end.
+/// A small disk in memory; dropping it unmounts it.
 struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
-    /// None where this user may not mount.
+    /// Mounts the disk; `None` if the user may not mount.
     fn mount(at: &'a Path, size: &str) -> Option<Self> {
         std::fs::create_dir(at).unwrap();
         let options = format!("size={size}");
@@ -31,7 +31,7 @@ impl Drop for SmallDisk<'_> {
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_is_left() {
+fn a_full_disk_is_reported_and_nothing_is_left() {
     let workshop = Workshop::new(&[]);
     let data = workshop.text("demo");
     succeed(&["demo-data", &data]);
@@ -40,7 +40,7 @@ fn a_full_disk_is_told_and_nothing_is_left() {
     succeed(&["prepare", &data, "--schema", &schema, "--out", &elsewhere]);
     let bytes = Store::open(&workshop.path("db")).unwrap().file_bytes();
     std::fs::remove_dir_all(&elsewhere).unwrap();
-    // Full at the start, half-way, and when all but the end is written.
+    // Full at the start, half-way, and near the end.
     for share in [2, 50, 95] {
         let size = (bytes * share / 100).to_string();
         let at = workshop.path(&format!("disk of {size}"));
@@ -64,7 +64,7 @@ fn a_full_disk_is_told_and_nothing_is_left() {
 }
 
 #[test]
-fn a_page_on_a_full_disk_is_told_and_nothing_is_left() {
+fn a_page_on_a_full_disk_is_reported_and_nothing_is_left() {
     let workshop = Workshop::new(&[("numbers.csv", "id,n\n1,2\n3,4\n")]);
     let schema = "database = \"numbers\"\n[[table]]\nname = \"numbers\"\nkey = \"id\"\n\
         columns = { id = \"identifier\", n = \"numerical\" }\n\

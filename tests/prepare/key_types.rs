@@ -1,4 +1,4 @@
-//! Keys and references of different types, which meet where their values are the same.
+//! Keys and references of different types match if their values are equal.
 
 use std::fs::File;
 use std::path::Path;
@@ -20,14 +20,15 @@ fn write(folder: &Path, name: &str, columns: Vec<(&str, ArrayRef)>) {
     writer.close().unwrap();
 }
 
-/// The parents of all rows of a store's only relation.
+/// Returns the parents of all rows of a store's only relation.
 fn parents(store: &Store) -> Vec<Option<u32>> {
     let [relation] = store.relations() else { panic!("{} relations", store.relations().len()) };
     let child = &store.tables()[relation.metadata().child as usize];
     (0..child.row_count()).map(|row| relation.parent(&child.row(row).unwrap()).unwrap()).collect()
 }
 
-/// What a draft and a store of users and orders with these keys and references make of them.
+/// Drafts and prepares users and orders with these keys and references; returns the drafted schema
+/// and the parents.
 fn linked(keys: ArrayRef, references: ArrayRef) -> (String, Vec<Option<u32>>) {
     let workshop = Workshop::new(&[]);
     let data = workshop.path("data");
@@ -42,7 +43,7 @@ fn linked(keys: ArrayRef, references: ArrayRef) -> (String, Vec<Option<u32>>) {
 }
 
 #[test]
-fn references_with_gaps_that_became_floats_find_their_integers() {
+fn float_references_with_nulls_match_integer_keys() {
     let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(1..=50));
     let gap = |i: i32| (i % 7 != 0).then_some(f64::from(i % 50 + 1));
     let references: Float64Array = (0..90).map(gap).collect();
@@ -55,7 +56,7 @@ fn references_with_gaps_that_became_floats_find_their_integers() {
 }
 
 #[test]
-fn integers_of_all_types_are_keys_and_meet() {
+fn integer_keys_of_all_types_match() {
     let near = u64::MAX - 2;
     let decimal = |values: &[i128], scale: i8| -> ArrayRef {
         let values = values.iter().map(|value| value * 10_i128.pow(scale.unsigned_abs().into()));
@@ -88,7 +89,7 @@ fn integers_of_all_types_are_keys_and_meet() {
 }
 
 #[test]
-fn reals_and_integers_of_sqlite_meet() {
+fn reals_and_integers_of_sqlite_match() {
     let workshop = Workshop::new(&[]);
     let path = workshop.path("data").join("shop.db");
     rusqlite::Connection::open(&path)
@@ -104,7 +105,7 @@ fn reals_and_integers_of_sqlite_meet() {
 }
 
 #[test]
-fn references_in_text_that_became_floats_are_told_from_others() {
+fn text_references_with_decimal_points_get_a_note() {
     let drafted = |reference: &dyn Fn(usize) -> String| {
         let users: String = (1..=50).map(|i| format!("{i},user {i}\n")).collect();
         let orders: String = (0..90).map(|i| format!("{},{i}\n", reference(i))).collect();
@@ -120,19 +121,19 @@ fn references_in_text_that_became_floats_are_told_from_others() {
     };
     assert_eq!(
         drafted(&gap),
-        "user_id = \"identifier\" # named like a reference to \"users\", but 48 of 48 values are no \
-         key there: it has 1.0 where they are 1, as pandas writes integers with gaps; write \
-         integers (astype(\"Int64\") in pandas)"
+        "user_id = \"identifier\" # named like a reference to \"users\", but 48 of 48 values are \
+         not keys there: it has 1.0 where the keys have 1, as pandas writes integers with missing \
+         values; write integers (astype(\"Int64\") in pandas)"
     );
     assert_eq!(
         drafted(&|i| format!("{}.0", i + 100)),
-        "user_id = \"identifier\" # named like a reference to \"users\", but 90 of 90 values are no \
-         key there"
+        "user_id = \"identifier\" # named like a reference to \"users\", but 90 of 90 values are \
+         not keys there"
     );
 }
 
 #[test]
-fn what_is_no_key_is_said_to_be_none_for_its_true_reason() {
+fn notes_give_the_reason_for_a_missing_key() {
     let fault = |keys: ArrayRef| {
         let workshop = Workshop::new(&[]);
         write(&workshop.path("data"), "users", vec![("id", keys)]);
@@ -149,7 +150,7 @@ fn what_is_no_key_is_said_to_be_none_for_its_true_reason() {
 }
 
 #[test]
-fn a_key_and_a_reference_that_are_ignored_link_rows_and_are_no_cells() {
+fn ignored_key_columns_link_rows_but_make_no_cells() {
     let workshop = Workshop::new(&[
         ("users.csv", "id,city\n7,Rome\n3,Oslo\n5,Rome\n"),
         ("orders.csv", "user_id,number,amount\n5,1,10\n,1,20\n7,2,30\n"),

@@ -16,7 +16,7 @@ use std::process::{Command, Output};
 
 use headwater::store::Store;
 
-/// The command, to be given its arguments.
+/// Returns the command without arguments.
 fn headwater() -> Command {
     Command::new(env!("CARGO_BIN_EXE_headwater"))
 }
@@ -25,7 +25,7 @@ fn run(arguments: &[&str]) -> Output {
     headwater().args(arguments).output().unwrap()
 }
 
-/// Runs the command, which must succeed; yields what it prints.
+/// Runs the command, which must succeed; returns its output.
 fn succeed(arguments: &[&str]) -> String {
     let output = run(arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -33,7 +33,7 @@ fn succeed(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A folder with a place for the data, one for the schema and one for the store.
+/// A folder for data, a schema and a store.
 struct Workshop {
     folder: tempfile::TempDir,
 }
@@ -56,14 +56,14 @@ impl Workshop {
         self.path(name).to_str().unwrap().to_owned()
     }
 
-    /// Prepares the data by this schema.
+    /// Prepares the data with this schema.
     fn prepare(&self, schema: &str) -> Output {
         std::fs::write(self.path("schema.toml"), schema).unwrap();
         let (data, schema, out) = (self.text("data"), self.text("schema.toml"), self.text("db"));
         run(&["prepare", &data, "--schema", &schema, "--out", &out, "--dimension", "8"])
     }
 
-    /// Prepares, which must fail with status 1 and leave nothing; yields its message.
+    /// Prepares, which must fail with status 1 and leave no files; returns its message.
     fn refused(&self, schema: &str) -> String {
         let output = self.prepare(schema);
         let message = String::from_utf8(output.stderr).unwrap();
@@ -77,7 +77,7 @@ impl Workshop {
         message.trim_end().to_owned()
     }
 
-    /// Drafts a schema, prepares by it as it is, verifies; yields the store.
+    /// Drafts a schema, prepares with it unedited, and verifies; returns the store.
     fn unedited(&self, source: &Path) -> Store {
         let source = source.to_str().unwrap();
         let (schema, out) = (self.text("drafted.toml"), self.text("drafted.db"));
@@ -88,7 +88,7 @@ impl Workshop {
     }
 }
 
-/// Whether two folders hold the same files.
+/// Asserts that two folders have the same files.
 fn assert_same_folders(a: &Path, b: &Path) {
     let output = Command::new("diff").args(["-r"]).arg(a).arg(b).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));

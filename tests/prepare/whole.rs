@@ -1,4 +1,4 @@
-//! From data to a verified store by the command alone.
+//! From data to a verified store with the command only.
 
 use crate::{Workshop, assert_same_folders, headwater, succeed};
 
@@ -13,14 +13,14 @@ fn p1_the_demo_has_the_same_bits_with_one_thread_and_two() {
         let how = ["--threads", threads, "--dimension", "32"];
         let what = ["prepare", &data, "--schema", &schema, "--out", &out];
         succeed(&[&what[..], &how].concat());
-        let said = succeed(&["verify", &out]);
-        assert!(said.starts_with(&format!("{out}: whole; ")), "{said}");
+        let printed = succeed(&["verify", &out]);
+        assert!(printed.starts_with(&format!("{out}: whole; ")), "{printed}");
     }
     assert_same_folders(&workshop.path("1"), &workshop.path("2"));
 }
 
-/// What people's SQLite files are like: keys of two columns, references to other columns than the
-/// key, NULLs among them, tables without rows, a table that refers to itself, bytes.
+/// A typical SQLite file: composite keys, references to other columns than the key, NULLs, tables
+/// without rows, a table that refers to itself, bytes.
 const SHOP: &str = "
 PRAGMA foreign_keys = off;
 CREATE TABLE country (code TEXT PRIMARY KEY, name TEXT NOT NULL, iso TEXT UNIQUE);
@@ -82,7 +82,7 @@ fn a_sqlite_file_is_prepared_unedited() {
     );
     let text = std::fs::read_to_string(workshop.path("drafted.toml")).unwrap();
     assert!(text.contains("# Table \"archive\" is left out: it has no rows.\n"), "{text}");
-    assert!(text.contains("# Table \"bytes\" is left out: each column is NULL"), "{text}");
+    assert!(text.contains("# Table \"bytes\" is left out: each column is always NULL"), "{text}");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_folder_of_csv_files_is_prepared_unedited() {
 }
 
 #[test]
-fn the_folder_one_is_in_gives_its_name_to_the_database() {
+fn the_current_folder_names_the_database() {
     let workshop = Workshop::new(&[("users.csv", "id,name\n1,Ada\n2,Bo\n")]);
     let named = |source: &str| {
         let mut command = headwater();

@@ -1,4 +1,4 @@
-//! Small databases as plain values, and the sources that they can be read from.
+//! Small databases as plain values, and their sources.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -26,7 +26,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// The text by which keys are compared; none for NULL.
+    /// Returns the text by which keys are compared; `None` for NULL.
     pub(crate) fn text(&self) -> Option<String> {
         match self {
             Self::Null => None,
@@ -42,7 +42,7 @@ impl Value {
 /// The columns of one source table.
 pub(crate) type Data = Vec<(String, Vec<Value>)>;
 
-/// A schema and the rows that it describes, by the source's names.
+/// A schema and its rows, by the tables' names in the source.
 #[derive(Clone, Debug)]
 pub(crate) struct Database {
     pub(crate) schema: Schema,
@@ -63,7 +63,7 @@ impl Database {
         self.data[table][0].1.len()
     }
 
-    /// The rows as Arrow batches of the lengths in `cuts`, over and over.
+    /// Returns a source of Arrow batches with the lengths `cuts`, repeated.
     pub(crate) fn memory(&self, cuts: &[usize]) -> Memory {
         let tables = self.data.iter().map(|(name, data)| (name.clone(), batch(data))).collect();
         Memory { tables, cuts: cuts.to_vec() }
@@ -108,7 +108,7 @@ fn batch(data: &Data) -> RecordBatch {
     RecordBatch::try_new(Arc::new(schema), arrays).unwrap()
 }
 
-/// The values as an array of the type of the first that is not NULL.
+/// Returns the values as an array of the type of the first value that is not NULL.
 fn array(values: &[Value]) -> ArrayRef {
     macro_rules! collect {
         ($variant:ident, $array:ty) => {
@@ -134,7 +134,7 @@ fn array(values: &[Value]) -> ArrayRef {
     }
 }
 
-/// Tables in memory, handed out in slices.
+/// A source of tables in memory, in slices.
 pub(crate) struct Memory {
     tables: BTreeMap<String, RecordBatch>,
     cuts: Vec<usize>,

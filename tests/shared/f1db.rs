@@ -1,9 +1,9 @@
-//! Real data: seventy years of Formula One, as its files have them.
+//! Real data: seventy years of Formula One, read from its files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The data, where this machine has them.
+/// Returns the folder of the data, if it exists.
 pub(crate) fn data() -> Option<PathBuf> {
     let shared = match std::env::var_os("HEADWATER_SHARED") {
         Some(shared) => PathBuf::from(shared),
@@ -13,16 +13,16 @@ pub(crate) fn data() -> Option<PathBuf> {
     if data.is_dir() {
         return Some(data);
     }
-    eprintln!("SKIPPED: {} is not there; say where with HEADWATER_SHARED", data.display());
+    eprintln!("SKIPPED: {} does not exist; set HEADWATER_SHARED", data.display());
     None
 }
 
-/// The schema that a person wrote for them.
+/// Returns the path of the schema, which is corrected by hand.
 pub(crate) fn schema() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/prepare/f1db.toml")
 }
 
-/// The rows of a CSV file, by the names of its columns.
+/// Returns the rows of a CSV file, by the names of its columns.
 pub(crate) fn rows(data: &Path, name: &str) -> Vec<BTreeMap<String, String>> {
     let mut reader = csv::Reader::from_path(data.join(format!("{name}.csv"))).unwrap();
     reader.deserialize().map(Result::unwrap).collect()

@@ -1,4 +1,4 @@
-//! Random databases: every kind of key, reference, time, column and task, in small.
+//! Small random databases with every type of key, reference, time, column and task.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use indexmap::IndexMap;
 
 use crate::database::{Data, Database, Value};
 
-/// Names that files and messages have to bear.
+/// Names that are difficult in files and messages.
 const WORDS: [&str; 8] =
     ["plain", "two words", "a|b", "back\\slash", "quo\"te", "comma,", "ÿ\u{1F3C1}", "\\|"];
 
@@ -21,7 +21,7 @@ struct Maker {
     data: Vec<Data>,
 }
 
-/// The database that `seed` stands for, with `table_count` tables of at most `row_limit` rows.
+/// Returns the database of `seed`, with `table_count` tables of at most `row_limit` rows.
 pub(crate) fn database(seed: u64, table_count: usize, row_limit: usize) -> Database {
     let random = Stream::new(seed, Purpose::Split, [0xda7a, 0, 0]);
     let mut maker = Maker { random, tables: vec![], data: vec![] };
@@ -51,7 +51,7 @@ impl Maker {
         self.data[place].push((name.into(), values));
     }
 
-    /// A table with its key and its plain columns.
+    /// Adds a table with its key and its plain columns.
     fn add_table(&mut self, place: usize, row_limit: usize) {
         let source = self.chance(30).then(|| format!("source_{place}"));
         self.tables.push(Table {
@@ -78,7 +78,7 @@ impl Maker {
                 self.tables[place].key = vec!["name".into()];
             }
             _ => {
-                // Neither part is unique alone, and the parts hold what joins them.
+                // Neither part is unique alone, and the parts contain the separator.
                 let first = map(rows, |row| Value::Word(WORDS[row % 8].into()));
                 let second = map(rows, |row| Value::Integer((row / 8) as i64));
                 self.add_column(place, "first", SemanticType::Categorical, first);
@@ -98,7 +98,7 @@ impl Maker {
         }
     }
 
-    /// Random values of one type; sometimes all NULL, sometimes all the same.
+    /// Returns random values of one type; sometimes all NULL, sometimes all equal.
     fn values(&mut self, kind: SemanticType, rows: usize) -> Vec<Value> {
         let null_percent = [0, 10, 50, 100][self.below(4)];
         let constant = self.chance(10);
@@ -123,7 +123,7 @@ impl Maker {
                 let scale = [1.0, 1e-9, 1e9, 0.1][self.below(4)];
                 Value::Number((self.below(2001) as f64 - 1000.0) * scale)
             }
-            // From 1905 to 2060, some of them alike, not all of whole seconds.
+            // From 1905 to 2060, some equal, some with fractions of seconds.
             SemanticType::Timestamp => {
                 let days = self.below(200) as i64 * 283 - 23_700;
                 Value::Time(days * 86_400_000_000 + self.below(3) as i64 * 1_500_001)
@@ -134,7 +134,7 @@ impl Maker {
         }
     }
 
-    /// Up to four references: to itself, forward, backward, by key or by other columns.
+    /// Adds up to four references: to itself, forward, backward, by key or by other columns.
     fn add_references(&mut self, place: usize) {
         let rows = self.data[place][0].1.len();
         for number in 0..self.below(5) {
@@ -146,13 +146,13 @@ impl Maker {
             let parent_rows = self.data[parent][0].1.len();
             let mut columns: Vec<Vec<Value>> = vec![vec![]; target.len()];
             for _ in 0..rows {
-                let fate = self.below(100);
+                let case = self.below(100);
                 let row = self.below(parent_rows);
                 for (part, name) in target.iter().enumerate() {
                     let found = self.data[parent].iter().find(|(n, _)| n == name).unwrap();
-                    columns[part].push(match (fate, &found.1[row]) {
+                    columns[part].push(match (case, &found.1[row]) {
                         (0..10, _) => Value::Null,
-                        // Half a key leads nowhere, and is not the key with something else missing.
+                        // A partial key matches no row, even if the rest matches.
                         (10..15, _) if part == 0 => Value::Null,
                         (15..20, Value::Integer(_)) => Value::Integer(1_000_000),
                         (15..20, _) => Value::Word("nobody".into()),
@@ -264,7 +264,7 @@ impl Maker {
     }
 }
 
-/// Whether the train split has two values to scale by, or there is nothing to scale.
+/// Whether the train split has two different values to scale by, or there is nothing to scale.
 fn can_scale(targets: &[Value], split: &[Value]) -> bool {
     let differ = |values: &[&Value]| values.windows(2).any(|pair| pair[0] != pair[1]);
     let known = || targets.iter().zip(split).filter(|(target, _)| **target != Value::Null);

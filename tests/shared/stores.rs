@@ -1,4 +1,4 @@
-//! Stores of small databases, whose vectors anybody can follow.
+//! Stores of small databases, with a simple embedder.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use headwater::store::Store;
 
 use crate::database::Database;
 
-/// An embedder that anybody can follow: the bytes of the text, added up by their place.
+/// An embedder for tests: sums the bytes of the text by their place.
 pub(crate) struct Plain;
 
 pub(crate) const DIMENSION: usize = 8;
@@ -40,7 +40,7 @@ pub(crate) fn plain_vector(text: &str) -> [f16; DIMENSION] {
     sums.map(|sum| f16::from_f32((sum % 2048) as f32))
 }
 
-/// A folder in memory where there is one: these tests write thousands of small files.
+/// Makes a folder in memory if possible, because these tests write thousands of small files.
 pub(crate) fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     match memory.is_dir() {
@@ -65,7 +65,7 @@ pub(crate) fn prepared(
     prepare(source, &database.schema, out, &options)
 }
 
-/// The store of `database`, which goes when the folder does.
+/// Prepares the store of `database` in a temporary folder.
 pub(crate) fn store_of(database: &Database, cuts: &[usize]) -> (tempfile::TempDir, Store) {
     let folder = folder();
     let out = folder.path().join("store");

@@ -1,4 +1,4 @@
-//! A fixed database of a dozen rows, with one of everything.
+//! A fixed database of a dozen rows, with one of each feature.
 
 use headwater::prepare::schema::Schema;
 

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The rows of one CSV file, or the message that it earns.
+/// Returns the rows of one CSV file, or the error message.
 fn read(bytes: &[u8], columns: &[&str]) -> std::result::Result<Vec<String>, String> {
     let folder = folder(&[("t.csv", bytes)]);
     let found = rows(&*opened(folder.path()), "t", columns);
@@ -11,7 +11,7 @@ fn read(bytes: &[u8], columns: &[&str]) -> std::result::Result<Vec<String>, Stri
 }
 
 #[test]
-fn fields_come_as_they_stand_and_empty_ones_are_null() {
+fn fields_are_read_unchanged_and_empty_ones_are_null() {
     let text =
         "\u{feff}a,b,\"c d\"\r\n1,,x\r\n\r\n\" 2 \",\"\",\"say \"\"hi\"\"\nthere\"\n3,-0.50,é";
     assert_eq!(
@@ -22,7 +22,7 @@ fn fields_come_as_they_stand_and_empty_ones_are_null() {
 }
 
 #[test]
-fn the_header_shows_the_delimiter() {
+fn the_delimiter_is_found_in_the_header() {
     let all = ["a,1", "b"];
     let expected = ["x|1,5", "y;z|-2"];
     for (text, delimiter) in [
@@ -36,12 +36,12 @@ fn the_header_shows_the_delimiter() {
 }
 
 #[test]
-fn faults_name_the_delimiter_that_is_no_comma() {
+fn errors_name_a_delimiter_other_than_the_comma() {
     let refused = |text: &str| read(text.as_bytes(), &["a", "b"]).unwrap_err();
     assert_eq!(
         refused("a;b\n1;2\n3,4\n"),
-        "DIR/t.csv: line 3: expected 2 fields as in the header, found 1; they are divided by ';', \
-         as the header shows"
+        "DIR/t.csv: line 3: expected 2 fields as in the header, found 1; the delimiter is ';', as \
+         in the header"
     );
     let stray = refused("a\tb\n1\t\"x\"y\tz\n");
     let expected = "DIR/t.csv: line 2: column \"b\": expected '\\t' or the end of the line after a \
@@ -49,8 +49,8 @@ fn faults_name_the_delimiter_that_is_no_comma() {
     assert!(stray.starts_with(expected), "{stray}");
     assert_eq!(
         refused(",a,b\n0,1,2\n"),
-        "DIR/t.csv: line 1: column 1 has no name; the names are: \"\", \"a\", \"b\"; written by \
-         pandas with its index? write it with index=False, or name the column"
+        "DIR/t.csv: line 1: column 1 has no name; found the names \"\", \"a\", \"b\"; if pandas \
+         wrote its index, write the file with index=False; otherwise name the column"
     );
 }
 
@@ -76,20 +76,25 @@ fn a_header_alone_is_an_empty_table() {
 }
 
 #[test]
-fn each_broken_file_has_its_message() {
+fn each_malformed_file_has_its_message() {
     let long: String = (0..9000).map(|i| format!("{i},x\n")).collect();
     let bad_text = [b"a,b\n1,x\n2,\xff\xfe\n".as_slice(), b"3,y"].concat();
     let cases: &[(&[u8], &str)] = &[
-        (b"", "DIR/t.csv: the file is empty; expected a header line with the names of the columns"),
+        (b"", "DIR/t.csv: expected a header line with the column names, found an empty file"),
         (
             b"a,,c\n1,2,3\n",
-            "DIR/t.csv: line 1: column 2 has no name; the names are: \"a\", \"\", \"c\"",
+            "DIR/t.csv: line 1: column 2 has no name; found the names \"a\", \"\", \"c\"; name the \
+             column",
         ),
         (
             b"a,b,a\n1,2,3\n",
             "DIR/t.csv: line 1: columns 1 and 3 are both named \"a\"; rename one of them",
         ),
-        (b"a,\xff\n1,2\n", "DIR/t.csv: line 1: expected UTF-8, found \"\u{fffd}\""),
+        (
+            b"a,\xff\n1,2\n",
+            "DIR/t.csv: line 1: expected UTF-8, found \"\u{fffd}\"; convert the \
+                            file to UTF-8",
+        ),
         (b"a,b\n1,2\n3\n", "DIR/t.csv: line 3: expected 2 fields as in the header, found 1"),
         (
             b"a,b\r\n1,2\r\n3,4,5\r\n",
@@ -98,30 +103,30 @@ fn each_broken_file_has_its_message() {
         (b"a,b\n\"x\ny\",2\n3\n", "DIR/t.csv: line 4: expected 2 fields as in the header, found 1"),
         (
             b"a,b\n1,2\n3,\"x\n4,5\n",
-            "DIR/t.csv: line 3: column \"b\": a quote opens and never closes; expected another \" \
-             before the file ends",
+            "DIR/t.csv: line 3: column \"b\": expected a closing quote (\") before the end of the \
+             file, found none; close the quote",
         ),
         (
             b"a,b\r\n1,2\r\n\"3,x\r\n4,5\r\n",
-            "DIR/t.csv: line 3: column \"a\": a quote opens and never closes; expected another \" \
-             before the file ends",
+            "DIR/t.csv: line 3: column \"a\": expected a closing quote (\") before the end of the \
+             file, found none; close the quote",
         ),
         (
             b"\n\"x\n\",\"b\n1,2\n",
-            "DIR/t.csv: line 3: column 2: a quote opens and never closes; expected another \" \
-             before the file ends",
+            "DIR/t.csv: line 3: column 2: expected a closing quote (\") before the end of the \
+             file, found none; close the quote",
         ),
         (
             b"a,b\n5\" disk,\"x\ny\"\n1,\"ab\"cd,e\n",
             "DIR/t.csv: line 4: column \"b\": expected a comma or the end of the line after a \
-             closing quote, found \"cd\"; the quote opens on line 4: double the quotes inside a \
-             field (\"\"), or remove one that should not be there",
+             closing quote, found \"cd\"; the field opens on line 4: double each quote inside it \
+             (\"\"), or remove the wrong quote",
         ),
         (
             b"a,b\r\n1,\"x\r\n2,y\r\n3,\"z\"\r\n",
             "DIR/t.csv: line 4: column \"b\": expected a comma or the end of the line after a \
-             closing quote, found \"z\\\"\"; the quote opens on line 2: double the quotes inside a \
-             field (\"\"), or remove one that should not be there",
+             closing quote, found \"z\\\"\"; the field opens on line 2: double each quote inside \
+             it (\"\"), or remove the wrong quote",
         ),
         (
             &bad_text,
@@ -143,13 +148,13 @@ fn each_broken_file_has_its_message() {
 }
 
 #[test]
-fn a_character_split_between_two_fields_is_not_text() {
+fn a_character_split_between_two_fields_is_rejected() {
     let found = read(b"a,b\n\xc3,\xa9\n", &["a", "b"]).unwrap_err();
     assert!(found.starts_with("DIR/t.csv: line 2: column \"a\": expected UTF-8"), "{found}");
 }
 
 #[test]
-fn quotes_that_close_at_the_end_are_well() {
+fn quotes_may_close_at_the_end_of_the_file() {
     assert_eq!(read(b"a,b\n1,\"x\"", &["b"]).unwrap(), ["x"]);
     assert_eq!(read(b"a,b\n1,\"x \"\"y\"\"\"", &["b"]).unwrap(), ["x \"y\""]);
     assert_eq!(read(b"a,b\n1,5\" disk", &["b"]).unwrap(), ["5\" disk"]);
@@ -157,14 +162,14 @@ fn quotes_that_close_at_the_end_are_well() {
 }
 
 #[test]
-fn nothing_follows_an_error() {
+fn an_error_ends_the_stream() {
     let folder = folder(&[("t.csv", b"a,b\n1\n2,3\n")]);
     let mut stream = opened(folder.path()).read("t", &["a".into()]).unwrap();
     assert!(stream.next().unwrap().is_err());
     assert!(stream.next().is_none());
 }
 
-/// Quotes are followed from one read of the file to the next.
+/// The state of the quotes is kept between reads of the file.
 #[test]
 fn quotes_are_checked_far_into_a_file() {
     let row = "\"a \"\"word\"\" and,\na line\",x\n";
@@ -178,5 +183,8 @@ fn quotes_are_checked_far_into_a_file() {
     assert!(found.starts_with("DIR/t.csv: line 80002: column \"a\": expected a comma"), "{found}");
     let open = format!("{whole}\"b,x\n");
     let found = read(open.as_bytes(), &["a"]).unwrap_err();
-    assert!(found.starts_with("DIR/t.csv: line 80002: column \"a\": a quote opens"), "{found}");
+    assert!(
+        found.starts_with("DIR/t.csv: line 80002: column \"a\": expected a closing quote"),
+        "{found}"
+    );
 }

@@ -4,7 +4,7 @@ use headwater::prepare::schema::Schema;
 
 use super::*;
 
-/// The BLAKE3 of each file; a change here changes everybody's demo.
+/// The BLAKE3 digest of each file; a change here changes the demo for all users.
 const FILES: &[(&str, &str)] = &[
     ("carriers.csv", "9cee49e5d62747cc30bb9aea8407de790bb1be104d86afdcc0bacdcebe17d475"),
     ("categories.csv", "ac37d59e43dec6d023aa60a7c1adcf0cf56a65d5f52137b19998da2adbe9dc62"),
@@ -25,7 +25,7 @@ fn the_demo_shop_is_the_same_everywhere() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new/demo");
     demo_data(&path).unwrap();
-    // Once more over the first: files are replaced, not added to.
+    // A second time into the same folder: files are replaced.
     let data = demo_data(&path).unwrap();
     let mut names: Vec<_> = std::fs::read_dir(&path)
         .unwrap()
@@ -46,7 +46,7 @@ fn the_demo_shop_is_the_same_everywhere() {
 }
 
 #[test]
-fn the_demo_schema_fits_its_tables_and_the_draft_comes_near() {
+fn the_demo_schema_fits_its_tables_and_is_close_to_the_draft() {
     let folder = tempfile::tempdir().unwrap();
     demo_data(folder.path()).unwrap();
     let schema = Schema::read(&folder.path().join("schema.toml")).unwrap();
@@ -74,7 +74,7 @@ fn the_demo_schema_fits_its_tables_and_the_draft_comes_near() {
     let draft = draft(&*source, "demo-shop", &|_| Ok(())).unwrap().schema;
     for table in &schema.tables {
         let guessed = &draft.tables[draft.table(&table.name).unwrap()];
-        // What is nobody's name for a delivery, or two columns, no name tells.
+        // The names do not reveal composite keys, nor the key of deliveries.
         if table.key == ["id"] {
             assert_eq!(guessed.key, table.key, "{}", table.name);
         }
@@ -92,7 +92,7 @@ fn the_demo_schema_fits_its_tables_and_the_draft_comes_near() {
 }
 
 #[test]
-fn a_demo_that_cannot_be_written_says_where() {
+fn a_demo_that_cannot_be_written_names_its_path() {
     let folder = folder(&[("file", b"")]);
     let found = demo_data(&folder.path().join("file"));
     let found = message(found.map(|_| ()), ErrorKind::Io, folder.path());

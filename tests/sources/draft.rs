@@ -9,7 +9,7 @@ use headwater::store::SemanticType;
 
 use super::*;
 
-/// Drafts, and checks that the text says the same as the schema.
+/// Drafts a schema, and checks that its text reads back as the same schema.
 pub(super) fn drafted(source: &dyn Source) -> Draft {
     let draft = draft(source, "data", &|_| Ok(())).unwrap_or_else(|e| panic!("{e}"));
     let text = draft.render();
@@ -22,8 +22,8 @@ pub(super) fn table<'a>(schema: &'a Schema, name: &str) -> &'a Table {
     schema.tables.iter().find(|t| t.name == name).unwrap_or_else(|| panic!("no table {name}"))
 }
 
-/// A table's key, time and references in one line.
-pub(super) fn links(schema: &Schema, name: &str) -> String {
+/// Returns a table's key, time and references in one line.
+pub(super) fn summary(schema: &Schema, name: &str) -> String {
     let table = table(schema, name);
     let time = table.time.as_ref().map_or("-".to_owned(), |time| {
         let through = time.through.as_ref().map(|through| format!("via {through}"));
@@ -34,7 +34,7 @@ pub(super) fn links(schema: &Schema, name: &str) -> String {
     format!("key {} | time {time} | {references}", table.key.join("+"))
 }
 
-/// The columns of a table by semantic type, as `type: names`.
+/// Returns the columns of a table by semantic type, as `type: names`.
 fn types(schema: &Schema, name: &str) -> Vec<String> {
     let columns = &table(schema, name).columns;
     let of = |semantic: &SemanticType| {
@@ -54,7 +54,7 @@ pub(super) fn csv(header: &str, rows: u64, row: impl Fn(u64) -> String) -> Vec<u
     format!("{header}\n{rows}").into_bytes()
 }
 
-/// The data of Formula One, where this machine has them.
+/// Returns the folder of the Formula One data, if it exists.
 pub(super) fn formula_one() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let shared = std::env::var_os("HEADWATER_SHARED").map(PathBuf::from);
@@ -67,26 +67,26 @@ pub(super) fn formula_one() -> Option<PathBuf> {
 }
 
 #[test]
-fn formula_one_is_linked_as_its_authors_meant_it() {
+fn drafted_references_of_formula_one_are_correct() {
     let Some(path) = formula_one() else { return };
     let schema = drafted(&*opened(&path)).schema;
     assert_eq!(schema.tables.len(), 31);
     assert_eq!(
-        links(&schema, "races"),
+        summary(&schema, "races"),
         "key id | time date | grandPrixId > grands_prix, circuitId > circuits"
     );
     assert_eq!(
-        links(&schema, "race_results"),
+        summary(&schema, "race_results"),
         "key  | time via raceId | raceId > races, driverId > drivers, constructorId > \
          constructors, engineManufacturerId > engine_manufacturers, tyreManufacturerId > \
          tyre_manufacturers"
     );
     assert_eq!(
-        links(&schema, "drivers"),
+        summary(&schema, "drivers"),
         "key id | time - | countryOfBirthCountryId > countries, nationalityCountryId > countries, \
          secondNationalityCountryId > countries"
     );
-    assert_eq!(links(&schema, "countries"), "key id | time - | continentId > continents");
+    assert_eq!(summary(&schema, "countries"), "key id | time - | continentId > continents");
     for table in schema.tables.iter().filter(|t| t.columns.contains_key("raceId")) {
         assert!(table.time.as_ref().unwrap().through.as_deref() == Some("raceId"), "{table:?}");
     }
@@ -100,7 +100,7 @@ fn formula_one_is_linked_as_its_authors_meant_it() {
 }
 
 #[test]
-fn declared_keys_of_a_music_shop_are_taken() {
+fn declared_keys_of_a_music_shop_are_used() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chinook.db");
     rusqlite::Connection::open(&path)
@@ -131,15 +131,18 @@ fn declared_keys_of_a_music_shop_are_taken() {
         .unwrap();
     let draft = drafted(&*opened(&path));
     let schema = &draft.schema;
-    assert_eq!(links(schema, "Album"), "key AlbumId | time - | Maker > Artist");
-    assert_eq!(links(schema, "Employee"), "key EmployeeId | time HireDate | ReportsTo > Employee");
-    assert_eq!(links(schema, "Invoice"), "key InvoiceId | time InvoiceDate | ");
+    assert_eq!(summary(schema, "Album"), "key AlbumId | time - | Maker > Artist");
     assert_eq!(
-        links(schema, "InvoiceLine"),
+        summary(schema, "Employee"),
+        "key EmployeeId | time HireDate | ReportsTo > Employee"
+    );
+    assert_eq!(summary(schema, "Invoice"), "key InvoiceId | time InvoiceDate | ");
+    assert_eq!(
+        summary(schema, "InvoiceLine"),
         "key InvoiceId+Line | time via InvoiceId | InvoiceId > Invoice, AlbumId > Album"
     );
     assert_eq!(
-        links(schema, "Refund"),
+        summary(schema, "Refund"),
         "key Id | time via InvoiceId+Line | InvoiceId+Line > InvoiceLine"
     );
     assert_eq!(
@@ -148,7 +151,7 @@ fn declared_keys_of_a_music_shop_are_taken() {
     );
     let text = draft.render();
     let broken = "Broken = \"numerical\" # declared to refer to \"Artist\", but 50 of 200 values \
-                  are no key there";
+                  are not keys there";
     assert!(text.contains(broken), "{text}");
     assert!(text.contains("Cover = \"ignored\" # BLOB values have no semantic type"), "{text}");
 }
@@ -218,17 +221,17 @@ fn prefixed_keys_of_a_warehouse_are_found() {
         ],
     );
     let schema = drafted(&*opened(folder.path())).schema;
-    assert_eq!(links(&schema, "customer"), "key c_custkey | time - | c_nationkey > nation");
+    assert_eq!(summary(&schema, "customer"), "key c_custkey | time - | c_nationkey > nation");
     assert_eq!(
-        links(&schema, "orders"),
+        summary(&schema, "orders"),
         "key o_orderkey | time o_orderdate | o_custkey > customer"
     );
     assert_eq!(
-        links(&schema, "partsupp"),
+        summary(&schema, "partsupp"),
         "key ps_partkey+ps_suppkey | time - | ps_partkey > part, ps_suppkey > supplier"
     );
     assert_eq!(
-        links(&schema, "lineitem"),
+        summary(&schema, "lineitem"),
         "key l_orderkey+l_linenumber | time via l_orderkey | l_orderkey > orders, l_partkey > \
          part, l_suppkey > supplier"
     );
@@ -243,7 +246,7 @@ fn prefixed_keys_of_a_warehouse_are_found() {
     );
 }
 
-/// A trading house in the manner of Northwind.
+/// A trading house similar to Northwind.
 fn trading_house() -> tempfile::TempDir {
     let region = |i: u64| ["NE", "SW", ""][(i % 3) as usize];
     folder(&[
@@ -297,7 +300,7 @@ fn trading_house() -> tempfile::TempDir {
 }
 
 #[test]
-fn names_link_a_trading_house_and_values_verify_it() {
+fn references_of_a_trading_house_are_guessed_and_verified() {
     let folder = trading_house();
     let draft = drafted(&*opened(folder.path()));
     let schema = &draft.schema;
@@ -316,7 +319,7 @@ fn names_link_a_trading_house_and_values_verify_it() {
         ("products", "key product_id | time - | category_id > categories"),
         ("stores", "key id | time - | "),
     ] {
-        assert_eq!(links(schema, name), expected, "{name}");
+        assert_eq!(summary(schema, name), expected, "{name}");
     }
     assert_eq!(
         types(schema, "customers"),
@@ -347,13 +350,13 @@ fn names_link_a_trading_house_and_values_verify_it() {
     assert_eq!(types(schema, "stores"), ["identifier: id customer_id sku"]);
     let text = draft.render();
     for line in [
-        "created_at = { type = \"timestamp\", unit = \"s\" } # integers that read as seconds since \
-         1970",
+        "created_at = { type = \"timestamp\", unit = \"s\" } # integers that look like seconds \
+         since 1970",
         "note = \"ignored\" # always NULL",
         "customer_id = \"identifier\" # named like a reference to \"customers\", but 40 of 40 \
-         values are no key there",
-        "time = { through = \"order_id\" } # as \"orders\", to which it belongs; add a delay if it \
-         is known only later",
+         values are not keys there",
+        "time = { through = \"order_id\" } # the time of \"orders\", to which a row belongs; add a \
+         delay if a row is known only later",
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }
@@ -369,16 +372,16 @@ fn drafts_do_not_depend_on_threads_and_report_each_table() {
     let source = opened(folder.path());
     let text = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let seen = Mutex::new(Vec::new());
+        let reported = Mutex::new(Vec::new());
         let progress = |table: &str| {
-            seen.lock().unwrap().push(table.to_owned());
+            reported.lock().unwrap().push(table.to_owned());
             Ok(())
         };
         let draft = pool.install(|| draft(&*source, "x", &progress)).unwrap();
-        let mut seen = seen.into_inner().unwrap();
-        seen.sort();
-        assert_eq!(seen.len(), 7);
-        assert_eq!(seen[0], "categories");
+        let mut reported = reported.into_inner().unwrap();
+        reported.sort();
+        assert_eq!(reported.len(), 7);
+        assert_eq!(reported[0], "categories");
         draft.render()
     };
     let one = text(1);
@@ -387,8 +390,8 @@ fn drafts_do_not_depend_on_threads_and_report_each_table() {
 }
 
 #[test]
-fn few_dangling_rows_are_borne_and_many_values_are_not_rows() {
-    // 1 of 200 different values dangles, in `rows` rows of 1000.
+fn dangling_rows_are_accepted_up_to_the_limit() {
+    // 1 of 200 distinct values dangles, in `rows` rows of 1000.
     let shop = |rows: u64| {
         let order = |i: u64| if i < rows { 999 } else { i % 199 };
         folder(&[
@@ -405,7 +408,7 @@ fn few_dangling_rows_are_borne_and_many_values_are_not_rows() {
 }
 
 #[test]
-fn what_repeats_or_is_missing_is_no_key() {
+fn columns_with_repeats_or_nulls_are_not_keys() {
     let noted = |id: &dyn Fn(u64) -> String| {
         let users = csv("id,n", 300, |i| format!("{},{i}", id(i)));
         let orders = csv("id,user_id", 300, |i| format!("{i},{}", i % 100));
@@ -424,7 +427,7 @@ fn what_repeats_or_is_missing_is_no_key() {
 }
 
 #[test]
-fn words_are_categories_when_they_are_few_and_come_again() {
+fn texts_are_categories_if_they_are_few_and_repeat() {
     let text =
         csv("few,rare,once,many", 400, |i| format!("a{},b{},c{i},d{}", i % 20, i % 21, i % 200));
     let names = csv("name", 20, |i| format!("n{}", i.min(18)));
@@ -435,7 +438,7 @@ fn words_are_categories_when_they_are_few_and_come_again() {
 }
 
 #[test]
-fn tables_of_tasks_are_told_from_tables_of_rows() {
+fn tables_of_seeds_become_tasks() {
     let users = csv("id,n", 50, |i| format!("{i},{}", i * i));
     let split = |i: u64| ["train", "val", "test"][(i % 3) as usize];
     let seeds = |header: &str, split: &dyn Fn(u64) -> String| {
@@ -452,7 +455,7 @@ fn tables_of_tasks_are_told_from_tables_of_rows() {
     };
     let next = timed("user_id,target,obs_time,split");
     let either = timed("user_id,next_order,obs_time,split");
-    let unsaid = seeds("user_id,obs_time,churned", &|_| String::new());
+    let unnamed = seeds("user_id,obs_time,churned", &|_| String::new());
     let more = seeds("user_id,obs_time,target,note", &|i| format!(",{i}"));
     let folder = folder(&[
         ("users.csv", &users),
@@ -464,7 +467,7 @@ fn tables_of_tasks_are_told_from_tables_of_rows() {
         ("named.csv", &named),
         ("next.csv", &next),
         ("either.csv", &either),
-        ("unsaid.csv", &unsaid),
+        ("unsaid.csv", &unnamed),
         ("task_users.n.csv", &plain),
     ]);
     let schema = drafted(&*opened(folder.path())).schema;
@@ -483,7 +486,7 @@ fn tables_of_tasks_are_told_from_tables_of_rows() {
 }
 
 #[test]
-fn awkward_names_make_a_schema_that_can_be_read() {
+fn unusual_names_make_a_valid_schema() {
     let folder = folder(&[
         ("Über \"x\" #1.csv", b"id,a.b c,\"say \"\"hi\"\"\nnow\"\n1,2,3\n2,3,4\n"),
         ("sub/..evil.parquet", b""),

@@ -1,16 +1,16 @@
-//! Which of a table's own times a draft takes.
+//! Which of a table's own times a draft chooses.
 
 use super::draft::{csv, drafted, table};
 use super::*;
 
-/// A day of this year; `i` goes through its days.
+/// Returns day `i` of a year.
 fn day(year: u64, i: u64) -> String {
     format!("{year}-{:02}-{:02}", i / 28 % 12 + 1, i % 28 + 1)
 }
 
-/// The line about the time of a table of 300 rows, whose times these columns hold: the name, the
-/// year, and whether nine rows of ten have none.
-fn noted(name: &str, columns: &[(&str, u64, bool)]) -> String {
+/// Returns the line about the time of a table of 300 rows with these columns of times: the name,
+/// the year, and whether nine rows of ten are NULL.
+fn time_line(name: &str, columns: &[(&str, u64, bool)]) -> String {
     let header = columns.iter().map(|(name, ..)| format!(",{name}")).collect::<String>();
     let field = |i: u64, year: u64, gaps: bool| match gaps && !i.is_multiple_of(10) {
         true => ",".to_owned(),
@@ -25,37 +25,37 @@ fn noted(name: &str, columns: &[(&str, u64, bool)]) -> String {
     text.lines().find(|line| line.starts_with("time = ")).unwrap_or("none").to_owned()
 }
 
-fn taken(name: &str, columns: &[(&str, u64, bool)]) -> String {
-    let line = noted(name, columns);
+fn chosen(name: &str, columns: &[(&str, u64, bool)]) -> String {
+    let line = time_line(name, columns);
     line.split('"').nth(1).unwrap_or("none").to_owned()
 }
 
 #[test]
-fn a_time_that_most_rows_lack_loses_to_one_that_none_does() {
+fn a_complete_time_is_preferred_to_one_with_gaps() {
     assert_eq!(
-        noted("orders", &[("created_at", 2020, false), ("order_time", 2020, true)]),
-        "time = { column = \"created_at\" } # when a row came to exist, by its name; passed over: \
+        time_line("orders", &[("created_at", 2020, false), ("order_time", 2020, true)]),
+        "time = { column = \"created_at\" } # when a row came to exist, by its name; not chosen: \
          \"order_time\" (NULL in 270 rows)"
     );
-    assert_eq!(taken("things", &[("made_on", 2019, false), ("opened_at", 2020, true)]), "made_on");
-    assert_eq!(taken("parcels", &[("date", 2019, true), ("shipped", 2020, false)]), "shipped");
+    assert_eq!(chosen("things", &[("made_on", 2019, false), ("opened_at", 2020, true)]), "made_on");
+    assert_eq!(chosen("parcels", &[("date", 2019, true), ("shipped", 2020, false)]), "shipped");
     assert_eq!(
-        noted("things", &[("opened_at", 2020, true)]),
-        "time = { column = \"opened_at\" } # when something began, by its name; see whether a row \
+        time_line("things", &[("opened_at", 2020, true)]),
+        "time = { column = \"opened_at\" } # when something began, by its name; check that a row \
          was known then; NULL in 270 rows, which are then always visible"
     );
 }
 
 #[test]
-fn names_that_look_alike_are_no_kin() {
+fn similar_names_are_not_related() {
     let created = ("created_at", 2021, false);
-    assert_eq!(taken("products", &[("production_date", 2010, false), created]), "created_at");
-    assert_eq!(taken("contracts", &[("contact_date", 2010, false), created]), "created_at");
-    assert_eq!(taken("d_people", &[("decision_date", 2010, false), created]), "created_at");
+    assert_eq!(chosen("products", &[("production_date", 2010, false), created]), "created_at");
+    assert_eq!(chosen("contracts", &[("contact_date", 2010, false), created]), "created_at");
+    assert_eq!(chosen("d_people", &[("decision_date", 2010, false), created]), "created_at");
 }
 
 #[test]
-fn of_those_that_fit_alike_the_latest_is_taken() {
+fn the_latest_of_equally_good_times_is_chosen() {
     for (name, earlier, later) in [
         ("claims", "started_at", "created_at"),
         ("matches", "season_start", "kickoff"),
@@ -68,19 +68,19 @@ fn of_those_that_fit_alike_the_latest_is_taken() {
             [(earlier, 2019, false), (later, 2020, false)],
             [(later, 2020, false), (earlier, 2019, false)],
         ] {
-            assert_eq!(taken(name, &columns), later, "{name}");
+            assert_eq!(chosen(name, &columns), later, "{name}");
         }
     }
-    // What is written down is not outdone by a beginning that is later.
+    // A recorded time is preferred to a later start.
     let columns = [("created_at", 2019, false), ("start_date", 2020, false)];
-    assert_eq!(taken("courses", &columns), "created_at");
+    assert_eq!(chosen("courses", &columns), "created_at");
 }
 
 #[test]
-fn later_changes_are_no_beginnings() {
+fn later_changes_are_not_chosen() {
     for later in ["edited_at", "modified_on", "last_activity", "update_date", "maturity_date"] {
         let columns = [("published_at", 2019, false), (later, 2020, false)];
-        assert_eq!(taken("posts", &columns), "published_at", "{later}");
+        assert_eq!(chosen("posts", &columns), "published_at", "{later}");
     }
-    assert_eq!(taken("activities", &[("activity_date", 2020, false)]), "activity_date");
+    assert_eq!(chosen("activities", &[("activity_date", 2020, false)]), "activity_date");
 }

@@ -1,11 +1,11 @@
-//! When the rows of each table came to exist, as a draft guesses it.
+//! How a draft guesses when the rows of each table came to exist.
 
 use headwater::prepare::schema::Schema;
 
 use super::draft::{csv, drafted, formula_one, task};
 use super::*;
 
-/// Where each table's time comes from, in the order of the tables asked for.
+/// Returns the origin of each table's time, in the order of `names`.
 fn times(schema: &Schema, names: &[&str]) -> Vec<String> {
     let time = |name: &&str| {
         let table = schema.tables.iter().find(|t| t.name == **name).unwrap();
@@ -16,8 +16,8 @@ fn times(schema: &Schema, names: &[&str]) -> Vec<String> {
     names.iter().map(time).collect()
 }
 
-/// Asserts that the text has each of these lines, or parts of lines.
-fn assert_says(text: &str, lines: &[&str]) {
+/// Asserts that the text contains each of these lines, or parts of lines.
+fn assert_contains(text: &str, lines: &[&str]) {
     for line in lines {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }
@@ -27,7 +27,7 @@ fn day(year: u64, i: u64) -> String {
     format!("{year}-{:02}-{:02}", i / 28 % 12 + 1, i % 28 + 1)
 }
 
-/// A shop whose things have catalogue dates, and whose events are `ts`.
+/// A shop with catalogue dates for things, and `ts` for events.
 fn shop() -> tempfile::TempDir {
     folder(&[
         ("categories.csv", &csv("id,name,since", 5, |i| format!("{i},c{i},{}", day(2015, i)))),
@@ -77,7 +77,7 @@ fn shop() -> tempfile::TempDir {
 }
 
 #[test]
-fn own_times_come_first_and_others_from_the_event_that_is_latest() {
+fn own_times_come_first_then_those_of_the_latest_event() {
     let folder = shop();
     let draft = drafted(&*opened(folder.path()));
     let found = |names: &[&str]| times(&draft.schema, names);
@@ -87,34 +87,35 @@ fn own_times_come_first_and_others_from_the_event_that_is_latest() {
     assert_eq!(found(&["remarks", "answers"]), ["via visit_id", "via remark_id"]);
     assert_eq!(found(&["product_reviews"]), ["via order_id"], "which every row has, not visits");
     assert_eq!(found(&["wishes", "shelves"]), ["via product_id", "-"]);
-    assert_says(
+    assert_contains(
         &draft.render(),
         &[
-            "time = { column = \"added\" } # when a row came to exist, by its name; passed over: \
+            "time = { column = \"added\" } # when a row came to exist, by its name; not chosen: \
              \"valid_until\"\n",
-            "time = { column = \"created_at\" } # when a row came to exist, by its name; passed \
-             over: \"birth_date\"\n",
-            "time = { column = \"entered\" } # a time that every row has; see whether it is when a \
-             row came to exist\n",
-            "time = { through = \"order_id\" } # as \"orders\", to which it belongs; add a delay \
-             if it is known only later; it could be inherited through \"product_id\" \
+            "time = { column = \"created_at\" } # when a row came to exist, by its name; not \
+             chosen: \"birth_date\"\n",
+            "time = { column = \"entered\" } # a time that every row has; check that a row came to \
+             exist then\n",
+            "time = { through = \"order_id\" } # the time of \"orders\", to which a row belongs; \
+             add a delay if a row is known only later; could be inherited through \"product_id\" \
              (\"products\")\n",
-            "time = { through = \"visit_id\" } # as \"visits\", to which it belongs; add a delay \
-             if it is known only later; it could be inherited through \"order_id\" (\"orders\")\n",
-            "time = { through = \"remark_id\" } # as \"remarks\", to which it belongs; add a delay \
-             if it is known only later; it could be inherited through \"customer_id\" \
+            "time = { through = \"visit_id\" } # the time of \"visits\", to which a row belongs; \
+             add a delay if a row is known only later; could be inherited through \"order_id\" \
+             (\"orders\")\n",
+            "time = { through = \"remark_id\" } # the time of \"remarks\", to which a row belongs; \
+             add a delay if a row is known only later; could be inherited through \"customer_id\" \
              (\"customers\")\n",
-            "time = { through = \"product_id\" } # no earlier than \"products\", to which it \
-             refers; name a time of its own, if it has one; it could be inherited through \
-             \"customer_id\" (\"customers\")\n",
-            "\n# no time: its rows are always visible; it could be inherited through \
-             \"category_id\" (\"categories\")\n",
+            "time = { through = \"product_id\" } # the time of \"products\", to which a row \
+             refers, but a row may be later; name the table's own time if it has one; could be \
+             inherited through \"customer_id\" (\"customers\")\n",
+            "\n# no time: its rows are always visible; could be inherited through \"category_id\" \
+             (\"categories\")\n",
         ],
     );
 }
 
 #[test]
-fn a_time_that_every_row_has_is_inherited_first() {
+fn a_complete_time_is_inherited_before_one_with_gaps() {
     let refer =
         |i: u64, every: u64| if i % 10 < every { (i % 50).to_string() } else { String::new() };
     let dated = |gaps: u64, year: u64| {
@@ -129,7 +130,7 @@ fn a_time_that_every_row_has_is_inherited_first() {
         ("orders.csv", &dated(0, 2020)),
         ("visits.csv", &dated(0, 2022)),
         ("trips.csv", &dated(9, 2023)),
-        // The latest is NULL in three rows of ten, or has no time itself.
+        // The latest parent is NULL in three rows of ten, or has no time.
         ("remarks.csv", &refers("id,order_id,visit_id", 10, 7)),
         ("notes.csv", &refers("id,order_id,trip_id", 10, 10)),
         ("claims.csv", &refers("id,visit_id,trip_id", 7, 7)),
@@ -139,23 +140,23 @@ fn a_time_that_every_row_has_is_inherited_first() {
     let names = ["remarks", "notes", "claims", "replies"];
     let found = times(&draft.schema, &names);
     assert_eq!(found, ["via order_id", "via order_id", "via trip_id", "via claim_id"]);
-    assert_says(
+    assert_contains(
         &draft.render(),
         &[
-            "if it has one; it could be inherited through \"visit_id\" (\"visits\"; 90 rows \
-             refer to none)\n",
-            "through \"trip_id\" (\"trips\"; what refers to 9 rows of \"trips\" without a \
+            "if it has one; could be inherited through \"visit_id\" (\"visits\"; 90 rows refer to \
+             no row)\n",
+            "through \"trip_id\" (\"trips\"; rows that refer to 9 rows of \"trips\" without a \
              time)\n",
-            "if it has one; 90 rows refer to none: always visible; what refers to 9 rows of \
-             \"trips\" without a time: always visible; it could be inherited through \"visit_id\" \
-             (\"visits\"; 90 rows refer to none)\n",
-            "what refers to rows of \"claims\" without a time: always visible\n",
+            "if it has one; 90 rows refer to no row are always visible; rows that refer to 9 rows \
+             of \"trips\" without a time are always visible; could be inherited through \
+             \"visit_id\" (\"visits\"; 90 rows refer to no row)\n",
+            "rows that refer to rows of \"claims\" without a time are always visible\n",
         ],
     );
 }
 
 #[test]
-fn later_stages_of_a_row_are_taken_only_where_nothing_is_better() {
+fn later_stages_are_chosen_only_without_a_better_time() {
     let stages = |header: &str| {
         csv(header, 60, |i| format!("{i},{},{},{}", i % 40, day(2021, i), day(2022, i)))
     };
@@ -168,18 +169,18 @@ fn later_stages_of_a_row_are_taken_only_where_nothing_is_better() {
     let draft = drafted(&*opened(folder.path()));
     let names = ["order_lines", "parcels", "deliveries"];
     assert_eq!(times(&draft.schema, &names), ["via order_id", "shipped", "delivered_at"]);
-    assert_says(
+    assert_contains(
         &draft.render(),
         &[
-            "later; passed over: \"shipped\", \"received_at\"\n",
+            "later; not chosen: \"shipped\", \"received_at\"\n",
             "time = { column = \"shipped\" } # a later stage, by its name: a row may have been \
-             known before; passed over: \"received_at\"\n",
+             known before; not chosen: \"received_at\"\n",
         ],
     );
 }
 
 #[test]
-fn dates_that_cannot_be_read_are_said_to_look_like_dates() {
+fn unreadable_dates_get_a_note() {
     let rows = csv("id,made,checked,version,seen", 90, |i| {
         let (month, day) = (i % 12 + 1, i % 28 + 1);
         let checked = if i % 2 == 0 { "2021-05-01".to_owned() } else { format!("{day}/5/2021") };
@@ -187,9 +188,9 @@ fn dates_that_cannot_be_read_are_said_to_look_like_dates() {
     });
     let folder = folder(&[("things.csv", &rows)]);
     let text = drafted(&*opened(folder.path())).render();
-    let remark = "# looks like dates in a form that is ambiguous or not read; rewrite them as \
+    let remark = "# looks like dates in an ambiguous or unsupported format; rewrite them as \
                   YYYY-MM-DD to use them as times\n";
-    assert_says(
+    assert_contains(
         &text,
         &[
             &format!("made = \"text\" {remark}"),
@@ -201,7 +202,7 @@ fn dates_that_cannot_be_read_are_said_to_look_like_dates() {
 }
 
 #[test]
-fn seeds_that_would_see_the_future_are_drafted_with_a_warning() {
+fn seeds_that_would_see_the_future_get_a_warning() {
     let gap = |i: u64| if i == 7 { String::new() } else { day(2020, i) };
     let folder = folder(&[
         ("people.csv", &csv("id,age", 40, |i| format!("{i},{}", i % 30))),
@@ -214,22 +215,22 @@ fn seeds_that_would_see_the_future_are_drafted_with_a_warning() {
         [sees("people.age"), sees("trips.price"), sees("walks.length")],
         [true, true, false]
     );
-    assert_says(
+    assert_contains(
         &draft.render(),
         &[
-            "sees_everything = true # \"people\" has no time, so a seed sees every row, later ones \
-             too; give \"people\" a time and delete this line\n",
-            "sees_everything = true # a row of \"trips\" may have no time, and as a seed it sees \
-             every row, later ones too; give each row a time and delete this line\n",
+            "sees_everything = true # \"people\" has no time, so its seeds see all rows, also \
+             later ones; give \"people\" a time and delete this line\n",
+            "sees_everything = true # rows of \"trips\" may have no time, and as seeds they see \
+             all rows, also later ones; give each row a time and delete this line\n",
             "by its name; NULL in 1 row, which is then always visible\n",
         ],
     );
 }
 
-/// Makes another line of a line, which may be the header.
+/// Changes a line of a file; true for the header.
 type Change<'a> = &'a dyn Fn(&str, bool) -> String;
 
-/// Formula One with some tables changed, line by line; the other files as they are.
+/// Returns a copy of Formula One with some tables changed, line by line.
 fn altered(data: &Path, changes: &[(&str, Change<'_>)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path()) {
@@ -248,9 +249,9 @@ fn altered(data: &Path, changes: &[(&str, Change<'_>)]) -> tempfile::TempDir {
 }
 
 #[test]
-fn formula_one_happens_when_it_is_raced() {
+fn times_of_formula_one_come_from_its_races() {
     let Some(data) = formula_one() else { return };
-    // As it is, and with dates of a catalogue in the tables of things, which are no event's.
+    // The original, and a copy with catalogue dates in the tables of things.
     let listed = |line: &str, header: bool| {
         format!("{line},{}", if header { "added" } else { "2024-01-31" })
     };
@@ -277,6 +278,6 @@ fn formula_one_happens_when_it_is_raced() {
             "driver_of_the_day_results",
         ];
         assert_eq!(found(&results), ["via raceId"; 9]);
-        assert_says(&draft.render(), &["by its name; passed over: \"freePractice1Date\""]);
+        assert_contains(&draft.render(), &["by its name; not chosen: \"freePractice1Date\""]);
     }
 }

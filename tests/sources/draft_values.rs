@@ -1,20 +1,20 @@
-//! Values that are nearly what they look like, as a draft remarks on them.
+//! Notes of a draft about values that it cannot read as their likely type.
 
 use super::draft::{csv, drafted};
 use super::*;
 
 #[test]
-fn numbers_with_a_decimal_comma_are_said_to_look_like_numbers() {
+fn numbers_with_a_decimal_comma_get_a_note() {
     let rows = csv("id;price;n", 90, |i| format!("{i};{i},5;{i}.5"));
     let folder = folder(&[("things.csv", &rows)]);
     let text = drafted(&*opened(folder.path())).render();
-    let price =
-        "price = \"text\" # looks like numbers with a decimal comma; rewrite with a point\n";
+    let price = "price = \"text\" # looks like numbers with a decimal comma; rewrite them with a decimal \
+         point\n";
     assert!(text.contains(price) && text.contains("n = \"numerical\"\n"), "{text}");
 }
 
 #[test]
-fn views_are_left_out_with_the_reason_and_can_still_be_read() {
+fn views_are_left_out_with_a_reason_and_stay_readable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("shop.db");
     let connection = rusqlite::Connection::open(&path).unwrap();
@@ -29,10 +29,7 @@ fn views_are_left_out_with_the_reason_and_can_still_be_read() {
     let draft = drafted(&*source);
     assert_eq!(draft.schema.tables.len(), 1);
     let text = draft.render();
-    assert!(
-        text.contains("\n# Table \"dear\" is left out: it is a view: what it copies"),
-        "{text}"
-    );
+    assert!(text.contains("\n# Table \"dear\" is left out: it is a view: its copies"), "{text}");
     assert!(!text.contains("dear.price"), "{text}");
     assert_eq!(source.views().unwrap(), ["dear"]);
     assert_eq!(rows(&*source, "dear", &["price", "order_id"]).unwrap(), ["3.5|2"]);
@@ -42,12 +39,12 @@ fn views_are_left_out_with_the_reason_and_can_still_be_read() {
     let refused = headwater::prepare::draft::draft(&*opened(&path), "x", &|_| Ok(()));
     assert_eq!(
         message(refused, ErrorKind::Data, folder.path()),
-        "SQLite file DIR/shop.db has no table with a column, but for views; name them in a schema"
+        "SQLite file DIR/shop.db has no table with a column, only views; name the views in a schema"
     );
 }
 
 #[test]
-fn words_for_null_among_numbers_and_times_are_remarked_on() {
+fn texts_for_null_among_numbers_and_times_get_a_note() {
     let word = |i: u64, marker: &str, value: String| {
         if i % 30 == 4 { marker.to_owned() } else { value }
     };
@@ -62,18 +59,19 @@ fn words_for_null_among_numbers_and_times_are_remarked_on() {
     });
     let folder = folder(&[("things.csv", &rows)]);
     let text = drafted(&*opened(folder.path())).render();
-    let rest = "in CSV only the empty field is NULL; empty those fields to use it as";
+    let rest = "in CSV only an empty field is NULL; clear those fields to use the column as";
     for line in [
         format!(
-            "price = \"text\" # 3 values are words such as \"NA\"; the others are numbers: {rest} \
+            "price = \"text\" # 3 values are texts such as \"NA\"; the others are numbers: {rest} \
              numerical\n"
         ),
         format!(
-            "day = \"text\" # 3 values are words such as \"NaT\"; the others are times: {rest} a \
+            "day = \"text\" # 3 values are texts such as \"NaT\"; the others are times: {rest} a \
              time\n"
         ),
         format!(
-            "grade = \"text\" # 1 value is the word \"-\"; the others are numbers: {rest} numerical\n"
+            "grade = \"text\" # 1 value is the text \"-\"; the others are numbers: {rest} \
+             numerical\n"
         ),
         "name = \"text\"\n".to_owned(),
     ] {
@@ -82,7 +80,7 @@ fn words_for_null_among_numbers_and_times_are_remarked_on() {
 }
 
 #[test]
-fn integers_that_may_be_times_are_remarked_on_whatever_their_name() {
+fn integers_in_the_range_of_times_get_a_note() {
     let rows = csv("id,hired,seen_first,size", 90, |i| {
         format!("{i},{},{},{}", 1_500_000_000 + i, 1_500_000_000_000 + i, 600_000_000 + i)
     });
@@ -100,16 +98,16 @@ fn integers_that_may_be_times_are_remarked_on_whatever_their_name() {
 }
 
 #[test]
-fn remarks_on_identifiers_are_true() {
+fn notes_about_identifiers_are_correct() {
     let rows = csv("order_id,line_no,n,parent_id", 900, |i| format!("{},{},{i},1", i / 30, i % 30));
     let orders = csv("id,n", 30, |i| format!("{i},{i}"));
     let folder = folder(&[("lines.csv", &rows), ("orders.csv", &orders)]);
     let text = drafted(&*opened(folder.path())).render();
     for line in [
-        "line_no = \"identifier\" # part of the key, so that its value is no feature; else \
+        "line_no = \"identifier\" # part of the key, so its value is not a feature; otherwise \
          numerical\n",
-        "parent_id = \"categorical\" # 1 different value, named like a key, and not found to refer \
-         to a table\n",
+        "parent_id = \"categorical\" # 1 different value, named like a key, but no table found \
+         with these keys\n",
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_folder_holds_a_table_for_each_file_and_leaves_others_alone() {
+fn a_folder_has_a_table_for_each_csv_and_parquet_file() {
     let folder = folder(&[
         ("b.csv", b"x,y\n1,2\n"),
         ("a.CSV", b"x\n1\n"),
@@ -22,7 +22,7 @@ fn a_folder_holds_a_table_for_each_file_and_leaves_others_alone() {
 }
 
 #[test]
-fn one_file_is_a_source_too() {
+fn one_file_is_a_source() {
     let folder = folder(&[("only.csv", b"x\n1\n"), ("other.csv", b"x\n1\n")]);
     let source = opened(&folder.path().join("only.csv"));
     assert_eq!(source.tables().unwrap().len(), 1);
@@ -30,18 +30,18 @@ fn one_file_is_a_source_too() {
 }
 
 #[test]
-fn what_cannot_be_a_source_says_why() {
+fn a_path_without_tables_is_rejected() {
     let dir = folder(&[("t.txt", b"?"), ("empty/x.txt", b"?"), (".h/x", b"")]);
     let path = dir.path();
     let refused = |path: &Path, kind| message(open(path), kind, dir.path());
     assert_eq!(
         refused(&path.join("t.txt"), ErrorKind::Data),
-        "DIR/t.txt is neither a folder of .csv and .parquet files, nor a .csv or .parquet file, \
-         nor a SQLite file"
+        "expected a folder of .csv and .parquet files, a .csv or .parquet file, or a SQLite file, \
+         found DIR/t.txt"
     );
     assert_eq!(
         refused(path, ErrorKind::Data),
-        "folder DIR holds no table; looked for NAME.csv, NAME.parquet and sub-folders of .parquet \
+        "folder DIR holds no table; expected NAME.csv, NAME.parquet, or a sub-folder of .parquet \
          files"
     );
     assert!(
@@ -50,16 +50,16 @@ fn what_cannot_be_a_source_says_why() {
 }
 
 #[test]
-fn two_files_of_one_name_are_refused() {
+fn two_files_of_one_name_are_rejected() {
     let folder = folder(&[("t.csv", b"x\n1\n"), ("t.parquet", b"")]);
     assert_eq!(
         message(open(folder.path()), ErrorKind::Data, folder.path()),
-        "DIR/t.csv and DIR/t.parquet are both table \"t\"; remove or rename one of them"
+        "DIR/t.csv and DIR/t.parquet both hold table \"t\"; remove or rename one of them"
     );
 }
 
 #[test]
-fn missing_tables_and_columns_name_the_nearest() {
+fn missing_tables_and_columns_suggest_the_nearest_name() {
     let folder = folder(&[("drivers.csv", b"id,fullName\n1,x\n"), ("races.csv", b"id\n1\n")]);
     let source = opened(folder.path());
     let refused = |table, column: &str| {
@@ -71,7 +71,7 @@ fn missing_tables_and_columns_name_the_nearest() {
     );
     assert_eq!(
         refused("unlike", "id"),
-        "folder DIR has no table \"unlike\"; there are: \"drivers\", \"races\""
+        "folder DIR has no table \"unlike\"; expected one of: \"drivers\", \"races\""
     );
     assert_eq!(
         refused("drivers", "full_name"),

@@ -1,4 +1,4 @@
-//! What the readers make of files, good and bad.
+//! Readers, drafts and the demo: valid and malformed files.
 
 mod csv;
 mod demo;
@@ -18,7 +18,7 @@ use arrow::record_batch::RecordBatch;
 use headwater::prepare::source::{Source, open};
 use headwater::{Error, ErrorKind, Result};
 
-/// A folder with these files in it.
+/// Makes a folder with these files.
 fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -38,7 +38,7 @@ fn batches(source: &dyn Source, table: &str, columns: &[&str]) -> Result<Vec<Rec
     source.read(table, &columns)?.collect()
 }
 
-/// The rows of a table of text, NULLs as `-`, fields joined by `|`.
+/// Returns the rows of a table of texts, with `-` for NULL and `|` between fields.
 fn rows(source: &dyn Source, table: &str, columns: &[&str]) -> Result<Vec<String>> {
     let mut rows = Vec::new();
     for batch in batches(source, table, columns)? {
@@ -53,9 +53,9 @@ fn rows(source: &dyn Source, table: &str, columns: &[&str]) -> Result<Vec<String
     Ok(rows)
 }
 
-/// The message of an error, with the folder's own path taken out.
+/// Returns the message of an error, with `DIR` for the folder's path.
 fn message<T>(result: Result<T>, kind: ErrorKind, folder: &Path) -> String {
-    let error: Error = result.err().expect("this must be refused");
+    let error: Error = result.err().expect("expected an error");
     assert_eq!(error.kind(), kind, "{error}");
     error.to_string().replace(&folder.display().to_string(), "DIR")
 }

@@ -26,7 +26,7 @@ fn numbers(from: i64, to: i64) -> RecordBatch {
 }
 
 #[test]
-fn types_pass_through_as_they_are() {
+fn arrow_types_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let decimal = Decimal128Array::from(vec![150]).with_precision_and_scale(15, 2).unwrap();
     let columns: Vec<(&str, ArrayRef)> = vec![
@@ -61,7 +61,7 @@ fn types_pass_through_as_they_are() {
 }
 
 #[test]
-fn the_columns_asked_for_come_in_the_order_asked_for() {
+fn columns_have_the_requested_order() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("t.parquet"), &numbers(0, 20_000));
     let source = opened(folder.path());
@@ -78,7 +78,7 @@ fn the_columns_asked_for_come_in_the_order_asked_for() {
 }
 
 #[test]
-fn a_sub_folder_of_parts_is_one_table_in_the_order_of_their_names() {
+fn a_sub_folder_of_parts_is_one_table_in_order_of_names() {
     for name in ["t", "t.parquet"] {
         let folder = tempfile::tempdir().unwrap();
         let parts = folder.path().join(name);
@@ -96,14 +96,14 @@ fn a_sub_folder_of_parts_is_one_table_in_the_order_of_their_names() {
         let found = opened(folder.path()).tables();
         assert_eq!(
             message(found, ErrorKind::Data, &parts),
-            "DIR/part-2.parquet: its columns are (a Int64, c Int64), those of DIR/part-0.parquet \
-             are (a Int64, b Utf8); the parts of a table must agree"
+            "DIR/part-2.parquet: expected the columns (a Int64, b Utf8) as in DIR/part-0.parquet, \
+             found (a Int64, c Int64); give all parts of a table the same columns"
         );
     }
 }
 
 #[test]
-fn a_file_cut_short_anywhere_is_refused_and_never_panics() {
+fn a_truncated_file_is_rejected_without_a_panic() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.parquet");
     write(&path, &numbers(0, 20_000));
@@ -112,13 +112,13 @@ fn a_file_cut_short_anywhere_is_refused_and_never_panics() {
         std::fs::write(&path, &whole[..cut]).unwrap();
         let found = opened(folder.path()).tables();
         let found = message(found, ErrorKind::Data, folder.path());
-        assert!(found.starts_with("DIR/t.parquet: not a whole Parquet file: "), "{found}");
-        assert!(found.ends_with("; it may have been cut short, write it again"), "{found}");
+        assert!(found.starts_with("DIR/t.parquet: not a complete Parquet file: "), "{found}");
+        assert!(found.ends_with("; it may be truncated, write it again"), "{found}");
     }
     std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     assert_eq!(
         message(opened(folder.path()).tables(), ErrorKind::Data, folder.path()),
-        "DIR/t.parquet: not a whole Parquet file: Parquet error: Invalid Parquet file. Corrupt \
-         footer; it may have been cut short, write it again"
+        "DIR/t.parquet: not a complete Parquet file: Parquet error: Invalid Parquet file. Corrupt \
+         footer; it may be truncated, write it again"
     );
 }

@@ -2,7 +2,7 @@ use rusqlite::Connection;
 
 use super::*;
 
-/// A SQLite file made by these statements.
+/// Makes a SQLite file with these statements.
 fn database(statements: &str) -> (tempfile::TempDir, Box<dyn Source>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("shop.db");
@@ -12,7 +12,7 @@ fn database(statements: &str) -> (tempfile::TempDir, Box<dyn Source>) {
 }
 
 #[test]
-fn values_come_as_exact_text() {
+fn values_are_exact_texts() {
     let (_folder, source) = database(
         "CREATE TABLE \"odd \"\" name\" (a, \"select\" TEXT);
          INSERT INTO \"odd \"\" name\" VALUES
@@ -39,7 +39,7 @@ fn values_come_as_exact_text() {
 }
 
 #[test]
-fn declared_keys_and_references_are_told() {
+fn declared_keys_and_references_are_listed() {
     let (_folder, source) = database(
         "CREATE TABLE Artist (ArtistId INTEGER PRIMARY KEY, Name);
          CREATE TABLE Part (b, a, PRIMARY KEY (a, b)) WITHOUT ROWID;
@@ -67,7 +67,7 @@ fn declared_keys_and_references_are_told() {
 }
 
 #[test]
-fn rows_keep_their_order_whatever_is_asked_for() {
+fn rows_keep_their_order_for_any_requested_columns() {
     let (_folder, source) = database(
         "CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER, w INTEGER);
          CREATE INDEX by_v ON t (v);
@@ -91,7 +91,7 @@ fn rows_keep_their_order_whatever_is_asked_for() {
 }
 
 #[test]
-fn a_reader_that_is_dropped_early_lets_go() {
+fn a_reader_that_is_dropped_early_ends_its_thread() {
     let (_folder, source) = database(
         "CREATE TABLE t (v);
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
@@ -104,7 +104,7 @@ fn a_reader_that_is_dropped_early_lets_go() {
 }
 
 #[test]
-fn what_is_not_text_names_its_place() {
+fn values_that_are_not_text_are_rejected_with_their_place() {
     let (folder, source) = database(
         "CREATE TABLE t (a, b);
          INSERT INTO t VALUES (1, 2), (x'0102', CAST(x'ff41' AS TEXT));",
@@ -114,7 +114,7 @@ fn what_is_not_text_names_its_place() {
     assert_eq!(
         refused("a"),
         "DIR/shop.db: table \"t\": column \"a\": row 2: expected text or a number, found a blob of \
-         2 bytes; type the column ignored"
+         2 bytes; give the column the type ignored"
     );
     assert_eq!(
         refused("b"),
@@ -124,7 +124,7 @@ fn what_is_not_text_names_its_place() {
 }
 
 #[test]
-fn missing_and_damaged_things_are_refused() {
+fn missing_tables_and_damaged_files_are_rejected() {
     let (folder, source) = database("CREATE TABLE orders (id); INSERT INTO orders VALUES (1);");
     let refused = |table: &str, column: &str| {
         message(rows(&*source, table, &[column]), ErrorKind::Schema, folder.path())

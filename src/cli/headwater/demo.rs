@@ -1,4 +1,4 @@
-//! `headwater demo-data`: a deterministic shop as CSV files.
+//! `headwater demo-data`: writes a deterministic shop as CSV files.
 
 use std::path::PathBuf;
 
@@ -12,24 +12,24 @@ use crate::view::words::plural;
 /// Writes a deterministic example: a relational shop with a planted signal, as CSV files.
 #[derive(Args)]
 pub(super) struct DemoDataArgs {
-    /// The folder to write them to: a new one, or an empty one.
+    /// Folder to write the files to; it must be new or empty.
     folder: PathBuf,
 }
 
 pub(super) fn run(args: &DemoDataArgs) -> Result<()> {
     if std::fs::read_dir(&args.folder).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(Error::invalid(format!(
-            "{} is not empty; choose another folder",
+            "expected a new or an empty folder, found files in {}; choose another folder",
             args.folder.display()
         )));
     }
-    let made = demo_data(&args.folder)?;
+    let data = demo_data(&args.folder)?;
     let mut output = Output::new();
     let folder = args.folder.display();
     output.line(&format!(
         "{folder}: {} in {}, with a schema; next\n  headwater prepare {folder} --schema \
          {folder}/schema.toml --out demo.db",
-        plural(made.tables.iter().map(|(_, rows)| rows).sum(), "row"),
-        plural(made.tables.len() as u64, "table"),
+        plural(data.tables.iter().map(|(_, rows)| rows).sum(), "row"),
+        plural(data.tables.len() as u64, "table"),
     ))
 }

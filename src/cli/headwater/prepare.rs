@@ -1,4 +1,4 @@
-//! `headwater prepare`: a store from a source and its schema.
+//! `headwater prepare`: makes a store from a source and its schema.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,51 +20,51 @@ use crate::view::words::{bytes, plural};
 /// Makes the engine for the SQL of a source's tasks.
 pub type SqlHook<'a> = dyn Fn(&Arc<dyn Source>, &Schema) -> Box<dyn SqlEngine + 'a> + 'a;
 
-/// What the binary or the Python package lends to the command.
+/// Functions that the binary or the Python package gives to the command.
 #[derive(Default)]
 pub struct Hooks<'a> {
     /// Runs the SQL of tasks over the tables of a source.
     pub sql: Option<&'a SqlHook<'a>>,
-    /// Says whether the user wants the work to end. Asked again and again, and once before anything
-    /// is written, so that it may begin to listen then: what never asks is ended by the signal.
+    /// Returns whether the user has interrupted the command. Called repeatedly, and once before the
+    /// command writes anything, so that it can install its handler then; a command that never calls
+    /// it is ended by the signal.
     pub interrupted: Option<&'a Interrupted<'a>>,
 }
 
 /// Makes a store from a source and its schema.
 #[derive(Args)]
 pub(super) struct PrepareArgs {
-    /// A folder of .csv and .parquet files, one such file, or a SQLite file.
+    /// Folder of .csv and .parquet files, one such file, or a SQLite file.
     source: PathBuf,
-    /// The schema file; `headwater schema` drafts one.
+    /// Schema file; `headwater schema` drafts one.
     #[arg(long, value_name = "FILE")]
     schema: PathBuf,
-    /// The folder to make; it must not be there yet.
+    /// Folder to write the store to; it must not exist.
     #[arg(long, value_name = "DB")]
     out: PathBuf,
-    /// How names, categories and texts become vectors: `hashing` (built in: words and letter
-    /// triples, no model, no network), or the URL of a server with OpenAI's embeddings protocol,
-    /// such as http://localhost:8000/v1; its key is taken from HEADWATER_EMBEDDING_KEY or
-    /// OPENAI_API_KEY.
+    /// Embedder of names, categories and texts: `hashing` (built in: words and letter triples, no
+    /// model, no network), or the URL of a server with OpenAI's embeddings protocol, such as
+    /// http://localhost:8000/v1. The key of the server is HEADWATER_EMBEDDING_KEY or OPENAI_API_KEY.
     #[arg(long, value_name = "hashing|URL", default_value = "hashing")]
     embedder: String,
-    /// The model that the server is asked for.
+    /// Model to request from the server.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// Where the server's vectors are kept, so that none is asked for twice, not even after a crash;
-    /// DB.embeddings where it is not said.
+    /// File that caches the server's vectors, so that none is requested twice, even after a crash
+    /// (default: DB.embeddings).
     #[arg(long, value_name = "FILE", requires = "model")]
     embedding_cache: Option<PathBuf>,
-    /// How long a vector is.
+    /// Length of a vector.
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(8..=8192))]
     dimension: u32,
-    /// Keep the texts without vectors (names and categories have theirs all the same).
+    /// Do not embed texts (names and categories are always embedded).
     #[arg(long)]
     no_text_vectors: bool,
-    /// How many threads work; all cores where it is not said. The bytes do not depend on it.
+    /// Number of threads (default: all cores); the bytes of the store do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Print one JSON object instead of words.
+    /// Print the report as one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -94,7 +94,7 @@ pub(super) fn run(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
         "{}: {}, {}, {}; {} in {:.1} s",
         args.out.display(),
         plural(report.row_count, "row"),
-        plural(report.edge_count, "link"),
+        plural(report.link_count, "link"),
         plural(u64::from(report.text_count), "text"),
         bytes(report.store_bytes),
         started.elapsed().as_secs_f64(),
@@ -114,7 +114,7 @@ fn embedder<'a>(
     match (args.embedder.as_str(), &args.model) {
         ("hashing", None) => Ok(Box::new(HashingEmbedder::new(dimension))),
         ("hashing", Some(_)) => {
-            Err(Error::invalid("--model is for a server; give its URL with --embedder"))
+            Err(Error::invalid("expected the URL of a server with --model; set --embedder URL"))
         }
         (url, Some(model)) => {
             let key = ["HEADWATER_EMBEDDING_KEY", "OPENAI_API_KEY"];
@@ -128,8 +128,8 @@ fn embedder<'a>(
             Ok(Box::new(endpoint.stop_when(stopped)))
         }
         (other, None) => Err(Error::invalid(format!(
-            "expected `--embedder hashing`, or a server's URL and the --model to ask it for; found \
-             --embedder {other} alone"
+            "expected --embedder hashing, or --embedder URL with --model; found --embedder {other} \
+             alone"
         ))),
     }
 }

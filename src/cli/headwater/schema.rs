@@ -1,4 +1,4 @@
-//! `headwater schema`: a first schema for a source.
+//! `headwater schema`: drafts a schema for a source.
 
 use std::path::{Path, PathBuf};
 
@@ -14,15 +14,15 @@ use crate::prepare::source;
 use crate::progress::Progress;
 use crate::view::words::plural;
 
-/// Drafts a schema file from the names, types and values of a source, for you to correct.
+/// Drafts a schema file from the names, types and values of a source; correct it by hand.
 #[derive(Args)]
 pub(super) struct SchemaArgs {
-    /// A folder of .csv and .parquet files, one such file, or a SQLite file.
+    /// Folder of .csv and .parquet files, one such file, or a SQLite file.
     source: PathBuf,
-    /// Where to write the schema; standard output where it is not said.
+    /// File to write the schema to (default: standard output).
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The database's name; the source's where it is not said.
+    /// Name of the database (default: the name of the source).
     #[arg(long)]
     name: Option<String>,
 }
@@ -30,7 +30,7 @@ pub(super) struct SchemaArgs {
 pub(super) fn run(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
     if let Some(path) = args.out.as_deref().filter(|path| path.exists()) {
         return Err(Error::invalid(format!(
-            "{} is there already, and may hold corrections; remove it, or choose another place",
+            "{} is there already and may contain corrections; remove it, or choose another file",
             path.display()
         )));
     }
@@ -64,9 +64,9 @@ pub(super) fn run(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
     }
 }
 
-/// What a database is called, by the name of its source; `.` is called as the folder is.
+/// Returns the default name of a database: that of its source; `.` has the name of the folder.
 fn database_name(source: &Path) -> String {
-    let whole = std::fs::canonicalize(source).ok();
-    let stem = source.file_stem().or_else(|| whole.as_deref()?.file_stem());
+    let absolute = std::fs::canonicalize(source).ok();
+    let stem = source.file_stem().or_else(|| absolute.as_deref()?.file_stem());
     stem.map_or_else(|| "database".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }

@@ -1,4 +1,4 @@
-//! What is learnt of a column while its table is read.
+//! Summarises each column while the first pass reads its table.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,17 +11,18 @@ use crate::prepare::schema::{Column, Limits};
 use crate::prepare::values::{BadValues, Values};
 use crate::store::SemanticType;
 
-/// What was learnt of a column.
+/// The summary of a column.
 pub(in crate::prepare) struct ColumnSummary {
-    /// Its name.
+    /// The column's name.
     pub name: String,
-    /// What the schema says of it.
+    /// The column in the schema.
     pub column: Column,
-    /// How many values are NULL.
+    /// The number of NULLs.
     pub null_count: u64,
     /// The statistics of its semantic type.
     pub summary: Summary,
-    trouble: Option<BadValues>,
+    /// The values that cannot be read.
+    bad_values: Option<BadValues>,
 }
 
 /// Statistics by semantic type, still growing.
@@ -34,7 +35,7 @@ pub(in crate::prepare) enum Summary {
     Text,
 }
 
-/// The categories of a column, numbered as they come.
+/// The categories of a column, numbered in the order of their first row.
 #[derive(Default)]
 pub(in crate::prepare) struct Dictionary {
     codes: HashMap<Box<str>, u32>,
@@ -52,13 +53,13 @@ impl Dictionary {
         code
     }
 
-    /// How many categories there are.
+    /// Returns the number of categories.
     pub(in crate::prepare) fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// The names in the order of their bytes, and for each code its place in that order: rows in
-    /// another order make the same categories.
+    /// Returns the names in the order of their bytes, and the place of each code in that order. So the
+    /// order of rows does not change the categories.
     pub(in crate::prepare) fn sorted(&self) -> (Vec<&str>, Vec<u32>) {
         let mut order: Vec<usize> = (0..self.names.len()).collect();
         order.sort_unstable_by_key(|&code| &self.names[code]);
@@ -81,28 +82,27 @@ impl ColumnSummary {
             SemanticType::Categorical => Summary::Categorical(Dictionary::default()),
             SemanticType::Text => Summary::Text,
         };
-        Self { name: name.to_owned(), column, null_count: 0, summary, trouble: None }
+        Self { name: name.to_owned(), column, null_count: 0, summary, bad_values: None }
     }
 
-    /// Reads a batch of values; what cannot be read is counted, and is NULL until the end of the
-    /// table tells of it.
+    /// Reads a batch of values; counts unreadable values for `check`, and reads the batch as NULL.
     pub(in crate::prepare) fn read(&mut self, array: &ArrayRef, first_row: u64) -> Result<Values> {
         match Values::read(array, self.column).context(|| self.place())? {
             Ok(values) => Ok(values),
             Err(bad) => {
-                let trouble = self.trouble.get_or_insert(BadValues {
+                let bad_values = self.bad_values.get_or_insert(BadValues {
                     count: 0,
                     row: first_row + bad.row,
                     ..bad.clone()
                 });
-                trouble.count += bad.count;
-                Ok(Values::nothing(self.column, array.len()))
+                bad_values.count += bad.count;
+                Ok(Values::nulls(self.column, array.len()))
             }
         }
     }
 
-    /// Takes in a batch; yields what is staged of it. Texts are staged by [`Texts`].
-    pub(in crate::prepare) fn take_in(&mut self, values: &Values) -> ArrayRef {
+    /// Adds a batch to the summary; returns the values to stage. Texts are staged by their indexes.
+    pub(in crate::prepare) fn add(&mut self, values: &Values) -> ArrayRef {
         self.null_count += values.null_count() as u64;
         match (&mut self.summary, values) {
             (Summary::Numerical(moments), Values::Numbers(numbers)) => {
@@ -116,28 +116,28 @@ impl ColumnSummary {
                 }
                 Arc::new(times.clone())
             }
-            (Summary::Boolean { true_count }, Values::Truths(truths)) => {
-                *true_count += truths.true_count() as u64;
-                Arc::new(truths.clone())
+            (Summary::Boolean { true_count }, Values::Booleans(booleans)) => {
+                *true_count += booleans.true_count() as u64;
+                Arc::new(booleans.clone())
             }
-            (Summary::Categorical(dictionary), Values::Words(words)) => {
-                let codes = words.iter().map(|word| word.map(|word| dictionary.code(word)));
+            (Summary::Categorical(dictionary), Values::Texts(texts)) => {
+                let codes = texts.iter().map(|text| text.map(|text| dictionary.code(text)));
                 Arc::new(codes.collect::<UInt32Array>())
             }
-            // Of an identifier only its NULLs matter.
-            (_, Values::Words(words)) => {
-                let present = arrow::buffer::BooleanBuffer::new_unset(words.len());
-                Arc::new(BooleanArray::new(present, words.logical_nulls()))
+            // An identifier is staged as its NULLs alone.
+            (_, Values::Texts(texts)) => {
+                let present = arrow::buffer::BooleanBuffer::new_unset(texts.len());
+                Arc::new(BooleanArray::new(present, texts.logical_nulls()))
             }
-            (_, Values::Numbers(_) | Values::Times(_) | Values::Truths(_)) => {
+            (_, Values::Numbers(_) | Values::Times(_) | Values::Booleans(_)) => {
                 unreachable!("values are read by the same semantic type")
             }
         }
     }
 
-    /// The error about the values that could not be read, when there were any.
+    /// Checks that all values could be read, and that 64 bits can scale the numbers.
     pub(in crate::prepare) fn check(&self) -> Result<()> {
-        if let Some(bad) = &self.trouble {
+        if let Some(bad) = &self.bad_values {
             return Err(Error::data(format!(
                 "{} {} cannot be read as {}: expected {}, found {:?} in row {}; correct the \
                  data or the column's type",
@@ -151,15 +151,15 @@ impl ColumnSummary {
             .context(self.place()));
         }
         let Summary::Numerical(moments) = &self.summary else { return Ok(()) };
-        let (what, way) = match (moments.mean().is_finite(), moments.std()) {
+        let (found, direction) = match (moments.mean().is_finite(), moments.std()) {
             (true, std) if std.is_finite() && (std > 0.0 || moments.min() == moments.max()) => {
                 return Ok(());
             }
-            (true, 0.0) => ("a deviation that 64 bits take for none", "up"),
-            _ => ("no finite mean and deviation", "down"),
+            (true, 0.0) => ("a standard deviation that 64 bits round to 0", "up"),
+            _ => ("no finite mean and standard deviation", "down"),
         };
         Err(Error::data(format!(
-            "the numbers from {:e} to {:e} have {what}; scale them {way}, or make the column \
+            "the numbers from {:e} to {:e} have {found}; scale them {direction}, or make the column \
              categorical or text",
             moments.min(),
             moments.max()
@@ -167,14 +167,14 @@ impl ColumnSummary {
         .context(self.place()))
     }
 
-    /// The error about too many categories, as soon as there are, so that memory is not theirs.
+    /// Checks the number of categories after each batch, to bound the memory.
     pub(in crate::prepare) fn check_categories(&self, limits: &Limits) -> Result<()> {
         if let Summary::Categorical(dictionary) = &self.summary
             && dictionary.len() > limits.categories as usize
         {
             return Err(Error::limit(format!(
-                "{} categories or more, which passes the limit of {}; make the column text, or \
-                 raise limits.categories",
+                "{} categories or more, expected at most {}; make the column text, or raise \
+                 limits.categories",
                 dictionary.len(),
                 limits.categories
             ))

@@ -1,8 +1,8 @@
-//! The first pass: each table is read once, as a stream, from its source into a staging file.
+//! The first pass: reads each table once, as a stream, from its source into a staging file.
 //!
-//! What stays in memory are keys (16 bytes and a slot a row), links (4 bytes a row) and categories.
-//! Cells go to the staging file as numbers, since z-scores and the order of categories are known
-//! only at the end.
+//! Memory holds the keys (16 bytes and a slot per row), the links (4 bytes per row) and the
+//! categories. The staging file holds cells as numbers, because z-scores and the order of categories
+//! are known only at the end.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use super::columns::{ColumnSummary, Summary};
 use super::keys::{
-    KeyDigest, KeyIndex, KeyTrouble, NULL_KEY, PARTIAL_KEY, digest, identity, is_null, write_key,
+    KeyDigest, KeyFaults, KeyIndex, NULL_KEY, PARTIAL_KEY, digest, identity, is_null, write_key,
 };
 use super::links::{Links, Parents};
 use super::texts::Texts;
@@ -25,59 +25,59 @@ use crate::container::{ContainerWriter, StringsWriter};
 use crate::error::{Error, Result};
 use crate::prepare::schema::{Column, Limits, Table};
 use crate::prepare::source::Source;
-use crate::prepare::values::{Values, arrow_error, words};
+use crate::prepare::values::{Values, arrow_error, to_texts};
 use crate::progress::Progress;
 use crate::store::{ALWAYS_VISIBLE, SemanticType, identity_of};
 
-/// The most rows that a table can have; the two numbers above mean something else.
+/// The most rows of a table; the two numbers above are reserved.
 const ROW_LIMIT: u64 = u32::MAX as u64 - 1;
 
 /// A table after the first pass.
 pub(super) struct Ingested {
-    /// How many rows it has.
+    /// The number of rows.
     pub row_count: u32,
     /// The columns that the store keeps, in the schema's order.
     pub columns: Vec<ColumnSummary>,
-    /// For each list of columns that is referred to, which row has which values.
+    /// The index of each list of columns that other tables refer to.
     pub indexes: Indexes,
-    /// What each reference leads to.
+    /// The links of each reference.
     pub links: Vec<Links>,
-    /// The values of the column that the rows' time comes from.
+    /// The values of the time column.
     pub times: Option<Vec<i64>>,
-    /// How many rows repeat a key.
+    /// The number of rows that repeat a key.
     pub duplicate_keys: u64,
-    /// The table's file, with its keys in it and its rows still to come.
+    /// The table's file; it contains the keys, and not yet the rows.
     pub file: ContainerWriter,
-    /// Where the cells are staged.
+    /// The path of the staging file.
     pub staged: PathBuf,
 }
 
-/// For lists of a table's columns, which row has which values.
+/// Indexes of rows by the values of lists of columns.
 pub(super) type Indexes = HashMap<Vec<String>, KeyIndex>;
 
-/// The lists of columns by whose values rows are looked up, the key first.
+/// A list of columns by whose values rows are looked up.
 struct KeyColumns {
     columns: Vec<String>,
     places: Vec<usize>,
     index: KeyIndex,
-    nulls: KeyTrouble,
-    duplicates: KeyTrouble,
+    nulls: KeyFaults,
+    duplicates: KeyFaults,
 }
 
 /// One reference of the table.
 struct ReferenceColumns<'a> {
     places: Vec<usize>,
-    /// The keys that it refers to, when their table has been read already.
+    /// The keys of the parent table, if it has been read already.
     index: Option<&'a KeyIndex>,
     links: Links,
 }
 
-/// A table on its way through the first pass.
+/// The state of the first pass over a table.
 struct Ingest<'a> {
     table: &'a Table,
     limits: &'a Limits,
     looked_up: &'a [Vec<String>],
-    /// The columns that are read, those that the store keeps first.
+    /// The columns to read; those that the store keeps come first.
     read: Vec<ColumnSummary>,
     kept: usize,
     keys: Vec<KeyColumns>,
@@ -91,23 +91,23 @@ struct Ingest<'a> {
     row_count: u64,
 }
 
-/// Where a table is read from, and where it goes.
-pub(super) struct Reading<'a> {
+/// The input of the first pass over a table.
+pub(super) struct TableInput<'a> {
     pub source: &'a dyn Source,
     pub table: &'a Table,
     pub limits: &'a Limits,
-    /// The lists of the table's columns that others refer to.
+    /// The lists of columns that other tables refer to.
     pub looked_up: &'a [Vec<String>],
-    /// For each reference, the keys of the table that it refers to, when that was read before.
+    /// The keys of the parent table of each reference, if that table has been read already.
     pub parents: Vec<Option<&'a KeyIndex>>,
     pub folder: &'a Path,
     pub progress: &'a dyn Progress,
 }
 
-/// Reads a table from its source.
-pub(super) fn ingest(reading: Reading<'_>, texts: &mut Texts) -> Result<Ingested> {
-    let Reading { source, table, folder, progress, .. } = reading;
-    let mut ingest = Ingest::new(reading)?;
+/// Reads a table from its source, and stages it.
+pub(super) fn ingest(input: TableInput<'_>, texts: &mut Texts) -> Result<Ingested> {
+    let TableInput { source, table, folder, progress, .. } = input;
+    let mut ingest = Ingest::new(input)?;
     let names: Vec<String> = ingest.read.iter().map(|c| c.name.clone()).collect();
     let batches = source.read(table.source_name(), &names)?;
     let staged = folder.join("staging").join(format!("{}.arrow", table.name));
@@ -116,7 +116,7 @@ pub(super) fn ingest(reading: Reading<'_>, texts: &mut Texts) -> Result<Ingested
     let mut writer = StreamWriter::try_new(writer, &ingest.schema).map_err(arrow_error)?;
     read_ahead(batches, |batch| {
         progress.advance(batch.num_rows() as u64)?;
-        let staged_batch = ingest.take_in(&batch, texts)?;
+        let staged_batch = ingest.add_batch(&batch, texts)?;
         writer.write(&staged_batch).map_err(|e| staging_error(&staged, e))
     })?;
     writer
@@ -154,8 +154,8 @@ fn staging_error(path: &Path, error: arrow::error::ArrowError) -> Error {
 }
 
 impl<'a> Ingest<'a> {
-    fn new(reading: Reading<'a>) -> Result<Self> {
-        let Reading { table, limits, looked_up, parents, folder, .. } = reading;
+    fn new(input: TableInput<'a>) -> Result<Self> {
+        let TableInput { table, limits, looked_up, parents, folder, .. } = input;
         let summary = |(name, column): (&String, &Column)| ColumnSummary::new(name, *column);
         let is_kept = |column: &Column| column.semantic != SemanticType::Ignored;
         let mut read: Vec<_> =
@@ -183,8 +183,8 @@ impl<'a> Ingest<'a> {
                     places: columns.iter().map(&mut place_of).collect::<Result<_>>()?,
                     columns,
                     index: KeyIndex::new(),
-                    nulls: KeyTrouble::default(),
-                    duplicates: KeyTrouble::default(),
+                    nulls: KeyFaults::default(),
+                    duplicates: KeyFaults::default(),
                 })
             })
             .collect::<Result<Vec<_>>>()?;
@@ -227,13 +227,13 @@ impl<'a> Ingest<'a> {
         })
     }
 
-    /// Takes in a batch; yields what is to be staged of it.
-    fn take_in(&mut self, batch: &RecordBatch, texts: &mut Texts) -> Result<RecordBatch> {
+    /// Adds a batch; returns the cells to stage.
+    fn add_batch(&mut self, batch: &RecordBatch, texts: &mut Texts) -> Result<RecordBatch> {
         let first_row = self.row_count;
         self.row_count += batch.num_rows() as u64;
         if self.row_count > ROW_LIMIT {
             return Err(Error::limit(format!(
-                "more than {ROW_LIMIT} rows, which is the most that a table can have; split it"
+                "expected at most {ROW_LIMIT} rows, found more; split the table"
             )));
         }
         let values = self
@@ -242,32 +242,32 @@ impl<'a> Ingest<'a> {
             .zip(batch.columns())
             .map(|(column, array)| column.read(array, first_row))
             .collect::<Result<Vec<_>>>()?;
-        // Keys are compared as text, whatever else their columns are.
-        let mut key_words: Vec<Option<StringViewArray>> = vec![None; values.len()];
+        // Keys are compared as text, whatever the type of their columns.
+        let mut key_texts: Vec<Option<StringViewArray>> = vec![None; values.len()];
         for &place in self
             .keys
             .iter()
             .flat_map(|k| &k.places)
             .chain(self.references.iter().flat_map(|r| &r.places))
         {
-            key_words[place] = Some(match &values[place] {
-                Values::Words(words) => words.clone(),
-                _ => words(batch.column(place))?,
+            key_texts[place] = Some(match &values[place] {
+                Values::Texts(texts) => texts.clone(),
+                _ => to_texts(batch.column(place))?,
             });
         }
-        self.take_in_keys(first_row, &key_words, &values)?;
+        self.add_keys(first_row, &key_texts, &values)?;
 
         let mut staged = self.read[..self.kept]
             .par_iter_mut()
             .zip(&values)
-            .map(|(column, values)| column.take_in(values))
+            .map(|(column, values)| column.add(values))
             .collect::<Vec<_>>();
         self.read.iter().try_for_each(|column| column.check_categories(self.limits))?;
         let is_text = |place: &usize| self.read[*place].column.semantic == SemanticType::Text;
         let (places, columns): (Vec<_>, Vec<_>) = (0..self.kept)
             .filter(is_text)
             .filter_map(|place| match &values[place] {
-                Values::Words(words) => Some((place, words)),
+                Values::Texts(texts) => Some((place, texts)),
                 _ => None,
             })
             .unzip();
@@ -275,7 +275,7 @@ impl<'a> Ingest<'a> {
             staged[place] = Arc::new(indexes);
         }
         self.references.par_iter_mut().for_each(|reference| {
-            let columns = key_columns(&reference.places, &key_words);
+            let columns = key_columns(&reference.places, &key_texts);
             let keys = key_digests(&columns, batch.num_rows());
             reference.links.extend(&keys, &columns, reference.index);
         });
@@ -285,16 +285,16 @@ impl<'a> Ingest<'a> {
         RecordBatch::try_new(Arc::clone(&self.schema), staged).map_err(arrow_error)
     }
 
-    fn take_in_keys(
+    fn add_keys(
         &mut self,
         first_row: u64,
-        key_words: &[Option<StringViewArray>],
+        key_texts: &[Option<StringViewArray>],
         values: &[Values],
     ) -> Result<()> {
         let rows = values.first().map_or(0, Values::len);
         let mut text = String::new();
         for (place, key) in self.keys.iter_mut().enumerate() {
-            let columns = key_columns(&key.places, key_words);
+            let columns = key_columns(&key.places, key_texts);
             let digests = key_digests(&columns, rows);
             key.index.warm(&digests);
             for (row, &digest) in digests.iter().enumerate() {
@@ -329,7 +329,7 @@ impl<'a> Ingest<'a> {
     fn finish(mut self, staged: PathBuf) -> Result<Ingested> {
         if self.row_count == 0 {
             return Err(Error::data(
-                "the table has no rows; take it out of the schema, with what refers to it",
+                "the table has no rows; remove it, and the references to it, from the schema",
             ));
         }
         self.read.iter().try_for_each(ColumnSummary::check)?;
@@ -363,23 +363,23 @@ impl<'a> Ingest<'a> {
 }
 
 impl KeyColumns {
-    /// Refuses rows without a key and, past the limit, keys of several rows. Other columns that are
-    /// referred to may be NULL: nothing can refer to such a row.
+    /// Checks that every row has a key, and that repeated keys are within the limit. Other columns
+    /// that tables refer to may be NULL: such a row has no children.
     fn check(&self, limits: &Limits, is_key: bool) -> Result<()> {
-        let KeyTrouble { count, first } = &self.nulls;
+        let KeyFaults { count, first } = &self.nulls;
         if is_key && *count > 0 {
             return Err(Error::data(format!(
-                "{count} rows have a NULL in the key ({}), the first is {first}; a key names every \
-                 row: take it out of the schema, or correct the data",
+                "{count} rows have a NULL in the key ({}), the first is {first}; every row needs a \
+                 key: correct the data, or remove the key from the schema",
                 self.columns.join(", ")
             )));
         }
-        let KeyTrouble { count, first } = &self.duplicates;
+        let KeyFaults { count, first } = &self.duplicates;
         if *count > limits.duplicate_keys {
             return Err(Error::data(format!(
-                "{count} rows repeat a key ({}) that an earlier row has, the first is {first}; \
+                "{count} rows repeat the key ({}) of an earlier row, the first is {first}; \
                  limits.duplicate_keys allows {}: correct the key or the data, or raise the limit \
-                 (references then go to the first row)",
+                 (references then link to the first row)",
                 self.columns.join(", "),
                 limits.duplicate_keys
             )));
@@ -390,12 +390,12 @@ impl KeyColumns {
 
 fn key_columns<'a>(
     places: &[usize],
-    key_words: &'a [Option<StringViewArray>],
+    key_texts: &'a [Option<StringViewArray>],
 ) -> Vec<&'a StringViewArray> {
-    places.iter().filter_map(|&place| key_words[place].as_ref()).collect()
+    places.iter().filter_map(|&place| key_texts[place].as_ref()).collect()
 }
 
-/// The digest of the key in each row, [`NULL_KEY`] or [`PARTIAL_KEY`] where a part of it is NULL.
+/// Returns the digest of the key in each row, [`NULL_KEY`] or [`PARTIAL_KEY`] if a part is NULL.
 fn key_digests(columns: &[&StringViewArray], rows: usize) -> Vec<KeyDigest> {
     let (mut text, mut last) = (String::new(), String::new());
     let mut last_digest = digest(last.as_bytes());
@@ -404,7 +404,7 @@ fn key_digests(columns: &[&StringViewArray], rows: usize) -> Vec<KeyDigest> {
             let is_whole = columns.iter().all(|column| column.is_null(row));
             return if is_whole { NULL_KEY } else { PARTIAL_KEY };
         }
-        // The rows that refer to one parent often lie together.
+        // Rows with the same parent are often adjacent.
         if text != last {
             last_digest = digest(text.as_bytes());
             std::mem::swap(&mut text, &mut last);
@@ -414,7 +414,7 @@ fn key_digests(columns: &[&StringViewArray], rows: usize) -> Vec<KeyDigest> {
     (0..rows).map(digest_of).collect()
 }
 
-/// The columns of the staging file: those that the store keeps.
+/// Returns the schema of the staging file: the columns that the store keeps.
 fn staging_schema(kept: &[ColumnSummary]) -> SchemaRef {
     let fields = kept.iter().enumerate().map(|(place, column)| {
         let kind = match column.summary {

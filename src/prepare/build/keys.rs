@@ -1,4 +1,4 @@
-//! Keys of any type and any number of columns, and which row has which.
+//! Keys of any type and any number of columns, and the index of rows by key.
 
 use std::fmt::Write;
 
@@ -6,34 +6,34 @@ use arrow::array::{Array, StringViewArray};
 
 use crate::error::{Error, Result};
 
-/// The first 16 bytes of a key's BLAKE3 digest, by which keys are compared.
+/// The first 16 bytes of the BLAKE3 digest of a key's text. Equal digests mean equal keys.
 ///
-/// Its first 8 bytes are the identity that the store keeps.
+/// The first 8 bytes are the identity that the store keeps.
 pub(in crate::prepare) type KeyDigest = u128;
 
-/// The digest of a key's text.
+/// Returns the digest of a key's text.
 pub(in crate::prepare) fn digest(bytes: &[u8]) -> KeyDigest {
     let digest = blake3::hash(bytes);
     digest.as_bytes().first_chunk().map_or(0, |first| u128::from_le_bytes(*first))
 }
 
-/// Stands for a key that is NULL.
+/// The digest of a NULL key.
 pub(in crate::prepare) const NULL_KEY: KeyDigest = 0;
 
-/// Stands for a key of several columns of which some are NULL and others are not.
+/// The digest of a composite key with some NULL parts.
 pub(in crate::prepare) const PARTIAL_KEY: KeyDigest = 1;
 
-/// Whether a key is NULL, wholly or in part: it names no row.
+/// Whether a key is NULL or has a NULL part; such a key identifies no row.
 pub(in crate::prepare) fn is_null(digest: KeyDigest) -> bool {
     digest <= PARTIAL_KEY
 }
 
-/// The identity that belongs to a digest.
+/// Returns the identity of a digest.
 pub(in crate::prepare) fn identity(digest: KeyDigest) -> u64 {
     digest as u64
 }
 
-/// Writes the text of the key that stands in row `row` of `columns`; false where a part is NULL.
+/// Writes the text of the key in row `row` of `columns`; returns false if a part is NULL.
 ///
 /// The parts of a composite key are joined by `|`; a `|` or `\` inside a part has a `\` before it.
 pub(in crate::prepare) fn write_key(
@@ -68,10 +68,10 @@ pub(in crate::prepare) fn write_key(
     true
 }
 
-/// Which row has which key: an open-addressing table over digests that are evenly spread already.
+/// An index of rows by key: an open-addressing hash table of digests.
 ///
-/// A slot holds 32 bits of the digest and the row, so that a search leaves the table only to
-/// confirm what it found.
+/// A slot holds 32 bits of the digest and the row, so a search reads the full digest only to confirm
+/// a match.
 pub(in crate::prepare) struct KeyIndex {
     digests: Vec<KeyDigest>,
     slots: Vec<u64>,
@@ -79,7 +79,7 @@ pub(in crate::prepare) struct KeyIndex {
 
 const EMPTY: u64 = u64::MAX;
 
-/// The most entries: a row number of all ones would make an empty slot.
+/// The most entries: the greatest row number is reserved for the empty slot.
 const ENTRY_LIMIT: usize = u32::MAX as usize - 1;
 
 impl KeyIndex {
@@ -87,26 +87,25 @@ impl KeyIndex {
         Self { digests: Vec::new(), slots: vec![EMPTY; 16] }
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(in crate::prepare) fn len(&self) -> usize {
         self.digests.len()
     }
 
-    /// The first row that has the key.
+    /// Returns the first row with the key.
     pub(in crate::prepare) fn find(&self, digest: KeyDigest) -> Option<u32> {
         row_of(self.slots[self.slot(digest)])
     }
 
-    /// Brings the slots of `digests` into the cache, many at a time: a search alone would wait for
-    /// each of them in turn.
+    /// Loads the slots of `digests` into the processor's cache in parallel: searches alone would wait
+    /// for one after the other.
     pub(in crate::prepare) fn warm(&self, digests: &[KeyDigest]) {
         let mask = self.slots.len() - 1;
         let touch = |touched, &digest| touched ^ self.slots[first_slot(digest, mask)];
         std::hint::black_box(digests.iter().fold(0, touch));
     }
 
-    /// Adds the next row; tells the earlier row that has the same key, which then remains the one
-    /// that is found.
+    /// Adds the next row; returns the first row with the same key, which `find` still returns.
     pub(in crate::prepare) fn push(&mut self, digest: KeyDigest) -> Result<Option<u32>> {
         let row = self.next_row()?;
         let slot = self.slot(digest);
@@ -121,14 +120,14 @@ impl KeyIndex {
         Ok(found)
     }
 
-    /// Adds a row that has no key.
+    /// Adds a row without a key.
     pub(in crate::prepare) fn push_null(&mut self) -> Result<()> {
         self.next_row()?;
         self.digests.push(NULL_KEY);
         Ok(())
     }
 
-    /// The entry of `digest`, which is added when it is not there, and whether it was added.
+    /// Returns the entry of `digest`, adding it if it is new, and whether it is new.
     pub(in crate::prepare) fn intern(&mut self, digest: KeyDigest) -> Result<(u32, bool)> {
         if let Some(entry) = self.find(digest) {
             return Ok((entry, false));
@@ -142,12 +141,12 @@ impl KeyIndex {
         match self.digests.len() {
             row if row < ENTRY_LIMIT => Ok(row as u32),
             _ => Err(Error::limit(format!(
-                "more than {ENTRY_LIMIT} entries, which is as far as the format counts"
+                "expected at most {ENTRY_LIMIT} keys or texts, found more"
             ))),
         }
     }
 
-    /// The slot that holds `digest`, or the empty one where it would go.
+    /// Returns the slot of `digest`, or the empty slot for it.
     fn slot(&self, digest: KeyDigest) -> usize {
         let mask = self.slots.len() - 1;
         let tag = slot_of(digest, 0) >> 32;
@@ -181,7 +180,7 @@ fn first_slot(digest: KeyDigest, mask: usize) -> usize {
 }
 
 fn slot_of(digest: KeyDigest, row: u32) -> u64 {
-    // Other bits than those that choose the slot.
+    // Not the bits that choose the slot.
     u64::from((digest >> 32) as u32) << 32 | u64::from(row)
 }
 
@@ -189,17 +188,17 @@ fn row_of(slot: u64) -> Option<u32> {
     (slot != EMPTY).then_some(slot as u32)
 }
 
-/// Keys that should not be, and how many of them.
+/// The number of rows with a fault in the key, and the first of them.
 #[derive(Default)]
-pub(in crate::prepare) struct KeyTrouble {
-    /// How many there are.
+pub(in crate::prepare) struct KeyFaults {
+    /// The number of rows.
     pub count: u64,
-    /// The first, in words.
+    /// A description of the first row.
     pub first: String,
 }
 
-impl KeyTrouble {
-    /// Counts one more, and remembers it when it is the first.
+impl KeyFaults {
+    /// Counts a row; describes it if it is the first.
     pub(in crate::prepare) fn add(&mut self, describe: impl FnOnce(&mut String)) {
         if self.count == 0 {
             describe(&mut self.first);

@@ -1,30 +1,30 @@
-//! Where in a row's record each thing lies.
+//! The layout of a table's records: the offset of each value.
 
 use super::columns::{ColumnSummary, Summary};
 use crate::error::{Error, Result};
 use crate::store::{ColumnMetadata, ColumnStats};
 
-/// The layout of a table's records: widest things first, so that nothing needs padding but the end.
+/// The layout of a table's records. The widest values come first, so only the end needs padding.
 ///
-/// Times, then the parents' row numbers, then values of 4, 2 and 1 bytes, then bits: one for each
-/// column that says whether it is NULL, one for each boolean's value.
+/// Times, then the parents' row numbers, then values of 4, 2 and 1 bytes, then bits: a NULL bit for
+/// each column, and a value bit for each boolean.
 pub(super) struct Layout {
-    /// Where an inherited time is.
+    /// The offset of an inherited time.
     pub time_offset: u32,
-    /// Where each reference's parent is.
+    /// The offset of each reference's parent.
     pub parent_offsets: Vec<u32>,
-    /// The columns, placed.
+    /// The columns with their offsets.
     pub columns: Vec<ColumnMetadata>,
-    /// Where the bits are.
+    /// The offset of the bits.
     pub null_offset: u32,
-    /// How long a record is.
+    /// The length of a record.
     pub stride: u32,
 }
 
-/// Gives out the bytes of a record.
-struct Cursor(u64);
+/// The next free byte of a record.
+struct Offset(u64);
 
-impl Cursor {
+impl Offset {
     fn take(&mut self, bytes: u32) -> u32 {
         let at = self.0;
         self.0 += u64::from(bytes);
@@ -35,25 +35,25 @@ impl Cursor {
 impl Layout {
     /// Lays out a table with `reference_count` references.
     ///
-    /// `columns` come with their statistics, the categories' blocks assigned already.
+    /// `columns` have their statistics and their blocks of categories already.
     pub(super) fn new(
         mut columns: Vec<ColumnMetadata>,
         reference_count: usize,
         inherits_time: bool,
     ) -> Result<Self> {
-        let mut cursor = Cursor(0);
-        let time_offset = cursor.take(if inherits_time { 8 } else { 0 });
-        let place = |columns: &mut [ColumnMetadata], width: u32, cursor: &mut Cursor| {
+        let mut offset = Offset(0);
+        let time_offset = offset.take(if inherits_time { 8 } else { 0 });
+        let place = |columns: &mut [ColumnMetadata], width: u32, offset: &mut Offset| {
             for column in columns.iter_mut().filter(|c| c.stats.value_bytes() == width) {
-                column.offset = cursor.take(width);
+                column.offset = offset.take(width);
             }
         };
-        place(&mut columns, 8, &mut cursor);
-        let parent_offsets = (0..reference_count).map(|_| cursor.take(4)).collect();
+        place(&mut columns, 8, &mut offset);
+        let parent_offsets = (0..reference_count).map(|_| offset.take(4)).collect();
         for width in [4, 2, 1] {
-            place(&mut columns, width, &mut cursor);
+            place(&mut columns, width, &mut offset);
         }
-        let null_offset = cursor.take(0);
+        let null_offset = offset.take(0);
         let mut bit = columns.len() as u32;
         for column in &mut columns {
             match column.stats {
@@ -65,15 +65,21 @@ impl Layout {
                 _ => {}
             }
         }
-        cursor.take(bit.div_ceil(8));
+        offset.take(bit.div_ceil(8));
         let has_times = inherits_time || columns.iter().any(|c| c.stats.value_bytes() == 8);
-        let stride = cursor.0.next_multiple_of(if has_times { 8 } else { 4 });
-        let stride = u32::try_from(stride).map_err(|_| Error::limit("too many columns"))?;
+        let stride = offset.0.next_multiple_of(if has_times { 8 } else { 4 });
+        let stride = u32::try_from(stride).map_err(|_| {
+            Error::limit(
+                "expected records of less than \
+                                                                     4 GiB, found longer ones; \
+                                                                     remove columns",
+            )
+        })?;
         Ok(Self { time_offset, parent_offsets, columns, null_offset, stride })
     }
 }
 
-/// A column's metadata, before its place in the record is known.
+/// Returns a column's metadata without its offset.
 pub(super) fn column_metadata(
     summary: &ColumnSummary,
     index: u32,
@@ -97,9 +103,12 @@ pub(super) fn column_metadata(
         Summary::Categorical(dictionary) => {
             let cat_emb_start = *category_count;
             let cat_emb_count = dictionary.len() as u32;
-            *category_count = category_count
-                .checked_add(cat_emb_count)
-                .ok_or_else(|| Error::limit("more than 4,294,967,295 categories in all"))?;
+            *category_count = category_count.checked_add(cat_emb_count).ok_or_else(|| {
+                Error::limit(
+                    "expected at most 4,294,967,295 categories in all \
+                                             columns, found more",
+                )
+            })?;
             ColumnStats::Categorical { cat_emb_start, cat_emb_count }
         }
         Summary::Text => ColumnStats::Text,

@@ -1,5 +1,7 @@
-//! A derived task's rows may stand in the database as well, as a table of the same source. Where a
-//! seed could see the row that holds its own target, a model would learn to copy it.
+//! Checks that no seed sees its own target.
+//!
+//! A table of the database may be read from the source of a derived task. If a seed could see the row
+//! with its own target, a model would learn to copy it.
 
 use std::collections::HashMap;
 
@@ -8,16 +10,16 @@ use crate::error::{Context, Error, Result};
 use crate::prepare::schema::{DerivedTask, Schema, Table};
 use crate::store::{ALWAYS_VISIBLE, is_visible};
 
-/// Whether a task takes its targets from rows of `table` that tell them.
+/// Whether rows of `table` reveal the targets of `task`: both have the same source.
 ///
-/// Then row i of the table is also row i of the task.
-pub(super) fn is_told_target(schema: &Schema, table: &Table, task: &DerivedTask) -> bool {
-    task.source.as_deref() == Some(table.source_name()) && schema.tells(table, &task.target)
+/// Then row i of the table is row i of the task.
+pub(super) fn reveals_target(schema: &Schema, table: &Table, task: &DerivedTask) -> bool {
+    task.source.as_deref() == Some(table.source_name()) && schema.reveals(table, &task.target)
 }
 
-/// Refuses a task of which a seed sees its own target in the database.
+/// Checks that no seed of a derived task sees its own target in the database.
 ///
-/// `times` tell when the rows of each table came to exist, where they have a time and tell a target.
+/// `times` are the times of the rows of each table that has a time and reveals a target.
 pub(super) fn check(
     schema: &Schema,
     derived_tasks: &HashMap<String, Derived>,
@@ -28,7 +30,7 @@ pub(super) fn check(
             continue;
         };
         for (table, times) in schema.tables.iter().zip(times) {
-            if is_told_target(schema, table, derived) {
+            if reveals_target(schema, table, derived) {
                 check_table(table, derived, read.obs_times(), times.as_deref())
                     .context(|| format!("task {:?}", task.name))?;
             }
@@ -53,10 +55,10 @@ fn check_table(
     }
     let (name, target) = (&table.name, &task.target);
     Err(Error::data(format!(
-        "{count} of {} seeds could see their own answer: table {name:?} is read from {:?} too, and \
-         its row with the seed's {target:?} is visible at the observation time; leave that table \
-         out, make {target:?} ignored in it and no part of a key or reference, or give it the time \
-         at which the answer was known",
+        "{count} of {} seeds could see their own target: table {name:?} is also read from {:?}, \
+         and its row with the seed's {target:?} is visible at the observation time; remove that \
+         table, give {target:?} the type ignored there and use it in no key or reference, or give \
+         the table the time at which the target was known",
         obs_times.len(),
         table.source_name(),
     )))

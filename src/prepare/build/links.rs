@@ -1,4 +1,4 @@
-//! The second pass over links: references become parents, and parents' lists of children.
+//! The second pass over links: resolves references to parents, and lists the children of parents.
 
 use std::ops::Range;
 
@@ -11,35 +11,35 @@ use crate::error::{Error, Result};
 use crate::prepare::schema::{Limits, Reference};
 use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, NO_PARENT, known_from};
 
-/// What a reference leads to, as far as that is known while its table is read.
+/// The links of a reference, resolved or not.
 pub(super) enum Links {
-    /// Rows of a table that was read before.
+    /// The rows of a parent table that has been read already.
     Rows(Parents),
-    /// The digests of keys of a table that is read later, or is the same one.
+    /// The digests of keys of a parent table that is read later, or is the same table.
     Keys(Vec<KeyDigest>),
 }
 
-/// Stands for a parent whose key is not among its table's, or is given in part, until the store knows
-/// it as [`NO_PARENT`]: a row that should inherit its time from there must not pass for one that has none.
+/// A parent with a missing or a partial key. The store has [`NO_PARENT`] instead; until then the
+/// difference matters, because a row that inherits the time of a missing parent must never be visible.
 const MISSING_PARENT: u32 = NO_PARENT - 1;
 
-/// The rows that one reference leads to.
+/// The parents of one reference.
 #[derive(Default)]
 pub(super) struct Parents {
     /// The parent of each row, or [`NO_PARENT`], or [`MISSING_PARENT`].
     rows: Vec<u32>,
-    /// How many rows have one.
-    pub edge_count: u32,
-    /// How many rows have a NULL in place of a reference.
+    /// The number of rows with a parent.
+    pub link_count: u32,
+    /// The number of rows with a NULL in the reference.
     pub null_count: u64,
-    /// How many refer to a row that is not there.
+    /// The number of rows that refer to a missing row.
     pub unresolved_count: u64,
-    /// The first of those, in words.
+    /// A description of the first of these rows.
     first_unresolved: Option<String>,
 }
 
 impl Links {
-    /// Takes in the keys of a batch, whose texts are in `columns`.
+    /// Adds the keys of a batch; `columns` are their texts.
     pub(super) fn extend(
         &mut self,
         keys: &[KeyDigest],
@@ -55,13 +55,13 @@ impl Links {
         }
     }
 
-    /// The rows, now that all tables have been read.
+    /// Resolves the links, after all tables have been read.
     pub(super) fn resolve(self, index: &KeyIndex) -> Parents {
         match self {
             Self::Rows(parents) => parents,
             Self::Keys(keys) => {
                 let mut parents = Parents::default();
-                // The texts of these keys are gone.
+                // The texts of these keys were not kept.
                 keys.chunks(8192).for_each(|keys| parents.extend(keys, index, |_, _| ()));
                 parents
             }
@@ -83,13 +83,13 @@ impl Parents {
                     self.null_count += 1;
                     NO_PARENT
                 }
-                // It names a parent, and not which.
+                // The row has a parent, but its key is incomplete.
                 (PARTIAL_KEY, _) => {
                     self.null_count += 1;
                     MISSING_PARENT
                 }
                 (_, Some(parent)) => {
-                    self.edge_count += 1;
+                    self.link_count += 1;
                     parent
                 }
                 (_, None) => {
@@ -107,19 +107,19 @@ impl Parents {
         }
     }
 
-    /// The parent of each row of `range` as the store has it.
+    /// Returns the parent of each row of `range` as the store keeps it.
     pub(super) fn stored(&self, range: Range<usize>) -> impl Iterator<Item = u32> {
         self.rows[range].iter().map(|&parent| if is_row(parent) { parent } else { NO_PARENT })
     }
 
-    /// Refuses a reference that leads nowhere too often.
+    /// Checks that unresolved values are within the limit.
     pub(super) fn check(&self, reference: &Reference, limits: &Limits) -> Result<()> {
-        let referring = u64::from(self.edge_count) + self.unresolved_count;
+        let referring = u64::from(self.link_count) + self.unresolved_count;
         if self.unresolved_count as f64 > referring as f64 * limits.unresolved_share {
             return Err(Error::data(format!(
-                "reference {:?}: {} of {referring} values are not among the keys of table {:?}, the \
-                 first is {}; limits.unresolved_share allows a share of {}: correct the reference or \
-                 the data, or raise the limit (such rows are then kept without a parent)",
+                "reference {:?}: {} of {referring} values are not among the keys of table {:?}, \
+                 the first is {}; limits.unresolved_share allows a share of {}: correct the \
+                 reference or the data, or raise the limit (these rows then have no parent)",
                 reference.name(),
                 self.unresolved_count,
                 reference.to,
@@ -135,7 +135,7 @@ fn is_row(parent: u32) -> bool {
     parent < MISSING_PARENT
 }
 
-/// The time of each row from a column's values.
+/// Returns the time of each row from a column's values.
 pub(super) fn column_times(mut times: Vec<i64>, delay_us: i64) -> Vec<i64> {
     for time in times.iter_mut().filter(|time| **time != ALWAYS_VISIBLE) {
         *time = known_from(*time, delay_us);
@@ -143,8 +143,8 @@ pub(super) fn column_times(mut times: Vec<i64>, delay_us: i64) -> Vec<i64> {
     times
 }
 
-/// The time of each row from its parent: none where it has no parent, or that has no time; and
-/// [`NEVER_VISIBLE`] where it has a parent that is missing.
+/// Returns the time of each row from its parent: [`ALWAYS_VISIBLE`] without a parent or without a
+/// time of the parent, and [`NEVER_VISIBLE`] if the parent is missing.
 pub(super) fn inherited_times(parents: &Parents, times: &[i64], delay_us: i64) -> Vec<i64> {
     let time_of = |&parent: &u32| match times.get(parent as usize) {
         None if parent == MISSING_PARENT => NEVER_VISIBLE,
@@ -156,7 +156,7 @@ pub(super) fn inherited_times(parents: &Parents, times: &[i64], delay_us: i64) -
 
 /// Writes the lists of children of relation `index` to the graph.
 ///
-/// `order` are the child table's rows by (time, row), which a counting sort by parent keeps.
+/// `order` is the child table's rows by (time, row); a counting sort by parent keeps this order.
 pub(super) fn write_children(
     graph: &mut ContainerWriter,
     index: usize,
@@ -172,7 +172,7 @@ pub(super) fn write_children(
     for parent in 0..parent_rows as usize {
         offsets[parent + 1] += offsets[parent];
     }
-    let mut children = vec![0_u32; parents.edge_count as usize];
+    let mut children = vec![0_u32; parents.link_count as usize];
     let mut next = offsets[..parent_rows as usize].to_vec();
     let mut place = |row: u32| {
         let parent = parents.rows[row as usize];
@@ -198,7 +198,7 @@ pub(super) fn write_children(
     Ok(())
 }
 
-/// The rows by (time, row); none when they are in that order already.
+/// Returns the rows by (time, row); `None` if they are in that order already.
 pub(super) fn time_order(times: &[i64]) -> Option<Vec<u32>> {
     if times.is_sorted() {
         return None;

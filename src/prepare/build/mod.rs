@@ -1,8 +1,8 @@
-//! A store built from a source: two passes over its tables, then the tasks and the texts.
+//! Builds a store from a source: two passes over its tables, then the tasks and the texts.
 //!
-//! The first pass reads each table once from its source and stages its cells beside the store; the
-//! second turns them into records and lists of children, once all statistics, categories and keys
-//! are known. Memory holds keys, links and the digests of texts, never the cells.
+//! The first pass reads each table once from its source and stages its cells; the second pass writes
+//! records and lists of children, when all statistics, categories and keys are known. Memory holds
+//! keys, links and the digests of texts, not the cells.
 
 pub(super) mod columns;
 mod first_pass;

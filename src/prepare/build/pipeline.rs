@@ -1,4 +1,4 @@
-//! The whole way from a source to a store's files.
+//! Runs all steps of a preparation, from the source to the files of the store.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use half::f16;
 
 use super::columns::{ColumnSummary, Summary};
-use super::first_pass::{Indexes, Ingested, Reading, ingest};
+use super::first_pass::{Indexes, Ingested, TableInput, ingest};
 use super::keys::KeyIndex;
 use super::layout::column_metadata;
 use super::leaks;
@@ -27,24 +27,24 @@ use crate::store::{
     TaskMetadata,
 };
 
-/// A preparation under way.
+/// The state of a preparation.
 pub(in crate::prepare) struct Preparation<'a> {
     source: &'a dyn Source,
     schema: &'a Schema,
     options: &'a Options<'a>,
     folder: &'a Path,
-    /// The keys of each table that others look up.
+    /// The indexes of each table by which others look up its rows.
     indexes: Vec<Indexes>,
     column_count: u32,
     category_count: u32,
     /// The names of all categories so far, in the order of their indexes.
     categories: Vec<String>,
-    /// What each column is called when it is embedded.
+    /// The text to embed for each column.
     column_names: Vec<String>,
     files: Vec<FileMetadata>,
     relations: Vec<RelationMetadata>,
     remarks: Vec<String>,
-    /// How many rows of each table have no time.
+    /// The number of rows without a time of each table.
     undated: Vec<Undated>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Preparation<'a> {
         self.options.progress.begin(&format!("reading {}", table.name), None);
         let looked_up = looked_up(self.schema, &table.name);
         let parents = table.references.iter().map(|r| self.index_of(r)).collect();
-        let reading = Reading {
+        let input = TableInput {
             source: self.source,
             table,
             limits: &self.schema.limits,
@@ -108,17 +108,17 @@ impl<'a> Preparation<'a> {
             folder: self.folder,
             progress: self.options.progress,
         };
-        let read = ingest(reading, texts).context(|| format!("table {:?}", table.name))?;
+        let read = ingest(input, texts).context(|| format!("table {:?}", table.name))?;
         if read.duplicate_keys > 0 {
             self.remarks.push(format!(
-                "table {:?}: {} rows repeat a key; references go to the first of them",
+                "table {:?}: {} rows repeat a key; references link to the first of them",
                 table.name, read.duplicate_keys
             ));
         }
         Ok(read)
     }
 
-    /// The keys that `reference` refers to, when their table has been read.
+    /// Returns the keys that `reference` refers to, if their table has been read.
     fn index_of(&self, reference: &Reference) -> Option<&KeyIndex> {
         let parent = self.schema.table(&reference.to)?;
         self.indexes[parent].get(&referred_columns(self.schema, reference))
@@ -144,26 +144,26 @@ impl<'a> Preparation<'a> {
             }
             (None, Some(_), None) => {
                 return Err(Error::schema(
-                    "SQL is run by DuckDB, from the Python package: prepare with headwater.prepare \
-                     or the headwater command of `pip install headwater[sql]`, or give the task's \
-                     rows as a file",
+                    "the task has sql, which only the Python package runs (with DuckDB); prepare \
+                     with headwater.prepare or with the headwater command of `pip install \
+                     headwater[sql]`, or give the rows of the task as a file",
                 ));
             }
-            (None, None, _) => return Err(Error::schema("the task has no source and no sql")),
+            (None, None, _) => return Err(Error::schema("expected source or sql, found neither")),
         };
         let anchor = self.schema.table(&derived.anchor);
         let index =
             anchor.and_then(|place| self.indexes[place].get(&self.schema.tables[place].key));
         let index = index.ok_or_else(|| {
             Error::schema(format!(
-                "the anchor table {:?} has no key by which the task could name its rows",
+                "the anchor {:?} has no key, so its rows cannot be looked up; give the table a key",
                 derived.anchor
             ))
         })?;
         tasks::read(task, derived, batches, index, &self.schema.limits)
     }
 
-    /// The second pass: a table whose time another inherits comes before it.
+    /// Runs the second pass; a table comes after the one whose time it inherits.
     fn write_tables(
         &mut self,
         ingested: Vec<Ingested>,
@@ -231,10 +231,10 @@ impl<'a> Preparation<'a> {
         Ok(column)
     }
 
-    /// Remembers a column's name and its categories, to embed them later.
+    /// Keeps a column's name and its categories for the embedding.
     fn name_column(&mut self, summary: &ColumnSummary, name: &str, table: &str) {
         self.column_count += 1;
-        self.column_names.push(format!("{} of {}", spoken(name), spoken(table)));
+        self.column_names.push(format!("{} of {}", in_words(name), in_words(table)));
         if let Summary::Categorical(dictionary) = &summary.summary {
             self.categories.extend(dictionary.sorted().0.into_iter().map(str::to_owned));
         }
@@ -250,7 +250,7 @@ impl<'a> Preparation<'a> {
             let metadata = match (&task.cell, &task.derived, derived_tasks.get(&task.name)) {
                 (Some(cell), _, _) => self.cell_task(task, cell, tables),
                 (_, Some(derived), Some(read)) => self.write_task(task, derived, read),
-                _ => Err(Error::schema("a task is either a cell or derived")),
+                _ => Err(Error::schema("expected either cell or derived")),
             };
             tasks.push(metadata.context(|| format!("task {:?}", task.name))?);
         }
@@ -283,7 +283,7 @@ impl<'a> Preparation<'a> {
         cell: &CellTask,
         tables: &[TableMetadata],
     ) -> Result<TaskMetadata> {
-        let missing = || Error::schema("its table or column is not in the schema");
+        let missing = || Error::schema("the table or the column of the cell is not in the schema");
         let anchor = self.schema.table(&cell.table).ok_or_else(missing)?;
         let table = &tables[anchor];
         let column = table.columns.iter().position(|c| c.name == cell.column);
@@ -291,8 +291,8 @@ impl<'a> Preparation<'a> {
         let undated = self.undated[anchor].always + self.undated[anchor].never;
         if undated > 0 && !task.sees_everything {
             return Err(Error::data(format!(
-                "{undated} of {} rows of table {:?} have no time at which they could be observed, \
-                 and would see the future; say sees_everything = true in this task if they may",
+                "{undated} of {} rows of table {:?} have no time, so as seeds they would see the \
+                 future; set sees_everything = true in this task to allow it",
                 table.row_count, table.name
             )));
         }
@@ -360,7 +360,7 @@ impl<'a> Preparation<'a> {
         Ok(Report {
             root: metadata.root,
             row_count: metadata.tables.iter().map(|t| u64::from(t.row_count)).sum(),
-            edge_count: metadata.relations.iter().map(|r| u64::from(r.edge_count)).sum(),
+            link_count: metadata.relations.iter().map(|r| u64::from(r.edge_count)).sum(),
             text_count,
             store_bytes: file_bytes + text.len() as u64,
             remarks: self.remarks,
@@ -370,13 +370,13 @@ impl<'a> Preparation<'a> {
 
 fn undated_remarks(table: &TableMetadata, undated: Undated) -> Vec<String> {
     let counts = [
-        (undated.always, "have no time, and are visible always"),
-        (undated.never, "inherit their time from a row that is not there, and are never visible"),
+        (undated.always, "have no time and are always visible"),
+        (undated.never, "inherit their time from a missing row and are never visible"),
     ];
     (counts.into_iter())
         .filter(|&(count, _)| table.time.is_some() && count > 0)
-        .map(|(count, fate)| {
-            format!("table {:?}: {count} of {} rows {fate}", table.name, table.row_count)
+        .map(|(count, remark)| {
+            format!("table {:?}: {count} of {} rows {remark}", table.name, table.row_count)
         })
         .collect()
 }
@@ -384,27 +384,26 @@ fn undated_remarks(table: &TableMetadata, undated: Undated) -> Vec<String> {
 fn unresolved_remark(table: &TableMetadata, relation: &RelationMetadata) -> Option<String> {
     (relation.unresolved_count > 0).then(|| {
         format!(
-            "table {:?}: {} values of reference {:?} point at no row; those rows are kept without \
-             that parent",
+            "table {:?}: {} values of reference {:?} match no row; these rows have no such parent",
             table.name, relation.unresolved_count, relation.name
         )
     })
 }
 
-/// A name as a person would say it: `countryOfBirth_id` is "country of birth id".
-fn spoken(name: &str) -> String {
-    let mut spoken = String::with_capacity(name.len() + 8);
+/// Returns the words of a name: `countryOfBirth_id` is "country of birth id".
+fn in_words(name: &str) -> String {
+    let mut words = String::with_capacity(name.len() + 8);
     let mut previous = ' ';
     for character in name.chars() {
         let starts_word = character.is_uppercase() && previous.is_lowercase();
         let ends_word = starts_word || !character.is_alphanumeric();
-        if ends_word && !spoken.ends_with(' ') && !spoken.is_empty() {
-            spoken.push(' ');
+        if ends_word && !words.ends_with(' ') && !words.is_empty() {
+            words.push(' ');
         }
         if character.is_alphanumeric() {
-            spoken.extend(character.to_lowercase());
+            words.extend(character.to_lowercase());
         }
         previous = character;
     }
-    spoken.trim_end().to_owned()
+    words.trim_end().to_owned()
 }

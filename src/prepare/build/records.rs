@@ -1,4 +1,4 @@
-//! The second pass over cells: staged values become records.
+//! The second pass over cells: writes the staged values as records.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -17,7 +17,7 @@ use crate::fold::ZScore;
 use crate::prepare::values::arrow_error;
 use crate::store::ColumnStats;
 
-/// The batches of a staging file, in order.
+/// Streams the batches of a staging file in order.
 fn staged(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
     let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
     let reader = BufReader::with_capacity(1 << 20, file);
@@ -85,7 +85,7 @@ impl Records<'_> {
     }
 }
 
-/// How the cells of one column are written.
+/// Encodes the cells of one column.
 enum Encoder {
     Identifier,
     Numerical(ZScore),
@@ -107,7 +107,7 @@ impl Encoder {
         }
     }
 
-    /// Writes a batch of column `place`. A NULL has its bit set and a value of zeros.
+    /// Writes a batch of column `place`. A NULL sets its bit and has the value zero.
     fn write(&self, records: &mut Records<'_>, place: usize, array: &ArrayRef) {
         let column = &records.layout.columns[place];
         let (offset, stats) = (column.offset, &column.stats);
@@ -126,8 +126,8 @@ impl Encoder {
                 records.put(offset, times.map(|time| time.unwrap_or(0).to_le_bytes()));
             }
             Self::Boolean => {
-                let truths = array.as_boolean().iter();
-                records.set_bits(offset as usize, truths.map(|truth| truth == Some(true)));
+                let booleans = array.as_boolean().iter();
+                records.set_bits(offset as usize, booleans.map(|boolean| boolean == Some(true)));
             }
             Self::Categorical(places) => {
                 let codes = array.as_primitive::<UInt32Type>().iter();
@@ -146,7 +146,7 @@ impl Encoder {
     }
 }
 
-/// Writes the values of a derived target, one after the other.
+/// Encodes the targets of a derived task, one after the other.
 pub(super) fn encode_target(
     summary: &ColumnSummary,
     stats: &ColumnStats,
@@ -160,8 +160,9 @@ pub(super) fn encode_target(
                 let value = number.map_or(0.0, |n| score.of(n));
                 if !value.is_finite() {
                     return Err(Error::data(format!(
-                        "column {:?}: {:e} in row {} is too many deviations of the train split ({:e}) \
-                         from its mean for 32 bits; correct it, or scale the targets",
+                        "column {:?}: the z-score of {:e} in row {} does not fit 32 bits (standard \
+                         deviation of the train split: {:e}); correct the value, or scale the \
+                         targets",
                         summary.name,
                         number.unwrap_or_default(),
                         row + 1,
@@ -177,7 +178,7 @@ pub(super) fn encode_target(
             }
         }
         Encoder::Boolean => {
-            bytes.extend(array.as_boolean().iter().map(|truth| u8::from(truth == Some(true))));
+            bytes.extend(array.as_boolean().iter().map(|boolean| u8::from(boolean == Some(true))));
         }
         Encoder::Categorical(places) => {
             for code in array.as_primitive::<UInt32Type>() {
@@ -185,8 +186,11 @@ pub(super) fn encode_target(
             }
         }
         Encoder::Identifier | Encoder::Text => {
-            return Err(Error::schema("a target is neither an identifier nor a text"))
-                .context(|| format!("column {:?}", summary.name));
+            return Err(Error::schema(
+                "expected a numerical, boolean, categorical or timestamp \
+                                      target",
+            ))
+            .context(|| format!("column {:?}", summary.name));
         }
     }
     Ok(bytes)

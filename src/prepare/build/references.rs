@@ -1,9 +1,8 @@
-//! What the schema's references say together: who is looked up by what, and who comes first.
+//! Derives from the references of a schema which columns are looked up, and the order of tables.
 
 use crate::prepare::schema::{Reference, Schema};
 
-/// The lists of columns of `table` by whose values others look up its rows, the key among them
-/// where it is one of those.
+/// Returns the lists of columns of `table` by which references and tasks look up its rows.
 pub(in crate::prepare) fn looked_up(schema: &Schema, table: &str) -> Vec<Vec<String>> {
     let mut lists: Vec<Vec<String>> = Vec::new();
     let references = schema.tables.iter().flat_map(|t| &t.references).filter(|r| r.to == table);
@@ -18,7 +17,7 @@ pub(in crate::prepare) fn looked_up(schema: &Schema, table: &str) -> Vec<Vec<Str
     lists
 }
 
-/// The columns that a reference refers to.
+/// Returns the columns that a reference refers to.
 pub(in crate::prepare) fn referred_columns(schema: &Schema, reference: &Reference) -> Vec<String> {
     if !reference.to_columns.is_empty() {
         return reference.to_columns.clone();
@@ -30,13 +29,13 @@ fn key_of(schema: &Schema, table: &str) -> Vec<String> {
     schema.table(table).map_or_else(Vec::new, |place| schema.tables[place].key.clone())
 }
 
-/// The number of each table's first relation.
+/// Returns the number of each table's first relation.
 pub(in crate::prepare) fn first_relations(schema: &Schema) -> Vec<usize> {
     let counts = schema.tables.iter().map(|table| table.references.len());
     counts.scan(0, |next, count| Some(std::mem::replace(next, *next + count))).collect()
 }
 
-/// The tables, each after those that it refers to, as far as there is no circle.
+/// Returns the tables, each after those that it refers to, except in circles.
 pub(in crate::prepare) fn reading_order(schema: &Schema) -> Vec<usize> {
     let parents = |place: usize| -> Vec<usize> {
         schema.tables[place].references.iter().filter_map(|r| schema.table(&r.to)).collect()
@@ -44,12 +43,12 @@ pub(in crate::prepare) fn reading_order(schema: &Schema) -> Vec<usize> {
     parents_first(schema.tables.len(), &parents)
 }
 
-/// The tables, each after the one that lends it its time; the schema's check found no circle.
+/// Returns the tables, each after the one whose time it inherits; the schema has no circle.
 pub(in crate::prepare) fn time_order(schema: &Schema) -> Vec<usize> {
     parents_first(schema.tables.len(), &|place| time_parent(schema, place).into_iter().collect())
 }
 
-/// The numbers below `count`, each after its parents; one that is its own ancestor comes as it can.
+/// Returns the numbers below `count`, each after its parents, except in circles.
 pub(in crate::prepare) fn parents_first(
     count: usize,
     parents: &dyn Fn(usize) -> Vec<usize>,
@@ -57,21 +56,21 @@ pub(in crate::prepare) fn parents_first(
     fn visit(
         place: usize,
         parents: &dyn Fn(usize) -> Vec<usize>,
-        seen: &mut [bool],
+        visited: &mut [bool],
         order: &mut Vec<usize>,
     ) {
-        if std::mem::replace(&mut seen[place], true) {
+        if std::mem::replace(&mut visited[place], true) {
             return;
         }
-        parents(place).into_iter().for_each(|parent| visit(parent, parents, seen, order));
+        parents(place).into_iter().for_each(|parent| visit(parent, parents, visited, order));
         order.push(place);
     }
-    let (mut seen, mut order) = (vec![false; count], Vec::new());
-    (0..count).for_each(|place| visit(place, parents, &mut seen, &mut order));
+    let (mut visited, mut order) = (vec![false; count], Vec::new());
+    (0..count).for_each(|place| visit(place, parents, &mut visited, &mut order));
     order
 }
 
-/// The table that lends table `place` its time.
+/// Returns the table whose time table `place` inherits.
 pub(in crate::prepare) fn time_parent(schema: &Schema, place: usize) -> Option<usize> {
     let table = &schema.tables[place];
     let through = table.reference(table.time.as_ref()?.through.as_deref()?)?;

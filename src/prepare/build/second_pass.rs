@@ -1,10 +1,10 @@
-//! The second pass over one table: its records, its parents, their lists of children.
+//! The second pass over a table: writes its records, and the children of its parents.
 
 use std::fs;
 
 use super::first_pass::{Indexes, Ingested};
 use super::layout::Layout;
-use super::leaks::is_told_target;
+use super::leaks::reveals_target;
 use super::references::{referred_columns, time_parent};
 use super::{links, records};
 use crate::container::ContainerWriter;
@@ -15,38 +15,38 @@ use crate::store::{
     TimeMetadata,
 };
 
-/// What the second pass over all tables shares.
+/// The state of the second pass over all tables.
 pub(super) struct SecondPass<'a> {
     pub schema: &'a Schema,
     pub indexes: Vec<Indexes>,
     pub row_counts: Vec<u32>,
     pub first_relations: Vec<usize>,
-    /// When the rows of each table came to exist, where they have a time and it is asked for.
+    /// The times of the rows of each table, if a later step needs them.
     pub times: Vec<Option<Vec<i64>>>,
     pub undated: Vec<Undated>,
     pub graph: ContainerWriter,
 }
 
-/// A table that is written.
-pub(super) struct Written {
+/// A table that has been written.
+pub(super) struct WrittenTable {
     pub metadata: TableMetadata,
     pub relations: Vec<RelationMetadata>,
     pub file: FileMetadata,
 }
 
-/// The rows of a table of which nobody knows when they came to exist.
+/// The numbers of rows of a table without a known time.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Undated {
-    /// How many are visible always.
+    /// The number of rows that are always visible.
     pub always: u64,
-    /// How many are visible to none but a seed that sees everything.
+    /// The number of rows that only a seed with `sees_everything` sees.
     pub never: u64,
 }
 
 impl Undated {
     fn count(times: Option<&[i64]>, rows: u32) -> Self {
         let Some(times) = times else { return Self { always: u64::from(rows), never: 0 } };
-        let count = |what| times.iter().filter(|&&time| time == what).count() as u64;
+        let count = |wanted| times.iter().filter(|&&time| time == wanted).count() as u64;
         Self { always: count(ALWAYS_VISIBLE), never: count(NEVER_VISIBLE) }
     }
 }
@@ -58,7 +58,7 @@ impl SecondPass<'_> {
         place: usize,
         mut read: Ingested,
         columns: Vec<ColumnMetadata>,
-    ) -> Result<Written> {
+    ) -> Result<WrittenTable> {
         let table = &self.schema.tables[place];
         let parents = self.resolve(place, std::mem::take(&mut read.links))?;
         let inherits = table.time.as_ref().is_some_and(|time| time.through.is_some());
@@ -89,13 +89,13 @@ impl SecondPass<'_> {
                 child: place as u32,
                 parent: parent as u32,
                 parent_offset: layout.parent_offsets[number],
-                edge_count: parents.edge_count,
+                edge_count: parents.link_count,
                 null_count: parents.null_count,
                 unresolved_count: parents.unresolved_count,
             });
         }
         self.undated[place] = Undated::count(times.as_deref(), read.row_count);
-        self.times[place] = times.filter(|_| self.is_time_asked_for(place));
+        self.times[place] = times.filter(|_| self.is_time_needed(place));
         let metadata = TableMetadata {
             name: table.name.clone(),
             row_count: read.row_count,
@@ -105,18 +105,18 @@ impl SecondPass<'_> {
             key: table.key.clone(),
             columns: layout.columns,
         };
-        Ok(Written { metadata, relations, file })
+        Ok(WrittenTable { metadata, relations, file })
     }
 
-    /// Whether another table inherits the time of table `place`, or a task has its targets there.
-    fn is_time_asked_for(&self, place: usize) -> bool {
-        let lends = |other| time_parent(self.schema, other) == Some(place);
+    /// Whether another table inherits the time of table `place`, or a task has its targets in it.
+    fn is_time_needed(&self, place: usize) -> bool {
+        let inherits = |other| time_parent(self.schema, other) == Some(place);
         let mut derived = self.schema.tasks.iter().filter_map(|task| task.derived.as_ref());
-        (0..self.schema.tables.len()).any(lends)
-            || derived.any(|task| is_told_target(self.schema, &self.schema.tables[place], task))
+        (0..self.schema.tables.len()).any(inherits)
+            || derived.any(|task| reveals_target(self.schema, &self.schema.tables[place], task))
     }
 
-    /// What the references of table `place` lead to.
+    /// Resolves the references of table `place`.
     fn resolve(&self, place: usize, links: Vec<links::Links>) -> Result<Vec<links::Parents>> {
         let references = &self.schema.tables[place].references;
         let resolve = |(links, reference): (links::Links, &Reference)| {
@@ -124,7 +124,11 @@ impl SecondPass<'_> {
             let list = referred_columns(self.schema, reference);
             let index = parent.and_then(|parent| self.indexes[parent].get(&list));
             let index = index.ok_or_else(|| {
-                Error::schema(format!("table {:?} has no key to refer to", reference.to))
+                Error::schema(format!(
+                    "table {:?} has no key; give it a key, or name the columns \
+                                       with to_columns",
+                    reference.to
+                ))
             })?;
             let parents = links.resolve(index);
             parents.check(reference, &self.schema.limits)?;
@@ -133,7 +137,7 @@ impl SecondPass<'_> {
         links.into_iter().zip(references).map(resolve).collect()
     }
 
-    /// When the rows of table `place` came to exist, and where the store keeps that.
+    /// Returns the times of the rows of table `place`, and where the store keeps them.
     fn times(
         &self,
         place: usize,
@@ -146,20 +150,20 @@ impl SecondPass<'_> {
         let delay_us = time.delay.0;
         if let Some(column) = &time.column {
             let column = read.columns.iter().position(|c| c.name == *column);
-            let column =
-                column.ok_or_else(|| Error::schema("the time's column is not a column"))?;
+            let column = column
+                .ok_or_else(|| Error::schema("the time column is not a column of the table"))?;
             let times = links::column_times(read.times.take().unwrap_or_default(), delay_us);
             let column = column as u32;
             return Ok((Some(TimeMetadata::Column { column, delay_us }), Some(times)));
         }
         let through = time.through.as_deref().and_then(|name| table.reference(name));
-        let lent = time_parent(self.schema, place).and_then(|p| self.times[p].as_ref());
-        let (Some(through), Some(lent)) = (through, lent) else {
-            return Err(Error::schema("the time is inherited from a table that has none"));
+        let parent_times = time_parent(self.schema, place).and_then(|p| self.times[p].as_ref());
+        let (Some(through), Some(parent_times)) = (through, parent_times) else {
+            return Err(Error::schema("the time is inherited from a table without a time"));
         };
         let relation = (self.first_relations[place] + through) as u32;
         let offset = layout.time_offset;
-        let times = links::inherited_times(&parents[through], lent, delay_us);
+        let times = links::inherited_times(&parents[through], parent_times, delay_us);
         Ok((Some(TimeMetadata::Inherited { relation, delay_us, offset }), Some(times)))
     }
 }

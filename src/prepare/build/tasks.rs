@@ -1,4 +1,4 @@
-//! Derived tasks: tables of (anchor key, observation time, target[, split]).
+//! Reads and writes derived tasks: tables of (anchor key, observation time, target[, split]).
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use arrow::compute::{concat, filter};
 use arrow::datatypes::{Float64Type, Int64Type};
 
 use super::columns::{ColumnSummary, Summary};
-use super::keys::{KeyIndex, KeyTrouble, digest, write_key};
+use super::keys::{KeyFaults, KeyIndex, digest, write_key};
 use super::layout::column_metadata;
 use super::records::encode_target;
 use crate::container::ContainerWriter;
@@ -16,20 +16,20 @@ use crate::fold::Moments;
 use crate::plan::Split;
 use crate::prepare::schema::{Column, DerivedTask, Limits, Task};
 use crate::prepare::source::Batches;
-use crate::prepare::values::{Values, arrow_error, words};
+use crate::prepare::values::{Values, arrow_error, to_texts};
 use crate::store::{ColumnMetadata, FileMetadata, SEES_EVERYTHING, task_file};
 
-/// A derived task, read whole: its rows are few beside the database's.
+/// The seeds of a derived task, all in memory: they are few compared to the rows of the database.
 pub(super) struct Derived {
     anchors: Vec<u32>,
     obs_times: Vec<i64>,
     splits: Vec<Split>,
     targets: ArrayRef,
-    /// The targets' statistics; of the train split alone, where splits are recorded.
+    /// The statistics of the targets; of the train split only, if splits are recorded.
     pub summary: ColumnSummary,
 }
 
-/// The columns that a derived task reads, in the order in which they are asked for.
+/// Returns the columns of a derived task, in the order in which it reads them.
 pub(super) fn columns_of(task: &DerivedTask) -> Vec<String> {
     let mut columns = task.key.clone();
     columns.push(task.target.clone());
@@ -38,16 +38,16 @@ pub(super) fn columns_of(task: &DerivedTask) -> Vec<String> {
     columns
 }
 
-/// What is wrong with a task's rows, counted.
+/// The faults in the rows of a task.
 #[derive(Default)]
-struct Troubles {
-    null_key: KeyTrouble,
-    unknown_anchor: KeyTrouble,
-    null_time: KeyTrouble,
-    bad_split: KeyTrouble,
+struct SeedFaults {
+    null_key: KeyFaults,
+    unknown_anchor: KeyFaults,
+    null_time: KeyFaults,
+    bad_split: KeyFaults,
 }
 
-/// Reads the rows of `task`, whose anchors are looked up in `index`.
+/// Reads the seeds of `task`; `index` finds their anchor rows.
 pub(super) fn read(
     task: &Task,
     derived: &DerivedTask,
@@ -60,7 +60,7 @@ pub(super) fn read(
         derived,
         index,
         row: 0,
-        troubles: Troubles::default(),
+        faults: SeedFaults::default(),
         times: ColumnSummary::new(
             derived.time.as_deref().unwrap_or_default(),
             Column::from(crate::store::SemanticType::Timestamp),
@@ -75,7 +75,7 @@ pub(super) fn read(
         },
     };
     for batch in batches {
-        reading.take_in(&batch?)?;
+        reading.add_batch(&batch?)?;
     }
     reading.finish(limits)
 }
@@ -85,30 +85,29 @@ struct Reading<'a> {
     derived: &'a DerivedTask,
     index: &'a KeyIndex,
     row: u64,
-    troubles: Troubles,
+    faults: SeedFaults,
     times: ColumnSummary,
     targets: Vec<ArrayRef>,
     result: Derived,
 }
 
 impl Reading<'_> {
-    fn take_in(&mut self, batch: &RecordBatch) -> Result<()> {
+    fn add_batch(&mut self, batch: &RecordBatch) -> Result<()> {
         let key_count = self.derived.key.len();
-        let keys = batch.columns()[..key_count].iter().map(words).collect::<Result<Vec<_>>>()?;
+        let keys = batch.columns()[..key_count].iter().map(to_texts).collect::<Result<Vec<_>>>()?;
         let keys: Vec<&StringViewArray> = keys.iter().collect();
         let mut text = String::new();
         for row in 0..batch.num_rows() {
             let at = self.row + row as u64 + 1;
             if !write_key(&keys, row, &mut text) {
-                self.troubles.null_key.add(|first| *first = format!("row {at}"));
+                self.faults.null_key.add(|first| *first = format!("row {at}"));
                 continue;
             }
             match self.index.find(digest(text.as_bytes())) {
                 Some(anchor) => self.result.anchors.push(anchor),
-                None => self
-                    .troubles
-                    .unknown_anchor
-                    .add(|first| *first = format!("{text:?} in row {at}")),
+                None => {
+                    self.faults.unknown_anchor.add(|first| *first = format!("{text:?} in row {at}"))
+                }
             }
         }
         let mut columns = batch.columns()[key_count + 1..].iter();
@@ -116,17 +115,17 @@ impl Reading<'_> {
             None => None,
             Some(_) => columns.next(),
         };
-        self.take_in_times(times, batch.num_rows())?;
+        self.add_times(times, batch.num_rows())?;
         if let (Some(_), Some(splits)) = (&self.derived.split, columns.next()) {
-            self.take_in_splits(&words(splits)?);
+            self.add_splits(&to_texts(splits)?);
         }
         let values = self.result.summary.read(&batch.columns()[key_count], self.row)?;
-        self.targets.push(self.result.summary.take_in(&values));
+        self.targets.push(self.result.summary.add(&values));
         self.row += batch.num_rows() as u64;
         Ok(())
     }
 
-    fn take_in_times(&mut self, times: Option<&ArrayRef>, rows: usize) -> Result<()> {
+    fn add_times(&mut self, times: Option<&ArrayRef>, rows: usize) -> Result<()> {
         let values = match times {
             None => None,
             Some(times) => Some(self.times.read(times, self.row)?),
@@ -137,7 +136,7 @@ impl Reading<'_> {
                 _ if self.task.sees_everything => SEES_EVERYTHING,
                 _ => {
                     let at = self.row + row as u64 + 1;
-                    self.troubles.null_time.add(|first| *first = format!("row {at}"));
+                    self.faults.null_time.add(|first| *first = format!("row {at}"));
                     SEES_EVERYTHING
                 }
             };
@@ -146,14 +145,14 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn take_in_splits(&mut self, splits: &StringViewArray) {
-        for (row, word) in splits.iter().enumerate() {
-            match Split::ALL.into_iter().find(|split| Some(split.name()) == word) {
+    fn add_splits(&mut self, splits: &StringViewArray) {
+        for (row, name) in splits.iter().enumerate() {
+            match Split::ALL.into_iter().find(|split| Some(split.name()) == name) {
                 Some(split) => self.result.splits.push(split),
                 None => {
                     let at = self.row + row as u64 + 1;
-                    let word = word.map_or_else(|| "NULL".to_owned(), |word| format!("{word:?}"));
-                    self.troubles.bad_split.add(|first| *first = format!("{word} in row {at}"));
+                    let name = name.map_or_else(|| "NULL".to_owned(), |name| format!("{name:?}"));
+                    self.faults.bad_split.add(|first| *first = format!("{name} in row {at}"));
                 }
             }
         }
@@ -161,15 +160,18 @@ impl Reading<'_> {
 
     fn finish(mut self, limits: &Limits) -> Result<Derived> {
         if self.row == 0 {
-            return Err(Error::data("the task has no rows; take it out of the schema"));
+            return Err(Error::data("the task has no rows; remove it from the schema"));
         }
         if self.row > u64::from(u32::MAX) {
-            return Err(Error::limit(format!("{} seeds; the format counts to 2^32 - 1", self.row)));
+            return Err(Error::limit(format!(
+                "expected at most 4,294,967,295 seeds, found {}",
+                self.row
+            )));
         }
         self.times.check()?;
         self.result.summary.check()?;
         self.result.summary.check_categories(limits)?;
-        self.troubles.check(self.task, self.derived)?;
+        self.faults.check(self.task, self.derived)?;
         let targets: Vec<&dyn Array> = self.targets.iter().map(|array| &**array).collect();
         self.result.targets = concat(&targets).map_err(arrow_error)?;
         self.result.use_train_statistics()?;
@@ -177,7 +179,7 @@ impl Reading<'_> {
     }
 }
 
-impl Troubles {
+impl SeedFaults {
     fn check(&self, task: &Task, derived: &DerivedTask) -> Result<()> {
         let Self { null_key, unknown_anchor, null_time, bad_split } = self;
         let key = derived.key.join(", ");
@@ -196,13 +198,13 @@ impl Troubles {
             )));
         }
         if null_time.count > 0 {
-            let what = match &derived.time {
+            let fault = match &derived.time {
                 Some(time) => format!("a NULL in the observation time ({time:?})"),
                 None => "no observation time".to_owned(),
             };
             return Err(Error::data(format!(
-                "{} seeds have {what}, the first is {}; such a seed would see the future: give it a \
-                 time, or say sees_everything = true in task {:?}",
+                "{} seeds have {fault}, the first is {}; such a seed would see the future: give it \
+                 a time, or set sees_everything = true in task {:?}",
                 null_time.count, null_time.first, task.name
             )));
         }
@@ -220,18 +222,18 @@ impl Troubles {
 }
 
 impl Derived {
-    /// How many seeds there are.
+    /// Returns the number of seeds.
     pub(super) fn seed_count(&self) -> u32 {
         self.anchors.len() as u32
     }
 
-    /// When each seed is observed.
+    /// Returns the observation time of each seed.
     pub(super) fn obs_times(&self) -> &[i64] {
         &self.obs_times
     }
 
-    /// Takes the statistics from the recorded train split alone, so that they tell nothing of the
-    /// rest.
+    /// Computes the statistics from the recorded train split only, so that they do not depend on the
+    /// other splits.
     fn use_train_statistics(&mut self) -> Result<()> {
         if self.splits.is_empty() {
             return Ok(());
@@ -267,25 +269,26 @@ impl Derived {
         }
     }
 
-    /// Refuses targets that the train split cannot scale: all of them would be the same number.
+    /// Checks that the train split can scale the targets: otherwise all would have the same score.
     fn check_scale(&self, all: &Moments, train: &Moments) -> Result<()> {
         let is_one_number = all.count() == 0 || all.min() == all.max();
         let found = match train.count() {
             0 if all.count() == 0 => return Ok(()),
-            0 => "none of its rows has one, and rows of other splits have".to_owned(),
+            0 => "it has no target, and other splits have some".to_owned(),
             _ if train.std() > 0.0 || is_one_number => return Ok(()),
             count => format!(
-                "its {count} targets are all the same or nearly so, and those of other splits differ"
+                "its {count} targets are all equal or nearly equal, and those of other splits \
+                 differ"
             ),
         };
         Err(Error::data(format!(
-            "the train split cannot scale the target {:?}: {found}; correct the splits, or leave \
-             the task out",
+            "the train split cannot scale the target {:?}: {found}; correct the splits, or remove \
+             the task",
             self.summary.name,
         )))
     }
 
-    /// Writes the task's file; tells of its target as a column.
+    /// Writes the file of the task; returns the metadata of its target.
     pub(super) fn write(
         &self,
         folder: &Path,

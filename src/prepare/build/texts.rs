@@ -1,4 +1,4 @@
-//! The distinct texts of a database, each kept once.
+//! Stores the distinct texts of a database.
 
 use std::io::{BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::prepare::embed::Embedder;
 use crate::progress::Progress;
 use crate::store::{FileMetadata, TEXT_FILE};
 
-/// How many texts are embedded at a time.
-const TEXTS_AT_A_TIME: usize = 2048;
+/// The number of texts in one call of the embedder.
+const TEXTS_PER_CALL: usize = 2048;
 
-/// Texts by the order in which they first occur.
+/// Distinct texts in the order of their first occurrence.
 pub(super) struct Texts {
     index: KeyIndex,
     strings: StringsWriter,
@@ -32,45 +32,45 @@ impl Texts {
         Ok(Self { index: KeyIndex::new(), strings, file, path: folder.join(TEXT_FILE) })
     }
 
-    /// The indexes of the words of each of `columns`, which are added where they are new.
+    /// Returns the indexes of the texts of each of `columns`, adding new texts.
     ///
-    /// Texts are numbered row by row, so that it does not matter how rows are cut into batches.
+    /// Texts are numbered row by row, so the numbers do not depend on the batches.
     pub(super) fn intern(&mut self, columns: &[&StringViewArray]) -> Result<Vec<UInt32Array>> {
-        let digest_of = |words: &StringViewArray, row| {
-            if words.is_null(row) { 0 } else { digest(words.value(row).as_bytes()) }
+        let digest_of = |texts: &StringViewArray, row| {
+            if texts.is_null(row) { 0 } else { digest(texts.value(row).as_bytes()) }
         };
         let digests: Vec<Vec<u128>> = (columns.iter())
-            .map(|words| {
-                let rows = (0..words.len()).into_par_iter().with_min_len(1024);
-                rows.map(|row| digest_of(words, row)).collect()
+            .map(|texts| {
+                let rows = (0..texts.len()).into_par_iter().with_min_len(1024);
+                rows.map(|row| digest_of(texts, row)).collect()
             })
             .collect();
         digests.iter().for_each(|digests| self.index.warm(digests));
         let rows = columns.first().map_or(0, Array::len);
         let mut indexes = vec![Vec::with_capacity(rows); columns.len()];
         for row in 0..rows {
-            for ((words, digests), indexes) in columns.iter().zip(&digests).zip(&mut indexes) {
-                if words.is_null(row) {
+            for ((texts, digests), indexes) in columns.iter().zip(&digests).zip(&mut indexes) {
+                if texts.is_null(row) {
                     indexes.push(0);
                     continue;
                 }
                 let (index, is_new) = self.index.intern(digests[row])?;
                 if is_new {
-                    self.strings.push(&mut self.file, words.value(row))?;
+                    self.strings.push(&mut self.file, texts.value(row))?;
                 }
                 indexes.push(index);
             }
         }
         let arrays = indexes.into_iter().zip(columns);
-        Ok(arrays.map(|(i, words)| UInt32Array::new(i.into(), words.logical_nulls())).collect())
+        Ok(arrays.map(|(i, texts)| UInt32Array::new(i.into(), texts.logical_nulls())).collect())
     }
 
-    /// How many distinct texts there are.
+    /// Returns the number of distinct texts.
     pub(super) fn count(&self) -> u32 {
         self.index.len() as u32
     }
 
-    /// Writes the texts' vectors, when there is an embedder for them, and ends the file.
+    /// Writes the vectors of the texts, if there is an embedder for them, and ends the file.
     pub(super) fn finish(
         mut self,
         embedder: Option<&dyn Embedder>,
@@ -88,13 +88,17 @@ impl Texts {
             let mut reader = BufReader::with_capacity(1 << 20, reader);
             let mut done = 0;
             while done < count {
-                let now = TEXTS_AT_A_TIME.min(count - done);
+                let now = TEXTS_PER_CALL.min(count - done);
                 let texts = (0..now)
                     .map(|_| {
                         let mut text = Vec::new();
                         read_next(&mut reader, &mut text).map_err(failed)?;
-                        String::from_utf8(text)
-                            .map_err(|e| Error::corrupt(format!("a text of our own: {e}")))
+                        String::from_utf8(text).map_err(|e| {
+                            Error::corrupt(format!(
+                                "internal error: a stored text is \
+                                                                 not UTF-8: {e}"
+                            ))
+                        })
                     })
                     .collect::<Result<Vec<_>>>()?;
                 let texts: Vec<&str> = texts.iter().map(String::as_str).collect();

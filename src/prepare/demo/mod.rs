@@ -1,15 +1,15 @@
-//! A deterministic shop with a planted relational signal, to try everything on.
+//! Generates a deterministic shop with a planted relational signal, for examples and tests.
 //!
-//! Some 1,200 customers of a shop order now and then from 600 products, over four years. Every
-//! product has a hidden quality, made of its material, its supplier and chance; reviews by whoever
-//! bought it show it through noise. Every carrier has a hidden punctuality, which differs by city;
-//! deliveries show it. Time runs in windows of 60 days. A customer whose last order was of good
-//! things that came in time will order again in the next window; otherwise stays away, and comes
-//! back at random later. How patient a customer is differs a little from one to the next.
+//! About 1,200 customers order from 600 products over four years. Every product has a hidden quality
+//! from its material, its supplier and chance; reviews by its buyers show the quality with noise.
+//! Every carrier has a hidden punctuality that differs by city; deliveries show it. Time is divided
+//! into windows of 60 days. A customer whose last order had good products and came in time orders
+//! again in the next window; otherwise the customer stays away, and returns at a random time.
+//! Patience differs a little between customers.
 //!
-//! The task `churn` asks, of customers who ordered in the last window, who stays away in the next;
-//! the task `spend`, how much each will spend in it. Both are what then happens in the tables, and
-//! both have their splits recorded, by time.
+//! The task `churn` predicts which customers of the last window stay away in the next; the task
+//! `spend` predicts how much each customer spends in it. The tables contain what then happens. Both
+//! tasks have recorded splits, by time.
 //!
 //! # How strong the signal is
 //!
@@ -31,36 +31,36 @@ const SUPPLIERS: u64 = 60;
 /// Windows of 60 days: 1,440 days from the first day of 2020.
 const WINDOWS: u64 = 24;
 const WINDOW_DAYS: u64 = 60;
-/// Nothing is asked before this window, so that there is a past to learn from.
-const FIRST_ASKED: u64 = 4;
-/// From these windows on seeds are for validation, and for the test.
+/// The first window with seeds; the windows before are history.
+const FIRST_SEEDS: u64 = 4;
+/// The first windows of the validation split and of the test split.
 const FIRST_VAL: u64 = 16;
 const FIRST_TEST: u64 = 19;
 
-/// How often, per mille, each carrier is late in a city that it likes; thrice that elsewhere.
+/// How often, per mille, each carrier is late in its preferred cities; thrice that elsewhere.
 const LATE: [u64; 6] = [20, 40, 80, 130, 190, 300];
-/// What each material adds to a product's quality.
+/// The quality that each material adds to a product.
 const MATERIAL: [u64; 5] = [0, 8, 16, 24, 32];
-/// How much worse an order is remembered when it was late.
+/// The score that a late delivery subtracts from an order.
 const LATENESS: i64 = 32;
-/// The score at which a customer is as likely to stay away as to come back.
+/// The score at which a customer stays away with probability one half.
 const UNDECIDED: i64 = 36;
-/// By how many per mille each point of score makes staying away less likely.
+/// The probability per mille by which each point of the score makes staying away less likely.
 const STEEPNESS: i64 = 22;
 
 /// The schema that goes with the tables, corrected by hand.
 const SCHEMA: &str = include_str!("schema.toml");
 
-/// What was written.
+/// The tables that `demo_data` has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DemoData {
-    /// Each table's name and its number of rows, by name.
+    /// The name and the number of rows of each table, by name.
     pub tables: Vec<(String, u64)>,
 }
 
 /// Writes the demo shop into `folder`: a CSV file for each table and task, and `schema.toml`.
 ///
-/// The folder is made where it is not there; files of these names in it are replaced.
+/// Creates the folder if it does not exist, and replaces files of the same names.
 ///
 /// # Determinism
 /// The same bytes everywhere and every time.
@@ -68,8 +68,8 @@ pub struct DemoData {
 /// # Errors
 /// `Io` when a file cannot be written.
 pub fn demo_data(folder: &Path) -> Result<DemoData> {
-    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
-    let shop = Shop::open_doors();
+    std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "creating", e))?;
+    let shop = Shop::generate();
     let mut tables = Vec::new();
     for table in shop.tables {
         let path = folder.join(format!("{}.csv", table.name));
@@ -82,7 +82,7 @@ pub fn demo_data(folder: &Path) -> Result<DemoData> {
     Ok(DemoData { tables })
 }
 
-/// A table as text.
+/// A table of texts.
 struct Table {
     name: &'static str,
     header: &'static [&'static str],
@@ -101,9 +101,9 @@ impl Table {
     }
 }
 
-/// Where each table stands in the shop.
+/// The position of each table in the shop.
 #[derive(Clone, Copy)]
-enum Place {
+enum TableIndex {
     Categories,
     Suppliers,
     Products,
@@ -137,13 +137,13 @@ const TABLES: [(&str, &[&str]); 11] = [
     ("task_spend", &["customer_id", "obs_time", "spent", "split"]),
 ];
 
-/// A product's price in cents, and what nobody can see of it.
+/// A product's price in cents, and its hidden quality.
 struct Product {
     cents: u64,
     quality: u64,
 }
 
-/// A customer, and what nobody can see.
+/// A customer with hidden attributes.
 struct Customer {
     id: u64,
     city: u64,
@@ -153,17 +153,17 @@ struct Customer {
     first_window: u64,
 }
 
-/// The shop and all that has happened in it.
+/// The shop and its history.
 struct Shop {
     tables: Vec<Table>,
     products: Vec<Product>,
-    /// Of each seed, how likely per mille the customer was to stay away: what no model can beat.
+    /// The probability per mille of staying away, for each seed: the best possible prediction.
     #[cfg(test)]
     chances: Vec<u64>,
 }
 
 impl Shop {
-    fn open_doors() -> Self {
+    fn generate() -> Self {
         let table = |(name, header)| Table { name, header, rows: vec![] };
         let mut shop = Self {
             tables: TABLES.map(table).into(),
@@ -171,53 +171,53 @@ impl Shop {
             #[cfg(test)]
             chances: vec![],
         };
-        shop.fill_shelves();
-        let customers: Vec<_> = (0..CUSTOMERS).map(|number| shop.greet(number)).collect();
+        shop.add_catalogue();
+        let customers: Vec<_> = (0..CUSTOMERS).map(|number| shop.add_customer(number)).collect();
         for customer in customers {
-            shop.serve(&customer);
+            shop.add_history(&customer);
         }
         shop
     }
 
-    fn add(&mut self, place: Place, row: Vec<String>) {
-        self.tables[place as usize].rows.push(row);
+    fn add(&mut self, table: TableIndex, row: Vec<String>) {
+        self.tables[table as usize].rows.push(row);
     }
 
-    fn next_id(&self, place: Place) -> String {
-        (self.tables[place as usize].rows.len() + 1).to_string()
+    fn next_id(&self, table: TableIndex) -> String {
+        (self.tables[table as usize].rows.len() + 1).to_string()
     }
 
-    /// Categories, suppliers, products and carriers.
-    fn fill_shelves(&mut self) {
+    /// Adds categories, suppliers, products and carriers.
+    fn add_catalogue(&mut self) {
         for department in text::DEPARTMENTS {
-            let id = self.next_id(Place::Categories);
-            self.add(Place::Categories, vec![id, department.into(), String::new()]);
+            let id = self.next_id(TableIndex::Categories);
+            self.add(TableIndex::Categories, vec![id, department.into(), String::new()]);
         }
         for place in 0..20 {
             let (department, kind) = (place / 5, place % 5);
-            let id = self.next_id(Place::Categories);
+            let id = self.next_id(TableIndex::Categories);
             let parent = (department + 1).to_string();
-            self.add(Place::Categories, vec![id, text::kind(department, kind).into(), parent]);
+            self.add(TableIndex::Categories, vec![id, text::kind(department, kind).into(), parent]);
         }
         let mut skill = Vec::new();
         for number in 0..SUPPLIERS {
             let mut draws = Draws::new(1, number);
             skill.push(draws.below(36));
-            let id = self.next_id(Place::Suppliers);
+            let id = self.next_id(TableIndex::Suppliers);
             let name = text::company(&mut draws, number as usize + 1);
             let country = draws.pick(&text::COUNTRIES).to_owned();
-            self.add(Place::Suppliers, vec![id, name, country]);
+            self.add(TableIndex::Suppliers, vec![id, name, country]);
         }
         for number in 0..PRODUCTS {
-            self.shelve(number, &skill);
+            self.add_product(number, &skill);
         }
         for (number, name) in text::CARRIERS.into_iter().enumerate() {
-            let id = self.next_id(Place::Carriers);
-            self.add(Place::Carriers, vec![id, name.into(), (number % 2 == 0).to_string()]);
+            let id = self.next_id(TableIndex::Carriers);
+            self.add(TableIndex::Carriers, vec![id, name.into(), (number % 2 == 0).to_string()]);
         }
     }
 
-    fn shelve(&mut self, number: u64, skill: &[u64]) {
+    fn add_product(&mut self, number: u64, skill: &[u64]) {
         let mut draws = Draws::new(2, number);
         let (category, material) = (number % 20, draws.below(5));
         let supplier = draws.below(SUPPLIERS);
@@ -229,7 +229,7 @@ impl Shop {
             false => text::money(draws.below(3000) + 10),
         };
         let row = vec![
-            self.next_id(Place::Products),
+            self.next_id(TableIndex::Products),
             text::product(&mut draws, kind, number as usize + 1),
             (category + 5).to_string(),
             (supplier + 1).to_string(),
@@ -238,11 +238,11 @@ impl Shop {
             weight,
             draws.chance(250).to_string(),
         ];
-        self.add(Place::Products, row);
+        self.add(TableIndex::Products, row);
         self.products.push(Product { cents, quality });
     }
 
-    fn greet(&mut self, number: u64) -> Customer {
+    fn add_customer(&mut self, number: u64) -> Customer {
         let mut draws = Draws::new(3, number);
         let first_window = draws.below(16).saturating_sub(6);
         let city = draws.below(12);
@@ -266,56 +266,56 @@ impl Shop {
             draws.chance(400).to_string(),
             text::date(first_window * WINDOW_DAYS),
         ];
-        self.add(Place::Customers, row);
+        self.add(TableIndex::Customers, row);
         customer
     }
 
-    /// Lets a customer come and go.
-    fn serve(&mut self, customer: &Customer) {
+    /// Adds the orders and the seeds of a customer.
+    fn add_history(&mut self, customer: &Customer) {
         let mut draws = Draws::new(4, customer.id);
-        // What the last order left behind; none before the first.
-        let mut memory: Option<i64> = None;
-        let mut was_here = false;
+        // The score of the last order.
+        let mut last_score: Option<i64> = None;
+        let mut was_active = false;
         for window in customer.first_window..WINDOWS {
-            let chance = match memory {
+            let chance = match last_score {
                 None => 0,
-                Some(score) if was_here => {
+                Some(score) if was_active => {
                     let away = 500 + (UNDECIDED - score - customer.patience) * STEEPNESS;
                     away.clamp(30, 970) as u64
                 }
                 Some(_) => 500,
             };
             let stays_away = draws.chance(chance);
-            let asked = was_here && window >= FIRST_ASKED;
+            let has_seed = was_active && window >= FIRST_SEEDS;
             let mut spent = 0;
             if !stays_away {
                 let orders = 1 + draws.below(2);
                 for number in 0..orders {
-                    // One after the other, and early enough to arrive within the window.
+                    // In order, and early enough to arrive within the window.
                     let day = number * (44 / orders) + draws.below(44 / orders);
                     let day = window * WINDOW_DAYS + day;
-                    let (score, cents) = self.order(customer, day, &mut draws);
-                    memory = Some(score);
+                    let (score, cents) = self.add_order(customer, day, &mut draws);
+                    last_score = Some(score);
                     spent += cents;
                 }
             }
-            if asked {
+            if has_seed {
                 let seed = |target: String| {
                     let time = text::date(window * WINDOW_DAYS);
                     vec![customer.id.to_string(), time, target, split(window).into()]
                 };
                 #[cfg(test)]
                 self.chances.push(chance);
-                self.add(Place::Churn, seed(stays_away.to_string()));
-                self.add(Place::Spend, seed(text::money(spent)));
+                self.add(TableIndex::Churn, seed(stays_away.to_string()));
+                self.add(TableIndex::Spend, seed(text::money(spent)));
             }
-            was_here = !stays_away;
+            was_active = !stays_away;
         }
     }
 
-    /// One order: how it will be remembered, and what it cost.
-    fn order(&mut self, customer: &Customer, day: u64, draws: &mut Draws) -> (i64, u64) {
-        let order = self.next_id(Place::Orders);
+    /// Adds an order; returns its score and its cost.
+    fn add_order(&mut self, customer: &Customer, day: u64, draws: &mut Draws) -> (i64, u64) {
+        let order = self.next_id(TableIndex::Orders);
         let carrier = draws.below(6);
         let row = vec![
             order.clone(),
@@ -325,25 +325,25 @@ impl Shop {
             draws.pick(&text::CHANNELS).into(),
             draws.chance(120).to_string(),
         ];
-        self.add(Place::Orders, row);
-        let likes = (carrier + customer.city).is_multiple_of(3);
-        let late = draws.chance(LATE[carrier as usize] * if likes { 1 } else { 3 });
+        self.add(TableIndex::Orders, row);
+        let is_preferred = (carrier + customer.city).is_multiple_of(3);
+        let late = draws.chance(LATE[carrier as usize] * if is_preferred { 1 } else { 3 });
         let arrival = day + 2 + draws.below(4) + if late { 4 + draws.below(6) } else { 0 };
         let row = vec![order.clone(), text::time(draws, arrival), late.to_string()];
-        self.add(Place::Deliveries, row);
+        self.add(TableIndex::Deliveries, row);
         let lines = 1 + draws.below(3);
         let (mut quality, mut cents) = (0, 0);
         for line in 1..=lines {
-            let (of_line, cost) = self.item(customer, &order, line, arrival, draws);
-            quality += of_line;
+            let (line_quality, cost) = self.add_item(customer, &order, line, arrival, draws);
+            quality += line_quality;
             cents += cost;
         }
         let score = (quality / lines) as i64 - if late { LATENESS } else { 0 };
         (score, cents)
     }
 
-    /// One line of an order, perhaps with a review: the product's quality, and what was paid.
-    fn item(
+    /// Adds a line of an order, and sometimes a review; returns the product's quality and the price paid.
+    fn add_item(
         &mut self,
         customer: &Customer,
         order: &str,
@@ -351,7 +351,7 @@ impl Shop {
         arrival: u64,
         draws: &mut Draws,
     ) -> (u64, u64) {
-        // Products are shelved by category in turn; customers mostly keep to one department.
+        // Products take their categories in turn; customers prefer one department.
         let shelf = draws.below(PRODUCTS / 20) * 20;
         let department = if draws.chance(600) { customer.department } else { draws.below(4) };
         let product = shelf + department * 5 + draws.below(5);
@@ -367,7 +367,7 @@ impl Shop {
             quantity.to_string(),
             shown,
         ];
-        self.add(Place::Items, row);
+        self.add(TableIndex::Items, row);
         if draws.chance(250) {
             let noise = draws.below(31);
             let stars = ((quality + noise).saturating_sub(15) / 20 + 1).min(5);
@@ -377,7 +377,7 @@ impl Shop {
             };
             let day = arrival + 1 + draws.below(20);
             let row = vec![
-                self.next_id(Place::Reviews),
+                self.next_id(TableIndex::Reviews),
                 customer.id.to_string(),
                 product_id,
                 order.to_owned(),
@@ -386,13 +386,13 @@ impl Shop {
                 stars.to_string(),
                 words,
             ];
-            self.add(Place::Reviews, row);
+            self.add(TableIndex::Reviews, row);
         }
         (quality, quantity * cents * (100 - discount) / 100)
     }
 }
 
-/// The split that a seed at the beginning of `window` belongs to.
+/// Returns the split of a seed at the beginning of `window`.
 fn split(window: u64) -> &'static str {
     match window {
         FIRST_TEST.. => "test",

@@ -2,15 +2,15 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-fn rows(shop: &Shop, place: Place) -> &[Vec<String>] {
-    &shop.tables[place as usize].rows
+fn rows(shop: &Shop, table: TableIndex) -> &[Vec<String>] {
+    &shop.tables[table as usize].rows
 }
 
 fn number(text: &str) -> f64 {
     text.parse().unwrap()
 }
 
-/// The share of pairs of a churned and a faithful seed that the scores put right.
+/// The area under the ROC curve: the share of pairs of churned and active seeds in correct order.
 fn auroc(scored: &[(f64, bool)]) -> f64 {
     let mut sorted = scored.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -27,29 +27,29 @@ fn auroc(scored: &[(f64, bool)]) -> f64 {
     (ranks - positives * (positives + 1.0) / 2.0) / (positives * negatives)
 }
 
-/// One seed of both tasks, with what each kind of model would say.
+/// One seed of both tasks, with the predictions of several formulas.
 struct Seed {
     split: String,
     churned: bool,
     spent: f64,
-    /// By the customer's own past targets.
+    /// From the customer's own past targets.
     own_churn: f64,
     own_spend: f64,
-    /// What the customer spent in windows of ordering at all.
+    /// The customer's mean spending in windows with orders.
     own_return: f64,
-    /// By whether the latest order came late, all else unseen.
+    /// From whether the latest order came late, and nothing else.
     late: f64,
-    /// By what the graph shows before the observation time.
+    /// From the visible rows of the graph.
     graph: f64,
-    /// By what nobody can see.
+    /// From the hidden probability.
     truth: f64,
 }
 
-/// What of the shop a model may see, sorted by the time at which it can.
+/// The visible rows of the shop, by what they are looked up.
 struct Visible<'a> {
-    /// Reviews of each product: when, and how many stars.
+    /// Reviews of each product: time and stars.
     reviews: BTreeMap<&'a str, Vec<(&'a str, f64)>>,
-    /// Orders of each customer: when, and their number.
+    /// Orders of each customer: time and id.
     orders: BTreeMap<&'a str, Vec<(&'a str, &'a str)>>,
     items: BTreeMap<&'a str, Vec<&'a str>>,
     deliveries: BTreeMap<&'a str, (&'a str, bool)>,
@@ -65,26 +65,26 @@ impl<'a> Visible<'a> {
             deliveries: BTreeMap::new(),
             material: BTreeMap::new(),
         };
-        for row in rows(shop, Place::Reviews) {
+        for row in rows(shop, TableIndex::Reviews) {
             visible.reviews.entry(&row[2]).or_default().push((&row[5], number(&row[6])));
         }
-        for row in rows(shop, Place::Orders) {
+        for row in rows(shop, TableIndex::Orders) {
             visible.orders.entry(&row[1]).or_default().push((&row[3], &row[0]));
         }
-        for row in rows(shop, Place::Items) {
+        for row in rows(shop, TableIndex::Items) {
             visible.items.entry(&row[0]).or_default().push(&row[2]);
         }
-        for row in rows(shop, Place::Deliveries) {
+        for row in rows(shop, TableIndex::Deliveries) {
             visible.deliveries.insert(&row[0], (&row[1], row[2] == "true"));
         }
-        for row in rows(shop, Place::Products) {
+        for row in rows(shop, TableIndex::Products) {
             visible.material.insert(&row[0], &row[4]);
         }
         visible
     }
 
-    /// The stars that a product seems to deserve at a time: its own, few of which are helped out
-    /// by those that its material suggests.
+    /// The expected stars of a product at a time: the mean of its reviews, smoothed towards the prior
+    /// of its material.
     fn stars(&self, product: &str, time: &str) -> f64 {
         let material =
             text::MATERIALS.iter().position(|m| *m == self.material[product]).unwrap() as f64;
@@ -94,7 +94,7 @@ impl<'a> Visible<'a> {
         (sum + 2.0 * prior) / (count + 2.0)
     }
 
-    /// How the customer's latest order looks from outside: the stars of what was in it, and
+    /// The visible quality of the customer's latest order: the mean stars of its products, and
     /// whether it came late.
     fn latest(&self, customer: &str, time: &str) -> (f64, f64) {
         let (_, order) = self.orders[customer].iter().filter(|(at, _)| *at < time).max().unwrap();
@@ -109,11 +109,12 @@ impl<'a> Visible<'a> {
 fn seeds(shop: &Shop) -> Vec<Seed> {
     let visible = Visible::of(shop);
     let mut past: BTreeMap<&str, [f64; 3]> = BTreeMap::new();
-    let both = rows(shop, Place::Churn).iter().zip(rows(shop, Place::Spend)).zip(&shop.chances);
+    let both =
+        rows(shop, TableIndex::Churn).iter().zip(rows(shop, TableIndex::Spend)).zip(&shop.chances);
     both.map(|((churn, spend), &chance)| {
         assert_eq!(churn[..2], spend[..2]);
         let (churned, spent) = (churn[2] == "true", number(&spend[2]));
-        // A customer's seeds stand in the order of their times.
+        // The seeds of a customer are in the order of their times.
         let [count, stayed_away, sum] = past.entry(&churn[0]).or_default();
         let own_churn = (*stayed_away + 2.0 * 0.4) / (*count + 2.0);
         let own_spend = (*sum + 2.0 * 250.0) / (*count + 2.0);
@@ -143,8 +144,8 @@ fn in_split<'a>(seeds: &'a [Seed], split: &str) -> Vec<&'a Seed> {
 }
 
 #[test]
-fn the_graph_knows_what_the_customers_own_past_does_not() {
-    let shop = Shop::open_doors();
+fn the_graph_predicts_better_than_the_customers_own_past() {
+    let shop = Shop::generate();
     let seeds = seeds(&shop);
     let test = in_split(&seeds, "test");
     let by = |score: &dyn Fn(&Seed) -> f64| {
@@ -154,8 +155,8 @@ fn the_graph_knows_what_the_customers_own_past_does_not() {
         [&|s| s.own_churn, &|s| s.late, &|s| s.graph, &|s| s.truth];
     let churn = scores.map(by);
 
-    // Spending: what the customer spends on returning, times the chance of returning in the tenth
-    // of all scores that the seed's score is in.
+    // Spending: the customer's spending when active, times the share of active customers in the same
+    // tenth of all scores.
     let train = in_split(&seeds, "train");
     let mut edges: Vec<_> = train.iter().map(|seed| seed.graph).collect();
     edges.sort_by(f64::total_cmp);
@@ -167,7 +168,7 @@ fn the_graph_knows_what_the_customers_own_past_does_not() {
         stayed / (stayed + left)
     };
     let mean = train.iter().map(|seed| seed.spent).sum::<f64>() / train.len() as f64;
-    // The share of the variance that a guess explains; that of a constant is at most 0.
+    // The share of the variance that a prediction explains; that of a constant is at most 0.
     let explained = |guess: &dyn Fn(&Seed) -> f64| {
         let square = |guess: &dyn Fn(&Seed) -> f64| {
             test.iter().map(|seed| (guess(seed) - seed.spent).powi(2)).sum::<f64>()
@@ -181,9 +182,9 @@ fn the_graph_knows_what_the_customers_own_past_does_not() {
     let strength = format!(
         "| nothing | .500 | .000 |\n\
          | the customer's own past targets | {} | {} |\n\
-         | only whether the latest order came late | {} | |\n\
-         | the visible rows around: deliveries, products, others' reviews | {} | {} |\n\
-         | the hidden chances, which nothing can beat | {} | {} |\n\n\
+         | whether the latest order came late | {} | |\n\
+         | the visible rows: deliveries, products, reviews by others | {} | {} |\n\
+         | the hidden probabilities (upper bound) | {} | {} |\n\n\
          Seeds of each task: {} train, {} val, {} test.\n",
         share(churn[0]),
         share(own_spend),
@@ -201,13 +202,13 @@ fn the_graph_knows_what_the_customers_own_past_does_not() {
     assert!(churn[0] < 0.65 && churn[2] > 0.85 && churn[3] < 0.95);
 }
 
-/// A number below one, in three digits.
+/// Formats a number below one with three digits.
 fn share(value: f64) -> String {
     format!("{value:.3}").trim_start_matches('0').to_owned()
 }
 
 #[test]
-fn days_have_their_dates() {
+fn days_have_the_correct_dates() {
     for (day, date) in [
         (0, "2020-01-01"),
         (59, "2020-02-29"),

@@ -1,4 +1,4 @@
-//! The words and dates of the demo shop.
+//! Names, texts and dates of the demo shop.
 
 use super::random::Draws;
 
@@ -50,7 +50,7 @@ const PRAISE: [[&str; 4]; 5] = [
 ];
 const OPENINGS: [&str; 5] = ["Honestly,", "My verdict:", "After a week:", "In short,", "For us,"];
 
-/// The name of category `kind` of a department.
+/// Returns the name of category `kind` of a department.
 pub(super) fn kind(department: usize, kind: usize) -> &'static str {
     KINDS[department][kind]
 }
@@ -68,17 +68,17 @@ pub(super) fn company(draws: &mut Draws, number: usize) -> String {
     format!("{} {ending} {number}", draws.pick(&FAMILIES))
 }
 
-/// A review's words, in the mood of its stars.
+/// Returns the text of a review with this number of stars.
 pub(super) fn review(draws: &mut Draws, stars: u64) -> String {
-    let mood = &PRAISE[stars as usize - 1];
-    let (first, second) = (draws.pick(mood), draws.pick(mood));
+    let phrases = &PRAISE[stars as usize - 1];
+    let (first, second) = (draws.pick(phrases), draws.pick(phrases));
     match first == second {
         true => format!("{} {first}.", draws.pick(&OPENINGS)),
         false => format!("{} {first}, {second}.", draws.pick(&OPENINGS)),
     }
 }
 
-/// The date of a day after 2020-01-01.
+/// Returns the date that is `day` days after 2020-01-01.
 pub(super) fn date(day: u64) -> String {
     let (mut year, mut rest) = (2020, day);
     loop {
@@ -101,13 +101,13 @@ pub(super) fn date(day: u64) -> String {
     format!("{year}-{month:02}-{:02}", rest + 1)
 }
 
-/// A time of day, from eight to eight.
+/// Returns a time on a day, between 08:00 and 20:00.
 pub(super) fn time(draws: &mut Draws, day: u64) -> String {
     let second = 8 * 3600 + draws.below(12 * 3600);
     format!("{} {:02}:{:02}:{:02}", date(day), second / 3600, second / 60 % 60, second % 60)
 }
 
-/// Cents as a decimal number.
+/// Formats cents as a decimal number.
 pub(super) fn money(cents: u64) -> String {
     format!("{}.{:02}", cents / 100, cents % 100)
 }

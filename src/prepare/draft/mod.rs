@@ -1,37 +1,37 @@
-//! A first schema for data that nobody has described: keys, references, types, times and tasks,
-//! guessed from declarations, names and values, each guess with its reason.
+//! Drafts a schema: guesses keys, references, types, times and tasks, and notes the reasons.
 //!
-//! The rules are cautious: a key is verified to be unique, a reference to be contained in its
-//! target, and what is not sure is left out with a note. The drafted schema is one that `prepare`
-//! accepts as it is; whether it says what the data mean, a person has to judge.
+//! The guesses come from declarations, names and values, and are cautious: a key is verified to be
+//! unique, a reference to refer to existing keys, and an uncertain guess is left out with a note.
+//! `prepare` accepts the drafted schema unedited; only a person can tell whether it fits the meaning
+//! of the data.
 
 mod columns;
 mod composite;
-mod links;
+mod name_tokens;
 mod profile;
+mod references;
 mod render;
 mod subject;
 mod tasks;
 mod time_names;
 mod times;
-mod words;
 
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::prepare::schema::{Limits, Schema, Table};
 use crate::prepare::source::{Source, SourceTable};
+use name_tokens::{key_rank, may_number_rows, names_rows, names_same_table, shared_prefix, tokens};
 use profile::{Profile, Storage, profile};
 use subject::{Notes, Place, Subject};
-use words::{key_rank, may_number_rows, names_rows, names_same_table, shared_prefix, words};
 
 pub use render::Draft;
 
-/// Why a view is left out.
-const VIEW: &str = "it is a view: what it copies from other tables would give away the cells that \
-                    are to be predicted there; a schema may still name it";
+/// The reason for which a view is left out.
+const VIEW: &str = "it is a view: its copies of cells of other tables could reveal targets; name \
+                    it in the schema to use it";
 
-/// Drafts a schema for `source`, in which the database is called `name`.
+/// Drafts a schema for `source`, with the database name `name`.
 ///
 /// Calls `progress` with the name of each table whose rows have been read.
 ///
@@ -39,13 +39,31 @@ const VIEW: &str = "it is a view: what it copies from other tables would give aw
 /// Depends on the source's data alone; not on the thread count.
 ///
 /// # Cost
-/// Reads every row once, and once or twice more the columns that may together be a key. Keeps eight
-/// bytes for each different value of columns that may be keys or references, and of at most six
-/// lists of columns that may together be a key.
+/// Reads every row once, and the columns that may together form a key once or twice more. Keeps
+/// eight bytes for each distinct value of columns that may be keys or references, and of at most six
+/// lists of columns that may together form a key.
 ///
 /// # Errors
-/// `Io` and `Data` when the source cannot be read; `Data` when no table has a row and a column that
-/// could be used.
+/// `Io` and `Data` when the source cannot be read; `Data` when no table has rows and a usable
+/// column.
+///
+/// # Example
+/// ```
+/// use headwater::prepare::{Options, draft::draft, embed::HashingEmbedder, prepare, source};
+/// use headwater::{progress::Silent, store::Store};
+///
+/// let folder = tempfile::tempdir()?;
+/// let (data, out) = (folder.path().join("users.csv"), folder.path().join("shop.db"));
+/// std::fs::write(&data, "id,age\n1,30\n2,41\n")?;
+/// let source = source::open(&data)?;
+/// let drafted = draft(&*source, "shop", &|_table| Ok(()))?;
+/// assert_eq!(drafted.schema.tables[0].key, ["id"]);
+/// let (embedder, progress) = (&HashingEmbedder::new(16), &Silent);
+/// let options = Options { embedder, text_vectors: true, threads: None, sql: None, progress };
+/// prepare(&*source, &drafted.schema, &out, &options)?;
+/// assert_eq!(Store::open(&out)?.tables().len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn draft(
     source: &dyn Source,
     name: &str,
@@ -58,15 +76,15 @@ pub fn draft(
     left_out.extend(views.into_iter().map(|view| (view, VIEW)));
     if subjects.is_empty() {
         return Err(Error::data(format!(
-            "{} has no table with a row and a column that could be used",
+            "{} has no table with rows and a usable column",
             source.describe()
         )));
     }
     let mut notes = Notes::new();
-    links::find_keys(&mut subjects, &limits, &mut notes);
-    links::find_links(source, &limits, &mut subjects, &mut notes)?;
+    references::find_keys(&mut subjects, &limits, &mut notes);
+    references::find_references(source, &limits, &mut subjects, &mut notes)?;
     composite::find_composite_keys(source, &mut subjects, &mut notes)?;
-    let derived = tasks::take_derived(&subjects);
+    let derived = tasks::find_derived(&subjects);
     times::find_times(&mut subjects, &derived, &mut notes);
     let kept: Vec<_> = (0..subjects.len()).filter(|&index| !derived.contains_key(&index)).collect();
     let tables: Vec<_> =
@@ -82,7 +100,7 @@ pub fn draft(
     Ok(Draft { schema, source: source.describe(), notes, left_out })
 }
 
-/// Reads every table once, but for the views.
+/// Reads every table except the views once.
 fn examine(
     source: &dyn Source,
     views: &[String],
@@ -92,16 +110,20 @@ fn examine(
     let mut tables = source.tables()?;
     tables.retain(|table| !table.columns.is_empty() && !views.contains(&table.name));
     if tables.is_empty() {
-        let but = if views.is_empty() { "" } else { ", but for views; name them in a schema" };
-        return Err(Error::data(format!("{} has no table with a column{but}", source.describe())));
+        let only_views =
+            if views.is_empty() { "" } else { ", only views; name the views in a schema" };
+        return Err(Error::data(format!(
+            "{} has no table with a column{only_views}",
+            source.describe()
+        )));
     }
     let names = safe_names(&tables);
-    let table_words: Vec<_> = tables.iter().map(|table| words(&table.name)).collect();
+    let table_tokens: Vec<_> = tables.iter().map(|table| tokens(&table.name)).collect();
     let examined = tables.into_par_iter().zip(names).enumerate().map(|(index, (table, name))| {
-        let mut column_words: Vec<_> = table.columns.iter().map(|c| words(&c.name)).collect();
-        if let Some(prefix) = shared_prefix(&column_words) {
-            for words in &mut column_words {
-                words.retain(|word| *word != prefix);
+        let mut column_tokens: Vec<_> = table.columns.iter().map(|c| tokens(&c.name)).collect();
+        if let Some(prefix) = shared_prefix(&column_tokens) {
+            for tokens in &mut column_tokens {
+                tokens.retain(|token| *token != prefix);
             }
         }
         let place = |name: &str| table.columns.iter().position(|c| c.name == name);
@@ -109,32 +131,41 @@ fn examine(
             .chain(table.references.iter().flat_map(|r| &r.columns))
             .filter_map(|name| place(name))
             .collect();
-        let in_full = |column: usize| {
-            let words = &column_words[column];
+        let keep_all_values = |column: usize| {
+            let tokens = &column_tokens[column];
             declared.contains(&column)
-                || names_rows(words)
-                || names_same_table(words)
-                || key_rank(words, &table_words[index]).is_some()
-                || table_words.contains(words)
-                || may_number_rows(words)
+                || names_rows(tokens)
+                || names_same_table(tokens)
+                || key_rank(tokens, &table_tokens[index]).is_some()
+                || table_tokens.contains(tokens)
+                || may_number_rows(tokens)
         };
-        let limit = |name: &str| match place(name).is_some_and(in_full) {
+        let limit = |name: &str| match place(name).is_some_and(keep_all_values) {
             true => None,
             false => Some(limits.categories as usize),
         };
         let profiles = profile(source, &table.name, &table.columns, |c| limit(&c.name))?;
         progress(&table.name)?;
-        let words = table_words[index].clone();
-        let (key, links) = (vec![], vec![]);
-        Ok(Subject { source: table, name, words, column_words, profiles, key, links, time: None })
+        let tokens = table_tokens[index].clone();
+        let (key, references) = (vec![], vec![]);
+        Ok(Subject {
+            source: table,
+            name,
+            tokens,
+            column_tokens,
+            profiles,
+            key,
+            references,
+            time: None,
+        })
     });
     examined.collect()
 }
 
-/// Takes out the tables of which nothing could be kept; a store has none without rows or cells.
+/// Removes the tables without rows or usable columns, which a store cannot have.
 fn leave_out(subjects: &mut Vec<Subject>) -> Vec<(String, &'static str)> {
     let reason = |subject: &Subject| {
-        // As `columns::guess` ignores them.
+        // The types that `columns::guess` ignores.
         let is_kept = |p: &Profile| match p.storage {
             Storage::Other => false,
             Storage::Real => p.all(p.numbers),
@@ -143,11 +174,11 @@ fn leave_out(subjects: &mut Vec<Subject>) -> Vec<(String, &'static str)> {
         if subject.profiles.iter().any(is_kept) {
             return None;
         }
-        // Columns that no semantic type takes are not read, so that their rows are not counted.
+        // Columns without a semantic type are not read, so their rows are not counted.
         let is_empty = |p: &Profile| p.rows == 0 && p.storage != Storage::Other;
         Some(match subject.profiles.iter().any(is_empty) {
             true => "it has no rows",
-            false => "each column is NULL throughout, or has values that no semantic type takes",
+            false => "each column is always NULL or has values without a semantic type",
         })
     };
     let mut left_out = Vec::new();
@@ -159,7 +190,7 @@ fn leave_out(subjects: &mut Vec<Subject>) -> Vec<(String, &'static str)> {
     left_out
 }
 
-/// The tables' names, made fit for files and different from each other in any case.
+/// Returns table names that are valid file names and differ from each other in any case.
 fn safe_names(tables: &[SourceTable]) -> Vec<String> {
     let mut taken: Vec<String> = Vec::new();
     let mut names = Vec::new();
@@ -167,7 +198,7 @@ fn safe_names(tables: &[SourceTable]) -> Vec<String> {
         let safe = |c: char| if c.is_control() || matches!(c, '/' | '\\') { '_' } else { c };
         let mut name: String = table.name.chars().map(safe).collect();
         name.drain(..name.len() - name.trim_start_matches('.').len());
-        // A task's name is made of this one and a column's.
+        // The name of a cell task consists of this name and a column's.
         name.truncate(name.floor_char_boundary(100));
         if name.is_empty() {
             name = "table".into();
@@ -185,7 +216,7 @@ fn safe_names(tables: &[SourceTable]) -> Vec<String> {
     names
 }
 
-/// One table of the schema.
+/// Returns one table of the schema.
 fn table(subjects: &[Subject], index: usize, limits: &Limits, notes: &mut Notes) -> Table {
     let subject = &subjects[index];
     let column_name = |&column: &usize| subject.source.columns[column].name.clone();
@@ -197,6 +228,10 @@ fn table(subjects: &[Subject], index: usize, limits: &Limits, notes: &mut Notes)
         key: subject.key.iter().map(column_name).collect(),
         time: times::time(subject),
         columns,
-        references: subject.links.iter().map(|link| link.reference(subjects, subject)).collect(),
+        references: subject
+            .references
+            .iter()
+            .map(|found| found.to_schema(subjects, subject))
+            .collect(),
     }
 }

@@ -1,29 +1,29 @@
-//! The drafted schema as TOML, with the reason for each guess beside it.
+//! Writes the drafted schema as TOML, with a comment for each guess.
 
 use std::fmt::Write;
 
 use super::subject::{Notes, Place};
 use crate::prepare::schema::{Column, Reference, Schema, Table, Task, Time, TimeUnit};
 
-/// A drafted schema, and why it is what it is.
+/// A drafted schema, with the reason for each guess.
 #[derive(Clone, Debug)]
 pub struct Draft {
     /// The schema.
     pub schema: Schema,
     pub(super) source: String,
     pub(super) notes: Notes,
-    /// Tables of which nothing can be kept, and why.
+    /// The tables that are left out, and the reasons.
     pub(super) left_out: Vec<(String, &'static str)>,
 }
 
 impl Draft {
-    /// The schema file: TOML that reads back as the same schema, with comments.
+    /// Returns the schema file: TOML that reads back as the same schema, with comments.
     #[must_use]
     pub fn render(&self) -> String {
         let mut text = format!(
-            "# Drafted from {}. Each guess has its reason beside it: correct what is wrong.\n\
-             # Types: identifier numerical timestamp boolean categorical text ignored.\n\n\
-             database = {}\n\n",
+            "# Drafted from {}. A comment gives the reason for each guess: correct wrong ones.\n# \
+             Types: identifier numerical timestamp boolean categorical text ignored.\n\ndatabase = \
+             {}\n\n",
             self.source.replace(char::is_control, " "),
             quoted(&self.schema.database)
         );
@@ -37,11 +37,15 @@ impl Draft {
         writeln!(text, "[limits]")?;
         writeln!(
             text,
-            "unresolved_share = {:?} # of a reference's values that may point at no row",
+            "unresolved_share = {:?} # largest share of a reference's values that match no row",
             limits.unresolved_share
         )?;
-        writeln!(text, "duplicate_keys = {} # rows of a table", limits.duplicate_keys)?;
-        writeln!(text, "categories = {} # of a column", limits.categories)?;
+        writeln!(
+            text,
+            "duplicate_keys = {} # most rows of a table that repeat a key",
+            limits.duplicate_keys
+        )?;
+        writeln!(text, "categories = {} # most categories of a column", limits.categories)?;
         for (table, reason) in &self.left_out {
             writeln!(text, "\n# Table {} is left out: {reason}.", quoted(table))?;
         }
@@ -51,8 +55,9 @@ impl Draft {
         let (cells, others): (Vec<_>, Vec<_>) =
             self.schema.tasks.iter().partition(|task| task.cell.is_some());
         if !cells.is_empty() {
-            let tables = "predict a cell from the rest; delete those that are of no interest";
-            writeln!(text, "\n# {tables}.")?;
+            let heading = "These tasks predict a cell from the rest; delete those that you do not \
+                          need";
+            writeln!(text, "\n# {heading}.")?;
         }
         for task in cells.into_iter().chain(others) {
             self.write_task(text, task)?;
@@ -97,7 +102,7 @@ impl Draft {
             .iter()
             .find(|((_, place), _)| *place == Place::Task(task.name.clone()))
             .map_or_else(String::new, |(_, note)| comment(note));
-        // A cell task has a note only because its seeds see everything.
+        // A note about a cell task warns that its seeds see everything.
         let (note, sees_everything) = match task.sees_everything {
             true => (String::new(), note),
             false => (note, String::new()),
@@ -138,7 +143,7 @@ impl Draft {
     }
 }
 
-/// A comment at the end of a line, whatever characters the note quotes.
+/// Returns a comment for the end of a line; control characters become spaces.
 fn comment(note: &str) -> String {
     format!(" # {}", note.replace(char::is_control, " "))
 }
@@ -185,7 +190,7 @@ fn list(names: &[String]) -> String {
     }
 }
 
-/// A key of a table, bare where TOML lets it be.
+/// Returns a TOML key, bare if TOML allows it.
 fn key(name: &str) -> String {
     let bare = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     match !name.is_empty() && name.bytes().all(bare) {
@@ -194,7 +199,7 @@ fn key(name: &str) -> String {
     }
 }
 
-/// A basic string.
+/// Returns a basic string of TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! A table under examination, and the notes on what was chosen for it.
+//! A table that the draft examines, and the notes about the guesses.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use super::profile::Profile;
 use super::time_names::Fit;
 use crate::prepare::source::SourceTable;
 
-/// The reasons, by table and place.
+/// The reasons for the guesses, by table and place.
 pub(super) type Notes = BTreeMap<(String, Place), String>;
 
-/// What a note is about.
+/// The part of a table that a note is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     Table,
@@ -20,39 +20,40 @@ pub(super) enum Place {
     Task(String),
 }
 
-/// A table under examination.
+/// A table that the draft examines.
 pub(super) struct Subject {
     pub(super) source: SourceTable,
-    /// Its name in the schema, which must be fit for a file.
+    /// The name of the table in the schema, a valid file name.
     pub(super) name: String,
-    pub(super) words: Vec<String>,
-    /// The words of each column's name, without a prefix that all columns share.
-    pub(super) column_words: Vec<Vec<String>>,
+    /// The tokens of the table's name.
+    pub(super) tokens: Vec<String>,
+    /// The tokens of each column's name, without a prefix that all columns share.
+    pub(super) column_tokens: Vec<Vec<String>>,
     pub(super) profiles: Vec<Profile>,
     pub(super) key: Vec<usize>,
-    pub(super) links: Vec<Link>,
-    pub(super) time: Option<Chosen>,
+    pub(super) references: Vec<FoundReference>,
+    pub(super) time: Option<ChosenTime>,
 }
 
-/// A reference that was found.
-pub(super) struct Link {
+/// A reference that the draft found.
+pub(super) struct FoundReference {
     pub(super) columns: Vec<usize>,
     pub(super) to: usize,
     pub(super) to_columns: Vec<String>,
-    /// How many rows have a value that is no key there, NULL apart; none where that was not counted.
+    /// How many rows have another value than NULL that is not a key; `None` if not counted.
     pub(super) unresolved: Option<u64>,
 }
 
-/// A time that was chosen.
-pub(super) struct Chosen {
+/// The time that the draft chose for a table.
+pub(super) struct ChosenTime {
     pub(super) from: Origin,
-    /// How many rows have none.
+    /// How many rows have no time.
     pub(super) gaps: Gaps,
     /// The mean of the times, in microseconds, by which tables are compared.
     pub(super) mean_us: i128,
 }
 
-/// How many of a table's rows lack a time, the best last.
+/// The share of a table's rows without a time, the best case last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Gaps {
     /// More than half.
@@ -74,19 +75,20 @@ impl Gaps {
     }
 }
 
-/// Where a time comes from.
+/// Where the time of a table comes from.
 pub(super) enum Origin {
-    /// A column of the table's own, and how well its name fits.
+    /// A column of the table, and how well its name fits.
     Column(usize, Fit),
-    Link(usize),
+    /// A reference, by its position: the parent's time.
+    Reference(usize),
 }
 
-/// A count with its share, for notes.
+/// Formats a count and its total, for notes.
 pub(super) fn share(count: u64, of: u64) -> String {
     format!("{count} of {of}")
 }
 
-/// A number of things, for notes.
+/// Formats a number of things, for notes.
 pub(super) fn counted(count: u64, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }

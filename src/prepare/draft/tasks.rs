@@ -1,4 +1,4 @@
-//! What could be predicted.
+//! Finds tasks: tables of seeds, and cells worth predicting.
 
 use std::collections::BTreeMap;
 
@@ -7,42 +7,46 @@ use super::subject::{Gaps, Notes, Origin, Place, Subject};
 use crate::prepare::schema::{CellTask, DerivedTask, Limits, Table, Task};
 use crate::store::SemanticType;
 
-/// The names that a task's recorded splits go by.
+/// The names of the recorded splits of a task.
 const SPLITS: [&str; 3] = ["train", "val", "test"];
 
-/// Finds the tables that are tasks: a key, a time, a target, perhaps a split, and nothing else.
-pub(super) fn take_derived(subjects: &[Subject]) -> BTreeMap<usize, Task> {
+/// Finds the tables that hold the seeds of a task: a key, a time, a target and maybe a split.
+pub(super) fn find_derived(subjects: &[Subject]) -> BTreeMap<usize, Task> {
     let task = |index| derived(subjects, index).map(|task| (index, task));
     let mut tasks: BTreeMap<_, _> = (0..subjects.len()).filter_map(task).collect();
-    // A task's anchor must be a table, and so must whatever others refer to.
-    let needed: Vec<_> =
-        subjects.iter().flat_map(|subject| &subject.links).map(|link| link.to).collect();
-    tasks.retain(|index, _| !needed.contains(index));
+    // The schema needs every table that another one refers to.
+    let referred: Vec<_> = subjects
+        .iter()
+        .flat_map(|subject| &subject.references)
+        .map(|reference| reference.to)
+        .collect();
+    tasks.retain(|index, _| !referred.contains(index));
     tasks
 }
 
 fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
     let subject = &subjects[index];
-    let named = |wanted: &str| subject.column_words.iter().position(|words| words[..] == [wanted]);
-    let [link] = &subject.links[..] else { return None };
-    let [key] = link.columns[..] else { return None };
-    let said = named("target").or_else(|| named("label"));
+    let named =
+        |wanted: &str| subject.column_tokens.iter().position(|tokens| tokens[..] == [wanted]);
+    let [reference] = &subject.references[..] else { return None };
+    let [key] = reference.columns[..] else { return None };
+    let named_target = named("target").or_else(|| named("label"));
     let is_time = |&column: &usize| {
         let profile = &subject.profiles[column];
-        profile.all(profile.times) && profile.nulls == 0 && said != Some(column)
+        profile.all(profile.times) && profile.nulls == 0 && named_target != Some(column)
     };
-    // Of two, one may be the answer.
+    // One of two times may be the target.
     let times: Vec<_> = (0..subject.profiles.len()).filter(is_time).collect();
     let [time] = times[..] else { return None };
     let split = named("split").filter(|&split| {
         subject.profiles[split].nulls == 0 && subject.profiles[split].values.are_among(&SPLITS)
     });
-    let is_left = |&column: &usize| ![Some(key), Some(time), split].contains(&Some(column));
-    let mut left = (0..subject.profiles.len()).filter(is_left);
-    let (Some(target), None) = (left.next(), left.next()) else { return None };
-    // Rows that are divided for training are a task's, whatever their target is called.
-    let is_task = split.is_some() || said == Some(target);
-    if !is_task || link.gaps(subject) != Gaps::None || !link.to_columns.is_empty() {
+    let is_other = |&column: &usize| ![Some(key), Some(time), split].contains(&Some(column));
+    let mut others = (0..subject.profiles.len()).filter(is_other);
+    let (Some(target), None) = (others.next(), others.next()) else { return None };
+    // Rows with a split are seeds, whatever the name of their target.
+    let is_task = split.is_some() || named_target == Some(target);
+    if !is_task || reference.gaps(subject) != Gaps::None || !reference.to_columns.is_empty() {
         return None;
     }
     let profile = &subject.profiles[target];
@@ -53,7 +57,7 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
     };
     let name = |column: usize| subject.source.columns[column].name.clone();
     let derived = DerivedTask {
-        anchor: subjects[link.to].name.clone(),
+        anchor: subjects[reference.to].name.clone(),
         source: Some(subject.source.name.clone()),
         sql: None,
         key: vec![name(key)],
@@ -62,15 +66,15 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
         target_type,
         split: split.map(name),
     };
-    let is_free = |name: &&str| subjects.iter().all(|s| !s.name.eq_ignore_ascii_case(name));
+    let is_unused = |name: &&str| subjects.iter().all(|s| !s.name.eq_ignore_ascii_case(name));
     let short = subject.name.strip_prefix("task_").filter(|name| !name.is_empty());
-    let task_name = short.filter(is_free).unwrap_or(&subject.name).to_owned();
+    let task_name = short.filter(is_unused).unwrap_or(&subject.name).to_owned();
     Some(Task { name: task_name, cell: None, derived: Some(derived), sees_everything: false })
 }
 
-/// A task for each cell that says something: no key, no time, no constant.
+/// Returns a task for each column that is worth predicting: not a key, a time or a constant.
 ///
-/// A cell whose name the derived task of a table has already is left out.
+/// Leaves out a column whose task would have the name of a derived task.
 pub(super) fn cell_tasks(
     subjects: &[Subject],
     kept: &[usize],
@@ -92,16 +96,16 @@ pub(super) fn cell_tasks(
             }
             let name = format!("{}.{column}", table.name);
             let fits = name.len() <= 200 && !name.contains(['/', '\\']);
-            // Two names that differ in case only are one file on some systems.
+            // Some file systems treat two names that differ only in case as one file.
             if !fits || name.contains(char::is_control) || names.contains(&name.to_lowercase()) {
                 continue;
             }
             names.push(name.to_lowercase());
             let cell = CellTask { table: table.name.clone(), column: column.clone() };
-            let timeless = timeless_seeds(subject);
-            let sees_everything = timeless.is_some();
+            let warning = timeless_warning(subject);
+            let sees_everything = warning.is_some();
             notes.extend(
-                timeless.map(|note| ((table.name.clone(), Place::Task(name.clone())), note)),
+                warning.map(|note| ((table.name.clone(), Place::Task(name.clone())), note)),
             );
             tasks.push(Task { name, cell: Some(cell), derived: None, sees_everything });
         }
@@ -109,16 +113,16 @@ pub(super) fn cell_tasks(
     tasks
 }
 
-/// What is to be said when rows of a table have no time, and as seeds would see the future.
-fn timeless_seeds(subject: &Subject) -> Option<String> {
+/// Returns a warning if rows of a table have no time, and as seeds would see the future.
+fn timeless_warning(subject: &Subject) -> Option<String> {
     let name = &subject.name;
     match &subject.time {
         None => Some(format!(
-            "{name:?} has no time, so a seed sees every row, later ones too; give {name:?} a time \
-             and delete this line"
+            "{name:?} has no time, so its seeds see all rows, also later ones; give {name:?} a \
+             time and delete this line"
         )),
         Some(time) if time.gaps != Gaps::None => Some(format!(
-            "a row of {name:?} may have no time, and as a seed it sees every row, later ones too; \
+            "rows of {name:?} may have no time, and as seeds they see all rows, also later ones; \
              give each row a time and delete this line"
         )),
         Some(_) => None,

@@ -1,7 +1,7 @@
-//! What the name of a time says about it.
+//! Judges by the name of a time column whether a row came to exist then.
 
-/// Words of times that are not when a row came to exist: lives, plans, ends and later changes.
-const NOT_THE_BEGINNING: [&str; 52] = [
+/// Tokens of times other than the creation of a row: births, plans, ends and later changes.
+const NOT_THE_CREATION: [&str; 52] = [
     "birth",
     "birthday",
     "born",
@@ -56,7 +56,7 @@ const NOT_THE_BEGINNING: [&str; 52] = [
     "stopped",
 ];
 
-/// Words of what happens to a row once it is there.
+/// Tokens of later stages of an existing row.
 const LATER_STAGES: [&str; 24] = [
     "ship",
     "shipped",
@@ -84,7 +84,7 @@ const LATER_STAGES: [&str; 24] = [
     "archived",
 ];
 
-/// Words of times at which a thing enters a catalogue or a person a register.
+/// Tokens of times at which a thing enters a catalogue or a person a register.
 const ENTRANCE: [&str; 14] = [
     "added",
     "signup",
@@ -102,7 +102,7 @@ const ENTRANCE: [&str; 14] = [
     "listed",
 ];
 
-/// Words of times at which a row is written down.
+/// Tokens of times at which a row is recorded.
 const RECORDED: [&str; 26] = [
     "created",
     "create",
@@ -132,7 +132,7 @@ const RECORDED: [&str; 26] = [
     "sent",
 ];
 
-/// Words of times at which something began or happened, of which a row may be written later.
+/// Tokens of times at which something began or happened; the row may be recorded later.
 const STARTED: [&str; 15] = [
     "start",
     "started",
@@ -151,115 +151,115 @@ const STARTED: [&str; 15] = [
     "period",
 ];
 
-/// Words that are a time and nothing else.
+/// Tokens that mean a time and nothing else.
 const PLAIN: [&str; 10] =
     ["time", "date", "timestamp", "datetime", "t", "at", "ts", "dt", "when", "on"];
 
-/// Words that make the time of an event, which may also be called so, no less plain.
+/// Tokens that may accompany a plain time: the time of an event.
 const EVENT: [&str; 3] = ["obs", "observation", "event"];
 
-/// What words that say the same end in: delivery and delivered, shipment and shipped. Not `ion`: a
-/// production is no product.
+/// The endings of related tokens: delivery and delivered, shipment and shipped. Not `ion`, because
+/// production and product are different things.
 const ENDINGS: [&str; 9] = ["", "y", "e", "d", "ed", "ing", "ment", "ped", "ping"];
 
-/// What a name says of when its time is.
+/// The meaning of a time by its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
     /// A later stage of the row, such as its shipping.
     Stage,
-    /// Some time that every row has.
-    Unsaid,
-    /// When something began or happened, of which the row tells.
+    /// An unknown meaning; every row has the time.
+    Unknown,
+    /// The start of what the row records.
     Started,
-    /// The entrance of a thing or a person, which is no event that others belong to.
+    /// The entrance of a thing or a person; not an event that other rows belong to.
     Entrance,
-    /// The row's creation, in some word for it.
+    /// The recording of the row.
     Recorded,
-    /// A time and nothing else.
+    /// A time without further meaning.
     Plain,
-    /// Named like the table: `order_date` in `orders`.
-    Kin,
+    /// The event that the table is named after: `order_date` in `orders`.
+    Related,
 }
 
 impl Fit {
-    /// How well it says that the row came to exist then; the best is the greatest.
+    /// Ranks how likely the row came to exist then; the greatest is the likeliest.
     pub(super) fn rank(self) -> u32 {
         match self {
             Self::Stage => 0,
-            Self::Unsaid | Self::Started => 1,
+            Self::Unknown | Self::Started => 1,
             Self::Entrance => 2,
-            Self::Recorded | Self::Plain | Self::Kin => 3,
+            Self::Recorded | Self::Plain | Self::Related => 3,
         }
     }
 }
 
-/// How well the words of a column's name fit; none: its time is not when a row came to exist.
+/// Judges the name of a time column; `None` if a row did not come to exist at its time.
 pub(super) fn fit(column: &[String], table: &[String], nulls: u64) -> Option<Fit> {
-    let column: Vec<_> = column.iter().flat_map(|word| apart(word)).collect();
-    let has = |wanted: &[&str]| column.iter().any(|word| wanted.contains(word));
-    let rest: Vec<_> = column.iter().copied().filter(|word| !PLAIN.contains(word)).collect();
-    let all_kin = |kin: &dyn Fn(&str, &str) -> bool| {
-        !rest.is_empty() && rest.iter().all(|word| table.iter().any(|part| kin(word, part)))
+    let column: Vec<_> = column.iter().flat_map(|token| split_compound(token)).collect();
+    let has = |wanted: &[&str]| column.iter().any(|token| wanted.contains(token));
+    let rest: Vec<_> = column.iter().copied().filter(|token| !PLAIN.contains(token)).collect();
+    let all_related = |related: &dyn Fn(&str, &str) -> bool| {
+        !rest.is_empty() && rest.iter().all(|token| table.iter().any(|part| related(token, part)))
     };
-    // An activity_date is no birth of a row, but in activities.
-    if all_kin(&|word, part| word == part) {
-        return Some(Fit::Kin);
+    // `activity_date` is a later change, except in a table of activities.
+    if all_related(&|token, part| token == part) {
+        return Some(Fit::Related);
     }
-    if has(&NOT_THE_BEGINNING) {
+    if has(&NOT_THE_CREATION) {
         return None;
     }
     let every_row = |fit: Fit| (nulls == 0).then_some(fit);
-    if all_kin(&are_kin) {
-        Some(Fit::Kin)
-    } else if rest.iter().all(|word| EVENT.contains(word)) {
+    if all_related(&are_related) {
+        Some(Fit::Related)
+    } else if rest.iter().all(|token| EVENT.contains(token)) {
         Some(Fit::Plain)
     } else if has(&LATER_STAGES) {
         every_row(Fit::Stage)
     } else if has(&ENTRANCE) {
         Some(Fit::Entrance)
     } else {
-        rest.iter().rev().find_map(|word| telling(word)).or_else(|| every_row(Fit::Unsaid))
+        rest.iter().rev().find_map(|token| beginning(token)).or_else(|| every_row(Fit::Unknown))
     }
 }
 
-/// What one word says of a beginning. The last that does decides: `incident_reported` is a report,
-/// `booking_start` a start.
-fn telling(word: &str) -> Option<Fit> {
-    let recorded = RECORDED.contains(&word).then_some(Fit::Recorded);
-    recorded.or_else(|| STARTED.contains(&word).then_some(Fit::Started))
+/// Returns the beginning that a token means. The last such token decides: `incident_reported` is a
+/// report, `booking_start` a start.
+fn beginning(token: &str) -> Option<Fit> {
+    let recorded = RECORDED.contains(&token).then_some(Fit::Recorded);
+    recorded.or_else(|| STARTED.contains(&token).then_some(Fit::Started))
 }
 
-/// Whether two words say the same of an event: `delivered` in `deliveries`.
-fn are_kin(one: &str, other: &str) -> bool {
+/// Whether two tokens mean the same event: `delivered` in `deliveries`.
+fn are_related(one: &str, other: &str) -> bool {
     let pairs = one.char_indices().zip(other.chars());
     let shared =
         pairs.take_while(|((_, a), b)| a == b).map(|((at, a), _)| at + a.len_utf8()).last();
     let shared = shared.unwrap_or(0);
-    let rest_is_ending = |word: &str| ENDINGS.contains(&&word[shared..]);
+    let rest_is_ending = |token: &str| ENDINGS.contains(&&token[shared..]);
     shared >= 4 && rest_is_ending(one) && rest_is_ending(other)
 }
 
-/// A word such as `orderdate` as two; `update` is one.
-fn apart(word: &str) -> impl Iterator<Item = &str> {
+/// Splits a token such as `orderdate` in two; `update` stays one.
+fn split_compound(token: &str) -> impl Iterator<Item = &str> {
     let ends = ["datetime", "timestamp", "date", "time"];
-    let end = ends.into_iter().find(|end| word != "update" && word.ends_with(end));
-    let (before, end) = word.split_at(word.len() - end.map_or(0, str::len));
+    let end = ends.into_iter().find(|end| token != "update" && token.ends_with(end));
+    let (before, end) = token.split_at(token.len() - end.map_or(0, str::len));
     [before, end].into_iter().filter(|part| !part.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prepare::draft::words::words;
+    use crate::prepare::draft::name_tokens::tokens;
 
     fn found(column: &str, table: &str) -> Option<u32> {
-        fit(&words(column), &words(table), 0).map(Fit::rank)
+        fit(&tokens(column), &tokens(table), 0).map(Fit::rank)
     }
 
     #[test]
-    fn kinship_is_of_whole_words() {
-        let is_kin = |column: &str, table: &str| {
-            fit(&words(column), &words(table), 0).is_some_and(|fit| fit == Fit::Kin)
+    fn related_tokens_are_whole_words() {
+        let is_related = |column: &str, table: &str| {
+            fit(&tokens(column), &tokens(table), 0).is_some_and(|fit| fit == Fit::Related)
         };
         for (column, table) in [
             ("order_date", "orders"),
@@ -268,7 +268,7 @@ mod tests {
             ("invoiced", "invoices"),
             ("activity_date", "activities"),
         ] {
-            assert!(is_kin(column, table), "{column} in {table}");
+            assert!(is_related(column, table), "{column} in {table}");
         }
         for (column, table) in [
             ("production_date", "products"),
@@ -277,12 +277,12 @@ mod tests {
             ("order_start", "orders"),
             ("updated_at", "updates"),
         ] {
-            assert!(!is_kin(column, table), "{column} in {table}");
+            assert!(!is_related(column, table), "{column} in {table}");
         }
     }
 
     #[test]
-    fn what_is_written_down_is_above_what_began_and_a_change_is_nothing() {
+    fn recorded_times_rank_above_starts_and_changes_are_rejected() {
         for column in ["created_at", "recorded", "inserted_on", "booked", "incident_reported", "ts"]
         {
             assert_eq!(found(column, "cases"), Some(3), "{column}");

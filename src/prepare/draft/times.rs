@@ -1,28 +1,28 @@
-//! When the rows of each table came to exist.
+//! Guesses when the rows of each table came to exist.
 //!
-//! A row without a time is always visible, so a time that few rows lack comes before one that many
-//! lack, whatever else is said of them. A table's own time is the best there is, unless it is a
-//! later stage of the row or most rows lack it. Otherwise the table has that of a row that it refers
-//! to: of an event, if there is one, rather than of a thing; then of that after which it is named;
-//! and of several the latest, as it cannot have come before any of them.
+//! A row without a time is always visible, so a time with few gaps comes before one with many,
+//! whatever their names. A time of the table itself is best, unless it is a later stage of the row or
+//! most rows lack it. Otherwise the table inherits the time of a parent: an event rather than a
+//! thing, then the parent that the table is named after, then the latest, because a row cannot have
+//! existed before any of its parents.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::subject::{Chosen, Gaps, Notes, Origin, Place, Subject, counted};
+use super::subject::{ChosenTime, Gaps, Notes, Origin, Place, Subject, counted};
 use super::time_names::{Fit, fit};
 use crate::prepare::build::references::parents_first;
 use crate::prepare::names::shortened;
 use crate::prepare::schema::{Delay, Limits, Task, Time, TimeUnit};
 use crate::store::SemanticType;
 
-/// Chooses a time for each table, and notes what it was chosen from.
+/// Chooses a time for each table, and notes the alternatives.
 pub(super) fn find_times(
     subjects: &mut [Subject],
     derived: &BTreeMap<usize, Task>,
     notes: &mut Notes,
 ) {
-    // What another row lends is better than a later stage, or than what most rows lack.
+    // An inherited time is better than a later stage, and than a time that most rows lack.
     for is_good in
         [|own: &Own| own.rank > Fit::Stage.rank() && own.gaps > Gaps::Most, |_: &Own| true]
     {
@@ -36,36 +36,38 @@ pub(super) fn find_times(
     }
 }
 
-/// The time of a table in the schema.
+/// Returns the time of a table as a schema has it.
 pub(super) fn time(subject: &Subject) -> Option<Time> {
     let mut time = Time { column: None, through: None, delay: Delay::default() };
     match subject.time.as_ref()?.from {
         Origin::Column(column, _) => {
             time.column = Some(subject.source.columns[column].name.clone());
         }
-        Origin::Link(link) => time.through = Some(subject.links[link].name(subject)),
+        Origin::Reference(reference) => {
+            time.through = Some(subject.references[reference].name(subject))
+        }
     }
     Some(time)
 }
 
-/// What makes a table's own time the one at which its rows came to exist, what counts most first.
+/// How likely the rows of a table came to exist at one of its own times, the main criterion first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Own {
-    /// Rows without a time are always visible, which is worse than any name.
+    /// Rows without a time are always visible, which is worse than a bad name.
     gaps: Gaps,
     rank: u32,
-    /// Of several the latest: at the others a row may not have been known yet. Of later stages the
-    /// earliest, as it was known at each of them.
+    /// The mean time. The latest beginning is safest: a row may have been unknown at the others. Of
+    /// later stages the earliest is nearest: the row was known at each of them.
     nearness: i128,
     nulls: Reverse<u64>,
     column: Reverse<usize>,
 }
 
-/// The best of a table's own times that are good enough.
-fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<Chosen> {
+/// Returns the best of the table's own times that satisfy `is_good`.
+fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<ChosenTime> {
     let fitting = timestamps(subject).filter_map(|(column, unit)| {
         let profile = &subject.profiles[column];
-        let fit = fit(&subject.column_words[column], &subject.words, profile.nulls)?;
+        let fit = fit(&subject.column_tokens[column], &subject.tokens, profile.nulls)?;
         let mean_us = profile.mean() * microseconds(unit);
         let own = Own {
             gaps: Gaps::of(profile.nulls, profile.rows).min(Gaps::Few),
@@ -79,14 +81,14 @@ fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<Chosen> {
     let (own, fit, mean_us) = fitting.max_by(|(one, ..), (other, ..)| one.cmp(other))?;
     let Reverse(column) = own.column;
     let profile = &subject.profiles[column];
-    Some(Chosen {
+    Some(ChosenTime {
         from: Origin::Column(column, fit),
         gaps: Gaps::of(profile.nulls, profile.rows),
         mean_us,
     })
 }
 
-/// The columns of a table that hold times, and their units.
+/// Returns the columns of a table that hold times, and their units.
 fn timestamps(subject: &Subject) -> impl Iterator<Item = (usize, Option<TimeUnit>)> {
     (0..subject.profiles.len()).filter_map(|column| {
         let (found, _) = super::columns::guess(subject, column, &Limits::default());
@@ -102,11 +104,12 @@ fn microseconds(unit: Option<TimeUnit>) -> i128 {
     }
 }
 
-/// Lets tables without a time have that of the event that they belong to, until nothing changes.
+/// Gives each table without a time that of its event, until nothing changes.
 ///
-/// A parent has its time before its child takes it, so that no circle can come about.
+/// A parent has a time before its child inherits it, so the inheritance cannot be circular.
 fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>) {
-    let parents = |index: usize| subjects[index].links.iter().map(|link| link.to).collect();
+    let parents =
+        |index: usize| subjects[index].references.iter().map(|reference| reference.to).collect();
     let order = parents_first(subjects.len(), &parents);
     loop {
         let mut changed = false;
@@ -114,11 +117,11 @@ fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>) {
             if subjects[index].time.is_some() || derived.contains_key(&index) {
                 continue;
             }
-            let Some(link) = event(subjects, index) else { continue };
-            let found = &subjects[index].links[link];
+            let Some(reference) = event(subjects, index) else { continue };
+            let found = &subjects[index].references[reference];
             let Some(parent) = &subjects[found.to].time else { continue };
-            subjects[index].time = Some(Chosen {
-                from: Origin::Link(link),
+            subjects[index].time = Some(ChosenTime {
+                from: Origin::Reference(reference),
                 gaps: found.gaps(&subjects[index]).min(parent.gaps),
                 mean_us: parent.mean_us,
             });
@@ -130,11 +133,11 @@ fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>) {
     }
 }
 
-/// The reference to the event that a table's rows belong to.
+/// Returns the reference to the event that the rows of a table belong to.
 fn event(subjects: &[Subject], index: usize) -> Option<usize> {
     let subject = &subjects[index];
-    let rank = |link: usize| {
-        let found = &subject.links[link];
+    let rank = |reference: usize| {
+        let found = &subject.references[reference];
         let parent = subjects[found.to].time.as_ref()?;
         Some(Rank {
             gaps: found.gaps(subject).min(parent.gaps).min(Gaps::Few),
@@ -143,134 +146,142 @@ fn event(subjects: &[Subject], index: usize) -> Option<usize> {
             mean_us: parent.mean_us,
         })
     };
-    // A row that nothing names, or that ties several rows together, is an event's. Other rows are
-    // things, and would vanish from before a time that says little of them.
-    let ends: usize = subject.links.iter().map(|link| link.columns.len()).sum();
-    let is_tie = subject.key.len() != 1 || ends >= 2;
-    let ranked = timed(subjects, index).filter_map(|link| Some((rank(link)?, Reverse(link))));
-    let (_, Reverse(best)) = ranked.filter(|(rank, _)| is_tie || rank.event || rank.named).max()?;
+    // A row without a key of its own, or with several references, belongs to an event. Other rows
+    // are things: with an inherited time they would disappear before it.
+    let column_count: usize =
+        subject.references.iter().map(|reference| reference.columns.len()).sum();
+    let is_connection = subject.key.len() != 1 || column_count >= 2;
+    let ranked =
+        timed(subjects, index).filter_map(|reference| Some((rank(reference)?, Reverse(reference))));
+    let (_, Reverse(best)) =
+        ranked.filter(|(rank, _)| is_connection || rank.event || rank.named).max()?;
     Some(best)
 }
 
-/// What makes a parent the one whose time is nearest to its child's, what counts most first.
+/// How near the time of a parent is to that of its child, the main criterion first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    /// How many rows would have no time, because they refer to none or the parent has none.
+    /// How many rows would have no time, because they have no parent or the parent has no time.
     gaps: Gaps,
     event: bool,
     named: bool,
     mean_us: i128,
 }
 
-/// The references to other tables that have a time.
+/// Returns the references to other tables with a time.
 fn timed(subjects: &[Subject], index: usize) -> impl Iterator<Item = usize> {
-    let links = subjects[index].links.iter().enumerate();
+    let references = subjects[index].references.iter().enumerate();
     let is_timed = move |to: usize| to != index && subjects[to].time.is_some();
-    links.filter(move |(_, link)| is_timed(link.to)).map(|(place, _)| place)
+    references.filter(move |(_, reference)| is_timed(reference.to)).map(|(place, _)| place)
 }
 
-/// Whether a table is named after another one, as an order's lines are after the order.
+/// Whether a table is named after another one: `order_lines` after `orders`.
 fn is_named_after(child: &Subject, parent: &Subject) -> bool {
-    let count = parent.words.len();
-    let joined = parent.words.concat();
-    let within = count > 0 && child.words.windows(count).any(|words| words == parent.words);
-    within || (joined.len() >= 4 && child.words.concat().starts_with(&joined))
+    let count = parent.tokens.len();
+    let joined = parent.tokens.concat();
+    let within = count > 0 && child.tokens.windows(count).any(|tokens| tokens == parent.tokens);
+    within || (joined.len() >= 4 && child.tokens.concat().starts_with(&joined))
 }
 
-/// Whether the rows of a table are events rather than things, by the name of their time; or, where
-/// that does not tell, because they refer to others.
+/// Whether the rows of a table are events rather than things, by the name of their time; if the name
+/// is not decisive, by whether they refer to other tables.
 fn is_event(subjects: &[Subject], index: usize) -> bool {
-    let refers = || subjects[index].links.iter().any(|link| link.to != index);
+    let refers = || subjects[index].references.iter().any(|reference| reference.to != index);
     match subjects[index].time.as_ref().map(|time| &time.from) {
         None | Some(Origin::Column(_, Fit::Entrance)) => false,
-        Some(Origin::Column(_, Fit::Plain | Fit::Kin) | Origin::Link(_)) => true,
-        Some(Origin::Column(_, Fit::Stage | Fit::Unsaid | Fit::Started | Fit::Recorded)) => {
+        Some(Origin::Column(_, Fit::Plain | Fit::Related) | Origin::Reference(_)) => true,
+        Some(Origin::Column(_, Fit::Stage | Fit::Unknown | Fit::Started | Fit::Recorded)) => {
             refers()
         }
     }
 }
 
-/// What was chosen, why, and what else there was.
+/// Returns the note about the time of a table: the choice, its reason and the alternatives.
 fn note(subjects: &[Subject], index: usize) -> String {
     let subject = &subjects[index];
-    let (mut parts, own, link) = match &subject.time {
+    let (mut parts, own, reference) = match &subject.time {
         None => (vec!["no time: its rows are always visible".to_owned()], None, None),
-        Some(Chosen { from: Origin::Column(column, fit), .. }) => {
+        Some(ChosenTime { from: Origin::Column(column, fit), .. }) => {
             (vec![own_reason(subject, *column, *fit)], Some(*column), None)
         }
-        Some(Chosen { from: Origin::Link(link), .. }) => {
-            (inherited_reasons(subjects, index, *link), None, Some(*link))
+        Some(ChosenTime { from: Origin::Reference(reference), .. }) => {
+            (inherited_reasons(subjects, index, *reference), None, Some(*reference))
         }
     };
-    let passed_over: Vec<_> = timestamps(subject)
+    let alternatives: Vec<_> = timestamps(subject)
         .filter(|&(column, _)| own != Some(column))
         .map(|(column, _)| with_nulls(subject, column))
         .collect();
-    if !passed_over.is_empty() {
-        parts.push(format!("passed over: {}", shortened(&passed_over)));
+    if !alternatives.is_empty() {
+        parts.push(format!("not chosen: {}", shortened(&alternatives)));
     }
-    // A table's own time is never less near than what it could inherit.
-    let others = timed(subjects, index).filter(|&other| own.is_none() && link != Some(other));
-    let ways: Vec<_> = others.map(|other| way(subjects, index, other)).collect();
-    if !ways.is_empty() {
-        parts.push(format!("it could be inherited through {}", ways.join(" or ")));
+    // A time of the table itself is always nearer than an inherited one.
+    let others = timed(subjects, index).filter(|&other| own.is_none() && reference != Some(other));
+    let references: Vec<_> =
+        others.map(|other| alternative_reference(subjects, index, other)).collect();
+    if !references.is_empty() {
+        parts.push(format!("could be inherited through {}", references.join(" or ")));
     }
     parts.join("; ")
 }
 
-/// Why a time was inherited, and which rows it leaves without.
-fn inherited_reasons(subjects: &[Subject], index: usize, link: usize) -> Vec<String> {
+/// Returns the reasons for an inherited time, and the rows that it leaves without a time.
+fn inherited_reasons(subjects: &[Subject], index: usize, reference: usize) -> Vec<String> {
     let subject = &subjects[index];
-    let to = subject.links[link].to;
+    let to = subject.references[reference].to;
     let name = &subjects[to].name;
     let reason = match is_named_after(subject, &subjects[to]) || is_event(subjects, to) {
-        true => format!("as {name:?}, to which it belongs; add a delay if it is known only later"),
+        true => format!(
+            "the time of {name:?}, to which a row belongs; add a delay if a row is \
+                         known only later"
+        ),
         false => format!(
-            "no earlier than {name:?}, to which it refers; name a time of its own, if it has one"
+            "the time of {name:?}, to which a row refers, but a row may be later; name the table's \
+             own time if it has one"
         ),
     };
-    let gaps = link_gaps(subjects, index, link).into_iter();
-    [reason].into_iter().chain(gaps.map(|gap| format!("{gap}: always visible"))).collect()
+    let gaps = reference_gaps(subjects, index, reference).into_iter();
+    [reason].into_iter().chain(gaps.map(|gap| format!("{gap} are always visible"))).collect()
 }
 
-/// Another reference through which a time could be inherited.
-fn way(subjects: &[Subject], index: usize, link: usize) -> String {
+/// Describes another reference through which a time could be inherited.
+fn alternative_reference(subjects: &[Subject], index: usize, reference: usize) -> String {
     let subject = &subjects[index];
-    let found = &subject.links[link];
-    let mut said = vec![format!("{:?}", subjects[found.to].name)];
-    said.extend(link_gaps(subjects, index, link));
-    format!("{:?} ({})", found.name(subject), said.join("; "))
+    let found = &subject.references[reference];
+    let mut details = vec![format!("{:?}", subjects[found.to].name)];
+    details.extend(reference_gaps(subjects, index, reference));
+    format!("{:?} ({})", found.name(subject), details.join("; "))
 }
 
-/// Which rows have no time when they have it through a reference.
-fn link_gaps(subjects: &[Subject], index: usize, link: usize) -> Vec<String> {
+/// Describes the rows without a time if it is inherited through `reference`.
+fn reference_gaps(subjects: &[Subject], index: usize, reference: usize) -> Vec<String> {
     let subject = &subjects[index];
-    let found = &subject.links[link];
+    let found = &subject.references[reference];
     let mut gaps = Vec::new();
-    match found.lost(subject) {
+    match found.missing_rows(subject) {
         0 => {}
-        1 => gaps.push("1 row refers to none".to_owned()),
-        lost => gaps.push(format!("{lost} rows refer to none")),
+        1 => gaps.push("1 row refers to no row".to_owned()),
+        count => gaps.push(format!("{count} rows refer to no row")),
     }
     let parent = &subjects[found.to];
     match &parent.time {
-        Some(Chosen {
+        Some(ChosenTime {
             from: Origin::Column(column, _),
             gaps: Gaps::Most | Gaps::Many | Gaps::Few,
             ..
         }) => {
             let rows = counted(parent.profiles[*column].nulls, "row");
-            gaps.push(format!("what refers to {rows} of {:?} without a time", parent.name));
+            gaps.push(format!("rows that refer to {rows} of {:?} without a time", parent.name));
         }
         Some(time) if time.gaps != Gaps::None => {
-            gaps.push(format!("what refers to rows of {:?} without a time", parent.name));
+            gaps.push(format!("rows that refer to rows of {:?} without a time", parent.name));
         }
         _ => {}
     }
     gaps
 }
 
-/// A column's name, with how many rows it is NULL in.
+/// Returns the name of a column, with the number of its NULLs.
 fn with_nulls(subject: &Subject, column: usize) -> String {
     let name = &subject.source.columns[column].name;
     match subject.profiles[column].nulls {
@@ -279,14 +290,14 @@ fn with_nulls(subject: &Subject, column: usize) -> String {
     }
 }
 
-/// Why a table's own time was chosen.
+/// Returns the reason for choosing a time of the table itself.
 fn own_reason(subject: &Subject, column: usize, fit: Fit) -> String {
     let reason = match fit {
-        Fit::Kin | Fit::Plain | Fit::Recorded | Fit::Entrance => {
+        Fit::Related | Fit::Plain | Fit::Recorded | Fit::Entrance => {
             "when a row came to exist, by its name"
         }
-        Fit::Started => "when something began, by its name; see whether a row was known then",
-        Fit::Unsaid => "a time that every row has; see whether it is when a row came to exist",
+        Fit::Started => "when something began, by its name; check that a row was known then",
+        Fit::Unknown => "a time that every row has; check that a row came to exist then",
         Fit::Stage => "a later stage, by its name: a row may have been known before",
     };
     match subject.profiles[column].nulls {

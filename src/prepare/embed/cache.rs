@@ -1,4 +1,4 @@
-//! Vectors that a model made, in a file that only grows.
+//! A cache of a model's vectors: a file that only grows.
 //!
 //! ```text
 //! offset  bytes
@@ -10,7 +10,7 @@
 //! 64      ...   entries: digest of the text (32), d f16, and the first 8 bytes of the digest of both
 //! ```
 //!
-//! An entry that was cut off by a crash, or damaged, is not found and will be asked for again.
+//! A truncated or damaged entry is ignored; its vector is requested again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
@@ -34,17 +34,17 @@ pub(super) struct Cache {
     path: PathBuf,
     file: File,
     dimension: usize,
-    /// Which entry, among those that are whole, has which text.
+    /// The index of complete entries by text.
     index: KeyIndex,
-    /// Where each of those entries is.
+    /// The offset of each of these entries.
     offsets: Vec<u64>,
     end: u64,
-    /// Whether the file was not there before.
+    /// Whether this process created the file.
     is_new: bool,
 }
 
 impl Cache {
-    /// Opens the cache at `path`, or makes it.
+    /// Opens the cache at `path`; creates it if it does not exist.
     pub(super) fn open(path: &Path, model: &str, dimension: usize) -> Result<Self> {
         let failed = |e| Error::io(path, "opening", e);
         let mut options = OpenOptions::new();
@@ -52,18 +52,19 @@ impl Cache {
         let mut file = options.open(path).map_err(failed)?;
         if !try_lock(&file).map_err(|e| Error::io(path, "locking", e))? {
             return Err(Error::invalid(format!(
-                "the embedding cache {} is in use; wait, or name another file",
+                "another process uses the embedding cache {}; wait until it ends, or name another \
+                 file",
                 path.display()
             )));
         }
-        let wanted = header(model, dimension);
+        let expected = header(model, dimension);
         let mut found = Vec::new();
         (&file).take(HEADER_BYTES as u64).read_to_end(&mut found).map_err(failed)?;
-        if found.len() < HEADER_BYTES && wanted.starts_with(&found) {
+        if found.len() < HEADER_BYTES && expected.starts_with(&found) {
             file.seek(SeekFrom::Start(0)).map_err(failed)?;
-            file.write_all(&wanted).map_err(failed)?;
-        } else if found != wanted {
-            return Err(foreign(path, &found, model, dimension));
+            file.write_all(&expected).map_err(failed)?;
+        } else if found != expected {
+            return Err(mismatch(path, &found, model, dimension));
         }
         let mut cache = Self {
             path: path.to_path_buf(),
@@ -78,7 +79,7 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Finds the whole entries, and cuts off one that was not written to its end.
+    /// Indexes the complete entries, and truncates an incomplete last one.
     fn load(&mut self) -> Result<()> {
         let path = self.path.clone();
         let failed = |e| Error::io(&path, "reading", e);
@@ -90,7 +91,7 @@ impl Cache {
         let mut entry = vec![0; self.entry_bytes()];
         for _ in 0..count {
             reader.read_exact(&mut entry).map_err(failed)?;
-            if is_whole(&entry) && self.index.intern(key_of(&entry))?.1 {
+            if is_complete(&entry) && self.index.intern(key_of(&entry))?.1 {
                 self.offsets.push(self.end);
             }
             self.end += size;
@@ -98,7 +99,7 @@ impl Cache {
         self.file.set_len(self.end).map_err(failed)
     }
 
-    /// Copies the vector of `text` to `vector`; false where it is not known.
+    /// Copies the vector of `text` to `vector`; returns false if there is none.
     pub(super) fn get(&mut self, text: &str, vector: &mut [f16]) -> Result<bool> {
         let digest = Digest::of(text.as_bytes());
         let Some(entry) = self.index.find(key_of(&digest.0)) else { return Ok(false) };
@@ -137,18 +138,18 @@ impl Cache {
 impl Drop for Cache {
     fn drop(&mut self) {
         if self.is_new && self.offsets.is_empty() {
-            // A file without a vector would only puzzle; that it stays is no error worth telling.
+            // Removes a new file without vectors; a failure to do so is harmless.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-fn is_whole(entry: &[u8]) -> bool {
+fn is_complete(entry: &[u8]) -> bool {
     let (content, check) = entry.split_at(entry.len() - CHECK_BYTES);
     Digest::of(content).0[..CHECK_BYTES] == *check
 }
 
-/// What an entry is found by: the first half of its text's digest.
+/// Returns the key of an entry: the first half of its text's digest.
 fn key_of(digest: &[u8]) -> u128 {
     digest.first_chunk().map_or(0, |first| u128::from_le_bytes(*first))
 }
@@ -163,8 +164,8 @@ fn header(model: &str, dimension: usize) -> Vec<u8> {
     header
 }
 
-/// The error about a file that is not the cache that was asked for.
-fn foreign(path: &Path, found: &[u8], model: &str, dimension: usize) -> Error {
+/// Returns the error about a file that is not the cache of this model.
+fn mismatch(path: &Path, found: &[u8], model: &str, dimension: usize) -> Error {
     let path = path.display();
     if found.get(..8) != Some(&MAGIC[..]) {
         return Error::not_ours(format!("{path} is not an embedding cache; name another file"));
@@ -174,13 +175,16 @@ fn foreign(path: &Path, found: &[u8], model: &str, dimension: usize) -> Error {
     }
     match (u32_at(found, 8), u32_at(found, 12)) {
         (Some(VERSION), Some(other)) if other as usize != dimension => Error::mismatch(format!(
-            "the embedding cache {path} holds vectors of {other} numbers, not {dimension}; name \
-             another file"
+            "expected vectors of {dimension} numbers in the embedding cache {path}, found {other}; \
+             name another file"
         )),
         (Some(VERSION), _) => Error::mismatch(format!(
             "the embedding cache {path} holds vectors of another model than {model:?}; name \
              another file"
         )),
-        _ => Error::version(format!("the embedding cache {path} is of another format version")),
+        _ => Error::version(format!(
+            "the embedding cache {path} has another format version; name \
+                                     another file"
+        )),
     }
 }

@@ -1,7 +1,7 @@
 //! The built-in embedder: no model, no network, the same bits on every machine.
 //!
-//! Which characters make words, and their small letters, are those of the Unicode tables in Rust's
-//! standard library, so a build by another Rust may differ for characters that those tables gained.
+//! Letters and their lower case come from the Unicode tables of Rust's standard library. A build by
+//! another version of Rust may differ for characters that these tables have gained.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -12,9 +12,9 @@ use crate::error::Result;
 
 /// Hashes a text's words and their letter triples into a vector of unit length.
 ///
-/// Texts that share words, or parts of words, get vectors that are near each other; that is all it
-/// knows of language. Each feature adds 1 or -1 to one place, so the sums are exact integers and
-/// the vector does not depend on the order in which they are added.
+/// Texts with common words, or common parts of words, have similar vectors; nothing else of language
+/// is modelled. Each feature adds a positive or negative integer to one place, so the sums are exact
+/// and independent of their order.
 #[derive(Clone, Copy, Debug)]
 pub struct HashingEmbedder {
     dimension: usize,
@@ -24,7 +24,7 @@ pub struct HashingEmbedder {
 const WORD_WEIGHT: i32 = 3;
 
 impl HashingEmbedder {
-    /// An embedder of vectors of `dimension` numbers.
+    /// Returns an embedder of vectors of `dimension` numbers.
     #[must_use]
     pub fn new(dimension: usize) -> Self {
         Self { dimension }
@@ -33,7 +33,7 @@ impl HashingEmbedder {
     fn embed_one(&self, text: &str, sums: &mut [i32], floats: &mut [f32], vector: &mut [f16]) {
         sums.fill(0);
         let mut lower = [0_u8; 4];
-        // Triples are taken of " word ", so that beginnings and ends of words count as such.
+        // The triples of " word " include its beginning and its end.
         let mut word = FNV_START;
         let mut triple = [u32::from(b' '); 3];
         for character in text.chars().chain([' ']) {
@@ -119,21 +119,21 @@ mod tests {
         vector
     }
 
-    fn likeness(a: &str, b: &str) -> f32 {
+    fn similarity(a: &str, b: &str) -> f32 {
         vector(a).iter().zip(vector(b)).map(|(a, b)| a.to_f32() * b.to_f32()).sum()
     }
 
     #[test]
-    fn like_texts_are_near_and_unlike_ones_far() {
-        assert!(likeness("Red cotton shirt", "red COTTON shirts!") > 0.7);
-        assert!(likeness("Red cotton shirt", "hydraulic pump") < 0.4);
-        assert!((likeness("x", "x") - 1.0).abs() < 1e-2);
+    fn similar_texts_have_similar_vectors() {
+        assert!(similarity("Red cotton shirt", "red COTTON shirts!") > 0.7);
+        assert!(similarity("Red cotton shirt", "hydraulic pump") < 0.4);
+        assert!((similarity("x", "x") - 1.0).abs() < 1e-2);
     }
 
     #[test]
-    fn a_text_of_any_length_has_a_vector_and_an_empty_one_is_zero() {
+    fn long_texts_have_vectors_and_empty_ones_have_zeros() {
         let long = "headwater ".repeat(100_000);
-        assert!((likeness(&long, &long) - 1.0).abs() < 1e-2);
+        assert!((similarity(&long, &long) - 1.0).abs() < 1e-2);
         assert!(vector("").iter().all(|&x| x == f16::ZERO));
         assert!(vector(" ,;- ").iter().all(|&x| x == f16::ZERO));
     }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_threads_does_not_matter() {
+    fn vectors_do_not_depend_on_threads() {
         let texts: Vec<String> = (0..2000).map(|i| format!("text number {i}")).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let embed = |threads| {

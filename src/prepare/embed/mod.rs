@@ -1,4 +1,4 @@
-//! Texts -> vectors.
+//! Embedders: turn texts into vectors.
 
 mod cache;
 mod endpoint;
@@ -14,18 +14,18 @@ pub use hashing::HashingEmbedder;
 /// Turns texts into vectors of one length.
 ///
 /// # Determinism
-/// The vector of a text depends on the text alone, not on its neighbours in a call, else the store
-/// is not reproducible.
+/// The vector of a text must depend on that text alone, not on the other texts of a call. Otherwise
+/// the store is not reproducible.
 pub trait Embedder: Sync {
-    /// What the store records as the vectors' origin.
+    /// Returns the name that the store records.
     fn name(&self) -> String;
 
-    /// How long a vector is.
+    /// Returns the length of a vector.
     fn dimension(&self) -> usize;
 
-    /// Writes the vectors of `texts` one after the other into `vectors`.
+    /// Writes the vectors of `texts` to `vectors`, one after the other.
     ///
     /// # Errors
-    /// Whatever stands in the way; the preparation then ends with it.
+    /// The errors of the embedder; they end the preparation.
     fn embed(&self, texts: &[&str], vectors: &mut [f16]) -> Result<()>;
 }

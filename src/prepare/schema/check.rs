@@ -1,4 +1,4 @@
-//! What can be known to be wrong with a schema before any data are read.
+//! Checks a schema without the data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +7,15 @@ use crate::error::{Context, Error, Result};
 use crate::prepare::names::{did_you_mean, listed, suggest};
 use crate::store::SemanticType;
 
-/// The longest name of a table or task, in bytes; with its ending it must fit a file name.
+/// The longest name of a table or task, in bytes; with an ending it must be a valid file name.
 const NAME_BYTES: usize = 200;
 
 impl Schema {
-    /// Checks all that can be known without the data.
+    /// Checks everything that does not need the data.
     ///
     /// # Errors
-    /// `Schema`: the first contradiction, in the order of the file, with its table or task and what
-    /// to do about it.
+    /// `Schema`: the first contradiction, in the order of the file, with its table or task and a
+    /// remedy.
     pub fn check(&self) -> Result<()> {
         self.check_limits()?;
         if self.tables.is_empty() {
@@ -23,7 +23,8 @@ impl Schema {
         }
         if self.database.is_empty() || self.database.contains('/') {
             return fail(format!(
-                "database: expected a name without '/', as a task is called DATABASE/TASK, found {:?}",
+                "database: expected a name without '/', because a task is named DATABASE/TASK, \
+                 found {:?}",
                 self.database
             ));
         }
@@ -45,18 +46,21 @@ impl Schema {
         let limits = &self.limits;
         if !(0.0..=1.0).contains(&limits.unresolved_share) {
             let found = limits.unresolved_share;
-            return fail(format!("limits: unresolved_share is a share from 0 to 1, found {found}"));
+            return fail(format!("limits: expected unresolved_share from 0 to 1, found {found}"));
         }
         if limits.categories == 0 {
-            return fail("limits: categories must be at least 1, found 0");
+            return fail("limits: expected categories of at least 1, found 0");
         }
         Ok(())
     }
 
     fn check_table(&self, table: &Table) -> Result<()> {
-        safe_name(&table.name, "; give the table another name and say source = \"...\"")?;
+        safe_name(&table.name, "; give the table another name and set source = \"...\"")?;
         if table.columns.values().all(|c| c.semantic == SemanticType::Ignored) {
-            return fail("the table keeps no column; give one a type other than ignored");
+            return fail(
+                "every column of the table is ignored; give at least one column another \
+                         type",
+            );
         }
         has_columns(table, &table.key).context(|| "key")?;
         let mut names = BTreeSet::new();
@@ -64,7 +68,7 @@ impl Schema {
             let name = reference.name();
             if !names.insert(name.clone()) {
                 return fail(format!(
-                    "there are two references of {name:?}; a column refers to one table"
+                    "two references have the columns {name:?}; remove one of them"
                 ));
             }
             self.check_reference(table, reference).context(|| format!("reference {name:?}"))?;
@@ -74,7 +78,7 @@ impl Schema {
 
     fn check_reference(&self, table: &Table, reference: &Reference) -> Result<()> {
         if reference.columns.is_empty() {
-            return fail("a reference needs at least one column");
+            return fail("expected at least one column, found none");
         }
         has_columns(table, &reference.columns)?;
         let parent = self.find_table(&reference.to)?;
@@ -84,25 +88,24 @@ impl Schema {
             if reference.to_columns.is_empty() { &parent.key } else { &reference.to_columns };
         if target.is_empty() {
             return fail(format!(
-                "table {:?} has no key; give it one, or say which columns are meant with \
-                 to_columns",
+                "table {:?} has no key; give it a key, or name the columns with to_columns",
                 parent.name
             ));
         }
         if target.len() != reference.columns.len() {
             return fail(format!(
-                "{} column(s) refer to {} column(s) of {:?} ({}); they must be as many; \
-                 to_columns can name others",
-                reference.columns.len(),
+                "expected {} column(s), one for each of {} in table {:?}, found {}; correct \
+                 columns or to_columns",
                 target.len(),
-                parent.name,
                 listed(target.iter().map(String::as_str)),
+                parent.name,
+                reference.columns.len(),
             ));
         }
         Ok(())
     }
 
-    /// Follows the inherited time of `table` to a table that has one of its own.
+    /// Checks that the inherited time of `table` comes from a table with a time column.
     fn check_inheritance(&self, table: &Table) -> Result<()> {
         let mut path = vec![table.name.as_str()];
         let mut current = table;
@@ -111,15 +114,15 @@ impl Schema {
             let parent = self.find_table(&current.references[reference].to)?;
             if parent.time.is_none() {
                 return fail(format!(
-                    "{:?} takes its time through {through:?} from {:?}, which has none; give that \
-                     table a time or leave this one without",
+                    "{:?} inherits its time through {through:?} from {:?}, which has no time; give \
+                     the parent a time, or remove the time of this table",
                     current.name, parent.name
                 ));
             }
             path.push(&parent.name);
             if let Some(start) = path[..path.len() - 1].iter().position(|&t| t == parent.name) {
                 return fail(format!(
-                    "is inherited in a circle: {}; give one of them a time column",
+                    "the inheritance is circular: {}; give one of these tables a time column",
                     path[start..].join(" -> ")
                 ));
             }
@@ -133,10 +136,10 @@ impl Schema {
         match (&task.cell, &task.derived) {
             (Some(cell), None) => self.check_cell(task, cell),
             (None, Some(derived)) => self.check_derived(task, derived),
-            (Some(_), Some(_)) => fail("has both cell and derived; a task is one of them"),
+            (Some(_), Some(_)) => fail("expected either cell or derived, found both"),
             (None, None) => fail(
-                "needs cell = { table, column } or derived = { anchor, source, key, time, target, \
-                 type }",
+                "expected cell = { table, column } or derived = { anchor, source, key, time, \
+                 target, type }, found neither",
             ),
         }
     }
@@ -152,23 +155,24 @@ impl Schema {
         let time = table.time.as_ref();
         if time.and_then(|t| t.column.as_ref()) == Some(&cell.column) {
             return fail(format!(
-                "column {:?} is the time of {:?}, which every seed sees; choose another column",
+                "column {:?} is the time of table {:?}, which every context contains; predict \
+                 another column",
                 cell.column, cell.table
             ));
         }
         if self.links_rows(table, &cell.column) {
             return fail(format!(
-                "column {:?} of {:?} is part of a key or reference, so the row's links tell it; \
-                 choose another column",
+                "column {:?} of table {:?} is part of a key or reference, so the links of a row \
+                 reveal its value; predict another column",
                 cell.column, cell.table
             ));
         }
         let is_twin = |t: &&Table| t.name != table.name && t.source_name() == table.source_name();
         let mut twins = self.tables.iter().filter(is_twin);
-        if let Some(twin) = twins.find(|twin| self.tells(twin, &cell.column)) {
+        if let Some(twin) = twins.find(|twin| self.reveals(twin, &cell.column)) {
             return fail(format!(
-                "table {:?} is read from {:?} too, and keeps {:?}, which is to be predicted; make \
-                 it ignored there, and no part of a key or reference",
+                "table {:?} is also read from {:?} and holds the target {:?}; give that column the \
+                 type ignored there, and use it in no key or reference",
                 twin.name,
                 twin.source_name(),
                 cell.column
@@ -176,8 +180,8 @@ impl Schema {
         }
         if time.is_none() && !task.sees_everything {
             return fail(format!(
-                "table {:?} has no time, so no seed has an observation time; give the table a time \
-                 or say sees_everything = true",
+                "table {:?} has no time, so its seeds have no observation time; give the table a \
+                 time, or set sees_everything = true",
                 table.name
             ));
         }
@@ -187,47 +191,53 @@ impl Schema {
     fn check_derived(&self, task: &Task, derived: &DerivedTask) -> Result<()> {
         let anchor = self.find_table(&derived.anchor).context(|| "anchor")?;
         match (&derived.source, &derived.sql) {
-            (Some(_), Some(_)) => return fail("has both source and sql; its rows come from one"),
-            (None, None) => return fail("needs source = \"...\" or sql = \"...\""),
+            (Some(_), Some(_)) => return fail("expected either source or sql, found both"),
+            (None, None) => {
+                return fail(
+                    "expected source = \"...\" or sql = \"...\", found \
+                                         neither",
+                );
+            }
             _ => {}
         }
         if anchor.key.is_empty() {
             return fail(format!(
-                "anchor {:?} has no key, so no row of it can be found; give the table a key",
+                "anchor {:?} has no key, so its rows cannot be looked up; give the table a key",
                 anchor.name
             ));
         }
         if derived.key.len() != anchor.key.len() {
             return fail(format!(
-                "key has {} column(s), the key of {:?} has {} ({}); they must be as many",
-                derived.key.len(),
-                anchor.name,
+                "expected {} key column(s), one for each of {} in table {:?}, found {}",
                 anchor.key.len(),
                 listed(anchor.key.iter().map(String::as_str)),
+                anchor.name,
+                derived.key.len(),
             ));
         }
         predictable(derived.target_type).context(|| format!("target {:?}", derived.target))?;
         if derived.time.is_none() && !task.sees_everything {
             return fail(
-                "has no time, so no seed has an observation time; name the column with time = \
-                 \"...\" or say sees_everything = true",
+                "expected an observation time, found none; name its column with time = \"...\", or \
+                 set sees_everything = true",
             );
         }
         Ok(())
     }
 
-    /// Whether a row of `table` shows what it has in `column`, if only that there is nothing.
-    pub(in crate::prepare) fn tells(&self, table: &Table, column: &str) -> bool {
+    /// Whether a row of `table` reveals its value of `column`, or that the value is NULL.
+    pub(in crate::prepare) fn reveals(&self, table: &Table, column: &str) -> bool {
         let kept = table.columns.get(column);
         kept.is_some_and(|column| column.semantic != SemanticType::Ignored)
             || self.links_rows(table, column)
     }
 
-    /// Whether rows are found by a column of `table`: it is of its key, refers, or is referred to.
+    /// Whether a column of `table` is part of its key, of a reference, or of a referenced list.
     fn links_rows(&self, table: &Table, column: &str) -> bool {
-        let to_it = self.tables.iter().flat_map(|t| &t.references).filter(|r| r.to == table.name);
+        let incoming =
+            self.tables.iter().flat_map(|t| &t.references).filter(|r| r.to == table.name);
         let own = table.references.iter().flat_map(|r| &r.columns).chain(&table.key);
-        own.chain(to_it.flat_map(|r| &r.to_columns)).any(|linking| linking == column)
+        own.chain(incoming.flat_map(|r| &r.to_columns)).any(|linking| linking == column)
     }
 
     fn find_table(&self, name: &str) -> Result<&Table> {
@@ -244,7 +254,7 @@ fn fail<T>(message: impl Into<String>) -> Result<T> {
 
 fn check_time(table: &Table, time: &Time) -> Result<()> {
     if time.delay.0 < 0 {
-        return fail("the delay is negative; a row is never known before it exists");
+        return fail("expected a delay of at least 0, found a negative one");
     }
     match (&time.column, &time.through) {
         (Some(column), None) => {
@@ -252,7 +262,8 @@ fn check_time(table: &Table, time: &Time) -> Result<()> {
             match table.columns.get(column).map(|c| c.semantic) {
                 Some(SemanticType::Timestamp) => Ok(()),
                 other => fail(format!(
-                    "column {column:?} is {}; a time column must be a timestamp",
+                    "column {column:?}: expected type timestamp, found {}; give the column this \
+                     type, or choose another",
                     other.map_or("unknown", SemanticType::name)
                 )),
             }
@@ -262,32 +273,32 @@ fn check_time(table: &Table, time: &Time) -> Result<()> {
             None => {
                 let names: Vec<_> = table.references.iter().map(Reference::name).collect();
                 fail(format!(
-                    "there is no reference {through:?} to go through; there are: {}",
+                    "there is no reference {through:?}; expected one of: {}",
                     listed(names.iter().map(String::as_str))
                 ))
             }
         },
-        (Some(_), Some(_)) => fail("has both column and through; a time comes from one of them"),
-        (None, None) => fail("needs column = \"...\" or through = \"...\""),
+        (Some(_), Some(_)) => fail("expected either column or through, found both"),
+        (None, None) => fail("expected column = \"...\" or through = \"...\", found neither"),
     }
 }
 
-/// Refuses names of columns that the table has not, or repeats. An ignored one may link rows all the
-/// same: it is no cell then.
+/// Checks that the table has these columns, each named once. An ignored column may link rows; it is
+/// not a cell.
 fn has_columns(table: &Table, names: &[String]) -> Result<()> {
     for (index, name) in names.iter().enumerate() {
         match table.columns.get(name) {
             None => {
                 let all = table.columns.keys().map(String::as_str);
-                // Either may be the misspelt one: only the source knows.
+                // Either name may be misspelt; only the source has the correct one.
                 let hint = match suggest(name, all.clone()) {
-                    Some(near) => format!("there is {near:?}; spell both as the source does"),
-                    None => format!("there are: {}", listed(all)),
+                    Some(near) => format!("did you mean {near:?}? spell both as the source does"),
+                    None => format!("expected one of: {}", listed(all)),
                 };
                 return fail(format!("there is no column {name:?} in columns; {hint}"));
             }
             Some(_) if names[..index].contains(name) => {
-                return fail(format!("column {name:?} stands there twice"));
+                return fail(format!("column {name:?} is named twice; remove one"));
             }
             Some(_) => {}
         }
@@ -295,31 +306,27 @@ fn has_columns(table: &Table, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses types that no head of a model predicts.
+/// Refuses types that cannot be a target.
 fn predictable(semantic: SemanticType) -> Result<()> {
     match semantic {
-        SemanticType::Text => fail(
-            "is text, which cannot be predicted; a target is numerical, boolean, categorical or \
-             timestamp",
-        ),
-        SemanticType::Identifier | SemanticType::Ignored => {
-            fail(format!("is {semantic}; a target is numerical, boolean, categorical or timestamp"))
-        }
+        SemanticType::Text | SemanticType::Identifier | SemanticType::Ignored => fail(format!(
+            "expected a numerical, boolean, categorical or timestamp target, found {semantic}"
+        )),
         _ => Ok(()),
     }
 }
 
-/// Refuses repeated names, also those that a file system may hold for the same.
-fn unique_names<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
-    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+/// Checks that names differ, also on file systems that ignore case.
+fn unique_names<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut earlier_names: BTreeMap<String, &str> = BTreeMap::new();
     for name in names {
-        if let Some(earlier) = seen.insert(name.to_lowercase(), name) {
+        if let Some(earlier) = earlier_names.insert(name.to_lowercase(), name) {
             return fail(if earlier == name {
-                format!("there are two {what}s named {name:?}; names must differ")
+                format!("two {kind}s are named {name:?}; rename one of them")
             } else {
                 format!(
-                    "{what}s {earlier:?} and {name:?} differ only in case, which some file systems \
-                     do not tell apart; give one of them another name"
+                    "{kind}s {earlier:?} and {name:?} differ only in case, which some file systems \
+                     ignore; rename one of them"
                 )
             });
         }
@@ -327,18 +334,18 @@ fn unique_names<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<
     Ok(())
 }
 
-/// Refuses names that would not stay one file inside the store's folder.
+/// Checks that a name is valid for one file in the store's folder.
 fn safe_name(name: &str, remedy: &str) -> Result<()> {
     let reason = if name.is_empty() {
         "is empty".to_owned()
     } else if name.len() > NAME_BYTES {
-        format!("has {} bytes, the most is {NAME_BYTES}", name.len())
+        format!("has {} bytes, more than {NAME_BYTES}", name.len())
     } else if name.starts_with('.') {
         "begins with a dot".to_owned()
     } else if let Some(c) = name.chars().find(|&c| matches!(c, '/' | '\\') || c.is_control()) {
-        format!("holds {c:?}")
+        format!("contains {c:?}")
     } else {
         return Ok(());
     };
-    fail(format!("the name {reason}, and so cannot name a file of the store{remedy}"))
+    fail(format!("the name {reason}, so it cannot name a file of the store{remedy}"))
 }

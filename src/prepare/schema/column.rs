@@ -1,4 +1,4 @@
-//! A column in the schema file: its semantic type, and the unit of a time.
+//! Parses a column of a schema file: its semantic type, and the unit of a time.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::store::SemanticType;
 
-/// A column's semantic type, and the unit of a timestamp that the source keeps as a number.
+/// A column's semantic type, and the unit of a timestamp that is a number in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// What the values mean.
+    /// The semantic type of the values.
     pub semantic: SemanticType,
     /// The unit of an integer timestamp since 1970.
     pub unit: Option<TimeUnit>,
@@ -21,7 +21,7 @@ impl From<SemanticType> for Column {
     }
 }
 
-/// The unit of a timestamp that the source keeps as an integer since 1970-01-01 UTC.
+/// The unit of a timestamp that is an integer since 1970-01-01 UTC in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TimeUnit {
     /// Seconds.
@@ -35,7 +35,7 @@ pub enum TimeUnit {
     Microsecond,
 }
 
-/// A column written as a table, because it needs more than its type.
+/// A column in the form of a table, with a type and a unit.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LongColumn {
@@ -71,15 +71,18 @@ impl<'de> de::Visitor<'de> for ColumnVisitor {
         )
     }
 
-    fn visit_str<E: de::Error>(self, word: &str) -> Result<Column, E> {
-        SemanticType::deserialize(de::value::StrDeserializer::new(word)).map(Column::from)
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<Column, E> {
+        SemanticType::deserialize(de::value::StrDeserializer::new(name)).map(Column::from)
     }
 
     fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Column, A::Error> {
         let LongColumn { semantic, unit } =
             LongColumn::deserialize(de::value::MapAccessDeserializer::new(map))?;
         if unit.is_some() && semantic != SemanticType::Timestamp {
-            let message = format!("a unit is for timestamps; this column is {semantic}");
+            let message = format!(
+                "expected type timestamp for a column with a unit, found \
+                                   {semantic}"
+            );
             return Err(de::Error::custom(message));
         }
         Ok(Column { semantic, unit })

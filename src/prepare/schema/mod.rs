@@ -1,7 +1,7 @@
-//! The schema file: what a person says about the tables, in TOML.
+//! Reads the schema file: a description of the tables and tasks in TOML.
 //!
-//! Reading it checks everything that can be known without the data: names, references, time
-//! inheritance. What needs the data is checked where the data are read.
+//! Reading checks everything that does not need the data: names, references, inherited times.
+//! Preparing checks the rest.
 
 mod check;
 mod column;
@@ -28,10 +28,10 @@ use text::{explain, is_false, one_or_many};
 pub struct Schema {
     /// The database's name, kept in the store.
     pub database: String,
-    /// When to refuse instead of reporting.
+    /// The limits for flaws in the data.
     #[serde(default)]
     pub limits: Limits,
-    /// The tables, in the order that the store keeps them.
+    /// The tables, in the order of the store.
     #[serde(rename = "table", default)]
     pub tables: Vec<Table>,
     /// The tasks.
@@ -39,15 +39,15 @@ pub struct Schema {
     pub tasks: Vec<Task>,
 }
 
-/// How much disorder in the data is reported rather than refused.
+/// The limits for flaws in the data: within them, a flaw is a remark; beyond them, an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// The share of a reference's non-NULL values that may point at no row.
+    /// The largest share of a reference's non-NULL values that match no row.
     pub unresolved_share: f64,
-    /// How many rows of a table may repeat a key that an earlier row has.
+    /// The most rows of a table that repeat the key of an earlier row.
     pub duplicate_keys: u64,
-    /// How many categories a categorical column may have.
+    /// The most categories of a categorical column.
     pub categories: u32,
 }
 
@@ -63,16 +63,16 @@ impl Default for Limits {
 pub struct Table {
     /// The table's name in the store.
     pub name: String,
-    /// What the source calls it, when that is another name.
+    /// The table's name in the source, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The columns that identify a row; none where rows have no key.
+    /// The columns that identify a row; empty if rows have no key.
     #[serde(default, with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
     pub key: Vec<String>,
-    /// When a row came to exist; none where all rows are always visible.
+    /// When a row came to exist; `None` if all rows are always visible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Time>,
-    /// Each column's semantic type. A source column that is not named here is not read.
+    /// The semantic type of each column. Other columns of the source are not read.
     #[serde(default)]
     pub columns: IndexMap<String, Column>,
     /// The foreign keys.
@@ -81,13 +81,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// What the source calls this table.
+    /// Returns the table's name in the source.
     #[must_use]
     pub fn source_name(&self) -> &str {
         self.source.as_deref().unwrap_or(&self.name)
     }
 
-    /// The reference called `name`.
+    /// Returns the position of the reference `name`.
     #[must_use]
     pub fn reference(&self, name: &str) -> Option<usize> {
         self.references.iter().position(|r| r.name() == name)
@@ -101,10 +101,10 @@ pub struct Time {
     /// A timestamp column of the table itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
-    /// The reference whose parent lends its time.
+    /// The reference to the parent whose time a row inherits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
-    /// How long after that time the row became known.
+    /// The delay from that time until the row was known.
     #[serde(default, skip_serializing_if = "Delay::is_zero")]
     pub delay: Delay,
 }
@@ -118,59 +118,59 @@ pub struct Reference {
     pub columns: Vec<String>,
     /// The table referred to.
     pub to: String,
-    /// The columns referred to, when they are not that table's key. They must be unique there.
+    /// The columns referred to, if they are not that table's key. Their values must be unique.
     #[serde(default, with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
     pub to_columns: Vec<String>,
 }
 
 impl Reference {
-    /// The reference's name: its columns, joined by `+`.
+    /// Returns the reference's name: its columns, joined by `+`.
     #[must_use]
     pub fn name(&self) -> String {
         self.columns.join("+")
     }
 }
 
-/// Something to predict.
+/// A task: a target for rows of one table, the anchor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
     /// The task's name.
     pub name: String,
-    /// A cell of the seed row is the target.
+    /// The target is a cell of the anchor row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<CellTask>,
-    /// A table of anchors, observation times and targets.
+    /// The targets are in a table of anchor keys, observation times and targets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub derived: Option<DerivedTask>,
-    /// Whether a seed without an observation time sees every row. Without this it is an error.
+    /// Whether a seed without an observation time sees every row; otherwise it is an error.
     #[serde(default, skip_serializing_if = "is_false")]
     pub sees_everything: bool,
 }
 
-/// Predict a column of a table from the rest.
+/// A task that predicts a column of a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellTask {
     /// The table.
     pub table: String,
-    /// Its column.
+    /// The column.
     pub column: String,
 }
 
-/// Predict a value that stands in a table of its own.
+/// A task whose targets are in a table of their own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DerivedTask {
-    /// The table whose rows are the seeds.
+    /// The table whose rows the task asks about.
     pub anchor: String,
-    /// The source table that holds the task's rows.
+    /// The source table of the task's rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Or the query that yields them (DuckDB's SQL over the source tables; Python package only).
+    /// Or the query that returns them (DuckDB's SQL over the source tables; Python package only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sql: Option<String>,
-    /// The task's columns that hold the anchor's key.
+    /// The task's columns with the anchor's key.
     #[serde(with = "one_or_many")]
     pub key: Vec<String>,
     /// The column of observation times.
@@ -181,17 +181,17 @@ pub struct DerivedTask {
     /// The target's semantic type.
     #[serde(rename = "type")]
     pub target_type: SemanticType,
-    /// The column that records each seed's split as train, val or test.
+    /// The column with each seed's split: train, val or test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<String>,
 }
 
 impl Schema {
-    /// Reads a schema from TOML and checks all that can be known without the data.
+    /// Parses a schema from TOML, and checks everything that does not need the data.
     ///
     /// # Errors
-    /// `Schema`: the text is not TOML, has an unknown or missing field (the message says which was
-    /// meant), or contradicts itself.
+    /// `Schema`: the text is not TOML, has an unknown or missing field (the message suggests the
+    /// nearest one), or contradicts itself.
     pub fn parse(text: &str) -> Result<Self> {
         let schema: Self = toml::from_str(text).map_err(|e| Error::schema(explain(text, &e)))?;
         schema.check()?;
@@ -207,7 +207,7 @@ impl Schema {
         Self::parse(&text).context(|| format!("schema {}", path.display()))
     }
 
-    /// The table called `name`.
+    /// Returns the position of the table `name`.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<usize> {
         self.tables.iter().position(|t| t.name == name)

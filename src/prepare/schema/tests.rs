@@ -1,6 +1,6 @@
 use super::*;
 
-/// A schema that uses most of what there is, and is right.
+/// A valid schema with most features.
 const GOOD: &str = r#"
 database = "league"
 
@@ -39,7 +39,7 @@ derived = { anchor = "drivers", source = "task_top3", key = "driverId", time = "
 "#;
 
 #[test]
-fn a_good_schema_survives_its_own_text() {
+fn a_schema_reads_back_from_its_own_text() {
     let schema = Schema::parse(GOOD).unwrap();
     assert_eq!(schema.tables[0].key, ["id"]);
     assert_eq!(schema.tables[2].time.as_ref().unwrap().delay, Delay(86_400_000_000));
@@ -51,7 +51,7 @@ fn a_good_schema_survives_its_own_text() {
     assert_eq!(Schema::parse(&text).unwrap(), schema);
 }
 
-/// Each replacement in the good schema, and the message that it earns.
+/// Replacements in the valid schema, and their messages.
 const BAD: &[(&str, &str, &str)] = &[
     // Spelling.
     (
@@ -80,7 +80,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "{ type = \"timestamp\", unit = \"ms\" }",
         "{ type = \"numerical\", unit = \"ms\" }",
-        "line 20, column 85: a unit is for timestamps; this column is numerical",
+        "line 20, column 85: expected type timestamp for a column with a unit, found numerical",
     ),
     (
         "lap = \"numerical\" }\nreferences",
@@ -109,95 +109,95 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "delay = \"1 day\"",
         "delay = \"9999999999 weeks\"",
-        "line 19, column 38: the delay \"9999999999 weeks\" is longer than 292,000 years",
+        "line 19, column 38: expected a delay of at most 292,000 years, found \"9999999999 weeks\"",
     ),
     ("name = \"top3\"\n", "", "line 33, column 1: missing field `name`"),
     // Limits.
     (
         "\n[[table]]\nname = \"races\"",
         "limits = { unresolved_share = 1.5 }\n[[table]]\nname = \"races\"",
-        "limits: unresolved_share is a share from 0 to 1, found 1.5",
+        "limits: expected unresolved_share from 0 to 1, found 1.5",
     ),
     (
         "\n[[table]]\nname = \"races\"",
         "limits = { unresolved_share = nan }\n[[table]]\nname = \"races\"",
-        "limits: unresolved_share is a share from 0 to 1, found NaN",
+        "limits: expected unresolved_share from 0 to 1, found NaN",
     ),
     (
         "\n[[table]]\nname = \"races\"",
         "limits = { categories = 0 }\n[[table]]\nname = \"races\"",
-        "limits: categories must be at least 1, found 0",
+        "limits: expected categories of at least 1, found 0",
     ),
     // Names.
     (
         "name = \"stops\"",
         "name = \"results\"",
-        "there are two tables named \"results\"; names must differ",
+        "two tables are named \"results\"; rename one of them",
     ),
     (
         "name = \"stops\"",
         "name = \"Results\"",
-        "tables \"results\" and \"Results\" differ only in case, which some file systems do not \
-         tell apart; give one of them another name",
+        "tables \"results\" and \"Results\" differ only in case, which some file systems ignore; \
+         rename one of them",
     ),
     (
         "name = \"top3\"",
         "name = \"results.won\"",
-        "there are two tasks named \"results.won\"; names must differ",
+        "two tasks are named \"results.won\"; rename one of them",
     ),
     (
         "name = \"stops\"",
         "name = \"../stops\"",
-        "table \"../stops\": the name begins with a dot, and so cannot name a file of the store; \
-         give the table another name and say source = \"...\"",
+        "table \"../stops\": the name begins with a dot, so it cannot name a file of the store; \
+         give the table another name and set source = \"...\"",
     ),
     (
         "name = \"stops\"",
         "name = \"a/stops\"",
-        "table \"a/stops\": the name holds '/', and so cannot name a file of the store; give the \
-         table another name and say source = \"...\"",
+        "table \"a/stops\": the name contains '/', so it cannot name a file of the store; give the \
+         table another name and set source = \"...\"",
     ),
     (
         "name = \"stops\"",
         "name = 'a\\stops'",
-        "table \"a\\\\stops\": the name holds '\\\\', and so cannot name a file of the store; give \
-         the table another name and say source = \"...\"",
+        "table \"a\\\\stops\": the name contains '\\\\', so it cannot name a file of the store; \
+         give the table another name and set source = \"...\"",
     ),
     (
         "name = \"stops\"",
         "name = \"a\\u0000stops\"",
-        "table \"a\\0stops\": the name holds '\\0', and so cannot name a file of the store; give \
-         the table another name and say source = \"...\"",
+        "table \"a\\0stops\": the name contains '\\0', so it cannot name a file of the store; give \
+         the table another name and set source = \"...\"",
     ),
     (
         "name = \"stops\"",
         "name = \"\"",
-        "table \"\": the name is empty, and so cannot name a file of the store; give the table \
-         another name and say source = \"...\"",
+        "table \"\": the name is empty, so it cannot name a file of the store; give the table \
+         another name and set source = \"...\"",
     ),
     (
         "name = \"top3\"",
         "name = \"top/3\"",
-        "task \"top/3\": the name holds '/', and so cannot name a file of the store; give the task \
-         another name",
+        "task \"top/3\": the name contains '/', so it cannot name a file of the store; give the \
+         task another name",
     ),
     // Columns.
     (
         "key = [\"raceId\", \"driverId\"]",
         "key = [\"raceID\", \"driverId\"]",
-        "table \"results\": key: there is no column \"raceID\" in columns; there is \"raceId\"; \
-         spell both as the source does",
+        "table \"results\": key: there is no column \"raceID\" in columns; did you mean \
+         \"raceId\"? spell both as the source does",
     ),
     (
         "key = [\"raceId\", \"driverId\"]",
         "key = [\"raceId\", \"raceId\"]",
-        "table \"results\": key: column \"raceId\" stands there twice",
+        "table \"results\": key: column \"raceId\" is named twice; remove one",
     ),
     (
         "{ columns = \"raceId\", to",
         "{ columns = \"zzzzzzzz\", to",
-        "table \"results\": reference \"zzzzzzzz\": there is no column \"zzzzzzzz\" in \
-         columns; there are: \"raceId\", \"driverId\", \"won\", \"seen\"",
+        "table \"results\": reference \"zzzzzzzz\": there is no column \"zzzzzzzz\" in columns; \
+         expected one of: \"raceId\", \"driverId\", \"won\", \"seen\"",
     ),
     // References.
     (
@@ -209,130 +209,136 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "{ columns = \"driverId\", to",
         "{ columns = \"raceId\", to",
-        "table \"results\": there are two references of \"raceId\"; a column refers to one table",
+        "table \"results\": two references have the columns \"raceId\"; remove one of them",
     ),
     (
         "[{ columns = [\"raceId\", \"driverId\"], to",
         "[{ columns = [], to",
-        "table \"stops\": reference \"\": a reference needs at least one column",
+        "table \"stops\": reference \"\": expected at least one column, found none",
     ),
     (
         "to = \"drivers\"",
         "to = \"stops\"",
-        "table \"results\": reference \"driverId\": table \"stops\" has no key; give it one, or \
-         say which columns are meant with to_columns",
+        "table \"results\": reference \"driverId\": table \"stops\" has no key; give it a key, or \
+         name the columns with to_columns",
     ),
     (
         "to = \"drivers\"",
         "to = \"drivers\", to_columns = \"nam\"",
         "table \"results\": reference \"driverId\": to_columns of \"drivers\": there is no column \
-         \"nam\" in columns; there is \"name\"; spell both as the source does",
+         \"nam\" in columns; did you mean \"name\"? spell both as the source does",
     ),
     (
         "{ columns = [\"raceId\", \"driverId\"], to",
         "{ columns = \"raceId\", to",
-        "table \"stops\": reference \"raceId\": 1 column(s) refer to 2 column(s) of \"results\" \
-         (\"raceId\", \"driverId\"); they must be as many; to_columns can name others",
+        "table \"stops\": reference \"raceId\": expected 2 column(s), one for each of \"raceId\", \
+         \"driverId\" in table \"results\", found 1; correct columns or to_columns",
     ),
     // Time.
     (
         "time = { column = \"date\" }",
         "time = { column = \"laps\" }",
-        "table \"races\": time: column \"laps\" is numerical; a time column must be a timestamp",
+        "table \"races\": time: column \"laps\": expected type timestamp, found numerical; give \
+         the column this type, or choose another",
     ),
     (
         "time = { column = \"date\" }",
         "time = { column = \"dat\" }",
-        "table \"races\": time: there is no column \"dat\" in columns; there is \"date\"; spell \
-         both as the source does",
+        "table \"races\": time: there is no column \"dat\" in columns; did you mean \"date\"? \
+         spell both as the source does",
     ),
     (
         "time = { column = \"date\" }",
         "time = { column = \"date\", through = \"x\" }",
-        "table \"races\": time: has both column and through; a time comes from one of them",
+        "table \"races\": time: expected either column or through, found both",
     ),
     (
         "time = { column = \"date\" }",
         "time = { delay = \"1 day\" }",
-        "table \"races\": time: needs column = \"...\" or through = \"...\"",
+        "table \"races\": time: expected column = \"...\" or through = \"...\", found neither",
     ),
     (
         "time = { through = \"raceId\",",
         "time = { through = \"race\",",
-        "table \"results\": time: there is no reference \"race\" to go through; there are: \
-         \"raceId\", \"driverId\"",
+        "table \"results\": time: there is no reference \"race\"; expected one of: \"raceId\", \
+         \"driverId\"",
     ),
     (
         "time = { through = \"raceId\",",
         "time = { through = \"driverId\",",
-        "table \"results\": time: \"results\" takes its time through \"driverId\" from \"drivers\", \
-         which has none; give that table a time or leave this one without",
+        "table \"results\": time: \"results\" inherits its time through \"driverId\" from \
+         \"drivers\", which has no time; give the parent a time, or remove the time of this table",
     ),
     // Tasks.
     (
         "cell = { table = \"results\", column = \"won\" }",
         "",
-        "task \"results.won\": needs cell = { table, column } or derived = { anchor, source, key, \
-         time, target, type }",
+        "task \"results.won\": expected cell = { table, column } or derived = { anchor, source, \
+         key, time, target, type }, found neither",
     ),
     (
         "name = \"top3\"",
         "name = \"top3\"\ncell = { table = \"results\", column = \"won\" }",
-        "task \"top3\": has both cell and derived; a task is one of them",
+        "task \"top3\": expected either cell or derived, found both",
     ),
     (
         "column = \"won\"",
         "column = \"one\"",
-        "task \"results.won\": table \"results\": there is no column \"one\" in columns; \
-         there are: \"raceId\", \"driverId\", \"won\", \"seen\"",
+        "task \"results.won\": table \"results\": there is no column \"one\" in columns; expected \
+         one of: \"raceId\", \"driverId\", \"won\", \"seen\"",
     ),
     (
         "column = \"won\"",
         "column = \"raceId\"",
-        "task \"results.won\": column \"raceId\" of \"results\": is identifier; a target is \
-         numerical, boolean, categorical or timestamp",
+        "task \"results.won\": column \"raceId\" of \"results\": expected a numerical, boolean, \
+         categorical or timestamp target, found identifier",
     ),
     (
         "cell = { table = \"results\", column = \"won\" }",
         "cell = { table = \"drivers\", column = \"name\" }",
-        "task \"results.won\": column \"name\" of \"drivers\": is text, which cannot be predicted; \
-         a target is numerical, boolean, categorical or timestamp",
+        "task \"results.won\": column \"name\" of \"drivers\": expected a numerical, boolean, \
+         categorical or timestamp target, found text",
     ),
     (
         "cell = { table = \"results\", column = \"won\" }",
         "cell = { table = \"races\", column = \"date\" }",
-        "task \"results.won\": column \"date\" is the time of \"races\", which every seed sees; \
-         choose another column",
+        "task \"results.won\": column \"date\" is the time of table \"races\", which every context \
+         contains; predict another column",
     ),
     (
         "type = \"boolean\"",
         "type = \"text\"",
-        "task \"top3\": target \"top3\": is text, which cannot be predicted; a target is numerical, \
-         boolean, categorical or timestamp",
+        "task \"top3\": target \"top3\": expected a numerical, boolean, categorical or timestamp \
+         target, found text",
     ),
-    ("source = \"task_top3\", ", "", "task \"top3\": needs source = \"...\" or sql = \"...\""),
+    (
+        "source = \"task_top3\", ",
+        "",
+        "task \"top3\": expected source = \"...\" or sql = \"...\", \
+                                      found neither",
+    ),
     (
         "source = \"task_top3\", ",
         "source = \"task_top3\", sql = \"select 1\", ",
-        "task \"top3\": has both source and sql; its rows come from one",
+        "task \"top3\": expected either source or sql, found both",
     ),
     (
         "anchor = \"drivers\"",
         "anchor = \"stops\"",
-        "task \"top3\": anchor \"stops\" has no key, so no row of it can be found; give the table \
-         a key",
+        "task \"top3\": anchor \"stops\" has no key, so its rows cannot be looked up; give the \
+         table a key",
     ),
     (
         "anchor = \"drivers\"",
         "anchor = \"results\"",
-        "task \"top3\": key has 1 column(s), the key of \"results\" has 2 (\"raceId\", \
-         \"driverId\"); they must be as many",
+        "task \"top3\": expected 2 key column(s), one for each of \"raceId\", \"driverId\" in \
+         table \"results\", found 1",
     ),
     (
         "time = \"obs\", ",
         "",
-        "task \"top3\": has no time, so no seed has an observation time; name the column with time \
-         = \"...\" or say sees_everything = true",
+        "task \"top3\": expected an observation time, found none; name its column with time = \
+         \"...\", or set sees_everything = true",
     ),
 ];
 
@@ -340,7 +346,7 @@ const BAD: &[(&str, &str, &str)] = &[
 fn every_contradiction_has_its_message() {
     let mut wrong = Vec::new();
     for (good, bad, message) in BAD {
-        assert_eq!(GOOD.matches(good).count(), 1, "{good:?} must stand once in the good schema");
+        assert_eq!(GOOD.matches(good).count(), 1, "{good:?} must occur once in the valid schema");
         let found = Schema::parse(&GOOD.replace(good, bad));
         let found = found.map_or_else(|e| e.to_string(), |_| "accepted".into());
         if found != *message {
@@ -351,7 +357,7 @@ fn every_contradiction_has_its_message() {
 }
 
 #[test]
-fn a_cell_task_without_any_time_must_say_that_it_sees_everything() {
+fn a_cell_task_without_a_time_must_set_sees_everything() {
     let text = GOOD.replace(
         "cell = { table = \"results\", column = \"won\" }",
         "cell = { table = \"stops\", column = \"lap\" }",
@@ -360,15 +366,15 @@ fn a_cell_task_without_any_time_must_say_that_it_sees_everything() {
     let text = text.replace("time = { through = \"raceId+driverId\" }", "");
     assert_eq!(
         Schema::parse(&text).unwrap_err().to_string(),
-        "task \"results.won\": table \"stops\" has no time, so no seed has an observation time; \
-         give the table a time or say sees_everything = true"
+        "task \"results.won\": table \"stops\" has no time, so its seeds have no observation time; \
+         give the table a time, or set sees_everything = true"
     );
     let text = text.replace("column = \"lap\" }", "column = \"lap\" }\nsees_everything = true");
     Schema::parse(&text).unwrap();
 }
 
 #[test]
-fn inherited_time_in_a_circle_names_the_circle() {
+fn a_circular_inheritance_names_the_circle() {
     let table = |name: &str, to: &str| {
         format!(
             "[[table]]\nname = {name:?}\nkey = \"id\"\ntime = {{ through = \"up\" }}\n\
@@ -382,16 +388,18 @@ fn inherited_time_in_a_circle_names_the_circle() {
     };
     assert_eq!(
         circle(&[("a", "b"), ("b", "c"), ("c", "b")]),
-        "table \"a\": time: is inherited in a circle: b -> c -> b; give one of them a time column"
+        "table \"a\": time: the inheritance is circular: b -> c -> b; give one of these tables a \
+         time column"
     );
     assert_eq!(
         circle(&[("a", "a")]),
-        "table \"a\": time: is inherited in a circle: a -> a; give one of them a time column"
+        "table \"a\": time: the inheritance is circular: a -> a; give one of these tables a time \
+         column"
     );
 }
 
 #[test]
-fn a_schema_without_tables_and_a_name_too_long_are_refused() {
+fn a_schema_without_tables_and_a_long_name_are_rejected() {
     assert_eq!(
         Schema::parse("database = \"x\"").unwrap_err().to_string(),
         "the schema has no table; add one with [[table]]"
@@ -400,20 +408,21 @@ fn a_schema_without_tables_and_a_name_too_long_are_refused() {
     let text =
         format!("database = \"x\"\n[[table]]\nname = \"{long}\"\ncolumns = {{ a = \"text\" }}");
     let found = Schema::parse(&text).unwrap_err().to_string();
-    assert!(found.contains("the name has 201 bytes, the most is 200, and so cannot"), "{found}");
+    assert!(found.contains("the name has 201 bytes, more than 200, so it cannot"), "{found}");
     let fits = text.replace(&long, &long[1..]);
     Schema::parse(&fits).unwrap();
     assert_eq!(
         Schema::parse(&fits.replace("\"text\"", "\"ignored\"")).unwrap_err().to_string(),
         format!(
-            "table \"{}\": the table keeps no column; give one a type other than ignored",
+            "table \"{}\": every column of the table is ignored; give at least one column another \
+             type",
             &long[1..]
         )
     );
 }
 
 #[test]
-fn the_path_of_a_schema_file_stands_in_its_errors() {
+fn errors_of_a_schema_file_name_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.toml");
     assert_eq!(Schema::read(&path).unwrap_err().kind(), crate::ErrorKind::Io);

@@ -1,4 +1,4 @@
-//! How the schema's values are spelt in TOML, and what is said when they are not.
+//! Parses values of a schema file: delays and lists of names; explains errors of TOML.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::prepare::names::suggest;
 
-/// A span of time in microseconds; in a schema file a whole number and a unit, like `1 day`.
+/// A delay in microseconds; in a schema file a whole number and a unit: `1 day`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Delay(pub i64);
 
-/// The units of a delay: the names that are read, the first one written, and the microseconds.
+/// The units of a delay: their names, the first ones for output, and their microseconds.
 const UNITS: [(&[&str], i64); 7] = [
     (&["week", "weeks", "w"], 7 * 86_400_000_000),
     (&["day", "days", "d"], 86_400_000_000),
@@ -21,18 +21,18 @@ const UNITS: [(&[&str], i64); 7] = [
     (&["us", "microsecond", "microseconds"], 1),
 ];
 
-/// What a delay looks like.
+/// A description of delays for messages.
 const DELAYS: &str =
     "a delay such as \"1 day\", \"12 hours\", \"30 minutes\", \"90 s\" or \"5 ms\"";
 
 impl Delay {
-    /// Whether there is none.
+    /// Whether the delay is zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.0 == 0
     }
 
-    /// Reads the text form.
+    /// Parses the text form.
     fn parse(text: &str) -> Result<Self, String> {
         let trimmed = text.trim();
         let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
@@ -43,14 +43,19 @@ impl Delay {
             return Err(format!("expected {DELAYS}, found {text:?}"));
         };
         let total = number.checked_mul(size);
-        total.map(Self).ok_or_else(|| format!("the delay {text:?} is longer than 292,000 years"))
+        total.map(Self).ok_or_else(|| {
+            format!(
+                "expected a delay of at most 292,000 years, found \
+                                               {text:?}"
+            )
+        })
     }
 }
 
 impl fmt::Display for Delay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = |size: i64| self.0 % size == 0;
-        // Zero is "0 us": every unit divides it, and the smallest promises nothing.
+        // Every unit divides zero; it is written in the smallest one.
         let found = UNITS.iter().find(|&&(_, size)| fits(size) && !self.is_zero());
         let Some(&(names, size)) = found else { return write!(f, "0 us") };
         let number = self.0 / size;
@@ -85,7 +90,7 @@ impl de::Visitor<'_> for DelayVisitor {
     }
 }
 
-/// A list of names that may be written as one string where it holds one.
+/// A list of names; a list of one may be written as a string.
 pub(super) mod one_or_many {
     use std::fmt;
 
@@ -126,20 +131,20 @@ pub(super) mod one_or_many {
     }
 }
 
-/// Whether a flag is at its default, so that it need not be written.
+/// Whether a flag has its default value and need not be written.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(super) fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// Says where the TOML in `text` is wrong and, for an unknown word, which one was meant.
+/// Returns the message about an error of TOML in `text`: its place, and the nearest known name.
 pub(super) fn explain(text: &str, error: &toml::de::Error) -> String {
     let mut message = error.message().trim_end().replace('\n', "; ");
     if message.starts_with("unknown ") {
         // serde: unknown field `colums`, expected one of `name`, `columns`
         let mut quoted = message.split('`').skip(1).step_by(2);
-        let word = quoted.next().unwrap_or_default();
-        if let Some(near) = suggest(word, quoted) {
+        let unknown = quoted.next().unwrap_or_default();
+        if let Some(near) = suggest(unknown, quoted) {
             message = format!("{message}; did you mean `{near}`?");
         }
     }

@@ -1,4 +1,4 @@
-//! Tables that are files: a folder of them, or one; else a SQLite file.
+//! Opens a source: a folder of table files, one table file, or a SQLite file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -9,14 +9,14 @@ use super::{Batches, Source, SourceColumn, SourceTable, csv, parquet, positions}
 use crate::error::{Context, Error, Result};
 use crate::prepare::names::did_you_mean;
 
-/// Opens what lies at `path`: a folder of `.csv` and `.parquet` files, one such file, or a SQLite
+/// Opens the source at `path`: a folder of `.csv` and `.parquet` files, one such file, or a SQLite
 /// file.
 ///
-/// The table's name is the file's, without its ending. A sub-folder of Parquet files is one table,
-/// whose parts follow each other by name. Hidden files, and files of other kinds, are left alone.
+/// A table has the name of its file without the ending. A sub-folder of Parquet files is one table,
+/// with its parts in the order of their names. Ignores hidden files and files of other types.
 ///
 /// # Errors
-/// `Io` when nothing can be read there; `Data` when there is no table, or two of the same name.
+/// `Io` when the path cannot be read; `Data` when there is no table, or two have the same name.
 pub fn open(path: &Path) -> Result<Box<dyn Source>> {
     match Files::at(path)? {
         Some(files) => Ok(Box::new(files)),
@@ -24,7 +24,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Source>> {
     }
 }
 
-/// Tables that are files.
+/// A source whose tables are files.
 struct Files {
     description: String,
     tables: BTreeMap<String, TableFile>,
@@ -37,7 +37,7 @@ enum TableFile {
 }
 
 impl Files {
-    /// Finds the tables at `path`; none when it is a SQLite file.
+    /// Finds the tables at `path`; `None` if it is a SQLite file.
     fn at(path: &Path) -> Result<Option<Self>> {
         let metadata = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", e))?;
         if metadata.is_dir() {
@@ -52,8 +52,8 @@ impl Files {
                 tables: BTreeMap::from([table]),
             })),
             None => Err(Error::data(format!(
-                "{} is neither a folder of .csv and .parquet files, nor a .csv or .parquet file, \
-                 nor a SQLite file",
+                "expected a folder of .csv and .parquet files, a .csv or .parquet file, or a \
+                 SQLite file, found {}",
                 path.display()
             ))),
         }
@@ -69,7 +69,7 @@ impl Files {
             tables.insert(name.clone(), file);
             if let Some(earlier) = places.insert(name.clone(), entry.clone()) {
                 return Err(Error::data(format!(
-                    "{} and {} are both table {name:?}; remove or rename one of them",
+                    "{} and {} both hold table {name:?}; remove or rename one of them",
                     earlier.display(),
                     entry.display()
                 )));
@@ -77,7 +77,7 @@ impl Files {
         }
         if tables.is_empty() {
             return Err(Error::data(format!(
-                "folder {} holds no table; looked for NAME.csv, NAME.parquet and sub-folders of \
+                "folder {} holds no table; expected NAME.csv, NAME.parquet, or a sub-folder of \
                  .parquet files",
                 path.display()
             )));
@@ -135,7 +135,7 @@ impl Source for Files {
     }
 }
 
-/// The entries of a folder that are not hidden, by name.
+/// Lists the entries of a folder that are not hidden, by name.
 fn visible_entries(path: &Path) -> Result<Vec<PathBuf>> {
     let fail = |e| Error::io(path, "listing", e);
     let mut entries = Vec::new();
@@ -149,7 +149,7 @@ fn visible_entries(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
-/// The table that a file holds, by its ending.
+/// Returns the table in a file, by the file's ending.
 fn table_file(path: &Path) -> Result<Option<(String, TableFile)>> {
     let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
     let file = match extension.to_ascii_lowercase().as_str() {
@@ -160,7 +160,7 @@ fn table_file(path: &Path) -> Result<Option<(String, TableFile)>> {
     Ok(Some((table_name(path, path.file_stem())?, file)))
 }
 
-/// The table whose parts lie in a folder; none where no Parquet file does.
+/// Returns the table whose parts lie in a folder; `None` if it has no Parquet file.
 fn table_folder(path: &Path) -> Result<Option<(String, TableFile)>> {
     let is_parquet = |path: &Path| {
         path.extension().is_some_and(|e| e.eq_ignore_ascii_case("parquet")) && path.is_file()
@@ -170,14 +170,14 @@ fn table_folder(path: &Path) -> Result<Option<(String, TableFile)>> {
     if parts.is_empty() {
         return Ok(None);
     }
-    let ends = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("parquet"));
-    let name = if ends { path.file_stem() } else { path.file_name() };
+    let has_ending = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("parquet"));
+    let name = if has_ending { path.file_stem() } else { path.file_name() };
     Ok(Some((table_name(path, name)?, TableFile::Parquet(parts))))
 }
 
 fn table_name(path: &Path, name: Option<&OsStr>) -> Result<String> {
     name.and_then(OsStr::to_str).map(str::to_owned).ok_or_else(|| {
-        let message = "a table takes its name from its file, and this one is not UTF-8; rename it";
+        let message = "expected a file name in UTF-8, because it names the table; rename the file";
         Error::data(format!("{}: {message}", path.display()))
     })
 }

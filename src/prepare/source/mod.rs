@@ -1,8 +1,7 @@
-//! Where rows come from: a folder of files, one file, or a SQLite database.
+//! Sources of tables: a folder of files, one file, or a SQLite database.
 //!
-//! A source streams Arrow record batches in row order. CSV and SQLite carry their values as text,
-//! exactly as they stand there; Parquet passes its Arrow types through. The schema says what the
-//! values mean.
+//! A source streams Arrow record batches in row order. CSV and SQLite give their values as text,
+//! unchanged; Parquet keeps its Arrow types. The schema defines the meaning of the values.
 
 mod csv;
 mod files;
@@ -19,18 +18,18 @@ use crate::prepare::names::{did_you_mean, listed};
 
 pub use files::open;
 
-/// How many rows a batch holds, but for the last.
+/// The number of rows of every batch but the last.
 pub(crate) const BATCH_ROWS: usize = 8192;
 
-/// A column of a batch that holds this much text ends the batch, so that no offset overflows.
+/// The size of a text column that ends a batch, so that no offset overflows.
 pub(super) const BATCH_BYTES: usize = 64 << 20;
 
-/// A table's rows in their order.
+/// The rows of a table in their order.
 pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
-/// Somebody's relational data.
+/// Relational data: named tables of rows.
 pub trait Source: Send + Sync {
-    /// What this is, for messages: `folder shop`, `SQLite file shop.db`.
+    /// Describes the source in messages: `folder shop`, `SQLite file shop.db`.
     fn describe(&self) -> String;
 
     /// Lists the names of the tables, in their order.
@@ -42,7 +41,7 @@ pub trait Source: Send + Sync {
     /// Lists the columns of `table`, without reading its rows or another table.
     ///
     /// # Errors
-    /// `Schema` when the table is not there; `Io` or `Data` when its header cannot be read.
+    /// `Schema` when there is no such table; `Io` or `Data` when its header cannot be read.
     fn columns(&self, table: &str) -> Result<Vec<SourceColumn>>;
 
     /// Lists the tables by name, without reading their rows.
@@ -51,7 +50,7 @@ pub trait Source: Send + Sync {
     /// `Io` or `Data` when a table's header cannot be read.
     fn tables(&self) -> Result<Vec<SourceTable>>;
 
-    /// The names of those tables that are queries over others, and have no rows of their own.
+    /// Lists the names of the views: tables that are queries over others.
     ///
     /// # Errors
     /// As [`Source::tables`].
@@ -59,13 +58,13 @@ pub trait Source: Send + Sync {
         Ok(vec![])
     }
 
-    /// Streams the rows of `table` in their order, with the columns asked for, in that order.
+    /// Streams the rows of `table` in their order, with `columns` in that order.
     ///
     /// # Determinism
-    /// The rows come in the order of the source, whichever columns are asked for.
+    /// The rows come in the order of the source, whatever the columns.
     ///
     /// # Errors
-    /// `Schema` when the table or a column is not there; the message names the nearest one. `Io`
+    /// `Schema` when there is no such table or column; the message suggests the nearest name. `Io`
     /// and `Data`, also in the middle of the stream, when the source cannot be read.
     fn read(&self, table: &str, columns: &[String]) -> Result<Batches>;
 }
@@ -73,24 +72,24 @@ pub trait Source: Send + Sync {
 /// A table as its source declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceTable {
-    /// The source's name of it.
+    /// The table's name in the source.
     pub name: String,
-    /// Its columns, in the source's order.
+    /// The columns, in the source's order.
     pub columns: Vec<SourceColumn>,
-    /// The primary key that the source declares; none where it declares none.
+    /// The columns of the declared primary key; empty if there is none.
     pub key: Vec<String>,
-    /// The foreign keys that the source declares.
+    /// The declared foreign keys.
     pub references: Vec<DeclaredReference>,
 }
 
 /// A column as its source declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceColumn {
-    /// Its name.
+    /// The column's name.
     pub name: String,
-    /// The type of its arrays.
+    /// The type of the column's arrays.
     pub data_type: DataType,
-    /// The type that the source declares, where the arrays are text whatever it says (SQLite).
+    /// The declared type, if the arrays are text in any case (SQLite).
     pub declared: Option<String>,
 }
 
@@ -101,34 +100,34 @@ pub struct DeclaredReference {
     pub columns: Vec<String>,
     /// The table referred to.
     pub to: String,
-    /// The columns referred to; none when they are that table's key.
+    /// The columns referred to; empty if they are that table's key.
     pub to_columns: Vec<String>,
 }
 
-/// Where the columns asked for stand among those that there are.
-pub(crate) fn positions(there: &[SourceColumn], asked: &[String]) -> Result<Vec<usize>> {
+/// Returns the positions of the columns `names` among `columns`.
+pub(crate) fn positions(columns: &[SourceColumn], names: &[String]) -> Result<Vec<usize>> {
     let position = |name: &String| {
-        there.iter().position(|column| column.name == *name).ok_or_else(|| {
-            let names = there.iter().map(|c| c.name.as_str());
-            Error::schema(format!("there is no column {name:?}; {}", did_you_mean(name, names)))
+        columns.iter().position(|column| column.name == *name).ok_or_else(|| {
+            let known = columns.iter().map(|c| c.name.as_str());
+            Error::schema(format!("there is no column {name:?}; {}", did_you_mean(name, known)))
         })
     };
-    asked.iter().map(position).collect()
+    names.iter().map(position).collect()
 }
 
-/// Refuses column names that nobody could ask for.
+/// Checks that every column has a name, and no two have the same.
 pub(crate) fn check_names(columns: &[SourceColumn]) -> Result<()> {
     for (index, column) in columns.iter().enumerate() {
         if column.name.is_empty() {
             let hint = match index {
                 0 => {
-                    "; written by pandas with its index? write it with index=False, or name the \
-                     column"
+                    "; if pandas wrote its index, write the file with index=False; otherwise name \
+                     the column"
                 }
-                _ => "",
+                _ => "; name the column",
             };
             return Err(Error::data(format!(
-                "column {} has no name; the names are: {}{hint}",
+                "column {} has no name; found the names {}{hint}",
                 index + 1,
                 listed(columns.iter().map(|c| c.name.as_str()))
             )));

@@ -1,4 +1,4 @@
-//! Tables in Parquet files, one or several parts, with their Arrow types as they are.
+//! Reads tables in Parquet files of one or several parts, with their Arrow types.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::error::{Context, Error, Result};
 
 type Builder = ParquetRecordBatchReaderBuilder<File>;
 
-/// The columns of a table, which all its parts must share.
+/// Returns the columns of a table, which all parts must share.
 pub(super) fn columns(parts: &[PathBuf]) -> Result<Vec<SourceColumn>> {
     let mut shared: Option<(&PathBuf, Vec<SourceColumn>)> = None;
     for part in parts {
@@ -21,11 +21,12 @@ pub(super) fn columns(parts: &[PathBuf]) -> Result<Vec<SourceColumn>> {
         match &shared {
             Some((first, expected)) if *expected != columns => {
                 return Err(Error::data(format!(
-                    "{}: its columns are {}, those of {} are {}; the parts of a table must agree",
+                    "{}: expected the columns {} as in {}, found {}; give all parts of a table the \
+                     same columns",
                     part.display(),
-                    describe(&columns),
+                    describe(expected),
                     first.display(),
-                    describe(expected)
+                    describe(&columns)
                 )));
             }
             Some(_) => {}
@@ -35,7 +36,7 @@ pub(super) fn columns(parts: &[PathBuf]) -> Result<Vec<SourceColumn>> {
     Ok(shared.map(|(_, columns)| columns).unwrap_or_default())
 }
 
-/// Streams the columns at `indices` of all parts.
+/// Streams the columns at `indices`, all parts in order.
 pub(super) fn read(parts: Vec<PathBuf>, indices: Vec<usize>) -> Result<Batches> {
     let reader = parts.first().map(|part| part_reader(part, &indices)).transpose()?;
     Ok(Box::new(Rows { parts, current: 0, reader, indices }))
@@ -45,7 +46,7 @@ pub(super) fn read(parts: Vec<PathBuf>, indices: Vec<usize>) -> Result<Batches> 
 struct Rows {
     parts: Vec<PathBuf>,
     current: usize,
-    /// None at the end and after an error.
+    /// `None` at the end and after an error.
     reader: Option<ParquetRecordBatchReader>,
     indices: Vec<usize>,
 }
@@ -78,7 +79,7 @@ impl Rows {
     }
 }
 
-/// Puts the columns, which come in the file's order, into the order asked for.
+/// Puts the columns from the file's order into the order of `indices`.
 fn arrange(
     batch: &RecordBatch,
     indices: &[usize],
@@ -122,7 +123,7 @@ fn describe(columns: &[SourceColumn]) -> String {
 
 fn unreadable(part: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::data(format!(
-        "{}: not a whole Parquet file: {error}; it may have been cut short, write it again",
+        "{}: not a complete Parquet file: {error}; it may be truncated, write it again",
         part.display()
     ))
 }

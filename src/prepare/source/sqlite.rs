@@ -1,7 +1,7 @@
-//! Tables and views of a SQLite file, with the keys that it declares.
+//! Reads tables and views of a SQLite file, with the declared keys.
 //!
-//! SQLite types values, not columns, so every column comes as text: integers in decimal, reals as
-//! any float (5.0 is the key 5).
+//! SQLite types values, not columns, so every column is read as text: integers in decimal, reals as
+//! other floats (5.0 is the key 5).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,10 +26,10 @@ use crate::prepare::values::float_text;
 /// The first bytes of every SQLite file.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// How many finished batches may wait for their reader.
+/// The most finished batches that wait for the consumer.
 const WAITING_BATCHES: usize = 2;
 
-/// Whether the file begins like a SQLite file.
+/// Whether the file begins with the magic of SQLite.
 pub(super) fn is_sqlite(path: &Path) -> Result<bool> {
     use std::io::Read;
     let mut start = Vec::new();
@@ -53,7 +53,7 @@ impl Sqlite {
     }
 
     fn connect(&self) -> Result<Connection> {
-        // Each connection stays with one thread, so SQLite need not lock for it.
+        // Each connection is used by one thread, so SQLite needs no mutex.
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         Connection::open_with_flags(&self.path, flags).map_err(|e| self.fault(&e))
     }
@@ -100,7 +100,7 @@ impl Source for Sqlite {
             Ok(tables)
         };
         let mut tables = read().map_err(|e| self.fault(&e))?;
-        settle_references(&mut tables);
+        resolve_references(&mut tables);
         Ok(tables)
     }
 
@@ -110,19 +110,19 @@ impl Source for Sqlite {
         Ok(views.map(|(name, _)| name).collect())
     }
 
-    fn read(&self, table: &str, asked: &[String]) -> Result<Batches> {
+    fn read(&self, table: &str, names: &[String]) -> Result<Batches> {
         let connection = self.connect()?;
         let kind = self.kind(&connection, table)?;
-        let (there, key) = columns(&connection, table).map_err(|e| self.fault(&e))?;
-        let indices = positions(&there, asked)
+        let (columns, key) = columns(&connection, table).map_err(|e| self.fault(&e))?;
+        let indices = positions(&columns, names)
             .context(|| format!("table {table:?} of {}", self.describe()))?;
-        let query = Query::new(table, kind, &key, &there, &indices);
+        let query = Query::new(table, kind, &key, &columns, &indices);
         let field = |name: &String| Field::new(name, DataType::Utf8, true);
-        let schema = Arc::new(Schema::new(asked.iter().map(field).collect::<Vec<_>>()));
+        let schema = Arc::new(Schema::new(names.iter().map(field).collect::<Vec<_>>()));
         let reader = Reader {
             path: self.path.clone(),
             table: table.to_owned(),
-            columns: asked.to_vec(),
+            columns: names.to_vec(),
             schema,
         };
         let (sender, batches) = sync_channel(WAITING_BATCHES);
@@ -130,7 +130,7 @@ impl Source for Sqlite {
             .name("headwater-sqlite".into())
             .spawn(move || {
                 if let Err(error) = reader.stream(&connection, &query, &sender) {
-                    // Without a receiver nobody wants to know any more.
+                    // Sending fails if the consumer has stopped; then the error does not matter.
                     let _ = sender.send(Err(error));
                 }
             })
@@ -139,18 +139,18 @@ impl Source for Sqlite {
     }
 }
 
-/// How a table keeps its rows.
+/// How SQLite stores the rows of a table.
 #[derive(Clone, Copy)]
 enum Kind {
     /// By row number.
     Numbered,
     /// By primary key (`WITHOUT ROWID`).
     Keyed,
-    /// Not at all: it is a query.
+    /// Not at all: the table is a query.
     View,
 }
 
-/// Tables and views by name.
+/// Lists tables and views by name.
 fn names(connection: &Connection) -> rusqlite::Result<Vec<(String, Kind)>> {
     let mut statement = connection.prepare(
         "SELECT name, type = 'view', wr FROM pragma_table_list WHERE schema = 'main' \
@@ -166,12 +166,12 @@ fn names(connection: &Connection) -> rusqlite::Result<Vec<(String, Kind)>> {
     statement.query_map([], |row| Ok((row.get(0)?, kind(row)?)))?.collect()
 }
 
-/// The columns of a table, and those of its primary key in the key's order.
+/// Returns the columns of a table, and those of its primary key in the key's order.
 fn columns(
     connection: &Connection,
     table: &str,
 ) -> rusqlite::Result<(Vec<SourceColumn>, Vec<String>)> {
-    // `hidden = 1` are the arguments of virtual tables; generated columns are 2 and 3.
+    // `hidden` is 1 for arguments of virtual tables, 2 and 3 for generated columns.
     let mut statement = connection
         .prepare("SELECT name, type, pk FROM pragma_table_xinfo(?1) WHERE hidden <> 1")?;
     let mut columns = Vec::new();
@@ -190,7 +190,7 @@ fn columns(
     Ok((columns, key.into_values().collect()))
 }
 
-/// The foreign keys of a table, as they are declared.
+/// Returns the declared foreign keys of a table.
 fn references(connection: &Connection, table: &str) -> rusqlite::Result<Vec<DeclaredReference>> {
     let mut statement = connection.prepare(
         "SELECT id, \"table\", \"from\", \"to\" FROM pragma_foreign_key_list(?1) ORDER BY id, seq",
@@ -207,17 +207,17 @@ fn references(connection: &Connection, table: &str) -> rusqlite::Result<Vec<Decl
         reference.columns.push(row.get(2)?);
         reference.to_columns.extend(row.get::<_, Option<String>>(3)?);
     }
-    // SQLite numbers them from the last declared to the first.
+    // SQLite numbers foreign keys from the last to the first.
     Ok(references.into_values().rev().collect())
 }
 
-/// Spells the names in references as their tables do, and drops references to no table.
+/// Gives the names in references the spelling of their tables, and drops references to missing tables.
 ///
-/// SQLite does not tell upper case from lower, nor does it check that a declared target exists.
-fn settle_references(tables: &mut [SourceTable]) {
+/// SQLite ignores case, and does not check that a declared target exists.
+fn resolve_references(tables: &mut [SourceTable]) {
     let known: Vec<_> =
         tables.iter().map(|t| (t.name.clone(), t.columns.clone(), t.key.clone())).collect();
-    let spelt = |names: &mut Vec<String>, columns: &[SourceColumn]| {
+    let respell = |names: &mut Vec<String>, columns: &[SourceColumn]| {
         for name in names {
             if let Some(column) = columns.iter().find(|c| c.name.eq_ignore_ascii_case(name)) {
                 name.clone_from(&column.name);
@@ -226,13 +226,13 @@ fn settle_references(tables: &mut [SourceTable]) {
     };
     for table in tables {
         for reference in &mut table.references {
-            spelt(&mut reference.columns, &table.columns);
+            respell(&mut reference.columns, &table.columns);
         }
         table.references.retain_mut(|reference| {
             let parent = known.iter().find(|(name, ..)| name.eq_ignore_ascii_case(&reference.to));
             let Some((name, columns, key)) = parent else { return false };
             reference.to.clone_from(name);
-            spelt(&mut reference.to_columns, columns);
+            respell(&mut reference.to_columns, columns);
             if reference.to_columns == *key {
                 reference.to_columns.clear();
             }
@@ -241,50 +241,50 @@ fn settle_references(tables: &mut [SourceTable]) {
     }
 }
 
-/// A query for a table's rows, and which of its columns are wanted.
+/// A query for the rows of a table, and the positions of the requested columns in its result.
 struct Query {
     sql: String,
-    wanted: Vec<usize>,
+    positions: Vec<usize>,
 }
 
 impl Query {
-    /// Asks for the rows in the table's own order, whatever columns are wanted.
+    /// Returns a query whose rows have the same order for any requested columns.
     fn new(
         table: &str,
         kind: Kind,
         key: &[String],
-        there: &[SourceColumn],
+        all: &[SourceColumn],
         indices: &[usize],
     ) -> Self {
-        let wanted = indices.iter().map(|&index| there[index].name.as_str());
+        let requested = indices.iter().map(|&index| all[index].name.as_str());
         let columns = match (kind, indices) {
-            // The planner may order a view by what is asked of it, so always ask the same.
-            (Kind::View, _) => quoted(there.iter().map(|c| c.name.as_str())),
+            // The planner may order a view by the selected columns, so select the same ones always.
+            (Kind::View, _) => quoted(all.iter().map(|c| c.name.as_str())),
             (_, []) => "NULL".into(),
-            _ => quoted(wanted),
+            _ => quoted(requested),
         };
         let order = match kind {
-            // An index that holds all that is wanted would be shorter, and in another order.
+            // SQLite may prefer an index with all requested columns, which has another order.
             Kind::Numbered => " NOT INDEXED".into(),
             Kind::Keyed => format!(" ORDER BY {}", quoted(key.iter().map(String::as_str))),
             Kind::View => String::new(),
         };
         let sql = format!("SELECT {columns} FROM {}{order}", quoted([table]));
-        let wanted = match kind {
+        let positions = match kind {
             Kind::View => indices.to_vec(),
             _ => (0..indices.len()).collect(),
         };
-        Self { sql, wanted }
+        Self { sql, positions }
     }
 }
 
-/// Names as SQL writes them, with commas.
+/// Returns names quoted for SQL, with commas between them.
 fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names = names.into_iter().map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// What a reading thread needs besides its connection.
+/// The state of a reading thread besides its connection.
 struct Reader {
     path: PathBuf,
     table: String,
@@ -293,7 +293,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Sends the rows in batches; stops early, without an error, when nobody receives them.
+    /// Sends the rows in batches; stops early, without an error, when the consumer has stopped.
     fn stream(
         &self,
         connection: &Connection,
@@ -308,7 +308,7 @@ impl Reader {
         while let Some(row) = rows.next().map_err(|e| fail(&e))? {
             total += 1;
             waiting += 1;
-            self.append(row, &query.wanted, &mut builders, total)?;
+            self.append(row, &query.positions, &mut builders, total)?;
             let full = builders.iter().any(|b| b.values_slice().len() >= BATCH_BYTES);
             if full || waiting == BATCH_ROWS {
                 if sender.send(self.batch(&mut builders, waiting)).is_err() {
@@ -318,7 +318,7 @@ impl Reader {
             }
         }
         if waiting > 0 {
-            // Without a receiver nobody wants the rest.
+            // Sending fails if the consumer has stopped; then the rest does not matter.
             let _ = sender.send(self.batch(&mut builders, waiting));
         }
         Ok(())
@@ -327,11 +327,11 @@ impl Reader {
     fn append(
         &self,
         row: &Row<'_>,
-        wanted: &[usize],
+        positions: &[usize],
         builders: &mut [StringBuilder],
         number: u64,
     ) -> Result<()> {
-        for ((builder, &index), name) in builders.iter_mut().zip(wanted).zip(&self.columns) {
+        for ((builder, &index), name) in builders.iter_mut().zip(positions).zip(&self.columns) {
             let fail = |found: String| {
                 let place = format!("table {:?}: column {name:?}: row {number}", self.table);
                 Error::data(format!("{place}: expected text or a number, found {found}"))
@@ -350,7 +350,10 @@ impl Reader {
                 },
                 ValueRef::Blob(bytes) => {
                     let length = bytes.len();
-                    return Err(fail(format!("a blob of {length} bytes; type the column ignored")));
+                    return Err(fail(format!(
+                        "a blob of {length} bytes; give the column the type \
+                                             ignored"
+                    )));
                 }
             }
         }
@@ -379,10 +382,10 @@ impl Iterator for Rows {
         if let Ok(batch) = self.batches.recv() {
             return Some(batch);
         }
-        // The thread is done; if it broke instead, the rows that came are not all of them.
+        // The thread has ended; after a panic the rows are incomplete.
         let ended = self.thread.take()?.join();
         ended.is_err().then(|| {
-            let message = "the thread that read the file broke off";
+            let message = "internal error: the thread that reads the file panicked";
             Err(Error::data(message).context(self.path.display()))
         })
     }

@@ -1,7 +1,6 @@
-//! A source's tables with the types that the schema gives them, as SQL sees them.
+//! Reads a source's tables with the types of the schema, for SQL.
 //!
-//! The values are read as they are for the store, so that a query and the store never disagree on
-//! what a value is.
+//! Values are converted as for the store, so that a query and the store agree on every value.
 
 use std::sync::Arc;
 
@@ -23,44 +22,43 @@ pub(crate) struct TypedRows {
     batches: Batches,
     table: String,
     schema: SchemaRef,
-    /// For each column, what it is read as; none where it stays as the source yields it.
-    readings: Vec<Option<ColumnSummary>>,
+    /// The conversion of each column; `None` if it keeps the source's type.
+    conversions: Vec<Option<ColumnSummary>>,
     row: u64,
 }
 
 impl TypedRows {
-    /// Reads all columns of `table`; one that arrives as text and that `schema` calls a number, a
-    /// time or a truth becomes one.
+    /// Reads all columns of `table`; converts texts that are numerical, timestamp or boolean in
+    /// `schema`.
     ///
     /// # Errors
-    /// As [`Source::read`]; at the end of the rows also `Data`, when values cannot be read as what
-    /// the schema says.
+    /// As [`Source::read`]; at the end of the rows also `Data`, when values cannot be converted.
     pub(crate) fn open(source: &dyn Source, schema: &Schema, table: &str) -> Result<Self> {
         let place = || format!("table {table:?}");
-        let (mut names, mut fields, mut readings) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut names, mut fields, mut conversions) = (Vec::new(), Vec::new(), Vec::new());
         for column in source.columns(table).context(place)? {
-            let said = column_of(schema, table, &column.name);
-            // Its reader refuses blobs, and nobody said that these columns hold anything else.
+            let described = column_of(schema, table, &column.name);
+            // The reader rejects blobs, so it leaves out columns of blobs that have no type.
             let is_blob = |declared: &String| declared.to_ascii_uppercase().contains("BLOB");
-            if said.is_none() && column.declared.as_ref().is_some_and(is_blob) {
+            if described.is_none() && column.declared.as_ref().is_some_and(is_blob) {
                 continue;
             }
-            let read_as = said
+            let target = described
                 .filter(|_| is_text(&column.data_type))
-                .and_then(|said| Some((said, arrow_type(said.semantic)?)));
-            let (reading, data_type) = match read_as {
-                Some((said, data_type)) => {
-                    (Some(ColumnSummary::new(&column.name, said)), data_type)
+                .and_then(|column| Some((column, arrow_type(column.semantic)?)));
+            let (conversion, data_type) = match target {
+                Some((described, data_type)) => {
+                    (Some(ColumnSummary::new(&column.name, described)), data_type)
                 }
                 None => (None, column.data_type),
             };
             fields.push(Field::new(&column.name, data_type, true));
             names.push(column.name);
-            readings.push(reading);
+            conversions.push(conversion);
         }
         let batches = source.read(table, &names).context(place)?;
         let schema = Arc::new(ArrowSchema::new(fields));
-        Ok(Self { batches, table: table.to_owned(), schema, readings, row: 0 })
+        Ok(Self { batches, table: table.to_owned(), schema, conversions, row: 0 })
     }
 
     /// The columns and their types.
@@ -71,9 +69,9 @@ impl TypedRows {
     fn typed(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
         let row = self.row;
         self.row += batch.num_rows() as u64;
-        let columns = (batch.columns().iter().zip(&mut self.readings))
-            .map(|(array, reading)| match reading {
-                Some(reading) => Ok(as_array(&reading.read(array, row)?)),
+        let columns = (batch.columns().iter().zip(&mut self.conversions))
+            .map(|(array, conversion)| match conversion {
+                Some(conversion) => Ok(as_array(&conversion.read(array, row)?)),
                 None => Ok(ArrayRef::clone(array)),
             })
             .collect::<Result<_>>()?;
@@ -82,9 +80,9 @@ impl TypedRows {
     }
 
     fn check(&mut self) -> Result<()> {
-        // Told once, though the stream may be asked again.
-        let readings = std::mem::take(&mut self.readings);
-        readings.iter().flatten().try_for_each(ColumnSummary::check)
+        // Reports an error once, even if the stream is polled again.
+        let conversions = std::mem::take(&mut self.conversions);
+        conversions.iter().flatten().try_for_each(ColumnSummary::check)
     }
 
     fn step(&mut self) -> Option<Result<RecordBatch>> {
@@ -105,15 +103,15 @@ impl Iterator for TypedRows {
     }
 }
 
-/// What the schema says of a source's column; the first of its tables that types it counts.
+/// Returns the type of a source's column: that of the first table in the schema that has one.
 fn column_of(schema: &Schema, table: &str, column: &str) -> Option<Column> {
     (schema.tables.iter())
         .filter(|described| described.source_name() == table)
         .filter_map(|described| described.columns.get(column).copied())
-        .find(|said| said.semantic != SemanticType::Ignored)
+        .find(|column| column.semantic != SemanticType::Ignored)
 }
 
-/// Whether arrays of this type are text, in whatever wrapping.
+/// Whether arrays of this type are text, also in dictionaries and runs.
 fn is_text(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
@@ -123,7 +121,7 @@ fn is_text(data_type: &DataType) -> bool {
     }
 }
 
-/// The type that text becomes; none where it stays text.
+/// Returns the type to which text is converted; `None` if it stays text.
 fn arrow_type(semantic: SemanticType) -> Option<DataType> {
     match semantic {
         SemanticType::Numerical => Some(DataType::Float64),
@@ -140,7 +138,7 @@ fn as_array(values: &Values) -> ArrayRef {
     match values {
         Values::Numbers(numbers) => Arc::new(numbers.clone()),
         Values::Times(times) => Arc::new(times.reinterpret_cast::<TimestampMicrosecondType>()),
-        Values::Truths(truths) => Arc::new(truths.clone()),
-        Values::Words(words) => Arc::new(words.clone()),
+        Values::Booleans(truths) => Arc::new(truths.clone()),
+        Values::Texts(words) => Arc::new(words.clone()),
     }
 }

@@ -1,4 +1,4 @@
-//! Arrow's own conversions, and the values that do not survive them.
+//! Converts arrays with Arrow, and counts the values that cannot be converted.
 
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::cast;
@@ -7,20 +7,20 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use crate::error::{Error, Result};
 
-/// A value that cannot be what the schema says, and how many more there are of its kind.
+/// The values that cannot be converted to the type of the schema.
 #[derive(Clone, Debug)]
 pub(in crate::prepare) struct BadValues {
-    /// How many there are.
+    /// The number of values.
     pub count: u64,
-    /// The row of the first of them in the batch.
+    /// The row of the first value in the batch.
     pub row: u64,
-    /// Its text.
+    /// The text of the first value.
     pub value: String,
-    /// What was expected.
+    /// A description of the expected values.
     pub expected: &'static str,
 }
 
-/// Either the values, or those that stand in the way.
+/// The converted values, or those that cannot be converted.
 pub(in crate::prepare) type Normalised<T> = Result<std::result::Result<T, BadValues>>;
 
 pub(super) fn note(
@@ -35,7 +35,7 @@ pub(super) fn note(
     }
 }
 
-/// Takes strings out of their many wrappings: dictionaries, runs, other offsets.
+/// Converts dictionaries, runs and other encodings of strings to string views.
 pub(super) fn unpack(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
         DataType::Dictionary(_, values) => unpack(&convert(array, values)?),
@@ -49,8 +49,8 @@ pub(super) fn convert(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     cast(array, to).map_err(arrow_error)
 }
 
-/// Converts, and counts what would become NULL by it: a time that is lost would make its row
-/// visible always.
+/// Converts an array, and counts the values that would become NULL: a lost time would make its row
+/// always visible.
 pub(super) fn convert_all(
     array: &ArrayRef,
     to: &DataType,
@@ -80,7 +80,7 @@ pub(super) fn wrong_type(array: &ArrayRef, semantic: &str) -> Error {
     ))
 }
 
-/// An error of the Arrow library about the data at hand.
+/// Returns an error of the Arrow library as an error about the data.
 pub(in crate::prepare) fn arrow_error(error: arrow::error::ArrowError) -> Error {
     Error::data(error.to_string())
 }

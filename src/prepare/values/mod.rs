@@ -1,4 +1,4 @@
-//! Arrow arrays of any type, brought to the few that a store knows.
+//! Converts Arrow arrays of any type to the few that a store has.
 
 mod cast;
 mod text;
@@ -16,7 +16,7 @@ use arrow::datatypes::{
 use arrow::temporal_conversions::MICROSECONDS;
 
 pub(super) use cast::{BadValues, Normalised, arrow_error};
-pub(super) use text::{float_text, words};
+pub(super) use text::{float_text, to_texts};
 
 use cast::{convert, convert_all, note, unpack, wrong_type};
 
@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::prepare::schema::{Column, TimeUnit};
 use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, SemanticType};
 
-/// The values of one column of one batch, as its semantic type has them.
+/// The values of one column of one batch, by its semantic type.
 #[derive(Clone)]
 pub(super) enum Values {
     /// Numerical.
@@ -32,9 +32,9 @@ pub(super) enum Values {
     /// Timestamp, in microseconds.
     Times(Int64Array),
     /// Boolean.
-    Truths(BooleanArray),
+    Booleans(BooleanArray),
     /// Identifier, categorical or text.
-    Words(StringViewArray),
+    Texts(StringViewArray),
 }
 
 impl Values {
@@ -43,56 +43,56 @@ impl Values {
         Ok(match column.semantic {
             SemanticType::Numerical => numbers(array)?.map(Self::Numbers),
             SemanticType::Timestamp => {
-                times(array, column.unit)?.and_then(refuse_ends_of_time).map(Self::Times)
+                times(array, column.unit)?.and_then(reject_reserved_times).map(Self::Times)
             }
-            SemanticType::Boolean => truths(array)?.map(Self::Truths),
+            SemanticType::Boolean => booleans(array)?.map(Self::Booleans),
             SemanticType::Identifier
             | SemanticType::Categorical
             | SemanticType::Text
-            | SemanticType::Ignored => Ok(Self::Words(words(array)?)),
+            | SemanticType::Ignored => Ok(Self::Texts(to_texts(array)?)),
         })
     }
 
-    /// As many NULLs as there are rows.
-    pub(super) fn nothing(column: Column, rows: usize) -> Self {
+    /// Returns `rows` NULLs.
+    pub(super) fn nulls(column: Column, rows: usize) -> Self {
         match column.semantic {
             SemanticType::Numerical => Self::Numbers(Float64Array::new_null(rows)),
             SemanticType::Timestamp => Self::Times(Int64Array::new_null(rows)),
-            SemanticType::Boolean => Self::Truths(BooleanArray::new_null(rows)),
+            SemanticType::Boolean => Self::Booleans(BooleanArray::new_null(rows)),
             SemanticType::Identifier
             | SemanticType::Categorical
             | SemanticType::Text
-            | SemanticType::Ignored => Self::Words(StringViewArray::new_null(rows)),
+            | SemanticType::Ignored => Self::Texts(StringViewArray::new_null(rows)),
         }
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Numbers(values) => values.len(),
             Self::Times(values) => values.len(),
-            Self::Truths(values) => values.len(),
-            Self::Words(values) => values.len(),
+            Self::Booleans(values) => values.len(),
+            Self::Texts(values) => values.len(),
         }
     }
 
-    /// How many of the values are NULL.
+    /// Returns the number of NULLs.
     pub(super) fn null_count(&self) -> usize {
         match self {
             Self::Numbers(values) => values.null_count(),
             Self::Times(values) => values.null_count(),
-            Self::Truths(values) => values.null_count(),
-            Self::Words(values) => values.null_count(),
+            Self::Booleans(values) => values.null_count(),
+            Self::Texts(values) => values.null_count(),
         }
     }
 
-    /// Appends what identifies the value of `row`, for rows that have no key.
+    /// Appends the identifying bytes of the value of `row`, for rows without a key.
     pub(super) fn append_identity(&self, row: usize, bytes: &mut Vec<u8>) {
         let null = match self {
             Self::Numbers(values) => values.is_null(row),
             Self::Times(values) => values.is_null(row),
-            Self::Truths(values) => values.is_null(row),
-            Self::Words(values) => values.is_null(row),
+            Self::Booleans(values) => values.is_null(row),
+            Self::Texts(values) => values.is_null(row),
         };
         if null {
             return bytes.push(0);
@@ -101,45 +101,45 @@ impl Values {
         match self {
             Self::Numbers(values) => bytes.extend_from_slice(&values.value(row).to_le_bytes()),
             Self::Times(values) => bytes.extend_from_slice(&values.value(row).to_le_bytes()),
-            Self::Truths(values) => bytes.push(u8::from(values.value(row))),
-            Self::Words(values) => {
-                let word = values.value(row).as_bytes();
-                bytes.extend_from_slice(&(word.len() as u64).to_le_bytes());
-                bytes.extend_from_slice(word);
+            Self::Booleans(values) => bytes.push(u8::from(values.value(row))),
+            Self::Texts(values) => {
+                let text = values.value(row).as_bytes();
+                bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+                bytes.extend_from_slice(text);
             }
         }
     }
 }
 
-/// Collects what cannot be read, so that the error can say how much of it there is.
-struct Reader<'a> {
-    words: &'a StringViewArray,
+/// Parses texts, and counts those that it cannot parse.
+struct Parser<'a> {
+    texts: &'a StringViewArray,
     expected: &'static str,
     bad: Option<BadValues>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Parser<'a> {
     fn parse<T>(
-        words: &'a StringViewArray,
+        texts: &'a StringViewArray,
         expected: &'static str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> std::result::Result<Vec<Option<T>>, BadValues> {
-        let mut reader = Self { words, expected, bad: None };
-        let values = (0..words.len()).map(|row| reader.value(row, &parse)).collect();
-        match reader.bad {
+        let mut parser = Self { texts, expected, bad: None };
+        let values = (0..texts.len()).map(|row| parser.value(row, &parse)).collect();
+        match parser.bad {
             None => Ok(values),
             Some(bad) => Err(bad),
         }
     }
 
     fn value<T>(&mut self, row: usize, parse: &impl Fn(&str) -> Option<T>) -> Option<T> {
-        if self.words.is_null(row) {
+        if self.texts.is_null(row) {
             return None;
         }
-        let word = self.words.value(row);
-        let value = parse(word.trim());
+        let text = self.texts.value(row);
+        let value = parse(text.trim());
         if value.is_none() {
-            note(&mut self.bad, row, self.expected, || word.to_owned());
+            note(&mut self.bad, row, self.expected, || text.to_owned());
         }
         value
     }
@@ -150,8 +150,8 @@ fn numbers(array: &ArrayRef) -> Normalised<Float64Array> {
     let array = unpack(array)?;
     let numbers: Float64Array = match array.data_type() {
         DataType::Utf8View => {
-            let read = Reader::parse(array.as_string_view(), EXPECTED, |word| {
-                word.parse::<f64>().ok().filter(|number| number.is_finite())
+            let read = Parser::parse(array.as_string_view(), EXPECTED, |text| {
+                text.parse::<f64>().ok().filter(|number| number.is_finite())
             });
             match read {
                 Ok(values) => return Ok(Ok(values.into_iter().collect())),
@@ -185,15 +185,15 @@ fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
     };
     match (array.data_type(), unit) {
         (DataType::Utf8View, Some(unit)) => {
-            let read = Reader::parse(array.as_string_view(), "an integer", |word| {
-                word.parse::<i64>().ok()?.checked_mul(per_unit(unit))
+            let read = Parser::parse(array.as_string_view(), "an integer", |text| {
+                text.parse::<i64>().ok()?.checked_mul(per_unit(unit))
             });
             Ok(read.map(|values| values.into_iter().collect()))
         }
         (DataType::Utf8View, None) => {
             let utc: Tz = "+00:00".parse().map_err(arrow_error)?;
-            let read = Reader::parse(array.as_string_view(), EXPECTED, |word| {
-                Some(string_to_datetime(&utc, word).ok()?.timestamp_micros())
+            let read = Parser::parse(array.as_string_view(), EXPECTED, |text| {
+                Some(string_to_datetime(&utc, text).ok()?.timestamp_micros())
             });
             Ok(read.map(|values| values.into_iter().collect()))
         }
@@ -226,7 +226,7 @@ fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
                 }
                 _ => array,
             };
-            // Arrow would round towards 1970.
+            // Arrow would round towards 1970, not down.
             if let DataType::Timestamp(ArrowUnit::Nanosecond, _) = naive.data_type() {
                 let times = naive.as_primitive::<TimestampNanosecondType>();
                 return Ok(Ok(times.unary(|nanoseconds| nanoseconds.div_euclid(1_000))));
@@ -237,37 +237,36 @@ fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
             }))
         }
         (kind, None) if kind.is_integer() => Err(Error::schema(format!(
-            "expected a time, found integers ({kind}): say their unit, as in {{ type = \
+            "expected a time, found integers ({kind}); give their unit, as in {{ type = \
              \"timestamp\", unit = \"s\" }} (or \"ms\", \"us\")"
         ))),
         _ => Err(wrong_type(&array, "timestamp")),
     }
 }
 
-/// The other way in which databases write minus infinity.
+/// Another value that databases use for minus infinity.
 const MINUS_INFINITY: i64 = -i64::MAX;
 
-/// Refuses the times that mean something else; databases write some of them for minus and plus
-/// infinity.
-fn refuse_ends_of_time(times: Int64Array) -> std::result::Result<Int64Array, BadValues> {
+/// Rejects the times that are reserved; databases use some of them for minus and plus infinity.
+fn reject_reserved_times(times: Int64Array) -> std::result::Result<Int64Array, BadValues> {
     let mut bad = None;
     for (row, time) in times.iter().enumerate() {
-        let meaning_else = [ALWAYS_VISIBLE, MINUS_INFINITY, NEVER_VISIBLE, SEES_EVERYTHING];
-        if let Some(time) = time.filter(|time| meaning_else.contains(time)) {
+        let reserved = [ALWAYS_VISIBLE, MINUS_INFINITY, NEVER_VISIBLE, SEES_EVERYTHING];
+        if let Some(time) = time.filter(|time| reserved.contains(time)) {
             note(&mut bad, row, "a time that is not infinite", || time.to_string());
         }
     }
     bad.map_or(Ok(times), Err)
 }
 
-fn truths(array: &ArrayRef) -> Normalised<BooleanArray> {
+fn booleans(array: &ArrayRef) -> Normalised<BooleanArray> {
     const EXPECTED: &str = "true or false (or t/f, yes/no, y/n, 1/0)";
     let array = unpack(array)?;
     if *array.data_type() == DataType::Boolean {
         return Ok(Ok(array.as_boolean().clone()));
     }
-    let words = words(&array)?;
-    let read = Reader::parse(&words, EXPECTED, |word| match word.to_ascii_lowercase().as_str() {
+    let texts = to_texts(&array)?;
+    let read = Parser::parse(&texts, EXPECTED, |text| match text.to_ascii_lowercase().as_str() {
         "true" | "t" | "yes" | "y" | "1" | "1.0" => Some(true),
         "false" | "f" | "no" | "n" | "0" | "0.0" => Some(false),
         _ => None,
@@ -303,7 +302,7 @@ mod tests {
     #[test]
     fn p7_no_leak_by_an_infinite_time() {
         for time in [i64::MIN, -i64::MAX, i64::MAX - 1, i64::MAX] {
-            let found = refuse_ends_of_time(Int64Array::from(vec![Some(1), None, Some(time)]));
+            let found = reject_reserved_times(Int64Array::from(vec![Some(1), None, Some(time)]));
             let bad = found.unwrap_err();
             assert_eq!((bad.count, bad.row, bad.value), (1, 2, time.to_string()));
         }

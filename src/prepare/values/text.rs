@@ -1,4 +1,4 @@
-//! The one text of a value, whatever type keeps it.
+//! Converts values to text: equal values of different types have the same text.
 
 use std::fmt::Display;
 
@@ -12,24 +12,23 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use super::cast::{BadValues, arrow_error, convert, convert_all, unpack};
 use crate::error::{Error, Result};
 
-/// The array as text: what keys are compared by, categories are named and texts consist of.
+/// Converts the array to text, for keys, categories and texts.
 ///
-/// A value has one text, whatever type keeps it, so that a key which one table keeps as an integer
-/// and another as a float or a decimal still meets: numbers are without a fraction of zeros, times
-/// without a time of day at midnight and in UTC, bytes in hexadecimal digits. What is text already
-/// stays as it is: `007` and `1.0` may be codes.
-pub(in crate::prepare) fn words(array: &ArrayRef) -> Result<StringViewArray> {
+/// A value has the same text in every type, so a key that is an integer in one table equals a float
+/// or a decimal in another: numbers have no fraction of zeros, times are in UTC and have no time of
+/// day at midnight, bytes are hexadecimal digits. Texts stay unchanged: `007` and `1.0` may be codes.
+pub(in crate::prepare) fn to_texts(array: &ArrayRef) -> Result<StringViewArray> {
     let array = unpack(array)?;
     match array.data_type() {
         DataType::Utf8View => Ok(array.as_string_view().clone()),
-        DataType::Float64 => Ok(float_words(array.as_primitive::<Float64Type>())),
+        DataType::Float64 => Ok(float_texts(array.as_primitive::<Float64Type>())),
         DataType::Float16 | DataType::Float32 => {
             let numbers = convert(&array, &DataType::Float32)?;
-            Ok(float_words(numbers.as_primitive::<Float32Type>()))
+            Ok(float_texts(numbers.as_primitive::<Float32Type>()))
         }
-        kind if kind.is_decimal() => Ok(trimmed(&text(&array)?, |word| match word.contains('.') {
-            true => word.trim_end_matches('0').trim_end_matches('.'),
-            false => word,
+        kind if kind.is_decimal() => Ok(trimmed(&text(&array)?, |text| match text.contains('.') {
+            true => text.trim_end_matches('0').trim_end_matches('.'),
+            false => text,
         })),
         DataType::Date32 | DataType::Date64 => Ok(without_midnight(&text(&array)?)),
         DataType::Timestamp(unit, zone) => {
@@ -48,7 +47,7 @@ pub(in crate::prepare) fn words(array: &ArrayRef) -> Result<StringViewArray> {
             for row in 0..array.len() {
                 match array.is_null(row) {
                     true => builder.append_null(),
-                    // Else the bytes 0x31 would be the number 31.
+                    // Without the prefix the byte 0x31 would equal the number 31.
                     false => builder.append_value(format!("0x{}", formatter.value(row))),
                 }
             }
@@ -58,38 +57,38 @@ pub(in crate::prepare) fn words(array: &ArrayRef) -> Result<StringViewArray> {
     }
 }
 
-/// The text of a float: all digits of an integer, else the fewest that read back as the same.
+/// Returns the text of a float: all digits of an integer, otherwise the shortest exact text.
 pub(in crate::prepare) fn float_text<F: Into<f64> + Display + Copy>(number: F) -> String {
     let exact: f64 = number.into();
     match exact.fract() == 0.0 {
-        // Minus zero and zero make zero.
+        // The sum turns minus zero into zero.
         true => format!("{:.0}", exact + 0.0),
         false => number.to_string(),
     }
 }
 
-fn float_words<T: ArrowPrimitiveType>(numbers: &PrimitiveArray<T>) -> StringViewArray
+fn float_texts<T: ArrowPrimitiveType>(numbers: &PrimitiveArray<T>) -> StringViewArray
 where
     T::Native: Into<f64> + Display,
 {
     numbers.iter().map(|number| number.map(float_text)).collect()
 }
 
-fn without_midnight(words: &StringViewArray) -> StringViewArray {
-    trimmed(words, |word| word.strip_suffix("T00:00:00").unwrap_or(word))
+fn without_midnight(texts: &StringViewArray) -> StringViewArray {
+    trimmed(texts, |text| text.strip_suffix("T00:00:00").unwrap_or(text))
 }
 
-fn trimmed(words: &StringViewArray, trim: impl Fn(&str) -> &str) -> StringViewArray {
-    words.iter().map(|word| word.map(&trim)).collect()
+fn trimmed(texts: &StringViewArray, trim: impl Fn(&str) -> &str) -> StringViewArray {
+    texts.iter().map(|text| text.map(&trim)).collect()
 }
 
-/// The array as the text that Arrow makes of it.
+/// Converts the array to text as Arrow does.
 fn text(array: &ArrayRef) -> Result<StringViewArray> {
-    match convert_all(array, &DataType::Utf8View, "a value that has a text")? {
-        Ok(words) => Ok(words.as_string_view().clone()),
+    match convert_all(array, &DataType::Utf8View, "a value that can be written as text")? {
+        Ok(texts) => Ok(texts.as_string_view().clone()),
         Err(BadValues { count, row, value, expected }) => Err(Error::data(format!(
-            "expected {expected}, found {value:?} in row {} of a batch, and {count} such values in \
-             it; correct the data, or type the column ignored",
+            "expected {expected}, found {value:?} in row {} of a batch ({count} such values); \
+             correct the data, or give the column the type ignored",
             row + 1
         ))),
     }
@@ -110,11 +109,11 @@ mod tests {
     /// The texts of an array without NULLs.
     fn texts(array: impl Array + 'static) -> Vec<String> {
         let array: ArrayRef = Arc::new(array);
-        words(&array).unwrap().iter().map(|word| word.unwrap().to_owned()).collect()
+        to_texts(&array).unwrap().iter().map(|text| text.unwrap().to_owned()).collect()
     }
 
     #[test]
-    fn a_number_has_one_text_whatever_keeps_it() {
+    fn a_number_has_the_same_text_in_every_type() {
         let integers = ["-2", "0", "5", "10"];
         assert_eq!(texts(Int64Array::from(vec![-2, 0, 5, 10])), integers);
         assert_eq!(texts(Float64Array::from(vec![-2.0, -0.0, 5.0, 10.0])), integers);
@@ -134,13 +133,13 @@ mod tests {
             assert_eq!(texts(decimals), integers, "scale {scale}");
         }
         let tens = Decimal128Array::from_iter_values([1]).with_precision_and_scale(5, -1).unwrap();
-        assert_eq!(texts(tens), ["10"], "these zeros are no fraction");
+        assert_eq!(texts(tens), ["10"], "these zeros are not a fraction");
         let fractions = ["-0.5", "0.1", "12.25"];
         assert_eq!(texts(Float64Array::from(vec![-0.5, 0.1, 12.25])), fractions);
         assert_eq!(texts(Float32Array::from(vec![-0.5, 0.1, 12.25])), fractions);
         let decimals = Decimal128Array::from_iter_values([-500, 100, 12250]);
         assert_eq!(texts(decimals.with_precision_and_scale(9, 3).unwrap()), fractions);
-        // All digits, also those past what a float keeps apart.
+        // All digits, also those beyond the precision of a float.
         assert_eq!(texts(Float64Array::from(vec![2_f64.powi(60)])), ["1152921504606846976"]);
         assert_eq!(texts(Float32Array::from(vec![2_f32.powi(30) + 128.0])), ["1073741952"]);
         assert_eq!(texts(UInt64Array::from(vec![u64::MAX])), ["18446744073709551615"]);
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_has_one_text_in_every_unit() {
+    fn a_time_has_the_same_text_in_every_unit() {
         let midnight = 1_500_076_800;
         let dates = ["2017-07-15"];
         assert_eq!(texts(Date32Array::from(vec![17_362])), dates);
@@ -165,28 +164,28 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_has_no_text_is_told_and_not_lost() {
+    fn a_time_without_a_text_is_an_error() {
         let far: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, i64::MAX]));
-        let error = words(&far).unwrap_err();
+        let error = to_texts(&far).unwrap_err();
         assert!(error.to_string().contains("9223372036854775807"), "{error}");
     }
 
     #[test]
-    fn bytes_have_one_text_however_they_are_wrapped() {
+    fn bytes_have_the_same_text_in_every_array_type() {
         let values: [&[u8]; 2] = [b"ab", b"\xff\xfe"];
         let plain: ArrayRef = Arc::new(BinaryArray::from_iter_values(values));
         let view: ArrayRef = Arc::new(BinaryViewArray::from_iter_values(values));
-        assert_eq!(words(&plain).unwrap(), words(&view).unwrap());
-        assert_eq!(words(&view).unwrap().value(1), "0xfffe");
+        assert_eq!(to_texts(&plain).unwrap(), to_texts(&view).unwrap());
+        assert_eq!(to_texts(&view).unwrap().value(1), "0xfffe");
     }
 
     #[test]
-    fn an_instant_has_one_text_in_every_zone() {
+    fn an_instant_has_the_same_text_in_every_zone() {
         let instants = || TimestampMillisecondArray::from(vec![Some(1_500_000_000_000), None]);
         for zone in ["UTC", "+00:00", "+02:00"] {
             let zoned: ArrayRef = Arc::new(instants().with_timezone(zone));
-            let words = words(&zoned).unwrap();
-            assert_eq!((words.value(0), words.is_null(1)), ("2017-07-14T02:40:00", true), "{zone}");
+            let texts = to_texts(&zoned).unwrap();
+            assert_eq!((texts.value(0), texts.is_null(1)), ("2017-07-14T02:40:00", true), "{zone}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Different values, kept as hashes.
+//! Counts distinct values by their hashes.
 
-/// The different values of a column, as hashes, up to a limit.
+/// The distinct values of a column, as hashes, up to a limit.
 pub(in crate::prepare) struct Distinct {
     hashes: Vec<u64>,
     limit: Option<usize>,
     settled: usize,
-    /// A value came twice while all were kept.
+    /// Whether a value occurred twice before the limit.
     pub(super) repeats: bool,
-    /// There are more than the limit; the hashes are gone.
+    /// Whether there are more values than the limit; the hashes are dropped.
     pub(super) overflowed: bool,
 }
 
@@ -25,7 +25,7 @@ impl Distinct {
             return;
         }
         self.hashes.push(hash);
-        // Sorting only when the list has doubled keeps the whole at O(n log n).
+        // Sorting only when the list has doubled keeps the total cost at O(n log n).
         if self.hashes.len() >= 2 * self.settled.max(1 << 13) {
             self.settle();
         }
@@ -43,20 +43,20 @@ impl Distinct {
         }
     }
 
-    /// How many there are; none where there are more than the limit.
+    /// Returns the number of values; `None` if there are more than the limit.
     pub(in crate::prepare) fn count(&self) -> Option<u64> {
         (!self.overflowed).then_some(self.hashes.len() as u64)
     }
 
-    /// How many are not among `keys`.
+    /// Counts the values that are not among `keys`.
     pub(in crate::prepare) fn missing_from(&self, keys: &Self) -> u64 {
         self.hashes.iter().filter(|&&hash| !keys.contains(hash)).count() as u64
     }
 
-    /// Whether each of them is one of `words`.
-    pub(in crate::prepare) fn are_among(&self, words: &[&str]) -> bool {
+    /// Whether each value is one of `texts`.
+    pub(in crate::prepare) fn are_among(&self, texts: &[&str]) -> bool {
         !self.overflowed
-            && self.hashes.iter().all(|&hash| words.iter().any(|word| hash_word(word) == hash))
+            && self.hashes.iter().all(|&hash| texts.iter().any(|text| hash_text(text) == hash))
     }
 
     pub(super) fn contains(&self, hash: u64) -> bool {
@@ -64,17 +64,17 @@ impl Distinct {
     }
 }
 
-/// An integer and its decimal text have one hash, as they are one key.
+/// Hashes an integer like its decimal text, because both are the same key.
 pub(super) fn hash_integer(value: i64) -> u64 {
     mix(value as u64 ^ 0x9e37_79b9_7f4a_7c15)
 }
 
-pub(super) fn hash_word(word: &str) -> u64 {
-    if let Some(integer) = canonical_integer(word) {
+pub(super) fn hash_text(text: &str) -> u64 {
+    if let Some(integer) = canonical_integer(text) {
         return hash_integer(integer);
     }
-    let mut hash = word.len() as u64;
-    for chunk in word.as_bytes().chunks(8) {
+    let mut hash = text.len() as u64;
+    for chunk in text.as_bytes().chunks(8) {
         let mut block = [0; 8];
         block[..chunk.len()].copy_from_slice(chunk);
         hash = mix(hash ^ u64::from_le_bytes(block));
@@ -82,7 +82,7 @@ pub(super) fn hash_word(word: &str) -> u64 {
     mix(hash)
 }
 
-/// A bijection of 64 bits that leaves no trace of their order (the finaliser of SplitMix64).
+/// A bijection of 64 bits that mixes all of them (the finaliser of SplitMix64).
 pub(super) fn mix(mut value: u64) -> u64 {
     value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -90,13 +90,13 @@ pub(super) fn mix(mut value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// The integer that is written in no other way than this.
-pub(super) fn canonical_integer(word: &str) -> Option<i64> {
-    let digits = word.strip_prefix('-').unwrap_or(word).as_bytes();
+/// Returns the integer whose only decimal text this is.
+pub(super) fn canonical_integer(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
     let plain = match digits {
-        [b'0'] => word.len() == 1,
+        [b'0'] => text.len() == 1,
         [b'1'..=b'9', rest @ ..] => rest.len() < 19 && rest.iter().all(u8::is_ascii_digit),
         _ => false,
     };
-    if plain { word.parse().ok() } else { None }
+    if plain { text.parse().ok() } else { None }
 }

@@ -1,4 +1,4 @@
-//! What one pass over a table tells of its columns.
+//! Profiles the columns of a table in one pass: types, ranges, distinct values.
 
 mod distinct;
 #[cfg(test)]
@@ -10,28 +10,28 @@ use arrow::compute::kernels::cast_utils::string_to_datetime;
 use arrow::datatypes::{DataType, Int64Type, TimeUnit, TimestampMicrosecondType};
 
 pub(super) use distinct::Distinct;
-use distinct::{canonical_integer, hash_integer, hash_word, mix};
+use distinct::{canonical_integer, hash_integer, hash_text, mix};
 
 use crate::error::{Context, Error, Result};
 use crate::prepare::source::{Source, SourceColumn};
-use crate::prepare::values::words;
+use crate::prepare::values::to_texts;
 
-/// What some writers leave where there is nothing.
+/// The texts that some writers use for NULL.
 const MARKERS: [&str; 14] = [
     "NA", "N/A", "n/a", "NaN", "nan", "NULL", "Null", "null", "None", "none", "NaT", "#N/A", "-",
     "?",
 ];
 
-/// How a source keeps a column's values.
+/// The type in which a source stores the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Storage {
     Text,
     Integer,
     /// Floats and decimals.
     Real,
-    Truth,
+    Boolean,
     Time,
-    /// Lists, bytes and the like, which no semantic type takes.
+    /// Lists, bytes and other types without a semantic type.
     Other,
 }
 
@@ -48,7 +48,7 @@ impl Storage {
         };
         match inner {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Text,
-            DataType::Boolean => Self::Truth,
+            DataType::Boolean => Self::Boolean,
             DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => Self::Time,
             kind if kind.is_integer() => Self::Integer,
             kind if kind.is_numeric() => Self::Real,
@@ -57,33 +57,33 @@ impl Storage {
     }
 }
 
-/// What the values of one column have in common.
+/// Counts over the values of one column.
 pub(super) struct Profile {
     pub storage: Storage,
     pub rows: u64,
     pub nulls: u64,
-    /// How many values are integers, written as integers are.
+    /// How many values are integers in canonical decimal form.
     pub integers: u64,
-    /// How many are finite numbers, integers among them.
+    /// How many values are finite numbers, integers included.
     pub numbers: u64,
-    /// How many of a float's or decimal's values have no fraction.
+    /// How many values of a float or decimal column have no fraction.
     pub whole: u64,
-    /// How many are a word for true or false.
-    pub truths: u64,
-    /// How many are 0 or 1.
+    /// How many values are a text for true or false.
+    pub booleans: u64,
+    /// How many values are 0 or 1.
     pub bits: u64,
-    /// How many are points in time.
+    /// How many values are points in time.
     pub times: u64,
-    /// How many look like dates, and are in no form that is read.
+    /// How many values look like dates in an unsupported format.
     pub odd_dates: u64,
-    /// How many are integers with `.0` behind them, as pandas writes integers with gaps.
+    /// How many values are integers with `.0`, as pandas writes integers with missing values.
     pub pointed: u64,
-    /// How many are numbers but for a decimal comma.
+    /// How many values are numbers with a decimal comma.
     pub comma_numbers: u64,
-    /// How many are words that some writers leave for NULL, and the first of them.
+    /// How many values are texts that some writers use for NULL, and the first of them.
     pub markers: u64,
     pub marker: Option<&'static str>,
-    /// How many are digits with a zero before them, which a number would lose.
+    /// How many values have a leading zero or sign that a number would lose.
     pub coded: u64,
     /// The least and the greatest integer.
     pub range: Option<(i64, i64)>,
@@ -91,9 +91,9 @@ pub(super) struct Profile {
     total: i128,
     /// The shortest and the longest text, in bytes.
     pub lengths: Option<(usize, usize)>,
-    /// How many texts hold a space.
+    /// How many texts contain a space.
     pub spaced: u64,
-    /// The different values.
+    /// The distinct values.
     pub values: Distinct,
 }
 
@@ -106,7 +106,7 @@ impl Profile {
             integers: 0,
             numbers: 0,
             whole: 0,
-            truths: 0,
+            booleans: 0,
             bits: 0,
             times: 0,
             odd_dates: 0,
@@ -123,22 +123,22 @@ impl Profile {
         }
     }
 
-    /// How many values there are that are not NULL.
+    /// Returns the number of values that are not NULL.
     pub(super) fn present(&self) -> u64 {
         self.rows - self.nulls
     }
 
-    /// Whether all values (and there are some) are among those that `count` counts.
+    /// Whether `count` is the number of all values, and there are some.
     pub(super) fn all(&self, count: u64) -> bool {
         count > 0 && count == self.present()
     }
 
-    /// The mean of the values, where all are integers or all are points in time (in microseconds).
+    /// Returns the mean of integers, or of points in time in microseconds.
     pub(super) fn mean(&self) -> i128 {
         self.total / i128::from(self.present().max(1))
     }
 
-    /// Whether no value occurs twice; as far as was counted, where that was limited.
+    /// Whether no value occurs twice, as far as values were kept.
     pub(super) fn is_unique(&self) -> bool {
         !self.values.repeats
     }
@@ -149,12 +149,12 @@ impl Profile {
         self.is_countable() && whole && self.is_unique()
     }
 
-    /// Whether the values are of a kind that counts or names things.
+    /// Whether the values are texts or whole numbers.
     pub(super) fn is_countable(&self) -> bool {
         match self.storage {
             Storage::Text | Storage::Integer => true,
             Storage::Real => self.all(self.whole),
-            Storage::Truth | Storage::Time | Storage::Other => false,
+            Storage::Boolean | Storage::Time | Storage::Other => false,
         }
     }
 
@@ -164,15 +164,15 @@ impl Profile {
         self.nulls += nulls as u64;
         let convert = |to: &DataType| cast(array, to).map_err(|e| Error::data(e.to_string()));
         match self.storage {
-            Storage::Text => self.add_words(&words(array)?),
+            Storage::Text => self.add_texts(&to_texts(array)?),
             Storage::Integer => match integers(array)? {
                 Some(integers) => self.add_integers(&integers),
-                None => self.add_words(&words(array)?),
+                None => self.add_texts(&to_texts(array)?),
             },
-            Storage::Real => self.add_reals(&words(array)?),
-            Storage::Truth => {
+            Storage::Real => self.add_reals(&to_texts(array)?),
+            Storage::Boolean => {
                 for value in convert(&DataType::Boolean)?.as_boolean().iter().flatten() {
-                    self.truths += 1;
+                    self.booleans += 1;
                     self.values.add(u64::from(value));
                 }
             }
@@ -194,14 +194,14 @@ impl Profile {
         }
     }
 
-    /// Takes in floats and decimals by their text, which is what keys are compared by.
-    fn add_reals(&mut self, words: &StringViewArray) {
-        for word in words.iter().flatten() {
-            let is_finite = word.ends_with(|c: char| c.is_ascii_digit());
+    /// Adds floats and decimals by their texts, by which keys are compared.
+    fn add_reals(&mut self, texts: &StringViewArray) {
+        for text in texts.iter().flatten() {
+            let is_finite = text.ends_with(|c: char| c.is_ascii_digit());
             self.numbers += u64::from(is_finite);
-            self.whole += u64::from(is_finite && !word.contains('.'));
-            self.bits += u64::from(matches!(word, "0" | "1"));
-            self.values.add(hash_word(word));
+            self.whole += u64::from(is_finite && !text.contains('.'));
+            self.bits += u64::from(matches!(text, "0" | "1"));
+            self.values.add(hash_text(text));
         }
     }
 
@@ -214,13 +214,13 @@ impl Profile {
         self.range = Some((low.min(value), high.max(value)));
     }
 
-    fn add_words(&mut self, words: &StringViewArray) {
+    fn add_texts(&mut self, texts: &StringViewArray) {
         let utc: Tz = "+00:00".parse().expect("an offset in digits is a zone");
-        for word in words.iter().flatten() {
-            let (low, high) = self.lengths.unwrap_or((word.len(), word.len()));
-            self.lengths = Some((low.min(word.len()), high.max(word.len())));
-            self.values.add(hash_word(word));
-            let trimmed = word.trim();
+        for text in texts.iter().flatten() {
+            let (low, high) = self.lengths.unwrap_or((text.len(), text.len()));
+            self.lengths = Some((low.min(text.len()), high.max(text.len())));
+            self.values.add(hash_text(text));
+            let trimmed = text.trim();
             if let Some(integer) = canonical_integer(trimmed) {
                 self.add_integer(integer);
                 continue;
@@ -238,7 +238,7 @@ impl Profile {
             }
             self.comma_numbers += u64::from(has_decimal_comma(trimmed));
             self.spaced += u64::from(trimmed.contains(char::is_whitespace));
-            self.truths += u64::from(is_truth(trimmed));
+            self.booleans += u64::from(is_boolean_text(trimmed));
             match time(trimmed, &utc) {
                 Some(time) => {
                     self.times += 1;
@@ -250,7 +250,7 @@ impl Profile {
     }
 }
 
-/// Profiles the columns of one table; `limit` bounds the different values that are kept of each.
+/// Profiles the columns of one table; `limit` bounds the distinct values kept of each.
 pub(super) fn profile(
     source: &dyn Source,
     table: &str,
@@ -258,7 +258,7 @@ pub(super) fn profile(
     limit: impl Fn(&SourceColumn) -> Option<usize>,
 ) -> Result<Vec<Profile>> {
     let mut profiles: Vec<_> = columns.iter().map(|c| Profile::new(c, limit(c))).collect();
-    // Bytes and lists are not even read.
+    // Columns without a semantic type are not read.
     let readable = |profile: &Profile| profile.storage != Storage::Other;
     let names: Vec<_> = (columns.iter().zip(&profiles))
         .filter(|(_, profile)| readable(profile))
@@ -277,7 +277,7 @@ pub(super) fn profile(
     Ok(profiles)
 }
 
-/// How many rows of a column hold a value that, rewritten, is not among `keys`.
+/// Counts the rows of a column whose value, after `rewrite`, is not among `keys`.
 pub(super) fn unresolved_rows(
     source: &dyn Source,
     table: &str,
@@ -287,18 +287,18 @@ pub(super) fn unresolved_rows(
 ) -> Result<u64> {
     let mut count = 0;
     for batch in source.read(table, std::slice::from_ref(&column.name))? {
-        let words = words(batch?.column(0))?;
-        let missing = |word: &&str| !keys.contains(hash_word(rewrite(word)));
-        count += words.iter().flatten().filter(missing).count() as u64;
+        let texts = to_texts(batch?.column(0))?;
+        let missing = |text: &&str| !keys.contains(hash_text(rewrite(text)));
+        count += texts.iter().flatten().filter(missing).count() as u64;
     }
     Ok(count)
 }
 
-/// Which lists of a table's columns have no values in two rows; the columns are never NULL.
+/// Returns for each list of columns whether its values are unique; the columns are never NULL.
 ///
 /// # Cost
-/// Reads the columns once, or until each list was seen to repeat. Keeps eight bytes for each row
-/// and each list that was not.
+/// Reads the columns once, or until each list has repeated. Keeps eight bytes for each row and each
+/// list that has not.
 pub(super) fn unique_lists(
     source: &dyn Source,
     table: &str,
@@ -309,12 +309,12 @@ pub(super) fn unique_lists(
     read.sort_unstable();
     read.dedup();
     let names: Vec<_> = read.iter().map(|&column| columns[column].name.clone()).collect();
-    let mut seen: Vec<_> = lists.iter().map(|_| Some(Distinct::new(None))).collect();
+    let mut distinct_lists: Vec<_> = lists.iter().map(|_| Some(Distinct::new(None))).collect();
     for batch in source.read(table, &names)? {
         let batch = batch?;
         let hashes = batch.columns().iter().map(hashes).collect::<Result<Vec<_>>>()?;
-        for (list, seen) in lists.iter().zip(&mut seen) {
-            let Some(distinct) = seen else { continue };
+        for (list, entry) in lists.iter().zip(&mut distinct_lists) {
+            let Some(distinct) = entry else { continue };
             let parts: Vec<_> = read
                 .iter()
                 .zip(&hashes)
@@ -325,10 +325,10 @@ pub(super) fn unique_lists(
                 distinct.add(parts.iter().fold(0, |hash, part| mix(hash ^ part[row])));
             }
             if distinct.repeats {
-                *seen = None;
+                *entry = None;
             }
         }
-        if seen.iter().all(Option::is_none) {
+        if distinct_lists.iter().all(Option::is_none) {
             break;
         }
     }
@@ -336,18 +336,18 @@ pub(super) fn unique_lists(
         distinct.settle();
         !distinct.repeats
     };
-    Ok(seen.iter_mut().map(|seen| seen.as_mut().is_some_and(is_unique)).collect())
+    Ok(distinct_lists.iter_mut().map(|entry| entry.as_mut().is_some_and(is_unique)).collect())
 }
 
-/// The hash of each row's value.
+/// Returns the hash of each row's value.
 fn hashes(array: &ArrayRef) -> Result<Vec<u64>> {
     if let Some(integers) = integers(array)? {
         return Ok(integers.values().iter().map(|&integer| hash_integer(integer)).collect());
     }
-    Ok(words(array)?.iter().map(|word| word.map_or(0, hash_word)).collect())
+    Ok(to_texts(array)?.iter().map(|text| text.map_or(0, hash_text)).collect())
 }
 
-/// The array as signed integers, if integers are what it holds and they are within that range.
+/// Returns the array as signed integers, if it holds integers within that range.
 fn integers(array: &ArrayRef) -> Result<Option<Int64Array>> {
     if !array.data_type().is_integer() {
         return Ok(None);
@@ -357,50 +357,49 @@ fn integers(array: &ArrayRef) -> Result<Option<Int64Array>> {
     Ok(whole.then(|| integers.as_primitive::<Int64Type>().clone()))
 }
 
-/// The integer that is written with `.0` behind it.
-pub(super) fn without_point(word: &str) -> Option<&str> {
-    word.strip_suffix(".0").filter(|integer| canonical_integer(integer).is_some())
+/// Returns the integer of a text such as `7.0`.
+pub(super) fn without_point(text: &str) -> Option<&str> {
+    text.strip_suffix(".0").filter(|integer| canonical_integer(integer).is_some())
 }
 
-fn number(word: &str) -> Option<f64> {
-    // Words such as "inf" read as numbers, too.
+fn number(text: &str) -> Option<f64> {
+    // Rust also parses texts such as "inf" as numbers.
     let begins = |b: &u8| b.is_ascii_digit() || matches!(b, b'-' | b'+' | b'.');
-    word.as_bytes().first().filter(|b| begins(b))?;
-    word.parse().ok().filter(|number: &f64| number.is_finite())
+    text.as_bytes().first().filter(|b| begins(b))?;
+    text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// Whether a word is a number with a decimal comma, perhaps with points between the thousands.
-fn has_decimal_comma(word: &str) -> bool {
-    word.split_once(',').is_some_and(|(whole, fraction)| {
+/// Whether a text is a number with a decimal comma, with or without points between thousands.
+fn has_decimal_comma(text: &str) -> bool {
+    text.split_once(',').is_some_and(|(whole, fraction)| {
         let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
         digits(fraction) && whole.trim_start_matches(['-', '+']).split('.').all(digits)
     })
 }
 
-/// Whether a number's text begins with a zero that a number would lose.
-fn is_coded(word: &str) -> bool {
-    matches!(word.as_bytes(), [b'+', ..] | [b'0', b'0'..=b'9', ..])
+/// Whether a number's text begins with a zero or a plus sign that a number would lose.
+fn is_coded(text: &str) -> bool {
+    matches!(text.as_bytes(), [b'+', ..] | [b'0', b'0'..=b'9', ..])
 }
 
-fn is_truth(word: &str) -> bool {
-    ["true", "false", "t", "f", "yes", "no"].iter().any(|truth| word.eq_ignore_ascii_case(truth))
+fn is_boolean_text(text: &str) -> bool {
+    ["true", "false", "t", "f", "yes", "no"].iter().any(|known| text.eq_ignore_ascii_case(known))
 }
 
-/// The point in time, in microseconds, that a word is.
-fn time(word: &str, zone: &Tz) -> Option<i64> {
-    let shaped = word.len() >= 10
-        && word.bytes().enumerate().take(10).all(|(place, byte)| match place {
+/// Returns the point in time of a text, in microseconds.
+fn time(text: &str, zone: &Tz) -> Option<i64> {
+    let shaped = text.len() >= 10
+        && text.bytes().enumerate().take(10).all(|(place, byte)| match place {
             4 | 7 => byte == b'-',
             _ => byte.is_ascii_digit(),
         });
-    let time = shaped.then(|| string_to_datetime(zone, word).ok()).flatten()?;
+    let time = shaped.then(|| string_to_datetime(zone, text).ok()).flatten()?;
     Some(time.timestamp_micros())
 }
 
-/// Whether a word looks like a date that is not in the one form that is read: 1/5/2021, 5.1.2021,
-/// 2021/05/01.
-fn is_odd_date(word: &str) -> bool {
-    let date = word.split([' ', 'T']).next().unwrap_or_default();
+/// Whether a text looks like a date in an unsupported format: 1/5/2021, 5.1.2021, 2021/05/01.
+fn is_odd_date(text: &str) -> bool {
+    let date = text.split([' ', 'T']).next().unwrap_or_default();
     let Some(separator) = date.chars().find(|c| matches!(c, '/' | '.' | '-')) else { return false };
     let parts: Vec<_> = date.split(separator).collect();
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
@@ -414,7 +413,7 @@ fn is_odd_date(word: &str) -> bool {
     match parts[..] {
         [year, one, other] if is_year(year) => are_day_and_month(one, other),
         [one, other, year] => {
-            // Two digits of a year are no date where a version number may be meant.
+            // A year of two digits counts only after a slash: 1.2.3 may be a version number.
             let short = separator == '/' && digits(year) && year.len() == 2;
             (short || is_year(year)) && are_day_and_month(one, other)
         }

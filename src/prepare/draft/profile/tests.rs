@@ -13,12 +13,12 @@ fn profiled(array: ArrayRef) -> Profile {
     profile
 }
 
-fn text(words: &[&str]) -> Profile {
-    profiled(Arc::new(StringArray::from(words.to_vec())))
+fn text(texts: &[&str]) -> Profile {
+    profiled(Arc::new(StringArray::from(texts.to_vec())))
 }
 
 #[test]
-fn words_are_counted_as_what_they_could_be() {
+fn texts_are_counted_by_the_types_they_match() {
     let integers = text(&["0", "-7", "9223372036854775807"]);
     assert_eq!((integers.integers, integers.range), (3, Some((-7, i64::MAX))));
     let reals = text(&["1.5", "-.5", "1e3", "+2", "9223372036854775808", " 3 "]);
@@ -28,7 +28,7 @@ fn words_are_counted_as_what_they_could_be() {
     assert_eq!(text(&["1.0", "-7.0", "0.0", "07.0", "1.00", ".0", "1"]).pointed, 3);
     assert_eq!(text(&["inf", "NaN", "1e999", "", "-", "1,5", "0x10"]).numbers, 0);
     assert_eq!(text(&["1,5", "-0,25", "1.234,5", "1,", ",5", "1,2,3", "a,5"]).comma_numbers, 3);
-    assert_eq!(text(&["true", "F", "Yes", "no", "y", "ja"]).truths, 4);
+    assert_eq!(text(&["true", "F", "Yes", "no", "y", "ja"]).booleans, 4);
     assert_eq!(text(&["0", "1", "1.0", "0.0", "2"]).bits, 4);
     let times = ["1950-05-13", "2020-01-01 12:00:00", "2020-01-01T12:00:00.5+02:00"];
     assert_eq!(text(&times).times, 3);
@@ -41,7 +41,7 @@ fn words_are_counted_as_what_they_could_be() {
 }
 
 #[test]
-fn one_value_has_one_hash_whatever_its_type() {
+fn equal_values_of_all_types_have_the_same_hash() {
     let integers = profiled(Arc::new(Int64Array::from(vec![1, 2, -3])));
     let words = text(&["1", "2", "-3", "01"]);
     let reals = profiled(Arc::new(Float64Array::from(vec![1.0, 2.0, 2.5])));
@@ -59,7 +59,7 @@ fn one_value_has_one_hash_whatever_its_type() {
 }
 
 #[test]
-fn floats_are_keys_where_none_has_a_fraction() {
+fn floats_are_keys_if_none_has_a_fraction() {
     let floats = |values: Vec<Option<f64>>| profiled(Arc::new(Float64Array::from(values)));
     assert!(floats(vec![Some(1.0), Some(-0.0), Some(1e15)]).is_key());
     assert!(!floats(vec![Some(1.0), Some(2.5)]).is_key());
@@ -69,7 +69,7 @@ fn floats_are_keys_where_none_has_a_fraction() {
 }
 
 #[test]
-fn a_limit_forgets_the_values_and_keeps_that_they_repeat() {
+fn distinct_over_the_limit_drops_values_but_keeps_repeats() {
     let mut distinct = Distinct::new(Some(10));
     (0..40_000).for_each(|i| distinct.add(mix(i % 20_000)));
     distinct.settle();

@@ -1,4 +1,4 @@
-//! Vectors from a server that speaks OpenAI's embeddings protocol, kept in a cache.
+//! Requests vectors from a server with OpenAI's embeddings protocol, and caches them.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -15,23 +15,24 @@ use super::Embedder;
 use super::cache::Cache;
 use crate::error::{Context, Error, Result};
 
-/// How many texts go into one request.
+/// The number of texts in one request.
 const TEXTS_PER_REQUEST: usize = 64;
-/// How often a request is tried before it is given up.
-const TRIES: u32 = 6;
-/// How long to wait after the first try that failed; twice as long after each further one.
+/// The most attempts of a request.
+const ATTEMPTS: u32 = 6;
+/// The wait after the first failed attempt; it doubles after each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// The longest that a server may ask to be left alone.
+/// The longest wait that a server can request.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 const TIMEOUT: Duration = Duration::from_mins(2);
-/// How often whoever waits looks whether the work is to stop.
-const LOOK: Duration = Duration::from_millis(100);
+/// The interval at which waiting threads check for an interrupt.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// The most bytes of an answer.
 const ANSWER_LIMIT: u64 = 256 << 20;
 
-/// Asks a server for the vectors of texts, and remembers them.
+/// An embedder that requests vectors from a server, and caches them.
 ///
 /// # Determinism
-/// That of the server, made firm by the cache: what was answered once is never asked again.
+/// That of the server; but the cache keeps each vector, and a vector is never requested twice.
 pub struct EndpointEmbedder<'a> {
     agent: Agent,
     url: String,
@@ -40,7 +41,7 @@ pub struct EndpointEmbedder<'a> {
     dimension: usize,
     cache: Mutex<Cache>,
     first_wait: Duration,
-    stopped: &'a (dyn Fn() -> bool + Sync),
+    is_stopped: &'a (dyn Fn() -> bool + Sync),
 }
 
 #[derive(Serialize)]
@@ -61,29 +62,30 @@ struct Embedding {
     embedding: Vec<f32>,
 }
 
-/// Why a try failed, and whether another may do better.
+/// The error of an attempt, and whether to try again.
 enum Failure {
     Final(Error),
-    Passing { error: Error, wait: Option<Duration> },
+    Temporary { error: Error, wait: Option<Duration> },
 }
 
-/// What a server said.
+/// The reply of a server.
 struct Reply {
     status: u16,
-    /// How long it asks to be left alone.
+    /// The wait before the next attempt that the server requests.
     wait: Option<Duration>,
     text: String,
 }
 
 impl<'a> EndpointEmbedder<'a> {
-    /// An embedder that asks `{url}/embeddings` for vectors of `model`, `dimension` numbers long.
+    /// Returns an embedder that requests vectors of `model` with `dimension` numbers from
+    /// `{url}/embeddings`.
     ///
-    /// `key` is sent as a bearer token. `cache` is a file, made where it is not there, that holds
-    /// what was answered; one file serves one model.
+    /// `key` is sent as a bearer token. `cache` is the file of received vectors; it is created if it
+    /// does not exist. One file serves one model.
     ///
     /// # Errors
-    /// `InvalidArgument` when the URL is none; `PlanMismatch` when the cache is of another model or
-    /// dimension; `Io`, `NotOurs` or `Corrupt` when it cannot be used.
+    /// `InvalidArgument` when `url` is not a URL; `PlanMismatch` when the cache has vectors of
+    /// another model or dimension; `Io`, `NotOurs` or `Corrupt` when the cache cannot be used.
     pub fn new(
         url: &str,
         model: &str,
@@ -108,20 +110,23 @@ impl<'a> EndpointEmbedder<'a> {
             dimension,
             cache: Mutex::new(Cache::open(cache, model, dimension)?),
             first_wait: FIRST_WAIT,
-            stopped: &|| false,
+            is_stopped: &|| false,
         })
     }
 
-    /// Ends its waiting with `Interrupted`, soon after `stopped` says true.
+    /// Makes `embed` end with `Interrupted` soon after `is_stopped` returns true.
     #[must_use]
-    pub fn stop_when(mut self, stopped: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        self.stopped = stopped;
+    pub fn stop_when(mut self, is_stopped: &'a (dyn Fn() -> bool + Sync)) -> Self {
+        self.is_stopped = is_stopped;
         self
     }
 
     fn check(&self) -> Result<()> {
-        match (self.stopped)() {
-            true => Err(Error::interrupted("interrupted; the vectors that came are kept")),
+        match (self.is_stopped)() {
+            true => Err(Error::interrupted(
+                "interrupted; the cache keeps the vectors received so \
+                                            far",
+            )),
             false => Ok(()),
         }
     }
@@ -129,7 +134,7 @@ impl<'a> EndpointEmbedder<'a> {
     fn sleep(&self, mut wait: Duration) -> Result<()> {
         while !wait.is_zero() {
             self.check()?;
-            let now = wait.min(LOOK);
+            let now = wait.min(POLL_INTERVAL);
             std::thread::sleep(now);
             wait -= now;
         }
@@ -137,35 +142,35 @@ impl<'a> EndpointEmbedder<'a> {
     }
 
     fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
-        // What the cache holds is whole after any panic: entries are checked when they are read.
+        // The cache is valid after a panic, because entries are checked when they are read.
         self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The vectors of `texts` from the server.
-    fn ask(&self, texts: &[&str]) -> Result<Vec<Vec<f16>>> {
+    /// Requests the vectors of `texts`, in several attempts.
+    fn fetch(&self, texts: &[&str]) -> Result<Vec<Vec<f16>>> {
         let mut wait = self.first_wait;
         for attempt in 1.. {
             match self.try_once(texts) {
                 Ok(vectors) => return Ok(vectors),
                 Err(Failure::Final(error)) => return Err(error),
-                Err(Failure::Passing { error, .. }) if attempt == TRIES => {
-                    return Err(error.context(format!("{} after {TRIES} tries", self.url)));
+                Err(Failure::Temporary { error, .. }) if attempt == ATTEMPTS => {
+                    return Err(error.context(format!("{} after {ATTEMPTS} tries", self.url)));
                 }
-                Err(Failure::Passing { wait: asked, .. }) => {
-                    self.sleep(asked.unwrap_or(wait).min(LONGEST_WAIT))?;
+                Err(Failure::Temporary { wait: requested, .. }) => {
+                    self.sleep(requested.unwrap_or(wait).min(LONGEST_WAIT))?;
                     wait *= 2;
                 }
             }
         }
-        unreachable!("the last try returns")
+        unreachable!("the last attempt returns")
     }
 
     fn try_once(&self, texts: &[&str]) -> Result<Vec<Vec<f16>>, Failure> {
         let Reply { status, wait, text } = match self.request(texts).map_err(Failure::Final)? {
             Ok(reply) => reply,
-            Err(what) => {
-                let error = Error::new(crate::ErrorKind::Io, what.to_string());
-                return Err(Failure::Passing { error, wait: None });
+            Err(error) => {
+                let error = Error::new(crate::ErrorKind::Io, error.to_string());
+                return Err(Failure::Temporary { error, wait: None });
             }
         };
         if status != 200 {
@@ -175,17 +180,17 @@ impl<'a> EndpointEmbedder<'a> {
                 format!("{} answered with status {status}: {}", self.url, start.trim()),
             );
             return Err(match status {
-                408 | 429 | 500..=599 => Failure::Passing { error, wait },
+                408 | 429 | 500..=599 => Failure::Temporary { error, wait },
                 _ => Failure::Final(error),
             });
         }
         self.read(&text, texts.len()).map_err(|e| Failure::Final(e.context(&self.url)))
     }
 
-    /// Sends a request and waits for the reply, or for the work to stop.
+    /// Sends a request, and waits for the reply or for an interrupt.
     ///
-    /// A thread of its own does the reading, which cannot be woken; when the work stops it is left
-    /// to its timeout.
+    /// Another thread reads the reply, because the read cannot be interrupted; after an interrupt that
+    /// thread ends by its timeout.
     fn request(&self, texts: &[&str]) -> Result<Result<Reply, ureq::Error>> {
         let body = Request { model: &self.model, input: texts, encoding_format: "float" };
         let body = serde_json::to_string(&body)
@@ -194,62 +199,77 @@ impl<'a> EndpointEmbedder<'a> {
         if let Some(key) = &self.key {
             request = request.header("Authorization", &format!("Bearer {key}"));
         }
-        let (sender, replied) = channel();
-        let ask = move || {
-            // Nobody waits for it any more when the work has stopped.
+        let (sender, replies) = channel();
+        let send = move || {
+            // Sending fails after an interrupt; then the reply does not matter.
             let _ = sender.send(request.send(body).and_then(read_reply));
         };
         std::thread::Builder::new()
-            .spawn(ask)
+            .spawn(send)
             .map_err(|e| Error::invalid(format!("starting a thread: {e}")))?;
         loop {
             self.check()?;
-            match replied.recv_timeout(LOOK) {
+            match replies.recv_timeout(POLL_INTERVAL) {
                 Ok(reply) => return Ok(reply),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::new(crate::ErrorKind::Io, "the request's thread failed"));
+                    return Err(Error::new(
+                        crate::ErrorKind::Io,
+                        "internal error: the thread of the \
+                                                                 request panicked",
+                    ));
                 }
             }
         }
     }
 
-    /// The vectors in an answer, in the order of the texts.
+    /// Returns the vectors of an answer, in the order of the texts.
     fn read(&self, text: &str, count: usize) -> Result<Vec<Vec<f16>>> {
-        let answer: Answer = serde_json::from_str(text)
-            .map_err(|e| Error::data(format!("the answer is no list of embeddings: {e}")))?;
+        let answer: Answer = serde_json::from_str(text).map_err(|e| {
+            Error::data(format!("expected a list of embeddings as the answer: {e}"))
+        })?;
         let mut vectors = vec![Vec::new(); count];
         for Embedding { index, embedding } in answer.data {
             if embedding.len() != self.dimension {
                 return Err(Error::invalid(format!(
-                    "model {:?} makes vectors of {} numbers, not {}: say --dimension {}",
-                    self.model,
-                    embedding.len(),
+                    "expected vectors of {} numbers, found {} from model {:?}; set the dimension \
+                     to {}",
                     self.dimension,
+                    embedding.len(),
+                    self.model,
                     embedding.len()
                 )));
             }
             let vector: Vec<f16> = embedding.into_iter().map(f16::from_f32).collect();
             if !vector.iter().all(|x| x.is_finite()) {
-                return Err(Error::data("a vector has a number that 16 bits cannot hold"));
+                return Err(Error::data(
+                    "expected numbers that a 16-bit float can hold, found \
+                                        others",
+                ));
             }
             match vectors.get_mut(index) {
                 Some(place) if place.is_empty() => *place = vector,
-                _ => return Err(Error::data(format!("text {index} of {count} was not asked for"))),
+                _ => {
+                    return Err(Error::data(format!(
+                        "expected one vector for each of {count} \
+                                                     texts, found index {index} twice or out of \
+                                                     range"
+                    )));
+                }
             }
         }
         match vectors.iter().position(Vec::is_empty) {
             None => Ok(vectors),
             Some(missing) => {
-                Err(Error::data(format!("the answer lacks text {missing} of {count}")))
+                Err(Error::data(format!("the answer has no vector for text {missing} of {count}")))
             }
         }
     }
 }
 
 fn read_reply(mut response: ureq::http::Response<ureq::Body>) -> Result<Reply, ureq::Error> {
-    let asked = response.headers().get("retry-after").and_then(|v| v.to_str().ok());
-    let wait = asked.and_then(|v| v.parse().ok()).map(Duration::from_secs);
+    let requested = response.headers().get("retry-after").and_then(|v| v.to_str().ok());
+    let wait = requested.and_then(|v| v.parse().ok()).map(Duration::from_secs);
     let text = response.body_mut().with_config().limit(ANSWER_LIMIT).read_to_string()?;
     Ok(Reply { status: response.status().as_u16(), wait, text })
 }
@@ -266,25 +286,25 @@ impl Embedder for EndpointEmbedder<'_> {
     fn embed(&self, texts: &[&str], vectors: &mut [f16]) -> Result<()> {
         let mut missing = Vec::new();
         for (place, vector) in vectors.chunks_exact_mut(self.dimension).enumerate() {
-            // Servers refuse a text without words; there is nothing to know of it either.
+            // Servers reject a blank text; its vector is zero.
             if texts[place].trim().is_empty() {
                 vector.fill(f16::ZERO);
             } else if !self.cache().get(texts[place], vector)? {
                 missing.push(place);
             }
         }
-        let mut seen = HashSet::new();
-        let unknown: Vec<&str> =
-            missing.iter().map(|&place| texts[place]).filter(|&text| seen.insert(text)).collect();
-        unknown.par_chunks(TEXTS_PER_REQUEST).try_for_each(|asked| {
-            let answered = self.ask(asked).context(|| "embedding texts")?;
+        let mut known = HashSet::new();
+        let requested: Vec<&str> =
+            missing.iter().map(|&place| texts[place]).filter(|&text| known.insert(text)).collect();
+        requested.par_chunks(TEXTS_PER_REQUEST).try_for_each(|texts| {
+            let received = self.fetch(texts).context(|| "embedding texts")?;
             let mut cache = self.cache();
-            asked.iter().zip(&answered).try_for_each(|(text, vector)| cache.put(text, vector))
+            texts.iter().zip(&received).try_for_each(|(text, vector)| cache.put(text, vector))
         })?;
         for place in missing {
             let vector = &mut vectors[place * self.dimension..(place + 1) * self.dimension];
             if !self.cache().get(texts[place], vector)? {
-                return Err(Error::corrupt("the embedding cache lost what it was just given"));
+                return Err(Error::corrupt("internal error: the embedding cache lost a vector"));
             }
         }
         Ok(())

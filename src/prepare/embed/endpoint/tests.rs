@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::*;
 use crate::error::ErrorKind;
 
-/// A server on loopback; `answer` makes status and body of each request from its number and texts.
+/// A server on loopback; `answer` returns the status and body for a request's number and texts.
 struct Server {
     url: String,
-    asked: Arc<AtomicUsize>,
+    request_count: Arc<AtomicUsize>,
 }
 
 type Reply = (u16, String);
@@ -17,8 +17,8 @@ type Reply = (u16, String);
 fn serve(answer: impl Fn(usize, &[String]) -> Reply + Send + 'static) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&asked);
+    let request_count = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&request_count);
     // Ends with the test's process; each connection serves one request.
     std::thread::spawn(move || {
         for stream in listener.incoming().take(100) {
@@ -32,7 +32,7 @@ fn serve(answer: impl Fn(usize, &[String]) -> Reply + Send + 'static) -> Server 
             stream.write_all((head + &body).as_bytes()).unwrap();
         }
     });
-    Server { url, asked }
+    Server { url, request_count }
 }
 
 fn read_request(stream: &mut TcpStream) -> Vec<String> {
@@ -59,13 +59,13 @@ fn read_request(stream: &mut TcpStream) -> Vec<String> {
     serde_json::from_value(body["input"].clone()).unwrap()
 }
 
-/// The vector that the servers here give: the text's length and its first byte.
+/// The vector that these servers return: the text's length and its first byte.
 fn vector_of(text: &str) -> [f32; 2] {
     [text.len() as f32, f32::from(text.as_bytes()[0])]
 }
 
 fn right_answer(texts: &[String]) -> Reply {
-    // Backwards, because the protocol goes by the index.
+    // In reverse, because the index counts and not the order.
     let data: Vec<_> = (texts.iter().enumerate().rev())
         .map(|(i, text)| serde_json::json!({"index": i, "embedding": vector_of(text)}))
         .collect();
@@ -89,7 +89,7 @@ fn expected(texts: &[&str]) -> Vec<f32> {
 }
 
 #[test]
-fn asks_once_for_each_text_and_never_again() {
+fn each_text_is_requested_once_and_cached() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
     let server = serve(|_, texts| right_answer(texts));
@@ -97,16 +97,16 @@ fn asks_once_for_each_text_and_never_again() {
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let first = embedder(&server, &cache).unwrap();
     assert_eq!(embed(&first, &texts).unwrap(), expected(&texts));
-    assert_eq!(server.asked.load(Ordering::SeqCst), 4, "200 texts at 64 a request");
+    assert_eq!(server.request_count.load(Ordering::SeqCst), 4, "200 texts at 64 a request");
     drop(first);
     let second = embedder(&server, &cache).unwrap();
     assert_eq!(embed(&second, &texts).unwrap(), expected(&texts));
     assert_eq!(embed(&second, &["", "  "]).unwrap(), [0.0; 4]);
-    assert_eq!(server.asked.load(Ordering::SeqCst), 4);
+    assert_eq!(server.request_count.load(Ordering::SeqCst), 4);
 }
 
 #[test]
-fn a_text_that_comes_twice_in_a_call_is_asked_once() {
+fn a_text_twice_in_a_call_is_requested_once() {
     let folder = tempfile::tempdir().unwrap();
     let server = serve(|_, texts| {
         assert_eq!(texts, ["a", "b"]);
@@ -117,7 +117,7 @@ fn a_text_that_comes_twice_in_a_call_is_asked_once() {
     assert_eq!(embed(&embedder, &texts).unwrap(), expected(&texts));
 }
 
-/// Embeds until it is stopped, which must be heard soon.
+/// Embeds until it is interrupted, and asserts that it ends soon.
 fn assert_stops(url: &str, cache: &Path) {
     let (stop, (sender, ended)) = (AtomicBool::new(false), channel());
     std::thread::scope(|scope| {
@@ -130,25 +130,28 @@ fn assert_stops(url: &str, cache: &Path) {
         std::thread::sleep(Duration::from_millis(300));
         stop.store(true, Ordering::Relaxed);
         // More than it takes, since a test machine may be busy.
-        let error = ended.recv_timeout(4 * LOOK).expect("this must be heard").unwrap_err();
+        let error = ended
+            .recv_timeout(4 * POLL_INTERVAL)
+            .expect("the interrupt must end the call")
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Interrupted);
     });
 }
 
 #[test]
-fn an_interruption_is_heard_while_it_waits() {
+fn an_interrupt_ends_the_wait_for_a_server() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
     let busy = serve(|_, _| (503, "busy".into()));
     assert_stops(&busy.url, &cache);
-    // Takes the connection, and never answers.
+    // Accepts the connection, and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     assert_stops(&format!("http://{}", silent.local_addr().unwrap()), &cache);
     assert!(!cache.exists(), "an empty cache is left");
 }
 
 #[test]
-fn a_cache_is_left_only_where_it_holds_a_vector_or_was_there() {
+fn a_new_cache_without_vectors_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
     let server = serve(|request, texts| match request {
@@ -164,19 +167,19 @@ fn a_cache_is_left_only_where_it_holds_a_vector_or_was_there() {
 }
 
 #[test]
-fn a_cache_has_one_user_at_a_time() {
+fn a_cache_is_locked_while_it_is_open() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
     let open = || EndpointEmbedder::new("http://h", "m", None, 2, &cache);
     let first = open().unwrap();
     let error = open().err().unwrap().to_string();
-    assert!(error.contains("is in use; wait, or name another file"), "{error}");
+    assert!(error.contains("; wait until it ends, or name another file"), "{error}");
     drop(first);
     open().unwrap();
 }
 
 #[test]
-fn a_cache_that_was_cut_off_or_damaged_loses_only_that() {
+fn a_truncated_or_damaged_cache_keeps_its_valid_entries() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
     let server = serve(|_, texts| {
@@ -192,11 +195,11 @@ fn a_cache_that_was_cut_off_or_damaged_loses_only_that() {
     std::fs::write(&cache, &bytes).unwrap();
     let again = embedder(&server, &cache).unwrap();
     assert_eq!(embed(&again, &texts).unwrap(), expected(&texts));
-    assert_eq!(server.asked.load(Ordering::SeqCst), 2);
+    assert_eq!(server.request_count.load(Ordering::SeqCst), 2);
 }
 
 #[test]
-fn a_cache_of_another_model_dimension_or_kind_is_refused() {
+fn a_cache_of_another_model_dimension_or_type_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
     let open = |model, dimension| {
@@ -211,7 +214,10 @@ fn a_cache_of_another_model_dimension_or_kind_is_refused() {
     assert_eq!(kind, ErrorKind::PlanMismatch);
     assert_eq!(
         message,
-        format!("the embedding cache {path} holds vectors of 2 numbers, not 3; name another file")
+        format!(
+            "expected vectors of 3 numbers in the embedding cache {path}, found 2; name \
+                 another file"
+        )
     );
     let (kind, message) = open("other", 2).unwrap();
     assert_eq!(kind, ErrorKind::PlanMismatch);
@@ -222,7 +228,7 @@ fn a_cache_of_another_model_dimension_or_kind_is_refused() {
 }
 
 #[test]
-fn a_server_that_is_busy_is_asked_again() {
+fn temporary_errors_are_retried() {
     let folder = tempfile::tempdir().unwrap();
     let server = serve(|request, texts| match request {
         0 => (429, "slow down".into()),
@@ -231,11 +237,11 @@ fn a_server_that_is_busy_is_asked_again() {
     });
     let embedder = embedder(&server, &folder.path().join("cache")).unwrap();
     assert_eq!(embed(&embedder, &["x"]).unwrap(), expected(&["x"]));
-    assert_eq!(server.asked.load(Ordering::SeqCst), 3);
+    assert_eq!(server.request_count.load(Ordering::SeqCst), 3);
 }
 
 #[test]
-fn a_server_that_stays_broken_is_given_up_with_its_words() {
+fn a_persistent_error_is_reported_with_the_reply() {
     let folder = tempfile::tempdir().unwrap();
     let server = serve(|_, _| (503, "out of order".into()));
     let broken = embedder(&server, &folder.path().join("cache")).unwrap();
@@ -248,20 +254,25 @@ fn a_server_that_stays_broken_is_given_up_with_its_words() {
             "embedding texts: {url} after 6 tries: {url} answered with status 503: out of order"
         )
     );
-    assert_eq!(server.asked.load(Ordering::SeqCst), 6);
+    assert_eq!(server.request_count.load(Ordering::SeqCst), 6);
 }
 
 #[test]
-fn what_will_not_get_better_is_not_tried_again() {
+fn permanent_errors_are_not_retried() {
     let cases: [(Reply, &str); 5] = [
         ((401, "who are you".into()), "answered with status 401: who are you"),
-        ((200, "[]".into()), "the answer is no list of embeddings"),
+        ((200, "[]".into()), "expected a list of embeddings as the answer"),
         (
             (200, r#"{"data":[{"index":0,"embedding":[1,2,3]}]}"#.into()),
-            "makes vectors of 3 numbers, not 2: say --dimension 3",
+            "expected vectors of 2 numbers, found 3 from model \"m\"; set the dimension to 3",
         ),
-        ((200, r#"{"data":[{"index":7,"embedding":[1,2]}]}"#.into()), "text 7 of 1 was not asked"),
-        ((200, r#"{"data":[]}"#.into()), "the answer lacks text 0 of 1"),
+        (
+            (200, r#"{"data":[{"index":7,"embedding":[1,2]}]}"#.into()),
+            "expected one vector for \
+                                                                       each of 1 texts, found \
+                                                                       index 7",
+        ),
+        ((200, r#"{"data":[]}"#.into()), "the answer has no vector for text 0 of 1"),
     ];
     for (reply, message) in cases {
         let folder = tempfile::tempdir().unwrap();
@@ -269,7 +280,7 @@ fn what_will_not_get_better_is_not_tried_again() {
         let embedder = embedder(&server, &folder.path().join("cache")).unwrap();
         let error = embed(&embedder, &["x"]).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
-        assert_eq!(server.asked.load(Ordering::SeqCst), 1);
+        assert_eq!(server.request_count.load(Ordering::SeqCst), 1);
     }
     let (url, cache) = ("ftp://x", Path::new("unused"));
     let error = EndpointEmbedder::new(url, "m", None, 2, cache).err().unwrap().to_string();

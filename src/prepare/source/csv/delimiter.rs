@@ -1,20 +1,20 @@
-//! What divides the fields of a CSV file: a comma, a semicolon, a tab or a bar.
+//! Finds the delimiter of a CSV file: a comma, a semicolon, a tab or a bar.
 //!
-//! The header line tells: it is the one that occurs there most often outside quotes, and a comma
-//! where none occurs or it is among several that occur as often.
+//! The delimiter is the one that the header line contains most often outside quotes; among equally
+//! frequent ones, the first of that list.
 
 use std::io::{self, BufRead};
 
 use super::quotes::BYTE_ORDER_MARK;
 
-/// The likeliest first.
+/// The delimiters, the likeliest first.
 const DELIMITERS: [u8; 4] = *b",;\t|";
 
 /// Finds the delimiter by the first line that is not blank.
 pub(super) fn find(input: impl BufRead) -> io::Result<u8> {
     let mut header = Header::default();
     for byte in input.bytes() {
-        if !header.goes_on(byte?) {
+        if !header.read_byte(byte?) {
             break;
         }
     }
@@ -23,16 +23,16 @@ pub(super) fn find(input: impl BufRead) -> io::Result<u8> {
     Ok(DELIMITERS[first])
 }
 
-/// The header line, as far as it was read.
+/// The state while reading the header line.
 struct Header {
-    /// How often each delimiter occurs.
+    /// The number of occurrences of each delimiter.
     counts: [u64; 4],
-    /// Within quotes.
+    /// Whether the position is within quotes.
     inside: bool,
-    /// Where a quote would open a field, or double the one before it.
+    /// Whether a quote here opens a field, or doubles the quote before it.
     at_start: bool,
     blank: bool,
-    /// How many bytes were a byte order mark.
+    /// The number of bytes read of a byte order mark.
     mark: usize,
 }
 
@@ -43,8 +43,8 @@ impl Default for Header {
 }
 
 impl Header {
-    /// Takes in a byte; false at the end of the line.
-    fn goes_on(&mut self, byte: u8) -> bool {
+    /// Reads a byte; returns false at the end of the line.
+    fn read_byte(&mut self, byte: u8) -> bool {
         if self.blank && BYTE_ORDER_MARK.get(self.mark) == Some(&byte) {
             self.mark += 1;
             return true;
@@ -56,7 +56,7 @@ impl Header {
         self.blank = false;
         let delimiter = DELIMITERS.iter().position(|&delimiter| delimiter == byte);
         match delimiter {
-            // A doubled quote leaves and enters again, which comes to the same.
+            // A doubled quote closes the field and opens it again.
             _ if byte == b'"' && self.inside => (self.inside, self.at_start) = (false, true),
             _ if self.inside => {}
             _ if byte == b'"' && self.at_start => self.inside = true,
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_header_tells_by_what_is_most_frequent_outside_quotes() {
+    fn the_most_frequent_delimiter_outside_quotes_is_found() {
         for (text, expected) in [
             ("a,b;c,d\n", b','),
             ("a;b;c,d\n1,2,3,4", b';'),

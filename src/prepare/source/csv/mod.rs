@@ -1,8 +1,8 @@
-//! Tables in CSV files: a header line, double quotes, and the delimiter that the header shows.
+//! Reads tables in CSV files: a header line, double quotes, and the delimiter of the header.
 //!
-//! Every column is text. An empty field is NULL, also a quoted one: writers do not agree on what
-//! the quotes would say. A blank line is no row. A byte order mark is skipped. A field in quotes ends
-//! where they close, with a quote inside it doubled; in any other field a quote is a character.
+//! Every column is text. An empty field is NULL, also in quotes, because writers disagree about their
+//! meaning. Blank lines and a byte order mark are skipped. In a quoted field a quote is doubled; in
+//! any other field it is a plain character.
 
 mod delimiter;
 mod quotes;
@@ -22,13 +22,13 @@ use self::quotes::{BadQuotes, CheckedQuotes};
 use super::{BATCH_BYTES, BATCH_ROWS, Batches, SourceColumn, check_names};
 use crate::error::{Context, Error, Result};
 
-/// The columns that the header line names.
+/// Returns the columns of the header line.
 pub(super) fn columns(path: &Path) -> Result<Vec<SourceColumn>> {
     let mut reader = reader(path)?;
     let place = || path.display();
-    let header = reader.byte_headers().map_err(|e| broken(path, &e))?;
+    let header = reader.byte_headers().map_err(|e| malformed(path, &e))?;
     if header.is_empty() {
-        let message = "the file is empty; expected a header line with the names of the columns";
+        let message = "expected a header line with the column names, found an empty file";
         return Err(Error::data(message).context(place()));
     }
     let column = |name: &[u8]| match std::str::from_utf8(name) {
@@ -37,7 +37,11 @@ pub(super) fn columns(path: &Path) -> Result<Vec<SourceColumn>> {
         }
         Err(_) => {
             let found = String::from_utf8_lossy(name);
-            Err(Error::data(format!("line 1: expected UTF-8, found {found:?}")).context(place()))
+            Err(Error::data(format!(
+                "line 1: expected UTF-8, found {found:?}; convert the file to \
+                                     UTF-8"
+            ))
+            .context(place()))
         }
     };
     let columns = header.iter().map(column).collect::<Result<Vec<_>>>()?;
@@ -51,7 +55,7 @@ pub(super) fn read(path: &Path, indices: Vec<usize>) -> Result<Batches> {
     let field = |&index: &usize| Field::new(&names[index].name, DataType::Utf8, true);
     let schema = Arc::new(Schema::new(indices.iter().map(field).collect::<Vec<_>>()));
     let mut reader = reader(path)?;
-    reader.byte_headers().map_err(|e| broken(path, &e))?;
+    reader.byte_headers().map_err(|e| malformed(path, &e))?;
     let path = path.to_owned();
     let columns = indices.iter().map(|_| TextColumn::default()).collect();
     let record = ByteRecord::new();
@@ -67,7 +71,7 @@ fn parser<R: Read>(input: R, delimiter: u8) -> csv::Reader<R> {
     ReaderBuilder::new().delimiter(delimiter).buffer_capacity(256 << 10).from_reader(input)
 }
 
-/// What divides the fields of a file.
+/// Returns the delimiter of a file.
 fn delimiter(path: &Path) -> Result<u8> {
     let input = BufReader::new(open(path)?);
     delimiter::find(input).map_err(|e| Error::io(path, "reading", e))
@@ -104,20 +108,20 @@ impl Iterator for Rows {
             return None;
         }
         let batch = self.batch();
-        // An error ends the stream: what follows it could not be trusted.
+        // An error ends the stream, because the following records may be misread.
         self.done |= batch.is_err();
         batch.transpose()
     }
 }
 
 impl Rows {
-    /// The next batch; none at the end of the file.
+    /// Returns the next batch; `None` at the end of the file.
     fn batch(&mut self) -> Result<Option<RecordBatch>> {
         let mut first = None;
         let mut rows = 0;
         while rows < BATCH_ROWS && self.columns.iter().all(|c| c.bytes.len() < BATCH_BYTES) {
             let more = self.reader.read_byte_record(&mut self.record);
-            if !more.map_err(|e| broken(&self.path, &e))? {
+            if !more.map_err(|e| malformed(&self.path, &e))? {
                 self.done = true;
                 break;
             }
@@ -127,7 +131,10 @@ impl Rows {
                 column.bytes.extend_from_slice(field);
                 let end = i32::try_from(column.bytes.len()).map_err(|_| {
                     let line = self.record.position().map_or(0, csv::Position::line);
-                    let message = format!("line {line}: a field holds more than 2 GiB");
+                    let message = format!(
+                        "line {line}: expected fields of at most 2 GiB in a \
+                                           batch, found more; shorten them"
+                    );
                     Error::limit(message).context(self.path.display())
                 })?;
                 column.ends.push(end);
@@ -149,16 +156,16 @@ impl Rows {
             .map_err(|e| Error::data(e.to_string()).context(self.path.display()))
     }
 
-    /// Reads the latest batch of rows again, slowly, for the first field that is not UTF-8.
+    /// Reads the latest batch again to find the first field that is not UTF-8.
     fn find_bad_text(&self, first: Option<csv::Position>, rows: usize) -> Error {
         let search = || -> Result<Option<Error>> {
             let mut reader = parser(open(&self.path)?, delimiter(&self.path)?);
-            let names = reader.byte_headers().map_err(|e| broken(&self.path, &e))?.clone();
+            let names = reader.byte_headers().map_err(|e| malformed(&self.path, &e))?.clone();
             if let Some(first) = first {
-                reader.seek(first).map_err(|e| broken(&self.path, &e))?;
+                reader.seek(first).map_err(|e| malformed(&self.path, &e))?;
             }
             for record in reader.byte_records().take(rows) {
-                let record = record.map_err(|e| broken(&self.path, &e))?;
+                let record = record.map_err(|e| malformed(&self.path, &e))?;
                 for &index in &self.indices {
                     let field = record.get(index).unwrap_or_default();
                     let (Err(_), Some(position)) = (std::str::from_utf8(field), record.position())
@@ -178,16 +185,18 @@ impl Rows {
         };
         match search() {
             Ok(Some(error)) => error.context(self.path.display()),
-            Ok(None) => {
-                Error::data("the file changed while it was read").context(self.path.display())
-            }
+            Ok(None) => Error::data(
+                "the file changed while it was read; read it again when it is \
+                             complete",
+            )
+            .context(self.path.display()),
             Err(error) => error,
         }
     }
 }
 
 impl TextColumn {
-    /// The values as an array; none when they are not UTF-8. The column is empty afterwards.
+    /// Takes the values as an array; `None` if they are not UTF-8.
     fn take(&mut self) -> Option<ArrayRef> {
         let column = std::mem::take(self);
         self.ends.reserve(column.ends.len());
@@ -203,8 +212,8 @@ impl TextColumn {
     }
 }
 
-/// Says where and how a file is not the CSV that its header promises.
-fn broken(path: &Path, error: &csv::Error) -> Error {
+/// Returns the error about a malformed file, with its place.
+fn malformed(path: &Path, error: &csv::Error) -> Error {
     match error.kind() {
         ErrorKind::Io(e) => match e.get_ref().and_then(|inner| inner.downcast_ref()) {
             Some(bad) => bad_quotes(path, bad).unwrap_or_else(|error| error),
@@ -215,15 +224,15 @@ fn broken(path: &Path, error: &csv::Error) -> Error {
                 Ok(line) => line,
                 Err(error) => return error,
             };
-            let divided = match delimiter(path) {
+            let hint = match delimiter(path) {
                 Ok(b',') => String::new(),
                 Ok(other) => {
-                    format!("; they are divided by {:?}, as the header shows", char::from(other))
+                    format!("; the delimiter is {:?}, as in the header", char::from(other))
                 }
                 Err(error) => return error,
             };
             Error::data(format!(
-                "line {line}: expected {expected_len} fields as in the header, found {len}{divided}"
+                "line {line}: expected {expected_len} fields as in the header, found {len}{hint}"
             ))
             .context(path.display())
         }
@@ -231,7 +240,7 @@ fn broken(path: &Path, error: &csv::Error) -> Error {
     }
 }
 
-/// The line on which a record begins.
+/// Returns the line on which a record begins.
 fn line_of(path: &Path, position: &csv::Position) -> Result<u64> {
     let fail = |e| Error::io(path, "reading", e);
     let mut file = open(path)?;
@@ -239,7 +248,7 @@ fn line_of(path: &Path, position: &csv::Position) -> Result<u64> {
     let mut line = position.line();
     for byte in BufReader::new(file).bytes() {
         match byte.map_err(fail)? {
-            // After CR LF the reader counts the record from the LF on, which ends the line before.
+            // After CR LF the reader begins the record at the LF, which ends the previous line.
             b'\n' => line += 1,
             b'\r' => {}
             _ => break,
@@ -248,21 +257,21 @@ fn line_of(path: &Path, position: &csv::Position) -> Result<u64> {
     Ok(line)
 }
 
-/// The error about a field whose quotes are wrong: reads the file again to say where it is.
+/// Returns the error about a field with wrong quotes; reads the file again to find its place.
 fn bad_quotes(path: &Path, bad: &BadQuotes) -> Result<Error> {
     let delimiter = delimiter(path)?;
     let opened = Place::of(path, bad.opened, delimiter)?;
     let column = opened.column(path, delimiter)?;
     let message = match bad.stray {
         None => format!(
-            "line {}: {column}: a quote opens and never closes; expected another \" before the \
-             file ends",
+            "line {}: {column}: expected a closing quote (\") before the end of the file, found \
+             none; close the quote",
             opened.line
         ),
         Some(stray) => format!(
             "line {}: {column}: expected {} or the end of the line after a closing quote, found \
-             {:?}; the quote opens on line {}: double the quotes inside a field (\"\"), or remove one \
-             that should not be there",
+             {:?}; the field opens on line {}: double each quote inside it (\"\"), or remove the \
+             wrong quote",
             Place::of(path, stray, delimiter)?.line,
             match delimiter {
                 b',' => "a comma".to_owned(),
@@ -275,7 +284,7 @@ fn bad_quotes(path: &Path, bad: &BadQuotes) -> Result<Error> {
     Ok(Error::data(message).context(path.display()))
 }
 
-/// Where in a file a byte is, as a person counts.
+/// The place of a byte in a file.
 struct Place {
     line: u64,
     field: usize,
@@ -283,7 +292,7 @@ struct Place {
 }
 
 impl Place {
-    /// The place of the byte at `offset`, before which all quotes are right.
+    /// Finds the place of the byte at `offset`; all quotes before it must be correct.
     fn of(path: &Path, offset: u64, delimiter: u8) -> Result<Self> {
         let mut place = Self { line: 1, field: 0, in_header: true };
         let (mut inside, mut at_start, mut blank) = (false, true, true);
@@ -293,7 +302,7 @@ impl Place {
             let ends_line = matches!(byte, b'\n' | b'\r');
             blank &= ends_line;
             match byte {
-                // A doubled quote leaves and enters again, which comes to the same.
+                // A doubled quote closes the field and opens it again.
                 b'"' if inside => (inside, at_start) = (false, true),
                 _ if inside => {}
                 b'"' if at_start => inside = true,
@@ -305,10 +314,10 @@ impl Place {
         Ok(place)
     }
 
-    /// The column's name, or its number where it has none.
+    /// Returns the column's name, or its number if it has none.
     fn column(&self, path: &Path, delimiter: u8) -> Result<String> {
         let mut parser = parser(open(path)?, delimiter);
-        let names = parser.byte_headers().map_err(|e| broken(path, &e))?;
+        let names = parser.byte_headers().map_err(|e| malformed(path, &e))?;
         Ok(match names.get(self.field) {
             Some(name) if !self.in_header => {
                 format!("column {:?}", String::from_utf8_lossy(name))
@@ -318,7 +327,7 @@ impl Place {
     }
 }
 
-/// The start of what stands at `offset`, up to the end of its field.
+/// Returns the start of the text at `offset`, up to the end of its field.
 fn text_at(path: &Path, offset: u64, delimiter: u8) -> Result<String> {
     const LENGTH: u64 = 20;
     let fail = |e| Error::io(path, "reading", e);

@@ -1,8 +1,8 @@
-//! The quotes of a CSV file, checked before the parser sees them.
+//! Checks the quotes of a CSV file before the parser reads them.
 //!
-//! The parser takes whatever comes: text after a closing quote is joined to the field, and a quote
-//! that never closes swallows the rest of the file. Here each is an error. A quote within a field
-//! that does not begin with one (`5" pipe`) stays as it stands, as many writers leave it.
+//! The parser is lenient: it appends text after a closing quote to the field, and reads an unclosed
+//! field to the end of the file. Both are errors here. A quote within a field that does not begin
+//! with one (`5" pipe`) is a plain character, because many writers leave it unquoted.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -11,12 +11,12 @@ use memchr::memchr;
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What is wrong with a file's quotes; the numbers count bytes from the file's beginning.
+/// A field with wrong quotes; the numbers are byte offsets in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadQuotes {
-    /// Where the field's opening quote is.
+    /// The offset of the field's opening quote.
     pub opened: u64,
-    /// What follows its closing quote though it should not; none when nothing closes it.
+    /// The offset of the text after its closing quote; `None` if the field is not closed.
     pub stray: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for BadQuotes {
 
 impl std::error::Error for BadQuotes {}
 
-/// Hands on what it reads, once the quotes in it are found to be right.
+/// A reader that checks the quotes in the bytes it reads.
 pub(super) struct CheckedQuotes<R> {
     inner: R,
     quotes: Quotes,
@@ -54,37 +54,37 @@ impl<R: Read> Read for CheckedQuotes<R> {
     }
 }
 
-/// Where the bytes seen so far end.
+/// The position of the latest byte relative to quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Outside quotes.
     Outside,
     /// Between a field's quotes.
     Inside,
-    /// After a quote that closes the field, unless it is the first of two.
+    /// After a quote that closes the field or is the first of two.
     Closing,
 }
 
 struct Quotes {
     delimiter: u8,
     place: Place,
-    /// The latest byte seen.
+    /// The latest byte.
     last: u8,
-    /// How many bytes were seen.
+    /// The number of bytes read.
     offset: u64,
-    /// Where the latest field in quotes opened.
+    /// The offset of the latest opening quote.
     opened: u64,
 }
 
 impl Quotes {
     fn new(delimiter: u8) -> Self {
-        // A file begins as a line does.
+        // The file begins like a line.
         Self { delimiter, place: Place::Outside, last: b'\n', offset: 0, opened: 0 }
     }
 
-    /// Checks the next bytes of the file. Bytes without a quote cost a search for one.
+    /// Checks the next bytes of the file; searches only for quotes.
     fn check(&mut self, bytes: &[u8]) -> Result<(), BadQuotes> {
-        // The parser skips the mark too.
+        // The parser skips the byte order mark, too.
         let is_marked = self.offset == 0 && bytes.starts_with(BYTE_ORDER_MARK);
         let bytes = if is_marked { &bytes[BYTE_ORDER_MARK.len()..] } else { bytes };
         self.offset += if is_marked { BYTE_ORDER_MARK.len() as u64 } else { 0 };
@@ -104,7 +104,7 @@ impl Quotes {
         Ok(())
     }
 
-    /// Judges a quote within quotes by what stands at `at`, behind it; returns where to go on.
+    /// Checks the byte at `at`, after a quote within quotes; returns the offset to continue from.
     fn close(&mut self, bytes: &[u8], at: usize) -> Result<usize, BadQuotes> {
         let (place, next) = match bytes.get(at) {
             None => (Place::Closing, at),
@@ -119,7 +119,7 @@ impl Quotes {
         Ok(next)
     }
 
-    /// Refuses a file that ends inside quotes.
+    /// Checks that the file does not end inside quotes.
     fn check_end(&self) -> Result<(), BadQuotes> {
         match self.place {
             Place::Inside => Err(BadQuotes { opened: self.opened, stray: None }),
@@ -128,10 +128,10 @@ impl Quotes {
     }
 }
 
-/// Where the next quote is, from `at` on.
+/// Finds the next quote from `at` on.
 fn next_quote(bytes: &[u8], at: usize, delimiter: u8) -> Option<usize> {
     match bytes.get(at..at + 2) {
-        // Quoted fields that follow each other need no search.
+        // Adjacent quoted fields need no search.
         Some(&[before, b'"']) if before == delimiter || before == b'\n' => Some(at + 1),
         _ => memchr(b'"', &bytes[at..]).map(|found| at + found),
     }
@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// The rules once more, a byte at a time.
+    /// A second implementation of the rules, one byte at a time.
     fn plain(bytes: &[u8], delimiter: u8) -> Result<(), BadQuotes> {
         let ends = |byte: &u8| *byte == delimiter || b"\n\r".contains(byte);
         let mut at = 0;
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn each_verdict_at_every_size_of_buffer() {
+    fn quotes_are_checked_alike_in_buffers_of_any_size() {
         let bad = |opened, stray| Err(BadQuotes { opened, stray });
         let cases: [(&str, Result<(), BadQuotes>); 13] = [
             ("a,b\n\"x\",\"y\"\n", Ok(())),
@@ -220,16 +220,16 @@ mod tests {
     }
 
     #[test]
-    fn a_field_may_begin_behind_a_byte_order_mark() {
+    fn a_quoted_field_may_follow_a_byte_order_mark() {
         let text = "\u{feff}\"a\"b".as_bytes();
         assert_eq!(read(text, b',', 16), Err(BadQuotes { opened: 3, stray: Some(6) }));
-        // Anywhere else it is a character as any.
+        // Elsewhere the mark is a plain character.
         assert!(read("a,\u{feff}\"a\"b".as_bytes(), b',', 16).is_ok());
     }
 
     proptest! {
         #[test]
-        fn the_plain_twin_agrees(
+        fn both_implementations_of_the_rules_agree(
             picks in prop::collection::vec(0_usize..7, 0..40),
             delimiter in prop::sample::select(b",;".to_vec()),
             size in 1_usize..10,

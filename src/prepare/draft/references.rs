@@ -1,15 +1,15 @@
-//! Keys and references: declared, or guessed by name and verified by value.
+//! Finds keys and references: declared ones, and ones guessed by name and verified by value.
 
+use super::name_tokens::{is_uuid, key_rank, names_rows, names_same_table, reference_rank};
 use super::profile::{Profile, Storage, unresolved_rows, without_point};
-use super::subject::{Gaps, Link, Notes, Place, Subject, counted, share};
-use super::words::{is_uuid, key_rank, names_rows, names_same_table, reference_rank};
+use super::subject::{FoundReference, Gaps, Notes, Place, Subject, counted, share};
 use crate::error::Result;
 use crate::prepare::schema::{Limits, Reference};
 use crate::prepare::source::{DeclaredReference, Source};
 
-impl Link {
-    /// The reference as the schema says it.
-    pub(super) fn reference(&self, subjects: &[Subject], of: &Subject) -> Reference {
+impl FoundReference {
+    /// Returns the reference as a schema has it.
+    pub(super) fn to_schema(&self, subjects: &[Subject], of: &Subject) -> Reference {
         Reference {
             columns: self.columns.iter().map(|&c| of.source.columns[c].name.clone()).collect(),
             to: subjects[self.to].name.clone(),
@@ -17,21 +17,21 @@ impl Link {
         }
     }
 
-    /// The name of that reference.
+    /// Returns the name of the reference: its columns, joined by `+`.
     pub(super) fn name(&self, of: &Subject) -> String {
         let columns = self.columns.iter().map(|&c| of.source.columns[c].name.as_str());
         columns.collect::<Vec<_>>().join("+")
     }
 
-    /// How many rows refer to none, as far as was counted: a NULL in a part of it is enough.
-    pub(super) fn lost(&self, of: &Subject) -> u64 {
+    /// Counts the rows without a parent, as far as the draft counted: one NULL part is enough.
+    pub(super) fn missing_rows(&self, of: &Subject) -> u64 {
         let nulls = self.columns.iter().map(|&column| of.profiles[column].nulls).max();
         nulls.unwrap_or(0) + self.unresolved.unwrap_or(0)
     }
 
-    /// The same as a share; where not all was counted, some rows may.
+    /// Returns the share of rows without a parent; `Few` at best where not all rows were counted.
     pub(super) fn gaps(&self, of: &Subject) -> Gaps {
-        let counted = Gaps::of(self.lost(of), of.profiles[self.columns[0]].rows);
+        let counted = Gaps::of(self.missing_rows(of), of.profiles[self.columns[0]].rows);
         if self.unresolved.is_none() { counted.min(Gaps::Few) } else { counted }
     }
 }
@@ -61,11 +61,11 @@ fn declared_key(subject: &Subject) -> Option<Vec<usize>> {
 
 fn guessed_key(subjects: &[Subject], index: usize, limits: &Limits) -> (Vec<usize>, String) {
     let subject = &subjects[index];
-    // A uuid is what a row is known by elsewhere, where the table has a plainer key.
+    // A uuid identifies a row in other systems if the table has a plainer key.
     let rank = |column: usize| {
-        let words = &subject.column_words[column];
-        let rank = key_rank(words, &subject.words)?;
-        let is_uuid = is_uuid(words);
+        let tokens = &subject.column_tokens[column];
+        let rank = key_rank(tokens, &subject.tokens)?;
+        let is_uuid = is_uuid(tokens);
         Some((rank.max(u32::from(is_uuid)), is_uuid, column))
     };
     let mut candidates: Vec<_> = (0..subject.profiles.len()).filter_map(rank).collect();
@@ -73,7 +73,7 @@ fn guessed_key(subjects: &[Subject], index: usize, limits: &Limits) -> (Vec<usiz
     let keys = candidates.iter().filter(|&&(.., column)| subject.profiles[column].is_key());
     let referring = |column| referring_columns(subjects, index, column, limits);
     let ranked = keys.map(|&(.., column)| (referring(column), column));
-    // Of those that as many refer to, the first.
+    // The first of those that equally many columns refer to.
     if let Some((_, column)) = ranked.rev().max_by_key(|&(count, _)| count) {
         return (vec![column], "by its name; unique and never NULL".into());
     }
@@ -81,25 +81,25 @@ fn guessed_key(subjects: &[Subject], index: usize, limits: &Limits) -> (Vec<usiz
         Some(&(.., column)) => {
             let name = &subject.source.columns[column].name;
             let profile = &subject.profiles[column];
-            let fault = match profile.nulls {
+            let reason = match profile.nulls {
                 0 if !profile.is_countable() => "is neither text nor integers".to_owned(),
                 0 => "is not unique".to_owned(),
                 nulls => format!("is NULL in {}", counted(nulls, "row")),
             };
-            format!("no key: {name:?} {fault}")
+            format!("no key: {name:?} {reason}")
         }
-        None => "no key: no column is named like one and unique".into(),
+        None => "no key: no column is unique and named like a key".into(),
     };
     (vec![], note)
 }
 
-/// How many columns of other tables are named like a reference to a table and hold values of this
-/// column of it.
+/// Counts the columns of other tables that are named like a reference to table `to` and hold values
+/// of its column `key`.
 fn referring_columns(subjects: &[Subject], to: usize, key: usize, limits: &Limits) -> u64 {
     let parent = &subjects[to];
     let refers = |other: &Subject, column: usize| {
-        let words = &other.column_words[column];
-        reference_rank(words, &parent.words, &parent.column_words[key]).is_some()
+        let tokens = &other.column_tokens[column];
+        reference_rank(tokens, &parent.tokens, &parent.column_tokens[key]).is_some()
             && counts(&other.profiles[column], &parent.profiles[key])
                 .is_some_and(|(count, missing)| count > 0 && are_few(missing, count, limits))
     };
@@ -108,14 +108,14 @@ fn referring_columns(subjects: &[Subject], to: usize, key: usize, limits: &Limit
     others.map(|(_, other)| columns(other) as u64).sum()
 }
 
-/// Where columns stand; none where one is missing.
+/// Returns the positions of columns; `None` if one is missing.
 fn places(subject: &Subject, names: &[String]) -> Option<Vec<usize>> {
     let place = |name: &String| subject.source.columns.iter().position(|c| c.name == *name);
     names.iter().map(place).collect()
 }
 
 /// Finds each table's references.
-pub(super) fn find_links(
+pub(super) fn find_references(
     source: &dyn Source,
     limits: &Limits,
     subjects: &mut [Subject],
@@ -123,22 +123,23 @@ pub(super) fn find_links(
 ) -> Result<()> {
     for index in 0..subjects.len() {
         let mut finder = Finder { source, limits, subjects, index, notes: vec![] };
-        let mut links = finder.declared()?;
-        let taken: Vec<_> = links.iter().flat_map(|link| link.columns.clone()).collect();
+        let mut references = finder.declared()?;
+        let taken: Vec<_> =
+            references.iter().flat_map(|reference| reference.columns.clone()).collect();
         for column in (0..subjects[index].profiles.len()).filter(|c| !taken.contains(c)) {
-            links.extend(finder.guessed(column)?);
+            references.extend(finder.guessed(column)?);
         }
         let found = finder.notes;
         let subject = &mut subjects[index];
         for (place, note) in found {
             notes.insert((subject.name.clone(), place), note);
         }
-        subject.links = links;
+        subject.references = references;
     }
     Ok(())
 }
 
-/// Looks for the references of one table.
+/// Finds the references of one table.
 struct Finder<'a> {
     source: &'a dyn Source,
     limits: &'a Limits,
@@ -147,17 +148,19 @@ struct Finder<'a> {
     notes: Vec<(Place, String)>,
 }
 
-/// Whether a column is named as the key of its own table is: `id`, `user_id` in `users`.
+/// Whether a column has the name of its own table's key: `id`, or `user_id` in `users`.
 fn names_own_rows(subject: &Subject, column: usize) -> bool {
-    key_rank(&subject.column_words[column], &subject.words).is_some_and(|rank| rank <= 1)
+    key_rank(&subject.column_tokens[column], &subject.tokens).is_some_and(|rank| rank <= 1)
 }
 
-/// How much of a column a key holds.
+/// Which of a column's values are keys of a parent table.
 struct Containment {
+    /// Whether enough of the values are keys.
     holds: bool,
-    /// How many rows are not, NULL apart, where it holds.
+    /// How many rows have another value than NULL that is not a key.
     unresolved: u64,
-    words: String,
+    /// The finding in words, for a note.
+    reason: String,
 }
 
 impl Finder<'_> {
@@ -165,35 +168,36 @@ impl Finder<'_> {
         &self.subjects[self.index]
     }
 
-    /// The declared references that the data do not contradict.
-    fn declared(&mut self) -> Result<Vec<Link>> {
-        let mut links: Vec<Link> = Vec::new();
-        for reference in self.subject().source.references.clone() {
-            let Some((link, parent)) = self.settle(&reference) else { continue };
-            let name = link.name(self.subject());
-            if links.iter().any(|earlier| earlier.columns == link.columns) {
+    /// Returns the declared references that the data do not contradict.
+    fn declared(&mut self) -> Result<Vec<FoundReference>> {
+        let mut references: Vec<FoundReference> = Vec::new();
+        for declared in self.subject().source.references.clone() {
+            let Some((reference, parent)) = self.resolve(&declared) else { continue };
+            let name = reference.name(self.subject());
+            if references.iter().any(|earlier| earlier.columns == reference.columns) {
                 continue;
             }
             let Some(parent) = parent else {
                 self.notes.push((Place::Reference(name), "declared".into()));
-                links.push(link);
+                references.push(reference);
                 continue;
             };
-            let found = self.contained(link.columns[0], link.to, parent)?;
+            let found = self.contained(reference.columns[0], reference.to, parent)?;
             if found.holds {
-                self.notes.push((Place::Reference(name), format!("declared; {}", found.words)));
-                links.push(Link { unresolved: Some(found.unresolved), ..link });
+                self.notes.push((Place::Reference(name), format!("declared; {}", found.reason)));
+                references.push(FoundReference { unresolved: Some(found.unresolved), ..reference });
             } else {
-                let to = &self.subjects[link.to].name;
-                let note = format!("declared to refer to {to:?}, but {}", found.words);
+                let to = &self.subjects[reference.to].name;
+                let note = format!("declared to refer to {to:?}, but {}", found.reason);
                 self.notes.push((Place::Column(name), note));
             }
         }
-        Ok(links)
+        Ok(references)
     }
 
-    /// A declared reference in places, with the parent's column where it is a single one.
-    fn settle(&self, reference: &DeclaredReference) -> Option<(Link, Option<usize>)> {
+    /// Resolves the names in a declared reference to positions, with the parent's column if it is a
+    /// single one.
+    fn resolve(&self, reference: &DeclaredReference) -> Option<(FoundReference, Option<usize>)> {
         let columns = places(self.subject(), &reference.columns)?;
         let to = self.subjects.iter().position(|s| s.source.name == reference.to)?;
         let parent = &self.subjects[to];
@@ -206,11 +210,11 @@ impl Finder<'_> {
         }
         let to_columns = if targets == parent.key { vec![] } else { reference.to_columns.clone() };
         let single = (targets.len() == 1).then(|| targets[0]);
-        Some((Link { columns, to, to_columns, unresolved: None }, single))
+        Some((FoundReference { columns, to, to_columns, unresolved: None }, single))
     }
 
-    /// The reference that a column is, by its name or by its values.
-    fn guessed(&mut self, column: usize) -> Result<Option<Link>> {
+    /// Guesses the reference of a column by its name or by its values.
+    fn guessed(&mut self, column: usize) -> Result<Option<FoundReference>> {
         let subject = self.subject();
         let profile = &subject.profiles[column];
         let comparable =
@@ -218,7 +222,7 @@ impl Finder<'_> {
         if !comparable || profile.present() == 0 {
             return Ok(None);
         }
-        // A table's own key is not a reference to a table that shares it.
+        // The table's own key is not a reference to another table with the same key.
         if subject.key == [column] && names_own_rows(subject, column) {
             return Ok(None);
         }
@@ -228,53 +232,58 @@ impl Finder<'_> {
             let [target] = self.subjects[to].key[..] else { continue };
             let found = self.contained(column, to, target)?;
             if found.holds {
-                let note = format!("by its name; {}", found.words);
+                let note = format!("by its name; {}", found.reason);
                 self.notes.push((Place::Reference(name), note));
-                return Ok(Some(Self::link(column, to, found.unresolved)));
+                return Ok(Some(Self::single_column(column, to, found.unresolved)));
             }
             let parent = &self.subjects[to].name;
             refused.get_or_insert(format!(
                 "named like a reference to {parent:?}, but {}",
-                found.words
+                found.reason
             ));
         }
         let Some(to) = self.only_container(column) else {
             self.notes.extend(refused.map(|note| (Place::Column(name), note)));
             return Ok(None);
         };
-        let note = "its values are keys of this table and of no other".to_owned();
+        let note = "its values are keys of this table only".to_owned();
         self.notes.push((Place::Reference(name), note));
-        Ok(Some(Self::link(column, to, 0)))
+        Ok(Some(Self::single_column(column, to, 0)))
     }
 
-    fn link(column: usize, to: usize, unresolved: u64) -> Link {
-        Link { columns: vec![column], to, to_columns: vec![], unresolved: Some(unresolved) }
+    fn single_column(column: usize, to: usize, unresolved: u64) -> FoundReference {
+        FoundReference {
+            columns: vec![column],
+            to,
+            to_columns: vec![],
+            unresolved: Some(unresolved),
+        }
     }
 
-    /// The tables that a column's name may mean, the likeliest first.
+    /// Returns the tables that a column's name may refer to, the likeliest first.
     fn named_parents(&self, column: usize) -> Vec<usize> {
         let subject = self.subject();
-        let words = &subject.column_words[column];
+        let tokens = &subject.column_tokens[column];
         let mut ranked = Vec::new();
         for (to, parent) in self.subjects.iter().enumerate() {
             let [key] = parent.key[..] else { continue };
             if to == self.index && (key == column || names_own_rows(subject, column)) {
                 continue;
             }
-            let rank = reference_rank(words, &parent.words, &parent.column_words[key]);
-            let upward = (to == self.index && names_same_table(words)).then_some(1);
+            let rank = reference_rank(tokens, &parent.tokens, &parent.column_tokens[key]);
+            let upward = (to == self.index && names_same_table(tokens)).then_some(1);
             ranked.extend(rank.or(upward).map(|rank| (u32::MAX - rank, to)));
         }
         ranked.sort_unstable();
         ranked.into_iter().map(|(_, to)| to).collect()
     }
 
-    /// The one table whose key holds all of a column's text identifiers.
+    /// Returns the only table whose keys contain all of a column's text identifiers.
     fn only_container(&self, column: usize) -> Option<usize> {
         let profile = &self.subject().profiles[column];
         let is_slug = profile.storage == Storage::Text && profile.numbers == 0;
         if !is_slug
-            || !names_rows(&self.subject().column_words[column])
+            || !names_rows(&self.subject().column_tokens[column])
             || profile.values.count().is_none_or(|count| count < 2)
         {
             return None;
@@ -285,63 +294,63 @@ impl Finder<'_> {
             }
             _ => false,
         };
-        let mut found = (0..self.subjects.len()).filter(holds);
-        let first = found.next()?;
-        found.next().is_none().then_some(first)
+        let mut containers = (0..self.subjects.len()).filter(holds);
+        let first = containers.next()?;
+        containers.next().is_none().then_some(first)
     }
 
-    /// Whether the values of `column` are found in a parent's column.
+    /// Compares the values of `column` with column `target` of table `to`.
     fn contained(&self, column: usize, to: usize, target: usize) -> Result<Containment> {
         let subject = self.subject();
         let profile = &subject.profiles[column];
         let keys = &self.subjects[to].profiles[target];
         let Some((count, missing)) = counts(profile, keys) else {
-            let words = "its values could not be compared".to_owned();
-            return Ok(Containment { holds: false, unresolved: 0, words });
+            let reason = "its values could not be compared".to_owned();
+            return Ok(Containment { holds: false, unresolved: 0, reason });
         };
-        let lost = format!("{} values are no key there", share(missing, count));
+        let missing_values = format!("{} values are not keys there", share(missing, count));
         let few = |missing: u64, of: u64| are_few(missing, of, self.limits);
         if missing == 0 {
-            let words = match count {
+            let reason = match count {
                 1 => "its one value is a key there".to_owned(),
                 count => format!("all {count} values are keys there"),
             };
-            return Ok(Containment { holds: true, unresolved: 0, words });
+            return Ok(Containment { holds: true, unresolved: 0, reason });
         }
-        // Few values can be many rows, and it is rows that `prepare` counts.
+        // Few values can be many rows, and `prepare` counts rows.
         let name = &subject.source.columns[column];
         let unresolved = |rewrite| {
             unresolved_rows(self.source, &subject.source.name, name, &keys.values, rewrite)
         };
         if few(missing, count) {
-            let rows = unresolved(|word| word)?;
-            let words = format!("{lost}, in {} rows", share(rows, profile.present()));
+            let rows = unresolved(|text| text)?;
+            let reason = format!("{missing_values}, in {} rows", share(rows, profile.present()));
             let holds = few(rows, profile.present());
-            return Ok(Containment { holds, unresolved: rows, words });
+            return Ok(Containment { holds, unresolved: rows, reason });
         }
         let pointed = profile.pointed > 0 && profile.all(profile.integers + profile.pointed);
-        let words = match pointed && few(unresolved(bare)?, profile.present()) {
+        let reason = match pointed && few(unresolved(without_fraction)?, profile.present()) {
             true => format!(
-                "{lost}: it has 1.0 where they are 1, as pandas writes integers with gaps; write \
-                 integers (astype(\"Int64\") in pandas)"
+                "{missing_values}: it has 1.0 where the keys have 1, as pandas writes integers with missing \
+                 values; write integers (astype(\"Int64\") in pandas)"
             ),
-            false => lost,
+            false => missing_values,
         };
-        Ok(Containment { holds: false, unresolved: 0, words })
+        Ok(Containment { holds: false, unresolved: 0, reason })
     }
 }
 
-/// A word such as `1.0` as the integer 1; others as they are.
-fn bare(word: &str) -> &str {
-    without_point(word).unwrap_or(word)
+/// Returns a text such as `1.0` as `1`, and any other text unchanged.
+fn without_fraction(text: &str) -> &str {
+    without_point(text).unwrap_or(text)
 }
 
-/// Whether so many of a reference's values may be no key.
+/// Whether `missing` values are within the limit of unresolved references.
 fn are_few(missing: u64, of: u64, limits: &Limits) -> bool {
     missing as f64 <= of as f64 * limits.unresolved_share
 }
 
-/// How many different values a column has, and how many of them are no key.
+/// Counts the distinct values of a column, and those that are not keys.
 fn counts(column: &Profile, keys: &Profile) -> Option<(u64, u64)> {
     keys.values.count()?;
     Some((column.values.count()?, column.values.missing_from(&keys.values)))

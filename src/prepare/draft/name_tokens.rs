@@ -1,16 +1,16 @@
-//! The words that a name is made of, to guess from them what a column is.
+//! Splits names into tokens, and guesses from them what a column is.
 
-/// The ends of names that say that a value names a row.
+/// The last tokens of columns whose values identify rows.
 const IDENTITY: [&str; 4] = ["id", "key", "uuid", "guid"];
 
-/// The ends of names that may say so in a table's own key, and mean a quantity elsewhere.
+/// The last tokens of columns that may be a table's own key, and are quantities elsewhere.
 const NUMBERING: [&str; 4] = ["code", "no", "number", "nr"];
 
-/// The words of a name, in lower case and the singular: `nationalityCountryIDs` is nationality,
-/// country, id.
-pub(super) fn words(name: &str) -> Vec<String> {
+/// Returns the tokens of a name in lower case and singular: `nationalityCountryIDs` has the tokens
+/// nationality, country, id.
+pub(super) fn tokens(name: &str) -> Vec<String> {
     let characters: Vec<char> = name.chars().collect();
-    let mut words = vec![String::new()];
+    let mut tokens = vec![String::new()];
     for (place, &character) in characters.iter().enumerate() {
         let before = place.checked_sub(1).map(|p| characters[p]);
         let after = characters.get(place + 1);
@@ -26,50 +26,50 @@ pub(super) fn words(name: &str) -> Vec<String> {
             _ => false,
         };
         if begins {
-            words.push(String::new());
+            tokens.push(String::new());
         }
-        if let Some(word) = words.last_mut().filter(|_| character.is_alphanumeric()) {
-            word.extend(character.to_lowercase());
+        if let Some(token) = tokens.last_mut().filter(|_| character.is_alphanumeric()) {
+            token.extend(character.to_lowercase());
         }
     }
-    words.retain(|word| !word.is_empty());
-    words.iter().map(|word| singular(word)).collect()
+    tokens.retain(|token| !token.is_empty());
+    tokens.iter().map(|token| singular(token)).collect()
 }
 
-/// The singular of an English word, as far as its end tells.
-fn singular(word: &str) -> String {
-    let ends = |end: &str| word.ends_with(end) && word.len() > end.len() + 1;
-    match word {
+/// Returns the singular of an English word, by its ending.
+fn singular(token: &str) -> String {
+    let ends = |end: &str| token.ends_with(end) && token.len() > end.len() + 1;
+    match token {
         "people" => "person".into(),
         "children" => "child".into(),
-        _ if ends("ies") => format!("{}y", &word[..word.len() - 3]),
+        _ if ends("ies") => format!("{}y", &token[..token.len() - 3]),
         _ if ends("sses") || ends("shes") || ends("ches") || ends("xes") => {
-            word[..word.len() - 2].into()
+            token[..token.len() - 2].into()
         }
-        _ if ends("ss") || ends("us") || ends("is") => word.into(),
-        _ if ends("s") => word[..word.len() - 1].into(),
-        _ => word.into(),
+        _ if ends("ss") || ends("us") || ends("is") => token.into(),
+        _ if ends("s") => token[..token.len() - 1].into(),
+        _ => token.into(),
     }
 }
 
-/// Whether a column's words say that its values name rows.
-pub(super) fn names_rows(words: &[String]) -> bool {
-    words.last().is_some_and(|last| {
+/// Whether the values of a column identify rows, by its tokens.
+pub(super) fn names_rows(tokens: &[String]) -> bool {
+    tokens.last().is_some_and(|last| {
         IDENTITY.contains(&last.as_str()) || (last.len() > 4 && stem(last).is_some())
     })
 }
 
-/// Whether a column's words end like those of a name that is unique everywhere.
-pub(super) fn is_uuid(words: &[String]) -> bool {
-    words.last().is_some_and(|last| matches!(last.as_str(), "uuid" | "guid"))
+/// Whether the tokens of a column are those of a universally unique identifier.
+pub(super) fn is_uuid(tokens: &[String]) -> bool {
+    tokens.last().is_some_and(|last| matches!(last.as_str(), "uuid" | "guid"))
 }
 
-/// What stands before the ending of a word such as `custkey` or `driverid`.
-fn stem(word: &str) -> Option<&str> {
-    ["id", "key"].iter().find_map(|end| word.strip_suffix(end)).filter(|stem| stem.len() >= 3)
+/// Returns the part before the ending of a token such as `custkey` or `driverid`.
+fn stem(token: &str) -> Option<&str> {
+    ["id", "key"].iter().find_map(|end| token.strip_suffix(end)).filter(|stem| stem.len() >= 3)
 }
 
-/// How well a column's words name the key of the table whose words these are; none: not at all.
+/// Ranks a column as the key of its table by their tokens, 0 best; `None` if it is not named so.
 pub(super) fn key_rank(column: &[String], table: &[String]) -> Option<u32> {
     let (last, before) = column.split_last()?;
     let ends = |ends: &[&str]| ends.contains(&last.as_str());
@@ -98,20 +98,20 @@ pub(super) fn key_rank(column: &[String], table: &[String]) -> Option<u32> {
     }
 }
 
-/// How well a column's words name a row of another table, by that table's words and its key's.
+/// Ranks a column as a reference to another table, by the tokens of that table and of its key.
 ///
-/// Greater is better; none: not at all.
+/// Greater is better; `None` if the column is not named like a reference.
 pub(super) fn reference_rank(column: &[String], table: &[String], key: &[String]) -> Option<u32> {
     let ends = |last: &str| IDENTITY.contains(&last) || last == "code";
     let with_end = column.split_last().filter(|(last, _)| ends(last));
     let named = with_end.map_or(column, |(_, before)| before);
     let joined = column.concat();
-    let telling = key.len() > 1 || key.first().is_some_and(|word| stem(word).is_some());
+    let is_specific = key.len() > 1 || key.first().is_some_and(|token| stem(token).is_some());
     if named == table || joined == format!("{}id", table.concat()) {
         Some(100)
-    } else if telling && column == key {
+    } else if is_specific && column == key {
         Some(99)
-    } else if telling && column.ends_with(key) {
+    } else if is_specific && column.ends_with(key) {
         Some(50 + key.len() as u32)
     } else if with_end.is_some() && named.ends_with(table) {
         Some(50 + table.len() as u32)
@@ -120,21 +120,20 @@ pub(super) fn reference_rank(column: &[String], table: &[String], key: &[String]
     }
 }
 
-/// Whether a column's words say that a row refers to another one of the same table.
+/// Whether a column refers to rows of its own table, by its tokens.
 pub(super) fn names_same_table(column: &[String]) -> bool {
     let upward = ["parent", "manager", "supervisor", "boss", "predecessor"];
-    let word = |wanted: &str| column.iter().any(|word| word == wanted);
-    upward.iter().any(|upward| word(upward)) || (word("report") && word("to"))
+    let token = |wanted: &str| column.iter().any(|token| token == wanted);
+    upward.iter().any(|upward| token(upward)) || (token("report") && token("to"))
 }
 
-/// Whether a column's words end like those of a code or a number, which may be a key.
-pub(super) fn may_number_rows(words: &[String]) -> bool {
-    words.last().is_some_and(|last| NUMBERING.contains(&last.as_str()))
+/// Whether a column is named like a code or a number, which may be a key.
+pub(super) fn may_number_rows(tokens: &[String]) -> bool {
+    tokens.last().is_some_and(|last| NUMBERING.contains(&last.as_str()))
 }
 
-/// Whether a column's words say that it numbers rows within those of another table, as the lines of
-/// an order are.
-pub(super) fn numbers_within(words: &[String]) -> bool {
+/// Whether a column numbers the rows of one parent, by its tokens: the lines of an order.
+pub(super) fn numbers_within(tokens: &[String]) -> bool {
     let ends = [
         "linenumber",
         "lineno",
@@ -149,16 +148,16 @@ pub(super) fn numbers_within(words: &[String]) -> bool {
         "sequencenumber",
         "ordinal",
     ];
-    let joined = words.concat();
-    words.last().is_some_and(|last| last == "line") || ends.iter().any(|end| joined.ends_with(end))
+    let joined = tokens.concat();
+    tokens.last().is_some_and(|last| last == "line") || ends.iter().any(|end| joined.ends_with(end))
 }
 
-/// The word that all columns of a table begin with, when it is a mere prefix, as in TPC-H.
+/// Returns the token that all columns of a table begin with, if it is a short prefix as in TPC-H.
 pub(super) fn shared_prefix(columns: &[Vec<String>]) -> Option<String> {
     let first = columns.first()?.first()?;
     let shared = columns.len() > 1
         && first.len() <= 3
-        && columns.iter().all(|words| words.len() > 1 && words.first() == Some(first));
+        && columns.iter().all(|tokens| tokens.len() > 1 && tokens.first() == Some(first));
     shared.then(|| first.clone())
 }
 
@@ -167,11 +166,11 @@ mod tests {
     use super::*;
 
     fn joined(name: &str) -> String {
-        words(name).join(" ")
+        tokens(name).join(" ")
     }
 
     #[test]
-    fn names_fall_into_words() {
+    fn names_split_into_tokens() {
         for (name, expected) in [
             ("nationalityCountryId", "nationality country id"),
             ("CustomerID", "customer id"),
@@ -192,8 +191,8 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_known_by_name() {
-        let rank = |column: &str, table: &str| key_rank(&words(column), &words(table));
+    fn keys_are_recognised_by_name() {
+        let rank = |column: &str, table: &str| key_rank(&tokens(column), &tokens(table));
         assert_eq!(rank("id", "races"), Some(0));
         assert_eq!(rank("CustomerID", "customers"), Some(1));
         assert_eq!(rank("custkey", "customer"), Some(3));
@@ -204,19 +203,19 @@ mod tests {
     }
 
     #[test]
-    fn numbers_within_another_table_are_known_by_name() {
+    fn numbers_within_a_parent_are_recognised_by_name() {
         for name in ["l_linenumber", "Line", "order_line_no", "seq", "ItemNumber"] {
-            assert!(numbers_within(&words(name)), "{name}");
+            assert!(numbers_within(&tokens(name)), "{name}");
         }
         for name in ["deadline", "line_total", "phone_number", "position", ""] {
-            assert!(!numbers_within(&words(name)), "{name}");
+            assert!(!numbers_within(&tokens(name)), "{name}");
         }
     }
 
     #[test]
-    fn references_are_known_by_name() {
+    fn references_are_recognised_by_name() {
         let rank = |column: &str, table: &str, key: &str| {
-            reference_rank(&words(column), &words(table), &words(key))
+            reference_rank(&tokens(column), &tokens(table), &tokens(key))
         };
         assert_eq!(rank("engineManufacturerId", "engine_manufacturers", "id"), Some(100));
         assert_eq!(rank("nationalityCountryId", "countries", "id"), Some(51));
