@@ -3,7 +3,7 @@
 use arrow::array::ArrayRef;
 
 use super::build::keys::write_key;
-use super::values::words;
+use super::values::to_texts;
 use crate::error::{Error, Result};
 
 /// The text of the key whose parts are arrays of one value each.
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// # Errors
 /// `InvalidArgument` where a part is NULL, `Data` where a value has no text.
 pub(crate) fn key_text_of(parts: &[ArrayRef]) -> Result<String> {
-    let columns = parts.iter().map(words).collect::<Result<Vec<_>>>()?;
+    let columns = parts.iter().map(to_texts).collect::<Result<Vec<_>>>()?;
     let columns: Vec<_> = columns.iter().collect();
     let mut text = String::new();
     match write_key(&columns, 0, &mut text) {
