@@ -5,8 +5,8 @@ const LISTED: usize = 12;
 
 /// Returns the candidate that is most similar to `name`; `None` if no candidate is similar.
 ///
-/// Ignores case, underscores, hyphens and spaces. The first of several equally near candidates wins,
-/// so the same input gives the same message.
+/// Ignores case, underscores, hyphens and spaces. The first of several equally near candidates
+/// wins, so the same input gives the same message.
 pub(crate) fn suggest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(suggest("colums", ["name", "columns", "column"]), Some("columns"));
         assert_eq!(suggest("driver_id", ["DriverID", "driverid2"]), Some("DriverID"));
         assert_eq!(suggest("zzz", ["name", "columns"]), None);
-        assert_eq!(did_you_mean("zzz", ["name", "key"]), r#"there are: "name", "key""#);
+        assert_eq!(did_you_mean("zzz", ["name", "key"]), r#"expected one of: "name", "key""#);
         assert_eq!(did_you_mean("zzz", []), "there are none");
         let many: Vec<_> = (0..15).map(|i| format!("name{i:02}")).collect();
         assert!(did_you_mean("zzz", many.iter().map(String::as_str)).ends_with(" and 3 more"));

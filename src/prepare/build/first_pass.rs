@@ -1,8 +1,8 @@
 //! The first pass: reads each table once, as a stream, from its source into a staging file.
 //!
 //! Memory holds the keys (16 bytes and a slot per row), the links (4 bytes per row) and the
-//! categories. The staging file holds cells as numbers, because z-scores and the order of categories
-//! are known only at the end.
+//! categories. The staging file holds cells as numbers, because z-scores and the order of
+//! categories are known only at the end.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -232,8 +232,8 @@ impl Derived {
         &self.obs_times
     }
 
-    /// Computes the statistics from the recorded train split only, so that they do not depend on the
-    /// other splits.
+    /// Computes the statistics from the recorded train split only, so that they do not depend on
+    /// the other splits.
     fn use_train_statistics(&mut self) -> Result<()> {
         if self.splits.is_empty() {
             return Ok(());

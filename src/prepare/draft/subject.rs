@@ -75,7 +75,7 @@ impl Gaps {
     }
 }
 
-/// Where the time of a table comes from.
+/// The origin of the time of a table.
 pub(super) enum Origin {
     /// A column of the table, and how well its name fits.
     Column(usize, Fit),

@@ -1,8 +1,8 @@
 //! Guesses when the rows of each table came to exist.
 //!
 //! A row without a time is always visible, so a time with few gaps comes before one with many,
-//! whatever their names. A time of the table itself is best, unless it is a later stage of the row or
-//! most rows lack it. Otherwise the table inherits the time of a parent: an event rather than a
+//! whatever their names. A time of the table itself is best, unless it is a later stage of the row
+//! or most rows lack it. Otherwise the table inherits the time of a parent: an event rather than a
 //! thing, then the parent that the table is named after, then the latest, because a row cannot have
 //! existed before any of its parents.
 
@@ -183,8 +183,8 @@ fn is_named_after(child: &Subject, parent: &Subject) -> bool {
     within || (joined.len() >= 4 && child.tokens.concat().starts_with(&joined))
 }
 
-/// Whether the rows of a table are events rather than things, by the name of their time; if the name
-/// is not decisive, by whether they refer to other tables.
+/// Whether the rows of a table are events rather than things, by the name of their time; if the
+/// name is not decisive, by whether they refer to other tables.
 fn is_event(subjects: &[Subject], index: usize) -> bool {
     let refers = || subjects[index].references.iter().any(|reference| reference.to != index);
     match subjects[index].time.as_ref().map(|time| &time.from) {

@@ -80,8 +80,8 @@ impl<'a> EndpointEmbedder<'a> {
     /// Returns an embedder that requests vectors of `model` with `dimension` numbers from
     /// `{url}/embeddings`.
     ///
-    /// `key` is sent as a bearer token. `cache` is the file of received vectors; it is created if it
-    /// does not exist. One file serves one model.
+    /// `key` is sent as a bearer token. `cache` is the file of received vectors; it is created if
+    /// it does not exist. One file serves one model.
     ///
     /// # Errors
     /// `InvalidArgument` when `url` is not a URL; `PlanMismatch` when the cache has vectors of
@@ -189,8 +189,8 @@ impl<'a> EndpointEmbedder<'a> {
 
     /// Sends a request, and waits for the reply or for an interrupt.
     ///
-    /// Another thread reads the reply, because the read cannot be interrupted; after an interrupt that
-    /// thread ends by its timeout.
+    /// Another thread reads the reply, because the read cannot be interrupted; after an interrupt
+    /// that thread ends by its timeout.
     fn request(&self, texts: &[&str]) -> Result<Result<Reply, ureq::Error>> {
         let body = Request { model: &self.model, input: texts, encoding_format: "float" };
         let body = serde_json::to_string(&body)

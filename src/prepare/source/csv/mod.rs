@@ -1,8 +1,8 @@
 //! Reads tables in CSV files: a header line, double quotes, and the delimiter of the header.
 //!
-//! Every column is text. An empty field is NULL, also in quotes, because writers disagree about their
-//! meaning. Blank lines and a byte order mark are skipped. In a quoted field a quote is doubled; in
-//! any other field it is a plain character.
+//! Every column is text. An empty field is NULL, also in quotes, because writers disagree about
+//! their meaning. Blank lines and a byte order mark are skipped. In a quoted field a quote is
+//! doubled; in any other field it is a plain character.
 
 mod delimiter;
 mod quotes;
