@@ -1,4 +1,4 @@
-//! Names in messages: quotes them, and suggests the nearest known name.
+//! Names and counts in messages: quotes names, suggests the nearest known name, forms plurals.
 
 /// The most names that a message lists; it counts the rest.
 const LISTED: usize = 12;
@@ -49,6 +49,11 @@ pub(crate) fn shortened(names: &[String]) -> String {
         0 => shown.join(", "),
         rest => format!("{} and {rest} more", shown.join(", ")),
     }
+}
+
+/// Formats a number of things: `1 row`, `2 rows`.
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Returns the name in lower case without underscores, hyphens and spaces.

@@ -4,7 +4,8 @@ use indexmap::IndexMap;
 
 use super::name_tokens::names_rows;
 use super::profile::{Profile, Storage};
-use super::subject::{ChosenTime, Notes, Origin, Place, Subject, counted};
+use super::subject::{ChosenTime, Notes, Origin, Place, Subject};
+use crate::prepare::names::counted;
 use crate::prepare::schema::{Column, Limits, TimeUnit};
 use crate::store::SemanticType;
 

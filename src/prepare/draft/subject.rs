@@ -87,8 +87,3 @@ pub(super) enum Origin {
 pub(super) fn share(count: u64, of: u64) -> String {
     format!("{count} of {of}")
 }
-
-/// Formats a number of things, for notes.
-pub(super) fn counted(count: u64, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
-}

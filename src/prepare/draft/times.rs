@@ -9,10 +9,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::subject::{ChosenTime, Gaps, Notes, Origin, Place, Subject, counted};
+use super::subject::{ChosenTime, Gaps, Notes, Origin, Place, Subject};
 use super::time_names::{Fit, fit};
 use crate::prepare::build::references::parents_first;
-use crate::prepare::names::shortened;
+use crate::prepare::names::{counted, shortened};
 use crate::prepare::schema::{Delay, Limits, Task, Time, TimeUnit};
 use crate::store::SemanticType;
 

@@ -243,8 +243,7 @@ impl<'a> EndpointEmbedder<'a> {
             let vector: Vec<f16> = embedding.into_iter().map(f16::from_f32).collect();
             if !vector.iter().all(|x| x.is_finite()) {
                 return Err(Error::data(
-                    "expected numbers that a 16-bit float can hold, found \
-                                        others",
+                    "expected numbers in the range of 16-bit floats, found a larger one",
                 ));
             }
             match vectors.get_mut(index) {
