@@ -53,12 +53,8 @@ fn unused_feature(subject: &Subject, column: usize, limits: &Limits) -> Option<S
         semantic,
         SemanticType::Numerical | SemanticType::Categorical | SemanticType::Boolean
     );
-    is_feature.then(|| {
-        format!(
-            "part of the key, so its value is not a feature; otherwise \
-                                {semantic}"
-        )
-    })
+    is_feature
+        .then(|| format!("part of the key, so its value is not a feature; otherwise {semantic}"))
 }
 
 /// Returns the semantic type that a column's values and name suggest, and the reason.

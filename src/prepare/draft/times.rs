@@ -232,8 +232,7 @@ fn inherited_reasons(subjects: &[Subject], index: usize, reference: usize) -> Ve
     let name = &subjects[to].name;
     let reason = match is_named_after(subject, &subjects[to]) || is_event(subjects, to) {
         true => format!(
-            "the time of {name:?}, to which a row belongs; add a delay if a row is \
-                         known only later"
+            "the time of {name:?}, to which a row belongs; add a delay if a row is known only later"
         ),
         false => format!(
             "the time of {name:?}, to which a row refers, but a row may be later; name the table's \
@@ -241,7 +240,7 @@ fn inherited_reasons(subjects: &[Subject], index: usize, reference: usize) -> Ve
         ),
     };
     let gaps = reference_gaps(subjects, index, reference).into_iter();
-    [reason].into_iter().chain(gaps.map(|gap| format!("{gap} are always visible"))).collect()
+    [reason].into_iter().chain(gaps.map(|gap| format!("{gap}: always visible"))).collect()
 }
 
 /// Describes another reference through which a time could be inherited.

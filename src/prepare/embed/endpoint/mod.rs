@@ -123,10 +123,9 @@ impl<'a> EndpointEmbedder<'a> {
 
     fn check(&self) -> Result<()> {
         match (self.is_stopped)() {
-            true => Err(Error::interrupted(
-                "interrupted; the cache keeps the vectors received so \
-                                            far",
-            )),
+            true => {
+                Err(Error::interrupted("interrupted; the cache keeps the vectors received so far"))
+            }
             false => Ok(()),
         }
     }
@@ -215,8 +214,7 @@ impl<'a> EndpointEmbedder<'a> {
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Error::new(
                         crate::ErrorKind::Io,
-                        "internal error: the thread of the \
-                                                                 request panicked",
+                        "internal error: the thread of the request panicked",
                     ));
                 }
             }
@@ -250,9 +248,8 @@ impl<'a> EndpointEmbedder<'a> {
                 Some(place) if place.is_empty() => *place = vector,
                 _ => {
                     return Err(Error::data(format!(
-                        "expected one vector for each of {count} \
-                                                     texts, found index {index} twice or out of \
-                                                     range"
+                        "expected one vector for each of {count} texts, found index {index} twice \
+                         or out of range"
                     )));
                 }
             }

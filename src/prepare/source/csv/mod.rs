@@ -38,8 +38,7 @@ pub(super) fn columns(path: &Path) -> Result<Vec<SourceColumn>> {
         Err(_) => {
             let found = String::from_utf8_lossy(name);
             Err(Error::data(format!(
-                "line 1: expected UTF-8, found {found:?}; convert the file to \
-                                     UTF-8"
+                "line 1: expected UTF-8, found {found:?}; convert the file to UTF-8"
             ))
             .context(place()))
         }
@@ -132,8 +131,8 @@ impl Rows {
                 let end = i32::try_from(column.bytes.len()).map_err(|_| {
                     let line = self.record.position().map_or(0, csv::Position::line);
                     let message = format!(
-                        "line {line}: expected fields of at most 2 GiB in a \
-                                           batch, found more; shorten them"
+                        "line {line}: expected fields of at most 2 GiB in a batch, found more; \
+                         shorten them"
                     );
                     Error::limit(message).context(self.path.display())
                 })?;
@@ -185,11 +184,10 @@ impl Rows {
         };
         match search() {
             Ok(Some(error)) => error.context(self.path.display()),
-            Ok(None) => Error::data(
-                "the file changed while it was read; read it again when it is \
-                             complete",
-            )
-            .context(self.path.display()),
+            Ok(None) => {
+                Error::data("the file changed while it was read; read it again when it is complete")
+                    .context(self.path.display())
+            }
             Err(error) => error,
         }
     }
