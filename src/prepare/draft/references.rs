@@ -332,8 +332,8 @@ impl Finder<'_> {
         let pointed = profile.pointed > 0 && profile.all(profile.integers + profile.pointed);
         let reason = match pointed && few(unresolved(without_fraction)?, profile.present()) {
             true => format!(
-                "{missing_values}: it has 1.0 where the keys have 1, as pandas writes integers with \
-                 missing values; write integers (astype(\"Int64\") in pandas)"
+                "{missing_values}: it has 1.0 where the keys have 1, as pandas writes integers \
+                 with missing values; write integers (astype(\"Int64\") in pandas)"
             ),
             false => missing_values,
         };
