@@ -74,7 +74,7 @@ def prepare(
 
 
 def tpch(work: Path, scale: float) -> Path:
-    """Returns the folder of TPC-H's tables as Parquet files; generates them if it does not exist."""
+    """Returns the folder of TPC-H's tables as Parquet files; generates missing ones."""
     work.mkdir(parents=True, exist_ok=True)
     source = work / f"tpch-sf{scale:g}"
     if not source.exists():

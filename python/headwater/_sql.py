@@ -1,21 +1,21 @@
 """Runs the SQL of tasks with DuckDB over the tables of a source.
 
 A query reads the tables of the source by name, including views of SQLite, with the values that
-`prepare` reads. A text column (every column of CSV and SQLite) has the type of the schema: TIMESTAMP
-in UTC for timestamps, DOUBLE for numbers, BOOLEAN for booleans; identifiers, categories, texts and
-columns that are not in the schema stay VARCHAR. A column with a type of its own (Parquet, tables in
-memory) keeps it. A BLOB column of SQLite is left out, unless the schema gives it a type other than
-ignored, because the reader rejects blobs.
+`prepare` reads. A text column (every column of CSV and SQLite) has the type of the schema:
+TIMESTAMP in UTC for timestamps, DOUBLE for numbers, BOOLEAN for booleans; identifiers, categories,
+texts and columns that are not in the schema stay VARCHAR. A column with a type of its own (Parquet,
+tables in memory) keeps it. A BLOB column of SQLite is left out, unless the schema gives it a type
+other than ignored, because the reader rejects blobs.
 
-DuckDB runs on one thread and in UTC, and the rows are sorted by the texts of all columns, also for a
-query with its own ORDER BY. So neither the order of rows nor the last bit of a sum depends on the
+DuckDB runs on one thread and in UTC, and the rows are sorted by the texts of all columns, also for
+a query with its own ORDER BY. So neither the order of rows nor the last bit of a sum depends on the
 machine, and the order does not depend on the type of a key in the source.
 
-DuckDB opens no files: tables come from the source, and DuckDB spills to a folder of the preparation.
-A query may read only tables of the source, its own WITH and a few functions that make rows of their
-arguments. A call whose result varies (`random()`, `now()`, a sample without a seed) is rejected, so
-the same data make the same store. Where DuckDB defines no order, for example between equal rows
-under a LIMIT, its version may matter.
+DuckDB opens no files: tables come from the source, and DuckDB spills to a folder of the
+preparation. A query may read only tables of the source, its own WITH and a few functions that make
+rows of their arguments. A call whose result varies (`random()`, `now()`, a sample without a seed)
+is rejected, so the same data make the same store. Where DuckDB defines no order, for example
+between equal rows under a LIMIT, its version may matter.
 """
 
 from __future__ import annotations

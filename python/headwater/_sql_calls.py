@@ -12,8 +12,8 @@ from headwater._headwater import SchemaError
 if TYPE_CHECKING:
     import duckdb
 
-# Functions without parentheses. A column of such a name cannot be distinguished from the call. `user`
-# is not included: here it is always 'duckdb', and it is a likely name of a column.
+# Functions without parentheses. A column of such a name cannot be distinguished from the call.
+# `user` is not included: here it is always 'duckdb', and it is a likely name of a column.
 _BARE_FUNCTIONS = {
     "current_catalog",
     "current_date",

@@ -1,12 +1,12 @@
-//! Names in messages: quotes them, and suggests the nearest known name.
+//! Names and counts in messages: quotes names, suggests the nearest known name, forms plurals.
 
 /// The most names that a message lists; it counts the rest.
 const LISTED: usize = 12;
 
 /// Returns the candidate that is most similar to `name`; `None` if no candidate is similar.
 ///
-/// Ignores case, underscores, hyphens and spaces. The first of several equally near candidates wins,
-/// so the same input gives the same message.
+/// Ignores case, underscores, hyphens and spaces. The first of several equally near candidates
+/// wins, so the same input gives the same message.
 pub(crate) fn suggest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -51,6 +51,11 @@ pub(crate) fn shortened(names: &[String]) -> String {
     }
 }
 
+/// Formats a number of things: `1 row`, `2 rows`.
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Returns the name in lower case without underscores, hyphens and spaces.
 fn simplified(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
@@ -65,7 +70,7 @@ mod tests {
         assert_eq!(suggest("colums", ["name", "columns", "column"]), Some("columns"));
         assert_eq!(suggest("driver_id", ["DriverID", "driverid2"]), Some("DriverID"));
         assert_eq!(suggest("zzz", ["name", "columns"]), None);
-        assert_eq!(did_you_mean("zzz", ["name", "key"]), r#"there are: "name", "key""#);
+        assert_eq!(did_you_mean("zzz", ["name", "key"]), r#"expected one of: "name", "key""#);
         assert_eq!(did_you_mean("zzz", []), "there are none");
         let many: Vec<_> = (0..15).map(|i| format!("name{i:02}")).collect();
         assert!(did_you_mean("zzz", many.iter().map(String::as_str)).ends_with(" and 3 more"));

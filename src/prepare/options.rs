@@ -12,8 +12,8 @@ use crate::progress::Progress;
 
 /// Runs the SQL of tasks; the Python package implements it with DuckDB.
 pub trait SqlEngine: Sync {
-    /// Returns the rows of `query` over the source's tables, with `columns` in that order. The engine
-    /// may spill to the new folder `scratch` until the preparation ends.
+    /// Returns the rows of `query` over the source's tables, with `columns` in that order. The
+    /// engine may spill to the new folder `scratch` until the preparation ends.
     ///
     /// # Errors
     /// The errors of the engine.

@@ -42,8 +42,7 @@ impl ArrowSource {
         }
         if objects.is_empty() {
             return Err(Error::invalid(
-                "source: expected at least one table, found an empty \
-                                       dictionary",
+                "source: expected at least one table, found an empty dictionary",
             )
             .into());
         }

@@ -159,12 +159,8 @@ impl SqlRows {
         // The interface allows a producer to ignore the request.
         drop(requested_schema);
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let rows = rows.ok_or_else(|| {
-            Error::invalid(
-                "expected one reader of the rows, found a \
-                                                      second",
-            )
-        })?;
+        let rows = rows
+            .ok_or_else(|| Error::invalid("expected one read of the rows, found a second one"))?;
         let stream = FFI_ArrowArrayStream::new(Box::new(rows));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }

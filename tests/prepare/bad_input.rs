@@ -95,14 +95,14 @@ fn missing_tables_and_columns_are_named() {
 fn duplicate_and_null_keys_are_rejected() {
     assert_eq!(
         with_data("customers.csv", "\n3,", "\n1,"),
-        "table \"customers\": 1 rows repeat the key (id) of an earlier row, the first is \"1\" in \
-         row 1 and row 3; limits.duplicate_keys allows 0: correct the key or the data, or raise \
+        "table \"customers\": the key (id) of an earlier row repeats in 1 row, the first is \"1\" \
+         in row 1 and row 3; limits.duplicate_keys allows 0: correct the key or the data, or raise \
          the limit (references then link to the first row)"
     );
     assert_eq!(
         with_data("customers.csv", "\n2,", "\n,"),
-        "table \"customers\": 1 rows have a NULL in the key (id), the first is row 2; every row \
-         needs a key: correct the data, or remove the key from the schema"
+        "table \"customers\": the key (id) is NULL in 1 row, the first is row 2; every row needs a \
+         key: correct the data, or remove the key from the schema"
     );
 }
 
@@ -124,8 +124,8 @@ fn unresolved_references_are_rejected_over_the_limit() {
     assert!(output.status.success());
     assert!(
         printed.ends_with(
-            "note: table \"orders\": 1 values of reference \"customer\" match no row; these rows \
-             have no such parent\n"
+            "note: table \"orders\": reference \"customer\" has 1 value without a matching row; \
+             the rows with these values have no such parent\n"
         ),
         "{printed}"
     );
@@ -285,29 +285,29 @@ fn empty_tables_and_tasks_are_rejected() {
 fn seeds_without_an_anchor_a_time_or_a_split_are_rejected() {
     assert_eq!(
         with_data("seeds.csv", "\n2,", "\n7,"),
-        "task \"churn\": 1 rows name an anchor (customer) that is not in table \"customers\", the \
-         first is \"7\" in row 2; remove those rows, or correct the key"
+        "task \"churn\": the anchor (customer) of 1 row is not in table \"customers\", the first \
+         is \"7\" in row 2; remove these rows, or correct the key"
     );
     assert_eq!(
         with_data("seeds.csv", "\n2,", "\n,"),
-        "task \"churn\": 1 rows have a NULL in the anchor's key (customer), the first is row 2; \
-         remove those rows, or correct the data"
+        "task \"churn\": the key of the anchor (customer) is NULL in 1 row, the first is row 2; \
+         remove these rows, or correct the data"
     );
     assert_eq!(
         with_data("seeds.csv", "2020-04-01", ""),
-        "task \"churn\": 1 seeds have a NULL in the observation time (\"at\"), the first is row 1; \
-         such a seed would see the future: give it a time, or set sees_everything = true in task \
+        "task \"churn\": the observation time (\"at\") is NULL in 1 row, the first is row 1; such \
+         a seed would see the future: give it a time, or set sees_everything = true in task \
          \"churn\""
     );
     assert_eq!(
         with_data("seeds.csv", "train", "Train"),
-        "task \"churn\": 1 rows have a split other than train, val or test, the first is \"Train\" \
-         in row 1; correct the column \"part\""
+        "task \"churn\": expected the split train, val or test, found another in 1 row, the first \
+         is \"Train\" in row 1; correct the column \"part\""
     );
     assert_eq!(
         with_data("seeds.csv", "test", ""),
-        "task \"churn\": 1 rows have a split other than train, val or test, the first is NULL in \
-         row 2; correct the column \"part\""
+        "task \"churn\": expected the split train, val or test, found another in 1 row, the first \
+         is NULL in row 2; correct the column \"part\""
     );
     let cell = "[[task]]\nname = \"city\"\ncell = { table = \"customers\", column = \"city\" }\n";
     assert_eq!(

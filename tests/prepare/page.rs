@@ -1,4 +1,4 @@
-//! `inspect --html`: the page has all of a context, and means what it says.
+//! `inspect --html`: the page shows all of a context, and escapes its values.
 
 use std::io::Read;
 use std::path::Path;
@@ -253,7 +253,7 @@ fn a_store_without_relations_has_contexts_of_one_row() {
 }
 
 #[test]
-fn a_page_goes_where_it_may() {
+fn a_page_replaces_nothing_but_a_page() {
     let workshop = shop();
     let store = workshop.text("db");
     let draw = |place: &Path, more: &[&str]| {

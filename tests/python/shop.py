@@ -1,4 +1,4 @@
-"""The data that the tests share: a small shop."""
+"""A small shop, the data of many tests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CITIES = ["Oslo", "Lima", "Kyoto"]
 
 
 def customers(count: int = 40) -> dict[str, list]:
-    """The columns of the table of customers."""
+    """Returns the columns of the table of customers."""
     rows = range(count)
     return {
         "customer_id": [100 + row for row in rows],
@@ -68,7 +68,7 @@ def customers(count: int = 40) -> dict[str, list]:
 
 
 def orders(count: int = 20_000, customer_count: int = 40) -> dict[str, list]:
-    """The columns of the table of orders."""
+    """Returns the columns of the table of orders."""
     rows = range(count)
     start = datetime.datetime(2023, 1, 1)
     return {
@@ -80,7 +80,7 @@ def orders(count: int = 20_000, customer_count: int = 40) -> dict[str, list]:
 
 
 def shop() -> dict[str, dict[str, list]]:
-    """The columns of all tables."""
+    """Returns the columns of all tables."""
     return {"customers": customers(), "orders": orders()}
 
 

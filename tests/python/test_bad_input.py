@@ -1,4 +1,4 @@
-"""What `headwater-reduce` says of input that is none, alone and under mpirun: once, in words."""
+"""Messages of `headwater-reduce` about invalid input, alone and under mpirun: one error each."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def as_ranks(ranks, arguments):
 
 
 def refused(command, status, *words):
-    """Demands that a run ends soon, with one error that has these words; returns it."""
+    """Asserts that a run ends soon, with one error that contains `words`; returns the error."""
     begin = time.monotonic()
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
-    # Ranks that nobody tells of the end would wait for ten seconds at least.
+    # Ranks that do not receive the end would wait for at least ten seconds.
     assert time.monotonic() - begin < 9
     assert run.returncode == status, (run.returncode, run.stdout, run.stderr)
-    told = [line for line in run.stderr.splitlines() if line.startswith("headwater-reduce: ")]
-    assert len(told) == 1, run.stderr
+    errors = [line for line in run.stderr.splitlines() if line.startswith("headwater-reduce: ")]
+    assert len(errors) == 1, run.stderr
     for word in words:
-        assert word in told[0], (word, told[0])
+        assert word in errors[0], (word, errors[0])
     assert "panicked" not in run.stderr
-    return told[0]
+    return errors[0]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def rows(tmp_path):
 
 @pytest.fixture
 def table(tmp_path):
-    """A Parquet file with a hole in the second of its columns."""
+    """A Parquet file with a NULL in its second column."""
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     holes = [None if row == 700 else float(row) for row in range(1001)]
@@ -52,7 +52,7 @@ def table(tmp_path):
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_a_file_that_is_no_matrix_is_told_with_its_name(tmp_path, rows, ranks):
+def test_a_file_that_is_not_a_matrix_is_rejected_with_its_name(tmp_path, rows, ranks):
     x = tmp_path / "x.npy"
     files = {
         "empty": rows[:0],
@@ -87,47 +87,47 @@ def test_a_file_that_is_no_matrix_is_told_with_its_name(tmp_path, rows, ranks):
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_numbers_that_are_refused_are_told_with_file_row_and_chunk(tmp_path, rows, table, ranks):
+def test_rejected_numbers_are_reported_with_file_row_and_chunk(tmp_path, rows, table, ranks):
     rows[700, 3] = -np.inf
     np.save(tmp_path / "a.npy", rows[:600])
     np.save(tmp_path / "b.npy", rows[600:])
     out = ["--out", tmp_path / "g.npy", "--chunk-rows", 10, "--threads", 1]
     parts = ["--input", tmp_path / "a.npy", tmp_path / "b.npy"]
-    told = refused(
+    message = refused(
         as_ranks(ranks, ["gram", *parts, *out, "--reject-nonfinite"]),
         1,
         "b.npy: row 100, column 3: expected a finite number, found -inf",
     )
-    assert in_chunks(told, 70)
+    assert in_chunks(message, 70)
     for columns, place in [(["holes"], 0), (["whole", "holes"], 1)]:
         fold = ["gram", "--input", table, "--select", *columns, *out]
-        told = refused(
+        message = refused(
             as_ranks(ranks, fold),
             1,
             f"t.parquet: row 700, column {place}: expected a number, found NULL",
             "fill it in, or leave out the column",
         )
-        assert in_chunks(told, 70)
+        assert in_chunks(message, 70)
     cross = ["cross", "--input", tmp_path / "x.npy", "--with", table, "--with-select", "holes"]
     refused(as_ranks(ranks, [*cross, *out]), 1, "t.parquet: row 700, column 0", "found NULL")
     text = ["gram", "--input", table, *out]
     refused(as_ranks(ranks, text), 1, "t.parquet", 'column "text": expected floats')
-    # What is not refused is carried and counted.
-    said = done(as_ranks(ranks, ["gram", *parts, *out]))
-    assert said["nonfinite_columns"] == 1
+    # Without --reject-nonfinite, such values propagate and are counted.
+    summary = done(as_ranks(ranks, ["gram", *parts, *out]))
+    assert summary["nonfinite_columns"] == 1
     moments = ["moments", "--input", table, "--select", "holes", "--out", tmp_path / "m.json"]
     done(as_ranks(ranks, moments))
     assert json.loads((tmp_path / "m.json").read_text())["result"][0]["nulls"] == 1
 
 
-def in_chunks(told: str, chunk: int) -> bool:
-    """Whether `... rank R: chunks A to B: ...` is said of chunks with this one, and a rank."""
-    rank, chunks = told.split(": ")[1:3]
+def in_chunks(message: str, chunk: int) -> bool:
+    """Whether a message `... rank R: chunks A to B: ...` names a rank and includes `chunk`."""
+    rank, chunks = message.split(": ")[1:3]
     _, first, _, last = chunks.split(" ")
     return rank.startswith("rank ") and int(first) <= chunk <= int(last)
 
 
-def test_a_file_that_is_cut_off_for_one_rank_alone_is_told_with_the_rank(tmp_path, rows):
+def test_a_file_truncated_for_one_rank_is_reported_with_the_rank(tmp_path, rows):
     for rank in range(3):
         (tmp_path / str(rank)).mkdir()
         np.save(tmp_path / str(rank) / "x.npy", rows)
@@ -140,7 +140,7 @@ def test_a_file_that_is_cut_off_for_one_rank_alone_is_told_with_the_rank(tmp_pat
 
 @pytest.fixture
 def begun(tmp_path, rows):
-    """A fold of which a checkpoint holds a part; its arguments, and its digest."""
+    """The arguments of a fold with a checkpoint of a part of it, and the digest of its result."""
     fold = ["--input", tmp_path / "x.npy", "--out", tmp_path / "o", "--chunk-rows", 10]
     fold += ["--threads", 1, "--block-chunks", 4]
     kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", "1b"]
@@ -152,12 +152,12 @@ def begun(tmp_path, rows):
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_p6_a_checkpoint_that_is_not_this_jobs_is_told_and_stays(tmp_path, rows, begun, ranks):
+def test_p6_a_checkpoint_of_another_job_is_rejected_and_kept(tmp_path, rows, begun, ranks):
     fold, digest = begun
     (path,) = (tmp_path / "ck").glob("*.portion")
     good = path.read_bytes()
 
-    # The .json of a Gram is none that moments may take.
+    # Moments must not replace the .json of a Gram.
     elsewhere = [tmp_path / "m.json" if part == tmp_path / "o" else part for part in fold]
 
     def is_refused(statistic, status, *words):
@@ -179,21 +179,19 @@ def test_p6_a_checkpoint_that_is_not_this_jobs_is_told_and_stays(tmp_path, rows,
         path.write_bytes(bytes_)
         is_refused(["gram"], status, path.name, words)
     path.write_bytes(good)
-    said = done(as_ranks(ranks, ["gram", *fold]))
-    assert (said["digest"], said["resumed_nodes"] > 0) == (digest, True)
+    summary = done(as_ranks(ranks, ["gram", *fold]))
+    assert (summary["digest"], summary["resumed_nodes"] > 0) == (digest, True)
 
 
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("shape", [(1001, 1), (1, 5), (1, 1), (11, 8192)])
-def test_any_number_of_columns_and_of_rows_is_folded_to_the_products_of_numpy(
-    tmp_path, shape, ranks
-):
-    # Of whole numbers, whose sums are exact.
+def test_grams_of_any_shape_equal_the_products_of_numpy(tmp_path, shape, ranks):
+    # Whole numbers, so that the sums are exact.
     rows = np.random.default_rng(9).integers(-9, 10, shape).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)
     fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
-    said = done(as_ranks(ranks, [*fold, "--chunk-rows", 8, "--threads", 1]))
-    assert (said["rows"], said["columns"]) == shape
+    summary = done(as_ranks(ranks, [*fold, "--chunk-rows", 8, "--threads", 1]))
+    assert (summary["rows"], summary["columns"]) == shape
     gram = np.load(tmp_path / "g.npy", mmap_mode="r")
     assert gram.shape == (shape[1], shape[1])
     some = np.unique(np.linspace(0, shape[1] - 1, 40, dtype=int))
@@ -204,7 +202,7 @@ def test_any_number_of_columns_and_of_rows_is_folded_to_the_products_of_numpy(
 
 @pytest.mark.parametrize("columns", [1 << 62, 10**15, (1 << 24) + 1])
 @pytest.mark.parametrize("statistic", ["gram", "moments"])
-def test_more_columns_than_there_can_be_are_refused(tmp_path, columns, statistic):
+def test_more_columns_than_the_limit_are_rejected(tmp_path, columns, statistic):
     header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': (0, {columns}), }}"
     text = header.ljust(117).encode() + b"\n"
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text)
@@ -213,7 +211,7 @@ def test_more_columns_than_there_can_be_are_refused(tmp_path, columns, statistic
     refused(list(map(str, run)), 1, "x.npy", "expected at most 16777216 columns", str(columns))
 
 
-def test_operations_a_second_are_those_of_the_rows_that_there_are(tmp_path, rows):
+def test_the_speed_counts_only_the_rows_of_the_matrix(tmp_path, rows):
     speeds = [
         reduced(
             "gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy", "--chunk-rows", n
@@ -224,7 +222,7 @@ def test_operations_a_second_are_those_of_the_rows_that_there_are(tmp_path, rows
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_a_result_goes_over_nothing_that_it_is_made_of(tmp_path, rows, ranks):
+def test_a_result_never_replaces_its_input(tmp_path, rows, ranks):
     x = tmp_path / "x.npy"
     (tmp_path / "folder").mkdir()
     (tmp_path / "link.npy").symlink_to(x)
@@ -244,7 +242,7 @@ def test_a_result_goes_over_nothing_that_it_is_made_of(tmp_path, rows, ranks):
     assert (x.read_bytes(), listing.read_bytes()) == before
 
 
-def test_results_of_different_names_are_never_written_over_one_another(tmp_path, rows):
+def test_results_of_different_names_do_not_replace_each_other(tmp_path, rows):
     x = ["--input", tmp_path / "x.npy"]
     for statistic, out in [
         ("moments", "run.1"),
@@ -256,7 +254,7 @@ def test_results_of_different_names_are_never_written_over_one_another(tmp_path,
         reduced(statistic, *x, "--out", tmp_path / out)
     names = {path.name for path in tmp_path.iterdir()} - {"x.npy"}
     assert names == {"run.1.json", "run.2", "run.2.json", "run.json", "g.npy", "g.json", "d.json"}
-    told = {name: json.loads((tmp_path / name).read_text()) for name in names if "json" in name}
+    results = {name: json.loads((tmp_path / name).read_text()) for name in names if "json" in name}
     expected = {
         "run.1.json": "moments",
         "run.2.json": "gram",
@@ -264,7 +262,7 @@ def test_results_of_different_names_are_never_written_over_one_another(tmp_path,
         "g.json": "gram",
         "d.json": "distinct",
     }
-    assert {name: one["job"]["statistic"] for name, one in told.items()} == expected
+    assert {name: result["job"]["statistic"] for name, result in results.items()} == expected
     (tmp_path / "notes.json").write_text("{}")
     for statistic, out, words in [
         ("gram", "d.npy", "d.json, which tells of something else; choose another name"),

@@ -1,4 +1,4 @@
-"""The console script."""
+"""The command `headwater` of the Python package."""
 
 import html.parser
 import json
@@ -25,7 +25,9 @@ def test_help_and_version():
     assert "inspect" in done.stdout
 
 
-def test_a_store_from_end_to_end(tmp_path, shop_folder, schema_file, store_path):
+def test_the_command_prepares_verifies_and_inspects_a_store(
+    tmp_path, shop_folder, schema_file, store_path
+):
     out = tmp_path / "db"
     arguments = ["prepare", shop_folder, "--schema", schema_file, "--out", out]
     done = run(*arguments, "--dimension", "32", "--json")
@@ -54,14 +56,14 @@ def test_exit_statuses(arguments, status, message):
     assert message in done.stderr
 
 
-def test_a_closed_pipe_is_no_error(store_path):
+def test_a_closed_pipe_is_not_an_error(store_path):
     command = f"{SCRIPT} inspect {store_path} | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 class Balanced(html.parser.HTMLParser):
-    """Fails on a page whose elements are not nested; counts those that have an `id`."""
+    """Checks that the elements of a page are nested; collects their ids."""
 
     VOID = ("meta", "link", "br", "img")
 
@@ -82,7 +84,7 @@ class Balanced(html.parser.HTMLParser):
         assert self.open.pop() == tag, f"line {self.getpos()}"
 
 
-def test_a_context_on_a_page(store_path, tmp_path):
+def test_a_context_is_drawn_as_a_page(store_path, tmp_path):
     page = tmp_path / "context.html"
     task = headwater.Store(store_path).metadata()["tasks"][0]["name"]
     context = ["inspect", store_path, "--task", task, "--item", "1"]

@@ -1,4 +1,4 @@
-"""The embedder, the progress and the interruption of a preparation."""
+"""Embedders, progress and interrupts of a preparation."""
 
 import http.server
 import json
@@ -21,11 +21,11 @@ DIMENSION = 16
 
 
 def lengths(texts):
-    """Embeds a text as its length, over and over."""
+    """Embeds each text as a vector of its length."""
     return [[len(text)] * DIMENSION for text in texts]
 
 
-def test_a_function_embeds(tmp_path, shop_folder, schema_file):
+def test_a_function_is_an_embedder(tmp_path, shop_folder, schema_file):
     out = tmp_path / "db"
     headwater.prepare(shop_folder, schema_file, out, embedder=lengths, dimension=DIMENSION)
     store = headwater.Store(out)
@@ -37,16 +37,16 @@ def test_a_function_embeds(tmp_path, shop_folder, schema_file):
 
 
 class EmbeddingServer(http.server.BaseHTTPRequestHandler):
-    """Speaks OpenAI's protocol; the vectors are those of `lengths`."""
+    """A server with OpenAI's protocol; the vectors are those of `lengths`."""
 
-    asked: ClassVar[list] = []
+    requested: ClassVar[list] = []
 
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         assert self.path == "/v1/embeddings"
         assert request["model"] == "tiny"
         assert self.headers["Authorization"] == "Bearer secret"
-        self.asked.extend(request["input"])
+        self.requested.extend(request["input"])
         vectors = enumerate(lengths(request["input"]))
         data = [{"index": index, "embedding": vector} for index, vector in vectors]
         answer = json.dumps({"data": data}).encode()
@@ -56,10 +56,10 @@ class EmbeddingServer(http.server.BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def log_message(self, *args):
-        """Says nothing."""
+        """Logs nothing."""
 
 
-def test_an_endpoint_embeds_and_is_asked_once(tmp_path, shop_folder, schema_file):
+def test_an_endpoint_is_an_embedder_and_its_vectors_are_cached(tmp_path, shop_folder, schema_file):
     with http.server.HTTPServer(("127.0.0.1", 0), EmbeddingServer) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -79,7 +79,7 @@ def test_an_endpoint_embeds_and_is_asked_once(tmp_path, shop_folder, schema_file
             server.shutdown()
             thread.join()
     assert len(roots) == 1
-    assert len(EmbeddingServer.asked) == len(set(EmbeddingServer.asked)) > 0
+    assert len(EmbeddingServer.requested) == len(set(EmbeddingServer.requested)) > 0
     store = headwater.Store(tmp_path / "first")
     assert store.metadata()["embedding"]["embedder"] == "model tiny"
     assert store.text_embedding(0).tolist() == [len(store.text(0))] * DIMENSION
@@ -88,18 +88,21 @@ def test_an_endpoint_embeds_and_is_asked_once(tmp_path, shop_folder, schema_file
 @pytest.mark.parametrize(
     ("vectors", "message"),
     [
-        (lambda texts: np.zeros((len(texts), 7)), r"\[9, 7\] for 9 texts, expected \[9, 16\]"),
+        (
+            lambda texts: np.zeros((len(texts), 7)),
+            r"expected an array of shape \[9, 16\] .*, found \[9, 7\] for 9 texts",
+        ),
         (lambda texts: np.full((len(texts), 16), np.nan), 'NaN for "customer id of customers"'),
     ],
     ids=["shape", "nan"],
 )
-def test_a_wrong_embedder_is_told(vectors, message, tmp_path, shop_folder, schema_file):
+def test_a_wrong_embedder_is_rejected(vectors, message, tmp_path, shop_folder, schema_file):
     with pytest.raises(headwater.HeadwaterError, match=message):
         headwater.prepare(shop_folder, schema_file, tmp_path / "db", embedder=vectors, dimension=16)
     assert not any(tmp_path.iterdir())
 
 
-def test_what_a_function_raises_is_raised(tmp_path, shop_folder, schema_file):
+def test_exceptions_of_functions_are_raised(tmp_path, shop_folder, schema_file):
     def fails(texts):
         raise ZeroDivisionError("by the embedder")
 
@@ -115,7 +118,7 @@ def test_what_a_function_raises_is_raised(tmp_path, shop_folder, schema_file):
     assert not any(tmp_path.iterdir())
 
 
-def test_progress_is_told(tmp_path, shop_folder, schema_file):
+def test_progress_is_reported(tmp_path, shop_folder, schema_file):
     calls = []
     headwater.prepare(
         shop_folder, schema_file, tmp_path / "db", progress=lambda *call: calls.append(call)
@@ -131,7 +134,7 @@ def test_progress_is_told(tmp_path, shop_folder, schema_file):
         ({"dimension": -1}, "dimension: expected 8 to 8192, found -1"),
         ({"dimension": 10**50}, "the number 10+ is out of any range"),
         ({"threads": 0}, "threads: expected 1 to 1024"),
-        ({"threads": -1}, "threads: expected 1 to 1024, found -1; None is all cores"),
+        ({"threads": -1}, "threads: expected 1 to 1024, found -1; None uses all cores"),
         (
             {"embedder": "bert"},
             r'expected "hashing", an Endpoint \(.*\), or a function .*, found "bert"',
@@ -144,7 +147,7 @@ def test_arguments_are_checked(arguments, message, tmp_path, shop_folder, schema
         headwater.prepare(shop_folder, schema_file, tmp_path / "db", **arguments)
 
 
-def test_a_source_and_a_schema_of_a_wrong_kind_are_told(tmp_path, shop_folder, schema_file):
+def test_a_source_and_a_schema_of_a_wrong_type_are_rejected(tmp_path, shop_folder, schema_file):
     frame = pandas.DataFrame({"x": [1]})
     hint = r"""found pandas.*DataFrame; name the table, as in \{"name": frame\}"""
     with pytest.raises(headwater.InvalidArgument, match=hint):
@@ -170,32 +173,32 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_is_heard_while_a_server_is_silent(tmp_path, shop_folder, schema_file):
+def test_ctrl_c_ends_the_wait_for_a_silent_server(tmp_path, shop_folder, schema_file):
     arguments = [sys.executable, "-c", SILENT, shop_folder, schema_file, tmp_path / "db"]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"ready\n"
     time.sleep(2)
     assert process.poll() is None
-    pressed = time.monotonic()
+    sent = time.monotonic()
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=20)
-    assert (process.returncode, time.monotonic() - pressed < 2) == (42, True)
+    assert (process.returncode, time.monotonic() - sent < 2) == (42, True)
     assert os.listdir(tmp_path) == []
 
 
 @pytest.fixture(scope="module")
 def long_folder(tmp_path_factory):
-    """A source whose preparation takes some seconds."""
+    """A source whose preparation takes several seconds."""
     folder = write_csv(tmp_path_factory.mktemp("long"), shop())
     with (folder / "orders.csv").open() as file:
         header, *lines = file.read().splitlines()
     with (folder / "orders.csv").open("w") as file:
         file.write(header + "\n")
         number = len(orders()["order_id"])
-        for again in range(200):
+        for repeat in range(200):
             for line in lines:
                 order, rest = line.split(",", 1)
-                file.write(f"{int(order) + again * number},{rest}\n")
+                file.write(f"{int(order) + repeat * number},{rest}\n")
     return folder
 
 
@@ -219,12 +222,12 @@ except KeyboardInterrupt:
     deadline = time.monotonic() + 20
     while not (partial / "staging" / "orders.arrow").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
-    pressed = time.monotonic()
+    sent = time.monotonic()
     process.send_signal(signal.SIGINT)
     errors = process.communicate(timeout=20)[1].decode()
-    took = time.monotonic() - pressed
+    took = time.monotonic() - sent
     assert process.returncode == (130 if as_command else 42), errors
-    # A second; and another one, since a test machine may be busy.
+    # One second, and another one because a test machine may be busy.
     assert took < 2
     assert "Traceback" not in errors
     assert os.listdir(tmp_path) == []

@@ -1,4 +1,4 @@
-"""The same rows make the same store, whatever holds them."""
+"""The same rows make the same store, from every type of source."""
 
 import datetime
 import tomllib
@@ -19,7 +19,7 @@ def as_pyarrow():
 
 
 def as_chunks_of(rows):
-    """Tables whose batches have `rows` rows each."""
+    """Returns tables with batches of `rows` rows."""
     tables = as_pyarrow()
     return {
         name: pyarrow.Table.from_batches(table.to_batches(max_chunksize=rows))
@@ -57,12 +57,12 @@ def test_tables_in_memory_make_the_store_that_csv_makes(tables, tmp_path, schema
 
 
 @pytest.mark.parametrize("rows", [1_000, 8_192, 9_999])
-def test_batch_boundaries_do_not_matter(rows, tmp_path, schema_file, store_path):
+def test_the_store_does_not_depend_on_batches(rows, tmp_path, schema_file, store_path):
     report = headwater.prepare(as_chunks_of(rows), schema_file, tmp_path / "db", dimension=32)
     assert report["root"] == headwater.Store(store_path).root
 
 
-def test_small_batches_with_two_text_columns_do_not_matter(tmp_path, schema_file, store_path):
+def test_the_store_does_not_depend_on_small_batches_of_two_texts(tmp_path, schema_file, store_path):
     report = headwater.prepare(as_chunks_of(3), schema_file, tmp_path / "db", dimension=32)
     assert report["root"] == headwater.Store(store_path).root
 
@@ -76,7 +76,7 @@ def test_parquet_makes_the_store_that_csv_makes(tmp_path, schema_file, store_pat
     assert report["root"] == headwater.Store(store_path).root
 
 
-def test_threads_do_not_matter(tmp_path, schema_file, shop_folder, store_path):
+def test_the_store_does_not_depend_on_threads(tmp_path, schema_file, shop_folder, store_path):
     for threads in (1, 2, 7):
         out = tmp_path / f"db{threads}"
         report = headwater.prepare(shop_folder, schema_file, out, dimension=32, threads=threads)
@@ -103,7 +103,7 @@ def test_a_time_with_a_zone_is_an_instant(tmp_path):
     assert str(row["cells"]["at"]) == "2024-01-01T00:00:00.000000"
 
 
-def test_a_reader_is_read_once_and_says_so(tmp_path):
+def test_a_second_read_of_a_reader_is_rejected(tmp_path):
     tables = as_readers()
     columns = {"customer_id": "identifier"}
     schema = {
@@ -113,7 +113,7 @@ def test_a_reader_is_read_once_and_says_so(tmp_path):
             {"name": "b", "source": "customers", "columns": columns},
         ],
     }
-    with pytest.raises(headwater.InvalidArgument, match='"b": .*gave 40 rows .* and 0 now'):
+    with pytest.raises(headwater.InvalidArgument, match='"b": .*expected 40 rows .*, found 0'):
         headwater.prepare(tables, schema, tmp_path / "db")
     report = headwater.prepare(as_pyarrow(), schema, tmp_path / "db")
     assert report["row_count"] == 80
@@ -132,7 +132,7 @@ def test_a_missing_column_or_table_is_named(tmp_path):
         headwater.prepare(as_pyarrow(), schema, tmp_path / "db")
 
 
-def test_an_object_that_is_no_table_is_refused(tmp_path, schema_file):
+def test_an_object_that_is_not_a_table_is_rejected(tmp_path, schema_file):
     with pytest.raises(headwater.InvalidArgument, match=r'source\["orders"\].*found list'):
         headwater.prepare({"orders": [1, 2]}, schema_file, tmp_path / "db")
 
@@ -152,7 +152,7 @@ def test_an_error_in_the_middle_of_a_stream_leaves_nothing(tmp_path, schema_file
     assert not any(tmp_path.iterdir())
 
 
-def test_a_draft_prepares(tmp_path):
+def test_a_draft_is_a_valid_schema(tmp_path):
     text = headwater.draft_schema(as_pyarrow(), "shop")
     schema = tomllib.loads(text)
     assert schema["database"] == "shop"
@@ -160,4 +160,4 @@ def test_a_draft_prepares(tmp_path):
     assert tables["orders"]["key"] == "order_id"
     assert tables["orders"]["references"] == [{"columns": "customer_id", "to": "customers"}]
     report = headwater.prepare(as_pyarrow(), schema, tmp_path / "db")
-    assert (report["row_count"], report["edge_count"]) == (20_040, 20_000)
+    assert (report["row_count"], report["link_count"]) == (20_040, 20_000)

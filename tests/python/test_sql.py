@@ -1,4 +1,4 @@
-"""Tasks whose rows DuckDB computes."""
+"""Tasks with SQL, which DuckDB runs."""
 
 import sqlite3
 import subprocess
@@ -69,11 +69,11 @@ def test_every_source_makes_the_same_task(source, schema, tmp_path, expected):
 
 def test_the_command_runs_sql(schema, tmp_path, shop_folder, expected):
     command = [sys.executable, "-m", "headwater", "prepare", shop_folder, "--schema", schema]
-    done = subprocess.run(
+    run = subprocess.run(
         [*command, "--out", tmp_path / "db"], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert f"root {expected}" in done.stdout
+    assert run.returncode == 0, run.stderr
+    assert f"root {expected}" in run.stdout
 
 
 def test_the_targets_are_those_of_the_query(schema, tmp_path, shop_folder):
@@ -94,11 +94,11 @@ def test_the_targets_are_those_of_the_query(schema, tmp_path, shop_folder):
     [
         (
             ("FROM orders", "FROM ordres"),
-            'task "spending": the SQL of a task reads "ordres", which is no table of folder .*; '
+            'task "spending": the SQL of a task reads "ordres", which is not a table of folder .*; '
             'did you mean "orders"',
         ),
         (("sum(price) AS spent", "1 AS spend"), 'no column "spent"; did you mean "spend"'),
-        (("GROUP BY", "GRUOP BY"), "DuckDB refuses the query: .*[Ss]yntax"),
+        (("GROUP BY", "GRUOP BY"), "DuckDB rejects the query: .*[Ss]yntax"),
     ],
 )
 def test_a_wrong_query_is_a_schema_error(change, message, schema, tmp_path, shop_folder):
@@ -112,12 +112,12 @@ SEEDS = "SELECT customer_id, TIMESTAMP '2024-01-01' AS at, {} AS spent FROM {}\n
 
 
 def with_query(target, table):
-    """The schema with a task whose seeds have this target, of this table."""
+    """Returns the schema with a task whose seeds have this target, from this table."""
     return SCHEMA + START + SEEDS.format(target, table) + END
 
 
 def refusal(target, table, tmp_path, source):
-    """What is said of such a task."""
+    """Returns the message about such a task."""
     (tmp_path / "schema.toml").write_text(with_query(target, table))
     with pytest.raises(headwater.SchemaError) as caught:
         headwater.prepare(source, tmp_path / "schema.toml", tmp_path / "db")
@@ -146,9 +146,10 @@ def refusal(target, table, tmp_path, source):
         ("year(pg_postmaster_start_time())", "orders", "pg_postmaster_start_time()"),
     ],
 )
-def test_what_differs_between_runs_is_refused(target, table, named, tmp_path, shop_folder):
+def test_calls_with_varying_results_are_rejected(target, table, named, tmp_path, shop_folder):
     message = refusal(target, table, tmp_path, shop_folder)
-    assert message.startswith(f'task "spending": the SQL of a task uses {named}, which can differ')
+    start = f'task "spending": the SQL of a task uses {named}, whose result can change'
+    assert message.startswith(start)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ def test_what_differs_between_runs_is_refused(target, table, named, tmp_path, sh
         ),
     ],
 )
-def test_what_is_the_same_in_every_run_is_taken(target, table, schema, tmp_path):
+def test_calls_with_fixed_results_are_accepted(target, table, schema, tmp_path):
     schema.write_text(with_query(target, table))
     tables = in_memory(tmp_path)
     outs = [tmp_path / "first", tmp_path / "second"]
@@ -189,7 +190,7 @@ def test_what_is_the_same_in_every_run_is_taken(target, table, schema, tmp_path)
         ("information_schema.tables", "information_schema.tables"),
     ],
 )
-def test_a_query_reads_tables_by_their_names(table, found, tmp_path, shop_folder):
+def test_other_relations_than_tables_are_rejected(table, found, tmp_path, shop_folder):
     message = refusal("price", f"orders, {table} AS t", tmp_path, shop_folder)
     start = f'task "spending": the SQL of a task reads {found}, expected tables of the source'
     assert message.startswith(start)
@@ -210,14 +211,14 @@ def test_a_query_reads_tables_by_their_names(table, found, tmp_path, shop_folder
     ],
 )
 def test_only_tables_of_the_source_are_read(query, table, tmp_path, shop_folder, monkeypatch):
-    """Neither DuckDB's own views nor files, not even those in its folder for what spills."""
+    """Neither DuckDB's views nor files are read, not even files in the folder for spilling."""
     monkeypatch.chdir(tmp_path)
     for folder in (tmp_path, tmp_path / ".tmp"):
         folder.mkdir(exist_ok=True)
         for name in ("other.csv", "z.csv"):
             (folder / name).write_text("a\n1\n")
     message = refusal("price", f"orders, ({query}) AS t", tmp_path, shop_folder)
-    start = f'task "spending": the SQL of a task reads "{table}", which is no table of folder '
+    start = f'task "spending": the SQL of a task reads "{table}", which is not a table of folder '
     assert message.startswith(start)
 
 
@@ -231,15 +232,15 @@ def test_a_source_with_a_quote_in_its_path_is_read(schema, tmp_path, expected):
 def test_the_command_names_the_task_and_no_class(tmp_path, schema, shop_folder):
     schema.write_text(schema.read_text().replace("FROM orders", "FROM ordres"))
     command = [sys.executable, "-m", "headwater", "prepare", shop_folder, "--schema", schema]
-    done = subprocess.run(
+    run = subprocess.run(
         [*command, "--out", tmp_path / "db"], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1
-    start = 'headwater: task "spending": the SQL of a task reads "ordres", which is no table'
-    assert done.stderr.startswith(start), done.stderr
+    assert run.returncode == 1
+    start = 'headwater: task "spending": the SQL of a task reads "ordres", which is not a table'
+    assert run.stderr.startswith(start), run.stderr
 
 
-def test_without_duckdb_it_is_said_what_to_install(schema, tmp_path, shop_folder, monkeypatch):
+def test_without_duckdb_the_message_names_the_packages(schema, tmp_path, shop_folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(ImportError, match="pip install duckdb pyarrow") as caught:
         headwater.prepare(shop_folder, schema, tmp_path / "db")
@@ -247,7 +248,7 @@ def test_without_duckdb_it_is_said_what_to_install(schema, tmp_path, shop_folder
 
 
 def test_a_long_query_is_interrupted(tmp_path, shop_folder):
-    """Ctrl-C reaches DuckDB, which would go on for hours."""
+    """Ctrl-C interrupts DuckDB, whose query would take hours."""
     import signal
     import time
 
@@ -263,9 +264,9 @@ def test_a_long_query_is_interrupted(tmp_path, shop_folder):
         time.sleep(3)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        pressed = time.monotonic()
+        sent = time.monotonic()
         errors = process.communicate(timeout=30)[1]
-        assert time.monotonic() - pressed < 2
+        assert time.monotonic() - sent < 2
     finally:
         process.kill()
         process.communicate()

@@ -1,4 +1,4 @@
-"""What SQL sees of the values that a source holds."""
+"""The values of a source that SQL reads."""
 
 import contextlib
 import shutil
@@ -33,9 +33,9 @@ type = "categorical"
 """
 
 
-def seen(source, tmp_path, words, columns='n = "numerical"', table="things"):
-    """What SQL sees in the rows of a table: one word for each seed."""
-    (tmp_path / "schema.toml").write_text(ODD.format(columns=columns, seen=words, table=table))
+def read(source, tmp_path, expression, columns='n = "numerical"', table="things"):
+    """Returns the values of an SQL expression over a table: one text for each seed."""
+    (tmp_path / "schema.toml").write_text(ODD.format(columns=columns, seen=expression, table=table))
     headwater.prepare(source, tmp_path / "schema.toml", tmp_path / "db")
     store = headwater.Store(tmp_path / "db")
     task = store.metadata()["tasks"][0]
@@ -46,7 +46,7 @@ def seen(source, tmp_path, words, columns='n = "numerical"', table="things"):
 
 
 def database(tmp_path, script):
-    """A SQLite file."""
+    """Makes a SQLite file."""
     path = tmp_path / "odd.db"
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.executescript(script)
@@ -54,16 +54,16 @@ def database(tmp_path, script):
 
 
 def csv_file(tmp_path, text):
-    """A source of one CSV file."""
+    """Makes a source of one CSV file."""
     path = tmp_path / "things.csv"
     path.write_text(text)
     return path
 
 
-def test_the_keys_of_csv_are_the_texts_that_stand_there(tmp_path):
+def test_keys_of_csv_are_unchanged_texts(tmp_path):
     source = csv_file(tmp_path, "id,n\n1.10,2\n1.1,3\n1e2,4\n100,5\n")
-    words = seen(source, tmp_path, "typeof(id), id, n::INTEGER")
-    assert sorted(words) == [
+    values = read(source, tmp_path, "typeof(id), id, n::INTEGER")
+    assert sorted(values) == [
         "VARCHAR 1.1 3",
         "VARCHAR 1.10 2",
         "VARCHAR 100 5",
@@ -80,44 +80,44 @@ def test_columns_of_csv_have_the_types_of_the_schema(tmp_path):
     columns = 'n = "numerical", made = "timestamp", ok = "boolean", kind = "categorical"'
     names = ["n", "made", "ok", "kind", "more"]
     types = ", ".join(f"typeof({name})" for name in names)
-    assert seen(source, tmp_path, types, columns, "things WHERE id = 'a'") == [
+    assert read(source, tmp_path, types, columns, "things WHERE id = 'a'") == [
         "DOUBLE TIMESTAMP BOOLEAN VARCHAR VARCHAR"
     ]
     shutil.rmtree(tmp_path / "db")
-    assert sorted(seen(source, tmp_path, ", ".join(names), columns)) == [
+    assert sorted(read(source, tmp_path, ", ".join(names), columns)) == [
         "1.0 2020-01-01 15:00:00.5 true 1 01/02/2020",
         "2.5 2019-12-31 22:00:00 false 02 2020-01-01",
     ]
 
 
-def test_an_unclear_date_is_refused_as_prepare_refuses_it(tmp_path):
+def test_an_ambiguous_date_is_rejected_as_by_prepare(tmp_path):
     source = tmp_path / "source"
     source.mkdir()
     csv_file(source, "id,made\na,01/02/2020\n")
     (source / "dated.csv").write_text("id,made\na,01/02/2020\n")
     with pytest.raises(headwater.DataError) as prepared:
-        seen(source, tmp_path, "made", 'made = "timestamp"')
+        read(source, tmp_path, "made", 'made = "timestamp"')
     assert 'column "made": 1 value cannot be read as timestamp: expected a time such as' in str(
         prepared.value
     )
-    # SQL alone reads it where the schema's table is another one, which it does not type.
-    with pytest.raises(headwater.SchemaError, match="DuckDB refuses the query: .*01/02/2020"):
-        seen(source, tmp_path, "made::TIMESTAMP", 'made = "text"', "dated")
+    # DuckDB alone converts a table that has no types in the schema.
+    with pytest.raises(headwater.SchemaError, match="DuckDB rejects the query: .*01/02/2020"):
+        read(source, tmp_path, "made::TIMESTAMP", 'made = "text"', "dated")
 
 
-def test_a_reader_that_fails_under_sql_says_what_it_says_elsewhere(tmp_path):
+def test_errors_of_readers_are_the_same_under_sql(tmp_path):
     source = tmp_path / "source"
     source.mkdir()
     csv_file(source, "id,n\na,1\n")
     (source / "broken.csv").write_text("id,n\n" + "a,1\n" * 100_000 + '"a"b,1\n')
     with pytest.raises(headwater.DataError) as caught:
-        seen(source, tmp_path, "n", table="broken")
+        read(source, tmp_path, "n", table="broken")
     assert str(caught.value).startswith('task "seen": table "broken": ')
     assert "broken.csv" in str(caught.value)
     assert "DuckDB" not in str(caught.value)
 
 
-def test_reals_and_integers_of_sqlite_stay_apart(tmp_path):
+def test_reals_and_integers_of_sqlite_stay_distinct(tmp_path):
     source = database(
         tmp_path,
         """
@@ -129,7 +129,7 @@ def test_reals_and_integers_of_sqlite_stay_apart(tmp_path):
         """,
     )
     columns = 'n = "numerical", made = "timestamp", big = "identifier"'
-    assert sorted(seen(source, tmp_path, "id, n, made, big", columns)) == [
+    assert sorted(read(source, tmp_path, "id, n, made, big", columns)) == [
         "0.3 4.0 2020-01-01 00:00:00 9007199254740992",
         "0.30000000000000004 3.7 2020-01-01 15:00:00 9007199254740993",
         "1000000000000001 1.0",
@@ -146,11 +146,11 @@ CREATE VIEW shown AS SELECT id, n + 1 AS more FROM things;
 
 def test_sql_sees_views_and_generated_columns_of_sqlite(tmp_path):
     source = database(tmp_path, VIEWS)
-    words = seen(source, tmp_path, "twice, more", table="things JOIN shown USING (id)")
-    assert sorted(words) == ["3 2.5", "5 3.5"]
+    values = read(source, tmp_path, "twice, more", table="things JOIN shown USING (id)")
+    assert sorted(values) == ["3 2.5", "5 3.5"]
 
 
-def test_a_column_of_blobs_is_in_nobodys_way(tmp_path):
+def test_a_column_of_blobs_is_left_out(tmp_path):
     source = database(tmp_path, VIEWS)
     (tmp_path / "schema.toml").write_text(
         ODD.format(columns='n = "numerical"', seen="picture", table="things")
@@ -161,7 +161,7 @@ def test_a_column_of_blobs_is_in_nobodys_way(tmp_path):
 
 def test_typed_columns_keep_their_types(tmp_path):
     source = {"things": pyarrow.table({"id": [1, 2], "n": [1, 2], "more": [0.5, 1.5]})}
-    assert seen(
+    assert read(
         source, tmp_path, "typeof(id), typeof(n), typeof(more)", table="things LIMIT 1"
     ) == ["BIGINT BIGINT DOUBLE"]
 
@@ -173,15 +173,15 @@ def test_typed_columns_keep_their_types(tmp_path):
         (["a"], 'has tables "THINGS" and "things", which SQL cannot tell apart'),
     ],
 )
-def test_names_that_sql_cannot_tell_apart_are_refused(source, message, tmp_path):
+def test_names_that_differ_only_in_case_are_rejected(source, message, tmp_path):
     table = pyarrow.table({"id": ["x"], "n": [1.0]} | {name: [1] for name in source})
     tables = {"things": table} | ({"THINGS": table} if len(source) == 1 else {})
     with pytest.raises(headwater.SchemaError, match=message):
-        seen(tables, tmp_path, "n", table="things")
+        read(tables, tmp_path, "n", table="things")
 
 
-def test_the_order_of_seeds_does_not_depend_on_how_a_format_keeps_keys(tmp_path):
-    """As numbers 9 comes before 10, as texts it does not; sums are of floats in the same order."""
+def test_the_order_of_seeds_does_not_depend_on_the_type_of_keys(tmp_path):
+    """By number 9 precedes 10, by text it does not; sums add floats in the same order."""
     schema = SCHEMA + SQL_TASK
     (tmp_path / "schema.toml").write_text(schema)
     tables = shop()

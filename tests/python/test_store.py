@@ -1,4 +1,4 @@
-"""What a store shows."""
+"""The metadata, vectors and rows of a store."""
 
 import json
 import subprocess
@@ -16,14 +16,14 @@ def store(store_path):
     return headwater.Store(store_path)
 
 
-def test_metadata_are_those_on_disk(store, store_path):
+def test_metadata_equals_the_file_on_disk(store, store_path):
     assert store.metadata() == json.loads((store_path / "metadata.json").read_text())
     assert store.database_metadata() == store.metadata()
     assert store.root == store.metadata()["root"]
     assert Path(store.path) == store_path
 
 
-def test_embeddings_are_real_float16(store):
+def test_embeddings_are_float16_arrays(store):
     columns = store.column_embeddings()
     assert columns.dtype == np.float16
     assert columns.shape == (9, 32)
@@ -37,7 +37,7 @@ def test_embeddings_are_real_float16(store):
     assert store.text(0) == "customer 0"
 
 
-def test_arrays_outlive_the_store_and_are_the_callers(store_path):
+def test_arrays_outlive_the_store_and_are_copies(store_path):
     columns = headwater.Store(store_path).column_embeddings()
     columns[:] = 0
     assert headwater.Store(store_path).column_embeddings().any()
@@ -85,7 +85,7 @@ def test_a_row_has_its_cells_and_neighbours(store):
         (lambda store: store.category(-1), "no category -1"),
     ],
 )
-def test_what_is_not_there_is_an_invalid_argument(store, call, message):
+def test_missing_rows_and_texts_are_invalid_arguments(store, call, message):
     with pytest.raises(headwater.InvalidArgument, match=message):
         call(store)
 
@@ -100,7 +100,7 @@ sys.stdin.read()
 
 
 def proportional_bytes(process, folder):
-    """How much memory a process has of the files in a folder, its share of what is shared."""
+    """Returns a process's share of the memory that is mapped from the files in a folder."""
     total, inside = 0, False
     for line in Path(f"/proc/{process.pid}/smaps").read_text().splitlines():
         if not line.split(":")[0].isidentifier():
@@ -110,7 +110,7 @@ def proportional_bytes(process, folder):
     return total
 
 
-def test_a_row_that_is_never_visible_has_no_certain_time(tmp_path):
+def test_a_row_that_is_never_visible_has_the_time_nat(tmp_path):
     import pyarrow
 
     parents = pyarrow.table({"id": [1], "at": [np.datetime64("2020-01-01", "us")]})

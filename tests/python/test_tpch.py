@@ -1,4 +1,4 @@
-"""The sampler on TPC-H at scale 0.01: 87,000 rows in eight tables, composite keys among them."""
+"""The sampler on TPC-H at scale 0.01: 87,000 rows in eight tables, with composite keys."""
 
 import subprocess
 import sys
@@ -56,11 +56,11 @@ def test_p5_a_pass_has_every_seed_once(tpch):
 def test_p7_no_order_of_the_future_is_in_a_context(tpch):
     with headwater.Sampler(tpch, compact=True, tasks=["orders.o_totalprice"]) as sampler:
         batches = [sampler.next_train_batch() for _ in range(10)]
-    seen = 0
+    count = 0
     for batch in batches:
         is_time = (batch["semantic_types"] == 2) & (batch["is_null"] == 0)
         is_time &= batch["is_padding"] == 0
         later = batch["timestamp_us"] > batch["obs_time"][:, None]
         assert not (is_time & later).any()
-        seen += np.count_nonzero(is_time)
-    assert seen > 1000
+        count += np.count_nonzero(is_time)
+    assert count > 1000

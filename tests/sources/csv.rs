@@ -92,8 +92,7 @@ fn each_malformed_file_has_its_message() {
         ),
         (
             b"a,\xff\n1,2\n",
-            "DIR/t.csv: line 1: expected UTF-8, found \"\u{fffd}\"; convert the \
-                            file to UTF-8",
+            "DIR/t.csv: line 1: expected UTF-8, found \"\u{fffd}\"; convert the file to UTF-8",
         ),
         (b"a,b\n1,2\n3\n", "DIR/t.csv: line 3: expected 2 fields as in the header, found 1"),
         (

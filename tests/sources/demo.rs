@@ -96,5 +96,5 @@ fn a_demo_that_cannot_be_written_names_its_path() {
     let folder = folder(&[("file", b"")]);
     let found = demo_data(&folder.path().join("file"));
     let found = message(found.map(|_| ()), ErrorKind::Io, folder.path());
-    assert!(found.starts_with("making DIR/file: "), "{found}");
+    assert!(found.starts_with("creating DIR/file: "), "{found}");
 }

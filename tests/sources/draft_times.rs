@@ -147,10 +147,10 @@ fn a_complete_time_is_inherited_before_one_with_gaps() {
              no row)\n",
             "through \"trip_id\" (\"trips\"; rows that refer to 9 rows of \"trips\" without a \
              time)\n",
-            "if it has one; 90 rows refer to no row are always visible; rows that refer to 9 rows \
-             of \"trips\" without a time are always visible; could be inherited through \
-             \"visit_id\" (\"visits\"; 90 rows refer to no row)\n",
-            "rows that refer to rows of \"claims\" without a time are always visible\n",
+            "if it has one; 90 rows refer to no row: always visible; rows that refer to 9 rows of \
+             \"trips\" without a time: always visible; could be inherited through \"visit_id\" \
+             (\"visits\"; 90 rows refer to no row)\n",
+            "rows that refer to rows of \"claims\" without a time: always visible\n",
         ],
     );
 }

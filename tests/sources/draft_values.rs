@@ -8,8 +8,8 @@ fn numbers_with_a_decimal_comma_get_a_note() {
     let rows = csv("id;price;n", 90, |i| format!("{i};{i},5;{i}.5"));
     let folder = folder(&[("things.csv", &rows)]);
     let text = drafted(&*opened(folder.path())).render();
-    let price = "price = \"text\" # looks like numbers with a decimal comma; rewrite them with a decimal \
-         point\n";
+    let price = "price = \"text\" # looks like numbers with a decimal comma; rewrite them with a \
+                 decimal point\n";
     assert!(text.contains(price) && text.contains("n = \"numerical\"\n"), "{text}");
 }
 

@@ -44,7 +44,8 @@ pub(super) struct PrepareArgs {
     out: PathBuf,
     /// Embedder of names, categories and texts: `hashing` (built in: words and letter triples, no
     /// model, no network), or the URL of a server with OpenAI's embeddings protocol, such as
-    /// http://localhost:8000/v1. The key of the server is HEADWATER_EMBEDDING_KEY or OPENAI_API_KEY.
+    /// http://localhost:8000/v1. The key of the server is HEADWATER_EMBEDDING_KEY or
+    /// OPENAI_API_KEY.
     #[arg(long, value_name = "hashing|URL", default_value = "hashing")]
     embedder: String,
     /// Model to request from the server.

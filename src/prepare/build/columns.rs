@@ -58,8 +58,8 @@ impl Dictionary {
         self.names.len()
     }
 
-    /// Returns the names in the order of their bytes, and the place of each code in that order. So the
-    /// order of rows does not change the categories.
+    /// Returns the names in the order of their bytes, and the place of each code in that order. So
+    /// the order of rows does not change the categories.
     pub(in crate::prepare) fn sorted(&self) -> (Vec<&str>, Vec<u32>) {
         let mut order: Vec<usize> = (0..self.names.len()).collect();
         order.sort_unstable_by_key(|&code| &self.names[code]);
@@ -159,8 +159,8 @@ impl ColumnSummary {
             _ => ("no finite mean and standard deviation", "down"),
         };
         Err(Error::data(format!(
-            "the numbers from {:e} to {:e} have {found}; scale them {direction}, or make the column \
-             categorical or text",
+            "the numbers from {:e} to {:e} have {found}; scale them {direction}, or make the \
+             column categorical or text",
             moments.min(),
             moments.max()
         ))

@@ -1,8 +1,8 @@
 //! The first pass: reads each table once, as a stream, from its source into a staging file.
 //!
 //! Memory holds the keys (16 bytes and a slot per row), the links (4 bytes per row) and the
-//! categories. The staging file holds cells as numbers, because z-scores and the order of categories
-//! are known only at the end.
+//! categories. The staging file holds cells as numbers, because z-scores and the order of
+//! categories are known only at the end.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -23,6 +23,7 @@ use super::links::{Links, Parents};
 use super::texts::Texts;
 use crate::container::{ContainerWriter, StringsWriter};
 use crate::error::{Error, Result};
+use crate::prepare::names::counted;
 use crate::prepare::schema::{Column, Limits, Table};
 use crate::prepare::source::Source;
 use crate::prepare::values::{Values, arrow_error, to_texts};
@@ -369,18 +370,20 @@ impl KeyColumns {
         let KeyFaults { count, first } = &self.nulls;
         if is_key && *count > 0 {
             return Err(Error::data(format!(
-                "{count} rows have a NULL in the key ({}), the first is {first}; every row needs a \
+                "the key ({}) is NULL in {}, the first is {first}; every row needs a \
                  key: correct the data, or remove the key from the schema",
-                self.columns.join(", ")
+                self.columns.join(", "),
+                counted(*count, "row")
             )));
         }
         let KeyFaults { count, first } = &self.duplicates;
         if *count > limits.duplicate_keys {
             return Err(Error::data(format!(
-                "{count} rows repeat the key ({}) of an earlier row, the first is {first}; \
+                "the key ({}) of an earlier row repeats in {}, the first is {first}; \
                  limits.duplicate_keys allows {}: correct the key or the data, or raise the limit \
                  (references then link to the first row)",
                 self.columns.join(", "),
+                counted(*count, "row"),
                 limits.duplicate_keys
             )));
         }

@@ -70,8 +70,8 @@ pub(in crate::prepare) fn write_key(
 
 /// An index of rows by key: an open-addressing hash table of digests.
 ///
-/// A slot holds 32 bits of the digest and the row, so a search reads the full digest only to confirm
-/// a match.
+/// A slot holds 32 bits of the digest and the row, so a search reads the full digest only to
+/// confirm a match.
 pub(in crate::prepare) struct KeyIndex {
     digests: Vec<KeyDigest>,
     slots: Vec<u64>,
@@ -97,8 +97,8 @@ impl KeyIndex {
         row_of(self.slots[self.slot(digest)])
     }
 
-    /// Loads the slots of `digests` into the processor's cache in parallel: searches alone would wait
-    /// for one after the other.
+    /// Loads the slots of `digests` into the processor's cache in parallel: searches alone would
+    /// wait for one after the other.
     pub(in crate::prepare) fn warm(&self, digests: &[KeyDigest]) {
         let mask = self.slots.len() - 1;
         let touch = |touched, &digest| touched ^ self.slots[first_slot(digest, mask)];

@@ -69,11 +69,7 @@ impl Layout {
         let has_times = inherits_time || columns.iter().any(|c| c.stats.value_bytes() == 8);
         let stride = offset.0.next_multiple_of(if has_times { 8 } else { 4 });
         let stride = u32::try_from(stride).map_err(|_| {
-            Error::limit(
-                "expected records of less than \
-                                                                     4 GiB, found longer ones; \
-                                                                     remove columns",
-            )
+            Error::limit("expected records of less than 4 GiB, found longer ones; remove columns")
         })?;
         Ok(Self { time_offset, parent_offsets, columns, null_offset, stride })
     }
@@ -104,10 +100,7 @@ pub(super) fn column_metadata(
             let cat_emb_start = *category_count;
             let cat_emb_count = dictionary.len() as u32;
             *category_count = category_count.checked_add(cat_emb_count).ok_or_else(|| {
-                Error::limit(
-                    "expected at most 4,294,967,295 categories in all \
-                                             columns, found more",
-                )
+                Error::limit("expected at most 4,294,967,295 categories in all columns, found more")
             })?;
             ColumnStats::Categorical { cat_emb_start, cat_emb_count }
         }

@@ -1,7 +1,7 @@
 //! Checks that no seed sees its own target.
 //!
-//! A table of the database may be read from the source of a derived task. If a seed could see the row
-//! with its own target, a model would learn to copy it.
+//! A table of the database may be read from the source of a derived task. If a seed could see the
+//! row with its own target, a model would learn to copy it.
 
 use std::collections::HashMap;
 

@@ -20,7 +20,8 @@ pub(super) enum Links {
 }
 
 /// A parent with a missing or a partial key. The store has [`NO_PARENT`] instead; until then the
-/// difference matters, because a row that inherits the time of a missing parent must never be visible.
+/// difference matters, because a row that inherits the time of a missing parent must never be
+/// visible.
 const MISSING_PARENT: u32 = NO_PARENT - 1;
 
 /// The parents of one reference.

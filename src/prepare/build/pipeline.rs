@@ -18,6 +18,7 @@ use super::texts::Texts;
 use crate::bytes::Digest;
 use crate::container::{ContainerWriter, StringsWriter};
 use crate::error::{Context, Error, Result};
+use crate::prepare::names::counted;
 use crate::prepare::options::{Options, Report};
 use crate::prepare::schema::{CellTask, DerivedTask, Reference, Schema, Task};
 use crate::prepare::source::Source;
@@ -111,8 +112,10 @@ impl<'a> Preparation<'a> {
         let read = ingest(input, texts).context(|| format!("table {:?}", table.name))?;
         if read.duplicate_keys > 0 {
             self.remarks.push(format!(
-                "table {:?}: {} rows repeat a key; references link to the first of them",
-                table.name, read.duplicate_keys
+                "table {:?}: a key of an earlier row repeats in {}; references link to the first \
+                 row",
+                table.name,
+                counted(read.duplicate_keys, "row")
             ));
         }
         Ok(read)
@@ -384,8 +387,11 @@ fn undated_remarks(table: &TableMetadata, undated: Undated) -> Vec<String> {
 fn unresolved_remark(table: &TableMetadata, relation: &RelationMetadata) -> Option<String> {
     (relation.unresolved_count > 0).then(|| {
         format!(
-            "table {:?}: {} values of reference {:?} match no row; these rows have no such parent",
-            table.name, relation.unresolved_count, relation.name
+            "table {:?}: reference {:?} has {} without a matching row; the rows with these values \
+             have no such parent",
+            table.name,
+            relation.name,
+            counted(relation.unresolved_count, "value")
         )
     })
 }

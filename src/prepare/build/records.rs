@@ -187,8 +187,7 @@ pub(super) fn encode_target(
         }
         Encoder::Identifier | Encoder::Text => {
             return Err(Error::schema(
-                "expected a numerical, boolean, categorical or timestamp \
-                                      target",
+                "expected a numerical, boolean, categorical or timestamp target",
             ))
             .context(|| format!("column {:?}", summary.name));
         }

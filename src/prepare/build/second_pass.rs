@@ -125,8 +125,7 @@ impl SecondPass<'_> {
             let index = parent.and_then(|parent| self.indexes[parent].get(&list));
             let index = index.ok_or_else(|| {
                 Error::schema(format!(
-                    "table {:?} has no key; give it a key, or name the columns \
-                                       with to_columns",
+                    "table {:?} has no key; give it a key, or name the columns with to_columns",
                     reference.to
                 ))
             })?;

@@ -14,6 +14,7 @@ use crate::container::ContainerWriter;
 use crate::error::{Error, Result};
 use crate::fold::Moments;
 use crate::plan::Split;
+use crate::prepare::names::counted;
 use crate::prepare::schema::{Column, DerivedTask, Limits, Task};
 use crate::prepare::source::Batches;
 use crate::prepare::values::{Values, arrow_error, to_texts};
@@ -185,34 +186,39 @@ impl SeedFaults {
         let key = derived.key.join(", ");
         if null_key.count > 0 {
             return Err(Error::data(format!(
-                "{} rows have a NULL in the anchor's key ({key}), the first is {}; remove those \
-                 rows, or correct the data",
-                null_key.count, null_key.first
+                "the key of the anchor ({key}) is NULL in {}, the first is {}; remove these rows, \
+                 or correct the data",
+                counted(null_key.count, "row"),
+                null_key.first
             )));
         }
         if unknown_anchor.count > 0 {
             return Err(Error::data(format!(
-                "{} rows name an anchor ({key}) that is not in table {:?}, the first is {}; remove \
-                 those rows, or correct the key",
-                unknown_anchor.count, derived.anchor, unknown_anchor.first
+                "the anchor ({key}) of {} is not in table {:?}, the first is {}; remove these \
+                 rows, or correct the key",
+                counted(unknown_anchor.count, "row"),
+                derived.anchor,
+                unknown_anchor.first
             )));
         }
         if null_time.count > 0 {
             let fault = match &derived.time {
-                Some(time) => format!("a NULL in the observation time ({time:?})"),
-                None => "no observation time".to_owned(),
+                Some(time) => format!("the observation time ({time:?}) is NULL"),
+                None => "the observation time is missing".to_owned(),
             };
             return Err(Error::data(format!(
-                "{} seeds have {fault}, the first is {}; such a seed would see the future: give it \
-                 a time, or set sees_everything = true in task {:?}",
-                null_time.count, null_time.first, task.name
+                "{fault} in {}, the first is {}; such a seed would see the future: give it a time, \
+                 or set sees_everything = true in task {:?}",
+                counted(null_time.count, "row"),
+                null_time.first,
+                task.name
             )));
         }
         if bad_split.count > 0 {
             return Err(Error::data(format!(
-                "{} rows have a split other than train, val or test, the first is {}; correct the \
-                 column {:?}",
-                bad_split.count,
+                "expected the split train, val or test, found another in {}, the first is {}; \
+                 correct the column {:?}",
+                counted(bad_split.count, "row"),
                 bad_split.first,
                 derived.split.as_deref().unwrap_or_default()
             )));
@@ -232,8 +238,8 @@ impl Derived {
         &self.obs_times
     }
 
-    /// Computes the statistics from the recorded train split only, so that they do not depend on the
-    /// other splits.
+    /// Computes the statistics from the recorded train split only, so that they do not depend on
+    /// the other splits.
     fn use_train_statistics(&mut self) -> Result<()> {
         if self.splits.is_empty() {
             return Ok(());

@@ -95,8 +95,7 @@ impl Texts {
                         read_next(&mut reader, &mut text).map_err(failed)?;
                         String::from_utf8(text).map_err(|e| {
                             Error::corrupt(format!(
-                                "internal error: a stored text is \
-                                                                 not UTF-8: {e}"
+                                "internal error: a stored text is not UTF-8: {e}"
                             ))
                         })
                     })

@@ -1,11 +1,11 @@
 //! Generates a deterministic shop with a planted relational signal, for examples and tests.
 //!
-//! About 1,200 customers order from 600 products over four years. Every product has a hidden quality
-//! from its material, its supplier and chance; reviews by its buyers show the quality with noise.
-//! Every carrier has a hidden punctuality that differs by city; deliveries show it. Time is divided
-//! into windows of 60 days. A customer whose last order had good products and came in time orders
-//! again in the next window; otherwise the customer stays away, and returns at a random time.
-//! Patience differs a little between customers.
+//! About 1,200 customers order from 600 products over four years. Every product has a hidden
+//! quality from its material, its supplier and chance; reviews by its buyers show the quality with
+//! noise. Every carrier has a hidden punctuality that differs by city; deliveries show it. Time is
+//! divided into windows of 60 days. A customer whose last order had good products and came in time
+//! orders again in the next window; otherwise the customer stays away, and returns at a random
+//! time. Patience differs a little between customers.
 //!
 //! The task `churn` predicts which customers of the last window stay away in the next; the task
 //! `spend` predicts how much each customer spends in it. The tables contain what then happens. Both
@@ -342,7 +342,8 @@ impl Shop {
         (score, cents)
     }
 
-    /// Adds a line of an order, and sometimes a review; returns the product's quality and the price paid.
+    /// Adds a line of an order, and sometimes a review; returns the product's quality and the price
+    /// paid.
     fn add_item(
         &mut self,
         customer: &Customer,

@@ -83,8 +83,8 @@ impl<'a> Visible<'a> {
         visible
     }
 
-    /// The expected stars of a product at a time: the mean of its reviews, smoothed towards the prior
-    /// of its material.
+    /// The expected stars of a product at a time: the mean of its reviews, smoothed towards the
+    /// prior of its material.
     fn stars(&self, product: &str, time: &str) -> f64 {
         let material =
             text::MATERIALS.iter().position(|m| *m == self.material[product]).unwrap() as f64;
@@ -155,8 +155,8 @@ fn the_graph_predicts_better_than_the_customers_own_past() {
         [&|s| s.own_churn, &|s| s.late, &|s| s.graph, &|s| s.truth];
     let churn = scores.map(by);
 
-    // Spending: the customer's spending when active, times the share of active customers in the same
-    // tenth of all scores.
+    // Spending: the customer's spending when active, times the share of active customers in the
+    // same tenth of all scores.
     let train = in_split(&seeds, "train");
     let mut edges: Vec<_> = train.iter().map(|seed| seed.graph).collect();
     edges.sort_by(f64::total_cmp);

@@ -4,7 +4,8 @@ use indexmap::IndexMap;
 
 use super::name_tokens::names_rows;
 use super::profile::{Profile, Storage};
-use super::subject::{ChosenTime, Notes, Origin, Place, Subject, counted};
+use super::subject::{ChosenTime, Notes, Origin, Place, Subject};
+use crate::prepare::names::counted;
 use crate::prepare::schema::{Column, Limits, TimeUnit};
 use crate::store::SemanticType;
 
@@ -52,12 +53,8 @@ fn unused_feature(subject: &Subject, column: usize, limits: &Limits) -> Option<S
         semantic,
         SemanticType::Numerical | SemanticType::Categorical | SemanticType::Boolean
     );
-    is_feature.then(|| {
-        format!(
-            "part of the key, so its value is not a feature; otherwise \
-                                {semantic}"
-        )
-    })
+    is_feature
+        .then(|| format!("part of the key, so its value is not a feature; otherwise {semantic}"))
 }
 
 /// Returns the semantic type that a column's values and name suggest, and the reason.

@@ -2,8 +2,8 @@
 //!
 //! The guesses come from declarations, names and values, and are cautious: a key is verified to be
 //! unique, a reference to refer to existing keys, and an uncertain guess is left out with a note.
-//! `prepare` accepts the drafted schema unedited; only a person can tell whether it fits the meaning
-//! of the data.
+//! `prepare` accepts the drafted schema unedited; only a person can tell whether it fits the
+//! meaning of the data.
 
 mod columns;
 mod composite;
@@ -40,8 +40,8 @@ const VIEW: &str = "it is a view: its copies of cells of other tables could reve
 ///
 /// # Cost
 /// Reads every row once, and the columns that may together form a key once or twice more. Keeps
-/// eight bytes for each distinct value of columns that may be keys or references, and of at most six
-/// lists of columns that may together form a key.
+/// eight bytes for each distinct value of columns that may be keys or references, and of at most
+/// six lists of columns that may together form a key.
 ///
 /// # Errors
 /// `Io` and `Data` when the source cannot be read; `Data` when no table has rows and a usable

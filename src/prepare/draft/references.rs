@@ -2,8 +2,9 @@
 
 use super::name_tokens::{is_uuid, key_rank, names_rows, names_same_table, reference_rank};
 use super::profile::{Profile, Storage, unresolved_rows, without_point};
-use super::subject::{FoundReference, Gaps, Notes, Place, Subject, counted, share};
+use super::subject::{FoundReference, Gaps, Notes, Place, Subject, share};
 use crate::error::Result;
+use crate::prepare::names::counted;
 use crate::prepare::schema::{Limits, Reference};
 use crate::prepare::source::{DeclaredReference, Source};
 
@@ -331,8 +332,8 @@ impl Finder<'_> {
         let pointed = profile.pointed > 0 && profile.all(profile.integers + profile.pointed);
         let reason = match pointed && few(unresolved(without_fraction)?, profile.present()) {
             true => format!(
-                "{missing_values}: it has 1.0 where the keys have 1, as pandas writes integers with missing \
-                 values; write integers (astype(\"Int64\") in pandas)"
+                "{missing_values}: it has 1.0 where the keys have 1, as pandas writes integers \
+                 with missing values; write integers (astype(\"Int64\") in pandas)"
             ),
             false => missing_values,
         };

@@ -56,7 +56,7 @@ impl Draft {
             self.schema.tasks.iter().partition(|task| task.cell.is_some());
         if !cells.is_empty() {
             let heading = "These tasks predict a cell from the rest; delete those that you do not \
-                          need";
+                           need";
             writeln!(text, "\n# {heading}.")?;
         }
         for task in cells.into_iter().chain(others) {

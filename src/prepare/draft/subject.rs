@@ -75,7 +75,7 @@ impl Gaps {
     }
 }
 
-/// Where the time of a table comes from.
+/// The origin of the time of a table.
 pub(super) enum Origin {
     /// A column of the table, and how well its name fits.
     Column(usize, Fit),
@@ -86,9 +86,4 @@ pub(super) enum Origin {
 /// Formats a count and its total, for notes.
 pub(super) fn share(count: u64, of: u64) -> String {
     format!("{count} of {of}")
-}
-
-/// Formats a number of things, for notes.
-pub(super) fn counted(count: u64, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }

@@ -1,18 +1,18 @@
 //! Guesses when the rows of each table came to exist.
 //!
 //! A row without a time is always visible, so a time with few gaps comes before one with many,
-//! whatever their names. A time of the table itself is best, unless it is a later stage of the row or
-//! most rows lack it. Otherwise the table inherits the time of a parent: an event rather than a
+//! whatever their names. A time of the table itself is best, unless it is a later stage of the row
+//! or most rows lack it. Otherwise the table inherits the time of a parent: an event rather than a
 //! thing, then the parent that the table is named after, then the latest, because a row cannot have
 //! existed before any of its parents.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::subject::{ChosenTime, Gaps, Notes, Origin, Place, Subject, counted};
+use super::subject::{ChosenTime, Gaps, Notes, Origin, Place, Subject};
 use super::time_names::{Fit, fit};
 use crate::prepare::build::references::parents_first;
-use crate::prepare::names::shortened;
+use crate::prepare::names::{counted, shortened};
 use crate::prepare::schema::{Delay, Limits, Task, Time, TimeUnit};
 use crate::store::SemanticType;
 
@@ -183,8 +183,8 @@ fn is_named_after(child: &Subject, parent: &Subject) -> bool {
     within || (joined.len() >= 4 && child.tokens.concat().starts_with(&joined))
 }
 
-/// Whether the rows of a table are events rather than things, by the name of their time; if the name
-/// is not decisive, by whether they refer to other tables.
+/// Whether the rows of a table are events rather than things, by the name of their time; if the
+/// name is not decisive, by whether they refer to other tables.
 fn is_event(subjects: &[Subject], index: usize) -> bool {
     let refers = || subjects[index].references.iter().any(|reference| reference.to != index);
     match subjects[index].time.as_ref().map(|time| &time.from) {
@@ -232,8 +232,7 @@ fn inherited_reasons(subjects: &[Subject], index: usize, reference: usize) -> Ve
     let name = &subjects[to].name;
     let reason = match is_named_after(subject, &subjects[to]) || is_event(subjects, to) {
         true => format!(
-            "the time of {name:?}, to which a row belongs; add a delay if a row is \
-                         known only later"
+            "the time of {name:?}, to which a row belongs; add a delay if a row is known only later"
         ),
         false => format!(
             "the time of {name:?}, to which a row refers, but a row may be later; name the table's \
@@ -241,7 +240,7 @@ fn inherited_reasons(subjects: &[Subject], index: usize, reference: usize) -> Ve
         ),
     };
     let gaps = reference_gaps(subjects, index, reference).into_iter();
-    [reason].into_iter().chain(gaps.map(|gap| format!("{gap} are always visible"))).collect()
+    [reason].into_iter().chain(gaps.map(|gap| format!("{gap}: always visible"))).collect()
 }
 
 /// Describes another reference through which a time could be inherited.

@@ -183,8 +183,7 @@ fn mismatch(path: &Path, found: &[u8], model: &str, dimension: usize) -> Error {
              another file"
         )),
         _ => Error::version(format!(
-            "the embedding cache {path} has another format version; name \
-                                     another file"
+            "the embedding cache {path} has another format version; name another file"
         )),
     }
 }

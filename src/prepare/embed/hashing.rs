@@ -12,9 +12,9 @@ use crate::error::Result;
 
 /// Hashes a text's words and their letter triples into a vector of unit length.
 ///
-/// Texts with common words, or common parts of words, have similar vectors; nothing else of language
-/// is modelled. Each feature adds a positive or negative integer to one place, so the sums are exact
-/// and independent of their order.
+/// Texts with common words, or common parts of words, have similar vectors; nothing else of
+/// language is modelled. Each feature adds a positive or negative integer to one place, so the sums
+/// are exact and independent of their order.
 #[derive(Clone, Copy, Debug)]
 pub struct HashingEmbedder {
     dimension: usize,

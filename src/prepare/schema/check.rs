@@ -58,8 +58,7 @@ impl Schema {
         safe_name(&table.name, "; give the table another name and set source = \"...\"")?;
         if table.columns.values().all(|c| c.semantic == SemanticType::Ignored) {
             return fail(
-                "every column of the table is ignored; give at least one column another \
-                         type",
+                "every column of the table is ignored; give at least one column another type",
             );
         }
         has_columns(table, &table.key).context(|| "key")?;
@@ -193,10 +192,7 @@ impl Schema {
         match (&derived.source, &derived.sql) {
             (Some(_), Some(_)) => return fail("expected either source or sql, found both"),
             (None, None) => {
-                return fail(
-                    "expected source = \"...\" or sql = \"...\", found \
-                                         neither",
-                );
+                return fail("expected source = \"...\" or sql = \"...\", found neither");
             }
             _ => {}
         }

@@ -79,10 +79,8 @@ impl<'de> de::Visitor<'de> for ColumnVisitor {
         let LongColumn { semantic, unit } =
             LongColumn::deserialize(de::value::MapAccessDeserializer::new(map))?;
         if unit.is_some() && semantic != SemanticType::Timestamp {
-            let message = format!(
-                "expected type timestamp for a column with a unit, found \
-                                   {semantic}"
-            );
+            let message =
+                format!("expected type timestamp for a column with a unit, found {semantic}");
             return Err(de::Error::custom(message));
         }
         Ok(Column { semantic, unit })

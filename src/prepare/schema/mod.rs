@@ -94,7 +94,7 @@ impl Table {
     }
 }
 
-/// Where a row's time comes from.
+/// The origin of the time of rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Time {

@@ -314,8 +314,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "source = \"task_top3\", ",
         "",
-        "task \"top3\": expected source = \"...\" or sql = \"...\", \
-                                      found neither",
+        "task \"top3\": expected source = \"...\" or sql = \"...\", found neither",
     ),
     (
         "source = \"task_top3\", ",

@@ -43,12 +43,9 @@ impl Delay {
             return Err(format!("expected {DELAYS}, found {text:?}"));
         };
         let total = number.checked_mul(size);
-        total.map(Self).ok_or_else(|| {
-            format!(
-                "expected a delay of at most 292,000 years, found \
-                                               {text:?}"
-            )
-        })
+        total
+            .map(Self)
+            .ok_or_else(|| format!("expected a delay of at most 292,000 years, found {text:?}"))
     }
 }
 

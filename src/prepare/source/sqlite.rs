@@ -211,7 +211,8 @@ fn references(connection: &Connection, table: &str) -> rusqlite::Result<Vec<Decl
     Ok(references.into_values().rev().collect())
 }
 
-/// Gives the names in references the spelling of their tables, and drops references to missing tables.
+/// Gives the names in references the spelling of their tables, and drops references to missing
+/// tables.
 ///
 /// SQLite ignores case, and does not check that a declared target exists.
 fn resolve_references(tables: &mut [SourceTable]) {
@@ -351,8 +352,7 @@ impl Reader {
                 ValueRef::Blob(bytes) => {
                     let length = bytes.len();
                     return Err(fail(format!(
-                        "a blob of {length} bytes; give the column the type \
-                                             ignored"
+                        "a blob of {length} bytes; give the column the type ignored"
                     )));
                 }
             }

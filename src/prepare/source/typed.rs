@@ -138,7 +138,7 @@ fn as_array(values: &Values) -> ArrayRef {
     match values {
         Values::Numbers(numbers) => Arc::new(numbers.clone()),
         Values::Times(times) => Arc::new(times.reinterpret_cast::<TimestampMicrosecondType>()),
-        Values::Booleans(truths) => Arc::new(truths.clone()),
-        Values::Texts(words) => Arc::new(words.clone()),
+        Values::Booleans(booleans) => Arc::new(booleans.clone()),
+        Values::Texts(texts) => Arc::new(texts.clone()),
     }
 }

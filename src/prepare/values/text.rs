@@ -16,7 +16,8 @@ use crate::error::{Error, Result};
 ///
 /// A value has the same text in every type, so a key that is an integer in one table equals a float
 /// or a decimal in another: numbers have no fraction of zeros, times are in UTC and have no time of
-/// day at midnight, bytes are hexadecimal digits. Texts stay unchanged: `007` and `1.0` may be codes.
+/// day at midnight, bytes are hexadecimal digits. Texts stay unchanged: `007` and `1.0` may be
+/// codes.
 pub(in crate::prepare) fn to_texts(array: &ArrayRef) -> Result<StringViewArray> {
     let array = unpack(array)?;
     match array.data_type() {

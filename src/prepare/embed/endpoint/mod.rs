@@ -80,8 +80,8 @@ impl<'a> EndpointEmbedder<'a> {
     /// Returns an embedder that requests vectors of `model` with `dimension` numbers from
     /// `{url}/embeddings`.
     ///
-    /// `key` is sent as a bearer token. `cache` is the file of received vectors; it is created if it
-    /// does not exist. One file serves one model.
+    /// `key` is sent as a bearer token. `cache` is the file of received vectors; it is created if
+    /// it does not exist. One file serves one model.
     ///
     /// # Errors
     /// `InvalidArgument` when `url` is not a URL; `PlanMismatch` when the cache has vectors of
@@ -123,10 +123,9 @@ impl<'a> EndpointEmbedder<'a> {
 
     fn check(&self) -> Result<()> {
         match (self.is_stopped)() {
-            true => Err(Error::interrupted(
-                "interrupted; the cache keeps the vectors received so \
-                                            far",
-            )),
+            true => {
+                Err(Error::interrupted("interrupted; the cache keeps the vectors received so far"))
+            }
             false => Ok(()),
         }
     }
@@ -189,8 +188,8 @@ impl<'a> EndpointEmbedder<'a> {
 
     /// Sends a request, and waits for the reply or for an interrupt.
     ///
-    /// Another thread reads the reply, because the read cannot be interrupted; after an interrupt that
-    /// thread ends by its timeout.
+    /// Another thread reads the reply, because the read cannot be interrupted; after an interrupt
+    /// that thread ends by its timeout.
     fn request(&self, texts: &[&str]) -> Result<Result<Reply, ureq::Error>> {
         let body = Request { model: &self.model, input: texts, encoding_format: "float" };
         let body = serde_json::to_string(&body)
@@ -215,8 +214,7 @@ impl<'a> EndpointEmbedder<'a> {
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Error::new(
                         crate::ErrorKind::Io,
-                        "internal error: the thread of the \
-                                                                 request panicked",
+                        "internal error: the thread of the request panicked",
                     ));
                 }
             }
@@ -243,17 +241,15 @@ impl<'a> EndpointEmbedder<'a> {
             let vector: Vec<f16> = embedding.into_iter().map(f16::from_f32).collect();
             if !vector.iter().all(|x| x.is_finite()) {
                 return Err(Error::data(
-                    "expected numbers that a 16-bit float can hold, found \
-                                        others",
+                    "expected numbers in the range of 16-bit floats, found a larger one",
                 ));
             }
             match vectors.get_mut(index) {
                 Some(place) if place.is_empty() => *place = vector,
                 _ => {
                     return Err(Error::data(format!(
-                        "expected one vector for each of {count} \
-                                                     texts, found index {index} twice or out of \
-                                                     range"
+                        "expected one vector for each of {count} texts, found index {index} twice \
+                         or out of range"
                     )));
                 }
             }

@@ -215,8 +215,8 @@ fn a_cache_of_another_model_dimension_or_type_is_rejected() {
     assert_eq!(
         message,
         format!(
-            "expected vectors of 3 numbers in the embedding cache {path}, found 2; name \
-                 another file"
+            "expected vectors of 3 numbers in the embedding cache {path}, found 2; name another \
+             file"
         )
     );
     let (kind, message) = open("other", 2).unwrap();
@@ -268,9 +268,7 @@ fn permanent_errors_are_not_retried() {
         ),
         (
             (200, r#"{"data":[{"index":7,"embedding":[1,2]}]}"#.into()),
-            "expected one vector for \
-                                                                       each of 1 texts, found \
-                                                                       index 7",
+            "expected one vector for each of 1 texts, found index 7",
         ),
         ((200, r#"{"data":[]}"#.into()), "the answer has no vector for text 0 of 1"),
     ];

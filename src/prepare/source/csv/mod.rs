@@ -1,8 +1,8 @@
 //! Reads tables in CSV files: a header line, double quotes, and the delimiter of the header.
 //!
-//! Every column is text. An empty field is NULL, also in quotes, because writers disagree about their
-//! meaning. Blank lines and a byte order mark are skipped. In a quoted field a quote is doubled; in
-//! any other field it is a plain character.
+//! Every column is text. An empty field is NULL, also in quotes, because writers disagree about
+//! their meaning. Blank lines and a byte order mark are skipped. In a quoted field a quote is
+//! doubled; in any other field it is a plain character.
 
 mod delimiter;
 mod quotes;
@@ -38,8 +38,7 @@ pub(super) fn columns(path: &Path) -> Result<Vec<SourceColumn>> {
         Err(_) => {
             let found = String::from_utf8_lossy(name);
             Err(Error::data(format!(
-                "line 1: expected UTF-8, found {found:?}; convert the file to \
-                                     UTF-8"
+                "line 1: expected UTF-8, found {found:?}; convert the file to UTF-8"
             ))
             .context(place()))
         }
@@ -132,8 +131,8 @@ impl Rows {
                 let end = i32::try_from(column.bytes.len()).map_err(|_| {
                     let line = self.record.position().map_or(0, csv::Position::line);
                     let message = format!(
-                        "line {line}: expected fields of at most 2 GiB in a \
-                                           batch, found more; shorten them"
+                        "line {line}: expected fields of at most 2 GiB in a batch, found more; \
+                         shorten them"
                     );
                     Error::limit(message).context(self.path.display())
                 })?;
@@ -185,11 +184,10 @@ impl Rows {
         };
         match search() {
             Ok(Some(error)) => error.context(self.path.display()),
-            Ok(None) => Error::data(
-                "the file changed while it was read; read it again when it is \
-                             complete",
-            )
-            .context(self.path.display()),
+            Ok(None) => {
+                Error::data("the file changed while it was read; read it again when it is complete")
+                    .context(self.path.display())
+            }
             Err(error) => error,
         }
     }
