@@ -296,7 +296,7 @@ impl World {
 
 fn unexpected(from: u32) -> Error {
     Error::corrupt(format!(
-        "rank {from} sends what was not expected; every rank must run one build of headwater"
+        "rank {from} sent an unexpected message; run the same build of headwater on every rank"
     ))
 }
 

@@ -90,7 +90,7 @@ class Worker:
         found = array.dtype.name if array.dtype.isnative else array.dtype.str
         if found != self._job.dtype:
             raise InvalidArgument(
-                f"expected rows of {self._job.dtype}, as the job has them, found {found}; convert "
+                f"expected rows of {self._job.dtype} as in the job, found {found}; convert "
                 "them, or make the job of that dtype"
             )
         if array.ndim != 2:

@@ -92,7 +92,7 @@ impl ColumnMoments {
     /// `InvalidArgument` for no columns, and for a shift that is not finite.
     pub fn new(shifts: Vec<f64>) -> Result<Self> {
         if shifts.is_empty() {
-            return Err(Error::invalid("a statistic of columns needs at least one"));
+            return Err(Error::invalid("expected at least one column, found none"));
         }
         match shifts.iter().position(|shift| !shift.is_finite()) {
             None => Ok(Self { shifts }),
@@ -339,7 +339,7 @@ impl Statistic for ColumnMoments {
         match columns.iter().position(|sums| !sums.can_be_of(words[0])) {
             None => Ok(MomentSums { rows: words[0], columns }),
             Some(column) => Err(Error::corrupt(format!(
-                "the moments of column {column} are not those of any {} rows",
+                "expected moments of {} rows in column {column}, found sums that no rows have",
                 words[0]
             ))),
         }

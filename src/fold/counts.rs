@@ -57,10 +57,11 @@ impl Counts {
 /// `InvalidArgument` for no columns, `LimitExceeded` for too many counts.
 pub(super) fn check_counts(bins: impl Iterator<Item = usize>) -> Result<usize> {
     match bins.fold(0, usize::saturating_add) {
-        0 => Err(Error::invalid("a statistic of columns needs at least one")),
+        0 => Err(Error::invalid("expected at least one column, found none")),
         count @ 1..=COUNTS_MAX => Ok(count),
         count => Err(Error::limit(format!(
-            "a histogram of {count} counts is more than {COUNTS_MAX}; take fewer columns or bins"
+            "expected a histogram of at most {COUNTS_MAX} counts, found {count}; use fewer columns \
+             or bins"
         ))),
     }
 }

@@ -38,7 +38,7 @@ impl Distinct {
     /// `LimitExceeded` for too many registers.
     pub fn new(columns: usize, precision: u32) -> Result<Self> {
         if columns == 0 {
-            return Err(Error::invalid("a statistic of columns needs at least one"));
+            return Err(Error::invalid("expected at least one column, found none"));
         }
         if !(4..=18).contains(&precision) {
             return Err(Error::invalid(format!(
@@ -48,8 +48,8 @@ impl Distinct {
         let registers = columns.saturating_mul(1 << precision);
         if registers > REGISTERS_MAX {
             return Err(Error::limit(format!(
-                "{registers} registers are more than {REGISTERS_MAX}; take fewer columns or a lower \
-                 precision"
+                "expected at most {REGISTERS_MAX} registers, found {registers}; use fewer columns \
+                 or a lower precision"
             )));
         }
         Ok(Self { columns, precision })
@@ -183,7 +183,7 @@ impl Statistic for Distinct {
                 Ok(Registers(registers))
             }
             Some(at) => Err(Error::corrupt(format!(
-                "register {at} is {}, and none is above {greatest}",
+                "expected registers of at most {greatest}, found {} in register {at}",
                 bytes[at]
             ))),
         }

@@ -27,8 +27,12 @@ impl Node {
     /// `LimitExceeded` when its chunks have numbers past 2^64 - 1.
     pub fn new(level: u32, index: u64) -> Result<Self> {
         let end = index.checked_add(1).filter(|&end| level < 64 && end <= u64::MAX >> level);
-        end.map(|_| Self { level, index })
-            .ok_or_else(|| Error::limit(format!("no node has level {level} and index {index}")))
+        end.map(|_| Self { level, index }).ok_or_else(|| {
+            Error::limit(format!(
+                "expected the level and index of a node, found \
+                                                 level {level} and index {index}"
+            ))
+        })
     }
 
     /// The nodes that `chunks` consists of, in order, each as big as can be.

@@ -81,7 +81,8 @@ impl<'a> Rows<'a> {
         if needed.is_none_or(|needed| needed > values.len()) {
             let found = values.len();
             return Err(Error::invalid(format!(
-                "{count} rows of {columns} columns, one every {stride} values, are not in {found} values"
+                "expected values for {count} rows of {columns} columns, one row every {stride} \
+                 values, found {found} values"
             )));
         }
         Ok(Self { values, count, columns, stride, nulls: None })
@@ -96,7 +97,7 @@ impl<'a> Rows<'a> {
     pub fn with_nulls(self, nulls: &'a [bool]) -> Result<Self> {
         if self.count.checked_mul(self.columns) != Some(nulls.len()) {
             return Err(Error::invalid(format!(
-                "expected a mark for each number of {} rows of {} columns, found {} marks",
+                "expected a NULL mark for each number of {} rows of {} columns, found {} marks",
                 self.count,
                 self.columns,
                 nulls.len()

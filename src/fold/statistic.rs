@@ -129,7 +129,7 @@ where
 
 /// The error of one of the chunks that were given together.
 pub(super) fn of_chunk(place: usize, error: Error) -> Error {
-    error.context(format!("chunk {place} of those given"))
+    error.context(format!("chunk {place}"))
 }
 
 /// Refuses another number of `what` than `expected`.

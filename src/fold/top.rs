@@ -76,7 +76,9 @@ impl TopRows {
         match kept {
             0 => Err(Error::invalid("expected at least one row to keep, found 0")),
             1..=KEPT_MAX => Ok(Self { columns, column, kept, end }),
-            _ => Err(Error::limit(format!("{kept} rows to keep are more than {KEPT_MAX}"))),
+            _ => {
+                Err(Error::limit(format!("expected at most {KEPT_MAX} rows to keep, found {kept}")))
+            }
         }
     }
 
@@ -169,7 +171,9 @@ impl Statistic for TopRows {
         let count = words.next().unwrap_or_default();
         if count > self.kept as u64 {
             let kept = self.kept;
-            return Err(Error::corrupt(format!("{count} rows are ranked where {kept} are kept")));
+            return Err(Error::corrupt(format!(
+                "expected at most {kept} ranked rows, found {count}"
+            )));
         }
         let mut pair = || Some((f64::from_bits(words.next()?), words.next()?));
         let mut rows = Vec::with_capacity(count as usize);
@@ -178,7 +182,7 @@ impl Statistic for TopRows {
         }
         let in_order = rows.windows(2).all(|two| order(self.end, &two[0], &two[1]).is_lt());
         if !in_order || rows.iter().any(|row| row.value.is_nan()) || words.any(|word| word != 0) {
-            return Err(Error::corrupt("the ranked rows are not in order, or not numbers"));
+            return Err(Error::corrupt("expected ranked rows of numbers in order, found others"));
         }
         Ok(self.ranking(rows))
     }

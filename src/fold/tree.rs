@@ -85,7 +85,7 @@ impl<P: Partial> Tree<P> {
         let chunks = node.chunks();
         if chunks.end > self.chunk_count {
             let count = self.chunk_count;
-            return Err(Error::invalid(format!("{node}: there are only {count} chunks")));
+            return Err(Error::invalid(format!("{node}: expected chunks below {count}")));
         }
         self.check_bits(node, &arrival)?;
         if let Some((found, _)) = self.holding(chunks.start)
@@ -148,7 +148,7 @@ impl<P: Partial> Tree<P> {
     fn check_bits(&self, node: Node, arrival: &impl Arrival<P>) -> Result<()> {
         match self.holding(node.chunks().start) {
             Some((found, its)) if *found == node && !arrival.has_bits_of(its) => {
-                Err(Error::corrupt(format!("{node} came twice, with different bits")))
+                Err(Error::corrupt(format!("{node} arrived twice, with different bits")))
             }
             _ => Ok(()),
         }

@@ -70,9 +70,8 @@ impl MatrixFormat {
             Some("safetensors") => Ok(Self::Safetensors(None)),
             Some("parquet") => Ok(Self::Parquet(None)),
             _ => Err(Error::invalid(
-                "expected a name that ends in .npy, .safetensors or .parquet, or in .json where it is \
-                 the only one, a manifest; of raw numbers say the type (f64, f32, f16 or bf16) and the \
-                 number of columns",
+                "expected a name that ends in .npy, .safetensors or .parquet, or one manifest \
+                 (.json); for raw numbers, set --dtype (f64, f32, f16 or bf16) and --columns",
             )),
         }
     }

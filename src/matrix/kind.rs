@@ -73,23 +73,23 @@ pub(super) fn check(bytes: &[u8], format: &MatrixFormat) -> Result<()> {
         }
         MatrixFormat::Npy(Some(_)) => (
             Some(Kind::Npy),
-            "a .npy file, since a type is said, and no number of columns",
-            "it says its types itself: leave out --dtype",
+            "a .npy file, because --dtype is given without --columns",
+            "the file declares its types: leave out --dtype",
         ),
         MatrixFormat::Safetensors(Some(_)) => (
             Some(Kind::Safetensors),
-            "a .safetensors file, since a tensor is named",
-            "it has no tensors: leave out --tensor",
+            "a .safetensors file, because --tensor is given",
+            "the file has no tensors: leave out --tensor",
         ),
         MatrixFormat::Parquet(Some(_)) => (
             Some(Kind::Parquet),
-            "a .parquet file, since columns are named",
-            "its columns have no names to choose by: leave out --select",
+            "a .parquet file, because --select is given",
+            "the file has no column names: leave out --select",
         ),
         MatrixFormat::Raw { .. } => (
             None,
-            "nothing but numbers, since the number of columns is said",
-            "its header would be taken for numbers: leave out --columns and --dtype",
+            "raw numbers, because --columns is given",
+            "its header would be read as numbers: leave out --columns and --dtype",
         ),
     };
     let Some(found) = Kind::of(bytes).filter(|found| Some(*found) != wanted) else {
@@ -97,7 +97,10 @@ pub(super) fn check(bytes: &[u8], format: &MatrixFormat) -> Result<()> {
     };
     let remedy = match found {
         Kind::Npz | Kind::Hdf5 => "save its array as .npy",
-        Kind::Manifest => "it says itself how its files are read, and is given alone, as a .json",
+        Kind::Manifest => {
+            "a manifest declares how its files are read: give it alone, with a name \
+                           that ends in .json"
+        }
         _ => remedy,
     };
     Err(Error::not_ours(format!("expected {expected}, found {}; {remedy}", found.words())))

@@ -98,7 +98,8 @@ impl Manifest {
             |m: &Self| format!("{} columns of {}, {:?}", m.columns, m.element.name(), m.format);
         if form(self) != form(&other) {
             return Err(Error::invalid(format!(
-                "expected {}, as before it, found {}; the files of one matrix have rows of one form",
+                "expected {} as in the files before it, found {}; use files with the same columns \
+                 and type",
                 form(self),
                 form(&other)
             )));
@@ -110,7 +111,7 @@ impl Manifest {
             other.files.iter().find(|o| self.files.iter().any(|f| f.path == o.path))
         {
             return Err(Error::invalid(format!(
-                "{}: listed twice; give the files of different machines different names",
+                "{}: listed twice; rename the files so that each machine's have names of their own",
                 twice.path
             )));
         }
@@ -128,27 +129,28 @@ impl Manifest {
             Some(version) if version == u64::from(VERSION) => {}
             Some(version) => {
                 return Err(Error::version(format!(
-                    "the manifest of a matrix of version {version}; this build reads {VERSION}: write \
-                     it anew"
+                    "expected a manifest of version {VERSION}, found version {version}; write it \
+                     again"
                 )))
                 .context(place);
             }
             None => {
                 let why = found.err().map(|e| format!(" ({e})")).unwrap_or_default();
                 return Err(Error::not_ours(format!(
-                    "expected the manifest of a matrix, found no JSON with \"headwater_matrix\"{why}"
+                    "expected the manifest of a matrix, found a file without \
+                     \"headwater_matrix\"{why}"
                 )))
                 .context(place);
             }
         }
         let read: Result<Self, _> = serde_json::from_slice(&text);
         let manifest = read
-            .map_err(|e| Error::corrupt(format!("the manifest is damaged: {e}; write it anew")))
+            .map_err(|e| Error::corrupt(format!("the manifest is damaged: {e}; write it again")))
             .context(place)?;
         check_columns(manifest.columns).context(place)?;
         match manifest.names() {
             Some(names) if names.len() != manifest.columns => Err(Error::corrupt(format!(
-                "the manifest is damaged: it names {} of {} columns; write it anew",
+                "the manifest is damaged: it names {} of {} columns; write it again",
                 names.len(),
                 manifest.columns
             )))
@@ -199,8 +201,8 @@ impl Manifest {
             (words(expected), words(part.form))
         };
         Err(Error::mismatch(format!(
-            "{}: expected {wanted}, as the manifest has it, found {found}; bring the file that the \
-             manifest was made of, or make the manifest anew",
+            "{}: expected {wanted} as in the manifest, found {found}; restore the file that the \
+             manifest was made from, or write the manifest again",
             path.display()
         )))
     }
@@ -211,7 +213,7 @@ fn name_from(folder: &Path, file: &Path) -> Result<String> {
     let name = file.strip_prefix(folder).unwrap_or(file);
     name.to_str().map(ToOwned::to_owned).ok_or_else(|| {
         let name = file.display();
-        Error::invalid(format!("{name}: its name is not UTF-8, as a manifest is; rename it"))
+        Error::invalid(format!("{name}: expected a name in UTF-8 for a manifest; rename the file"))
     })
 }
 

@@ -107,7 +107,10 @@ impl Matrix {
         let start = self.rows();
         let end = start.checked_add(rows);
         let end = end.ok_or_else(|| {
-            Error::limit(format!("{}: its {rows} rows end past 2^64", path.display()))
+            Error::limit(format!(
+                "{}: expected at most 2^64 rows in all, found more with its {rows}",
+                path.display()
+            ))
         })?;
         self.parts.push(Placed { path, rows: start..end, digest, file });
         Ok(())
@@ -119,8 +122,8 @@ impl Matrix {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "{}: expected {} columns of {}, as in {}, found {} of {}; the files of one matrix have rows \
-             of one form",
+            "{}: expected {} columns of {} as in {}, found {} of {}; use files with the same \
+             columns and type",
             part.path.display(),
             self.columns,
             self.element.name(),
@@ -161,13 +164,13 @@ impl Matrix {
     pub fn column_of(&self, name: &str) -> Result<usize> {
         let Some(names) = &self.names else {
             return Err(Error::invalid(format!(
-                "expected the number of a column, from 0 to {}, found {name:?}; these rows have no \
-                 names for their columns",
+                "expected the number of a column, from 0 to {}, found {name:?}; these files have \
+                 no column names",
                 self.columns.saturating_sub(1)
             )));
         };
         names.iter().position(|known| known == name).ok_or_else(|| {
-            Error::invalid(format!("it has no column {name:?}; there are {}", quoted(names)))
+            Error::invalid(format!("expected one of the columns {}, found {name:?}", quoted(names)))
         })
     }
 
@@ -198,7 +201,7 @@ impl Matrix {
     pub fn read(&self, rows: Range<u64>) -> Result<Numbers<'_>> {
         if rows.end > self.rows() || rows.start > rows.end {
             return Err(Error::invalid(format!(
-                "rows {rows:?} of a matrix of {} rows were asked for",
+                "expected rows below {}, found {rows:?}",
                 self.rows()
             )));
         }
@@ -215,7 +218,8 @@ impl Matrix {
             }
             let Some(file) = &part.file else {
                 return Err(Error::invalid(format!(
-                    "rows {wanted:?} lie in {}, which is not here; fold them where it is, or bring it",
+                    "rows {wanted:?} lie in {}, which is not on this machine; fold them where the \
+                     file is, or copy it here",
                     part.path.display()
                 )));
             };

@@ -25,8 +25,8 @@ pub(super) fn learn_names(known: &mut Option<Vec<String>>, names: &[String]) -> 
     match known {
         Some(known) if known == names => Ok(()),
         Some(known) => Err(Error::invalid(format!(
-            "expected the columns {}, as before it, found {}; choose them with --select, in one order \
-             for all files",
+            "expected the columns {} as in the files before it, found {}; choose them with \
+             --select, in one order for all files",
             quoted(known),
             quoted(names)
         ))),

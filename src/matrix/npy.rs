@@ -23,7 +23,7 @@ pub(super) struct Header {
 pub(super) fn parse(bytes: &[u8]) -> Result<Header> {
     if bytes.get(..6) != Some(&MAGIC[..]) {
         return Err(Error::not_ours(
-            "this is no .npy file (wrong first bytes); write it with numpy.save",
+            "expected a .npy file, found other first bytes; write the file with numpy.save",
         ));
     }
     let short = || Error::corrupt("the file ends inside its header; write it again");
@@ -32,8 +32,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header> {
         2 | 3 => (crate::bytes::u32_at(bytes, 8).ok_or_else(short)? as usize, 12),
         version => {
             return Err(Error::version(format!(
-                ".npy version {version}; this build reads 1 to 3: save it with a version that NumPy \
-                 writes by itself"
+                "expected .npy version 1 to 3, found {version}; save the file with numpy.save"
             )));
         }
     };
@@ -63,32 +62,39 @@ fn describe(text: &str) -> Result<(Option<Element>, u64, u64)> {
         let after = text.split_once(&*quoted)?.1.trim_start().strip_prefix(':')?;
         Some(after.trim_start())
     };
-    let descr = value("descr").ok_or_else(|| wrong("has no 'descr'"))?;
+    let descr = value("descr").ok_or_else(|| wrong("lacks 'descr'"))?;
     // The fields of records may have any names.
     let descr = (descr.strip_prefix('\'').and_then(|rest| rest.split_once('\'')))
-        .ok_or_else(|| wrong("describes records, and rows of one number type are expected"))?
+        .ok_or_else(|| wrong("describes records; expected one number type"))?
         .0;
     // Python would take the last, and readers of other languages the first.
     for name in ["descr", "fortran_order", "shape"] {
         if text.matches(&*format!("'{name}'")).count() > 1 {
-            return Err(wrong(&format!("says '{name}' twice")));
+            return Err(wrong(&format!("has '{name}' twice")));
         }
     }
     let element = element_of(descr)?;
-    match value("fortran_order").ok_or_else(|| wrong("has no 'fortran_order'"))? {
+    match value("fortran_order").ok_or_else(|| wrong("lacks 'fortran_order'"))? {
         order if order.starts_with("False") => {}
         _ => {
             return Err(Error::invalid(
-                "the matrix lies column by column (Fortran's order), and rows are read one after \
-                 the other; save numpy.ascontiguousarray of it",
+                "expected rows one after the other, found columns (Fortran order); save \
+                 numpy.ascontiguousarray of the array",
             ));
         }
     }
     let shape = value("shape").and_then(|shape| shape.strip_prefix('('));
     let shape = shape.and_then(|shape| shape.split_once(')')).map(|(shape, _)| shape);
-    let shape = shape.ok_or_else(|| wrong("has no 'shape'"))?;
+    let shape = shape.ok_or_else(|| wrong("lacks 'shape'"))?;
     let axes = (shape.split(',').map(str::trim).filter(|axis| !axis.is_empty()))
-        .map(|axis| axis.parse::<u64>().map_err(|_| wrong("has a shape that is no numbers")))
+        .map(|axis| {
+            axis.parse::<u64>().map_err(|_| {
+                wrong(
+                    "has a shape that is not a list of \
+                                                           integers",
+                )
+            })
+        })
         .collect::<Result<Vec<_>>>()?;
     match axes[..] {
         [rows, columns] => Ok((element, rows, columns)),
@@ -179,8 +185,8 @@ mod tests {
             ("(3, 2)", "(6,)", "1 axes"),
             ("(3, 2)", "()", "0 axes"),
             ("(3, 2)", "(3, -2)", "no numbers"),
-            ("'shape'", "'form'", "has no 'shape'"),
-            ("'descr'", "'type'", "has no 'descr'"),
+            ("'shape'", "'form'", "lacks 'shape'"),
+            ("'descr'", "'type'", "lacks 'descr'"),
             ("}", "'shape': (2, 3), }", "says 'shape' twice"),
             ("}", "'descr': '<f4', }", "says 'descr' twice"),
         ] {

@@ -151,7 +151,7 @@ impl Stream {
         }
         readable(|| self.rows.next().transpose())?.ok_or_else(|| {
             Error::corrupt(format!(
-                "its rows end before row {}, and more were promised; write the file again",
+                "expected rows up to row {}, found fewer; write the file again",
                 self.next
             ))
         })
@@ -164,8 +164,8 @@ fn group_starts(metadata: &ArrowReaderMetadata) -> Result<Vec<u64>> {
     let mut end = 0_u64;
     for group in metadata.metadata().row_groups() {
         let rows = u64::try_from(group.num_rows()).ok().and_then(|rows| end.checked_add(rows));
-        end = rows
-            .ok_or_else(|| Error::corrupt("its row groups have numbers of rows that cannot be"))?;
+        end =
+            rows.ok_or_else(|| Error::corrupt("its row groups have impossible numbers of rows"))?;
         starts.push(end);
     }
     Ok(starts)
@@ -192,10 +192,12 @@ fn index_of(schema: &Schema, name: &str) -> Result<usize> {
     let mut found = schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
     let Some((index, field)) = found.next() else {
         let names = listed(schema.fields().iter().map(|field| format!("{:?}", field.name())));
-        return Err(Error::invalid(format!("it has no column {name:?}; there are {names}")));
+        return Err(Error::invalid(format!("expected one of the columns {names}, found {name:?}")));
     };
     if found.next().is_some() {
-        return Err(Error::invalid(format!("it has several columns {name:?}; rename them")));
+        return Err(Error::invalid(format!(
+            "expected one column {name:?}, found several; rename them"
+        )));
     }
     let found = match field.data_type() {
         of if widens(of) => return Ok(index),
@@ -206,14 +208,14 @@ fn index_of(schema: &Schema, name: &str) -> Result<usize> {
         | DataType::Decimal64(..)
         | DataType::Decimal128(..)
         | DataType::Decimal256(..)) => {
-            format!("{of}, which 64-bit floats do not all hold exactly")
+            format!("{of}, which a 64-bit float may not hold exactly")
         }
         of => format!("{of}"),
     };
     let fields = schema.fields().iter().filter(|field| widens(field.data_type()));
     let remedy = match listed(fields.map(|field| format!("{:?}", field.name()))) {
         names if names.is_empty() => "cast it".to_owned(),
-        names => format!("cast it, or choose columns with --select; there are {names}"),
+        names => format!("cast it, or choose other columns with --select: {names}"),
     };
     Err(Error::invalid(format!(
         "column {name:?}: expected floats, or integers of up to 32 bits, found {found}; {remedy}"
@@ -225,7 +227,12 @@ fn widen<'a>(array: &dyn Array, values: impl Iterator<Item = &'a mut f64>) -> Re
     macro_rules! of {
         ($type:ty) => {{
             let numbers = array.as_primitive_opt::<$type>();
-            let numbers = numbers.ok_or_else(|| Error::corrupt("it is not of the type it was"))?;
+            let numbers = numbers.ok_or_else(|| {
+                Error::corrupt(
+                    "expected the type of the first row \
+                 group",
+                )
+            })?;
             for (row, value) in values.enumerate() {
                 if numbers.is_valid(row) {
                     *value = f64::from(numbers.value(row));
@@ -257,6 +264,6 @@ fn readable<T, E: Display>(read: impl FnOnce() -> Result<T, E>) -> Result<T> {
 
 fn unreadable(error: impl Display) -> Error {
     Error::corrupt(format!(
-        "not a whole Parquet file: {error}; it may have been cut short, write it again"
+        "expected a whole Parquet file: {error}; it may be cut short: write it again"
     ))
 }

@@ -156,7 +156,7 @@ fn read_form(path: &Path, bytes: &[u8], format: &MatrixFormat) -> Result<(Form, 
         }
         #[cfg(not(feature = "parquet"))]
         MatrixFormat::Parquet(_) => Err(Error::invalid(format!(
-            "{}: this build cannot read Parquet; build it with the feature \"prepare\"",
+            "{}: this build cannot read Parquet; build it with the feature \"parquet\"",
             path.display()
         ))),
         MatrixFormat::ByName => read_form(path, bytes, &MatrixFormat::of_name(path)?),
@@ -186,8 +186,8 @@ fn check_length(form: Form, length: usize, offset: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::corrupt(format!(
-        "expected {rows} rows of {columns} numbers of {}, found {} bytes from byte {offset} on; the \
-         file was cut off, or is of another form",
+        "expected {rows} rows of {columns} numbers of {}, found {} bytes from byte {offset} on; \
+         the file is cut off, or has another type or number of columns",
         element.name(),
         length.saturating_sub(offset)
     )))
@@ -196,14 +196,14 @@ fn check_length(form: Form, length: usize, offset: usize) -> Result<()> {
 fn element_of_npy(found: Option<Element>, given: Option<Element>) -> Result<Element> {
     match (found, given) {
         (Some(found), Some(given)) if found != given => Err(Error::invalid(format!(
-            "expected numbers of {}, found {}; leave the type to the file",
+            "expected numbers of {}, found {}; leave out --dtype",
             given.name(),
             found.name()
         ))),
         (Some(found), _) => Ok(found),
         (None, Some(Element::Bf16)) => Ok(Element::Bf16),
         (None, _) => Err(Error::invalid(
-            "its numbers are two bytes of a type that NumPy has no name for; say bf16 if they are \
+            "its numbers have two bytes and no type that NumPy names; set --dtype bf16 if they are \
              bfloat16",
         )),
     }

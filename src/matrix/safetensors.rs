@@ -39,7 +39,7 @@ struct Tensors(Vec<(String, Tensor)>);
 pub(super) fn parse(bytes: &[u8], name: Option<&str>) -> Result<Header> {
     let text = header_text(bytes)?;
     let Tensors(tensors) = serde_json::from_str(text).map_err(|e| {
-        Error::corrupt(format!("the header is no list of tensors: {e}; write the file again"))
+        Error::corrupt(format!("expected a header that lists tensors: {e}; write the file again"))
     })?;
     let data_start = START + text.len();
     check_offsets(&tensors, (bytes.len() - data_start) as u64)?;
@@ -50,25 +50,24 @@ pub(super) fn parse(bytes: &[u8], name: Option<&str>) -> Result<Header> {
 pub(super) fn header_text(bytes: &[u8]) -> Result<&str> {
     let Some(length) = u64_at(bytes, 0) else {
         return Err(Error::not_ours(format!(
-            "this is no safetensors file: it has {} bytes, and the length of a header alone takes \
-             {START}",
+            "expected a safetensors file of at least {START} bytes, found {}",
             bytes.len()
         )));
     };
     if bytes.get(START) != Some(&b'{') {
         return Err(Error::not_ours(
-            "this is no safetensors file (its header does not begin with '{'); write it with \
-             safetensors",
+            "expected a safetensors file, found a header that does not begin with '{'; write the \
+             file with safetensors",
         ));
     }
     if length > HEADER_BYTES_MAX {
         return Err(Error::limit(format!(
-            "its header is said to have {length} bytes, and none has more than {HEADER_BYTES_MAX}"
+            "expected a header of at most {HEADER_BYTES_MAX} bytes, found {length}"
         )));
     }
     let text = bytes[START..].get(..length as usize).ok_or_else(|| {
         Error::corrupt(format!(
-            "expected a header of {length} bytes, found {}; the file was cut off",
+            "expected a header of {length} bytes, found {}; the file is cut off",
             bytes.len() - START
         ))
     })?;
@@ -85,8 +84,8 @@ fn check_offsets(tensors: &[(String, Tensor)], data_bytes: u64) -> Result<()> {
     for ((from, to), name) in places {
         if from != end || to < from || to > data_bytes {
             return Err(Error::corrupt(format!(
-                "tensor {name:?} lies from byte {from} to {to} of {data_bytes} bytes of numbers, and \
-                 was expected from {end} on; the file was cut off, or its header is wrong"
+                "expected tensor {name:?} from byte {end} of {data_bytes} bytes of numbers on, \
+                 found bytes {from} to {to}; the file is cut off, or its header is wrong"
             )));
         }
         end = to;
@@ -112,9 +111,12 @@ fn choose<'a>(
     }
     let shown = listed(tensors.iter().map(|(name, _)| format!("{name:?}")));
     Err(Error::invalid(match (name, tensors.len()) {
-        (_, 0) => "the file has no tensor".to_owned(),
-        (Some(name), _) => format!("it has no tensor {name:?}; there are {shown}"),
-        (None, count) => format!("it has {count} tensors; say which: {shown}"),
+        (_, 0) => "expected a tensor, found none".to_owned(),
+        (Some(name), _) => format!("expected one of the tensors {shown}, found {name:?}"),
+        (None, count) => format!(
+            "expected one tensor, found {count}; set --tensor to one of \
+                                  {shown}"
+        ),
     }))
 }
 
@@ -145,7 +147,7 @@ fn as_matrix(tensor: &Tensor, data_start: usize) -> Result<Header> {
     match rows.filter(|&rows| bytes(rows) == Some(to - from)) {
         Some(rows) => Ok(Header { element, rows, columns, offset: data_start + from as usize }),
         None => Err(Error::corrupt(format!(
-            "the shape {:?} of {} does not fill its {} bytes; write the file again",
+            "expected the bytes of the shape {:?} of {}, found {} bytes; write the file again",
             tensor.shape,
             tensor.dtype,
             to - from
@@ -178,7 +180,7 @@ impl<'de> Deserialize<'de> for Tensors {
                 names.sort_unstable();
                 match names.windows(2).find(|two| two[0] == two[1]) {
                     Some(two) => {
-                        Err(serde::de::Error::custom(format!("{:?} is there twice", two[0])))
+                        Err(serde::de::Error::custom(format!("{:?} is listed twice", two[0])))
                     }
                     None => Ok(Tensors(tensors)),
                 }

@@ -53,7 +53,7 @@ impl Checkpoints {
         match self.series.numbers(&*self.storage, &self.folder)?.last() {
             None => Ok(()),
             Some(&newest) => Err(Error::invalid(format!(
-                "{} is there: go on from it with --resume, or remove the checkpoints to begin afresh",
+                "{} exists: continue from it with --resume, or remove the checkpoints",
                 self.path(newest).display()
             ))),
         }
@@ -81,7 +81,10 @@ impl Checkpoints {
             None => Ok(resumed),
             Some(newest) => Err(Error::new(
                 newest.kind(),
-                format!("no checkpoint is whole; {newest}; remove them to begin afresh"),
+                format!(
+                    "every checkpoint is damaged; {newest}; remove them to start from the \
+                         first row"
+                ),
             )),
         }
     }

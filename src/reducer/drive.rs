@@ -126,7 +126,7 @@ impl<'a> LocalWorker<'a> {
         };
         thread::Builder::new().spawn_scoped(scope, folding).map_err(|e| {
             let remedy = "give each rank more memory, or run fewer on a machine";
-            Error::limit(format!("starting the thread that folds: {e}; {remedy}"))
+            Error::limit(format!("cannot start the thread that folds: {e}; {remedy}"))
         })?;
         Ok(Self { worker, orders, reports, stop })
     }
@@ -303,7 +303,7 @@ pub fn work<S: Source>(
                 }
                 if (environment.interrupted)() && !has_reported {
                     has_reported = true;
-                    let failure = Failure::from(&Error::interrupted("it was asked to end"));
+                    let failure = Failure::from(&Error::interrupted("interrupted"));
                     wire.send(0, Report::Failed(failure).encode())?;
                 }
             }

@@ -118,7 +118,7 @@ impl Chunks {
                 return Err(self.refused(
                     (first + row as u64, column),
                     &format!("expected a finite number, found {value}"),
-                    "mend the data, or begin afresh without --reject-nonfinite",
+                    "correct the data, or fold again without --reject-nonfinite",
                 ));
             }
             Ok(NumberedRows { first: *first, rows })

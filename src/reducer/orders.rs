@@ -62,8 +62,8 @@ impl Orders {
                 start = end;
                 if place == ORDERS_MAX {
                     return Err(Error::limit(format!(
-                        "more than {ORDERS_MAX} blocks are to be folded; choose greater blocks, or \
-                         chunks of more rows"
+                        "expected at most {ORDERS_MAX} blocks, found more; set a larger \
+                         --block-chunks or --chunk-rows"
                     )));
                 }
             }
@@ -166,9 +166,9 @@ impl Orders {
         }
         if let Some((other, _)) = order.came.iter().find(|(_, before)| *before != digest) {
             return Err(Error::corrupt(format!(
-                "ranks {other} and {rank} folded chunks {} to {} and came to different bits: one of \
-                 them read other rows, or has a fault in its memory or processor; begin \
-                 afresh without it, as what was kept may hold the wrong ones",
+                "ranks {other} and {rank} folded chunks {} to {} to different bits: one of them \
+                 read other rows, or its memory or processor is faulty; fold again without it, \
+                 because the checkpoints may hold the wrong bits",
                 chunks.start,
                 chunks.end - 1
             )));

@@ -125,5 +125,5 @@ impl<S: Statistic> Reduction<S> {
 }
 
 fn without_rows() -> Error {
-    Error::invalid("the matrix has no rows, and so no statistic")
+    Error::invalid("expected at least one row, found none")
 }

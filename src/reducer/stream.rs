@@ -91,7 +91,7 @@ impl GramStream {
         let (element, _) = in_bytes(rows);
         if (columns, element) != (self.gram.columns(), self.element) {
             return Err(Error::invalid(format!(
-                "expected rows of {} columns of {}, as the job has them, found {columns} of {}",
+                "expected rows of {} columns of {} as in the job, found {columns} of {}",
                 self.gram.columns(),
                 self.element.name(),
                 element.name()
@@ -106,8 +106,8 @@ impl GramStream {
         let awaited = self.job.rows() - self.next_row;
         if count > awaited {
             return Err(Error::invalid(format!(
-                "expected at most {awaited} more of the job's {} rows, found {count}; make the job \
-                 of all rows that come",
+                "expected at most {awaited} more of the job's {} rows, found {count}; set the \
+                 job's number of rows to all that will come",
                 self.job.rows()
             )));
         }

@@ -18,17 +18,17 @@ fn rows_that_are_not_there_are_refused() {
     let values = [0.0; 10];
     let rows = |count, columns, stride| Rows::new(values.as_slice(), count, columns, stride);
     assert!(rows(2, 5, 5).is_ok() && rows(2, 3, 7).is_ok() && rows(0, 99, 99).is_ok());
-    let words = "3 rows of 4 columns, one every 4 values, are not in 10 values";
+    let words = "expected values for 3 rows of 4 columns, one row every 4 values, found 10 values";
     refused(rows(3, 4, 4), ErrorKind::InvalidArgument, words);
     assert!(rows(2, 3, 8).is_err() && rows(usize::MAX, 1, usize::MAX).is_err());
 }
 
 #[test]
 fn a_statistic_of_no_or_too_many_columns_is_refused() {
-    let none = "a statistic of columns needs at least one";
+    let none = "expected at least one column, found none";
     refused(Gram::new(0), ErrorKind::InvalidArgument, none);
     refused(Cross::new(3, 0), ErrorKind::InvalidArgument, none);
-    let many = "65537 columns are more than 65536";
+    let many = "expected at most 65536 columns, found 65537";
     refused(Gram::new(COLUMNS_MAX + 1), ErrorKind::LimitExceeded, many);
     refused(Cross::new(COLUMNS_MAX + 1, 1), ErrorKind::LimitExceeded, many);
 }
@@ -56,7 +56,7 @@ fn a_chunk_of_another_form_is_refused() {
     refused(cross.leaf(&sides), invalid, "expected 4 rows on both sides, found 3");
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let chunks = [Chunk::of(rows(4, 3)), Chunk::of(rows(3, 4))];
-    let words = "chunk 1 of those given: expected 3 columns, found 4";
+    let words = "chunk 1: expected 3 columns, found 4";
     refused(Gram::new(3).unwrap().leaves(&chunks, &pool), invalid, words);
 }
 
@@ -68,7 +68,7 @@ fn p6_bytes_that_no_fold_has_written_are_refused() {
     refused(gram.decode(&[0; 32]), corrupt, "expected 24 bytes of sums, found 32");
     let sums = [1.0, -f64::NAN, 2.0];
     let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
-    refused(gram.decode(&bytes), corrupt, "sum 1 is a NaN that no sum becomes");
+    refused(gram.decode(&bytes), corrupt, "sum 1 is a NaN with bits that no fold writes");
     let sums = [-0.0, f64::NAN, f64::NEG_INFINITY];
     let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
     let partial = gram.decode(&bytes).unwrap();
@@ -82,7 +82,7 @@ fn a_product_of_numbers_that_are_not_there_is_refused() {
     nulls[7] = true;
     let whole = Chunk::of(Rows::new(values.as_slice(), 4, 3, 3).unwrap());
     let rows = Rows::new(values.as_slice(), 4, 3, 3).unwrap();
-    let words = "expected a mark for each number of 4 rows of 3 columns, found 11 marks";
+    let words = "expected a NULL mark for each number of 4 rows of 3 columns, found 11 marks";
     refused(rows.with_nulls(&nulls[1..]), ErrorKind::InvalidArgument, words);
     let holed = rows.with_nulls(&nulls).unwrap();
     let words = "expected a number in every cell, found NULL in row 2 of the chunk, column 1; fill \
@@ -99,14 +99,14 @@ fn a_product_of_numbers_that_are_not_there_is_refused() {
     let sides = (Chunk::of(holed), whole.clone());
     refused(cross.leaf(&sides), invalid, &words.replace("right", "left"));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    let words = format!("chunk 1 of those given: {}", words.replace("right", "left"));
+    let words = format!("chunk 1: {}", words.replace("right", "left"));
     refused(cross.leaves(&[(whole.clone(), whole), sides], &pool), invalid, &words);
 }
 
 #[test]
 fn statistics_of_columns_that_cannot_be_are_refused() {
     let (invalid, limit) = (ErrorKind::InvalidArgument, ErrorKind::LimitExceeded);
-    let none = "a statistic of columns needs at least one";
+    let none = "expected at least one column, found none";
     refused(ColumnMoments::new(vec![]), invalid, none);
     refused(Histogram::new(vec![]), invalid, none);
     refused(ExponentHistogram::new(0), invalid, none);
@@ -120,7 +120,7 @@ fn statistics_of_columns_that_cannot_be_are_refused() {
     refused(edges(&[0.0, f64::INFINITY]), invalid, words);
     let words = "the edges of column 1: expected each edge above the one before, found 0 after -0";
     refused(edges(&[-1.0, -0.0, 0.0]), invalid, words);
-    let words = "a histogram of 67109890 counts is more than 67108864; take fewer columns or bins";
+    let words = "expected a histogram of at most 67108864 counts, found 67109890; use fewer columns or bins";
     refused(ExponentHistogram::new(16_369).map(|_| ()), limit, &words.replace("09890", "12900"));
     assert!(ExponentHistogram::new(usize::MAX).is_err());
     for precision in [3, 19, u32::MAX] {
@@ -132,7 +132,7 @@ fn statistics_of_columns_that_cannot_be_are_refused() {
     refused(TopRows::new(2, 2, 1, End::Largest), invalid, words);
     let words = "expected at least one row to keep, found 0";
     refused(TopRows::new(2, 1, 0, End::Largest), invalid, words);
-    let words = "1048577 rows to keep are more than 1048576";
+    let words = "expected at most 1048576 rows to keep, found 1048577";
     refused(TopRows::new(2, 1, (1 << 20) + 1, End::Largest), limit, words);
 }
 
@@ -175,7 +175,7 @@ fn p6_statistics_of_columns_that_no_fold_has_written_are_refused() {
     ] {
         let mut bad = good;
         bad[at] = word;
-        let words = "the moments of column 0 are not those of any 2 rows";
+        let words = "expected moments of 2 rows in column 0, found sums that no rows have";
         refused(moments.decode(&bytes(&bad)), corrupt, words);
         let mut bad = none;
         bad[5] = one;
@@ -188,12 +188,20 @@ fn p6_statistics_of_columns_that_no_fold_has_written_are_refused() {
     let mut registers = [61; 16];
     assert!(distinct.decode(&registers).is_ok());
     registers[3] = 62;
-    refused(distinct.decode(&registers), corrupt, "register 3 is 62, and none is above 61");
+    refused(
+        distinct.decode(&registers),
+        corrupt,
+        "expected registers of at most 61, found 62 in register 3",
+    );
     let top = TopRows::new(1, 0, 2, End::Largest).unwrap();
     refused(top.decode(&[]), corrupt, "expected 40 bytes of ranked rows, found 0");
-    refused(top.decode(&bytes(&[3, 0, 0, 0, 0])), corrupt, "3 rows are ranked where 2 are kept");
+    refused(
+        top.decode(&bytes(&[3, 0, 0, 0, 0])),
+        corrupt,
+        "expected at most 2 ranked rows, found 3",
+    );
     assert!(top.decode(&bytes(&[2, one, 4, one, 5])).is_ok());
-    let words = "the ranked rows are not in order, or not numbers";
+    let words = "expected ranked rows of numbers in order, found others";
     let nan = u64::MAX >> 1;
     for bad in [[2, one, 5, one, 4], [2, one, 5, one, 5], [2, one, 0, two, 1], [1, one, 0, 0, 1]] {
         refused(top.decode(&bytes(&bad)), corrupt, words);
@@ -205,9 +213,21 @@ fn p6_statistics_of_columns_that_no_fold_has_written_are_refused() {
 fn a_node_past_the_last_chunk_of_all_is_refused() {
     assert!(Node::new(63, 0).is_ok() && Node::leaf(u64::MAX - 1).is_ok());
     let limit = ErrorKind::LimitExceeded;
-    refused(Node::new(63, 1), limit, "no node has level 63 and index 1");
-    refused(Node::new(64, 0), limit, "no node has level 64 and index 0");
-    refused(Node::leaf(u64::MAX), limit, "no node has level 0 and index 18446744073709551615");
+    refused(
+        Node::new(63, 1),
+        limit,
+        "expected the level and index of a node, found level 63 and index 1",
+    );
+    refused(
+        Node::new(64, 0),
+        limit,
+        "expected the level and index of a node, found level 64 and index 0",
+    );
+    refused(
+        Node::leaf(u64::MAX),
+        limit,
+        "expected the level and index of a node, found level 0 and index 18446744073709551615",
+    );
 }
 
 #[test]

@@ -158,10 +158,13 @@ fn p6_a_node_with_other_bits_is_refused_by_name_and_changes_nothing() {
     let before = tree.clone();
     let error = tree.insert(Node::new(1, 2).unwrap(), Story("other".into())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
-    let words = "node 2 of level 1 (chunks 4 to 5) came twice, with different bits";
+    let words = "node 2 of level 1 (chunks 4 to 5) arrived twice, with different bits";
     assert_eq!(error.to_string(), words);
     let error = tree.insert(Node::leaf(12).unwrap(), Story("other".into())).unwrap_err();
-    assert!(error.to_string().starts_with("node 12 of level 0 (chunk 12) came twice"), "{error}");
+    assert!(
+        error.to_string().starts_with("node 12 of level 0 (chunk 12) arrived twice"),
+        "{error}"
+    );
     assert!(tree.nodes().eq(before.nodes()));
 }
 
@@ -245,7 +248,7 @@ fn p6_of_nodes_that_come_together_all_are_taken_in_or_none() {
 fn what_cannot_be_folded_is_refused() {
     let mut tree = Tree::new(13);
     let error = tree.insert(Node::new(2, 3).unwrap(), story(12..16)).unwrap_err();
-    assert_eq!(error.to_string(), "node 3 of level 2 (chunks 12 to 15): there are only 13 chunks");
+    assert_eq!(error.to_string(), "node 3 of level 2 (chunks 12 to 15): expected chunks below 13");
     insert(&mut tree, Node::new(3, 0).unwrap());
     let error = tree.clone().finish().unwrap_err();
     assert_eq!(error.to_string(), "the fold is not complete: chunks 8 to 12 are missing");

@@ -69,15 +69,15 @@ def test_a_file_that_is_not_a_matrix_is_rejected_with_its_name(tmp_path, rows, r
     (tmp_path / "head.npy").write_bytes(x.read_bytes()[:70])
     (tmp_path / "text.npy").write_text("1,2,3\n")
     for inputs, status, words in [
-        (["empty"], 1, ["the matrix has no rows"]),
+        (["empty"], 1, ["expected at least one row, found none"]),
         (["x", "narrow"], 1, ["narrow.npy: expected 7 columns of f64", "found 6"]),
         (["x", "single"], 1, ["single.npy: expected 7 columns of f64", "of f32"]),
         (["flat"], 1, ["flat.npy", "expected a matrix", "1 axes; reshape it"]),
         (["whole"], 1, ["whole.npy", "'<f8', '<f4' or '<f2'", "convert the array"]),
-        (["turned"], 1, ["turned.npy", "column by column", "ascontiguousarray"]),
+        (["turned"], 1, ["turned.npy", "found columns (Fortran order)", "ascontiguousarray"]),
         (["x", "cut"], 3, ["cut.npy", "expected 1001 rows", "cut off"]),
         (["head"], 3, ["head.npy", "the file ends inside its header"]),
-        (["text"], 3, ["text.npy", "this is no .npy file"]),
+        (["text"], 3, ["text.npy", "expected a .npy file"]),
         (["x", "none"], 1, ["none.npy", "No such file"]),
     ]:
         fold = ["gram", "--input", *(tmp_path / f"{name}.npy" for name in inputs)]
@@ -172,9 +172,9 @@ def test_p6_a_checkpoint_of_another_job_is_rejected_and_kept(tmp_path, rows, beg
     is_refused(["gram"], 1, path.name, '"data" was ')
     np.save(tmp_path / "x.npy", rows)
     for bytes_, status, words in [
-        (good[:8] + b"\2" + good[9:], 3, "no checkpoint is whole"),
-        (good[: len(good) // 2], 3, "no checkpoint is whole"),
-        (b"\x89PNG" + good[4:], 3, "no checkpoint is whole"),
+        (good[:8] + b"\2" + good[9:], 3, "every checkpoint is damaged"),
+        (good[: len(good) // 2], 3, "every checkpoint is damaged"),
+        (b"\x89PNG" + good[4:], 3, "every checkpoint is damaged"),
     ]:
         path.write_bytes(bytes_)
         is_refused(["gram"], status, path.name, words)
@@ -235,7 +235,7 @@ def test_a_result_never_replaces_its_input(tmp_path, rows, ranks):
         (x, tmp_path / "folder" / ".." / "x.npy", "which it is made of"),
         (x, tmp_path / "folder", "found something else"),
         (x, tmp_path / "link.npy", "found something else"),
-        (x, tmp_path / "nowhere" / "g.npy", "there is no folder"),
+        (x, tmp_path / "nowhere" / "g.npy", "expected the folder"),
     ]:
         refused(as_ranks(ranks, ["gram", "--input", matrix, "--out", out]), 1, words)
     refused([REDUCE, "manifest", "--input", x, "--out", x], 1, "which it is made of")
@@ -265,9 +265,9 @@ def test_results_of_different_names_do_not_replace_each_other(tmp_path, rows):
     assert {name: result["job"]["statistic"] for name, result in results.items()} == expected
     (tmp_path / "notes.json").write_text("{}")
     for statistic, out, words in [
-        ("gram", "d.npy", "d.json, which tells of something else; choose another name"),
-        ("gram", "notes.npy", "notes.json, which tells of something else"),
-        ("moments", "g", "g.json, which tells of something else"),
+        ("gram", "d.npy", "d.json, which is not an earlier summary of this kind; choose another name"),
+        ("gram", "notes.npy", "notes.json, which is not an earlier summary"),
+        ("moments", "g", "g.json, which is not an earlier summary"),
         ("gram", "h.json", "expected a name for a matrix, such as"),
     ]:
         refused(as_ranks(None, [statistic, *x, "--out", tmp_path / out]), 1, words)

@@ -208,7 +208,7 @@ def test_p6_damaged_and_conflicting_portions_are_refused():
     assert reduction.missing() == [(0, 500)]
     reduction.receive(portion)
     (other,) = portions(of, rows + 1, end=192, pieces=(192,))
-    with pytest.raises(headwater.Corrupt, match="came twice, with different bits"):
+    with pytest.raises(headwater.Corrupt, match="arrived twice, with different bits"):
         reduction.receive(other)
 
 
@@ -221,7 +221,7 @@ def test_p6_of_a_portion_that_is_refused_nothing_is_kept():
     # Chunks 0 to 3 are one node, in the place of chunk 0; then comes chunk 4, which is there.
     shipped = portions(of, wrong, 0, 64 * 5, pieces=(64 * 5,))
     for portion in shipped:
-        with pytest.raises(headwater.Corrupt, match="chunk 4.* came twice, with different bits"):
+        with pytest.raises(headwater.Corrupt, match="chunk 4.* arrived twice, with different bits"):
             reduction.receive(portion)
     assert reduction.portion() == before
     for portion in portions(of, rows):
@@ -325,11 +325,11 @@ def test_rows_that_are_not_the_jobs_are_refused_and_change_nothing():
     worker = Worker(of)
     worker.push(rows[:10])
     for wrong, words in [
-        (rows.astype(np.float64), "expected rows of float32, as the job has them, found float64"),
+        (rows.astype(np.float64), "expected rows of float32 as in the job, found float64"),
         (rows.astype(">f4"), "found >f4"),
         (rows.astype(np.int32), "found int32"),
         (rows[0], r"as a matrix \[n, 13\], found the shape \(13,\)"),
-        (rows[:, :12], "13 columns of f32, as the job has them, found 12"),
+        (rows[:, :12], "13 columns of f32 as in the job, found 12"),
         (rows[:, :0], "found 0 of f32"),
         (rows, "at most 490 more of the job's 500 rows, found 500"),
         ("rows", "found str"),

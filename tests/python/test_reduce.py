@@ -142,7 +142,7 @@ def test_asked_to_end_it_keeps_what_it_has(tmp_path):
     child.send_signal(signal.SIGINT)
     _, error = child.communicate(timeout=60)
     assert child.returncode == 130
-    assert "go on with --resume" in error
+    assert "continue with --resume" in error
     assert "Traceback" not in error
     again = reduce(*fold, *kept)
     assert again.returncode == 1
@@ -232,7 +232,7 @@ def test_a_result_goes_over_no_json_but_that_of_a_result(tmp_path, matrix):
     fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
     beside = tmp_path / "g.json"
     beside.write_text('{"digest": "of something else"}')
-    words = "which tells of something else; choose another name, or remove that"
+    words = "which is not an earlier summary of this kind; choose another name, or remove that file"
     refused = reduce(*fold)
     assert (refused.returncode, words in refused.stderr) == (1, True), refused.stderr
     beside.unlink()
@@ -280,7 +280,7 @@ def test_an_audit_by_one_rank_is_refused(tmp_path, matrix):
     fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
     told = reduce(*fold, "--audit", 100)
     assert told.returncode == 1
-    assert "--audit compares what two ranks fold, and there is one" in told.stderr
+    assert "--audit compares the blocks of two ranks, found one rank" in told.stderr
     assert not (tmp_path / "g.npy").exists()
 
 
@@ -324,7 +324,7 @@ def test_p6_foreign_and_damaged_checkpoints(tmp_path, matrix):
     newest.write_bytes(newest.read_bytes()[:-1])
     again = reduce(*fold, *kept, "--chunk-rows", 50)
     assert again.returncode == 0
-    assert "passed over" in again.stderr
+    assert "skipped a checkpoint" in again.stderr
     assert newest.name in again.stderr
     assert json.loads(again.stdout)["digest"] == digest
     # A byte of the version is damage like any other; so is what the disk does not give out.
@@ -337,13 +337,13 @@ def test_p6_foreign_and_damaged_checkpoints(tmp_path, matrix):
     newest.symlink_to("/proc/self/mem")
     again = reduce(*fold, *kept, "--chunk-rows", 50)
     assert again.returncode == 0, again.stderr
-    assert f"passed over a checkpoint: reading {newest}: Input/output error" in again.stderr
+    assert f"skipped a checkpoint: reading {newest}: Input/output error" in again.stderr
     assert json.loads(again.stdout)["digest"] == digest
     for path in tmp_path.glob("ck/*.portion"):
         path.write_bytes(b"x")
     again = reduce(*fold, *kept, "--chunk-rows", 50)
     assert again.returncode == 3
-    assert "no checkpoint is whole" in again.stderr
+    assert "every checkpoint is damaged" in again.stderr
 
 
 def test_bad_input_is_told_in_words(tmp_path, matrix):
@@ -354,11 +354,11 @@ def test_bad_input_is_told_in_words(tmp_path, matrix):
     (tmp_path / "cut.npy").write_bytes(x.read_bytes()[:-1])
     for arguments, status, words in [
         (["--input", tmp_path / "no.npy"], 1, "no.npy"),
-        (["--input", tmp_path / "f.npy"], 1, "column by column"),
+        (["--input", tmp_path / "f.npy"], 1, "found columns (Fortran order)"),
         (["--input", tmp_path / "i.npy"], 1, "convert the array"),
         (["--input", tmp_path / "e.npy"], 1, "no rows"),
         (["--input", tmp_path / "cut.npy"], 3, "cut off"),
-        (["--input", x, "--dtype", "f32"], 1, "leave the type to the file"),
+        (["--input", x, "--dtype", "f32"], 1, "leave out --dtype"),
         (["--input", x, "--columns", 31], 2, "--dtype"),
         (["--input", x, "--chunk-rows", 0], 2, "0"),
         (["--input", x, "--resume"], 2, "--checkpoint-dir"),

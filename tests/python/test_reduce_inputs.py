@@ -53,12 +53,12 @@ def test_files_with_a_header_are_not_taken_for_raw_numbers(tmp_path, rows, table
     for name, words in [
         (
             "x.npy",
-            "x.npy: expected nothing but numbers, since the number of columns is said, found",
+            "x.npy: expected raw numbers, because --columns is given, found",
         ),
-        ("t.parquet", "found a .parquet file; its header would be taken for numbers"),
-        ("x.safetensors", "found a .safetensors file; its header would be taken"),
+        ("t.parquet", "found a .parquet file; its header would be read as numbers"),
+        ("x.safetensors", "found a .safetensors file; its header would be read"),
         ("x.npz", "found an archive (.npz or .zip); save its array as .npy"),
-        ("x.json", "found the manifest of a matrix; it says itself how its files are read"),
+        ("x.json", "found the manifest of a matrix; a manifest declares how its files are read"),
     ]:
         # Of 16 bits each, since a file of any even length is whole then.
         raw = ["--dtype", "f16", "--columns", 1]
@@ -75,20 +75,20 @@ def test_options_that_say_nothing_of_a_file_are_refused(tmp_path, rows, table):
         (
             "x.npy",
             ["--tensor", "x"],
-            "since a tensor is named, found a .npy file; it has no tensors",
+            "because --tensor is given, found a .npy file; the file has no tensors",
         ),
         (
             "x.npy",
             ["--select", "x"],
-            "since columns are named, found a .npy file; its columns have",
+            "because --select is given, found a .npy file; the file has",
         ),
         (
             "t.parquet",
             ["--tensor", "x"],
-            "found a .parquet file; it has no tensors: leave out --tensor",
+            "found a .parquet file; the file has no tensors: leave out --tensor",
         ),
-        ("t.parquet", ["--dtype", "bf16"], "found a .parquet file; it says its types itself"),
-        ("all.json", ["--select", "x"], "found the manifest of a matrix; it says itself how"),
+        ("t.parquet", ["--dtype", "bf16"], "found a .parquet file; the file declares its types"),
+        ("all.json", ["--select", "x"], "found the manifest of a matrix; a manifest declares how"),
     ]:
         refused(words, "gram", "--input", tmp_path / name, *option, *out, status=3)
     (tmp_path / "y.npy").write_bytes(table.read_bytes())
@@ -120,7 +120,7 @@ def test_columns_of_text_are_told_as_such(tmp_path, table):
     words = (
         'column "city": expected floats, or integers of up to 32 bits, found text (Utf8); cast it, '
     )
-    words += 'or choose columns with --select; there are "price", "tax"'
+    words += 'or choose other columns with --select: "price", "tax"'
     refused(words, "gram", "--input", table, "--out", tmp_path / "g.npy")
 
 
@@ -133,7 +133,7 @@ def test_files_that_a_manifest_names_and_nobody_has_are_told(tmp_path, rows):
     fold = ["gram", "--input", manifest, "--out", tmp_path / "g.npy", "--chunk-rows", 50]
     files[1].unlink()
     words = [
-        "no rank that is left can read rows 50 to 99",
+        "no rank can read rows 50 to 99",
         "a.npy, ",
         "b.npy (not here); give each",
     ]
@@ -150,10 +150,10 @@ def test_a_column_has_its_name_where_the_file_has_one(tmp_path, rows, table):
     assert said["digest"] == by_number["digest"]
     assert (said["column"], said["column_name"]) == (1, "tax")
     refused(
-        'it has no column "taxes"; there are "price", "tax"', "top", *named, "--column", "taxes"
+        'expected one of the columns "price", "tax", found "taxes"', "top", *named, "--column", "taxes"
     )
     plain = ["--input", tmp_path / "x.npy", "--out", out]
-    words = 'expected the number of a column, from 0 to 7, found "tax"; these rows have no names'
+    words = 'expected the number of a column, from 0 to 7, found "tax"; these files have no column names'
     refused(words, "top", *plain, "--column", "tax")
     assert "column_name" not in done("top", *plain, "--column", 1)
     for statistic in (["moments"], ["histogram", "--edges", 0], ["exponents"], ["distinct"]):
@@ -170,7 +170,7 @@ def test_a_column_whose_name_is_the_number_of_another_is_ambiguous(tmp_path, row
     table = pyarrow.table({name: rows[:, at] for at, name in enumerate(["2", "1", "tax", "03"])})
     parquet.write_table(table, tmp_path / "t.parquet")
     top = ["top", "--input", tmp_path / "t.parquet", "--out", tmp_path / "o.json"]
-    words = 'found that of the number, "tax", and column 0 of the name "2"; choose columns'
+    words = 'found two: column 2 is named "tax", and column 0 is named "2"; choose columns'
     refused(words, *top, "--column", 2)
     for said, column in ((0, 0), (1, 1), ("tax", 2), (3, 3), ("03", 3)):
         assert done(*top, "--column", said)["column"] == column
@@ -182,7 +182,7 @@ def test_tables_whose_columns_have_other_names_are_not_one_matrix(tmp_path, rows
     swapped = tmp_path / "s.parquet"
     parquet.write_table(parquet.read_table(table).select(["tax", "price"]), swapped)
     both = ["--input", tmp_path / "n.parquet", swapped, "--out", tmp_path / "m.json"]
-    words = 's.parquet: expected the columns "price", "tax", as before it, found "tax", "price"'
+    words = 's.parquet: expected the columns "price", "tax" as in the files before it, found "tax", "price"'
     refused([words, "--select"], "moments", *both)
     assert done("moments", *both, "--select", "price", "tax")["rows"] == 2 * ROWS
 
@@ -198,7 +198,7 @@ def test_shards_whose_columns_have_other_names_are_not_one_manifest(tmp_path, ro
         listed.append(shards[-1].with_suffix(".json"))
         assert reduce("manifest", "--input", shards[-1], "--out", listed[-1]).returncode == 0
     whole = tmp_path / "all.json"
-    words = 'x1.json: expected the columns "a", "b", as before it, found "b", "a"; choose them'
+    words = 'x1.json: expected the columns "a", "b" as in the files before it, found "b", "a"; choose them'
     refused(words, "manifest", "--input", *listed[:2], "--out", whole)
     assert not whole.exists()
     # Of one order they are; and who has none of the files knows their columns.
@@ -208,7 +208,7 @@ def test_shards_whose_columns_have_other_names_are_not_one_manifest(tmp_path, ro
     assert done(*fold, "b")["column"] == 1
     for shard in shards:
         shard.unlink()
-    refused('it has no column "c"; there are "a", "b"', *fold, "c")
+    refused('expected one of the columns "a", "b", found "c"', *fold, "c")
 
 
 def test_moments_say_which_they_are(tmp_path, rows):

@@ -116,7 +116,7 @@ def test_a_shift_too_far_from_the_mean_is_told_and_leaves_no_wrong_digits(tmp_pa
     )
     assert told.returncode == 0
     assert "columns 1, 2: " in told.stderr
-    assert "say --shift with a number near the mean" in told.stderr
+    assert "set --shift to a number near the mean" in told.stderr
     near, far, farther = result(tmp_path / "m.json")
     assert near["kurtosis"] == pytest.approx(about_mean(rows[:, 0])["kurtosis"])
     assert far["variance"] == pytest.approx(rows[:, 1].var(), rel=1e-3)
@@ -134,9 +134,9 @@ def test_without_the_first_rows_the_shift_must_be_said(tmp_path, rows):
     files[0].unlink()
     told = reduce("moments", "--input", listed, "--out", tmp_path / "m.json")
     assert told.returncode == 1
-    assert "the shift is taken from the first rows where --shift does not say it" in told.stderr
-    assert "a.npy, which is not here" in told.stderr
-    assert "or bring it, or say --shift" in told.stderr
+    assert "without --shift, the shift is taken from the first rows" in told.stderr
+    assert "a.npy, which is not on this machine" in told.stderr
+    assert "or copy it here, or set --shift" in told.stderr
 
 
 def test_histograms_are_those_of_numpy(tmp_path, rows):
@@ -280,7 +280,7 @@ def test_safetensors_and_parquet_and_manifests_are_the_same_rows(tmp_path):
     for arguments, words in [
         (["gram", *nulls], "n.parquet: row 1, column 0: expected a number, found NULL"),
         (["gram", *nulls[:2]], 'column "t": expected floats'),
-        (["gram", *nulls[:2], "--select", "b"], 'it has no column "b"; there are "a", "t"'),
+        (["gram", *nulls[:2], "--select", "b"], 'expected one of the columns "a", "t", found "b"'),
         (["gram", "--input", tmp_path / "x.safetensors", "--tensor", "y"], 'no tensor "y"'),
     ]:
         told = reduce(*arguments, "--out", out)

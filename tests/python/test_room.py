@@ -177,8 +177,8 @@ def test_p2_where_checkpoints_have_no_room_the_last_is_gone_on_from(
     fold, digest = fold
     kept = ["--out", tmp_path / "g2.npy", "--checkpoint-dir", small_disk, "--checkpoint-every", 0]
     run = ended(as_ranks(ranks, [*fold, *kept]))
-    words = [f"{small_disk}/fold-", "No space left on device", "make room there"]
-    told_once(run, *words, f"--resume goes on from {small_disk}")
+    words = [f"{small_disk}/fold-", "No space left on device", "free some space there"]
+    told_once(run, *words, f"continue with --resume from {small_disk}")
     left = sorted(path.name for path in small_disk.iterdir() if path.name != ".lock")
     assert left, "nothing is there to go on from"
     assert all(name.endswith(".portion") for name in left), left
@@ -199,8 +199,8 @@ def test_p2_where_the_result_has_no_room_nothing_is_folded_again(tmp_path, small
     kept = ["--out", out, "--checkpoint-dir", tmp_path / "ck"]
     with filled(small_disk, 50_000):
         run = ended(as_ranks(ranks, [*fold, *kept]))
-        words = [str(out), "No space left on device", "make room there"]
-        told_once(run, *words, f"--resume goes on from {tmp_path / 'ck'}")
+        words = [str(out), "No space left on device", "free some space there"]
+        told_once(run, *words, f"continue with --resume from {tmp_path / 'ck'}")
         assert [path.name for path in small_disk.iterdir()] == ["ballast"]
         # And without checkpoints.
         run = ended(as_ranks(ranks, [*fold, *kept[:2]]))

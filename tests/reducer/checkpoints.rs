@@ -72,7 +72,7 @@ fn p6_a_checkpoint_that_the_disk_does_not_give_out_is_passed_over() {
     let checkpoints = Checkpoints::new(&folder.0).unwrap();
     let error = checkpoints.resume(&mut reduction(&job(10, 1))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
-    assert!(error.to_string().contains("no checkpoint is whole; reading"), "{error}");
+    assert!(error.to_string().contains("every checkpoint is damaged; reading"), "{error}");
 }
 
 #[cfg(unix)]

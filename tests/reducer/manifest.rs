@@ -47,7 +47,7 @@ fn p1_who_sees_some_files_knows_where_their_rows_lie_and_what_the_data_are() {
     let error = some.read(2..5).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.to_string().contains("rows 3..5 lie in "), "{error}");
-    assert!(error.to_string().contains("c.npy, which is not here"), "{error}");
+    assert!(error.to_string().contains("c.npy, which is not on this machine"), "{error}");
     assert_eq!(some.place_of(8), Some((&*paths[3], 1)));
     assert_eq!(some.place_of(4), Some((&*paths[2], 1)));
     assert_eq!(some.place_of(12), None);
@@ -81,11 +81,7 @@ fn p6_a_file_that_is_not_what_the_manifest_says_is_refused_by_name() {
     fs::write(&paths[3], other).unwrap();
     refused(listed(), ErrorKind::PlanMismatch, "d.npy: expected rows whose digest is ");
     for (descr, shape, words) in [
-        (
-            "<f8",
-            (4, 2),
-            "expected 5 rows of 2 columns of f64, as the manifest has it, found 4 rows",
-        ),
+        ("<f8", (4, 2), "expected 5 rows of 2 columns of f64 as in the manifest, found 4 rows"),
         ("<f8", (2, 5), "found 2 rows of 5 columns of f64"),
         ("<f4", (5, 2), "found 5 rows of 2 columns of f32"),
     ] {
@@ -108,14 +104,14 @@ fn files_that_are_no_manifests_are_refused() {
     let of = |text: &[u8]| open(&folder.file("x.json", text), BY_NAME);
     assert!(of(good.as_bytes()).is_ok());
     refused(of(b""), ErrorKind::NotOurs, "x.json: expected the manifest of a matrix");
-    refused(of(b"[1, 2]"), ErrorKind::NotOurs, "found no JSON with \"headwater_matrix\"");
+    refused(of(b"[1, 2]"), ErrorKind::NotOurs, "found a file without \"headwater_matrix\"");
     refused(of(b"\xff\xfe"), ErrorKind::NotOurs, "expected the manifest of a matrix");
     let edited = |from: &str, to: &str| {
         assert!(good.contains(from), "{from}");
         of(good.replacen(from, to, 1).as_bytes())
     };
     let version = edited("\"headwater_matrix\": 1", "\"headwater_matrix\": 2");
-    refused(version, ErrorKind::Version, "version 2; this build reads 1");
+    refused(version, ErrorKind::Version, "expected a manifest of version 1, found version 2");
     let corrupt = ErrorKind::Corrupt;
     refused(edited("\"rows\": 3", "\"rows\": -3"), corrupt, "the manifest is damaged");
     refused(edited("\"rows\": 3", "\"rows\": 3, \"x\": 3"), corrupt, "unknown field `x`");
@@ -126,7 +122,7 @@ fn files_that_are_no_manifests_are_refused() {
     refused(edited("\"a.npy\"", "\"all.json\""), invalid, "a name that ends in .npy");
     let many = good.replace("a.npy", "none-1.npy").replace("d.npy", "none-2.npy");
     let many = many.replacen("\"rows\": 3", "\"rows\": 18446744073709551615", 1);
-    refused(of(many.as_bytes()), ErrorKind::LimitExceeded, "end past 2^64");
+    refused(of(many.as_bytes()), ErrorKind::LimitExceeded, "expected at most 2^64 rows");
     for cut in 0..good.trim_end().len() {
         assert!(of(&good.as_bytes()[..cut]).is_err(), "cut at {cut}");
     }

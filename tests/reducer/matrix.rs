@@ -135,10 +135,16 @@ fn what_is_no_matrix_is_refused_with_its_place() {
     };
     refused("cut.npy", &good[..good.len() - 1], NPY, ErrorKind::Corrupt, "cut off");
     refused("long.npy", &[&good[..], &[0]].concat(), NPY, ErrorKind::Corrupt, "expected 6 rows");
-    refused("text.npy", b"hello, world", NPY, ErrorKind::NotOurs, "no .npy file");
-    refused("none.npy", b"", NPY, ErrorKind::NotOurs, "no .npy file");
+    refused("text.npy", b"hello, world", NPY, ErrorKind::NotOurs, "expected a .npy file");
+    refused("none.npy", b"", NPY, ErrorKind::NotOurs, "expected a .npy file");
     refused("flat.npy", &npy("<f8", (6, 0), &[], 64), NPY, ErrorKind::InvalidArgument, "1 column");
-    refused("v2.npy", &npy("|V2", (6, 8), bytes, 64), NPY, ErrorKind::InvalidArgument, "say bf16");
+    refused(
+        "v2.npy",
+        &npy("|V2", (6, 8), bytes, 64),
+        NPY,
+        ErrorKind::InvalidArgument,
+        "set --dtype bf16",
+    );
     let f32s = MatrixFormat::Npy(Some(Element::F32));
     refused("f8.npy", &good, f32s, ErrorKind::InvalidArgument, "expected numbers of f32");
     let raw = MatrixFormat::Raw { element: Element::F64, columns: 5 };

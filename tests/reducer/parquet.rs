@@ -105,7 +105,7 @@ fn numbers_that_widen_exactly_are_taken_and_others_refused_by_name() {
                  Int64";
     refused(open(&path, named(&["i8", "i64"])), ErrorKind::InvalidArgument, words);
     refused(open(&path, MatrixFormat::ByName), ErrorKind::InvalidArgument, words);
-    let words = "it has no column \"x\"; there are \"i8\", \"i16\", \"i32\", \"u8\"";
+    let words = "expected one of the columns \"i8\", \"i16\", \"i32\", \"u8\"";
     refused(open(&path, named(&["x"])), ErrorKind::InvalidArgument, words);
     refused(open(&path, named(&[])), ErrorKind::InvalidArgument, "at least 1 column, found 0");
 }
@@ -125,7 +125,7 @@ fn a_manifest_keeps_the_names_of_columns_and_refuses_to_mix_them() {
     let (first, listed) = shard("x1", ["a", "b"], &by_name);
     let (second, swapped) = shard("x2", ["b", "a"], &by_name);
     let all = folder.0.join("all.json");
-    let words = "expected the columns \"a\", \"b\", as before it, found \"b\", \"a\"";
+    let words = "expected the columns \"a\", \"b\" as in the files before it, found \"b\", \"a\"";
     let join = |files: &[std::path::PathBuf]| {
         Manifest::write(&all, files, &by_name).map(|()| open(&all, MatrixFormat::ByName).unwrap())
     };
@@ -147,7 +147,7 @@ fn a_manifest_keeps_the_names_of_columns_and_refuses_to_mix_them() {
 }
 
 #[test]
-fn manifests_of_before_say_no_names_and_are_read() {
+fn manifests_without_names_of_columns_are_read() {
     let folder = Folder::new("unnamed-shards");
     let (path, by_name) = (folder.0.join("x.parquet"), MatrixFormat::ByName);
     write(&path, 9, vec![("b", floats(0, 5)), ("a", floats(0, 5))]);
@@ -193,7 +193,7 @@ proptest! {
 }
 
 #[test]
-fn numbers_that_are_not_there_are_told_to_statistics_and_refused_by_products() {
+fn nulls_are_counted_by_statistics_and_rejected_by_products() {
     let folder = Folder::new("nulls");
     let (path, whole) = (folder.0.join("t.parquet"), folder.0.join("whole.parquet"));
     let holed: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.0), None, Some(3.0), None]));
@@ -222,9 +222,9 @@ fn files_that_are_cut_off_or_no_parquet_are_refused() {
     let good = std::fs::read(&path).unwrap();
     for cut in (0..good.len()).step_by(7) {
         let opened = open(&folder.file("cut.parquet", &good[..cut]), MatrixFormat::ByName);
-        refused(opened, ErrorKind::Corrupt, "cut.parquet: not a whole Parquet file");
+        refused(opened, ErrorKind::Corrupt, "cut.parquet: expected a whole Parquet file");
     }
-    let words = "it may have been cut short, write it again";
+    let words = "it may be cut short: write it again";
     let opened = open(&folder.file("x.parquet", b"hello, world"), MatrixFormat::ByName);
     refused(opened, ErrorKind::Corrupt, words);
     // Pages that are no pages are found when they are read.
@@ -233,7 +233,7 @@ fn files_that_are_cut_off_or_no_parquet_are_refused() {
     let matrix = open(&folder.file("bad.parquet", &damaged), MatrixFormat::ByName).unwrap();
     let error = matrix.read(0..10).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
-    assert!(error.to_string().contains("bad.parquet: not a whole Parquet file"), "{error}");
+    assert!(error.to_string().contains("bad.parquet: expected a whole Parquet file"), "{error}");
     assert_eq!(values(&matrix, 50..52), [6.25, 6.375]);
 }
 
@@ -287,9 +287,9 @@ const AS_CHILD: &str = "HEADWATER_READ_DAMAGED_PAGES";
 
 /// In a process of its own, which would print what a library panics with.
 #[test]
-fn damaged_pages_are_errors_of_ours_and_no_panics() {
+fn damaged_pages_are_errors_and_not_panics() {
     if std::env::var_os(AS_CHILD).is_none() {
-        let own = "parquet::damaged_pages_are_errors_of_ours_and_no_panics";
+        let own = "parquet::damaged_pages_are_errors_and_not_panics";
         let mut child = Command::new(std::env::current_exe().unwrap());
         let child =
             child.args([own, "--exact", "--nocapture"]).env(AS_CHILD, "1").output().unwrap();

@@ -62,10 +62,10 @@ fn tensors_of_every_type_are_the_matrices_that_npy_has() {
         assert_eq!(gram(&found), gram(&expected), "{name}");
         assert_eq!(found.identity() == expected.identity(), element == Element::F64);
     }
-    let words = "it has 5 tensors; say which: \"ids\", \"f64\", \"f32\", \"f16\", \"bf16\"";
+    let words = "expected one tensor, found 5; set --tensor to one of \"ids\", \"f64\", \"f32\", \"f16\", \"bf16\"";
     refused(open(&path, ONLY), ErrorKind::InvalidArgument, words);
     let named = |name: &str| open(&path, MatrixFormat::Safetensors(Some(name.to_owned())));
-    let words = "it has no tensor \"y\"; there are \"ids\", \"f64\"";
+    let words = "expected one of the tensors \"ids\", \"f64\"";
     refused(named("y"), ErrorKind::InvalidArgument, words);
     let words = "tensor \"ids\": expected numbers of F64, F32, F16 or BF16, found \"I64\"";
     refused(named("ids"), ErrorKind::InvalidArgument, words);
@@ -82,17 +82,17 @@ fn tensors_that_are_no_matrices_are_refused() {
     refused(of(&[("x", "F32", &[], &[0; 4])]), invalid, "found the shape []; reshape it");
     refused(of(&[("x", "F32", &[4, 0], &[])]), invalid, "expected at least 1 column, found 0");
     assert_eq!(of(&[("x", "F32", &[0, 4], &[])]).unwrap().rows(), 0);
-    let words = "the shape [4, 2] of F32 does not fill its 28 bytes";
+    let words = "expected the bytes of the shape [4, 2] of F32, found 28 bytes";
     refused(of(&[("x", "F32", &[4, 2], &[0; 28])]), corrupt, words);
     for shape in [&[1 << 63, 2][..], &[1 << 40, 1 << 40, 1 << 40], &[u64::MAX, u64::MAX, 0, 1]] {
-        refused(of(&[("x", "F32", shape, &[0; 28])]), corrupt, "does not fill its 28 bytes");
+        refused(of(&[("x", "F32", shape, &[0; 28])]), corrupt, "found 28 bytes");
     }
-    refused(of(&[]), corrupt, "no list of tensors");
+    refused(of(&[]), corrupt, "a header that lists tensors");
     let none = folder.file("x.safetensors", &with_header(b"{}", b""));
-    refused(open(&none, ONLY), invalid, "the file has no tensor");
+    refused(open(&none, ONLY), invalid, "expected a tensor, found none");
     let a = folder.file("a.safetensors", &file(&[("x", "F32", &[1, 2], &[0; 8])]));
     let b = folder.file("b.safetensors", &file(&[("x", "F64", &[1, 2], &[0; 16])]));
-    let words = "b.safetensors: expected 2 columns of f32, as in ";
+    let words = "b.safetensors: expected 2 columns of f32 as in ";
     let both = Matrix::open(&[a, b], &ONLY);
     assert!(both.as_ref().is_err_and(|e| e.to_string().contains("a.safetensors, found 2")));
     refused(both, invalid, words);
@@ -103,14 +103,18 @@ fn headers_that_lie_are_refused() {
     let folder = Folder::new("headers");
     let of = |bytes: &[u8]| open(&folder.file("x.safetensors", bytes), ONLY);
     let (corrupt, foreign) = (ErrorKind::Corrupt, ErrorKind::NotOurs);
-    refused(of(b""), foreign, "it has 0 bytes");
-    refused(of(&[0; 7]), foreign, "it has 7 bytes");
+    refused(of(b""), foreign, "at least 8 bytes, found 0");
+    refused(of(&[0; 7]), foreign, "at least 8 bytes, found 7");
     refused(of(b"hello, world, this is text"), foreign, "does not begin with '{'");
     let length = |length: u64| [&length.to_le_bytes()[..], b"{\"x\":1}"].concat();
     refused(of(&length(8)), corrupt, "expected a header of 8 bytes, found 7");
     refused(of(&length(100_000_000)), corrupt, "expected a header of 100000000 bytes, found 7");
     for huge in [100_000_001, u64::MAX, 1 << 63] {
-        refused(of(&length(huge)), ErrorKind::LimitExceeded, "none has more than 100000000");
+        refused(
+            of(&length(huge)),
+            ErrorKind::LimitExceeded,
+            "expected a header of at most 100000000 bytes",
+        );
     }
     refused(of(&with_header(b"{\"\xff\":1}", b"")), corrupt, "not text");
     let tensor =
@@ -124,18 +128,18 @@ fn headers_that_lie_are_refused() {
     }
     refused(one("[0,8]", 9), corrupt, "expected 8 bytes of numbers behind the header, found 9");
     for offsets in ["[0]", "[-1,8]", "[0,8,9]", "[0,1e300]", "[0,18446744073709551616]", "{}"] {
-        refused(one(offsets, 8), corrupt, "the header is no list of tensors");
+        refused(one(offsets, 8), corrupt, "expected a header that lists tensors");
     }
     let two = |a: &str, b: &str, second: &str| {
         let header = format!("{{\"a\":{},{second:?}:{}}}", tensor(a), tensor(b));
         of(&with_header(header.as_bytes(), &[0; 16]))
     };
     refused(two("[0,8]", "[8,16]", "b"), ErrorKind::InvalidArgument, "it has 2 tensors");
-    refused(two("[0,8]", "[4,12]", "b"), corrupt, "tensor \"b\" lies from byte 4 to 12");
+    refused(two("[0,8]", "[4,12]", "b"), corrupt, "expected tensor \"b\" from byte 8");
     refused(two("[0,8]", "[0,8]", "b"), corrupt, "expected from 8 on");
-    refused(two("[0,8]", "[8,16]", "a"), corrupt, "\"a\" is there twice");
+    refused(two("[0,8]", "[8,16]", "a"), corrupt, "\"a\" is listed twice");
     let deep = format!("{{\"x\":{}", "[".repeat(100_000));
-    refused(of(&with_header(deep.as_bytes(), b"")), corrupt, "no list of tensors");
+    refused(of(&with_header(deep.as_bytes(), b"")), corrupt, "a header that lists tensors");
     let good = file(&[("x", "F32", &[4, 2], &[1; 32])]);
     for cut in 0..good.len() {
         assert!(of(&good[..cut]).is_err(), "cut at {cut}");

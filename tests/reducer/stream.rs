@@ -112,7 +112,7 @@ fn rows_that_are_not_the_jobs_are_refused_and_change_nothing() {
     let none = || false;
     refused(
         stream.push(Values::F32(&narrow), COLUMNS, &none),
-        "expected rows of 3 columns of f64, as the job has them, found 3 of f32",
+        "expected rows of 3 columns of f64 as in the job, found 3 of f32",
     );
     refused(stream.push(Values::F64(&[0.0; 4]), 4, &none), "found 4 of f64");
     refused(push(&mut stream, &[0.0; COLUMNS + 1]), "found 1 numbers after row 1");

@@ -116,7 +116,7 @@ fn ranks_that_agree_confirm_each_other() {
 }
 
 #[test]
-fn a_rank_with_another_job_is_refused_by_the_field() {
+fn a_rank_with_another_job_is_refused_by_the_setting() {
     let mut team = Team::new(1, 0);
     let error = team.join(1, &job(CHUNKS + 1, 1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);

@@ -115,9 +115,9 @@ impl Column {
         let named = names.iter().position(|name| *name == text);
         match (named, names.get(number)) {
             (Some(named), Some(numbered)) if *numbered != text => Err(Error::invalid(format!(
-                "--column {number}: expected one column, found that of the number, {numbered:?}, and \
-                 column {named} of the name {text:?}; choose columns with --select so that number and \
-                 name are of one"
+                "--column {number}: expected one column, found two: column {number} is named \
+                 {numbered:?}, and column {named} is named {text:?}; choose columns with --select \
+                 so that number and name agree"
             ))),
             (Some(named), None) => Ok(named),
             _ => Ok(number),
@@ -193,9 +193,8 @@ impl MomentsArgs {
         match self.shift.as_deref() {
             None => {
                 let first = matrix.read(0..matrix.rows().min(SHIFT_ROWS)).map_err(or_say_shift);
-                let first = first.context(
-                    || "the shift is taken from the first rows where --shift does not say it",
-                )?;
+                let first =
+                    first.context(|| "without --shift, the shift is taken from the first rows")?;
                 ColumnMoments::near(&first.rows()?)
             }
             Some(&[one]) => ColumnMoments::new(vec![one; columns]),
@@ -211,7 +210,7 @@ impl MomentsArgs {
 /// The remedy of this command where the first rows are elsewhere.
 fn or_say_shift(error: Error) -> Error {
     match error.kind() {
-        ErrorKind::InvalidArgument => Error::new(error.kind(), format!("{error}, or say --shift")),
+        ErrorKind::InvalidArgument => Error::new(error.kind(), format!("{error}, or set --shift")),
         _ => error,
     }
 }
@@ -224,9 +223,9 @@ fn warn_of_lost(summaries: &[ColumnSummary]) {
         return;
     }
     eprintln!(
-        "headwater-reduce: {} {}{}: what is null in the result has lost its digits: the mean is too far \
-         from the shift against the deviation: say --shift with a number near the mean; or the numbers \
-         are too great or too small for sums of their powers",
+        "headwater-reduce: {} {}{}: values that are null in the result have lost all digits: the \
+         mean is far from the shift compared with the deviation (set --shift to a number near the \
+         mean), or the numbers are too large or too small for sums of their powers",
         if lost.len() == 1 { "column" } else { "columns" },
         lost[..lost.len().min(COLUMNS_SHOWN)].join(", "),
         if lost.len() > COLUMNS_SHOWN { " and more" } else { "" }

@@ -93,7 +93,8 @@ impl ManifestArgs {
         check_file(&self.out, &self.out, self.files.inputs())?;
         if json_of(&self.out) != self.out {
             return Err(Error::invalid(format!(
-                "--out {}: expected a name that ends in .json, by which a manifest is known as --input",
+                "--out {}: expected a name that ends in .json, by which --input recognises a \
+                 manifest",
                 self.out.display()
             )));
         }

@@ -38,8 +38,8 @@ pub(super) fn check_out<'a>(
     if kind == Kind::Matrix {
         if json == out {
             return Err(Error::invalid(format!(
-                "--out {}: expected a name for a matrix, such as {}; the .json beside it says what it \
-                 is",
+                "--out {}: expected a name for a matrix, such as {}; the .json beside it holds the \
+                 summary",
                 out.display(),
                 out.with_extension("npy").display()
             )));
@@ -52,8 +52,8 @@ pub(super) fn check_out<'a>(
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "--out {}: what it is would be written over {}, which tells of something else; choose another \
-         name, or remove that",
+        "--out {}: the summary would overwrite {}, which is not an earlier summary of this kind; \
+         choose another name, or remove that file",
         out.display(),
         json.display()
     )))
@@ -89,7 +89,7 @@ pub(super) fn check_file<'a>(
         .is_some_and(|name| out.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes()));
     if !names_file {
         return Err(Error::invalid(format!(
-            "--out {}: expected the name of a file, found that of a folder; put a name behind it",
+            "--out {}: expected the name of a file, found that of a folder; append a file name",
             out.display()
         )));
     }
@@ -99,7 +99,7 @@ pub(super) fn check_file<'a>(
     };
     if !folder.is_dir() {
         return Err(Error::invalid(format!(
-            "--out {}: there is no folder {}; make it first",
+            "--out {}: expected the folder {} to exist; create it first",
             out.display(),
             folder.display()
         )));
@@ -107,8 +107,7 @@ pub(super) fn check_file<'a>(
     let Ok(there) = fs::symlink_metadata(file) else { return Ok(()) };
     if !there.is_file() {
         return Err(Error::invalid(format!(
-            "--out {}: expected a file, or nothing yet, as {}, found something else; choose another \
-             name",
+            "--out {}: expected a file or nothing at {}, found something else; choose another name",
             out.display(),
             file.display()
         )));
@@ -116,7 +115,7 @@ pub(super) fn check_file<'a>(
     let own = fs::canonicalize(file).ok();
     if own.is_some() && inputs.any(|input| fs::canonicalize(input).ok() == own) {
         return Err(Error::invalid(format!(
-            "--out {}: the result would be written over {}, which it is made of; choose another name",
+            "--out {}: the result would overwrite its input {}; choose another name",
             out.display(),
             file.display()
         )));

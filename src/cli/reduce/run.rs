@@ -222,8 +222,8 @@ pub(super) fn run<F: StatisticCommand>(
     match number_in(&SIZE_VARIABLES) {
         None | Some(1) => Ok(leader.lead(&mut NoPeers)),
         Some(ranks) => Err(Error::invalid(format!(
-            "this headwater-reduce was built without MPI, and {ranks} of it would each fold \
-             everything; run the one that `make setup` builds, or cargo build --features mpi"
+            "this headwater-reduce was built without MPI: each of {ranks} ranks would fold all \
+             rows; run the one that `make setup` builds, or cargo build --features mpi"
         ))),
     }
 }
@@ -255,8 +255,8 @@ impl<F: StatisticCommand> Leader<'_, F> {
     fn fold_and_write(&self, wire: &mut dyn Wire, lost: &mut BTreeSet<u32>) -> Result<()> {
         if self.args.audit > 0 && wire.size() < 2 {
             return Err(Error::invalid(
-                "--audit compares what two ranks fold, and there is one; run it under mpirun with 2 \
-                 or more, or leave --audit out",
+                "--audit compares the blocks of two ranks, found one rank; run under mpirun with 2 \
+                 or more ranks, or leave out --audit",
             ));
         }
         check_out(&self.args.out, self.wanted.inputs(), F::KIND)?;
@@ -358,12 +358,12 @@ impl<F: StatisticCommand> Leader<'_, F> {
         Err(match (error.kind(), kept, &self.args.checkpoint_dir) {
             (ErrorKind::Interrupted, Some(Err(unwritten)), _) => unwritten,
             (ErrorKind::Interrupted, Some(Ok(())), Some(folder)) => Error::interrupted(format!(
-                "{error} after {done} of {all} chunks, which are kept in {}; go on with --resume",
+                "{error} after {done} of {all} chunks, which are kept in {}; continue with --resume",
                 folder.display()
             )),
             (ErrorKind::Interrupted, ..) => Error::interrupted(format!(
-                "{error} after {done} of {all} chunks, which are lost; with --checkpoint-dir they \
-                 would be kept"
+                "{error} after {done} of {all} chunks, which are lost; set --checkpoint-dir to \
+                 keep them"
             )),
             _ if coordinator.is_doubtful() => self.without_checkpoints(error, checkpoints),
             _ => self.with_remedy(error),
@@ -387,12 +387,12 @@ impl<F: StatisticCommand> Leader<'_, F> {
     fn with_remedy(&self, error: Error) -> Error {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         let is_full = error.os_error().is_some_and(|e| full.contains(&e.kind()));
-        let room = if is_full { "; make room there" } else { "" };
+        let room = if is_full { "; free some space there" } else { "" };
         match &self.args.checkpoint_dir {
             _ if !is_full && error.kind() != ErrorKind::LimitExceeded => error,
             Some(folder) => Error::new(
                 error.kind(),
-                format!("{error}{room}; --resume goes on from {}", folder.display()),
+                format!("{error}{room}; continue with --resume from {}", folder.display()),
             ),
             None => Error::new(error.kind(), format!("{error}{room}")),
         }
@@ -475,10 +475,10 @@ impl RunArgs {
         }
         let resumed = checkpoints.resume(reduction)?;
         for damaged in &resumed.damaged {
-            eprintln!("headwater-reduce: passed over a checkpoint: {damaged}");
+            eprintln!("headwater-reduce: skipped a checkpoint: {damaged}");
         }
         if resumed.nodes == 0 {
-            eprintln!("headwater-reduce: there is no checkpoint yet; beginning afresh");
+            eprintln!("headwater-reduce: no checkpoint yet; starting from the first row");
         }
         Ok(resumed)
     }

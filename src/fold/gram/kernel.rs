@@ -75,9 +75,12 @@ impl Processor {
     /// The kernel asked for, or the fastest.
     pub(super) fn choose(wanted: Option<Kernel>) -> Result<Self> {
         match wanted {
-            Some(kernel) => kernel
-                .processor()
-                .ok_or_else(|| Error::invalid(format!("this processor has no kernel {kernel}"))),
+            Some(kernel) => kernel.processor().ok_or_else(|| {
+                Error::invalid(format!(
+                    "this processor lacks the instructions of \
+                                                       the kernel {kernel}"
+                ))
+            }),
             None => Ok(Kernel::ALL.into_iter().find_map(Kernel::processor).unwrap_or(Self::Scalar)),
         }
     }

@@ -120,9 +120,9 @@ where
 
 fn check_columns(columns: usize) -> Result<()> {
     match columns {
-        0 => Err(Error::invalid("a statistic of columns needs at least one")),
+        0 => Err(Error::invalid("expected at least one column, found none")),
         1..=COLUMNS_MAX => Ok(()),
-        _ => Err(Error::limit(format!("{columns} columns are more than {COLUMNS_MAX}"))),
+        _ => Err(Error::limit(format!("expected at most {COLUMNS_MAX} columns, found {columns}"))),
     }
 }
 

@@ -153,7 +153,9 @@ impl<'a> Sums<'a> {
                 && let Some(at) = values(piece).position(|v| canonical(v).to_bits() != v.to_bits())
             {
                 let at = start + at;
-                return Err(Error::corrupt(format!("sum {at} is a NaN that no sum becomes")));
+                return Err(Error::corrupt(format!(
+                    "sum {at} is a NaN with bits that no fold writes"
+                )));
             }
         }
         Ok(sums)
