@@ -95,9 +95,9 @@ fn missing_tables_and_columns_are_named() {
 fn duplicate_and_null_keys_are_rejected() {
     assert_eq!(
         with_data("customers.csv", "\n3,", "\n1,"),
-        "table \"customers\": the key (id) of an earlier row repeats in 1 row, the first is \"1\" \
-         in row 1 and row 3; limits.duplicate_keys allows 0: correct the key or the data, or raise \
-         the limit (references then link to the first row)"
+        "table \"customers\": expected at most 0 rows that repeat a key (id), found 1, the first \
+         is \"1\" in row 1 and row 3; correct the key or the data, or raise limits.duplicate_keys \
+         (references then link to the first row)"
     );
     assert_eq!(
         with_data("customers.csv", "\n2,", "\n,"),

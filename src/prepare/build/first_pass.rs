@@ -379,12 +379,11 @@ impl KeyColumns {
         let KeyFaults { count, first } = &self.duplicates;
         if *count > limits.duplicate_keys {
             return Err(Error::data(format!(
-                "the key ({}) of an earlier row repeats in {}, the first is {first}; \
-                 limits.duplicate_keys allows {}: correct the key or the data, or raise the limit \
-                 (references then link to the first row)",
-                self.columns.join(", "),
-                counted(*count, "row"),
-                limits.duplicate_keys
+                "expected at most {} that repeat a key ({}), found {count}, the first is {first}; \
+                 correct the key or the data, or raise limits.duplicate_keys (references then link \
+                 to the first row)",
+                counted(limits.duplicate_keys, "row"),
+                self.columns.join(", ")
             )));
         }
         Ok(())

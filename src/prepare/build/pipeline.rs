@@ -112,8 +112,7 @@ impl<'a> Preparation<'a> {
         let read = ingest(input, texts).context(|| format!("table {:?}", table.name))?;
         if read.duplicate_keys > 0 {
             self.remarks.push(format!(
-                "table {:?}: a key of an earlier row repeats in {}; references link to the first \
-                 row",
+                "table {:?}: a key repeats in {}; references link to the first row with the key",
                 table.name,
                 counted(read.duplicate_keys, "row")
             ));

@@ -107,7 +107,9 @@ impl Reading<'_> {
             match self.index.find(digest(text.as_bytes())) {
                 Some(anchor) => self.result.anchors.push(anchor),
                 None => {
-                    self.faults.unknown_anchor.add(|first| *first = format!("{text:?} in row {at}"))
+                    self.faults
+                        .unknown_anchor
+                        .add(|first| *first = format!("{text:?} in row {at}"));
                 }
             }
         }

@@ -44,7 +44,7 @@ pub(super) fn time(subject: &Subject) -> Option<Time> {
             time.column = Some(subject.source.columns[column].name.clone());
         }
         Origin::Reference(reference) => {
-            time.through = Some(subject.references[reference].name(subject))
+            time.through = Some(subject.references[reference].name(subject));
         }
     }
     Some(time)
