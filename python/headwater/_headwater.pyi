@@ -19,7 +19,7 @@ class Report(TypedDict):
 
     root: str
     row_count: int
-    edge_count: int
+    link_count: int
     text_count: int
     store_bytes: int
     remarks: list[str]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
 use crate::fold::FORMAT_VERSION;
 use crate::matrix::Element;
 use crate::plan::{Plan, Setting};
@@ -39,7 +39,12 @@ impl Job {
         what.add("fold", FORMAT_VERSION)?;
         let job = Self { plan: what, rows, chunk_rows };
         // Whatever is kept or shipped holds the plan.
-        job.plan.encode().context(|| "the plan of the job")?;
+        job.plan.encode().map_err(|_| {
+            Error::limit(
+                "expected the settings of a job to have at most 1 MiB, found more; give the data a \
+                 shorter name, such as a digest",
+            )
+        })?;
         Ok(job)
     }
 

@@ -11,6 +11,8 @@ import pytest
 
 from test_mpi import ENVIRONMENT, REDUCE, done, in_own_folders, mpirun, reduced
 
+pytestmark = pytest.mark.slow
+
 RANKS = [pytest.param(None, id="alone"), pytest.param(3, id="3 ranks")]
 
 
@@ -172,7 +174,7 @@ def test_p6_a_checkpoint_of_another_job_is_rejected_and_kept(tmp_path, rows, beg
     is_refused(["gram"], 1, path.name, '"data" was ')
     np.save(tmp_path / "x.npy", rows)
     for bytes_, status, words in [
-        (good[:8] + b"\2" + good[9:], 3, "every checkpoint is damaged"),
+        (good[:8] + b"\3" + good[9:], 3, "every checkpoint is damaged"),
         (good[: len(good) // 2], 3, "every checkpoint is damaged"),
         (b"\x89PNG" + good[4:], 3, "every checkpoint is damaged"),
     ]:
@@ -265,7 +267,11 @@ def test_results_of_different_names_do_not_replace_each_other(tmp_path, rows):
     assert {name: result["job"]["statistic"] for name, result in results.items()} == expected
     (tmp_path / "notes.json").write_text("{}")
     for statistic, out, words in [
-        ("gram", "d.npy", "d.json, which is not an earlier summary of this kind; choose another name"),
+        (
+            "gram",
+            "d.npy",
+            "d.json, which is not an earlier summary of this kind; choose another name",
+        ),
         ("gram", "notes.npy", "notes.json, which is not an earlier summary"),
         ("moments", "g", "g.json, which is not an earlier summary"),
         ("gram", "h.json", "expected a name for a matrix, such as"),

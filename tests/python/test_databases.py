@@ -94,7 +94,7 @@ def test_p2_p4_one_cursor_resumes_all_with_other_ranks(two, tmp_path):
 def test_p6_a_database_of_another_content_is_refused_by_name(two, tmp_path):
     changed = prepared(tmp_path, "south", orders=orders(5001))
     (before,), (after,) = ranks(two, 1), ranks([two[0], changed], 1)
-    with pytest.raises(headwater.PlanMismatch, match='1 field differs: "database/1/root"'):
+    with pytest.raises(headwater.PlanMismatch, match='1 setting differs: "database/1/root"'):
         after.resume(before.cursor())
     (swapped,) = ranks(two[::-1], 1)
     with pytest.raises(headwater.PlanMismatch, match='"database/0" was "north" and is now "south"'):

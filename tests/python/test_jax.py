@@ -34,6 +34,8 @@ if processes > 1:
 from headwater import InvalidArgument
 from headwater.jax import gram
 
+pytestmark = pytest.mark.slow
+
 rows = np.load(sys.argv[5])
 devices = jax.device_count()
 mesh = jax.make_mesh((devices,), ("rows",), axis_types=(AxisType.Auto,))

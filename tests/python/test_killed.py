@@ -8,6 +8,9 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
+
+pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).parent / "training.py"
 KILLS = 20

@@ -216,7 +216,7 @@ def test_a_result_never_goes_over_the_files_of_its_spool(tmp_path, matrix):
     spool = tmp_path / "S"
     spool.mkdir()
     fold = ["gram", "--input", tmp_path / "x.npy", "--spool", spool]
-    own = [("gram", name) for name in ("job.npy", "job.cursor", "block-000000000003.portion")]
+    own = [("gram", name) for name in ("job.npy", "job.plan", "block-000000000003.portion")]
     for statistic, name in [*own, ("moments", "job.json")]:
         told = reduce(statistic, *fold[1:], "--out", spool / name)
         assert told.returncode == 1
@@ -332,7 +332,7 @@ def test_p6_foreign_and_damaged_checkpoints(tmp_path, matrix):
     newest.write_bytes(whole[:8] + b"\x03" + whole[9:])
     again = reduce(*fold, *kept, "--chunk-rows", 50)
     assert again.returncode == 0
-    assert f"{newest.name}: the partials are damaged" in again.stderr
+    assert f"{newest.name}: the portion is damaged" in again.stderr
     newest.unlink()
     newest.symlink_to("/proc/self/mem")
     again = reduce(*fold, *kept, "--chunk-rows", 50)

@@ -150,10 +150,14 @@ def test_a_column_has_its_name_where_the_file_has_one(tmp_path, rows, table):
     assert said["digest"] == by_number["digest"]
     assert (said["column"], said["column_name"]) == (1, "tax")
     refused(
-        'expected one of the columns "price", "tax", found "taxes"', "top", *named, "--column", "taxes"
+        'expected one of the columns "price", "tax", found "taxes"',
+        "top",
+        *named,
+        "--column",
+        "taxes",
     )
     plain = ["--input", tmp_path / "x.npy", "--out", out]
-    words = 'expected the number of a column, from 0 to 7, found "tax"; these files have no column names'
+    words = 'expected the number of a column, from 0 to 7, found "tax"; these files have no column'
     refused(words, "top", *plain, "--column", "tax")
     assert "column_name" not in done("top", *plain, "--column", 1)
     for statistic in (["moments"], ["histogram", "--edges", 0], ["exponents"], ["distinct"]):
@@ -182,7 +186,8 @@ def test_tables_whose_columns_have_other_names_are_not_one_matrix(tmp_path, rows
     swapped = tmp_path / "s.parquet"
     parquet.write_table(parquet.read_table(table).select(["tax", "price"]), swapped)
     both = ["--input", tmp_path / "n.parquet", swapped, "--out", tmp_path / "m.json"]
-    words = 's.parquet: expected the columns "price", "tax" as in the files before it, found "tax", "price"'
+    words = 's.parquet: expected the columns "price", "tax" as in the files before it, '
+    words += 'found "tax", "price"'
     refused([words, "--select"], "moments", *both)
     assert done("moments", *both, "--select", "price", "tax")["rows"] == 2 * ROWS
 
@@ -198,7 +203,8 @@ def test_shards_whose_columns_have_other_names_are_not_one_manifest(tmp_path, ro
         listed.append(shards[-1].with_suffix(".json"))
         assert reduce("manifest", "--input", shards[-1], "--out", listed[-1]).returncode == 0
     whole = tmp_path / "all.json"
-    words = 'x1.json: expected the columns "a", "b" as in the files before it, found "b", "a"; choose them'
+    words = 'x1.json: expected the columns "a", "b" as in the files before it, '
+    words += 'found "b", "a"; choose them'
     refused(words, "manifest", "--input", *listed[:2], "--out", whole)
     assert not whole.exists()
     # Of one order they are; and who has none of the files knows their columns.

@@ -13,6 +13,8 @@ import pytest
 
 from test_mpi import ENVIRONMENT, REDUCE, mpirun, reduced
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = 8192
 # A triangle of sums is 268 MB, and a rank has a few at a time.
 MEBIBYTE = 1 << 20

@@ -10,6 +10,8 @@ import pytest
 import headwater
 from digests import global_batch, samplers
 
+pytestmark = pytest.mark.slow
+
 GENERATOR = Path(sys.executable).parent / "tpchgen-cli"
 SCHEMA = Path(__file__).parents[2] / "benches" / "tpch.toml"
 

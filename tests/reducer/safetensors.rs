@@ -124,7 +124,7 @@ fn headers_that_lie_are_refused() {
     };
     assert!(one("[0,8]", 8).is_ok());
     for offsets in ["[0,16]", "[1,9]", "[8,0]", "[18446744073709551615,8]", "[0,9]"] {
-        refused(one(offsets, 8), corrupt, "of 8 bytes of numbers, and was expected from 0 on");
+        refused(one(offsets, 8), corrupt, "from byte 0 of 8 bytes of numbers on");
     }
     refused(one("[0,8]", 9), corrupt, "expected 8 bytes of numbers behind the header, found 9");
     for offsets in ["[0]", "[-1,8]", "[0,8,9]", "[0,1e300]", "[0,18446744073709551616]", "{}"] {
