@@ -26,7 +26,7 @@ pub use policy::Policy;
 pub use portion::{ArrivedNode, NodePartial, Portion};
 pub use reduction::Reduction;
 pub use source::{Source, fold_portion};
-pub use spool::{FoldedBlocks, Spool};
+pub use spool::{FoldedBlocks, Spool, WorkHooks};
 pub use stream::GramStream;
 
 /// The coordinator and the workers of a job, their messages, and what runs them over a transport.

@@ -38,6 +38,16 @@ pub struct Spool {
     block_level: u32,
 }
 
+/// What [`Spool::work`] reports, and how it is stopped.
+pub struct WorkHooks<'a> {
+    /// Hears of each block.
+    pub progress: &'a dyn Progress,
+    /// Whether to stop before the next block.
+    pub stop: &'a dyn Fn() -> bool,
+    /// Called with the error of each damaged file, whose block is folded again.
+    pub notice: &'a dyn Fn(&Error),
+}
+
 /// The outcome of [`Spool::work`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoldedBlocks {
@@ -116,8 +126,7 @@ impl Spool {
         Blocks::new(job.chunk_count(), self.block_level)
     }
 
-    /// Folds the blocks of one rank that are not there. A damaged file is passed to `notice`, and its
-    /// block folded again.
+    /// Folds the blocks of one rank that are not there, or whose files are damaged.
     ///
     /// # Errors
     /// Those of [`Spool::blocks`] and of the source; `Io`; `Interrupted` when `stop` says so: what was
@@ -126,9 +135,9 @@ impl Spool {
         &self,
         (job, source): (&Job, &S),
         assignment: Assignment,
-        progress: &dyn Progress,
-        (stop, notice): (&dyn Fn() -> bool, &dyn Fn(&Error)),
+        hooks: &WorkHooks<'_>,
     ) -> Result<FoldedBlocks> {
+        let WorkHooks { progress, stop, notice } = hooks;
         let blocks = self.blocks(job)?;
         let count = assignment.owned_count(blocks.count());
         progress.begin("folding blocks", Some(count));

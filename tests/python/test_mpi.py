@@ -257,7 +257,8 @@ def test_ctrl_c_at_mpirun_is_told_at_the_terminal(tmp_path, long_fold):
             said += some
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
-    words = f"headwater-reduce: interrupted after .* are kept in {tmp_path / 'ck'}; continue with --resume"
+    words = f"headwater-reduce: interrupted after .* are kept in {tmp_path / 'ck'}; "
+    words += "continue with --resume"
     assert len(re.findall(words, said.decode())) == 1, said
     assert done(mpirun(2, *arguments, *kept, "--resume"))["digest"] == digest
 

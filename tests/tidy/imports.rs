@@ -135,8 +135,8 @@ fn without_noise(text: &str) -> String {
             rest.find('\n').unwrap_or(rest.len())
         } else if rest.starts_with("'\"'") {
             3
-        } else if rest.starts_with("r#\"") {
-            rest[3..].find("\"#").map_or(rest.len(), |end| end + 5)
+        } else if let Some(raw) = rest.strip_prefix("r#\"") {
+            raw.find("\"#").map_or(rest.len(), |end| end + 5)
         } else if c == '"' {
             1 + string_length(&rest[1..])
         } else if rest.starts_with("pub(in ") {
@@ -199,10 +199,8 @@ fn without_uses(code: &str) -> (String, Vec<Use>) {
 /// Calls `found` with each path of the tree of a `use`, and the name that it gets.
 fn expand(tree: &str, before: &[String], found: &mut impl FnMut(Path, String)) {
     let tree = tree.trim();
-    if let Some(group) = tree.strip_prefix('{') {
+    if let Some(group) = tree.strip_prefix('{').and_then(|tree| tree.strip_suffix('}')) {
         let (mut nesting, mut start) = (0, 0);
-        let group = group.trim_end().trim_end_matches('}');
-        let closed = |count: usize| "}".repeat(count);
         for (at, c) in group.char_indices() {
             match c {
                 '{' => nesting += 1,
@@ -214,16 +212,11 @@ fn expand(tree: &str, before: &[String], found: &mut impl FnMut(Path, String)) {
                 _ => {}
             }
         }
-        // The last brace of the tree may have belonged to a group inside.
-        let last = format!("{}{}", &group[start..], closed(nesting.max(0) as usize));
-        if !last.trim().is_empty() {
-            expand(&last, before, found);
-        }
-        return;
+        return expand(&group[start..], before, found);
     }
     let word: String = tree.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
     let rest = tree[word.len()..].trim_start();
-    let path = [before, &[word.clone()]].concat();
+    let path = [before, std::slice::from_ref(&word)].concat();
     if let Some(rest) = rest.strip_prefix("::") {
         return expand(rest, &path, found);
     }

@@ -122,7 +122,7 @@ fn files_import_each_other_in_no_circle() {
 fn modules_have_one_style() {
     let paths = sources("src");
     let wrong: Vec<_> = second_style(&paths).collect();
-    assert_eq!(wrong, [Path::new(""); 0]);
+    assert!(wrong.is_empty(), "{wrong:?}");
     let planted = ["src/lib.rs", "src/a/mod.rs", "src/b.rs", "src/b/c.rs"].map(PathBuf::from);
     assert_eq!(second_style(&planted).collect::<Vec<_>>(), [Path::new("src/b.rs")]);
 }

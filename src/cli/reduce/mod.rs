@@ -151,7 +151,7 @@ fn on_rank_0(work: impl FnOnce() -> Result<()>) -> Result<JobEnd> {
     match launched_rank() {
         None | Some(0) => work()?,
         Some(rank) => {
-            eprintln!("headwater-reduce: rank {rank} does nothing: rank 0 does this once")
+            eprintln!("headwater-reduce: rank {rank} does nothing: rank 0 does this once");
         }
     }
     Ok(JobEnd::Done)

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::plan::Assignment;
 use crate::process::pool;
 use crate::progress::Progress;
-use crate::reducer::{Blocks, Job, Spool};
+use crate::reducer::{Blocks, Job, Spool, WorkHooks};
 use crate::view::words::count;
 
 /// The chunks of a block by default.
@@ -164,7 +164,8 @@ impl WorkArgs {
         let stop = || interrupted.is_some_and(|stopped| stopped());
         let notice = |error: &Error| eprintln!("headwater-reduce: {error}; folding it again");
         let bars = Bars::new(None);
-        let folded = spool.work((&job, &source), assignment, &bars, (&stop, &notice))?;
+        let hooks = WorkHooks { progress: &bars, stop: &stop, notice: &notice };
+        let folded = spool.work((&job, &source), assignment, &hooks)?;
         Ok(WorkSummary {
             rank: self.rank,
             of: self.of,
