@@ -77,7 +77,7 @@ def test_a_file_that_is_no_matrix_is_told_with_its_name(tmp_path, rows, ranks):
         (["turned"], 1, ["turned.npy", "column by column", "ascontiguousarray"]),
         (["x", "cut"], 3, ["cut.npy", "expected 1001 rows", "cut off"]),
         (["head"], 3, ["head.npy", "the file ends inside its header"]),
-        (["text"], 3, ["text.npy", "this is no .npy file"]),
+        (["text"], 3, ["text.npy", "this is not a .npy file"]),
         (["x", "none"], 1, ["none.npy", "No such file"]),
     ]:
         fold = ["gram", "--input", *(tmp_path / f"{name}.npy" for name in inputs)]

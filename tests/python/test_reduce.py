@@ -358,7 +358,7 @@ def test_bad_input_is_told_in_words(tmp_path, matrix):
         (["--input", tmp_path / "i.npy"], 1, "convert the array"),
         (["--input", tmp_path / "e.npy"], 1, "no rows"),
         (["--input", tmp_path / "cut.npy"], 3, "cut off"),
-        (["--input", x, "--dtype", "f32"], 1, "leave the type to the file"),
+        (["--input", x, "--dtype", "f32"], 1, "leave out --dtype"),
         (["--input", x, "--columns", 31], 2, "--dtype"),
         (["--input", x, "--chunk-rows", 0], 2, "0"),
         (["--input", x, "--resume"], 2, "--checkpoint-dir"),
