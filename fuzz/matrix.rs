@@ -1,4 +1,4 @@
-//! Opens bytes as the file of a matrix, and reads what it holds.
+//! Opens bytes as a file of a matrix, and reads all its rows.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use headwater::matrix::{Matrix, MatrixFormat};
 
-/// Rows that are read at a time.
+/// The rows of one read.
 const READ_ROWS: u64 = 1 << 16;
 
 fn path(end: &str) -> &'static PathBuf {

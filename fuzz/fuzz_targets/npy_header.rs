@@ -1,4 +1,4 @@
-//! Whatever the bytes, opening them as a `.npy` file ends in an error or in rows that can all be read.
+//! Any bytes, opened as a `.npy` file, give an error or rows that can all be read.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     matrix::check("npy", bytes, &MatrixFormat::Npy(None));
     matrix::check("npy", bytes, &MatrixFormat::Npy(Some(Element::Bf16)));
-    // Few inputs begin as such a file does: the text alone is tried with a beginning that fits.
+    // Few inputs start like a .npy file: the bytes are also tried as the text of a valid start.
     let start: &[u8] = if bytes.len() % 2 == 0 { b"\x93NUMPY\x01\x00" } else { b"\x93NUMPY\x02\x00" };
     let length = (bytes.len() as u32).to_le_bytes();
     let length = if bytes.len() % 2 == 0 { &length[..2] } else { &length[..] };

@@ -1,4 +1,4 @@
-//! What is to be known of files of numbers beside the files.
+//! How a file of numbers is to be read: the format and the element type.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// Its name, as it is given on a command line.
+    /// Returns the name of the type, as a command line gives it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -38,40 +38,42 @@ impl Element {
     }
 }
 
-/// How a file says what it holds.
+/// The format of a file, and what to read of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum MatrixFormat {
-    /// As its name ends: `.npy`, `.safetensors` with one tensor, `.parquet` with all its columns. One
-    /// name alone may end in `.json`: the [`Manifest`](super::Manifest) of a matrix.
+    /// By the end of the file's name: `.npy`, `.safetensors` with one tensor, `.parquet` with all its
+    /// columns. A single file may end in `.json`: the [`Manifest`](super::Manifest) of a matrix.
     ByName,
-    /// NumPy's. The element is for what NumPy has no name for: bfloat16, which it keeps as two bytes.
+    /// NumPy's `.npy`. The element is needed for bfloat16 alone, which NumPy stores as two bytes
+    /// without a type.
     Npy(Option<Element>),
-    /// A tensor of a safetensors file, the only one where none is named; its last axis are the
-    /// columns, all others together the rows.
+    /// A tensor of a safetensors file (default: its only tensor). The last axis is the columns, all
+    /// other axes together are the rows.
     Safetensors(Option<String>),
-    /// Columns of a Parquet file, in the order in which they are named, all of them where none is.
-    /// Their numbers, integers of up to 32 bits and floats, become 64 bits wide.
+    /// Columns of a Parquet file, in this order (default: all columns). Floats and integers of up to
+    /// 32 bits widen to 64-bit floats.
     Parquet(Option<Vec<String>>),
-    /// Nothing but the numbers, row by row, little endian.
+    /// Raw numbers without a header, row by row, little endian.
     Raw {
         /// The type of the numbers.
         element: Element,
-        /// How many a row has.
+        /// The numbers in a row.
         columns: usize,
     },
 }
 
 impl MatrixFormat {
-    /// What the name of a file says.
+    /// Returns the format that the name of a file implies.
     pub(super) fn of_name(path: &Path) -> Result<Self> {
         match path.extension().and_then(|end| end.to_str()) {
             Some("npy") => Ok(Self::Npy(None)),
             Some("safetensors") => Ok(Self::Safetensors(None)),
             Some("parquet") => Ok(Self::Parquet(None)),
             _ => Err(Error::invalid(
-                "expected a name that ends in .npy, .safetensors or .parquet, or one manifest \
-                 (.json); for raw numbers, set --dtype (f64, f32, f16 or bf16) and --columns",
+                "expected a file name that ends in .npy, .safetensors or .parquet, or a single manifest \
+                 that ends in .json; for raw numbers give the type (f64, f32, f16 or bf16) and the \
+                 number of columns",
             )),
         }
     }

@@ -1,12 +1,12 @@
-//! What a file is by its bytes, whatever it is said to be.
+//! Recognizes the kind of a file by its bytes.
 
 use super::{MatrixFormat, safetensors};
 use crate::error::{Error, Result};
 
-/// How far into a manifest its mark is looked for.
-const MARK_WITHIN: usize = 64;
+/// The first bytes of a manifest, in which its mark is searched.
+const MARK_SEARCH_BYTES: usize = 64;
 
-/// A kind of file that its bytes tell.
+/// A kind of file that is recognized by its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Npy,
@@ -18,12 +18,12 @@ enum Kind {
 }
 
 impl Kind {
-    /// What these bytes are beyond doubt; numbers look like none of them.
+    /// Returns the kind of these bytes if it is certain; raw numbers match no kind.
     fn of(bytes: &[u8]) -> Option<Self> {
         let begins = |with: &[u8]| bytes.starts_with(with);
         let has_mark = || {
             let mark = b"\"headwater_matrix\"";
-            bytes.windows(mark.len()).take(MARK_WITHIN).any(|found| found == mark)
+            bytes.windows(mark.len()).take(MARK_SEARCH_BYTES).any(|found| found == mark)
         };
         if begins(super::npy::MAGIC) {
             Some(Self::Npy)
@@ -44,25 +44,25 @@ impl Kind {
         }
     }
 
-    fn words(self) -> &'static str {
+    fn description(self) -> &'static str {
         match self {
             Self::Npy => "a .npy file",
             Self::Safetensors => "a .safetensors file",
             Self::Parquet => "a .parquet file",
-            Self::Manifest => "the manifest of a matrix",
+            Self::Manifest => "a matrix manifest",
             Self::Npz => "an archive (.npz or .zip)",
             Self::Hdf5 => "an HDF5 file",
         }
     }
 }
 
-/// Refuses bytes that are beyond doubt of another format than `format`, which was said or named.
+/// Rejects bytes that are certainly of another format than `format`.
 ///
 /// # Errors
-/// `NotOurs`, with what to leave out.
+/// `NotOurs`, which names the option to leave out.
 pub(super) fn check(bytes: &[u8], format: &MatrixFormat) -> Result<()> {
     let (wanted, expected, remedy) = match format {
-        // Its name has been looked at before.
+        // The format was chosen by the name already.
         MatrixFormat::ByName => return Ok(()),
         MatrixFormat::Npy(None) => (Some(Kind::Npy), "a .npy file, by its name", "rename it"),
         MatrixFormat::Safetensors(None) => {
@@ -74,22 +74,22 @@ pub(super) fn check(bytes: &[u8], format: &MatrixFormat) -> Result<()> {
         MatrixFormat::Npy(Some(_)) => (
             Some(Kind::Npy),
             "a .npy file, because --dtype is given without --columns",
-            "the file declares its types: leave out --dtype",
+            "leave out --dtype, because the file names its type",
         ),
         MatrixFormat::Safetensors(Some(_)) => (
             Some(Kind::Safetensors),
             "a .safetensors file, because --tensor is given",
-            "the file has no tensors: leave out --tensor",
+            "leave out --tensor, because the file has no tensors",
         ),
         MatrixFormat::Parquet(Some(_)) => (
             Some(Kind::Parquet),
             "a .parquet file, because --select is given",
-            "the file has no column names: leave out --select",
+            "leave out --select, because the columns of the file have no names",
         ),
         MatrixFormat::Raw { .. } => (
             None,
             "raw numbers, because --columns is given",
-            "its header would be read as numbers: leave out --columns and --dtype",
+            "leave out --columns and --dtype, because the file has a header",
         ),
     };
     let Some(found) = Kind::of(bytes).filter(|found| Some(*found) != wanted) else {
@@ -98,12 +98,11 @@ pub(super) fn check(bytes: &[u8], format: &MatrixFormat) -> Result<()> {
     let remedy = match found {
         Kind::Npz | Kind::Hdf5 => "save its array as .npy",
         Kind::Manifest => {
-            "a manifest declares how its files are read: give it alone, with a name \
-                           that ends in .json"
+            "give the manifest alone, as a .json file and without options for its format"
         }
         _ => remedy,
     };
-    Err(Error::not_ours(format!("expected {expected}, found {}; {remedy}", found.words())))
+    Err(Error::not_ours(format!("expected {expected}, found {}; {remedy}", found.description())))
 }
 
 #[cfg(test)]
@@ -112,7 +111,7 @@ mod tests {
     use crate::matrix::Element;
 
     #[test]
-    fn what_numbers_look_like_is_none_of_them() {
+    fn raw_numbers_match_no_kind_of_file() {
         let raw = MatrixFormat::Raw { element: Element::F32, columns: 1 };
         let mut bytes = Vec::new();
         for number in 0..100_000_u32 {

@@ -1,4 +1,4 @@
-//! The list of all files of a matrix, for those who have some of them.
+//! The manifest of a matrix: the list of all its files, for machines that hold some of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use crate::bytes::Digest;
 use crate::durable::{Disk, write_file};
 use crate::error::{Context, Error, Result};
 
-/// The version of the list's own form.
+/// The version of the manifest's format.
 const VERSION: u32 = 1;
 
-/// Says of every file of a matrix how many rows it has, and what tells them from others.
+/// Lists the files of a matrix with their numbers of rows and digests.
 ///
-/// With it a machine that has some of the files knows where their rows lie, and all machines agree on
-/// what the data are.
+/// With a manifest, a machine that has some of the files knows the numbers of their rows in the whole
+/// matrix, and all machines agree on the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -26,30 +26,30 @@ pub struct Manifest {
     format: MatrixFormat,
     element: Element,
     columns: usize,
-    /// Of its columns, where a file has them. Older manifests do not say them.
+    /// The names of the columns, if a file has them. Older manifests leave them out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     names: Option<Vec<String>>,
     files: Vec<ListedFile>,
 }
 
-/// One file, in the order of the rows.
+/// One file of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListedFile {
-    /// From the manifest's folder.
+    /// Relative to the manifest's folder.
     path: String,
     rows: u64,
     digest: Digest,
 }
 
 impl Manifest {
-    /// Writes the manifest of these files to `path`, in their order. Each is there, or is a manifest
-    /// (`.json`) itself, made where its files are. Files below the folder of `path` are named from
-    /// there, others as they were given.
+    /// Writes the manifest of these files to `path`, in their order. Each file exists on this machine,
+    /// or is a manifest (`.json`) that was written where its files are. Files below the folder of `path`
+    /// are listed relative to it, others as given.
     ///
     /// # Errors
-    /// Those of [`super::Matrix::open`], `InvalidArgument` for files of different forms or names of columns
-    /// and for a file's name that is not UTF-8, and `Io`.
+    /// Those of [`super::Matrix::open`], `InvalidArgument` for files of different shapes, types or names of
+    /// columns and for a file name that is not UTF-8, and `Io`.
     pub fn write(path: &Path, files: &[PathBuf], format: &MatrixFormat) -> Result<()> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut whole: Option<Self> = None;
@@ -69,7 +69,7 @@ impl Manifest {
         write_file(&Disk, path, &text)
     }
 
-    /// The manifest of one file, as seen from a folder.
+    /// Returns the manifest of one file, relative to a folder.
     fn of(file: &Path, format: &MatrixFormat, folder: &Path) -> Result<Self> {
         let part = Part::open(file, format)?;
         let path = name_from(folder, file)?;
@@ -84,7 +84,7 @@ impl Manifest {
         })
     }
 
-    /// The same from another folder.
+    /// Rewrites the paths relative to another folder.
     fn moved(mut self, from: &Path, to: &Path) -> Result<Self> {
         for file in &mut self.files {
             file.path = name_from(to, &file.path_in(from))?;
@@ -92,14 +92,14 @@ impl Manifest {
         Ok(self)
     }
 
-    /// Takes in the files of `other`, which follow.
+    /// Appends the files of `other`.
     fn append(&mut self, other: Self) -> Result<()> {
         let form =
             |m: &Self| format!("{} columns of {}, {:?}", m.columns, m.element.name(), m.format);
         if form(self) != form(&other) {
             return Err(Error::invalid(format!(
-                "expected {} as in the files before it, found {}; use files with the same columns \
-                 and type",
+                "expected {}, as in the files before, found {}; all files of a matrix have the same \
+                 columns, type and format",
                 form(self),
                 form(&other)
             )));
@@ -129,16 +129,15 @@ impl Manifest {
             Some(version) if version == u64::from(VERSION) => {}
             Some(version) => {
                 return Err(Error::version(format!(
-                    "expected a manifest of version {VERSION}, found version {version}; write it \
-                     again"
+                    "expected a matrix manifest of version {VERSION}, found version {version}; write the \
+                     manifest again"
                 )))
                 .context(place);
             }
             None => {
                 let why = found.err().map(|e| format!(" ({e})")).unwrap_or_default();
                 return Err(Error::not_ours(format!(
-                    "expected the manifest of a matrix, found a file without \
-                     \"headwater_matrix\"{why}"
+                    "expected a matrix manifest, found no JSON with \"headwater_matrix\"{why}"
                 )))
                 .context(place);
             }
@@ -150,9 +149,9 @@ impl Manifest {
         check_columns(manifest.columns).context(place)?;
         match manifest.names() {
             Some(names) if names.len() != manifest.columns => Err(Error::corrupt(format!(
-                "the manifest is damaged: it names {} of {} columns; write it again",
-                names.len(),
-                manifest.columns
+                "the manifest is damaged: expected {} column names, found {}; write it again",
+                manifest.columns,
+                names.len()
             )))
             .context(place),
             _ => Ok(manifest),
@@ -167,7 +166,8 @@ impl Manifest {
         self.columns
     }
 
-    /// The names of its columns, where it says them: older ones do where they were chosen by them.
+    /// Returns the names of the columns, if the manifest has them. An older manifest has them only if
+    /// the columns were chosen by name.
     pub(super) fn names(&self) -> Option<&[String]> {
         match &self.format {
             MatrixFormat::Parquet(Some(chosen)) => Some(chosen),
@@ -179,7 +179,7 @@ impl Manifest {
         &self.files
     }
 
-    /// The file, if it is there; it must be what the manifest says.
+    /// Opens a listed file, if it exists, and compares it with the manifest.
     pub(super) fn open(&self, folder: &Path, listed: &ListedFile) -> Result<Option<Part>> {
         let path = listed.path_in(folder);
         let is_there = path.try_exists().map_err(|e| Error::io(&path, "looking for", e))?;
@@ -188,7 +188,7 @@ impl Manifest {
         }
         let part = Part::open(&path, &self.format)?;
         let expected = Form { element: self.element, rows: listed.rows, columns: self.columns };
-        let words = |form: Form| {
+        let describe = |form: Form| {
             format!("{} rows of {} columns of {}", form.rows, form.columns, form.element.name())
         };
         let (wanted, found) = if part.form == expected {
@@ -196,24 +196,24 @@ impl Manifest {
             if digest == listed.digest {
                 return Ok(Some(part));
             }
-            (format!("rows whose digest is {}", listed.digest), digest.to_string())
+            (format!("rows with digest {}", listed.digest), digest.to_string())
         } else {
-            (words(expected), words(part.form))
+            (describe(expected), describe(part.form))
         };
         Err(Error::mismatch(format!(
-            "{}: expected {wanted} as in the manifest, found {found}; restore the file that the \
-             manifest was made from, or write the manifest again",
+            "{}: expected {wanted}, as in the manifest, found {found}; restore the file that the \
+             manifest lists, or write the manifest again",
             path.display()
         )))
     }
 }
 
-/// How a file is named from a folder.
+/// Returns the path of a file relative to a folder.
 fn name_from(folder: &Path, file: &Path) -> Result<String> {
     let name = file.strip_prefix(folder).unwrap_or(file);
     name.to_str().map(ToOwned::to_owned).ok_or_else(|| {
         let name = file.display();
-        Error::invalid(format!("{name}: expected a name in UTF-8 for a manifest; rename the file"))
+        Error::invalid(format!("{name}: expected a file name in UTF-8; rename the file"))
     })
 }
 

@@ -1,4 +1,6 @@
-//! Matrices on disk, mapped or decoded, and read row by row.
+//! Matrices on disk: `.npy`, `.safetensors`, Parquet and raw files, mapped or decoded, read by rows.
+//!
+//! A [`Matrix`] is one file or many, or the files that a [`Manifest`] lists.
 
 mod format;
 mod kind;
@@ -24,39 +26,55 @@ pub use npy::header as npy_header;
 pub use numbers::Numbers;
 use part::Part;
 
-/// The rows of one or several files, one after the other.
+/// The rows of one or several files, in the order of the files.
+///
+/// # Example
+///
+/// ```
+/// use headwater::fold::Values;
+/// use headwater::matrix::{Element, Matrix, MatrixFormat};
+///
+/// let file = tempfile::NamedTempFile::new()?;
+/// std::fs::write(&file, [1.0_f64, 2.0, 3.0, 4.0].map(f64::to_le_bytes).concat())?;
+/// let format = MatrixFormat::Raw { element: Element::F64, columns: 2 };
+/// let matrix = Matrix::open(&[file.path().to_owned()], &format)?;
+/// assert_eq!((matrix.rows(), matrix.columns()), (2, 2));
+/// let last = matrix.read(1..2)?;
+/// assert!(matches!(last.values(), Values::F64([3.0, 4.0])));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Matrix {
-    parts: Vec<Placed>,
+    files: Vec<MatrixFile>,
     element: Element,
     columns: usize,
-    /// Of its columns, where a file has them.
+    /// The names of the columns, if a file has them.
     names: Option<Vec<String>>,
 }
 
-/// One of the files.
-struct Placed {
+/// One file of a matrix.
+struct MatrixFile {
     path: PathBuf,
-    /// Its rows among those of the matrix.
+    /// The numbers of its rows in the matrix.
     rows: Range<u64>,
     digest: Digest,
-    /// `None` of a file that is listed, and not on this machine.
-    file: Option<Part>,
+    /// `None` if a manifest lists the file and it is not on this machine.
+    open: Option<Part>,
 }
 
 impl Matrix {
-    /// The matrix of these files, in their order; or of one manifest, which names them.
+    /// Opens these files as one matrix, in their order, or the files that one manifest lists.
     ///
     /// # Errors
-    /// `Io`; `NotOurs`, `Corrupt`, `LimitExceeded` or `InvalidArgument` when a file is no matrix of its
-    /// format, or not of the same columns and element as the first; `PlanMismatch` when one is not what
-    /// the manifest says.
+    /// `Io`; `NotOurs`, `Corrupt`, `LimitExceeded` or `InvalidArgument` when a file is not a matrix
+    /// of its format, or differs from the first in columns or element type; `PlanMismatch` when a file
+    /// differs from what the manifest lists.
     pub fn open(paths: &[PathBuf], format: &MatrixFormat) -> Result<Self> {
         match paths {
             [] => Err(Error::invalid("expected at least one file of rows, found none")),
             [path] if *format == MatrixFormat::ByName && is_manifest(path) => Self::listed(path),
             [first, others @ ..] => {
                 let first = Part::open(first, format)?;
-                let mut matrix = Self::of(first.form.element, first.form.columns);
+                let mut matrix = Self::empty(first.form.element, first.form.columns);
                 let named = first.path.clone();
                 matrix.push(first)?;
                 for path in others {
@@ -69,11 +87,11 @@ impl Matrix {
         }
     }
 
-    /// The matrix that a manifest describes, of which some files may not be here.
+    /// Opens the files that a manifest lists; some may be missing on this machine.
     fn listed(path: &Path) -> Result<Self> {
         let manifest = Manifest::read(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let mut matrix = Self::of(manifest.element(), manifest.columns());
+        let mut matrix = Self::empty(manifest.element(), manifest.columns());
         if matrix.columns == 0 {
             let path = path.display();
             return Err(Error::invalid(format!("{path}: expected at least 1 column, found 0")));
@@ -86,8 +104,8 @@ impl Matrix {
         Ok(matrix)
     }
 
-    fn of(element: Element, columns: usize) -> Self {
-        Self { parts: Vec::new(), element, columns, names: None }
+    fn empty(element: Element, columns: usize) -> Self {
+        Self { files: Vec::new(), element, columns, names: None }
     }
 
     fn push(&mut self, part: Part) -> Result<()> {
@@ -99,20 +117,17 @@ impl Matrix {
         path: PathBuf,
         rows: u64,
         digest: Digest,
-        file: Option<Part>,
+        open: Option<Part>,
     ) -> Result<()> {
-        if let Some(names) = file.as_ref().and_then(Part::names) {
+        if let Some(names) = open.as_ref().and_then(Part::names) {
             learn_names(&mut self.names, names).context(|| path.display().to_string())?;
         }
         let start = self.rows();
         let end = start.checked_add(rows);
         let end = end.ok_or_else(|| {
-            Error::limit(format!(
-                "{}: expected at most 2^64 rows in all, found more with its {rows}",
-                path.display()
-            ))
+            Error::limit(format!("{}: expected at most 2^64 - 1 rows in the matrix, and the {rows} rows of this file exceed that", path.display()))
         })?;
-        self.parts.push(Placed { path, rows: start..end, digest, file });
+        self.files.push(MatrixFile { path, rows: start..end, digest, open });
         Ok(())
     }
 
@@ -122,8 +137,8 @@ impl Matrix {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "{}: expected {} columns of {} as in {}, found {} of {}; use files with the same \
-             columns and type",
+            "{}: expected {} columns of {}, as in {}, found {} of {}; all files of a matrix have the \
+             same columns and type",
             part.path.display(),
             self.columns,
             self.element.name(),
@@ -133,57 +148,60 @@ impl Matrix {
         )))
     }
 
-    /// How many rows it has.
+    /// Returns the number of rows.
     #[must_use]
     pub fn rows(&self) -> u64 {
-        self.parts.last().map_or(0, |part| part.rows.end)
+        self.files.last().map_or(0, |part| part.rows.end)
     }
 
-    /// How many columns it has.
+    /// Returns the number of columns.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// The type of its numbers.
+    /// Returns the type of the numbers.
     #[must_use]
     pub fn element(&self) -> Element {
         self.element
     }
 
-    /// The names of its columns, where the files have some.
+    /// Returns the names of the columns, if the files have them.
     #[must_use]
     pub fn names(&self) -> Option<&[String]> {
         self.names.as_deref()
     }
 
-    /// The number of the column of a name.
+    /// Returns the number of the column `name`.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is none.
+    /// `InvalidArgument` when no column has this name.
     pub fn column_of(&self, name: &str) -> Result<usize> {
         let Some(names) = &self.names else {
             return Err(Error::invalid(format!(
-                "expected the number of a column, from 0 to {}, found {name:?}; these files have \
-                 no column names",
+                "expected a column number from 0 to {}, found {name:?}; these files do not name \
+                 their columns",
                 self.columns.saturating_sub(1)
             )));
         };
         names.iter().position(|known| known == name).ok_or_else(|| {
-            Error::invalid(format!("expected one of the columns {}, found {name:?}", quoted(names)))
+            Error::invalid(format!(
+                "no column is named {name:?}; the columns are {}",
+                quoted(names)
+            ))
         })
     }
 
-    /// The first rows of its files.
+    /// Returns the first row of each file.
     pub fn file_starts(&self) -> impl Iterator<Item = u64> {
-        self.parts.iter().map(|part| part.rows.start)
+        self.files.iter().map(|part| part.rows.start)
     }
 
-    /// The rows that are on this machine, as ranges with something missing between them.
+    /// Returns the rows that are on this machine, as ranges that do not touch.
     #[must_use]
     pub fn readable(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
-        for part in self.parts.iter().filter(|part| part.file.is_some() && !part.rows.is_empty()) {
+        for part in self.files.iter().filter(|part| part.open.is_some() && !part.rows.is_empty()) {
             match ranges.last_mut().filter(|last| last.end == part.rows.start) {
                 Some(last) => last.end = part.rows.end,
                 None => ranges.push(part.rows.clone()),
@@ -192,23 +210,23 @@ impl Matrix {
         ranges
     }
 
-    /// The numbers of some of the rows. They lie in the file where they can be used as they are;
-    /// rows of two files, or at odd addresses, are copied, those of Parquet decoded.
+    /// Reads some of the rows. Numbers that are aligned in one file are borrowed from its map; rows of
+    /// several files, or at unaligned addresses, are copied, and those of Parquet decoded.
     ///
     /// # Errors
-    /// `InvalidArgument` when there are not so many rows, or some are not on this machine; `Corrupt`
-    /// when a Parquet file does not hold what it promises.
+    /// `InvalidArgument` when the range is outside the matrix, or some rows are not on this machine;
+    /// `Corrupt` when a Parquet file does not hold the rows that its metadata lists.
     pub fn read(&self, rows: Range<u64>) -> Result<Numbers<'_>> {
         if rows.end > self.rows() || rows.start > rows.end {
             return Err(Error::invalid(format!(
-                "expected rows below {}, found {rows:?}",
+                "expected rows within 0..{}, found {rows:?}",
                 self.rows()
             )));
         }
         let mut pieces = Vec::new();
-        // The files come in the order of their rows.
-        let first = self.parts.partition_point(|part| part.rows.end <= rows.start);
-        for part in &self.parts[first..] {
+        // The files are sorted by their rows.
+        let first = self.files.partition_point(|part| part.rows.end <= rows.start);
+        for part in &self.files[first..] {
             let wanted = rows.start.max(part.rows.start)..rows.end.min(part.rows.end);
             if part.rows.start >= rows.end {
                 break;
@@ -216,10 +234,10 @@ impl Matrix {
             if wanted.is_empty() {
                 continue;
             }
-            let Some(file) = &part.file else {
+            let Some(file) = &part.open else {
                 return Err(Error::invalid(format!(
-                    "rows {wanted:?} lie in {}, which is not on this machine; fold them where the \
-                     file is, or copy it here",
+                    "rows {wanted:?} lie in {}, which is not on this machine; fold them on a machine that \
+                     has the file, or copy it here",
                     part.path.display()
                 )));
             };
@@ -231,28 +249,28 @@ impl Matrix {
         })
     }
 
-    /// The file in which a row lies, and its number there.
+    /// Returns the file in which a row lies, and the number of the row in that file.
     #[must_use]
     pub fn place_of(&self, row: u64) -> Option<(&Path, u64)> {
-        let part = self.parts.iter().find(|part| part.rows.contains(&row))?;
+        let part = self.files.iter().find(|part| part.rows.contains(&row))?;
         Some((&part.path, row - part.rows.start))
     }
 
-    /// Names the files that some rows lie in, those that are not here as such; a few of many.
+    /// Lists the files in which `rows` lie, and marks those that are missing; at most 20 of them.
     #[must_use]
     pub fn files_of(&self, rows: Range<u64>) -> String {
-        let lie_in = |part: &&Placed| part.rows.start < rows.end && rows.start < part.rows.end;
-        listed(self.parts.iter().filter(lie_in).map(|part| {
-            let absent = if part.file.is_some() { "" } else { " (not here)" };
+        let lie_in = |part: &&MatrixFile| part.rows.start < rows.end && rows.start < part.rows.end;
+        listed(self.files.iter().filter(lie_in).map(|part| {
+            let absent = if part.open.is_some() { "" } else { " (not on this machine)" };
             format!("{}{absent}", part.path.display())
         }))
     }
 
-    /// What tells these rows from others, by samples of them.
+    /// Returns a digest of the matrix: of its form and of samples of its rows.
     #[must_use]
     pub fn identity(&self) -> Digest {
         let mut hasher = blake3::Hasher::new();
-        for part in &self.parts {
+        for part in &self.files {
             hasher.update(&part.digest.0);
         }
         Digest(*hasher.finalize().as_bytes())
@@ -263,8 +281,8 @@ fn is_manifest(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "json")
 }
 
-/// Puts files into the order of their names, byte by byte, and of their whole paths where names are the
-/// same: `part-10` before `part-9`.
+/// Sorts files by their names, byte by byte, and files of one name by their paths: `part-10` comes
+/// before `part-9`.
 pub fn sort_by_name(paths: &mut [PathBuf]) {
     paths.sort_by(|a, b| a.file_name().cmp(&b.file_name()).then_with(|| a.cmp(b)));
 }

@@ -1,11 +1,11 @@
-//! The names of columns and of files, and how errors tell them.
+//! The names of columns and files, and how errors list them.
 
 use crate::error::{Error, Result};
 
-/// How many names an error tells.
+/// The most names that an error lists.
 const SHOWN: usize = 20;
 
-/// Names one after the other, the first ones of many.
+/// Joins names with commas; of many, the first ones.
 pub(super) fn listed(mut names: impl Iterator<Item = String>) -> String {
     let shown: Vec<String> = names.by_ref().take(SHOWN).collect();
     match names.count() {
@@ -14,19 +14,19 @@ pub(super) fn listed(mut names: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// The names of columns, as an error tells them.
+/// Quotes and joins the names of columns.
 pub(super) fn quoted(names: &[String]) -> String {
     listed(names.iter().map(|name| format!("{name:?}")))
 }
 
-/// Takes the names of a file's columns for those of its matrix. Refuses others than those of the files
-/// before it: columns would be mixed up.
+/// Sets the names of a matrix's columns to those of a file, or rejects names that differ from those of
+/// the files before: columns would be mixed up.
 pub(super) fn learn_names(known: &mut Option<Vec<String>>, names: &[String]) -> Result<()> {
     match known {
         Some(known) if known == names => Ok(()),
         Some(known) => Err(Error::invalid(format!(
-            "expected the columns {} as in the files before it, found {}; choose them with \
-             --select, in one order for all files",
+            "expected the columns {}, as in the files before, found {}; choose columns with --select, \
+             in the same order for all files",
             quoted(known),
             quoted(names)
         ))),

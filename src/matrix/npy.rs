@@ -1,29 +1,29 @@
-//! The header of a `.npy` file, as NumPy's NEP 1 has it (versions 1 to 3).
+//! The header of a `.npy` file, by NumPy's NEP 1 (versions 1 to 3).
 
 use super::Element;
 use crate::error::{Error, Result};
 
 pub(super) const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// How much of a header an error shows.
+/// The most characters of a header that an error shows.
 const SHOWN: usize = 200;
 
-/// What a header says of the array behind it.
+/// The type, shape and place of the array in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// None where NumPy has no name for the type: two bytes of something, as it keeps bfloat16.
+    /// `None` for two bytes without a type, as NumPy stores bfloat16.
     pub element: Option<Element>,
     pub rows: u64,
     pub columns: u64,
-    /// Where the first element lies in the file.
+    /// The byte at which the first element starts.
     pub offset: usize,
 }
 
-/// Reads the header of a matrix in the order of C.
+/// Reads the header of a matrix in C order.
 pub(super) fn parse(bytes: &[u8]) -> Result<Header> {
     if bytes.get(..6) != Some(&MAGIC[..]) {
         return Err(Error::not_ours(
-            "expected a .npy file, found other first bytes; write the file with numpy.save",
+            "this is not a .npy file (wrong first bytes); write it with numpy.save",
         ));
     }
     let short = || Error::corrupt("the file ends inside its header; write it again");
@@ -32,14 +32,15 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header> {
         2 | 3 => (crate::bytes::u32_at(bytes, 8).ok_or_else(short)? as usize, 12),
         version => {
             return Err(Error::version(format!(
-                "expected .npy version 1 to 3, found {version}; save the file with numpy.save"
+                "expected .npy version 1 to 3, found version {version}; save the array again with \
+                 numpy.save"
             )));
         }
     };
     let offset = usize::checked_add(start, length).ok_or_else(short)?;
     let text = bytes.get(start..offset).ok_or_else(short)?;
     let text = std::str::from_utf8(text)
-        .map_err(|_| Error::corrupt("the header is not text; write the file again"))?;
+        .map_err(|_| Error::corrupt("the header is not text in UTF-8; write the file again"))?;
     let (element, rows, columns) = describe(text)?;
     Ok(Header { element, rows, columns, offset })
 }
@@ -62,12 +63,12 @@ fn describe(text: &str) -> Result<(Option<Element>, u64, u64)> {
         let after = text.split_once(&*quoted)?.1.trim_start().strip_prefix(':')?;
         Some(after.trim_start())
     };
-    let descr = value("descr").ok_or_else(|| wrong("lacks 'descr'"))?;
-    // The fields of records may have any names.
+    let descr = value("descr").ok_or_else(|| wrong("has no 'descr'"))?;
+    // The fields of records may have any names, these three too.
     let descr = (descr.strip_prefix('\'').and_then(|rest| rest.split_once('\'')))
         .ok_or_else(|| wrong("describes records; expected one number type"))?
         .0;
-    // Python would take the last, and readers of other languages the first.
+    // Of two, Python reads the last, and readers in other languages the first.
     for name in ["descr", "fortran_order", "shape"] {
         if text.matches(&*format!("'{name}'")).count() > 1 {
             return Err(wrong(&format!("has '{name}' twice")));
@@ -78,8 +79,8 @@ fn describe(text: &str) -> Result<(Option<Element>, u64, u64)> {
         order if order.starts_with("False") => {}
         _ => {
             return Err(Error::invalid(
-                "expected rows one after the other, found columns (Fortran order); save \
-                 numpy.ascontiguousarray of the array",
+                "expected C order (row by row), found Fortran order (column by column); save \
+                 numpy.ascontiguousarray(array)",
             ));
         }
     }
@@ -88,12 +89,7 @@ fn describe(text: &str) -> Result<(Option<Element>, u64, u64)> {
     let shape = shape.ok_or_else(|| wrong("lacks 'shape'"))?;
     let axes = (shape.split(',').map(str::trim).filter(|axis| !axis.is_empty()))
         .map(|axis| {
-            axis.parse::<u64>().map_err(|_| {
-                wrong(
-                    "has a shape that is not a list of \
-                                                           integers",
-                )
-            })
+            axis.parse::<u64>().map_err(|_| wrong("has a shape that is not a list of integers"))
         })
         .collect::<Result<Vec<_>>>()?;
     match axes[..] {
@@ -120,12 +116,12 @@ fn element_of(descr: &str) -> Result<Option<Element>> {
     }))
 }
 
-/// What a `.npy` file of a matrix of 64-bit numbers begins with; the numbers follow, row by row.
+/// Returns the header of a `.npy` file for a matrix of 64-bit floats; the numbers follow, row by row.
 #[must_use]
 pub fn header(rows: usize, columns: usize) -> Vec<u8> {
     let mut header =
         format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({rows}, {columns}), }}");
-    // The numbers begin at a multiple of 64, as NumPy has it.
+    // The numbers start at a multiple of 64 bytes, as NumPy writes them.
     let filled = (10 + header.len() + 1).next_multiple_of(64) - 11;
     header.extend(std::iter::repeat_n(' ', filled - header.len()));
     header.push('\n');
@@ -148,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_as_numpy_writes_them() {
+    fn headers_that_numpy_writes_are_read() {
         let text = "{'descr': '<f8', 'fortran_order': False, 'shape': (3000000000, 16), }      \n";
         for (version, start) in [(1, 10), (2, 12), (3, 12)] {
             let header = parse(&file(version, text)).unwrap();
@@ -163,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_header_is_read_back() {
         for (rows, columns) in [(1, 1), (3, 2), (100, 1000), (usize::MAX, usize::MAX)] {
             let bytes = header(rows, columns);
             let header = parse(&bytes).unwrap();
@@ -174,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_matrix_of_floats_is_refused() {
+    fn headers_of_other_arrays_are_refused() {
         let good = "{'descr': '<f8', 'fortran_order': False, 'shape': (3, 2), }\n";
         for (from, to, words) in [
             ("<f8", ">f8", "convert the array"),
@@ -184,11 +180,11 @@ mod tests {
             ("False", "True", "column by column"),
             ("(3, 2)", "(6,)", "1 axes"),
             ("(3, 2)", "()", "0 axes"),
-            ("(3, 2)", "(3, -2)", "no numbers"),
-            ("'shape'", "'form'", "lacks 'shape'"),
-            ("'descr'", "'type'", "lacks 'descr'"),
-            ("}", "'shape': (2, 3), }", "says 'shape' twice"),
-            ("}", "'descr': '<f4', }", "says 'descr' twice"),
+            ("(3, 2)", "(3, -2)", "not a list of integers"),
+            ("'shape'", "'form'", "has no 'shape'"),
+            ("'descr'", "'type'", "has no 'descr'"),
+            ("}", "'shape': (2, 3), }", "has 'shape' twice"),
+            ("}", "'descr': '<f4', }", "has 'descr' twice"),
         ] {
             let error = parse(&file(1, &good.replace(from, to))).unwrap_err();
             assert!(error.to_string().contains(words), "{to}: {error}");

@@ -1,4 +1,4 @@
-//! Rows as they were read: in place, copied, or put together from several files.
+//! Rows that were read: borrowed from a map, copied, or joined from several files.
 
 use std::borrow::Cow;
 
@@ -12,55 +12,56 @@ use crate::fold::{Rows, Values};
 
 /// Some rows of a matrix.
 pub struct Numbers<'a> {
-    values: Held<'a>,
-    /// Which numbers are not there; `None` when all are.
+    values: TypedValues<'a>,
+    /// Which cells are NULL; `None` if none is.
     nulls: Option<Vec<bool>>,
     count: usize,
     columns: usize,
 }
 
-enum Held<'a> {
+/// Values of one element type, borrowed or owned.
+enum TypedValues<'a> {
     F64(Cow<'a, [f64]>),
     F32(Cow<'a, [f32]>),
     F16(Cow<'a, [f16]>),
     Bf16(Cow<'a, [bf16]>),
 }
 
-/// Numbers that had to be decoded, row by row.
+/// Decoded numbers, row by row.
 #[derive(Default)]
 pub(super) struct Cells {
     pub(super) values: Vec<f64>,
-    /// Which of them are not there; `None` when all are.
+    /// Which of them are NULL; `None` if none is.
     pub(super) nulls: Option<Vec<bool>>,
 }
 
 /// Rows of one file.
 pub(super) enum Piece<'a> {
-    /// Where they lie.
+    /// The bytes of the rows, in a map or another buffer.
     Bytes(&'a [u8]),
-    /// Numbers of 64 bits.
+    /// Decoded 64-bit floats.
     #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "only Parquet is decoded"))]
     Cells(Cells),
 }
 
 impl<'a> Numbers<'a> {
-    /// The rows of `pieces`, which follow one another.
+    /// Joins `pieces`, in their order.
     ///
     /// # Errors
-    /// `LimitExceeded` when they are to be put together, and memory is not to be had.
+    /// `LimitExceeded` when they must be copied and memory runs out.
     pub(super) fn of(
         pieces: Vec<Piece<'a>>,
         element: Element,
         (count, columns): (usize, usize),
     ) -> Result<Self> {
         let mut nulls = None;
-        let values = match (element, one_of(pieces)) {
+        let values = match (element, as_one(pieces)) {
             (Element::F64, Err(pieces)) => {
                 let cells = joined(pieces)?;
                 nulls = cells.nulls;
-                Held::F64(cells.values.into())
+                TypedValues::F64(cells.values.into())
             }
-            // Only numbers of 64 bits are ever decoded.
+            // Only 64-bit floats are ever decoded.
             (element, Err(pieces)) => {
                 let bytes = pieces.iter().filter_map(|piece| match piece {
                     Piece::Bytes(bytes) => Some(*bytes),
@@ -68,17 +69,17 @@ impl<'a> Numbers<'a> {
                 });
                 let mut all = reserve(bytes.clone().map(<[u8]>::len).sum())?;
                 bytes.for_each(|bytes| all.extend_from_slice(bytes));
-                Held::of(element, all.into())?
+                TypedValues::of(element, all.into())?
             }
-            (element, Ok(bytes)) => Held::of(element, bytes.into())?,
+            (element, Ok(bytes)) => TypedValues::of(element, bytes.into())?,
         };
         Ok(Self { values, nulls, count, columns })
     }
 
-    /// The rows that lie in memory in `pieces`, which follow one another.
+    /// Joins rows in memory, in the order of `pieces`.
     ///
     /// # Errors
-    /// `LimitExceeded`, as above.
+    /// `LimitExceeded` when they must be copied and memory runs out.
     pub(crate) fn of_bytes<const N: usize>(
         pieces: [&'a [u8]; N],
         element: Element,
@@ -88,18 +89,18 @@ impl<'a> Numbers<'a> {
         Self::of(pieces.collect(), element, form)
     }
 
-    /// The numbers, row by row; of those that are not there, something.
+    /// Returns the numbers, row by row; the value of a NULL cell is arbitrary.
     #[must_use]
     pub fn values(&self) -> Values<'_> {
         match &self.values {
-            Held::F64(values) => Values::F64(values),
-            Held::F32(values) => Values::F32(values),
-            Held::F16(values) => Values::F16(values),
-            Held::Bf16(values) => Values::Bf16(values),
+            TypedValues::F64(values) => Values::F64(values),
+            TypedValues::F32(values) => Values::F32(values),
+            TypedValues::F16(values) => Values::F16(values),
+            TypedValues::Bf16(values) => Values::Bf16(values),
         }
     }
 
-    /// The rows as a fold takes them.
+    /// Returns the rows in the form that a statistic takes.
     ///
     /// # Errors
     /// Those of [`Rows::new`].
@@ -112,7 +113,7 @@ impl<'a> Numbers<'a> {
     }
 }
 
-impl<'a> Held<'a> {
+impl<'a> TypedValues<'a> {
     fn of(element: Element, bytes: Cow<'a, [u8]>) -> Result<Self> {
         Ok(match element {
             Element::F64 => Self::F64(numbers(bytes)?),
@@ -123,8 +124,8 @@ impl<'a> Held<'a> {
     }
 }
 
-/// The bytes of the rows where they lie together; otherwise the pieces as they are.
-fn one_of(pieces: Vec<Piece<'_>>) -> Result<&[u8], Vec<Piece<'_>>> {
+/// Returns the bytes of the only piece, if it is not decoded; otherwise the pieces.
+fn as_one(pieces: Vec<Piece<'_>>) -> Result<&[u8], Vec<Piece<'_>>> {
     match pieces[..] {
         [] => Ok(&[]),
         [Piece::Bytes(bytes)] => Ok(bytes),
@@ -132,9 +133,9 @@ fn one_of(pieces: Vec<Piece<'_>>) -> Result<&[u8], Vec<Piece<'_>>> {
     }
 }
 
-/// Pieces of 64-bit numbers, one after the other.
+/// Joins pieces of 64-bit floats.
 fn joined(mut pieces: Vec<Piece<'_>>) -> Result<Cells> {
-    // One alone stays where it is.
+    // A single piece is not copied.
     if let [Piece::Cells(cells)] = &mut pieces[..] {
         return Ok(std::mem::take(cells));
     }
@@ -165,12 +166,12 @@ fn joined(mut pieces: Vec<Piece<'_>>) -> Result<Cells> {
     Ok(all)
 }
 
-/// The numbers that bytes are, one after the other.
+/// Reads numbers of one type from bytes at any address.
 fn each_of<T: Pod>(bytes: &[u8]) -> impl Iterator<Item = T> {
     bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned)
 }
 
-/// Bytes as numbers: in place where their address allows it.
+/// Returns bytes as numbers, without a copy if they are aligned.
 fn numbers<T: Pod>(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, [T]>> {
     if let Cow::Borrowed(bytes) = bytes
         && let Ok(numbers) = bytemuck::try_cast_slice(bytes)

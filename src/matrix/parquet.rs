@@ -1,4 +1,4 @@
-//! Columns of a Parquet file as a matrix, decoded as they are asked for.
+//! Columns of a Parquet file as a matrix, decoded on demand.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -25,34 +25,34 @@ use crate::error::{Context, Error, Result};
 use crate::fold::in_default_environment;
 use crate::panics::caught;
 
-/// Rows that are decoded at a time.
+/// The rows of one decoded batch.
 const BATCH_ROWS: usize = 4096;
 
-/// The chosen columns of a file.
+/// The chosen columns of a Parquet file.
 pub(super) struct Table {
     file: File,
     metadata: ArrowReaderMetadata,
     names: Vec<String>,
     mask: ProjectionMask,
-    /// Where each chosen column stands among those that are decoded, which come in the file's order.
+    /// The place of each chosen column among the decoded ones, which are in the file's order.
     places: Vec<usize>,
     /// The first row of each row group, and the end of the last.
     group_starts: Vec<u64>,
-    /// Where the last read ended: the next one mostly begins there.
+    /// Where the last read ended: the next read usually starts there.
     stream: Mutex<Option<Stream>>,
 }
 
-/// Rows that are still to be decoded.
+/// A decoder of the rows from `next` to the end of the file.
 struct Stream {
     rows: ParquetRecordBatchReader,
-    /// The first of them.
+    /// The next row.
     next: u64,
-    /// What was decoded of them already.
+    /// Rows from `next` on that are decoded already.
     rest: Option<RecordBatch>,
 }
 
 impl Table {
-    /// Opens the columns of these names, in this order; all of them where none are given.
+    /// Opens the columns with these names, in this order (default: all columns).
     pub(super) fn open(path: &Path, names: Option<&[String]>) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
         let metadata = readable(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
@@ -80,11 +80,11 @@ impl Table {
         self.group_starts.last().copied().unwrap_or_default()
     }
 
-    /// Decodes some of the rows. Goes on where the read before ended, or starts at the row group of the
-    /// first row: what one read costs does not grow with the file.
+    /// Decodes some of the rows. Continues where the last read ended, or starts at the row group of the
+    /// first row: the cost of one read does not grow with the file.
     pub(super) fn read(&self, rows: Range<u64>) -> Result<Cells> {
-        let mut held = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut stream = match held.take() {
+        let mut last = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = match last.take() {
             Some(stream) if stream.next == rows.start => stream,
             _ => self.stream_from(rows.start)?,
         };
@@ -98,7 +98,7 @@ impl Table {
             let left = batch.num_rows() - wanted;
             stream.rest = (left > 0).then(|| batch.slice(wanted, left));
         }
-        *held = Some(stream);
+        *last = Some(stream);
         Ok(cells)
     }
 
@@ -117,7 +117,7 @@ impl Table {
         Ok(Stream { rows: readable(|| builder.build())?, next: row, rest: None })
     }
 
-    /// Puts the rows of a batch behind those of `cells`, which have room for them.
+    /// Appends the rows of a batch to `cells`, which have the capacity for them.
     fn append(&self, batch: &RecordBatch, cells: &mut Cells) -> Result<()> {
         let (first, columns) = (cells.values.len(), self.places.len());
         cells.values.resize(first + batch.num_rows() * columns, 0.0);
@@ -151,7 +151,7 @@ impl Stream {
         }
         readable(|| self.rows.next().transpose())?.ok_or_else(|| {
             Error::corrupt(format!(
-                "expected rows up to row {}, found fewer; write the file again",
+                "expected row {}, found the end of the rows; write the file again",
                 self.next
             ))
         })
@@ -164,14 +164,15 @@ fn group_starts(metadata: &ArrowReaderMetadata) -> Result<Vec<u64>> {
     let mut end = 0_u64;
     for group in metadata.metadata().row_groups() {
         let rows = u64::try_from(group.num_rows()).ok().and_then(|rows| end.checked_add(rows));
-        end =
-            rows.ok_or_else(|| Error::corrupt("its row groups have impossible numbers of rows"))?;
+        end = rows.ok_or_else(|| {
+            Error::corrupt("its row groups have invalid row counts; write the file again")
+        })?;
         starts.push(end);
     }
     Ok(starts)
 }
 
-/// Whether 64-bit floats hold all numbers of a type.
+/// Whether 64-bit floats hold every number of a type exactly.
 fn widens(of: &DataType) -> bool {
     matches!(
         of,
@@ -187,17 +188,17 @@ fn widens(of: &DataType) -> bool {
     )
 }
 
-/// Which column has a name; its numbers must widen to 64 bits as they are.
+/// Returns the index of the column `name`, whose numbers must widen to 64 bits exactly.
 fn index_of(schema: &Schema, name: &str) -> Result<usize> {
     let mut found = schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
     let Some((index, field)) = found.next() else {
         let names = listed(schema.fields().iter().map(|field| format!("{:?}", field.name())));
-        return Err(Error::invalid(format!("expected one of the columns {names}, found {name:?}")));
+        return Err(Error::invalid(format!(
+            "no column is named {name:?}; the columns are {names}"
+        )));
     };
     if found.next().is_some() {
-        return Err(Error::invalid(format!(
-            "expected one column {name:?}, found several; rename them"
-        )));
+        return Err(Error::invalid(format!("several columns are named {name:?}; rename them")));
     }
     let found = match field.data_type() {
         of if widens(of) => return Ok(index),
@@ -208,29 +209,28 @@ fn index_of(schema: &Schema, name: &str) -> Result<usize> {
         | DataType::Decimal64(..)
         | DataType::Decimal128(..)
         | DataType::Decimal256(..)) => {
-            format!("{of}, which a 64-bit float may not hold exactly")
+            format!("{of}, which 64-bit floats do not hold exactly")
         }
         of => format!("{of}"),
     };
     let fields = schema.fields().iter().filter(|field| widens(field.data_type()));
     let remedy = match listed(fields.map(|field| format!("{:?}", field.name()))) {
         names if names.is_empty() => "cast it".to_owned(),
-        names => format!("cast it, or choose other columns with --select: {names}"),
+        names => format!("cast it, or choose columns with --select: {names}"),
     };
     Err(Error::invalid(format!(
         "column {name:?}: expected floats, or integers of up to 32 bits, found {found}; {remedy}"
     )))
 }
 
-/// Writes the numbers of an array, and 0 where there is none, to `values`.
+/// Writes the numbers of an array to `values`; the value of a NULL cell stays.
 fn widen<'a>(array: &dyn Array, values: impl Iterator<Item = &'a mut f64>) -> Result<()> {
     macro_rules! of {
         ($type:ty) => {{
             let numbers = array.as_primitive_opt::<$type>();
             let numbers = numbers.ok_or_else(|| {
                 Error::corrupt(
-                    "expected the type of the first row \
-                 group",
+                    "expected the type of the schema, found another type; write the file again",
                 )
             })?;
             for (row, value) in values.enumerate() {
@@ -254,7 +254,7 @@ fn widen<'a>(array: &dyn Array, values: impl Iterator<Item = &'a mut f64>) -> Re
     }
 }
 
-/// What the library reads; of damaged pages it yields errors, or panics.
+/// Runs a read of the library, and turns its errors and its panics on damaged pages into `Corrupt`.
 fn readable<T, E: Display>(read: impl FnOnce() -> Result<T, E>) -> Result<T> {
     match caught(read) {
         Ok(read) => read.map_err(unreadable),

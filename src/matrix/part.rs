@@ -12,10 +12,10 @@ use super::numbers::Piece;
 use super::parquet::Table;
 use super::{Element, MatrixFormat, kind, npy, safetensors};
 
-/// With the sums of so many columns a statistic has some gigabytes.
+/// The most columns: sums of that many take some gigabytes.
 const COLUMNS_MAX: usize = 1 << 24;
 
-/// What a file says of its rows.
+/// The type and shape of a file's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     pub(super) element: Element,
@@ -23,7 +23,7 @@ pub(super) struct Form {
     pub(super) columns: usize,
 }
 
-/// A file that is open.
+/// An open file.
 pub(super) struct Part {
     pub(super) path: PathBuf,
     pub(super) form: Form,
@@ -32,7 +32,7 @@ pub(super) struct Part {
 }
 
 enum Source {
-    /// The numbers lie in the file as they are, from `offset` on.
+    /// Numbers in the file itself, from byte `offset` on.
     Plain { offset: usize },
     #[cfg(feature = "parquet")]
     Parquet(Box<Table>),
@@ -42,13 +42,14 @@ impl Part {
     /// Opens a file.
     ///
     /// # Errors
-    /// `Io`; `NotOurs`, `Corrupt`, `LimitExceeded` or `InvalidArgument` when the file is no matrix of
-    /// its format.
+    /// `Io`; `NotOurs`, `Corrupt`, `LimitExceeded` or `InvalidArgument` when the file is not a matrix
+    /// of its format.
     pub(super) fn open(path: &Path, format: &MatrixFormat) -> Result<Self> {
         let length = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", e))?;
         let place = || path.display().to_string();
         if !length.is_file() {
-            return Err(Error::invalid("expected a file of rows")).context(place);
+            return Err(Error::invalid("expected a file, found a folder or a device"))
+                .context(place);
         }
         let map = Map::open(path)?;
         let (form, source) = read_form(path, map.bytes(), format).context(place)?;
@@ -56,10 +57,10 @@ impl Part {
         Ok(Self { path: path.to_owned(), form, map, source })
     }
 
-    /// Some of its rows.
+    /// Reads some of the rows.
     ///
     /// # Errors
-    /// `Corrupt` when a file that is decoded does not hold them.
+    /// `Corrupt` when a decoded file does not hold them.
     #[cfg_attr(
         not(feature = "parquet"),
         expect(clippy::unnecessary_wraps, reason = "only what is decoded can be damaged")
@@ -80,7 +81,7 @@ impl Part {
         }
     }
 
-    /// The names of its columns, where it has them.
+    /// Returns the names of the columns, if the file has them.
     pub(super) fn names(&self) -> Option<&[String]> {
         match &self.source {
             Source::Plain { .. } => None,
@@ -89,7 +90,7 @@ impl Part {
         }
     }
 
-    /// What tells its rows from others, by samples of them.
+    /// Returns a digest of the file's form and of samples of its rows.
     pub(super) fn digest(&self) -> Digest {
         const PIECE: usize = 4096;
         const PIECES: usize = 66;
@@ -113,7 +114,7 @@ impl Part {
         };
         let piece = PIECE.min(bytes.len());
         for place in 0..PIECES {
-            // In 128 bits: the product of a file's length and a place may pass 64.
+            // In 128 bits: the product of a file's length and a place may exceed 64 bits.
             let from = place as u128 * (bytes.len() - piece) as u128 / (PIECES as u128 - 1);
             hasher.update(&bytes[from as usize..][..piece]);
         }
@@ -121,7 +122,7 @@ impl Part {
     }
 }
 
-/// What the file at `path`, with these bytes, says of its rows, and where they are.
+/// Reads the form of the rows of the file at `path` with these bytes, and where they lie.
 fn read_form(path: &Path, bytes: &[u8], format: &MatrixFormat) -> Result<(Form, Source)> {
     kind::check(bytes, format)?;
     match format {
@@ -163,7 +164,7 @@ fn read_form(path: &Path, bytes: &[u8], format: &MatrixFormat) -> Result<(Form, 
     }
 }
 
-/// Refuses numbers of columns that no matrix has: a header can say anything.
+/// Rejects 0 columns and more than a matrix can have: a header may claim any number.
 pub(super) fn check_columns(columns: usize) -> Result<()> {
     match columns {
         0 => Err(Error::invalid("expected at least 1 column, found 0")),
@@ -173,21 +174,22 @@ pub(super) fn check_columns(columns: usize) -> Result<()> {
 }
 
 fn columns(found: u64) -> Result<usize> {
-    usize::try_from(found).map_err(|_| Error::limit(format!("{found} columns")))
+    usize::try_from(found)
+        .map_err(|_| Error::limit(format!("expected at most {COLUMNS_MAX} columns, found {found}")))
 }
 
-/// Refuses a file that holds less or more than its rows.
+/// Rejects a file that is shorter or longer than its rows.
 fn check_length(form: Form, length: usize, offset: usize) -> Result<()> {
     let Form { element, rows, columns } = form;
     let row_bytes = (columns as u64).saturating_mul(element.bytes() as u64);
     let expected = rows.checked_mul(row_bytes).and_then(|all| all.checked_add(offset as u64));
-    // Rows without columns are refused later, with better words.
+    // Rows without columns are rejected later, with a better message.
     if expected == Some(length as u64) || columns == 0 {
         return Ok(());
     }
     Err(Error::corrupt(format!(
-        "expected {rows} rows of {columns} numbers of {}, found {} bytes from byte {offset} on; \
-         the file is cut off, or has another type or number of columns",
+        "expected {rows} rows of {columns} numbers of {}, found {} bytes from byte {offset} on; the \
+         file is cut off, or has another shape",
         element.name(),
         length.saturating_sub(offset)
     )))
@@ -203,8 +205,8 @@ fn element_of_npy(found: Option<Element>, given: Option<Element>) -> Result<Elem
         (Some(found), _) => Ok(found),
         (None, Some(Element::Bf16)) => Ok(Element::Bf16),
         (None, _) => Err(Error::invalid(
-            "its numbers have two bytes and no type that NumPy names; set --dtype bf16 if they are \
-             bfloat16",
+            "expected numbers of a type that NumPy names, found 2-byte values without a type; give \
+             --dtype bf16 if they are bfloat16",
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! The header of a `.safetensors` file: JSON that names tensors, and where their numbers lie.
+//! The header of a `.safetensors` file: JSON that names tensors and the places of their numbers.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use super::{Element, listed};
 use crate::bytes::u64_at;
 use crate::error::{Context, Error, Result};
 
-/// The length of the header's length.
+/// The bytes of the field that holds the header's length.
 const START: usize = 8;
-/// The most bytes of a header, as the format has it.
+/// The most bytes of a header, by the format.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
 
 /// One tensor as a matrix.
@@ -20,11 +20,11 @@ pub(super) struct Header {
     pub element: Element,
     pub rows: u64,
     pub columns: u64,
-    /// Where its first number lies in the file.
+    /// The byte at which the first number starts.
     pub offset: usize,
 }
 
-/// What the header says of a tensor.
+/// The header's entry for a tensor.
 #[derive(Deserialize)]
 struct Tensor {
     dtype: String,
@@ -35,11 +35,11 @@ struct Tensor {
 /// The tensors by name, in the order of the header.
 struct Tensors(Vec<(String, Tensor)>);
 
-/// Finds a tensor: the named one, or the only one. Its numbers lie inside `bytes`.
+/// Finds a tensor: the one with this name, or the only one. Its numbers lie inside `bytes`.
 pub(super) fn parse(bytes: &[u8], name: Option<&str>) -> Result<Header> {
     let text = header_text(bytes)?;
     let Tensors(tensors) = serde_json::from_str(text).map_err(|e| {
-        Error::corrupt(format!("expected a header that lists tensors: {e}; write the file again"))
+        Error::corrupt(format!("the header is not a list of tensors: {e}; write the file again"))
     })?;
     let data_start = START + text.len();
     check_offsets(&tensors, (bytes.len() - data_start) as u64)?;
@@ -50,19 +50,19 @@ pub(super) fn parse(bytes: &[u8], name: Option<&str>) -> Result<Header> {
 pub(super) fn header_text(bytes: &[u8]) -> Result<&str> {
     let Some(length) = u64_at(bytes, 0) else {
         return Err(Error::not_ours(format!(
-            "expected a safetensors file of at least {START} bytes, found {}",
+            "this is not a safetensors file: expected at least {START} bytes, found {}",
             bytes.len()
         )));
     };
     if bytes.get(START) != Some(&b'{') {
         return Err(Error::not_ours(
-            "expected a safetensors file, found a header that does not begin with '{'; write the \
-             file with safetensors",
+            "this is not a safetensors file (its header does not begin with '{'); write it with \
+             safetensors",
         ));
     }
     if length > HEADER_BYTES_MAX {
         return Err(Error::limit(format!(
-            "expected a header of at most {HEADER_BYTES_MAX} bytes, found {length}"
+            "expected a header of at most {HEADER_BYTES_MAX} bytes, found a length of {length}"
         )));
     }
     let text = bytes[START..].get(..length as usize).ok_or_else(|| {
@@ -72,10 +72,10 @@ pub(super) fn header_text(bytes: &[u8]) -> Result<&str> {
         ))
     })?;
     std::str::from_utf8(text)
-        .map_err(|_| Error::corrupt("the header is not text; write the file again"))
+        .map_err(|_| Error::corrupt("the header is not text in UTF-8; write the file again"))
 }
 
-/// The tensors fill the bytes behind the header, none over another, as the format has it.
+/// Checks that the tensors fill the bytes after the header without overlap, as the format requires.
 fn check_offsets(tensors: &[(String, Tensor)], data_bytes: u64) -> Result<()> {
     let mut places: Vec<_> =
         tensors.iter().map(|(name, tensor)| (tensor.data_offsets, name)).collect();
@@ -84,8 +84,8 @@ fn check_offsets(tensors: &[(String, Tensor)], data_bytes: u64) -> Result<()> {
     for ((from, to), name) in places {
         if from != end || to < from || to > data_bytes {
             return Err(Error::corrupt(format!(
-                "expected tensor {name:?} from byte {end} of {data_bytes} bytes of numbers on, \
-                 found bytes {from} to {to}; the file is cut off, or its header is wrong"
+                "expected tensor {name:?} from byte {end} of {data_bytes} bytes of numbers, found it from \
+                 {from} to {to}; the file is cut off, or its header is wrong"
             )));
         }
         end = to;
@@ -94,7 +94,7 @@ fn check_offsets(tensors: &[(String, Tensor)], data_bytes: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::corrupt(format!(
-        "expected {end} bytes of numbers behind the header, found {data_bytes}; write the file again"
+        "expected {end} bytes of numbers after the header, found {data_bytes}; write the file again"
     )))
 }
 
@@ -111,16 +111,15 @@ fn choose<'a>(
     }
     let shown = listed(tensors.iter().map(|(name, _)| format!("{name:?}")));
     Err(Error::invalid(match (name, tensors.len()) {
-        (_, 0) => "expected a tensor, found none".to_owned(),
-        (Some(name), _) => format!("expected one of the tensors {shown}, found {name:?}"),
-        (None, count) => format!(
-            "expected one tensor, found {count}; set --tensor to one of \
-                                  {shown}"
-        ),
+        (_, 0) => "expected a tensor, found a file without tensors".to_owned(),
+        (Some(name), _) => format!("no tensor is named {name:?}; the tensors are {shown}"),
+        (None, count) => {
+            format!("expected 1 tensor, found {count}; choose one with --tensor: {shown}")
+        }
     }))
 }
 
-/// The last axis of a tensor are the columns, all before it the rows.
+/// Views a tensor as a matrix: the last axis is the columns, all axes before it are the rows.
 fn as_matrix(tensor: &Tensor, data_start: usize) -> Result<Header> {
     let element = match &*tensor.dtype {
         "F64" => Element::F64,
@@ -147,7 +146,7 @@ fn as_matrix(tensor: &Tensor, data_start: usize) -> Result<Header> {
     match rows.filter(|&rows| bytes(rows) == Some(to - from)) {
         Some(rows) => Ok(Header { element, rows, columns, offset: data_start + from as usize }),
         None => Err(Error::corrupt(format!(
-            "expected the bytes of the shape {:?} of {}, found {} bytes; write the file again",
+            "the shape {:?} of {} does not match its {} bytes; write the file again",
             tensor.shape,
             tensor.dtype,
             to - from
@@ -175,13 +174,14 @@ impl<'de> Deserialize<'de> for Tensors {
                         tensors.push((name, map.next_value::<Tensor>()?));
                     }
                 }
-                // A map would keep the last of two of one name, and other readers the first.
+                // Of two entries with one name, a map keeps the last, and other readers the first.
                 let mut names: Vec<&str> = tensors.iter().map(|(name, _)| &**name).collect();
                 names.sort_unstable();
                 match names.windows(2).find(|two| two[0] == two[1]) {
-                    Some(two) => {
-                        Err(serde::de::Error::custom(format!("{:?} is listed twice", two[0])))
-                    }
+                    Some(two) => Err(serde::de::Error::custom(format!(
+                        "tensor {:?} is listed twice",
+                        two[0]
+                    ))),
                     None => Ok(Tensors(tensors)),
                 }
             }

@@ -79,7 +79,7 @@ def test_a_file_that_is_not_a_matrix_is_rejected_with_its_name(tmp_path, rows, r
         (["turned"], 1, ["turned.npy", "found columns (Fortran order)", "ascontiguousarray"]),
         (["x", "cut"], 3, ["cut.npy", "expected 1001 rows", "cut off"]),
         (["head"], 3, ["head.npy", "the file ends inside its header"]),
-        (["text"], 3, ["text.npy", "expected a .npy file"]),
+        (["text"], 3, ["text.npy", "this is not a .npy file"]),
         (["x", "none"], 1, ["none.npy", "No such file"]),
     ]:
         fold = ["gram", "--input", *(tmp_path / f"{name}.npy" for name in inputs)]

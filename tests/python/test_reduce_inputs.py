@@ -58,7 +58,7 @@ def test_files_with_a_header_are_not_taken_for_raw_numbers(tmp_path, rows, table
         ("t.parquet", "found a .parquet file; its header would be read as numbers"),
         ("x.safetensors", "found a .safetensors file; its header would be read"),
         ("x.npz", "found an archive (.npz or .zip); save its array as .npy"),
-        ("x.json", "found the manifest of a matrix; a manifest declares how its files are read"),
+        ("x.json", "found a matrix manifest; give the manifest alone"),
     ]:
         # Of 16 bits each, since a file of any even length is whole then.
         raw = ["--dtype", "f16", "--columns", 1]
@@ -75,7 +75,7 @@ def test_options_that_say_nothing_of_a_file_are_refused(tmp_path, rows, table):
         (
             "x.npy",
             ["--tensor", "x"],
-            "because --tensor is given, found a .npy file; the file has no tensors",
+            "because --tensor is given, found a .npy file; leave out --tensor",
         ),
         (
             "x.npy",
@@ -85,10 +85,10 @@ def test_options_that_say_nothing_of_a_file_are_refused(tmp_path, rows, table):
         (
             "t.parquet",
             ["--tensor", "x"],
-            "found a .parquet file; the file has no tensors: leave out --tensor",
+            "found a .parquet file; leave out --tensor, because the file has no tensors",
         ),
-        ("t.parquet", ["--dtype", "bf16"], "found a .parquet file; the file declares its types"),
-        ("all.json", ["--select", "x"], "found the manifest of a matrix; a manifest declares how"),
+        ("t.parquet", ["--dtype", "bf16"], "found a .parquet file; leave out --dtype, because the file names its type"),
+        ("all.json", ["--select", "x"], "found a matrix manifest; give the manifest alone"),
     ]:
         refused(words, "gram", "--input", tmp_path / name, *option, *out, status=3)
     (tmp_path / "y.npy").write_bytes(table.read_bytes())
@@ -96,7 +96,7 @@ def test_options_that_say_nothing_of_a_file_are_refused(tmp_path, rows, table):
     refused(
         "expected a .npy file, by its name, found a .parquet file; rename it", *renamed, status=3
     )
-    words = ["a name that ends in .npy, .safetensors or .parquet", "(f64, f32, f16 or bf16)"]
+    words = ["a file name that ends in .npy, .safetensors or .parquet", "(f64, f32, f16 or bf16)"]
     refused(words, "gram", "--input", tmp_path / "x.raw", *out)
 
 
@@ -120,7 +120,7 @@ def test_columns_of_text_are_told_as_such(tmp_path, table):
     words = (
         'column "city": expected floats, or integers of up to 32 bits, found text (Utf8); cast it, '
     )
-    words += 'or choose other columns with --select: "price", "tax"'
+    words += 'or choose columns with --select: "price", "tax"'
     refused(words, "gram", "--input", table, "--out", tmp_path / "g.npy")
 
 
@@ -135,11 +135,11 @@ def test_files_that_a_manifest_names_and_nobody_has_are_told(tmp_path, rows):
     words = [
         "no rank can read rows 50 to 99",
         "a.npy, ",
-        "b.npy (not here); give each",
+        "b.npy (not on this machine); give each",
     ]
     refused(words, *fold)
     files[0].unlink()
-    refused(["rows 0 to 49", "a.npy (not here);"], *fold)
+    refused(["rows 0 to 49", "a.npy (not on this machine);"], *fold)
 
 
 def test_a_column_has_its_name_where_the_file_has_one(tmp_path, rows, table):
@@ -150,14 +150,10 @@ def test_a_column_has_its_name_where_the_file_has_one(tmp_path, rows, table):
     assert said["digest"] == by_number["digest"]
     assert (said["column"], said["column_name"]) == (1, "tax")
     refused(
-        'expected one of the columns "price", "tax", found "taxes"',
-        "top",
-        *named,
-        "--column",
-        "taxes",
+        'no column is named "taxes"; the columns are "price", "tax"', "top", *named, "--column", "taxes"
     )
     plain = ["--input", tmp_path / "x.npy", "--out", out]
-    words = 'expected the number of a column, from 0 to 7, found "tax"; these files have no column'
+    words = 'expected a column number from 0 to 7, found "tax"; these files do not name'
     refused(words, "top", *plain, "--column", "tax")
     assert "column_name" not in done("top", *plain, "--column", 1)
     for statistic in (["moments"], ["histogram", "--edges", 0], ["exponents"], ["distinct"]):
@@ -186,8 +182,7 @@ def test_tables_whose_columns_have_other_names_are_not_one_matrix(tmp_path, rows
     swapped = tmp_path / "s.parquet"
     parquet.write_table(parquet.read_table(table).select(["tax", "price"]), swapped)
     both = ["--input", tmp_path / "n.parquet", swapped, "--out", tmp_path / "m.json"]
-    words = 's.parquet: expected the columns "price", "tax" as in the files before it, '
-    words += 'found "tax", "price"'
+    words = 's.parquet: expected the columns "price", "tax", as in the files before, found "tax", "price"'
     refused([words, "--select"], "moments", *both)
     assert done("moments", *both, "--select", "price", "tax")["rows"] == 2 * ROWS
 
@@ -203,8 +198,7 @@ def test_shards_whose_columns_have_other_names_are_not_one_manifest(tmp_path, ro
         listed.append(shards[-1].with_suffix(".json"))
         assert reduce("manifest", "--input", shards[-1], "--out", listed[-1]).returncode == 0
     whole = tmp_path / "all.json"
-    words = 'x1.json: expected the columns "a", "b" as in the files before it, '
-    words += 'found "b", "a"; choose them'
+    words = 'x1.json: expected the columns "a", "b", as in the files before, found "b", "a"; choose columns'
     refused(words, "manifest", "--input", *listed[:2], "--out", whole)
     assert not whole.exists()
     # Of one order they are; and who has none of the files knows their columns.
@@ -214,7 +208,7 @@ def test_shards_whose_columns_have_other_names_are_not_one_manifest(tmp_path, ro
     assert done(*fold, "b")["column"] == 1
     for shard in shards:
         shard.unlink()
-    refused('expected one of the columns "a", "b", found "c"', *fold, "c")
+    refused('no column is named "c"; the columns are "a", "b"', *fold, "c")
 
 
 def test_moments_say_which_they_are(tmp_path, rows):

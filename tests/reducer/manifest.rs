@@ -27,7 +27,7 @@ fn written(folder: &Folder) -> [std::path::PathBuf; 4] {
 }
 
 #[test]
-fn p1_who_sees_some_files_knows_where_their_rows_lie_and_what_the_data_are() {
+fn p1_a_manifest_with_missing_files_gives_the_same_rows_and_identity() {
     let folder = Folder::new("shards");
     let paths = written(&folder);
     let whole = Matrix::open(&paths, &BY_NAME).unwrap();
@@ -59,7 +59,7 @@ fn p1_who_sees_some_files_knows_where_their_rows_lie_and_what_the_data_are() {
 
 /// A chunk that lies in two files can be read by none that has one of them.
 #[test]
-fn chunks_are_cut_apart_where_files_begin() {
+fn blocks_end_where_files_begin() {
     let folder = Folder::new("cuts");
     // They begin with rows 0, 3, 3 and 7.
     let matrix = Matrix::open(&written(&folder), &BY_NAME).unwrap();
@@ -71,7 +71,7 @@ fn chunks_are_cut_apart_where_files_begin() {
 }
 
 #[test]
-fn p6_a_file_that_is_not_what_the_manifest_says_is_refused_by_name() {
+fn p6_a_file_that_differs_from_the_manifest_is_refused_by_name() {
     let folder = Folder::new("disagreeing");
     let paths = written(&folder);
     let listed = || open(&folder.0.join("all.json"), BY_NAME);
@@ -79,9 +79,9 @@ fn p6_a_file_that_is_not_what_the_manifest_says_is_refused_by_name() {
     let mut other = good.clone();
     *other.last_mut().unwrap() ^= 1;
     fs::write(&paths[3], other).unwrap();
-    refused(listed(), ErrorKind::PlanMismatch, "d.npy: expected rows whose digest is ");
+    refused(listed(), ErrorKind::PlanMismatch, "d.npy: expected rows with digest ");
     for (descr, shape, words) in [
-        ("<f8", (4, 2), "expected 5 rows of 2 columns of f64 as in the manifest, found 4 rows"),
+        ("<f8", (4, 2), "expected 5 rows of 2 columns of f64, as in the manifest, found 4 rows"),
         ("<f8", (2, 5), "found 2 rows of 5 columns of f64"),
         ("<f4", (5, 2), "found 5 rows of 2 columns of f32"),
     ] {
@@ -96,22 +96,22 @@ fn p6_a_file_that_is_not_what_the_manifest_says_is_refused_by_name() {
 }
 
 #[test]
-fn files_that_are_no_manifests_are_refused() {
+fn damaged_and_foreign_manifests_are_refused() {
     let folder = Folder::new("no-manifest");
     written(&folder);
     let path = folder.0.join("all.json");
     let good = fs::read_to_string(&path).unwrap();
     let of = |text: &[u8]| open(&folder.file("x.json", text), BY_NAME);
     assert!(of(good.as_bytes()).is_ok());
-    refused(of(b""), ErrorKind::NotOurs, "x.json: expected the manifest of a matrix");
-    refused(of(b"[1, 2]"), ErrorKind::NotOurs, "found a file without \"headwater_matrix\"");
-    refused(of(b"\xff\xfe"), ErrorKind::NotOurs, "expected the manifest of a matrix");
+    refused(of(b""), ErrorKind::NotOurs, "x.json: expected a matrix manifest");
+    refused(of(b"[1, 2]"), ErrorKind::NotOurs, "found no JSON with \"headwater_matrix\"");
+    refused(of(b"\xff\xfe"), ErrorKind::NotOurs, "expected a matrix manifest");
     let edited = |from: &str, to: &str| {
         assert!(good.contains(from), "{from}");
         of(good.replacen(from, to, 1).as_bytes())
     };
     let version = edited("\"headwater_matrix\": 1", "\"headwater_matrix\": 2");
-    refused(version, ErrorKind::Version, "expected a manifest of version 1, found version 2");
+    refused(version, ErrorKind::Version, "of version 1, found version 2");
     let corrupt = ErrorKind::Corrupt;
     refused(edited("\"rows\": 3", "\"rows\": -3"), corrupt, "the manifest is damaged");
     refused(edited("\"rows\": 3", "\"rows\": 3, \"x\": 3"), corrupt, "unknown field `x`");
@@ -119,10 +119,10 @@ fn files_that_are_no_manifests_are_refused() {
     refused(edited("\"byname\"", "\"best\""), corrupt, "unknown variant `best`");
     let invalid = ErrorKind::InvalidArgument;
     refused(edited("\"columns\": 2", "\"columns\": 0"), invalid, "at least 1 column");
-    refused(edited("\"a.npy\"", "\"all.json\""), invalid, "a name that ends in .npy");
+    refused(edited("\"a.npy\"", "\"all.json\""), invalid, "a file name that ends in .npy");
     let many = good.replace("a.npy", "none-1.npy").replace("d.npy", "none-2.npy");
     let many = many.replacen("\"rows\": 3", "\"rows\": 18446744073709551615", 1);
-    refused(of(many.as_bytes()), ErrorKind::LimitExceeded, "expected at most 2^64 rows");
+    refused(of(many.as_bytes()), ErrorKind::LimitExceeded, "at most 2^64 - 1 rows");
     for cut in 0..good.trim_end().len() {
         assert!(of(&good.as_bytes()[..cut]).is_err(), "cut at {cut}");
     }
@@ -130,7 +130,7 @@ fn files_that_are_no_manifests_are_refused() {
 
 /// What a manifest says of the format holds for its files, whatever their names.
 #[test]
-fn a_manifest_says_how_its_files_are_read() {
+fn a_manifest_sets_the_format_of_its_files() {
     let folder = Folder::new("formats");
     let raw = MatrixFormat::Raw { element: Element::F32, columns: 3 };
     let path = folder.file("x.bin", &[0; 24]);

@@ -67,13 +67,13 @@ pub(crate) fn open(path: &Path, format: MatrixFormat) -> headwater::Result<Matri
 /// Demands that a matrix is refused, with these words.
 #[track_caller]
 pub(crate) fn refused(opened: headwater::Result<Matrix>, kind: ErrorKind, words: &str) {
-    let Err(error) = opened else { panic!("taken, where expected: {words}") };
+    let Err(error) = opened else { panic!("opened; expected: {words}") };
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(words), "{error}\nexpected: {words}");
 }
 
 #[test]
-fn one_matrix_however_it_is_kept() {
+fn one_file_many_files_and_raw_bytes_are_one_matrix() {
     let folder = Folder::new("kept");
     let values = numbers(15 * 4);
     let bytes: &[u8] = bytemuck::cast_slice(&values);
@@ -123,7 +123,7 @@ fn every_element_widens_to_the_same_numbers() {
 }
 
 #[test]
-fn what_is_no_matrix_is_refused_with_its_place() {
+fn files_that_hold_no_matrix_are_refused_with_their_path() {
     let folder = Folder::new("refused");
     let values = numbers(6 * 2);
     let bytes: &[u8] = bytemuck::cast_slice(&values);
@@ -135,15 +135,15 @@ fn what_is_no_matrix_is_refused_with_its_place() {
     };
     refused("cut.npy", &good[..good.len() - 1], NPY, ErrorKind::Corrupt, "cut off");
     refused("long.npy", &[&good[..], &[0]].concat(), NPY, ErrorKind::Corrupt, "expected 6 rows");
-    refused("text.npy", b"hello, world", NPY, ErrorKind::NotOurs, "expected a .npy file");
-    refused("none.npy", b"", NPY, ErrorKind::NotOurs, "expected a .npy file");
+    refused("text.npy", b"hello, world", NPY, ErrorKind::NotOurs, "not a .npy file");
+    refused("none.npy", b"", NPY, ErrorKind::NotOurs, "not a .npy file");
     refused("flat.npy", &npy("<f8", (6, 0), &[], 64), NPY, ErrorKind::InvalidArgument, "1 column");
     refused(
         "v2.npy",
         &npy("|V2", (6, 8), bytes, 64),
         NPY,
         ErrorKind::InvalidArgument,
-        "set --dtype bf16",
+        "give --dtype bf16",
     );
     let f32s = MatrixFormat::Npy(Some(Element::F32));
     refused("f8.npy", &good, f32s, ErrorKind::InvalidArgument, "expected numbers of f32");
@@ -161,7 +161,7 @@ fn what_is_no_matrix_is_refused_with_its_place() {
 }
 
 #[test]
-fn formats_are_known_by_names_and_files_are_sorted_by_them() {
+fn names_tell_formats_and_sort_files() {
     let folder = Folder::new("names");
     let values = numbers(6 * 2);
     let bytes: &[u8] = bytemuck::cast_slice(&values);
@@ -172,7 +172,7 @@ fn formats_are_known_by_names_and_files_are_sorted_by_them() {
     let tensor = crate::safetensors::file(&[("x", "F64", &[6, 2], bytes)]);
     assert_eq!(by_name("a.safetensors", &tensor).unwrap(), expected);
     let unknown = open(&folder.file("a.bin", bytes), MatrixFormat::ByName);
-    let words = "a.bin: expected a name that ends in .npy, .safetensors or .parquet";
+    let words = "a.bin: expected a file name that ends in .npy, .safetensors or .parquet";
     refused(unknown, ErrorKind::InvalidArgument, words);
     refused(Matrix::open(&[], &NPY), ErrorKind::InvalidArgument, "at least one file");
     let mut paths = ["b/part-9", "a/part-9", "z/part-10", "a/part-1"].map(PathBuf::from);
@@ -182,7 +182,7 @@ fn formats_are_known_by_names_and_files_are_sorted_by_them() {
 
 /// Headers whose numbers could lead a reader astray, or to memory that is not there.
 #[test]
-fn npy_headers_that_lie_are_refused() {
+fn false_npy_headers_are_refused() {
     let folder = Folder::new("lies");
     let mut huge = b"\x93NUMPY\x02\x00\xff\xff\xff\xff".to_vec();
     huge.extend(b"{'descr': '<f8'");
@@ -203,7 +203,7 @@ fn npy_headers_that_lie_are_refused() {
 }
 
 #[test]
-fn rows_that_no_number_counts_or_no_file_has_are_refused() {
+fn raw_files_with_broken_rows_are_refused() {
     let folder = Folder::new("counts");
     let raw = |columns| MatrixFormat::Raw { element: Element::F16, columns };
     let path = folder.file("x.raw", &[0; 30]);

@@ -50,7 +50,7 @@ fn values(matrix: &Matrix, rows: std::ops::Range<u64>) -> Vec<f64> {
 }
 
 #[test]
-fn columns_are_taken_in_the_order_of_their_names() {
+fn columns_come_in_the_order_of_the_selection() {
     let folder = Folder::new("columns");
     let path = folder.0.join("t.parquet");
     let text: ArrayRef = Arc::new(StringArray::from_iter_values((0..20).map(|n| n.to_string())));
@@ -74,7 +74,7 @@ fn columns_are_taken_in_the_order_of_their_names() {
 }
 
 #[test]
-fn numbers_that_widen_exactly_are_taken_and_others_refused_by_name() {
+fn types_that_widen_exactly_are_read_and_others_refused_by_name() {
     let folder = Folder::new("widening");
     let path = folder.0.join("t.parquet");
     let tiny = f32::from_bits(1);
@@ -105,7 +105,7 @@ fn numbers_that_widen_exactly_are_taken_and_others_refused_by_name() {
                  Int64";
     refused(open(&path, named(&["i8", "i64"])), ErrorKind::InvalidArgument, words);
     refused(open(&path, MatrixFormat::ByName), ErrorKind::InvalidArgument, words);
-    let words = "expected one of the columns \"i8\", \"i16\", \"i32\", \"u8\"";
+    let words = "no column is named \"x\"; the columns are \"i8\", \"i16\", \"i32\", \"u8\"";
     refused(open(&path, named(&["x"])), ErrorKind::InvalidArgument, words);
     refused(open(&path, named(&[])), ErrorKind::InvalidArgument, "at least 1 column, found 0");
 }
@@ -125,7 +125,7 @@ fn a_manifest_keeps_the_names_of_columns_and_refuses_to_mix_them() {
     let (first, listed) = shard("x1", ["a", "b"], &by_name);
     let (second, swapped) = shard("x2", ["b", "a"], &by_name);
     let all = folder.0.join("all.json");
-    let words = "expected the columns \"a\", \"b\" as in the files before it, found \"b\", \"a\"";
+    let words = "expected the columns \"a\", \"b\", as in the files before, found \"b\", \"a\"";
     let join = |files: &[std::path::PathBuf]| {
         Manifest::write(&all, files, &by_name).map(|()| open(&all, MatrixFormat::ByName).unwrap())
     };
@@ -147,7 +147,7 @@ fn a_manifest_keeps_the_names_of_columns_and_refuses_to_mix_them() {
 }
 
 #[test]
-fn manifests_without_names_of_columns_are_read() {
+fn older_manifests_without_names_are_read() {
     let folder = Folder::new("unnamed-shards");
     let (path, by_name) = (folder.0.join("x.parquet"), MatrixFormat::ByName);
     write(&path, 9, vec![("b", floats(0, 5)), ("a", floats(0, 5))]);
@@ -164,7 +164,7 @@ fn manifests_without_names_of_columns_are_read() {
     let old = edited(&|value| drop(value.as_object_mut().unwrap().remove("names").unwrap()));
     assert_eq!(old.unwrap().names().unwrap(), ["b", "a"]);
     let short = edited(&|value| value["names"] = ["b"].as_slice().into());
-    refused(short, ErrorKind::Corrupt, "it names 1 of 2 columns");
+    refused(short, ErrorKind::Corrupt, "expected 2 column names, found 1");
 }
 
 proptest! {
@@ -215,7 +215,7 @@ fn nulls_are_counted_by_statistics_and_rejected_by_products() {
 }
 
 #[test]
-fn files_that_are_cut_off_or_no_parquet_are_refused() {
+fn truncated_and_foreign_parquet_files_are_refused() {
     let folder = Folder::new("no-parquet");
     let path = folder.0.join("t.parquet");
     write(&path, 50, vec![("a", floats(0, 100))]);
@@ -287,7 +287,7 @@ const AS_CHILD: &str = "HEADWATER_READ_DAMAGED_PAGES";
 
 /// In a process of its own, which would print what a library panics with.
 #[test]
-fn damaged_pages_are_errors_and_not_panics() {
+fn damaged_pages_are_errors_without_panics() {
     if std::env::var_os(AS_CHILD).is_none() {
         let own = "parquet::damaged_pages_are_errors_and_not_panics";
         let mut child = Command::new(std::env::current_exe().unwrap());

@@ -32,7 +32,7 @@ fn with_header(header: &[u8], data: &[u8]) -> Vec<u8> {
 
 /// All these numbers are exact in every type.
 #[test]
-fn tensors_of_every_type_are_the_matrices_that_npy_has() {
+fn tensors_of_every_type_equal_the_npy_matrices() {
     let folder = Folder::new("tensors");
     let values = numbers(6 * 2);
     let bytes: &[u8] = bytemuck::cast_slice(&values);
@@ -62,17 +62,17 @@ fn tensors_of_every_type_are_the_matrices_that_npy_has() {
         assert_eq!(gram(&found), gram(&expected), "{name}");
         assert_eq!(found.identity() == expected.identity(), element == Element::F64);
     }
-    let words = "expected one tensor, found 5; set --tensor to one of \"ids\", \"f64\", \"f32\", \"f16\", \"bf16\"";
+    let words = "expected 1 tensor, found 5; choose one with --tensor: \"ids\", \"f64\", \"f32\", \"f16\", \"bf16\"";
     refused(open(&path, ONLY), ErrorKind::InvalidArgument, words);
     let named = |name: &str| open(&path, MatrixFormat::Safetensors(Some(name.to_owned())));
-    let words = "expected one of the tensors \"ids\", \"f64\"";
+    let words = "no tensor is named \"y\"; the tensors are \"ids\", \"f64\"";
     refused(named("y"), ErrorKind::InvalidArgument, words);
     let words = "tensor \"ids\": expected numbers of F64, F32, F16 or BF16, found \"I64\"";
     refused(named("ids"), ErrorKind::InvalidArgument, words);
 }
 
 #[test]
-fn tensors_that_are_no_matrices_are_refused() {
+fn tensors_without_rows_and_columns_are_refused() {
     let folder = Folder::new("no-tensors");
     let of = |tensors: &[(&str, &str, &[u64], &[u8])]| {
         open(&folder.file("x.safetensors", &file(tensors)), ONLY)
@@ -82,14 +82,14 @@ fn tensors_that_are_no_matrices_are_refused() {
     refused(of(&[("x", "F32", &[], &[0; 4])]), invalid, "found the shape []; reshape it");
     refused(of(&[("x", "F32", &[4, 0], &[])]), invalid, "expected at least 1 column, found 0");
     assert_eq!(of(&[("x", "F32", &[0, 4], &[])]).unwrap().rows(), 0);
-    let words = "expected the bytes of the shape [4, 2] of F32, found 28 bytes";
+    let words = "the shape [4, 2] of F32 does not match its 28 bytes";
     refused(of(&[("x", "F32", &[4, 2], &[0; 28])]), corrupt, words);
     for shape in [&[1 << 63, 2][..], &[1 << 40, 1 << 40, 1 << 40], &[u64::MAX, u64::MAX, 0, 1]] {
-        refused(of(&[("x", "F32", shape, &[0; 28])]), corrupt, "found 28 bytes");
+        refused(of(&[("x", "F32", shape, &[0; 28])]), corrupt, "does not match its 28 bytes");
     }
-    refused(of(&[]), corrupt, "a header that lists tensors");
+    refused(of(&[]), corrupt, "not a list of tensors");
     let none = folder.file("x.safetensors", &with_header(b"{}", b""));
-    refused(open(&none, ONLY), invalid, "expected a tensor, found none");
+    refused(open(&none, ONLY), invalid, "found a file without tensors");
     let a = folder.file("a.safetensors", &file(&[("x", "F32", &[1, 2], &[0; 8])]));
     let b = folder.file("b.safetensors", &file(&[("x", "F64", &[1, 2], &[0; 16])]));
     let words = "b.safetensors: expected 2 columns of f32 as in ";
@@ -99,22 +99,18 @@ fn tensors_that_are_no_matrices_are_refused() {
 }
 
 #[test]
-fn headers_that_lie_are_refused() {
+fn false_headers_are_refused() {
     let folder = Folder::new("headers");
     let of = |bytes: &[u8]| open(&folder.file("x.safetensors", bytes), ONLY);
     let (corrupt, foreign) = (ErrorKind::Corrupt, ErrorKind::NotOurs);
-    refused(of(b""), foreign, "at least 8 bytes, found 0");
-    refused(of(&[0; 7]), foreign, "at least 8 bytes, found 7");
+    refused(of(b""), foreign, "expected at least 8 bytes, found 0");
+    refused(of(&[0; 7]), foreign, "expected at least 8 bytes, found 7");
     refused(of(b"hello, world, this is text"), foreign, "does not begin with '{'");
     let length = |length: u64| [&length.to_le_bytes()[..], b"{\"x\":1}"].concat();
     refused(of(&length(8)), corrupt, "expected a header of 8 bytes, found 7");
     refused(of(&length(100_000_000)), corrupt, "expected a header of 100000000 bytes, found 7");
     for huge in [100_000_001, u64::MAX, 1 << 63] {
-        refused(
-            of(&length(huge)),
-            ErrorKind::LimitExceeded,
-            "expected a header of at most 100000000 bytes",
-        );
+        refused(of(&length(huge)), ErrorKind::LimitExceeded, "a header of at most 100000000 bytes");
     }
     refused(of(&with_header(b"{\"\xff\":1}", b"")), corrupt, "not text");
     let tensor =
@@ -124,22 +120,26 @@ fn headers_that_lie_are_refused() {
     };
     assert!(one("[0,8]", 8).is_ok());
     for offsets in ["[0,16]", "[1,9]", "[8,0]", "[18446744073709551615,8]", "[0,9]"] {
-        refused(one(offsets, 8), corrupt, "from byte 0 of 8 bytes of numbers on");
+        refused(
+            one(offsets, 8),
+            corrupt,
+            "expected tensor \"x\" from byte 0 of 8 bytes of numbers, found it from",
+        );
     }
-    refused(one("[0,8]", 9), corrupt, "expected 8 bytes of numbers behind the header, found 9");
+    refused(one("[0,8]", 9), corrupt, "expected 8 bytes of numbers after the header, found 9");
     for offsets in ["[0]", "[-1,8]", "[0,8,9]", "[0,1e300]", "[0,18446744073709551616]", "{}"] {
-        refused(one(offsets, 8), corrupt, "expected a header that lists tensors");
+        refused(one(offsets, 8), corrupt, "the header is not a list of tensors");
     }
     let two = |a: &str, b: &str, second: &str| {
         let header = format!("{{\"a\":{},{second:?}:{}}}", tensor(a), tensor(b));
         of(&with_header(header.as_bytes(), &[0; 16]))
     };
-    refused(two("[0,8]", "[8,16]", "b"), ErrorKind::InvalidArgument, "it has 2 tensors");
-    refused(two("[0,8]", "[4,12]", "b"), corrupt, "expected tensor \"b\" from byte 8");
-    refused(two("[0,8]", "[0,8]", "b"), corrupt, "expected from 8 on");
+    refused(two("[0,8]", "[8,16]", "b"), ErrorKind::InvalidArgument, "expected 1 tensor, found 2");
+    refused(two("[0,8]", "[4,12]", "b"), corrupt, "found it from 4 to 12");
+    refused(two("[0,8]", "[0,8]", "b"), corrupt, "expected tensor \"b\" from byte 8");
     refused(two("[0,8]", "[8,16]", "a"), corrupt, "\"a\" is listed twice");
     let deep = format!("{{\"x\":{}", "[".repeat(100_000));
-    refused(of(&with_header(deep.as_bytes(), b"")), corrupt, "a header that lists tensors");
+    refused(of(&with_header(deep.as_bytes(), b"")), corrupt, "not a list of tensors");
     let good = file(&[("x", "F32", &[4, 2], &[1; 32])]);
     for cut in 0..good.len() {
         assert!(of(&good[..cut]).is_err(), "cut at {cut}");
