@@ -2,7 +2,8 @@
 
 use crate::bytes::{reserve, u32_at, u64_at};
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::fold::{Arrival, Node, Statistic};
+use crate::fold::statistic::Incoming;
+use crate::fold::{Node, Statistic};
 use crate::plan::{Cursor, CursorKind};
 
 use super::{Job, Report};
@@ -17,7 +18,7 @@ const HASH_BYTES: usize = 32;
 pub type Held<S> = (Node, <S as Statistic>::Partial);
 
 /// The same as it lies in the bytes of a portion.
-pub type Arrived<'a, S> = (Node, <S as Statistic>::Arrived<'a>);
+pub type Arrived<'a, S> = (Node, <S as Statistic>::Incoming<'a>);
 
 /// Writes and reads portions of one job.
 pub struct Portion<'a, S> {
@@ -113,7 +114,7 @@ impl<'a, S: Statistic> Portion<'a, S> {
             let partial = self.statistic.read(&one[NODE_BYTES..])?;
             let rows =
                 self.job.rows_of(covered - 1).end - self.job.rows_of(node.chunks().start).start;
-            if !self.statistic.can_be_of(&partial, rows) {
+            if !self.statistic.fits_rows(&partial, rows) {
                 return Err(damaged(&format!("what it has for {node} is not of {rows} rows")));
             }
             arrived.push((node, partial));

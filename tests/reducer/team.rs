@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use headwater::fold::gram::Chunk;
-use headwater::fold::{Arrival, Gram, Node, Statistic, Triangle};
+use headwater::fold::gram::{Chunk, Triangle};
+use headwater::fold::statistic::Incoming;
+use headwater::fold::{Gram, Node, Statistic};
 use headwater::reducer::{
     Blocks, Coordinator, Job, Letters, Order, Policy, Reduction, Report, Worker,
 };
@@ -172,7 +173,7 @@ struct Cramped(Gram);
 /// What has come to it.
 struct Homeless;
 
-impl Arrival<Triangle> for Homeless {
+impl Incoming<Triangle> for Homeless {
     fn has_bits_of(&self, _: &Triangle) -> bool {
         false
     }
@@ -185,7 +186,7 @@ impl Arrival<Triangle> for Homeless {
 impl Statistic for Cramped {
     type Chunk<'a> = Chunk<'a>;
     type Partial = Triangle;
-    type Arrived<'a> = Homeless;
+    type Incoming<'a> = Homeless;
 
     fn leaf(&self, chunk: &Chunk<'_>) -> Result<Triangle> {
         self.0.leaf(chunk)
