@@ -1,12 +1,12 @@
-//! What the Gram kernels do in a second of one core's time, beside what the core could do.
+//! The speed of the Gram kernels on one core, beside the peak of the core.
 //!
 //! ```text
 //! cargo bench --bench gram [-- --kernel avx512 --dtype f64 --columns 64 --seconds 1]
 //! ```
 //!
 //! Prints one JSON line for each case. An operation is a multiplication or an addition of the upper
-//! triangle: `columns * (columns + 1) * rows` for a chunk. `gram.py` has other people's beside them.
-#![expect(unsafe_code, reason = "the peak is that of a loop of bare instructions")]
+//! triangle: `columns * (columns + 1) * rows` for a chunk. `gram.py` measures other libraries.
+#![expect(unsafe_code, reason = "the peak is measured by a loop of bare instructions")]
 
 use std::hint::black_box;
 
@@ -19,7 +19,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 const CHUNK_ROWS: usize = 4096;
 
-/// What to measure; everything where nothing is said.
+/// The cases to measure (default: all).
 #[derive(Default)]
 struct Options {
     kernel: Option<String>,
@@ -38,7 +38,7 @@ impl Options {
             let mut value = || arguments.next().unwrap_or_else(|| panic!("{name} needs a value"));
             let number = |text: String| text.parse().expect("a whole number");
             match name.as_str() {
-                // Cargo says so of itself.
+                // Cargo adds this option.
                 "--bench" => {}
                 "--kernel" => options.kernel = Some(value()),
                 "--dtype" => options.dtype = Some(value()),
@@ -46,18 +46,18 @@ impl Options {
                 "--seconds" => options.seconds = Some(value().parse().expect("a number")),
                 "--block-rows" => options.block_rows = Some(number(value())),
                 "--block-columns" => options.block_columns = Some(number(value())),
-                _ => panic!("{name} is no option"),
+                _ => panic!("unknown option {name}"),
             }
         }
         options
     }
 
     fn speed(&self, kernel: Kernel) -> Speed {
-        let usual = Speed::default();
+        let default = Speed::default();
         Speed {
             kernel: Some(kernel),
-            block_rows: self.block_rows.unwrap_or(usual.block_rows),
-            block_columns: self.block_columns.unwrap_or(usual.block_columns),
+            block_rows: self.block_rows.unwrap_or(default.block_rows),
+            block_columns: self.block_columns.unwrap_or(default.block_columns),
         }
     }
 }
@@ -142,13 +142,13 @@ impl Numbers {
     }
 }
 
-/// The CPU time of this thread.
+/// Returns the CPU time of this thread in seconds.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Keeps this thread where it is allowed to be, on the first of its cores.
+/// Pins this thread to the first core that it may use.
 fn stay_on_one_core() {
     let allowed = sched_getaffinity(None).expect("the cores of this thread");
     let mut one = CpuSet::new();
@@ -156,8 +156,8 @@ fn stay_on_one_core() {
     sched_setaffinity(None, &one).expect("a core of its own");
 }
 
-/// The most that a kernel's instructions could do: chains enough to keep every unit busy, and nothing
-/// to be read.
+/// Measures the peak of a kernel's instructions: enough chains to keep every unit busy, and no memory
+/// reads.
 fn peak(kernel: Kernel) -> f64 {
     const TURNS: u64 = 2_000_000;
     let measured = (0..7).map(|_| {
@@ -168,8 +168,8 @@ fn peak(kernel: Kernel) -> f64 {
     measured.fold(0.0, f64::max)
 }
 
-/// Runs the loop on numbers of which none is zero, since a processor may slow down as it draws more
-/// power; yields how many operations it did.
+/// Runs the loop on numbers without zeros, because a processor may slow down as it draws more power.
+/// Returns the number of operations.
 #[cfg(target_arch = "x86_64")]
 fn fma_loop(kernel: Kernel, turns: u64) -> f64 {
     use std::arch::asm;

@@ -1,8 +1,11 @@
-//! The processor's settings for floating point: those that a kernel's bits are defined by, while it
-//! runs, and then the caller's again.
+//! The processor's floating-point settings: sets those that define the bits of a kernel while it runs,
+//! and restores the caller's.
 #![cfg_attr(
     any(target_arch = "x86_64", target_arch = "aarch64"),
-    expect(unsafe_code, reason = "reads and writes a control register; see the reasons there")
+    expect(
+        unsafe_code,
+        reason = "reads and writes a control register; each block states why it is safe"
+    )
 )]
 
 /// Runs `work` with rounding to nearest, with subnormal numbers and without traps, whatever the
@@ -11,35 +14,35 @@
 /// A host that was compiled for speed may have made subnormals zero for its whole process.
 pub(crate) fn in_default_environment<R>(work: impl FnOnce() -> R) -> R {
     let _restores = Environment::enter();
-    apart(work)
+    out_of_line(work)
 }
 
-/// A call of its own, so that the compiler moves no arithmetic across the change of settings.
+/// Calls `work` out of line, so that the compiler moves no arithmetic across the change of settings.
 #[inline(never)]
-fn apart<R>(work: impl FnOnce() -> R) -> R {
+fn out_of_line<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// The settings that were found.
+/// The caller's settings, which are restored on drop.
 struct Environment {
     #[cfg_attr(
         not(any(target_arch = "x86_64", target_arch = "aarch64")),
         expect(dead_code, reason = "there is no register to restore")
     )]
-    found: register::Word,
+    callers: register::Word,
 }
 
 impl Environment {
     fn enter() -> Self {
-        let found = register::read();
+        let callers = register::read();
         register::write(register::DEFAULT);
-        Self { found }
+        Self { callers }
     }
 }
 
 impl Drop for Environment {
     fn drop(&mut self) {
-        register::write(self.found);
+        register::write(self.callers);
     }
 }
 

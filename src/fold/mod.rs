@@ -1,35 +1,29 @@
+//! Deterministic folds: statistics over rows, merged along a tree that the number of chunks determines.
+//!
+//! A user needs a [`Statistic`] ([`Gram`], [`Cross`] or one of [`columns`]) and a [`Tree`] of its
+//! partials. The submodules hold the rest: the chunks, the partials and the traits behind them.
+//!
 #![doc = include_str!("FORMAT.md")]
 
-mod column_moments;
+pub mod columns;
 mod control;
-mod counts;
-mod distinct;
-mod exponents;
 pub mod gram;
-mod histogram;
 mod moments;
 mod node;
 mod rows;
-mod statistic;
-mod top;
-mod tree;
-mod words;
+pub mod statistic;
+pub mod tree;
 
-/// The version of what `FORMAT.md` says; it is part of whatever is folded.
+/// The version of the rules in `FORMAT.md`; every job and partial carries it.
 pub const FORMAT_VERSION: u64 = 1;
 
 #[cfg(feature = "prepare")]
 pub(crate) use control::in_default_environment;
 
-pub use column_moments::{ColumnMoments, ColumnSummary, ColumnSums, MomentSums};
-pub use counts::Counts;
-pub use distinct::{Distinct, Registers};
-pub use exponents::{ColumnExponents, ExponentHistogram, SignExponents};
-pub use gram::{Cross, Gram, Rectangle, Triangle};
-pub use histogram::{ColumnCounts, Histogram};
+pub use columns::{ColumnMoments, Distinct, End, ExponentHistogram, Histogram, TopRows};
+pub use gram::{Cross, Gram};
 pub use moments::{Moments, ZScore};
 pub use node::Node;
 pub use rows::{Rows, Values};
-pub use statistic::{Arrival, Copied, Partial, Statistic, leaves};
-pub use top::{End, NumberedRows, RankedRow, Ranking, TopRows};
-pub use tree::{Inserted, Tree};
+pub use statistic::{Partial, Statistic};
+pub use tree::Tree;

@@ -1,10 +1,10 @@
-//! Count, mean, variance, least and greatest of one column.
+//! Count, mean, variance, minimum and maximum of one column.
 
 /// The running moments of a sequence of finite numbers.
 ///
 /// # Determinism
-/// One chain in the order of [`Moments::push`]: the values and their order determine every bit, how
-/// they were cut into batches does not.
+/// One chain in the order of [`Moments::push`]: the values and their order determine every bit; batches
+/// do not matter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moments {
     count: u64,
@@ -23,7 +23,7 @@ impl Default for Moments {
 }
 
 impl Moments {
-    /// Takes in `value`, which is finite.
+    /// Adds `value`, which must be finite.
     #[inline]
     pub fn push(&mut self, value: f64) {
         debug_assert!(value.is_finite());
@@ -35,44 +35,44 @@ impl Moments {
         self.max = self.max.max(value);
     }
 
-    /// How many values there were.
+    /// Returns the number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their mean; 0 when there were none.
+    /// Returns the mean; 0 without values.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.mean
     }
 
-    /// Their standard deviation as a population; 0 when there were none.
+    /// Returns the standard deviation of the population; 0 without values.
     #[must_use]
     pub fn std(&self) -> f64 {
         if self.count == 0 { 0.0 } else { (self.squares / self.count as f64).max(0.0).sqrt() }
     }
 
-    /// The least; 0 when there were none.
+    /// Returns the minimum; 0 without values.
     #[must_use]
     pub fn min(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.min }
     }
 
-    /// The greatest; 0 when there were none.
+    /// Returns the maximum; 0 without values.
     #[must_use]
     pub fn max(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.max }
     }
 
-    /// What turns values into z-scores by these moments.
+    /// Returns the conversion of values to z-scores by these moments.
     #[must_use]
     pub fn z_score(&self) -> ZScore {
         ZScore { mean: self.mean, std: self.std() }
     }
 }
 
-/// `(value - mean) / std`, and 0 where all values are the same.
+/// The z-score `(value - mean) / std`; 0 if all values are the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ZScore {
     /// The mean.
@@ -82,37 +82,37 @@ pub struct ZScore {
 }
 
 impl ZScore {
-    /// The z-score of `value`.
+    /// Returns the z-score of `value`.
     #[inline]
     #[must_use]
     pub fn of(&self, value: f64) -> f32 {
         if self.std > 0.0 { ((value - self.mean) / self.std) as f32 } else { 0.0 }
     }
 
-    /// The value of a z-score.
+    /// Returns the value of a z-score.
     #[must_use]
     pub fn value(&self, score: f32) -> f64 {
         f64::from(score) * self.std + self.mean
     }
 
-    /// The value of a z-score to the decimal digits that its 32 bits determine, to show to people.
+    /// Returns the value of a z-score, rounded for display to the digits that its 32 bits determine.
     #[must_use]
     pub fn certain_value(&self, score: f32) -> f64 {
         let value = self.value(score);
-        // A score is rounded by half a step of f32, all sums by a step of f64.
+        // The rounding errors: half a step of f32 for the score, a step of f64 for the sums.
         let of_score = f64::from(score.abs() * f32::EPSILON / 2.0) * self.std;
         let of_sums = (value.abs() + self.mean.abs()) * f64::EPSILON;
-        // The smallest power of ten that is no less than what lies within both errors.
+        // The smallest power of ten that is at least the width of both errors.
         let exponent = (2.0 * (of_score + of_sums)).log10().ceil();
         let rounded = if exponent > 0.0 {
             let step = 10_f64.powf(exponent);
             (value / step).round() * step
         } else {
-            // As text, since the powers of ten below 1 are no numbers of f64.
+            // As text, because f64 does not hold powers of ten below 1 exactly.
             let places = (-exponent).min(400.0) as usize;
             format!("{value:.places$}").parse().unwrap_or(value)
         };
-        // Minus zero is what is left of a mean that cancels.
+        // Turns -0, the result of a mean that cancels, into +0.
         rounded + 0.0
     }
 }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_digits_are_shown_as_are_certain() {
+    fn certain_value_shows_the_digits_that_the_score_determines() {
         let shown = |values: &[f64]| {
             let mut moments = Moments::default();
             values.iter().for_each(|&v| moments.push(v));
@@ -149,12 +149,12 @@ mod tests {
         // One standard deviation from the mean, seven digits are certain.
         assert_eq!(shown(&[1_234_567.8, -1_234_567.8]), [1_234_568.0, -1_234_568.0]);
         assert_eq!(shown(&[1.234_567_891, -5.0]), [1.234_568, -5.0]);
-        // Beside 1e12 nothing below some thousands is certain.
+        // With values of 1e12, digits below some thousands are lost.
         assert_eq!(shown(&[1e12, 1_234_567.0, 0.0]), [1e12, 1_200_000.0, 0.0]);
     }
 
     #[test]
-    fn nothing_and_constants_have_z_score_zero() {
+    fn constants_and_no_values_have_z_score_zero() {
         let mut moments = Moments::default();
         assert_eq!((moments.z_score().of(5.0), moments.min(), moments.max()), (0.0, 0.0, 0.0));
         moments.push(3.0);

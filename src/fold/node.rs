@@ -1,4 +1,4 @@
-//! The nodes of the tree over the chunks: aligned ranges whose length is a power of two.
+//! The nodes of the tree over the chunks: aligned ranges of a power of two of chunks.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,29 +13,28 @@ pub struct Node {
 }
 
 impl Node {
-    /// The node of one chunk.
+    /// Returns the node of one chunk.
     ///
     /// # Errors
-    /// `LimitExceeded` for the last of 2^64 chunks, whose end is no number.
+    /// `LimitExceeded` for chunk 2^64 - 1, whose end exceeds 64 bits.
     pub fn leaf(chunk: u64) -> Result<Self> {
         Self::new(0, chunk)
     }
 
-    /// The node `index` of `level`.
+    /// Returns the node `index` of `level`.
     ///
     /// # Errors
-    /// `LimitExceeded` when its chunks have numbers past 2^64 - 1.
+    /// `LimitExceeded` when its end exceeds 2^64 - 1.
     pub fn new(level: u32, index: u64) -> Result<Self> {
         let end = index.checked_add(1).filter(|&end| level < 64 && end <= u64::MAX >> level);
         end.map(|_| Self { level, index }).ok_or_else(|| {
             Error::limit(format!(
-                "expected the level and index of a node, found \
-                                                 level {level} and index {index}"
+                "expected a node within 2^64 - 1 chunks, found level {level}, index {index}"
             ))
         })
     }
 
-    /// The nodes that `chunks` consists of, in order, each as big as can be.
+    /// Splits `chunks` into the largest possible nodes, in order.
     pub fn within(chunks: Range<u64>) -> impl Iterator<Item = Self> {
         let mut start = chunks.start;
         std::iter::from_fn(move || {
@@ -47,35 +46,35 @@ impl Node {
         })
     }
 
-    /// How often the tree merged to come from chunks to this node.
+    /// Returns the level: the node covers `2^level` chunks.
     #[must_use]
     pub fn level(&self) -> u32 {
         self.level
     }
 
-    /// Which of its level it is.
+    /// Returns the index among the nodes of its level.
     #[must_use]
     pub fn index(&self) -> u64 {
         self.index
     }
 
-    /// The chunks that it covers.
+    /// Returns the chunks that it covers.
     #[must_use]
     pub fn chunks(&self) -> Range<u64> {
         self.index << self.level..(self.index + 1) << self.level
     }
 
-    /// The node that it is merged with.
+    /// Returns the node with which it is merged.
     pub(super) fn sibling(self) -> Self {
         Self { index: self.index ^ 1, ..self }
     }
 
-    /// The node that it and its sibling make.
+    /// Returns the node that covers it and its sibling.
     pub(super) fn parent(self) -> Self {
         Self { level: self.level + 1, index: self.index / 2 }
     }
 
-    /// Whether it is merged from the left.
+    /// Whether it is the left one of two siblings.
     pub(super) fn is_left(self) -> bool {
         self.index.is_multiple_of(2)
     }

@@ -1,4 +1,4 @@
-//! Rows of numbers, where they lie.
+//! Rows of numbers, borrowed from memory.
 
 use std::ops::Range;
 
@@ -9,18 +9,18 @@ use crate::error::{Error, Result};
 /// Numbers of one of the types that widen to 64 bits without rounding.
 #[derive(Clone, Copy, Debug)]
 pub enum Values<'a> {
-    /// 64 bits.
+    /// 64-bit floats.
     F64(&'a [f64]),
-    /// 32 bits.
+    /// 32-bit floats.
     F32(&'a [f32]),
-    /// IEEE 754's 16 bits.
+    /// 16-bit floats of IEEE 754 (binary16).
     F16(&'a [f16]),
-    /// The upper 16 bits of an `f32`.
+    /// bfloat16: the upper 16 bits of an `f32`.
     Bf16(&'a [bf16]),
 }
 
 impl Values<'_> {
-    /// How many they are.
+    /// Returns the number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -61,12 +61,12 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// `count` rows of `columns` numbers each; element (n, j) is `values[n * stride + j]`.
+    /// Views `values` as `count` rows of `columns` numbers; cell (n, j) is `values[n * stride + j]`.
     ///
-    /// Rows may overlap (a stride below the number of columns), or be all the same (0).
+    /// Rows may overlap (a stride below the number of columns), or all be the same (a stride of 0).
     ///
     /// # Errors
-    /// `InvalidArgument` when `values` has not that many.
+    /// `InvalidArgument` when `values` is too short.
     pub fn new(
         values: impl Into<Values<'a>>,
         count: usize,
@@ -81,23 +81,22 @@ impl<'a> Rows<'a> {
         if needed.is_none_or(|needed| needed > values.len()) {
             let found = values.len();
             return Err(Error::invalid(format!(
-                "expected values for {count} rows of {columns} columns, one row every {stride} \
-                 values, found {found} values"
+                "expected values for {count} rows of {columns} columns with a stride of {stride}, found only {found}"
             )));
         }
         Ok(Self { values, count, columns, stride, nulls: None })
     }
 
-    /// The same, of which some numbers are not there: (n, j) where `nulls[n * columns + j]` is set.
+    /// Marks cells as NULL: (n, j) is NULL if `nulls[n * columns + j]` is set.
     ///
-    /// What stands in their place among the values is never looked at.
+    /// The value of a NULL cell is never read.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is not one mark for each number.
+    /// `InvalidArgument` when there is not one mark for each cell.
     pub fn with_nulls(self, nulls: &'a [bool]) -> Result<Self> {
         if self.count.checked_mul(self.columns) != Some(nulls.len()) {
             return Err(Error::invalid(format!(
-                "expected a NULL mark for each number of {} rows of {} columns, found {} marks",
+                "expected one NULL mark for each cell of {} rows of {} columns, found {} marks",
                 self.count,
                 self.columns,
                 nulls.len()
@@ -106,13 +105,13 @@ impl<'a> Rows<'a> {
         Ok(Self { nulls: Some(nulls), ..self })
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// How many columns there are.
+    /// Returns the number of columns.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.columns
@@ -148,14 +147,14 @@ impl<'a> Rows<'a> {
         self.nulls.is_some_and(|nulls| nulls[row * self.columns + column])
     }
 
-    /// Row and column of the first number that is not there.
+    /// Returns the row and the column of the first NULL.
     pub(crate) fn first_null(&self) -> Option<(usize, usize)> {
         let at = self.nulls?.iter().position(|&is_null| is_null)?;
         Some((at / self.columns, at % self.columns))
     }
 
-    /// Tells `take` of each number in some of the columns, row by row: the row, the column and the
-    /// number widened to 64 bits, `None` where it is not there.
+    /// Calls `take` with each cell of some columns, row by row: the row, the column and the number widened
+    /// to 64 bits, or `None` for NULL.
     ///
     /// Widening is exact in the default environment only; see [`super::control`].
     #[inline]

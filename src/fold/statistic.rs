@@ -1,4 +1,4 @@
-//! What everything that is folded over rows has in common.
+//! The traits of statistics and of their partials.
 
 use rayon::ThreadPool;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
@@ -8,44 +8,43 @@ use crate::error::{Error, Result};
 use super::control;
 use super::node::Node;
 
-/// What is known of the rows of one node of the tree.
+/// The value of a statistic over the rows of one node of the tree.
 pub trait Partial {
-    /// Takes in `right`, the partial of the rows that follow those of `self`.
+    /// Merges `right`, the partial of the rows after those of `self`.
     ///
     /// # Panics
-    /// When the two are of different statistics.
+    /// When the two belong to different statistics.
     fn merge(&mut self, right: &Self);
 
     /// Whether both hold the same bits.
     fn same_bits(&self, other: &Self) -> bool;
 }
 
-/// A partial that can be copied, or there is no memory for it.
-pub trait Copied: Sized {
-    /// The same once more.
+/// A partial that can be copied, if there is memory for it.
+pub trait TryClone: Sized {
+    /// Returns a copy.
     ///
     /// # Errors
-    /// `LimitExceeded` when there is no memory for it.
-    fn copied(&self) -> Result<Self>;
+    /// `LimitExceeded` when memory runs out.
+    fn try_clone(&self) -> Result<Self>;
 }
 
-/// What comes to a tree: a partial, or the bytes of one that were looked through and lie where they are.
-pub trait Arrival<P> {
-    /// Whether it holds the same bits as one that is there.
-    fn has_bits_of(&self, held: &P) -> bool;
+/// A node's value on its way into a tree: a partial, or the checked bytes of one, which are not copied.
+pub trait Incoming<P> {
+    /// Whether it holds the same bits as `present`, a partial in the tree.
+    fn has_bits_of(&self, present: &P) -> bool;
 
-    /// Merges with its sibling, with the sibling of the node that they make, and so on; becomes a partial
-    /// of its own where there is none. What is left of `siblings`, and holds memory for a later one, may
-    /// go to `spent`.
+    /// Merges with its sibling, with the sibling of their parent, and so on; without siblings it becomes
+    /// a partial of its own. Siblings whose memory a later partial can use may go to `unused`.
     ///
     /// # Errors
-    /// `LimitExceeded` when there is no memory for one of its own, never where there are siblings.
-    fn join(self, siblings: Vec<(Node, P)>, spent: &mut Vec<P>) -> Result<P>;
+    /// `LimitExceeded` when memory for a partial of its own runs out; never when there are siblings.
+    fn join(self, siblings: Vec<(Node, P)>, unused: &mut Vec<P>) -> Result<P>;
 }
 
-impl<P: Partial> Arrival<P> for P {
-    fn has_bits_of(&self, held: &P) -> bool {
-        self.same_bits(held)
+impl<P: Partial> Incoming<P> for P {
+    fn has_bits_of(&self, present: &P) -> bool {
+        self.same_bits(present)
     }
 
     fn join(self, siblings: Vec<(Node, P)>, _: &mut Vec<P>) -> Result<P> {
@@ -57,63 +56,79 @@ impl<P: Partial> Arrival<P> for P {
     }
 }
 
-/// A statistic over rows: how a chunk becomes a partial, and a partial bytes.
+/// A statistic over rows: how a chunk becomes a partial, and a partial becomes bytes.
+///
+/// # Example
+///
+/// ```
+/// use headwater::fold::{Distinct, Node, Rows, Statistic, Tree};
+///
+/// let statistic = Distinct::new(1, Distinct::PRECISION)?;
+/// let rows = |values: &'static [f64]| Rows::new(values, values.len(), 1, 1);
+/// let mut tree = Tree::new(2);
+/// tree.insert(Node::leaf(1)?, statistic.leaf(&rows(&[2.0, 3.0])?)?)?;
+/// tree.insert(Node::leaf(0)?, statistic.leaf(&rows(&[1.0, 2.0])?)?)?;
+/// let whole = tree.finish()?.expect("two chunks");
+/// assert_eq!(whole, statistic.leaf(&rows(&[1.0, 2.0, 2.0, 3.0])?)?);
+/// assert_eq!(statistic.estimates(&whole)[0].round(), 3.0);
+/// # Ok::<(), headwater::Error>(())
+/// ```
 ///
 /// # Determinism
-/// A partial depends on the statistic and on the rows of its node, on nothing else: not on threads,
-/// on the kind of processor or on the way in which its caller has set the processor's arithmetic.
+/// A partial depends on the statistic and on the rows of its node alone: not on threads, on the kind of
+/// processor, or on the caller's floating-point settings.
 pub trait Statistic {
-    /// The rows of one chunk, as this statistic wants them.
+    /// The rows of one chunk, in the form that this statistic takes.
     type Chunk<'a>;
-    /// What is known of the rows of a node.
+    /// The value over the rows of a node.
     type Partial: Partial;
-    /// A partial that comes as bytes.
-    type Arrived<'a>: Arrival<Self::Partial>;
+    /// A partial that is read from bytes.
+    type Incoming<'a>: Incoming<Self::Partial>;
 
-    /// The partial of one chunk.
+    /// Returns the partial of one chunk.
     ///
     /// # Errors
-    /// `InvalidArgument` when the chunk has not the form that the statistic was made for, and
-    /// `LimitExceeded` when memory is not to be had.
+    /// `InvalidArgument` when the chunk's shape is not the statistic's, and `LimitExceeded` when memory
+    /// runs out.
     fn leaf(&self, chunk: &Self::Chunk<'_>) -> Result<Self::Partial>;
 
-    /// How many bytes every partial has.
+    /// Returns the number of bytes of every partial.
     fn partial_bytes(&self) -> usize;
 
     /// Appends the bytes of a partial, little endian.
     fn write(&self, partial: &Self::Partial, bytes: &mut Vec<u8>);
 
-    /// The bytes of a partial, by themselves.
+    /// Returns the bytes of a partial.
     fn encode(&self, partial: &Self::Partial) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.partial_bytes());
         self.write(partial, &mut bytes);
         bytes
     }
 
-    /// Looks through the bytes of a partial.
+    /// Checks the bytes of a partial.
     ///
     /// # Errors
     /// `Corrupt` when [`Statistic::write`] cannot have written them.
-    fn read<'a>(&self, bytes: &'a [u8]) -> Result<Self::Arrived<'a>>;
+    fn read<'a>(&self, bytes: &'a [u8]) -> Result<Self::Incoming<'a>>;
 
-    /// The partial of `bytes`.
+    /// Returns the partial of `bytes`.
     ///
     /// # Errors
-    /// As [`Statistic::read`], and `LimitExceeded` when memory is not to be had.
+    /// As [`Statistic::read`], and `LimitExceeded` when memory runs out.
     fn decode(&self, bytes: &[u8]) -> Result<Self::Partial> {
         self.read(bytes)?.join(Vec::new(), &mut Vec::new())
     }
 
-    /// Whether what arrived can be of so many rows, as far as it tells.
-    fn can_be_of(&self, _arrived: &Self::Arrived<'_>, _rows: u64) -> bool {
+    /// Whether a partial is possible for this number of rows, as far as its values show.
+    fn fits_rows(&self, _partial: &Self::Incoming<'_>, _rows: u64) -> bool {
         true
     }
 }
 
-/// The partial of each chunk, each made by one of the threads of a pool.
+/// Returns the partial of each chunk, each made by one thread of a pool.
 ///
 /// # Errors
-/// As [`Statistic::leaf`], with the place of the chunk among them.
+/// As [`Statistic::leaf`], with the index of the chunk.
 pub fn leaves<'a, S>(
     statistic: &S,
     chunks: &[S::Chunk<'a>],
@@ -127,12 +142,12 @@ where
     threads.install(|| places.par_iter().map(|&chunk| leaf(chunk)).collect())
 }
 
-/// The error of one of the chunks that were given together.
+/// Adds the index of the chunk to an error.
 pub(super) fn of_chunk(place: usize, error: Error) -> Error {
-    error.context(format!("chunk {place}"))
+    error.context(format!("chunks[{place}]"))
 }
 
-/// Refuses another number of `what` than `expected`.
+/// Checks the number of `what`.
 pub(super) fn same_count(what: &str, expected: usize, found: usize) -> Result<()> {
     if expected == found {
         return Ok(());
@@ -140,10 +155,10 @@ pub(super) fn same_count(what: &str, expected: usize, found: usize) -> Result<()
     Err(Error::invalid(format!("expected {expected} {what}, found {found}")))
 }
 
-/// The bits of the only NaN that a partial holds.
+/// The only NaN that a partial holds.
 const NAN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
 
-/// `value`, and of all NaN the same one: which of several a processor yields is its own affair.
+/// Returns `value`, with every NaN replaced by one: processors differ in the NaN that they yield.
 #[inline]
 pub(super) fn canonical(value: f64) -> f64 {
     if value.is_nan() { NAN } else { value }
@@ -155,7 +170,7 @@ pub(super) fn add(left: &mut [f64], right: &[f64]) {
     control::in_default_environment(|| add_each(left, right.iter().copied()));
 }
 
-/// [`add`], within the environment that it is defined by.
+/// [`add`], for a caller that is in the default environment already.
 #[inline]
 pub(super) fn add_each(left: &mut [f64], right: impl Iterator<Item = f64>) {
     for (left, right) in left.iter_mut().zip(right) {

@@ -1,4 +1,4 @@
-//! The fold: a set of disjoint nodes that grows together.
+//! The tree of a fold: disjoint nodes that merge as soon as they are siblings.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,48 +6,48 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 
 use super::node::Node;
-use super::statistic::{Arrival, Copied, Partial};
+use super::statistic::{Incoming, Partial, TryClone};
 
-/// What became of a node that was given to a [`Tree`].
+/// The outcome of [`Tree::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
-    /// It covers chunks that were missing.
+    /// The node covers chunks that were missing.
     New,
-    /// The same node was there, with the same bits.
+    /// The tree had the same node with the same bits.
     Same,
-    /// Its chunks were there, merged into a greater node; its bits cannot be compared any more.
+    /// The tree had the node's chunks, merged into a larger node; the bits cannot be compared.
     Covered,
 }
 
-/// The partials of some of the chunks of a whole, merged as far as they can be.
+/// The partials of some chunks of a fold, merged as far as possible.
 ///
 /// # Determinism
 /// [`Tree::finish`] depends on the partials of the chunks and their number. It does not depend on
-/// the order in which nodes arrive, on how often they do, or on how much of the tree was merged
-/// before they came.
+/// the order in which nodes are inserted, on how often each is, or on how much of the tree was merged
+/// before.
 ///
 /// # Cost
-/// It holds one partial for each node of [`Tree::nodes`]: when they come in order, at most one for
-/// each bit of the number of chunks. The memory of those that were merged into others serves the next that
-/// come as bytes; it is never more than what was held at once.
+/// A tree holds one partial for each node of [`Tree::nodes`]: when chunks are inserted in order, at most
+/// one for each bit of their number. The memory of merged partials is used again for partials that are
+/// read from bytes; it never exceeds the most that the tree held at once.
 #[derive(Clone, Debug)]
 pub struct Tree<P> {
     chunk_count: u64,
-    /// By the first chunk of each node.
-    held: BTreeMap<u64, (Node, P)>,
-    /// Memory of partials that are no more.
-    spent: Vec<P>,
+    /// The nodes and their partials, by the first chunk of each node.
+    nodes: BTreeMap<u64, (Node, P)>,
+    /// Merged partials, kept for their memory.
+    unused: Vec<P>,
 }
 
-/// What is to be taken in for certain: in memory of its own where it needs some.
+/// A value whose insertion cannot fail: it has its memory, or needs none.
 enum Ready<P, A> {
-    Alone(P),
-    Arrived(A),
+    Partial(P),
+    Incoming(A),
 }
 
-/// A node that comes to an outline of a tree, and learns whether it finds a sibling there.
-struct Outlined<'a> {
-    stands_alone: &'a mut bool,
+/// A node without a partial, which records whether it finds a sibling in an outline of the tree.
+struct OutlineNode<'a> {
+    has_no_sibling: &'a mut bool,
 }
 
 impl Partial for () {
@@ -58,164 +58,166 @@ impl Partial for () {
     }
 }
 
-impl Arrival<()> for Outlined<'_> {
+impl Incoming<()> for OutlineNode<'_> {
     fn has_bits_of(&self, (): &()) -> bool {
         true
     }
 
     fn join(self, siblings: Vec<(Node, ())>, _: &mut Vec<()>) -> Result<()> {
-        *self.stands_alone = siblings.is_empty();
+        *self.has_no_sibling = siblings.is_empty();
         Ok(())
     }
 }
 
 impl<P: Partial> Tree<P> {
-    /// A tree over `chunk_count` chunks, of which none is there.
+    /// Returns an empty tree over `chunk_count` chunks.
     #[must_use]
     pub fn new(chunk_count: u64) -> Self {
-        Self { chunk_count, held: BTreeMap::new(), spent: Vec::new() }
+        Self { chunk_count, nodes: BTreeMap::new(), unused: Vec::new() }
     }
 
-    /// Takes in a node, and merges it with its sibling for as long as there is one.
+    /// Inserts a node, and merges it with its sibling as long as there is one.
     ///
     /// # Errors
-    /// `InvalidArgument` when the node reaches past the last chunk, and `Corrupt` when the same node
-    /// is there with other bits; those of [`Arrival::join`]. The tree stays as it was.
-    pub fn insert(&mut self, node: Node, arrival: impl Arrival<P>) -> Result<Inserted> {
+    /// `InvalidArgument` when the node reaches past the last chunk, `Corrupt` when the tree has the same
+    /// node with different bits, and those of [`Incoming::join`]. An error leaves the tree unchanged.
+    pub fn insert(&mut self, node: Node, incoming: impl Incoming<P>) -> Result<Inserted> {
         let chunks = node.chunks();
         if chunks.end > self.chunk_count {
             let count = self.chunk_count;
-            return Err(Error::invalid(format!("{node}: expected chunks below {count}")));
+            return Err(Error::invalid(format!(
+                "expected a node within {count} chunks, found {node}"
+            )));
         }
-        self.check_bits(node, &arrival)?;
-        if let Some((found, _)) = self.holding(chunks.start)
+        self.check_bits(node, &incoming)?;
+        if let Some((found, _)) = self.covering(chunks.start)
             && found.level() >= node.level()
         {
             let same = *found == node;
             return Ok(if same { Inserted::Same } else { Inserted::Covered });
         }
-        let (joined, partial) = self.join(node, arrival)?;
-        // What it covers is part of it already, and would be counted twice.
-        let inner: Vec<u64> = self.held.range(chunks).map(|(&start, _)| start).collect();
+        let (joined, partial) = self.join(node, incoming)?;
+        // The nodes that it covers would be counted twice.
+        let inner: Vec<u64> = self.nodes.range(chunks).map(|(&start, _)| start).collect();
         for start in inner {
-            self.held.remove(&start);
+            self.nodes.remove(&start);
         }
-        self.held.insert(joined.chunks().start, (joined, partial));
+        self.nodes.insert(joined.chunks().start, (joined, partial));
         Ok(Inserted::New)
     }
 
-    /// Takes in nodes that cover nothing twice, each as [`Tree::insert`] does: all of them, or none.
-    /// Returns how many cover chunks that were missing.
+    /// Inserts disjoint nodes, each as [`Tree::insert`] does: all of them, or none. Returns the number of
+    /// nodes that cover chunks that were missing.
     ///
     /// # Errors
-    /// Those of [`Tree::insert`] for any of them. The tree stays as it was.
-    pub fn insert_all<A: Arrival<P>>(&mut self, mut arrivals: Vec<(Node, A)>) -> Result<usize> {
-        // Alone it is taken in or not.
-        if arrivals.len() == 1
-            && let Some((node, arrival)) = arrivals.pop()
+    /// Those of [`Tree::insert`] for any of them. An error leaves the tree unchanged.
+    pub fn insert_all<A: Incoming<P>>(&mut self, mut incoming: Vec<(Node, A)>) -> Result<usize> {
+        // A single node needs no preparation.
+        if incoming.len() == 1
+            && let Some((node, incoming)) = incoming.pop()
         {
-            return Ok(usize::from(self.insert(node, arrival)? == Inserted::New));
+            return Ok(usize::from(self.insert(node, incoming)? == Inserted::New));
         }
-        for (node, arrival) in &arrivals {
-            self.check_bits(*node, arrival)?;
+        for (node, incoming) in &incoming {
+            self.check_bits(*node, incoming)?;
         }
-        // Memory is wanted for those alone that find no sibling; where there is none, nothing was done.
-        let mut outline = self.outline_near(arrivals.iter().map(|(node, _)| *node));
-        let mut ready = Vec::with_capacity(arrivals.len());
-        for (node, arrival) in arrivals {
-            let mut stands_alone = false;
-            outline.insert(node, Outlined { stands_alone: &mut stands_alone })?;
+        // Only nodes without a sibling need memory; if it runs out here, the tree is still unchanged.
+        let mut outline = self.outline_near(incoming.iter().map(|(node, _)| *node));
+        let mut ready = Vec::with_capacity(incoming.len());
+        for (node, incoming) in incoming {
+            let mut has_no_sibling = false;
+            outline.insert(node, OutlineNode { has_no_sibling: &mut has_no_sibling })?;
             ready.push((
                 node,
-                match stands_alone {
-                    true => Ready::Alone(arrival.join(Vec::new(), &mut self.spent)?),
-                    false => Ready::Arrived(arrival),
+                match has_no_sibling {
+                    true => Ready::Partial(incoming.join(Vec::new(), &mut self.unused)?),
+                    false => Ready::Incoming(incoming),
                 },
             ));
         }
         let mut new = 0;
-        for (node, arrival) in ready {
-            let inserted = match arrival {
-                Ready::Alone(partial) => self.insert(node, partial),
-                Ready::Arrived(arrival) => self.insert(node, arrival),
+        for (node, incoming) in ready {
+            let inserted = match incoming {
+                Ready::Partial(partial) => self.insert(node, partial),
+                Ready::Incoming(incoming) => self.insert(node, incoming),
             };
             new += usize::from(inserted? == Inserted::New);
         }
         Ok(new)
     }
 
-    /// Refuses other bits than those of the same node, where it is there and was not merged.
-    fn check_bits(&self, node: Node, arrival: &impl Arrival<P>) -> Result<()> {
-        match self.holding(node.chunks().start) {
-            Some((found, its)) if *found == node && !arrival.has_bits_of(its) => {
-                Err(Error::corrupt(format!("{node} arrived twice, with different bits")))
+    /// Rejects bits that differ from those of the same node in the tree.
+    fn check_bits(&self, node: Node, incoming: &impl Incoming<P>) -> Result<()> {
+        match self.covering(node.chunks().start) {
+            Some((found, its)) if *found == node && !incoming.has_bits_of(its) => {
+                Err(Error::corrupt(format!("{node} came twice, with different bits")))
             }
             _ => Ok(()),
         }
     }
 
-    /// The held nodes, without their partials, that can cover one of those which come, be covered by it,
-    /// or be merged with it. All others stay as they are, however many they be.
-    fn outline_near(&self, coming: impl Iterator<Item = Node>) -> Tree<()> {
+    /// Returns the nodes, without partials, that can cover, be covered by, or merge with one of `incoming`.
+    /// The insertion changes no others, and there may be many.
+    fn outline_near(&self, incoming: impl Iterator<Item = Node>) -> Tree<()> {
         let top = self.chunk_count.checked_ilog2().unwrap_or(0);
         let mut near = BTreeMap::new();
         let mut add = |(node, _): &(Node, P)| {
             near.insert(node.chunks().start, (*node, ()));
         };
-        for mut node in coming {
+        for mut node in incoming {
             let chunks = node.chunks();
-            self.holding(chunks.start).map(&mut add);
-            self.held.range(chunks).for_each(|(_, held)| add(held));
+            self.covering(chunks.start).map(&mut add);
+            self.nodes.range(chunks).for_each(|(_, node)| add(node));
             while node.level() < top {
-                self.at(node.sibling()).map(&mut add);
+                self.get(node.sibling()).map(&mut add);
                 node = node.parent();
             }
         }
-        Tree { chunk_count: self.chunk_count, held: near, spent: Vec::new() }
+        Tree { chunk_count: self.chunk_count, nodes: near, unused: Vec::new() }
     }
 
-    /// The node that covers `chunk`.
-    fn holding(&self, chunk: u64) -> Option<&(Node, P)> {
-        let (_, held) = self.held.range(..=chunk).next_back()?;
-        (chunk < held.0.chunks().end).then_some(held)
+    /// Returns the node that covers `chunk`.
+    fn covering(&self, chunk: u64) -> Option<&(Node, P)> {
+        let (_, found) = self.nodes.range(..=chunk).next_back()?;
+        (chunk < found.0.chunks().end).then_some(found)
     }
 
-    /// Merges a node with its sibling, for as long as there is one.
-    fn join(&mut self, mut node: Node, arrival: impl Arrival<P>) -> Result<(Node, P)> {
+    /// Merges a node with its sibling, as long as there is one.
+    fn join(&mut self, mut node: Node, incoming: impl Incoming<P>) -> Result<(Node, P)> {
         let mut siblings = Vec::new();
-        while let Some(sibling) = self.take(node.sibling()) {
+        while let Some(sibling) = self.remove(node.sibling()) {
             siblings.push(sibling);
             node = node.parent();
         }
-        Ok((node, arrival.join(siblings, &mut self.spent)?))
+        Ok((node, incoming.join(siblings, &mut self.unused)?))
     }
 
-    /// The node itself, where it is held.
-    fn at(&self, node: Node) -> Option<&(Node, P)> {
-        self.held.get(&node.chunks().start).filter(|(found, _)| *found == node)
+    /// Returns this very node, if the tree has it.
+    fn get(&self, node: Node) -> Option<&(Node, P)> {
+        self.nodes.get(&node.chunks().start).filter(|(found, _)| *found == node)
     }
 
-    fn take(&mut self, node: Node) -> Option<(Node, P)> {
-        self.at(node)?;
-        self.held.remove(&node.chunks().start)
+    fn remove(&mut self, node: Node) -> Option<(Node, P)> {
+        self.get(node)?;
+        self.nodes.remove(&node.chunks().start)
     }
 
-    /// How many chunks the whole has.
+    /// Returns the number of chunks of the fold.
     #[must_use]
     pub fn chunk_count(&self) -> u64 {
         self.chunk_count
     }
 
-    /// The nodes that are there, in the order of their chunks.
+    /// Returns the nodes of the tree, in the order of their chunks.
     pub fn nodes(&self) -> impl Iterator<Item = (Node, &P)> {
-        self.held.values().map(|(node, partial)| (*node, partial))
+        self.nodes.values().map(|(node, partial)| (*node, partial))
     }
 
-    /// The chunks that are there, as ranges with something missing between them.
+    /// Returns the chunks that were inserted, as ranges that do not touch.
     #[must_use]
     pub fn covered(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
-        for (node, _) in self.held.values() {
+        for (node, _) in self.nodes.values() {
             let chunks = node.chunks();
             match ranges.last_mut().filter(|last| last.end == chunks.start) {
                 Some(last) => last.end = chunks.end,
@@ -225,7 +227,7 @@ impl<P: Partial> Tree<P> {
         ranges
     }
 
-    /// The chunks that are not there, as ranges with something between them.
+    /// Returns the chunks that are missing, as ranges that do not touch.
     #[must_use]
     pub fn missing(&self) -> Vec<Range<u64>> {
         let covered = self.covered();
@@ -234,31 +236,31 @@ impl<P: Partial> Tree<P> {
         starts.zip(ends).map(|(start, end)| start..end).filter(|gap| !gap.is_empty()).collect()
     }
 
-    /// The partial of the whole; `None` of a whole without chunks.
+    /// Returns the partial of the whole fold; `None` for a fold without chunks.
     ///
     /// # Errors
     /// `InvalidArgument` when chunks are missing.
     pub fn finish(self) -> Result<Option<P>> {
         self.check_complete()?;
-        let from_the_right = self.held.into_values().rev().map(|(_, partial)| partial);
+        let from_the_right = self.nodes.into_values().rev().map(|(_, partial)| partial);
         Ok(from_the_right.reduce(|right, mut left| {
             left.merge(&right);
             left
         }))
     }
 
-    /// As [`Tree::finish`], and the tree stays as it is.
+    /// As [`Tree::finish`], and keeps the tree.
     ///
     /// # Errors
-    /// As [`Tree::finish`], and `LimitExceeded` when there is no memory for two partials more.
+    /// As [`Tree::finish`], and `LimitExceeded` when memory for two more partials runs out.
     pub fn whole(&self) -> Result<Option<P>>
     where
-        P: Copied,
+        P: TryClone,
     {
         self.check_complete()?;
         let mut whole: Option<P> = None;
-        for (_, partial) in self.held.values().rev() {
-            let mut left = partial.copied()?;
+        for (_, partial) in self.nodes.values().rev() {
+            let mut left = partial.try_clone()?;
             if let Some(right) = &whole {
                 left.merge(right);
             }

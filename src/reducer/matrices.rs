@@ -7,10 +7,11 @@ use std::sync::Arc;
 use rayon::ThreadPool;
 
 use crate::error::{Error, Result};
-use crate::fold::gram::Chunk;
+use crate::fold::columns::NumberedRows;
+use crate::fold::gram::{Chunk, Rectangle};
+use crate::fold::statistic::leaves;
 use crate::fold::{
-    ColumnMoments, Cross, Distinct, ExponentHistogram, Gram, Histogram, NumberedRows, Rectangle,
-    Statistic, TopRows, leaves,
+    ColumnMoments, Cross, Distinct, ExponentHistogram, Gram, Histogram, Statistic, TopRows,
 };
 use crate::matrix::{Matrix, Numbers};
 

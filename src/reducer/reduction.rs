@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::fold::{Arrival, Copied, Inserted, Node, Statistic, Tree};
+use crate::fold::statistic::{Incoming, TryClone};
+use crate::fold::tree::Inserted;
+use crate::fold::{Node, Statistic, Tree};
 
 use super::job::Job;
 use super::portion::{ArrivedNode, Portion};
@@ -43,7 +45,7 @@ impl<S: Statistic> Reduction<S> {
     /// # Errors
     /// `Corrupt` when the same node is there with other bits: one of the two who computed it read
     /// other rows, or has a fault.
-    pub fn insert(&mut self, node: Node, arrival: impl Arrival<S::Partial>) -> Result<Inserted> {
+    pub fn insert(&mut self, node: Node, arrival: impl Incoming<S::Partial>) -> Result<Inserted> {
         self.tree.insert(node, arrival)
     }
 
@@ -110,7 +112,7 @@ impl<S: Statistic> Reduction<S> {
     /// As [`Reduction::finish`], and `LimitExceeded` when there is no memory for it.
     pub fn whole(&self) -> Result<S::Partial>
     where
-        S::Partial: Copied,
+        S::Partial: TryClone,
     {
         self.tree.whole()?.ok_or_else(without_rows)
     }

@@ -4,8 +4,8 @@ use rayon::ThreadPool;
 
 use crate::bytes::append;
 use crate::error::{Error, Result};
-use crate::fold::gram::Chunk;
-use crate::fold::{Gram, Node, Tree, Triangle, Values};
+use crate::fold::gram::{Chunk, Triangle};
+use crate::fold::{Gram, Node, Tree, Values};
 use crate::matrix::{Element, Numbers};
 
 use super::job::Job;

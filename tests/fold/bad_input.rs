@@ -1,10 +1,11 @@
-//! What is refused, and what the message says.
+//! Rejected arguments and damaged partials, and their messages.
 
 use headwater::ErrorKind;
+use headwater::fold::columns::NumberedRows;
 use headwater::fold::gram::{COLUMNS_MAX, Chunk, Kernel};
 use headwater::fold::{
-    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Node, NumberedRows,
-    Rows, Statistic, TopRows,
+    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Node, Rows, Statistic,
+    TopRows,
 };
 
 #[track_caller]
@@ -14,18 +15,18 @@ fn refused<T>(result: headwater::Result<T>, kind: ErrorKind, message: &str) {
 }
 
 #[test]
-fn rows_that_are_not_there_are_refused() {
+fn rows_longer_than_their_values_are_refused() {
     let values = [0.0; 10];
     let rows = |count, columns, stride| Rows::new(values.as_slice(), count, columns, stride);
     assert!(rows(2, 5, 5).is_ok() && rows(2, 3, 7).is_ok() && rows(0, 99, 99).is_ok());
-    let words = "expected values for 3 rows of 4 columns, one row every 4 values, found 10 values";
+    let words = "expected values for 3 rows of 4 columns with a stride of 4, found only 10";
     refused(rows(3, 4, 4), ErrorKind::InvalidArgument, words);
     assert!(rows(2, 3, 8).is_err() && rows(usize::MAX, 1, usize::MAX).is_err());
 }
 
 #[test]
-fn a_statistic_of_no_or_too_many_columns_is_refused() {
-    let none = "expected at least one column, found none";
+fn a_product_of_no_or_too_many_columns_is_refused() {
+    let none = "expected at least 1 column, found 0";
     refused(Gram::new(0), ErrorKind::InvalidArgument, none);
     refused(Cross::new(3, 0), ErrorKind::InvalidArgument, none);
     let many = "expected at most 65536 columns, found 65537";
@@ -34,34 +35,37 @@ fn a_statistic_of_no_or_too_many_columns_is_refused() {
 }
 
 #[test]
-fn a_chunk_of_another_form_is_refused() {
+fn a_chunk_of_another_shape_is_refused() {
     let values = [1.0; 12];
     let rows = |count, columns| Rows::new(values.as_slice(), count, columns, columns).unwrap();
     let invalid = ErrorKind::InvalidArgument;
     let gram = Gram::new(3).unwrap();
     refused(gram.leaf(&Chunk::of(rows(3, 4))), invalid, "expected 3 columns, found 4");
     let heavy = Chunk::of(rows(4, 3)).weighted(&values[..4]).unwrap();
-    refused(gram.leaf(&heavy), invalid, "weights for a fold without weights");
+    let words = "expected a chunk without weights, found weights; make the statistic with \
+                 Gram::weighted";
+    refused(gram.leaf(&heavy), invalid, words);
     let gram = gram.weighted();
-    refused(gram.leaf(&Chunk::of(rows(4, 3))), invalid, "no weights for a weighted fold");
+    let words = "expected a weight for each row, found none; add them with Chunk::weighted";
+    refused(gram.leaf(&Chunk::of(rows(4, 3))), invalid, words);
     assert!(gram.leaf(&heavy).is_ok());
     let few = Chunk::of(rows(4, 3)).weighted(&values[..3]);
     refused(few, invalid, "expected 4 weights, found 3");
     let beside = Chunk::of(rows(4, 3)).and(rows(3, 4));
-    refused(beside, invalid, "expected 4 rows of columns side by side, found 3");
+    refused(beside, invalid, "expected 4 rows, as in the first matrix, found 3");
     let cross = Cross::new(3, 4).unwrap();
     let sides = (Chunk::of(rows(4, 3)), Chunk::of(rows(3, 4)));
-    refused(cross.leaf(&sides), invalid, "expected 4 rows on both sides, found 3");
+    refused(cross.leaf(&sides), invalid, "expected 4 rows on the right, as on the left, found 3");
     let sides = (heavy, Chunk::of(rows(3, 4)));
-    refused(cross.leaf(&sides), invalid, "expected 4 rows on both sides, found 3");
+    refused(cross.leaf(&sides), invalid, "expected 4 rows on the right, as on the left, found 3");
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let chunks = [Chunk::of(rows(4, 3)), Chunk::of(rows(3, 4))];
-    let words = "chunk 1: expected 3 columns, found 4";
+    let words = "chunks[1]: expected 3 columns, found 4";
     refused(Gram::new(3).unwrap().leaves(&chunks, &pool), invalid, words);
 }
 
 #[test]
-fn p6_bytes_that_no_fold_has_written_are_refused() {
+fn p6_impossible_bytes_of_a_product_are_refused() {
     let gram = Gram::new(2).unwrap();
     let corrupt = ErrorKind::Corrupt;
     refused(gram.decode(&[0; 23]), corrupt, "expected 24 bytes of sums, found 23");
@@ -76,13 +80,13 @@ fn p6_bytes_that_no_fold_has_written_are_refused() {
 }
 
 #[test]
-fn a_product_of_numbers_that_are_not_there_is_refused() {
+fn a_product_with_nulls_is_refused() {
     let values = [1.0; 12];
     let mut nulls = [false; 12];
     nulls[7] = true;
     let whole = Chunk::of(Rows::new(values.as_slice(), 4, 3, 3).unwrap());
     let rows = Rows::new(values.as_slice(), 4, 3, 3).unwrap();
-    let words = "expected a NULL mark for each number of 4 rows of 3 columns, found 11 marks";
+    let words = "expected one NULL mark for each cell of 4 rows of 3 columns, found 11 marks";
     refused(rows.with_nulls(&nulls[1..]), ErrorKind::InvalidArgument, words);
     let holed = rows.with_nulls(&nulls).unwrap();
     let words = "expected a number in every cell, found NULL in row 2 of the chunk, column 1; fill \
@@ -99,14 +103,14 @@ fn a_product_of_numbers_that_are_not_there_is_refused() {
     let sides = (Chunk::of(holed), whole.clone());
     refused(cross.leaf(&sides), invalid, &words.replace("right", "left"));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    let words = format!("chunk 1: {}", words.replace("right", "left"));
+    let words = format!("chunks[1]: {}", words.replace("right", "left"));
     refused(cross.leaves(&[(whole.clone(), whole), sides], &pool), invalid, &words);
 }
 
 #[test]
-fn statistics_of_columns_that_cannot_be_are_refused() {
+fn invalid_arguments_of_column_statistics_are_refused() {
     let (invalid, limit) = (ErrorKind::InvalidArgument, ErrorKind::LimitExceeded);
-    let none = "expected at least one column, found none";
+    let none = "expected at least 1 column, found 0";
     refused(ColumnMoments::new(vec![]), invalid, none);
     refused(Histogram::new(vec![]), invalid, none);
     refused(ExponentHistogram::new(0), invalid, none);
@@ -116,11 +120,11 @@ fn statistics_of_columns_that_cannot_be_are_refused() {
     let edges = |second: &[f64]| Histogram::new(vec![vec![0.0], second.to_vec()]);
     let words = "the edges of column 1: expected at least one edge, found none";
     refused(edges(&[]), invalid, words);
-    let words = "the edges of column 1: expected finite numbers, found inf";
+    let words = "the edges of column 1: expected finite edges, found inf";
     refused(edges(&[0.0, f64::INFINITY]), invalid, words);
-    let words = "the edges of column 1: expected each edge above the one before, found 0 after -0";
+    let words = "the edges of column 1: expected increasing edges, found 0 after -0";
     refused(edges(&[-1.0, -0.0, 0.0]), invalid, words);
-    let words = "expected a histogram of at most 67108864 counts, found 67109890; use fewer columns or bins";
+    let words = "expected at most 67108864 counts, found 67109890; take fewer columns or bins";
     refused(ExponentHistogram::new(16_369).map(|_| ()), limit, &words.replace("09890", "12900"));
     assert!(ExponentHistogram::new(usize::MAX).is_err());
     for precision in [3, 19, u32::MAX] {
@@ -128,7 +132,7 @@ fn statistics_of_columns_that_cannot_be_are_refused() {
         refused(Distinct::new(1, precision), invalid, &words);
     }
     assert!(Distinct::new(usize::MAX, 14).is_err() && Distinct::new(1025, 18).is_err());
-    let words = "expected a column below 2, found 2; the first is 0";
+    let words = "expected a column number below 2, found 2; columns count from 0";
     refused(TopRows::new(2, 2, 1, End::Largest), invalid, words);
     let words = "expected at least one row to keep, found 0";
     refused(TopRows::new(2, 1, 0, End::Largest), invalid, words);
@@ -137,7 +141,7 @@ fn statistics_of_columns_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn rows_of_another_form_are_refused_by_statistics_of_columns() {
+fn rows_of_another_shape_are_refused_by_column_statistics() {
     let values = [1.0; 12];
     let rows = Rows::new(values.as_slice(), 4, 3, 3).unwrap();
     let (invalid, words) = (ErrorKind::InvalidArgument, "expected 2 columns, found 3");
@@ -149,12 +153,13 @@ fn rows_of_another_form_are_refused_by_statistics_of_columns() {
     refused(top.leaf(&NumberedRows { first: 0, rows }), invalid, words);
     let top = TopRows::new(3, 0, 3, End::Largest).unwrap();
     let last = NumberedRows { first: u64::MAX - 3, rows };
-    refused(top.leaf(&last), ErrorKind::LimitExceeded, "rows have numbers below 2^64");
+    let words = "expected row numbers of at most 2^64 - 1, found a chunk that ends after them";
+    refused(top.leaf(&last), ErrorKind::LimitExceeded, words);
 }
 
 /// Partials of the right length that no rows have.
 #[test]
-fn p6_statistics_of_columns_that_no_fold_has_written_are_refused() {
+fn p6_impossible_bytes_of_column_statistics_are_refused() {
     let corrupt = ErrorKind::Corrupt;
     let bytes = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
     let moments = ColumnMoments::new(vec![0.0]).unwrap();
@@ -175,7 +180,7 @@ fn p6_statistics_of_columns_that_no_fold_has_written_are_refused() {
     ] {
         let mut bad = good;
         bad[at] = word;
-        let words = "expected moments of 2 rows in column 0, found sums that no rows have";
+        let words = "the moments of column 0 are impossible for 2 rows";
         refused(moments.decode(&bytes(&bad)), corrupt, words);
         let mut bad = none;
         bad[5] = one;
@@ -188,20 +193,14 @@ fn p6_statistics_of_columns_that_no_fold_has_written_are_refused() {
     let mut registers = [61; 16];
     assert!(distinct.decode(&registers).is_ok());
     registers[3] = 62;
-    refused(
-        distinct.decode(&registers),
-        corrupt,
-        "expected registers of at most 61, found 62 in register 3",
-    );
+    let words = "expected registers of at most 61, found 62 in register 3";
+    refused(distinct.decode(&registers), corrupt, words);
     let top = TopRows::new(1, 0, 2, End::Largest).unwrap();
     refused(top.decode(&[]), corrupt, "expected 40 bytes of ranked rows, found 0");
-    refused(
-        top.decode(&bytes(&[3, 0, 0, 0, 0])),
-        corrupt,
-        "expected at most 2 ranked rows, found 3",
-    );
+    let words = "expected at most 2 ranked rows, found 3";
+    refused(top.decode(&bytes(&[3, 0, 0, 0, 0])), corrupt, words);
     assert!(top.decode(&bytes(&[2, one, 4, one, 5])).is_ok());
-    let words = "expected ranked rows of numbers in order, found others";
+    let words = "expected ranked rows in order, without NaN and padded with zeros";
     let nan = u64::MAX >> 1;
     for bad in [[2, one, 5, one, 4], [2, one, 5, one, 5], [2, one, 0, two, 1], [1, one, 0, 0, 1]] {
         refused(top.decode(&bytes(&bad)), corrupt, words);
@@ -210,28 +209,18 @@ fn p6_statistics_of_columns_that_no_fold_has_written_are_refused() {
 }
 
 #[test]
-fn a_node_past_the_last_chunk_of_all_is_refused() {
+fn a_node_past_the_last_possible_chunk_is_refused() {
     assert!(Node::new(63, 0).is_ok() && Node::leaf(u64::MAX - 1).is_ok());
     let limit = ErrorKind::LimitExceeded;
-    refused(
-        Node::new(63, 1),
-        limit,
-        "expected the level and index of a node, found level 63 and index 1",
-    );
-    refused(
-        Node::new(64, 0),
-        limit,
-        "expected the level and index of a node, found level 64 and index 0",
-    );
-    refused(
-        Node::leaf(u64::MAX),
-        limit,
-        "expected the level and index of a node, found level 0 and index 18446744073709551615",
-    );
+    let words =
+        |place: &str| format!("expected a node within 2^64 - 1 chunks, found level {place}");
+    refused(Node::new(63, 1), limit, &words("63, index 1"));
+    refused(Node::new(64, 0), limit, &words("64, index 0"));
+    refused(Node::leaf(u64::MAX), limit, &words("0, index 18446744073709551615"));
 }
 
 #[test]
-fn the_scalar_kernel_is_everywhere() {
+fn every_processor_has_the_scalar_kernel() {
     let kernels: Vec<Kernel> = Kernel::available().collect();
     assert_eq!(kernels.last(), Some(&Kernel::Scalar));
     assert_eq!(Gram::new(3).unwrap().kernel(), kernels[0]);

@@ -1,8 +1,10 @@
 //! The statistics of columns: the bytes of the twin whatever the chunks, the order and the threads.
 
+use headwater::fold::columns::NumberedRows;
+use headwater::fold::statistic::leaves;
 use headwater::fold::{
-    ColumnMoments, Distinct, End, ExponentHistogram, Histogram, Node, NumberedRows, Partial, Rows,
-    Statistic, TopRows, Tree, leaves,
+    ColumnMoments, Distinct, End, ExponentHistogram, Histogram, Node, Partial, Rows, Statistic,
+    TopRows, Tree,
 };
 use headwater::random::{Purpose, Stream};
 use proptest::prelude::*;
@@ -139,7 +141,7 @@ proptest! {
 
 /// What the views say, on numbers that can be counted on the fingers.
 #[test]
-fn counts_are_found_where_they_are_named() {
+fn named_counts_match_their_bins() {
     let tiny = f64::from_bits(1);
     let inf = f64::INFINITY;
     let values = [-inf, -1.5, -0.0, 0.0, tiny, 1.0, 1.5, 2.0, inf, f64::NAN, -f64::NAN, 7.0];
@@ -202,7 +204,7 @@ fn summaries_are_those_of_the_two_pass_formulas() {
 }
 
 #[test]
-fn summaries_of_nothing_and_of_constants_are_said_to_be_none() {
+fn summaries_of_no_numbers_and_of_constants_are_not_lost() {
     let moments = ColumnMoments::new(vec![0.0, 0.0]).unwrap();
     let values = [f64::NAN, 3.0, f64::INFINITY, 3.0];
     let sums = moments.leaf(&Rows::new(values.as_slice(), 2, 2, 2).unwrap()).unwrap();
@@ -215,7 +217,7 @@ fn summaries_of_nothing_and_of_constants_are_said_to_be_none() {
 }
 
 #[test]
-fn shifts_are_the_lower_medians_and_what_a_far_one_loses_is_not_told() {
+fn shifts_are_lower_medians_and_far_shifts_give_nan() {
     let (nan, inf) = (f64::NAN, f64::INFINITY);
     let values = [1e9 + 2.0, nan, inf, 1e9, inf, 7.1, 1e9 + 8.0, -inf, 7.1, 1e9 - 4.0, nan, 7.1];
     let rows = Rows::new(values.as_slice(), 4, 3, 3).unwrap();
@@ -267,7 +269,7 @@ fn shifts_are_the_lower_medians_and_what_a_far_one_loses_is_not_told() {
 
 /// Within four standard errors, from none to more than there are registers.
 #[test]
-fn estimates_of_distinct_numbers_are_as_near_as_theory_says() {
+fn distinct_estimates_are_within_the_theoretical_error() {
     for precision in [4, 9, Distinct::PRECISION] {
         let distinct = Distinct::new(1, precision).unwrap();
         let error = 1.04 / f64::powi(2.0, precision as i32).sqrt();

@@ -7,10 +7,11 @@
 
 use std::arch::asm;
 
+use headwater::fold::columns::NumberedRows;
 use headwater::fold::gram::{Chunk, Kernel, Speed};
 use headwater::fold::{
-    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, NumberedRows, Partial,
-    Rows, Statistic, TopRows,
+    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Partial, Rows,
+    Statistic, TopRows,
 };
 use rayon::ThreadPoolBuilder;
 
@@ -71,11 +72,14 @@ fn p1_the_callers_setting_changes_no_bit_and_is_restored() {
                     let crossed = cross.leaf(&sides).unwrap();
                     (merged, heavy.leaf(&weighted).unwrap(), crossed)
                 };
-                let flat =
-                    |(a, b, c): (headwater::fold::Triangle, _, headwater::fold::Rectangle)| {
-                        let b: headwater::fold::Triangle = b;
-                        [bits(a.values()), bits(b.values()), bits(c.values())].concat()
-                    };
+                let flat = |(a, b, c): (
+                    headwater::fold::gram::Triangle,
+                    _,
+                    headwater::fold::gram::Rectangle,
+                )| {
+                    let b: headwater::fold::gram::Triangle = b;
+                    [bits(a.values()), bits(b.values()), bits(c.values())].concat()
+                };
                 let usual = flat(all());
                 for word in [NO_SUBNORMALS, ROUNDING_UP, SIGNALS] {
                     let found = flat(under(word, all));
@@ -109,7 +113,7 @@ fn merged<S: Statistic>(statistic: &S, chunks: [&S::Chunk<'_>; 2]) -> Vec<u8> {
 }
 
 #[test]
-fn p1_the_callers_setting_changes_no_bit_of_a_statistic_of_columns() {
+fn p1_the_callers_setting_changes_no_bit_of_column_statistics() {
     let tiny = f64::from_bits(3);
     let moments = ColumnMoments::new(vec![0.0, tiny, -1e-3]).unwrap();
     let histogram = Histogram::new(vec![vec![0.0, tiny, 1e-3]; 3]).unwrap();

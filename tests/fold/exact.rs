@@ -98,7 +98,7 @@ pub(crate) fn fused_multiply_add(a: f64, b: f64, c: f64) -> f64 {
 }
 
 #[test]
-fn the_twin_of_fma_is_that_of_the_processor() {
+fn the_twin_of_fma_matches_the_processor() {
     use crate::numbers::{Kind, f64s};
     for kind in Kind::ALL {
         for (at, three) in f64s(kind, 9, 6000).chunks_exact(3).enumerate() {

@@ -1,7 +1,7 @@
 //! P1 of the kernels: the instruction set, blocks and threads change no bit.
 
-use headwater::fold::gram::{Chunk, Kernel, Speed};
-use headwater::fold::{Gram, Rows, Statistic, Triangle};
+use headwater::fold::gram::{Chunk, Kernel, Speed, Triangle};
+use headwater::fold::{Gram, Rows, Statistic};
 use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 
@@ -141,7 +141,7 @@ fn p1_the_number_of_threads_changes_no_bit() {
 
 /// A workspace that held NaN and infinities is used again.
 #[test]
-fn p1_nothing_is_left_of_the_chunk_before() {
+fn p1_a_used_workspace_changes_no_bit() {
     let gram = Gram::new(21).unwrap();
     let special = Numbers::new(Dtype::F64, Kind::AnyBits, 1, 300 * 21);
     let ordinary = Numbers::new(Dtype::F64, Kind::Ordinary, 2, 200 * 21);

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use headwater::fold::{Arrival, Inserted, Node, Partial, Tree};
+use headwater::fold::statistic::Incoming;
+use headwater::fold::tree::Inserted;
+use headwater::fold::{Node, Partial, Tree};
 use headwater::random::{Purpose, Stream};
 use headwater::{Error, ErrorKind, Result};
 use proptest::prelude::*;
@@ -139,7 +141,7 @@ fn p1_golden_whole_of_eleven_chunks() {
 }
 
 #[test]
-fn every_ragged_count_folds_and_holds_one_node_for_each_bit() {
+fn every_count_of_chunks_holds_one_node_for_each_bit() {
     for count in 1_u64..=200 {
         let mut tree = Tree::new(count);
         for chunk in 0..count {
@@ -171,9 +173,9 @@ fn p6_a_node_with_other_bits_is_refused_by_name_and_changes_nothing() {
 /// A story that comes when there may be no memory for it.
 struct Coming(Option<Story>);
 
-impl Arrival<Story> for Coming {
-    fn has_bits_of(&self, held: &Story) -> bool {
-        self.0.as_ref() == Some(held)
+impl Incoming<Story> for Coming {
+    fn has_bits_of(&self, present: &Story) -> bool {
+        self.0.as_ref() == Some(present)
     }
 
     fn join(self, siblings: Vec<(Node, Story)>, spent: &mut Vec<Story>) -> Result<Story> {
@@ -215,7 +217,7 @@ proptest! {
 }
 
 #[test]
-fn p6_of_nodes_that_come_together_all_are_taken_in_or_none() {
+fn p6_insert_all_takes_all_nodes_or_none() {
     let node = |level, index| Node::new(level, index).unwrap();
     let mut tree = Tree::new(16);
     for there in [node(0, 0), node(0, 5), node(1, 4), node(0, 12)] {
@@ -245,10 +247,13 @@ fn p6_of_nodes_that_come_together_all_are_taken_in_or_none() {
 }
 
 #[test]
-fn what_cannot_be_folded_is_refused() {
+fn nodes_past_the_end_and_incomplete_folds_are_refused() {
     let mut tree = Tree::new(13);
     let error = tree.insert(Node::new(2, 3).unwrap(), story(12..16)).unwrap_err();
-    assert_eq!(error.to_string(), "node 3 of level 2 (chunks 12 to 15): expected chunks below 13");
+    assert_eq!(
+        error.to_string(),
+        "expected a node within 13 chunks, found node 3 of level 2 (chunks 12 to 15)"
+    );
     insert(&mut tree, Node::new(3, 0).unwrap());
     let error = tree.clone().finish().unwrap_err();
     assert_eq!(error.to_string(), "the fold is not complete: chunks 8 to 12 are missing");

@@ -5,10 +5,11 @@
 
 use std::fs;
 
+use headwater::fold::columns::NumberedRows;
 use headwater::fold::gram::Chunk;
 use headwater::fold::{
-    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Node, NumberedRows,
-    Partial, Rows, Statistic, TopRows, Tree,
+    ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Node, Partial, Rows,
+    Statistic, TopRows, Tree,
 };
 use headwater::plan::Plan;
 use headwater::reducer::{Job, Portion};
@@ -138,7 +139,7 @@ fn bad(gram: &[u8]) -> Vec<Case> {
     let last = body.len() - 40;
     let other_job = {
         let (job, statistic) = (job("gram", 3), Gram::new(COLUMNS).unwrap());
-        let none: [(Node, &headwater::fold::Triangle); 0] = [];
+        let none: [(Node, &headwater::fold::gram::Triangle); 0] = [];
         Portion::of(&job, &statistic).encode(none.into_iter()).unwrap()
     };
     // Behind the plan: the number of nodes, and the length of a partial.

@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use headwater::ErrorKind;
+use headwater::fold::gram::Triangle;
 use headwater::fold::{
-    ColumnMoments, ExponentHistogram, Gram, Histogram, Node, Rows, Statistic, Triangle, Values,
+    ColumnMoments, ExponentHistogram, Gram, Histogram, Node, Rows, Statistic, Values,
 };
 use headwater::matrix::{Element, Matrix, MatrixFormat};
 use headwater::reducer::{GramStream, Job, OfMatrix, Portion, Reduction, Source, fold_portion};

@@ -19,8 +19,8 @@ mod team;
 use std::sync::Arc;
 
 use headwater::ErrorKind;
-use headwater::fold::gram::Chunk;
-use headwater::fold::{Gram, Node, Rows, Statistic, Tree, Triangle};
+use headwater::fold::gram::{Chunk, Triangle};
+use headwater::fold::{Gram, Node, Rows, Statistic, Tree};
 use headwater::plan::Plan;
 use headwater::reducer::{Blocks, Job, Portion, Reduction};
 use proptest::prelude::*;

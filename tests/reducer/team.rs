@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use headwater::fold::gram::Chunk;
-use headwater::fold::{Arrival, Gram, Node, Statistic, Triangle};
-use headwater::reducer::wire::{Coordinator, Order, Outbox, Report, Worker};
-use headwater::reducer::{Blocks, Job, Policy, Reduction};
+use headwater::fold::gram::{Chunk, Triangle};
+use headwater::fold::statistic::Incoming;
+use headwater::fold::{Gram, Node, Statistic};
+use headwater::reducer::{
+    Blocks, Coordinator, Job, Letters, Order, Policy, Reduction, Report, Worker,
+};
 use headwater::{Error, ErrorKind, Result};
 
 use crate::{COLUMNS, bits, job, plainly, portion, reduction, rows};
@@ -171,7 +173,7 @@ struct WithoutMemory(Gram);
 /// A partial that arrived there.
 struct NoMemory;
 
-impl Arrival<Triangle> for NoMemory {
+impl Incoming<Triangle> for Homeless {
     fn has_bits_of(&self, _: &Triangle) -> bool {
         false
     }
@@ -184,7 +186,7 @@ impl Arrival<Triangle> for NoMemory {
 impl Statistic for WithoutMemory {
     type Chunk<'a> = Chunk<'a>;
     type Partial = Triangle;
-    type Arrived<'a> = NoMemory;
+    type Incoming<'a> = Homeless;
 
     fn leaf(&self, chunk: &Chunk<'_>) -> Result<Triangle> {
         self.0.leaf(chunk)

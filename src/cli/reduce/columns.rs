@@ -13,10 +13,8 @@ use serde_json::{Value, json};
 use super::args::{RowsArgs, StatisticCommand, WrittenResult};
 use crate::Digest;
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::fold::{
-    ColumnMoments, ColumnSummary, Counts, Distinct, End, ExponentHistogram, Histogram, MomentSums,
-    Ranking, Registers, SignExponents, Statistic, TopRows,
-};
+use crate::fold::columns::{ColumnSummary, Counts, MomentSums, Ranking, Registers, SignExponents};
+use crate::fold::{ColumnMoments, Distinct, End, ExponentHistogram, Histogram, Statistic, TopRows};
 use crate::matrix::Matrix;
 use crate::reducer::{Job, OfMatrix, OfRows, Source};
 

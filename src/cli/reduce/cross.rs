@@ -13,7 +13,7 @@ use super::place::Kind;
 use crate::Digest;
 use crate::durable::{Disk, write_file_by};
 use crate::error::Result;
-use crate::fold::Rectangle;
+use crate::fold::gram::Rectangle;
 use crate::matrix::{Matrix, npy_header};
 use crate::reducer::{CrossOfMatrices, Job};
 

@@ -12,7 +12,8 @@ use super::place::Kind;
 use crate::Digest;
 use crate::durable::{Disk, NewFile, write_file_by};
 use crate::error::Result;
-use crate::fold::{Gram, Triangle};
+use crate::fold::Gram;
+use crate::fold::gram::Triangle;
 use crate::matrix::npy_header;
 use crate::reducer::{Job, OfMatrix, Source};
 

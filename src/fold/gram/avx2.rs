@@ -1,11 +1,11 @@
 //! The kernel for AVX2 with FMA: a tile of 4 x 12 sums, all of them in registers.
 //!
-//! What it does is what `plain` says. What it does otherwise:
+//! It computes what `plain` defines, with these differences:
 //!
 //! - Four sums of a row lie in one register. A lane belongs to one column, and a row's number is
 //!   broadcast to all lanes; so every sum is its own chain over the rows.
-//! - Whole tiles take twelve registers for sums, three for the right and one for the left: all that
-//!   there are. A compiler spills some of them, so their loop is written down.
+//! - Whole tiles use all 16 registers: twelve for sums, three for the right and one for the left. A
+//!   compiler spills some of them, so their loop is written in assembly.
 //! - Tiles of one or two vectors, on the diagonal and at the last columns, are left to the compiler.
 #![expect(unsafe_code, reason = "vectors of four numbers; see the reasons there")]
 
@@ -44,7 +44,7 @@ impl Avx2 {
     pub(super) fn multiply(self, tile: &mut Tile<'_>) {
         tile.check(LANES);
         // SAFETY: `self` is only made where the processor has the instructions. The numbers are
-        // within the bounds that the functions ask for, as was checked.
+        // within the bounds that the functions ask for, as `Tile::check` made sure.
         unsafe {
             match tile.vectors.len() {
                 1 => multiply::<1>(tile),
@@ -137,11 +137,11 @@ unsafe fn chain<const VECTORS: usize>(
     sums: &mut [[__m256d; VECTORS]; LANES],
     mut left: *const f64,
     mut right: *const f64,
-    (rows, mut ahead, step): (usize, *const u8, usize),
+    (rows, mut prefetch, step): (usize, *const u8, usize),
 ) {
     for _ in 0..rows {
-        _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
-        ahead = ahead.wrapping_add(step);
+        _mm_prefetch::<_MM_HINT_T0>(prefetch.cast());
+        prefetch = prefetch.wrapping_add(step);
         // SAFETY: Both point into a row, by the function's terms. After the last nothing is
         // read.
         unsafe {
@@ -190,7 +190,7 @@ unsafe fn chain_whole(
     sums: &mut [__m256d; LANES * PANEL_VECTORS],
     left: *const f64,
     right: *const f64,
-    (rows, ahead, step): (usize, *const u8, usize),
+    (rows, prefetch, step): (usize, *const u8, usize),
 ) {
     let [s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11] = sums;
     if rows == 0 {
@@ -201,8 +201,8 @@ unsafe fn chain_whole(
     unsafe {
         asm!(
             "2:",
-            "prefetcht0 [{ahead}]",
-            "add {ahead}, {step}",
+            "prefetcht0 [{prefetch}]",
+            "add {prefetch}, {step}",
             "vmovupd {y0}, ymmword ptr [{right}]",
             "vmovupd {y1}, ymmword ptr [{right} + 32]",
             "vmovupd {y2}, ymmword ptr [{right} + 64]",
@@ -218,7 +218,7 @@ unsafe fn chain_whole(
             left = inout(reg) left => _,
             right = inout(reg) right => _,
             rows = inout(reg) rows => _,
-            ahead = inout(reg) ahead => _,
+            prefetch = inout(reg) prefetch => _,
             step = in(reg) step,
             x = out(ymm_reg) _,
             y0 = out(ymm_reg) _,

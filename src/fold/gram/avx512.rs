@@ -1,12 +1,12 @@
 //! The kernel for AVX-512: a tile of 8 x 24 sums, all of them in registers.
 //!
-//! What it does is what `plain` says. What it does otherwise:
+//! It computes what `plain` defines, with these differences:
 //!
 //! - Eight sums of a row lie in one register, 24 registers in all. A lane belongs to one column, and
 //!   a row's number is broadcast to all lanes; so every sum is its own chain over the rows.
 //! - A tile of fewer than three vectors has an instance of its own, which holds 16 or 8 sums a row:
-//!   on the diagonal and at the last columns there is nothing else to be done.
-//! - What is read after this tile is asked for, a line every few rows.
+//!   the diagonal and the last columns need no more.
+//! - The data after this tile are prefetched, a cache line every few rows.
 #![expect(unsafe_code, reason = "vectors of eight numbers; see the reasons there")]
 
 use std::arch::x86_64::{
@@ -40,7 +40,7 @@ impl Avx512 {
     pub(super) fn multiply(self, tile: &mut Tile<'_>) {
         tile.check(LANES);
         // SAFETY: `self` is only made where the processor has the instructions. The numbers are
-        // within the bounds that `multiply` asks for, as was checked.
+        // within the bounds that `multiply` asks for, as `Tile::check` made sure.
         unsafe {
             match tile.vectors.len() {
                 1 => multiply::<1>(tile),
@@ -129,11 +129,11 @@ unsafe fn chain<const VECTORS: usize>(
     sums: &mut [[__m512d; VECTORS]; LANES],
     mut left: *const f64,
     mut right: *const f64,
-    (rows, mut ahead, step): (usize, *const u8, usize),
+    (rows, mut prefetch, step): (usize, *const u8, usize),
 ) {
     for _ in 0..rows {
-        _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
-        ahead = ahead.wrapping_add(step);
+        _mm_prefetch::<_MM_HINT_T0>(prefetch.cast());
+        prefetch = prefetch.wrapping_add(step);
         // SAFETY: Both point into a row, by the function's terms. After the last nothing is
         // read.
         unsafe {

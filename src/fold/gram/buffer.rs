@@ -1,17 +1,17 @@
-//! Memory for a kernel: aligned to cache lines, and an error instead of an abort when there is none.
+//! Memory for a kernel: aligned to cache lines, with an error instead of an abort when it runs out.
 
 use crate::bytes::no_memory;
 use crate::error::Result;
 use crate::map::Memory;
 
-/// Numbers that start with a page.
+/// Numbers that start at a page boundary.
 pub(super) struct Buffer {
     memory: Memory,
     count: usize,
 }
 
 impl Buffer {
-    /// `count` zeros.
+    /// Returns `count` zeros.
     pub(super) fn zeros(count: usize) -> Result<Self> {
         let bytes = count.saturating_mul(size_of::<f64>());
         let memory = Memory::zeros(bytes).ok_or_else(|| no_memory(bytes))?;

@@ -1,4 +1,4 @@
-//! The products of the columns of two matrices.
+//! Cross products: sums of products of the columns of two matrices.
 
 use rayon::ThreadPool;
 
@@ -20,18 +20,18 @@ pub struct Cross {
 }
 
 impl Cross {
-    /// Of `left_columns` columns of X with `right_columns` of Y.
+    /// Returns the statistic of `left_columns` columns of X and `right_columns` columns of Y.
     ///
     /// # Errors
-    /// `InvalidArgument` for none, `LimitExceeded` for more than [`super::COLUMNS_MAX`].
+    /// `InvalidArgument` for 0 columns, `LimitExceeded` for more than [`super::COLUMNS_MAX`].
     pub fn new(left_columns: usize, right_columns: usize) -> Result<Self> {
         Self::with_speed(left_columns, right_columns, &Speed::default())
     }
 
-    /// The same at a speed of the caller's choice.
+    /// As [`Cross::new`], with settings for speed.
     ///
     /// # Errors
-    /// As [`Cross::new`], and `InvalidArgument` for a kernel that this processor has not.
+    /// As [`Cross::new`], and `InvalidArgument` for a kernel that this processor does not support.
     pub fn with_speed(left_columns: usize, right_columns: usize, speed: &Speed) -> Result<Self> {
         check_columns(left_columns)?;
         check_columns(right_columns)?;
@@ -39,10 +39,10 @@ impl Cross {
         Ok(Self { left_columns, right_columns, product })
     }
 
-    /// The partial of each chunk, made by the threads of a pool.
+    /// Returns the partial of each chunk, made by the threads of a pool.
     ///
     /// # Errors
-    /// As [`Statistic::leaf`], with the place of the chunk among them.
+    /// As [`Statistic::leaf`], with the index of the chunk.
     pub fn leaves(&self, chunks: &[Sides<'_>], threads: &ThreadPool) -> Result<Vec<Rectangle>> {
         let with_all = |sides: &Sides<'_>| self.sums(sides, Some(threads));
         leaves(self, self.left_columns * self.right_columns, chunks, threads, with_all)
@@ -51,9 +51,11 @@ impl Cross {
     fn sums(&self, (x, y): &Sides<'_>, threads: Option<&ThreadPool>) -> Result<Rectangle> {
         same_count("columns on the left", self.left_columns, x.columns())?;
         same_count("columns on the right", self.right_columns, y.columns())?;
-        same_count("rows on both sides", x.rows, y.rows)?;
+        same_count("rows on the right, as on the left", x.rows, y.rows)?;
         if x.weights.or(y.weights).is_some() {
-            return Err(Error::invalid("weights for a fold without weights"));
+            return Err(Error::invalid(
+                "expected chunks without weights, found weights; a cross product takes none",
+            ));
         }
         x.check_complete().context(|| "on the left")?;
         y.check_complete().context(|| "on the right")?;
@@ -64,7 +66,7 @@ impl Cross {
 impl Statistic for Cross {
     type Chunk<'a> = Sides<'a>;
     type Partial = Rectangle;
-    type Arrived<'a> = Sums<'a>;
+    type Incoming<'a> = Sums<'a>;
 
     fn leaf(&self, sides: &Sides<'_>) -> Result<Rectangle> {
         self.sums(sides, None)

@@ -1,4 +1,4 @@
-//! Which kernel multiplies, and what it is given.
+//! The choice of the kernel, and the settings for speed.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::pack::{Packing, pack};
 use super::plain;
 use super::tiles::Tile;
 
-/// A set of instructions to multiply with. All of them give the same bits.
+/// A kernel, by its instruction set. All kernels give the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
     /// Eight numbers at a time.
@@ -26,15 +26,15 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// All of them, the fastest first.
+    /// All kernels, the fastest first.
     pub const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Scalar];
 
-    /// Those that this machine has, the fastest first.
+    /// Returns the kernels that this processor supports, the fastest first.
     pub fn available() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|kernel| kernel.processor().is_some())
     }
 
-    /// The kernel, if this machine has it.
+    /// Returns the kernel's implementation, if this processor supports it.
     fn processor(self) -> Option<Processor> {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -58,7 +58,7 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// A kernel that this machine has.
+/// A kernel that this processor supports.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Processor {
     #[cfg(target_arch = "x86_64")]
@@ -72,13 +72,12 @@ pub(super) enum Processor {
 const SCALAR_LANES: usize = 4;
 
 impl Processor {
-    /// The kernel asked for, or the fastest.
+    /// Returns the kernel `wanted`, or by default the fastest.
     pub(super) fn choose(wanted: Option<Kernel>) -> Result<Self> {
         match wanted {
             Some(kernel) => kernel.processor().ok_or_else(|| {
                 Error::invalid(format!(
-                    "this processor lacks the instructions of \
-                                                       the kernel {kernel}"
+                    "expected a kernel that this processor supports, found {kernel}"
                 ))
             }),
             None => Ok(Kernel::ALL.into_iter().find_map(Kernel::processor).unwrap_or(Self::Scalar)),
@@ -130,12 +129,12 @@ impl Processor {
     }
 }
 
-/// What makes a fold fast or slow, and changes none of its bits.
+/// The settings for speed; they change no bit.
 #[derive(Clone, Debug)]
 pub struct Speed {
-    /// The kernel; `None` for the fastest that the processor has.
+    /// The kernel (default: the fastest that the processor supports).
     pub kernel: Option<Kernel>,
-    /// The rows that are packed at a time, from 1 to 4,096; what is outside becomes the nearest.
+    /// The rows that are packed at a time; clamped to 1 to 4,096.
     pub block_rows: usize,
     /// The columns whose packed rows stay in the second-level cache.
     pub block_columns: usize,

@@ -1,4 +1,4 @@
-//! Sums of products of columns: Gram matrices, weighted ones, and those of two sides.
+//! Sums of products of columns: Gram matrices, weighted Gram matrices, and cross products.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -29,8 +29,8 @@ pub use triangle::{Rectangle, Sums, Triangle};
 /// The most columns: a triangle of 16 GiB.
 pub const COLUMNS_MAX: usize = 1 << 16;
 
-/// From so many sums on, a triangle of 1,024 columns, threads share one chunk; below, each has a chunk
-/// of its own.
+/// The fewest sums (a triangle of 1,024 columns) for which threads share one chunk; with fewer sums, each
+/// thread has a chunk of its own.
 const SHARED_SUMS: usize = triangle::length(1024);
 
 /// The columns of a chunk of rows, side by side.
@@ -42,33 +42,33 @@ pub struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// The columns of a matrix.
+    /// Returns a chunk with the columns of a matrix.
     #[must_use]
     pub fn of(rows: Rows<'a>) -> Self {
         Self { rows: rows.count, parts: vec![Part::Rows(rows)], weights: None }
     }
 
-    /// And those of another one.
+    /// Appends the columns of another matrix.
     ///
     /// # Errors
-    /// `InvalidArgument` when it has another number of rows.
+    /// `InvalidArgument` when the numbers of rows differ.
     pub fn and(mut self, rows: Rows<'a>) -> Result<Self> {
-        same_count("rows of columns side by side", self.rows, rows.count)?;
+        same_count("rows, as in the first matrix", self.rows, rows.count)?;
         self.parts.push(Part::Rows(rows));
         Ok(self)
     }
 
-    /// And a column of ones, whose sums of products are the sums of the other columns.
+    /// Appends a column of ones, whose sums of products are the sums of the other columns.
     #[must_use]
     pub fn and_ones(mut self) -> Self {
         self.parts.push(Part::Ones);
         self
     }
 
-    /// A weight for each row.
+    /// Adds a weight for each row.
     ///
     /// # Errors
-    /// `InvalidArgument` when there are not as many as rows.
+    /// `InvalidArgument` when the number of weights is not the number of rows.
     pub fn weighted(mut self, weights: &'a [f64]) -> Result<Self> {
         same_count("weights", self.rows, weights.len())?;
         self.weights = Some(weights);
@@ -79,7 +79,7 @@ impl<'a> Chunk<'a> {
         self.parts.iter().map(Part::columns).sum()
     }
 
-    /// Refuses numbers that are not there.
+    /// Rejects NULL.
     fn check_complete(&self) -> Result<()> {
         let mut first_column = 0;
         for part in &self.parts {
@@ -98,9 +98,9 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// The partial of each chunk: by all threads together where it has many sums, each by one otherwise.
+/// Returns the partial of each chunk: many sums are made by all threads together, few by one thread.
 ///
-/// `with_all` is [`Statistic::leaf`] with the help of a pool.
+/// `with_all` is [`Statistic::leaf`] on all threads of the pool.
 fn leaves<'a, S>(
     statistic: &S,
     sums: usize,
@@ -120,15 +120,15 @@ where
 
 fn check_columns(columns: usize) -> Result<()> {
     match columns {
-        0 => Err(Error::invalid("expected at least one column, found none")),
+        0 => Err(Error::invalid("expected at least 1 column, found 0")),
         1..=COLUMNS_MAX => Ok(()),
         _ => Err(Error::limit(format!("expected at most {COLUMNS_MAX} columns, found {columns}"))),
     }
 }
 
-/// The Gram matrix of the columns of some rows, or of weighted rows.
+/// The Gram matrix X^T X of the columns of rows, or of weighted rows.
 ///
-/// `FORMAT.md` of this module says what determines each of its bits.
+/// The page of [`crate::fold`] defines every bit of it.
 pub struct Gram {
     columns: usize,
     weighted: bool,
@@ -136,45 +136,45 @@ pub struct Gram {
 }
 
 impl Gram {
-    /// Of `columns` columns.
+    /// Returns the statistic of `columns` columns.
     ///
     /// # Errors
-    /// `InvalidArgument` for none, `LimitExceeded` for more than [`COLUMNS_MAX`].
+    /// `InvalidArgument` for 0 columns, `LimitExceeded` for more than [`COLUMNS_MAX`].
     pub fn new(columns: usize) -> Result<Self> {
         Self::with_speed(columns, &Speed::default())
     }
 
-    /// Of `columns` columns, at a speed of the caller's choice.
+    /// As [`Gram::new`], with settings for speed.
     ///
     /// # Errors
-    /// As [`Gram::new`], and `InvalidArgument` for a kernel that this processor has not.
+    /// As [`Gram::new`], and `InvalidArgument` for a kernel that this processor does not support.
     pub fn with_speed(columns: usize, speed: &Speed) -> Result<Self> {
         check_columns(columns)?;
         Ok(Self { columns, weighted: false, product: Product::new(None, columns, speed)? })
     }
 
-    /// The same with a weight for each row.
+    /// Returns the statistic with a weight for each row.
     #[must_use]
     pub fn weighted(self) -> Self {
         Self { weighted: true, ..self }
     }
 
-    /// How many columns there are.
+    /// Returns the number of columns.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// The kernel that multiplies.
+    /// Returns the kernel in use.
     #[must_use]
     pub fn kernel(&self) -> Kernel {
         self.product.processor().kernel()
     }
 
-    /// The partial of each chunk, made by the threads of a pool.
+    /// Returns the partial of each chunk, made by the threads of a pool.
     ///
     /// # Errors
-    /// As [`Statistic::leaf`], with the place of the chunk among them.
+    /// As [`Statistic::leaf`], with the index of the chunk.
     pub fn leaves(&self, chunks: &[Chunk<'_>], threads: &ThreadPool) -> Result<Vec<Triangle>> {
         let with_all = |chunk: &Chunk<'_>| self.sums(chunk, Some(threads));
         leaves(self, triangle::length(self.columns), chunks, threads, with_all)
@@ -185,9 +185,17 @@ impl Gram {
         chunk.check_complete()?;
         let left = match (chunk.weights, self.weighted) {
             (Some(weights), true) => Left::Weighted(weights),
-            (None, false) => Left::Right,
-            (Some(_), false) => return Err(Error::invalid("weights for a fold without weights")),
-            (None, true) => return Err(Error::invalid("no weights for a weighted fold")),
+            (None, false) => Left::SameAsRight,
+            (Some(_), false) => {
+                return Err(Error::invalid(
+                    "expected a chunk without weights, found weights; make the statistic with Gram::weighted",
+                ));
+            }
+            (None, true) => {
+                return Err(Error::invalid(
+                    "expected a weight for each row, found none; add them with Chunk::weighted",
+                ));
+            }
         };
         self.product.sums(chunk.rows, left, &chunk.parts, threads).map(Triangle)
     }
@@ -196,7 +204,7 @@ impl Gram {
 impl Statistic for Gram {
     type Chunk<'a> = Chunk<'a>;
     type Partial = Triangle;
-    type Arrived<'a> = Sums<'a>;
+    type Incoming<'a> = Sums<'a>;
 
     fn leaf(&self, chunk: &Chunk<'_>) -> Result<Triangle> {
         self.sums(chunk, None)

@@ -1,10 +1,10 @@
-//! Brings rows into the order in which a kernel reads them.
+//! Packs rows into the order in which a kernel reads them.
 //!
 //! ```text
 //! for each panel of WIDTH columns: for each row: WIDTH numbers, widened to 64 bits
 //! ```
 //!
-//! The rows are taken a few at a time, so that the processor follows as many streams as it can.
+//! A few rows are read side by side, as many streams as a processor prefetches.
 
 // Compiled once for each kernel's instruction set, which only an inlined function is.
 #![allow(clippy::inline_always, reason = "see above")]
@@ -38,7 +38,7 @@ impl Part<'_> {
         }
     }
 
-    /// Where some rows lie; nothing where there is something else between them.
+    /// Returns the bytes of some rows, or nothing if the rows are not contiguous.
     pub(super) fn bytes(&self, rows: Range<usize>) -> &[u8] {
         match self {
             Self::Rows(Rows { values, columns, stride, .. }) if columns == stride => {
@@ -55,18 +55,18 @@ impl Part<'_> {
     }
 }
 
-/// What is to be packed: some panels of some rows.
+/// The work of a packer: some panels of some rows.
 #[derive(Clone)]
 pub(super) struct Packing<'a> {
     /// All the columns of the side, part by part.
     pub(super) parts: &'a [Part<'a>],
     pub(super) rows: Range<usize>,
     pub(super) panels: Range<usize>,
-    /// From one panel to the next.
+    /// The distance from one panel to the next.
     pub(super) panel_values: usize,
 }
 
-/// Packs into `out`, where the first of the panels starts. Columns past the last stay as they are.
+/// Packs into `out`, which starts with the first of the panels. Columns after the last stay unchanged.
 ///
 /// `Half` is binary16 as the kernel widens it.
 #[inline(always)]
@@ -147,7 +147,7 @@ fn pack_part<T: Element<LANES>, const LANES: usize>(
 fn widen<T: Element<LANES>, const LANES: usize>(from: &[T], to: &mut [f64]) {
     let (vectors, rest) = from.as_chunks::<LANES>();
     let (to_vectors, to_rest) = to.as_chunks_mut::<LANES>();
-    // Not a loop over what there is: a compiler would make a call of it.
+    // A fixed loop: a loop over the slice would be compiled to a call.
     for v in 0..PANEL_VECTORS {
         if let (Some(from), Some(to)) = (vectors.get(v), to_vectors.get_mut(v)) {
             *to = T::widen_vector(from);
@@ -158,11 +158,11 @@ fn widen<T: Element<LANES>, const LANES: usize>(from: &[T], to: &mut [f64]) {
     }
 }
 
-/// A number that widens to 64 bits as it is.
+/// A number that widens to 64 bits exactly.
 pub(super) trait Element<const LANES: usize>: Copy {
     fn widen(self) -> f64;
 
-    /// [`Element::widen`] for as many as a vector holds.
+    /// [`Element::widen`] for the numbers of a vector.
     #[inline(always)]
     fn widen_vector(vector: &[Self; LANES]) -> [f64; LANES] {
         vector.map(Self::widen)

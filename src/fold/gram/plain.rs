@@ -1,4 +1,4 @@
-//! The kernel that needs no instruction set, and defines what the others do.
+//! The scalar kernel, which runs on every processor and defines the results of the others.
 //!
 //! ```text
 //! for each row n: for each i of the group: for each j of the vectors:
@@ -8,7 +8,7 @@
 use super::tiles::PANEL_VECTORS;
 use super::tiles::Tile;
 
-/// A group of the left with some vectors of a panel of the right.
+/// Multiplies a group of the left with some vectors of a panel of the right.
 pub(super) fn multiply(lanes: usize, tile: &mut Tile<'_>) {
     let width = PANEL_VECTORS * lanes;
     let columns = tile.vectors.start * lanes..tile.vectors.end * lanes;
@@ -31,7 +31,7 @@ fn fused_multiply_add(a: f64, b: f64, c: f64) -> f64 {
     if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
         a.mul_add(b, c)
     } else {
-        // The C library's, which `mul_add` would call, has not been right on every platform.
+        // `mul_add` would call the C library's fma, which is wrong on some platforms.
         libm::fma(a, b, c)
     }
 }

@@ -2,11 +2,10 @@
 //!
 //! ```text
 //! for each block of rows: pack it; for each job: for each of its tiles: multiply
-//! take the sums that were asked for out of the tiles
+//! gather the needed sums from the tiles
 //! ```
 //!
-//! A tile's sums go from block to block as they are, so that neither blocks nor jobs are seen in a
-//! bit of them.
+//! A tile's sums pass from block to block unchanged, so that neither blocks nor jobs change a bit.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -25,28 +24,28 @@ use super::pack::{Packing, Part};
 use super::tiles::Tile;
 use super::tiles::{Job, PANEL_VECTORS, Shape};
 
-/// How many panels one thread packs at a time.
+/// The panels that one thread packs at a time.
 const PACKED_TOGETHER: usize = 8;
 
-/// The tiles of narrow matrices stay in the second-level cache, beside a block of rows. Of wider ones
-/// they have to be asked for, and a block of rows would be gone again before it is packed.
+/// The tiles of narrow matrices stay in the second-level cache, beside a block of rows. Wider ones must be
+/// prefetched themselves, and would evict a prefetched block of rows before it is packed.
 const NEAR_TILES_BYTES_MAX: usize = 1 << 19;
 
-/// More would not fit into any cache.
+/// More rows do not fit into any cache.
 const BLOCK_ROWS_MAX: usize = 4096;
 
-/// What stands on the left of a product.
+/// The left side of a product.
 #[derive(Clone, Copy)]
 pub(super) enum Left<'a> {
     /// The same as on the right.
-    Right,
+    SameAsRight,
     /// The same as on the right, each row multiplied by its weight.
     Weighted(&'a [f64]),
     /// Other columns of the same rows.
     Columns(&'a [Part<'a>]),
 }
 
-/// A product of a certain shape, of rows that are still to come.
+/// A product of one shape, for any rows.
 pub(super) struct Product {
     processor: Processor,
     shape: Shape,
@@ -58,18 +57,18 @@ pub(super) struct Product {
 /// A block of rows, packed.
 struct Block<'a> {
     rows: usize,
-    /// Whether it is the first, before which the sums are +0.
+    /// Whether it is the first block, which starts from sums of +0.
     fresh: bool,
     left: &'a [f64],
     right: &'a [f64],
-    /// The block after it, as it is before it is packed, and how many bytes of it are asked for with
-    /// each tile: packing is little but waiting for what is far away.
+    /// The next block before it is packed, and the bytes of it that are prefetched with each tile:
+    /// packing mostly waits for memory.
     next: Vec<&'a [u8]>,
     share: usize,
 }
 
 impl<'a> Block<'a> {
-    /// What is asked for of the next block with this tile.
+    /// Returns the part of the next block to prefetch with this tile.
     fn share_of_next(&self, tile: usize) -> &'a [u8] {
         let mut start = self.share * tile;
         for part in &self.next {
@@ -84,15 +83,15 @@ impl<'a> Block<'a> {
 
 /// Memory for one chunk.
 struct Workspace {
-    /// Empty where the left is what the right is.
+    /// Empty if the left side is the same as the right.
     left: Buffer,
     right: Buffer,
     tiles: Buffer,
 }
 
 impl Product {
-    /// `right_columns` columns with as many on the left (and nothing below the diagonal), or with
-    /// `left_columns` others.
+    /// Returns the product of `right_columns` columns with themselves (without sums below the diagonal),
+    /// or with `left_columns` others.
     pub(super) fn new(
         left_columns: Option<usize>,
         right_columns: usize,
@@ -117,7 +116,7 @@ impl Product {
         self.processor
     }
 
-    /// The sums over `rows` rows: row by row, of a triangle what is not below the diagonal.
+    /// Returns the sums over `rows` rows, row by row; of a triangle, those from the diagonal on.
     pub(super) fn sums(
         &self,
         rows: usize,
@@ -153,7 +152,7 @@ impl Product {
             let block = Block {
                 rows: block.len(),
                 fresh: start == 0,
-                left: if let Left::Right = left { right } else { packed_left.values() },
+                left: if let Left::SameAsRight = left { right } else { packed_left.values() },
                 right,
                 next: if near { next } else { Vec::new() },
                 share: next_bytes.div_ceil(self.tile_count()),
@@ -175,7 +174,7 @@ impl Product {
                 tiles: Buffer::zeros(self.tile_count() * self.shape.tile_values())?,
             },
         };
-        if !matches!(left, Left::Right) && space.left.values().is_empty() {
+        if !matches!(left, Left::SameAsRight) && space.left.values().is_empty() {
             space.left = Buffer::zeros(self.shape.left_panels() * self.panel_values())?;
         }
         Ok(space)
@@ -185,7 +184,7 @@ impl Product {
         self.jobs.last().map_or(0, |job| job.tiles.end)
     }
 
-    /// From one panel to the next.
+    /// The distance from one panel to the next.
     fn panel_values(&self) -> usize {
         self.block_rows * self.shape.width()
     }
@@ -200,7 +199,7 @@ impl Product {
     ) {
         self.pack_side(rows, right, &mut space.right, threads);
         match left {
-            Left::Right => {}
+            Left::SameAsRight => {}
             Left::Columns(parts) => self.pack_side(rows, parts, &mut space.left, threads),
             Left::Weighted(weights) => {
                 let panel_values = self.panel_values();
@@ -240,13 +239,13 @@ impl Product {
         each(threads, jobs, |(job, tiles)| self.multiply_job(block, job, tiles));
     }
 
-    /// All tiles of a job.
+    /// Multiplies all tiles of a job.
     fn multiply_job(&self, block: &Block<'_>, job: &Job, mut tiles: &mut [f64]) {
         let used = block.rows * self.shape.width();
         let right = &block.right[job.panel * self.panel_values()..][..used];
         for (group, tile) in job.groups.clone().zip(job.tiles.clone()) {
             let (sums, later) = tiles.split_at_mut(self.shape.tile_values());
-            let ahead = if block.next.is_empty() {
+            let prefetch = if block.next.is_empty() {
                 bytemuck::cast_slice(&later[..later.len().min(self.shape.tile_values())])
             } else {
                 block.share_of_next(tile)
@@ -258,13 +257,13 @@ impl Product {
                 first_lane: group % PANEL_VECTORS * self.shape.lanes,
                 right,
                 vectors: self.shape.vectors(group, job.panel),
-                ahead,
+                prefetch,
             });
             tiles = later;
         }
     }
 
-    /// Takes the sums that were asked for out of their tiles.
+    /// Gathers the needed sums from their tiles.
     fn gather(&self, tiles: &[f64]) -> Result<Vec<f64>> {
         let Shape { left_columns, right_columns, triangle, .. } = self.shape;
         let count = if triangle {
@@ -290,7 +289,7 @@ impl Product {
         Ok(sums)
     }
 
-    /// Where each tile starts, by group and panel; of no meaning for those that are not made.
+    /// Returns the start of each tile, by group and panel; undefined for tiles that are not made.
     fn tile_starts(&self) -> Vec<usize> {
         let panels = self.shape.right_panels();
         let groups = self.jobs.iter().map(|job| job.groups.end).max().unwrap_or(0);
@@ -314,7 +313,7 @@ fn weigh(panel: &[f64], weights: &[f64], width: usize, out: &mut [f64]) {
     }
 }
 
-/// Does `work` with each of `items`, in order, or on the threads of a pool.
+/// Calls `work` with each of `items`, in order, or on the threads of a pool.
 fn each<T: Send>(
     threads: Option<&ThreadPool>,
     items: impl Iterator<Item = T> + Send,

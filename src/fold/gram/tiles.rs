@@ -1,21 +1,21 @@
-//! How a product of two sides is cut into tiles, and in which order these are made.
+//! The tiles of a product, and the order in which they are made.
 //!
-//! A side's columns lie in *panels* of three vectors, and are taken in *groups* of one vector. Tile
-//! (group, panel) holds the sums of one group of the left with one panel of the right, row by row.
+//! The columns of each side are packed in *panels* of three vectors. The left side is read in *groups* of
+//! one vector. Tile (group, panel) holds the sums of one group of the left with one panel of the right, row by row.
 
 use std::ops::Range;
 
-/// How many vectors a panel is wide.
+/// The vectors of a panel.
 pub(super) const PANEL_VECTORS: usize = 3;
 
-/// What a product is made of.
+/// The sizes of a product.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     /// The numbers in a vector.
     pub(super) lanes: usize,
     pub(super) left_columns: usize,
     pub(super) right_columns: usize,
-    /// Whether both sides are the same columns, so that only what is not below the diagonal is made.
+    /// Whether both sides are the same columns, so that sums below the diagonal are not made.
     pub(super) triangle: bool,
 }
 
@@ -45,8 +45,8 @@ impl Shape {
         self.left_columns.div_ceil(self.lanes)
     }
 
-    /// The vectors of a tile that are asked for: those that hold a column, and nothing but sums below
-    /// the diagonal in none of them.
+    /// Returns the vectors of a tile that are needed: those that hold a column and are not wholly below
+    /// the diagonal.
     pub(super) fn vectors(&self, group: usize, panel: usize) -> Range<usize> {
         let before = PANEL_VECTORS * panel;
         let first = if self.triangle { group.saturating_sub(before) } else { 0 };
@@ -54,8 +54,8 @@ impl Shape {
         first..end.min(PANEL_VECTORS)
     }
 
-    /// The work in the order in which it is done: a block of `block` groups of the left, which stays
-    /// in the second-level cache, with each panel of the right, which stays in the first.
+    /// Returns the jobs in order: a block of `block` groups of the left, which stays in the second-level
+    /// cache, with each panel of the right, which stays in the first-level cache.
     pub(super) fn jobs(&self, block: usize) -> Vec<Job> {
         let (mut jobs, mut first_tile) = (Vec::new(), 0);
         for start in (0..self.groups()).step_by(block) {
@@ -73,12 +73,12 @@ impl Shape {
     }
 }
 
-/// Some groups of the left with one panel of the right.
+/// A job: some groups of the left with one panel of the right.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) panel: usize,
     pub(super) groups: Range<usize>,
-    /// Where its tiles lie among all, one after the other.
+    /// Its tiles, which follow each other in memory.
     pub(super) tiles: Range<usize>,
 }
 
@@ -86,26 +86,26 @@ pub(super) struct Job {
 pub(super) struct Tile<'a> {
     /// The tile's sums, row by row of a panel's width.
     pub(super) sums: &'a mut [f64],
-    /// Whether the sums start from +0, whatever there is.
+    /// Whether the sums start from +0 instead of their present values.
     pub(super) fresh: bool,
-    /// The panel of the left in which the group lies.
+    /// The panel of the left that holds the group.
     pub(super) left: &'a [f64],
-    /// Where in each row of the panel the group starts.
+    /// The lane at which the group starts in each row of the panel.
     pub(super) first_lane: usize,
-    /// The panel of the right, as many rows as the left.
+    /// The panel of the right, with as many rows as the left.
     pub(super) right: &'a [f64],
-    /// Which vectors of the right are asked for; the sums of the others may become anything.
+    /// The vectors of the right that are needed; the sums of the others become arbitrary.
     pub(super) vectors: Range<usize>,
-    /// What is read after this tile.
-    pub(super) ahead: &'a [u8],
+    /// The bytes to prefetch: they are read after this tile.
+    pub(super) prefetch: &'a [u8],
 }
 
 #[cfg(target_arch = "x86_64")]
 impl Tile<'_> {
-    /// What a kernel of so many lanes may take for granted.
+    /// Checks the bounds on which a kernel with this number of lanes relies.
     ///
     /// # Panics
-    /// When it does not hold: the kernel would read or write elsewhere.
+    /// When they do not hold: the kernel would read or write out of bounds.
     #[inline]
     pub(super) fn check(&self, lanes: usize) {
         let width = PANEL_VECTORS * lanes;
@@ -114,18 +114,20 @@ impl Tile<'_> {
         assert!(self.first_lane <= width - lanes && self.vectors.end <= PANEL_VECTORS);
     }
 
-    /// The rows, where to ask for a line with the first of them, and how many bytes further with
-    /// each one after.
+    /// Returns the number of rows, the address to prefetch with the first row, and the step in bytes for
+    /// each further row.
     ///
-    /// So what is ahead arrives while the tile is multiplied. Asked for at once it would stand in the
-    /// way of what the tile itself reads; asked for until the last row it would come too late. So it
-    /// takes half of the rows, and the others go on to what lies behind.
+    /// Prefetching all at once would delay the reads of the tile itself, and prefetching until the last
+    /// row would come too late. So it takes half of the rows; the other half prefetches what follows.
     #[inline]
     pub(super) fn rows(&self, lanes: usize) -> (usize, *const u8, usize) {
         let rows = self.left.len() / (PANEL_VECTORS * lanes);
-        // Where no memory is, a processor would look for it with each row.
-        let start =
-            if self.ahead.is_empty() { self.right.as_ptr().cast() } else { self.ahead.as_ptr() };
-        (rows, start, 2 * self.ahead.len() / rows.max(1))
+        // An invalid address would cost a search for its page with each row.
+        let start = if self.prefetch.is_empty() {
+            self.right.as_ptr().cast()
+        } else {
+            self.prefetch.as_ptr()
+        };
+        (rows, start, 2 * self.prefetch.len() / rows.max(1))
     }
 }

@@ -1,10 +1,10 @@
-//! The partials: a packed triangle and a whole rectangle.
+//! The partials of products: a packed triangle and a rectangle.
 
 use crate::bytes::{append, reserve};
 use crate::error::{Context, Error, Result};
 use crate::fold::control::in_default_environment;
 use crate::fold::node::Node;
-use crate::fold::statistic::{self, Arrival, Copied, Partial, add_each, canonical};
+use crate::fold::statistic::{self, Incoming, Partial, TryClone, add_each, canonical};
 
 /// The sums of products of each column with itself and those after it.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,38 +14,38 @@ pub struct Triangle(pub(super) Vec<f64>);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rectangle(pub(super) Vec<f64>);
 
-/// Rows that are unfolded together, and numbers of each at a time: those of a cache line.
+/// The rows that are unfolded together, and the numbers of each at a time: one cache line.
 const BAND_ROWS: usize = 64;
 const LINE_VALUES: usize = 8;
 
-/// How many sums the triangle of `columns` columns has.
+/// Returns the number of sums in the triangle of `columns` columns.
 pub(super) const fn length(columns: usize) -> usize {
     columns * (columns + 1) / 2
 }
 
 impl Triangle {
-    /// The sums, row by row, each row from the diagonal on.
+    /// Returns the sums, row by row, each row from the diagonal on.
     #[must_use]
     pub fn values(&self) -> &[f64] {
         &self.0
     }
 
-    /// How many columns there are.
+    /// Returns the number of columns.
     #[must_use]
     pub fn columns(&self) -> usize {
         (8 * self.0.len() + 1).isqrt().div_ceil(2) - 1
     }
 
-    /// The sums of products of each column with itself.
+    /// Returns the sums of products of each column with itself.
     pub fn diagonal(&self) -> impl Iterator<Item = f64> {
         let columns = self.columns();
         (0..columns).map(move |column| self.row(columns, column)[0])
     }
 
-    /// Writes rows of the whole matrix, both halves of it, to `out`: from `first` on, as many as it holds.
+    /// Writes rows of the full symmetric matrix to `out`: from row `first` on, as many as `out` holds.
     ///
     /// # Panics
-    /// When it holds more than there are, or parts of one.
+    /// When `out` holds more rows than there are, or a part of a row.
     pub fn unfold(&self, first: usize, out: &mut [f64]) {
         let columns = self.columns();
         assert!(out.len().is_multiple_of(columns), "whole rows of {columns} numbers");
@@ -55,8 +55,8 @@ impl Triangle {
             for (row, out) in &mut rows {
                 out[*row..].copy_from_slice(self.row(columns, *row));
             }
-            // Below the diagonal a row lies across the rows above it: a cache line of some of them at a
-            // time makes one of each row of the band.
+            // Below the diagonal, a row is a column of the rows above. One cache line of each of these
+            // makes one cache line of each row of the band.
             for start in (0..first + rows.len()).step_by(LINE_VALUES) {
                 let end = columns.min(start + LINE_VALUES);
                 let above: Vec<_> = (start..end).map(|low| (low, self.row(columns, low))).collect();
@@ -69,14 +69,14 @@ impl Triangle {
         }
     }
 
-    /// The sums of products of a column with itself and those after it.
+    /// Returns the sums of products of a column with itself and those after it.
     fn row(&self, columns: usize, row: usize) -> &[f64] {
         &self.0[length(columns) - length(columns - row)..][..columns - row]
     }
 }
 
 impl Rectangle {
-    /// The sums, row by row.
+    /// Returns the sums, row by row.
     #[must_use]
     pub fn values(&self) -> &[f64] {
         &self.0
@@ -95,30 +95,30 @@ macro_rules! of_sums {
             }
         }
 
-        impl Copied for $partial {
-            fn copied(&self) -> Result<Self> {
+        impl TryClone for $partial {
+            fn try_clone(&self) -> Result<Self> {
                 let mut sums = Vec::new();
                 append(&mut sums, &self.0)?;
                 Ok(Self(sums))
             }
         }
 
-        impl Arrival<$partial> for Sums<'_> {
-            fn has_bits_of(&self, held: &$partial) -> bool {
-                self.0.as_flattened() == bytemuck::cast_slice::<_, u8>(&held.0)
+        impl Incoming<$partial> for Sums<'_> {
+            fn has_bits_of(&self, present: &$partial) -> bool {
+                self.0.as_flattened() == bytemuck::cast_slice::<_, u8>(&present.0)
             }
 
             fn join(
                 self,
                 mut siblings: Vec<(Node, $partial)>,
-                spent: &mut Vec<$partial>,
+                unused: &mut Vec<$partial>,
             ) -> Result<$partial> {
                 self.add_to(siblings.iter_mut().map(|(_, sibling)| &mut sibling.0));
                 let joined = siblings.pop().map(|(_, whole)| whole);
-                spent.extend(siblings.into_iter().map(|(_, sibling)| sibling));
+                unused.extend(siblings.into_iter().map(|(_, sibling)| sibling));
                 match joined {
                     Some(whole) => Ok(whole),
-                    None => self.alone(spent.pop().map(|spent| spent.0)).map($partial),
+                    None => self.to_partial(unused.pop().map(|partial| partial.0)).map($partial),
                 }
             }
         }
@@ -133,14 +133,14 @@ pub(super) fn write(values: &[f64], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(bytemuck::cast_slice(values));
 }
 
-/// How many numbers are worked on while they are near.
+/// The numbers of one piece: a piece stays in the first-level cache.
 const PIECE_VALUES: usize = 1024;
 
-/// The bytes of sums, none of which is a NaN that no sum becomes.
+/// The checked bytes of sums: every NaN is the canonical one.
 pub struct Sums<'a>(&'a [[u8; size_of::<f64>()]]);
 
 impl<'a> Sums<'a> {
-    /// `count` sums.
+    /// Checks the bytes of `count` sums.
     pub(super) fn read(bytes: &'a [u8], count: usize) -> Result<Self> {
         if bytes.len() != count * size_of::<f64>() {
             let (found, wanted) = (bytes.len(), count * size_of::<f64>());
@@ -148,7 +148,7 @@ impl<'a> Sums<'a> {
         }
         let sums = Self(bytes.as_chunks().0);
         for (piece, start) in sums.0.chunks(PIECE_VALUES).zip((0..).step_by(PIECE_VALUES)) {
-            // Without a way out in the middle, so that a compiler compares many at a time.
+            // Without an early exit, so that the compiler vectorizes the loop.
             if values(piece).fold(false, |any, value| any | value.is_nan())
                 && let Some(at) = values(piece).position(|v| canonical(v).to_bits() != v.to_bits())
             {
@@ -161,8 +161,9 @@ impl<'a> Sums<'a> {
         Ok(sums)
     }
 
-    /// Adds them to the first of `siblings`, what that becomes to the next, and so on: a piece all the
-    /// way up before the next one, so that each is read once. Sums do not tell left from right.
+    /// Adds the sums to the first of `siblings`, the result to the next, and so on. Each piece goes all the
+    /// way up before the next piece, so that it is read once. Addition commutes: left and right do not
+    /// matter.
     fn add_to<'s>(&self, siblings: impl Iterator<Item = &'s mut Vec<f64>>) {
         let mut siblings: Vec<_> = siblings.map(|sums| sums.chunks_mut(PIECE_VALUES)).collect();
         in_default_environment(|| {
@@ -179,9 +180,9 @@ impl<'a> Sums<'a> {
         });
     }
 
-    /// They in memory of their own, or in that of others.
-    fn alone(&self, spent: Option<Vec<f64>>) -> Result<Vec<f64>> {
-        let room = spent.map_or_else(|| reserve(self.0.len()), Ok);
+    /// Returns the sums as a partial, in the memory of `unused` if given.
+    fn to_partial(&self, unused: Option<Vec<f64>>) -> Result<Vec<f64>> {
+        let room = unused.map_or_else(|| reserve(self.0.len()), Ok);
         let mut sums = room.context(|| format!("{} sums of products", self.0.len()))?;
         sums.clear();
         sums.extend(values(self.0));

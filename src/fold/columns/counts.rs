@@ -1,24 +1,24 @@
-//! Counts, side by side: the partial of every kind of histogram.
+//! Counts: the partial of every histogram.
 
 use std::ops::Range;
 
 use crate::bytes::{filled, reserve};
 use crate::error::{Error, Result};
 
-use super::statistic::Partial;
 use super::words;
+use crate::fold::statistic::Partial;
 
 /// The most counts: 512 MiB.
 const COUNTS_MAX: usize = 1 << 26;
 
-/// How many numbers fell into each of some bins.
+/// The counts of the bins of all columns.
 ///
-/// Merging adds, and stops at the greatest number: it is exact in any order.
+/// Merging adds and saturates at 2^64 - 1: it is exact in any order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts(Vec<u64>);
 
 impl Counts {
-    /// The counts, column by column.
+    /// Returns the counts, column by column.
     #[must_use]
     pub fn values(&self) -> &[u64] {
         &self.0
@@ -28,12 +28,12 @@ impl Counts {
         filled(0, count).map(Self)
     }
 
-    /// How many were counted in some bins.
+    /// Returns the sum of the counts of some bins.
     pub(super) fn of_bins(&self, bins: Range<usize>) -> u64 {
         self.0[bins].iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Counts one more in a bin.
+    /// Adds one to a bin.
     #[inline]
     pub(super) fn count(&mut self, bin: usize) {
         self.0[bin] += 1;
@@ -51,17 +51,16 @@ impl Counts {
     }
 }
 
-/// How many counts a histogram has, by the bins of each of its columns.
+/// Returns the number of counts of a histogram with these bins in each column.
 ///
 /// # Errors
 /// `InvalidArgument` for no columns, `LimitExceeded` for too many counts.
 pub(super) fn check_counts(bins: impl Iterator<Item = usize>) -> Result<usize> {
     match bins.fold(0, usize::saturating_add) {
-        0 => Err(Error::invalid("expected at least one column, found none")),
+        0 => Err(Error::invalid("expected at least 1 column, found 0")),
         count @ 1..=COUNTS_MAX => Ok(count),
         count => Err(Error::limit(format!(
-            "expected a histogram of at most {COUNTS_MAX} counts, found {count}; use fewer columns \
-             or bins"
+            "expected at most {COUNTS_MAX} counts, found {count}; take fewer columns or bins"
         ))),
     }
 }

@@ -3,81 +3,80 @@
 use crate::bytes::{filled, reserve};
 use crate::error::{Error, Result};
 
-use super::control::in_default_environment;
-use super::rows::Rows;
-use super::statistic::{Partial, Statistic, add, canonical, same_count};
 use super::words;
+use crate::fold::control::in_default_environment;
+use crate::fold::rows::Rows;
+use crate::fold::statistic::{Partial, Statistic, add, canonical, same_count};
 
-/// The words of a column in a partial: four counts, least, greatest, four sums.
+/// The words of a column in a partial: four counts, minimum, maximum, four sums.
 const COLUMN_WORDS: usize = 10;
 
-/// What is lost of a moment about the mean, of the size of a sum that it is what is left of: the
-/// roundings of some thousand rows of a chunk.
-const LOST: f64 = 1024.0 * f64::EPSILON;
-/// The part of a summary that may be lost: three digits stay.
-const LOST_MAX: f64 = 1e-3;
-/// Powers below this, or terms of theirs, are rounded to fewer digits than others, or to 0.
-const LEAST_POWER: f64 = f64::MIN_POSITIVE / LOST;
+/// The error of a moment about the mean, relative to the sums whose difference it is: the roundings of
+/// some thousand rows of a chunk.
+const SUM_ERROR: f64 = 1024.0 * f64::EPSILON;
+/// The greatest relative error of a summary: three digits remain.
+const ERROR_MAX: f64 = 1e-3;
+/// Powers below this, or their terms, lose digits to subnormal numbers, or become 0.
+const LEAST_POWER: f64 = f64::MIN_POSITIVE / SUM_ERROR;
 
 /// The moments of each column about a number near its mean.
 ///
-/// The sums are over its finite numbers `x`, of powers of `x - shift`. The shift is part of what is
-/// computed: the nearer the mean, the less is lost when the moments about the mean are taken from it.
-/// 0 does where the numbers are not far from 0 against their spread, [`ColumnMoments::near`] mostly.
+/// A partial holds the sums of the powers of `x - shift` over the finite numbers `x` of a column. The
+/// shift is part of the statistic: the nearer it is to the mean, the more exact are the summaries. A
+/// shift of 0 serves numbers near 0 relative to their spread; [`ColumnMoments::near`] serves most others.
 pub struct ColumnMoments {
     shifts: Vec<f64>,
 }
 
-/// What is known of the rows of a node.
+/// The moments of all columns over the rows of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MomentSums {
     rows: u64,
     columns: Vec<ColumnSums>,
 }
 
-/// What is known of one column.
+/// The counts, range and sums of one column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ColumnSums {
-    /// Numbers that are not there.
+    /// NULLs.
     pub nulls: u64,
-    /// NaN.
+    /// NaNs.
     pub nans: u64,
     /// Infinities with a minus sign.
     pub negative_infinities: u64,
-    /// Infinities without one.
+    /// Infinities without a minus sign.
     pub positive_infinities: u64,
-    /// The least of all that are no NaN, in the total order of numbers: -0 below +0. Infinity when
-    /// there are none.
+    /// The minimum without NaNs, in the total order of numbers: -0 below +0. Infinity without numbers.
     pub min: f64,
-    /// The greatest, likewise; minus infinity when there are none.
+    /// The maximum, likewise; minus infinity without numbers.
     pub max: f64,
     /// The sums of the first four powers of `x - shift`.
     pub powers: [f64; 4],
 }
 
-/// What the sums of one column come to. Outside the promise of the same bits.
+/// The summary of one column. The promise of the same bits does not cover it.
 ///
-/// NaN is what the sums do not tell: too few digits are left of it, since the shift is too far from the
-/// mean against the deviation, or the numbers are too great or too small for sums of their powers.
+/// A value is NaN if fewer than three digits of it are exact: the shift is too far from the mean relative
+/// to the deviation, or the numbers are too large or too small for sums of their powers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ColumnSummary {
-    /// How many finite numbers there are, which all that follows is of; without any it is NaN.
+    /// The number of finite numbers, which the other values summarize; without any, these are NaN.
     pub finite: u64,
-    /// Their mean.
+    /// The mean.
     pub mean: f64,
-    /// Their variance as a population.
+    /// The variance of the population.
     pub variance: f64,
-    /// Its square root.
+    /// The standard deviation of the population.
     pub std: f64,
-    /// The third moment about the mean, in standard deviations; NaN where these are 0, too.
+    /// The third moment about the mean, in standard deviations; NaN also if the deviation is 0.
     pub skewness: f64,
-    /// The fourth moment about the mean, in standard deviations, above the normal distribution's 3;
-    /// NaN where these are 0, too.
+    /// The fourth moment about the mean, in standard deviations, minus the normal distribution's 3; NaN
+    /// also if the deviation is 0.
     pub kurtosis: f64,
 }
 
 impl ColumnSummary {
-    /// Whether something of it is NaN for no other reason than that the digits are lost.
+    /// Whether a value is NaN because its digits are lost, and for no other reason.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         let is_constant = self.variance == 0.0;
@@ -86,13 +85,13 @@ impl ColumnSummary {
 }
 
 impl ColumnMoments {
-    /// About these shifts, one for each column.
+    /// Returns the statistic about these shifts, one for each column.
     ///
     /// # Errors
-    /// `InvalidArgument` for no columns, and for a shift that is not finite.
+    /// `InvalidArgument` for 0 columns, and for a shift that is not finite.
     pub fn new(shifts: Vec<f64>) -> Result<Self> {
         if shifts.is_empty() {
-            return Err(Error::invalid("expected at least one column, found none"));
+            return Err(Error::invalid("expected at least 1 column, found 0"));
         }
         match shifts.iter().position(|shift| !shift.is_finite()) {
             None => Ok(Self { shifts }),
@@ -103,11 +102,11 @@ impl ColumnMoments {
         }
     }
 
-    /// About the median of each column's finite numbers among some rows, of two the lower; about 0
-    /// where there are none.
+    /// Returns the statistic about the lower median of each column's finite numbers in `rows`; about 0
+    /// for a column without finite numbers.
     ///
     /// # Errors
-    /// As [`ColumnMoments::new`], and `LimitExceeded` when memory is not to be had.
+    /// As [`ColumnMoments::new`], and `LimitExceeded` when memory runs out.
     pub fn near(rows: &Rows<'_>) -> Result<Self> {
         let mut shifts = filled(0.0, rows.columns())?;
         let mut finite = reserve(rows.count())?;
@@ -125,17 +124,19 @@ impl ColumnMoments {
         Self::new(shifts)
     }
 
-    /// The shift of each column.
+    /// Returns the shift of each column.
     #[must_use]
     pub fn shifts(&self) -> &[f64] {
         &self.shifts
     }
 
-    /// Mean, spread and shape of each column. Outside the promise of the same bits.
+    /// Returns mean, spread and shape of each column. The promise of the same bits does not cover them.
     #[must_use]
     pub fn summaries(&self, partial: &MomentSums) -> Vec<ColumnSummary> {
         let columns = partial.columns.iter().zip(&self.shifts);
-        columns.map(|(sums, shift)| summary(partial.rows - sums.apart(), sums, *shift)).collect()
+        columns
+            .map(|(sums, shift)| summary(partial.rows - sums.not_finite(), sums, *shift))
+            .collect()
     }
 }
 
@@ -160,21 +161,20 @@ fn summary(finite: u64, sums: &ColumnSums, shift: f64) -> ColumnSummary {
         third - 3.0 * first * second + 2.0 * first * square,
         fourth - 4.0 * first * third + 6.0 * square * second - 3.0 * square * square,
     ];
-    // How much greater the second moment about the shift is.
+    // The ratio of the second moment about the shift to the variance.
     let excess = second / variance;
     let known = |power: f64, of_deviation: f64, value: f64| {
-        let lost = LOST * excess.powf(power / 2.0);
-        // A variance that cancels may be below 0.
-        let is_known = value.is_finite() && (0.0..=LOST_MAX).contains(&lost);
+        let error = SUM_ERROR * excess.powf(power / 2.0);
+        // A variance that cancels may be negative.
+        let is_known = value.is_finite() && (0.0..=ERROR_MAX).contains(&error);
         if is_known && of_deviation >= LEAST_POWER { value } else { f64::NAN }
     };
-    // Beside infinities, which are in no sum, all finite numbers may be the shift.
+    // Infinities are in no sum: all finite numbers may still equal the shift.
     let has_infinities = sums.negative_infinities > 0 || sums.positive_infinities > 0;
     let is_constant = has_infinities && first == 0.0 && second == 0.0;
     let variance = if is_constant { 0.0 } else { known(2.0, second, variance) };
     let std = variance.sqrt();
-    // The sum of third powers may be small since they cancel; none of its greater terms is, where the
-    // deviation's is not.
+    // The third powers may cancel to a small sum, but their terms are large enough if the deviation is.
     let (cube, fourth_power) = (variance * std, variance * variance);
     ColumnSummary {
         skewness: known(3.0, cube, about_mean[0] / cube),
@@ -184,13 +184,13 @@ fn summary(finite: u64, sums: &ColumnSums, shift: f64) -> ColumnSummary {
 }
 
 impl MomentSums {
-    /// How many rows there are.
+    /// Returns the number of rows.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// What is known of each column.
+    /// Returns the sums of each column.
     #[must_use]
     pub fn columns(&self) -> &[ColumnSums] {
         &self.columns
@@ -209,7 +209,7 @@ impl ColumnSums {
     };
 
     #[inline]
-    fn take(&mut self, shift: f64, value: Option<f64>) {
+    fn push(&mut self, shift: f64, value: Option<f64>) {
         let Some(value) = value else {
             self.nulls += 1;
             return;
@@ -240,8 +240,8 @@ impl ColumnSums {
         }
     }
 
-    /// How many rows have no finite number.
-    fn apart(&self) -> u64 {
+    /// Returns the number of rows without a finite number.
+    fn not_finite(&self) -> u64 {
         self.counts().into_iter().fold(0, u64::saturating_add)
     }
 
@@ -274,15 +274,15 @@ impl ColumnSums {
         Self { nulls, nans, negative_infinities, positive_infinities, min, max, powers }
     }
 
-    /// Whether some `rows` rows can have these sums.
-    fn can_be_of(&self, rows: u64) -> bool {
+    /// Whether `rows` rows can have these sums.
+    fn fits_rows(&self, rows: u64) -> bool {
         let numbers = rows.checked_sub(self.nulls.saturating_add(self.nans));
         let range = match numbers {
             Some(0) => (self.min, self.max) == (f64::INFINITY, f64::NEG_INFINITY),
             _ => self.min.total_cmp(&self.max).is_le() && !self.min.is_nan() && !self.max.is_nan(),
         };
         let is_canonical = |sum: &f64| canonical(*sum).to_bits() == sum.to_bits();
-        self.apart() <= rows && range && self.powers.iter().all(is_canonical)
+        self.not_finite() <= rows && range && self.powers.iter().all(is_canonical)
     }
 }
 
@@ -302,14 +302,14 @@ impl Partial for MomentSums {
 impl Statistic for ColumnMoments {
     type Chunk<'a> = Rows<'a>;
     type Partial = MomentSums;
-    type Arrived<'a> = MomentSums;
+    type Incoming<'a> = MomentSums;
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<MomentSums> {
         same_count("columns", self.shifts.len(), rows.columns())?;
         let mut columns = filled(ColumnSums::EMPTY, self.shifts.len())?;
         in_default_environment(|| {
             rows.each(0..self.shifts.len(), |_, column, value| {
-                columns[column].take(self.shifts[column], value);
+                columns[column].push(self.shifts[column], value);
             });
         });
         for sums in &mut columns {
@@ -327,7 +327,7 @@ impl Statistic for ColumnMoments {
         words::write(std::iter::once(partial.rows).chain(columns), bytes);
     }
 
-    fn can_be_of(&self, partial: &MomentSums, rows: u64) -> bool {
+    fn fits_rows(&self, partial: &MomentSums, rows: u64) -> bool {
         partial.rows == rows
     }
 
@@ -336,10 +336,10 @@ impl Statistic for ColumnMoments {
         let words: Vec<u64> = words::decode(bytes, count, "moments")?.collect();
         let columns = words[1..].as_chunks().0.iter().copied().map(ColumnSums::from_words);
         let columns: Vec<_> = columns.collect();
-        match columns.iter().position(|sums| !sums.can_be_of(words[0])) {
+        match columns.iter().position(|sums| !sums.fits_rows(words[0])) {
             None => Ok(MomentSums { rows: words[0], columns }),
             Some(column) => Err(Error::corrupt(format!(
-                "expected moments of {} rows in column {column}, found sums that no rows have",
+                "the moments of column {column} are impossible for {} rows",
                 words[0]
             ))),
         }

@@ -1,27 +1,27 @@
-//! The rows with the greatest or least numbers in one column.
+//! The rows with the largest or smallest numbers in one column.
 
 use std::cmp::Ordering;
 
 use crate::error::{Error, Result};
 
-use super::control::in_default_environment;
-use super::rows::Rows;
-use super::statistic::{Partial, Statistic, same_count};
 use super::words;
+use crate::fold::control::in_default_environment;
+use crate::fold::rows::Rows;
+use crate::fold::statistic::{Partial, Statistic, same_count};
 
-/// The most rows that are kept.
+/// The most rows that a statistic keeps.
 const KEPT_MAX: usize = 1 << 20;
 
-/// Which end of a column is looked for.
+/// The end of a column's order from which rows are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The least numbers.
+    /// The smallest numbers.
     Smallest,
-    /// The greatest numbers.
+    /// The largest numbers.
     Largest,
 }
 
-/// The rows of a chunk, with the number of the first of them among all rows.
+/// The rows of a chunk, with the number of the first row in the whole matrix.
 #[derive(Clone, Copy, Debug)]
 pub struct NumberedRows<'a> {
     /// The number of the first row.
@@ -30,13 +30,13 @@ pub struct NumberedRows<'a> {
     pub rows: Rows<'a>,
 }
 
-/// The rows whose numbers in one column are the greatest or least, as many as are wanted.
+/// The rows with the largest or smallest numbers in one column.
 ///
-/// Numbers are in their total order: -0 below +0, infinities at the ends. Of equal ones, the row
-/// with the lower number comes first. NaN and NULL are not among them.
+/// Numbers are in their total order: -0 below +0, infinities at the ends. Of rows with equal numbers, the
+/// row with the lower row number comes first. Rows with NaN or NULL are left out.
 ///
 /// # Determinism
-/// Merging commutes: the rows that are kept depend on all rows alone, not on the chunk size.
+/// Merging commutes: the result depends on the set of rows alone, not on the chunk size.
 pub struct TopRows {
     columns: usize,
     column: usize,
@@ -44,16 +44,16 @@ pub struct TopRows {
     end: End,
 }
 
-/// A row that is kept.
+/// One row of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankedRow {
-    /// What it has in the column.
+    /// Its number in the column.
     pub value: f64,
-    /// Its number among all rows.
+    /// Its row number in the whole matrix.
     pub row: u64,
 }
 
-/// The rows that are kept, the first of them first.
+/// The kept rows, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranking {
     rows: Vec<RankedRow>,
@@ -62,15 +62,15 @@ pub struct Ranking {
 }
 
 impl TopRows {
-    /// The first `kept` rows from an `end` of `column`, which is one of `columns`.
+    /// Returns the statistic that keeps the first `kept` rows from one `end` of `column`, one of `columns`.
     ///
     /// # Errors
-    /// `InvalidArgument` for a column that is not there or no rows to keep, `LimitExceeded` for too
-    /// many of them.
+    /// `InvalidArgument` for a column outside the matrix or 0 rows to keep, `LimitExceeded` for too many
+    /// rows to keep.
     pub fn new(columns: usize, column: usize, kept: usize, end: End) -> Result<Self> {
         if column >= columns {
             return Err(Error::invalid(format!(
-                "expected a column below {columns}, found {column}; the first is 0"
+                "expected a column number below {columns}, found {column}; columns count from 0"
             )));
         }
         match kept {
@@ -82,7 +82,7 @@ impl TopRows {
         }
     }
 
-    /// The column.
+    /// Returns the column.
     #[must_use]
     pub fn column(&self) -> usize {
         self.column
@@ -94,21 +94,21 @@ impl TopRows {
 }
 
 impl Ranking {
-    /// The rows, the first of them first.
+    /// Returns the rows, in order.
     #[must_use]
     pub fn rows(&self) -> &[RankedRow] {
         &self.rows
     }
 
-    /// Puts the rows in order, and forgets those that are not kept.
-    fn settle(&mut self) {
+    /// Sorts the rows, and drops those after the last to keep.
+    fn sort_and_truncate(&mut self) {
         let end = self.end;
         self.rows.sort_unstable_by(|a, b| order(end, a, b));
         self.rows.truncate(self.kept);
     }
 }
 
-/// Which of two rows comes first.
+/// Compares two rows by their rank.
 fn order(end: End, a: &RankedRow, b: &RankedRow) -> Ordering {
     let by_value = a.value.total_cmp(&b.value);
     let by_value = if end == End::Largest { by_value.reverse() } else { by_value };
@@ -120,7 +120,7 @@ impl Partial for Ranking {
         let same = (self.kept, self.end) == (right.kept, right.end);
         assert!(same, "partials of one statistic keep the same rows");
         self.rows.extend(&right.rows);
-        self.settle();
+        self.sort_and_truncate();
     }
 
     fn same_bits(&self, other: &Self) -> bool {
@@ -132,26 +132,28 @@ impl Partial for Ranking {
 impl Statistic for TopRows {
     type Chunk<'a> = NumberedRows<'a>;
     type Partial = Ranking;
-    type Arrived<'a> = Ranking;
+    type Incoming<'a> = Ranking;
 
     fn leaf(&self, chunk: &NumberedRows<'_>) -> Result<Ranking> {
         let NumberedRows { first, rows } = *chunk;
         same_count("columns", self.columns, rows.columns())?;
         if first.checked_add(rows.count() as u64).is_none() {
-            return Err(Error::limit("rows have numbers below 2^64"));
+            return Err(Error::limit(
+                "expected row numbers of at most 2^64 - 1, found a chunk that ends after them",
+            ));
         }
         let mut ranking = self.ranking(Vec::new());
         in_default_environment(|| {
             rows.each(self.column..self.column + 1, |row, _, value| {
                 let Some(value) = value.filter(|value| !value.is_nan()) else { return };
-                // Sorted when twice as many have come as are kept, so that each costs little.
+                // Sorting once per `kept` new rows makes the cost per row small.
                 if ranking.rows.len() >= 2 * self.kept {
-                    ranking.settle();
+                    ranking.sort_and_truncate();
                 }
                 ranking.rows.push(RankedRow { value, row: first + row as u64 });
             });
         });
-        ranking.settle();
+        ranking.sort_and_truncate();
         Ok(ranking)
     }
 
@@ -182,7 +184,9 @@ impl Statistic for TopRows {
         }
         let in_order = rows.windows(2).all(|two| order(self.end, &two[0], &two[1]).is_lt());
         if !in_order || rows.iter().any(|row| row.value.is_nan()) || words.any(|word| word != 0) {
-            return Err(Error::corrupt("expected ranked rows of numbers in order, found others"));
+            return Err(Error::corrupt(
+                "expected ranked rows in order, without NaN and padded with zeros",
+            ));
         }
         Ok(self.ranking(rows))
     }

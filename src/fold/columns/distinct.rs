@@ -1,23 +1,24 @@
-//! How many different numbers each column has, nearly: HyperLogLog.
+//! Estimates of the distinct numbers of each column, by HyperLogLog.
 
 use crate::bytes::{filled, reserve};
 use crate::error::{Error, Result};
 
-use super::control::in_default_environment;
-use super::rows::Rows;
-use super::statistic::{Partial, Statistic, canonical, same_count};
 use super::words::check_length;
+use crate::fold::control::in_default_environment;
+use crate::fold::rows::Rows;
+use crate::fold::statistic::{Partial, Statistic, canonical, same_count};
 
 /// The most registers of all columns: 256 MiB.
 const REGISTERS_MAX: usize = 1 << 28;
 
-/// The number of different numbers in each column, within some `1.04 / sqrt(2^precision)` of it.
+/// An estimate of the distinct numbers in each column, with a relative error of about
+/// `1.04 / sqrt(2^precision)`.
 ///
-/// Numbers that are equal are one, so that -0 is +0; all NaN are one more; NULL is none.
+/// Equal numbers count once, and so do -0 and +0; all NaNs together count as one; NULL is not counted.
 ///
 /// # Determinism
-/// Merging commutes, and takes in the same rows twice without a change: the registers depend on the
-/// set of the numbers alone. [`Distinct::estimates`] is outside the promise.
+/// Merging commutes and is idempotent: the registers depend on the set of the numbers alone. The promise
+/// of the same bits does not cover [`Distinct::estimates`].
 pub struct Distinct {
     columns: usize,
     precision: u32,
@@ -28,17 +29,17 @@ pub struct Distinct {
 pub struct Registers(Vec<u8>);
 
 impl Distinct {
-    /// The precision where none is chosen: 16 KiB a column, and an error of some 0.8 %.
+    /// The default precision: 16 KiB per column, and an error of about 0.8 %.
     pub const PRECISION: u32 = 14;
 
-    /// Of `columns` columns, each with `2^precision` registers.
+    /// Returns the statistic of `columns` columns with `2^precision` registers each.
     ///
     /// # Errors
-    /// `InvalidArgument` for no columns and for a precision that is not from 4 to 18,
+    /// `InvalidArgument` for 0 columns and for a precision outside 4 to 18,
     /// `LimitExceeded` for too many registers.
     pub fn new(columns: usize, precision: u32) -> Result<Self> {
         if columns == 0 {
-            return Err(Error::invalid("expected at least one column, found none"));
+            return Err(Error::invalid("expected at least 1 column, found 0"));
         }
         if !(4..=18).contains(&precision) {
             return Err(Error::invalid(format!(
@@ -48,20 +49,20 @@ impl Distinct {
         let registers = columns.saturating_mul(1 << precision);
         if registers > REGISTERS_MAX {
             return Err(Error::limit(format!(
-                "expected at most {REGISTERS_MAX} registers, found {registers}; use fewer columns \
-                 or a lower precision"
+                "expected at most {REGISTERS_MAX} registers, found {registers}; take fewer columns or a \
+                 lower precision"
             )));
         }
         Ok(Self { columns, precision })
     }
 
-    /// How many columns there are.
+    /// Returns the number of columns.
     #[must_use]
     pub fn column_count(&self) -> usize {
         self.columns
     }
 
-    /// About how many different numbers each column has.
+    /// Estimates the number of distinct numbers in each column.
     #[must_use]
     pub fn estimates(&self, partial: &Registers) -> Vec<f64> {
         let columns = partial.0.chunks_exact(1 << self.precision);
@@ -69,7 +70,7 @@ impl Distinct {
     }
 
     /// Ertl's improved raw estimator ("New cardinality estimation algorithms for HyperLogLog
-    /// sketches", 2017), which needs no tables and is right from none to 2^64.
+    /// sketches", 2017), which needs no tables and holds from 0 to 2^64 distinct numbers.
     fn estimate(&self, registers: &[u8]) -> f64 {
         let greatest = self.greatest();
         let mut counts = vec![0_u32; usize::from(greatest) + 1];
@@ -83,7 +84,7 @@ impl Distinct {
         size * size / (2.0 * std::f64::consts::LN_2 * z)
     }
 
-    /// The greatest value of a register: all bits of the hash behind its number are zero.
+    /// Returns the greatest value of a register: all bits of the hash after its index are zero.
     fn greatest(&self) -> u8 {
         (64 - self.precision + 1) as u8
     }
@@ -121,10 +122,10 @@ fn tau(mut x: f64) -> f64 {
     }
 }
 
-/// The hash of a number: a bijection of 64 bits (the finalizer of SplitMix64), so that different
-/// numbers never share one.
+/// Hashes a number with a bijection of 64 bits (the finalizer of SplitMix64): different numbers never
+/// collide.
 fn hash(value: f64) -> u64 {
-    // Of zeros, the sum with +0 is +0.
+    // Adding +0 turns -0 into +0.
     let mut word = canonical(value + 0.0).to_bits().wrapping_add(0x9e37_79b9_7f4a_7c15);
     word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -147,7 +148,7 @@ impl Partial for Registers {
 impl Statistic for Distinct {
     type Chunk<'a> = Rows<'a>;
     type Partial = Registers;
-    type Arrived<'a> = Registers;
+    type Incoming<'a> = Registers;
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<Registers> {
         same_count("columns", self.columns, rows.columns())?;
@@ -156,7 +157,7 @@ impl Statistic for Distinct {
             rows.each(0..self.columns, |_, column, value| {
                 let Some(hash) = value.map(hash) else { return };
                 let number = (hash >> (64 - self.precision)) as usize;
-                // The bits behind it, with a one after the last.
+                // The bits after the index, with a one after the last.
                 let rest = hash << self.precision | 1 << (self.precision - 1);
                 let register: &mut u8 = &mut registers[(column << self.precision) + number];
                 *register = (*register).max(rest.leading_zeros() as u8 + 1);

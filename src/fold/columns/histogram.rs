@@ -1,26 +1,26 @@
-//! How many numbers of each column lie between given edges.
+//! Histograms of the columns with given edges.
 
 use crate::error::{Context, Error, Result};
 
-use super::control::in_default_environment;
 use super::counts::{Counts, check_counts};
-use super::rows::Rows;
-use super::statistic::{Statistic, same_count};
+use crate::fold::control::in_default_environment;
+use crate::fold::rows::Rows;
+use crate::fold::statistic::{Statistic, same_count};
 
-/// The bins of a column besides those between its edges: below, above, NaN, NULL.
+/// The bins of a column that are not between its edges: below, above, NaN, NULL.
 const OUTSIDE: usize = 4;
 
-/// A histogram of each column, with edges that are part of what is computed.
+/// A histogram of each column with given edges.
 ///
-/// Of edges e0 < e1 < .. a number x falls below (x < e0), between two (e0 <= x < e1), or above (the
-/// last edge <= x); infinities do as well. NaN and NULL are counted apart.
+/// With edges e0 < e1 < .. a number x, finite or infinite, is below (x < e0), between two edges (e0 <= x
+/// < e1), or above (the last edge <= x). NaN and NULL have counts of their own.
 ///
 /// # Determinism
-/// Merging commutes: the counts depend on the rows alone, not even on their order or the chunk size.
+/// Merging commutes: the counts depend on the set of rows alone, not on their order or the chunk size.
 pub struct Histogram {
     /// The edges of each column.
     edges: Vec<Vec<f64>>,
-    /// Where the bins of each column begin.
+    /// The first bin of each column.
     starts: Vec<usize>,
     count: usize,
 }
@@ -30,22 +30,22 @@ pub struct Histogram {
 pub struct ColumnCounts<'a> {
     /// Numbers below the first edge.
     pub below: u64,
-    /// Numbers from each edge to the next, which is not included.
+    /// Numbers from each edge to the next, exclusive.
     pub between: &'a [u64],
     /// Numbers from the last edge on.
     pub above: u64,
-    /// NaN.
+    /// NaNs.
     pub nans: u64,
-    /// Numbers that are not there.
+    /// NULLs.
     pub nulls: u64,
 }
 
 impl Histogram {
-    /// With the edges of each column, in increasing order.
+    /// Returns the statistic with these edges for each column, in increasing order.
     ///
     /// # Errors
-    /// `InvalidArgument` when a column has no edges, or some that are not finite or do not increase;
-    /// `LimitExceeded` for too many.
+    /// `InvalidArgument` when a column has no edges, or edges that are not finite or do not increase;
+    /// `LimitExceeded` for too many edges.
     pub fn new(edges: Vec<Vec<f64>>) -> Result<Self> {
         for (column, edges) in edges.iter().enumerate() {
             check_edges(edges).context(|| format!("the edges of column {column}"))?;
@@ -60,13 +60,13 @@ impl Histogram {
         Ok(Self { starts: starts.collect(), edges, count })
     }
 
-    /// The edges of each column.
+    /// Returns the edges of each column.
     #[must_use]
     pub fn edges(&self) -> &[Vec<f64>] {
         &self.edges
     }
 
-    /// What a partial says of each column.
+    /// Returns the counts of each column.
     pub fn columns<'a>(&self, counts: &'a Counts) -> impl Iterator<Item = ColumnCounts<'a>> {
         self.starts.iter().zip(&self.edges).map(|(&start, edges)| {
             let (below, rest) = (counts.values()[start], &counts.values()[start + 1..]);
@@ -75,7 +75,7 @@ impl Histogram {
         })
     }
 
-    /// The bin of a number among those of its column.
+    /// Returns the bin of a number in a column.
     fn bin(&self, column: usize, value: Option<f64>) -> usize {
         let edges = &self.edges[column];
         let place = match value {
@@ -92,13 +92,13 @@ fn check_edges(edges: &[f64]) -> Result<()> {
         return Err(Error::invalid("expected at least one edge, found none"));
     }
     if let Some(edge) = edges.iter().find(|edge| !edge.is_finite()) {
-        return Err(Error::invalid(format!("expected finite numbers, found {edge}")));
+        return Err(Error::invalid(format!("expected finite edges, found {edge}")));
     }
     let pairs = edges.windows(2).find(|pair| pair[0] >= pair[1]);
     match pairs {
         None => Ok(()),
         Some(pair) => Err(Error::invalid(format!(
-            "expected each edge above the one before, found {} after {}",
+            "expected increasing edges, found {} after {}",
             pair[1], pair[0]
         ))),
     }
@@ -107,7 +107,7 @@ fn check_edges(edges: &[f64]) -> Result<()> {
 impl Statistic for Histogram {
     type Chunk<'a> = Rows<'a>;
     type Partial = Counts;
-    type Arrived<'a> = Counts;
+    type Incoming<'a> = Counts;
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<Counts> {
         same_count("columns", self.edges.len(), rows.columns())?;
@@ -128,7 +128,7 @@ impl Statistic for Histogram {
         partial.write(bytes);
     }
 
-    fn can_be_of(&self, partial: &Counts, rows: u64) -> bool {
+    fn fits_rows(&self, partial: &Counts, rows: u64) -> bool {
         let ends = self.starts[1..].iter().chain([&self.count]);
         let mut columns = self.starts.iter().zip(ends).map(|(start, end)| *start..*end);
         columns.all(|bins| partial.of_bins(bins) == rows)

@@ -1,4 +1,4 @@
-//! Partials as words of 64 bits, little endian.
+//! Partials as 64-bit words, little endian.
 
 use crate::error::{Error, Result};
 
@@ -7,7 +7,7 @@ pub(super) fn write(words: impl Iterator<Item = u64>, bytes: &mut Vec<u8>) {
     bytes.extend(words.flat_map(u64::to_le_bytes));
 }
 
-/// The words of `bytes`, which must be `count`; `what` names the partial.
+/// Reads `count` words from `bytes`; `what` names the partial in errors.
 pub(super) fn decode<'a>(
     bytes: &'a [u8],
     count: usize,
@@ -18,7 +18,7 @@ pub(super) fn decode<'a>(
     Ok(bytes.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)))
 }
 
-/// Refuses another length than the partial's.
+/// Checks the length of a partial's bytes.
 pub(super) fn check_length(bytes: &[u8], expected: usize, what: &str) -> Result<()> {
     if bytes.len() == expected {
         return Ok(());

@@ -1,24 +1,24 @@
-//! How many numbers of each column have each binary exponent.
+//! Histograms of the columns by sign and binary exponent.
 
 use crate::error::Result;
 
-use super::control::in_default_environment;
 use super::counts::{Counts, check_counts};
-use super::rows::Rows;
-use super::statistic::{Statistic, same_count};
+use crate::fold::control::in_default_environment;
+use crate::fold::rows::Rows;
+use crate::fold::statistic::{Statistic, same_count};
 
-/// NULL and NaN, which have no sign.
-const WITHOUT_SIGN: usize = 2;
-/// Zero, subnormal numbers, an exponent field from 1 to 2,046, infinity.
-const OF_A_SIGN: usize = 2 + 2046 + 1;
+/// The bins without a sign: NULL and NaN.
+const UNSIGNED_BINS: usize = 2;
+/// The bins of one sign: zero, subnormal numbers, exponent fields 1 to 2,046, infinity.
+const SIGN_BINS: usize = 2 + 2046 + 1;
 /// The bins of a column.
-const BINS: usize = WITHOUT_SIGN + 2 * OF_A_SIGN;
+const BINS: usize = UNSIGNED_BINS + 2 * SIGN_BINS;
 
-/// A histogram of each column by sign and binary exponent, which needs no edges: where its numbers
-/// lie among all that 64 bits can be.
+/// A histogram of each column by sign and binary exponent. It needs no edges, and covers all 64-bit
+/// floats.
 ///
 /// # Determinism
-/// Merging commutes: the counts depend on the rows alone, not even on their order or the chunk size.
+/// Merging commutes: the counts depend on the set of rows alone, not on their order or the chunk size.
 pub struct ExponentHistogram {
     columns: usize,
 }
@@ -26,9 +26,9 @@ pub struct ExponentHistogram {
 /// The counts of one column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnExponents<'a> {
-    /// Numbers that are not there.
+    /// NULLs.
     pub nulls: u64,
-    /// NaN.
+    /// NaNs.
     pub nans: u64,
     /// Numbers without a minus sign.
     pub positive: SignExponents<'a>,
@@ -41,34 +41,34 @@ pub struct ColumnExponents<'a> {
 pub struct SignExponents<'a> {
     /// Zeros of this sign.
     pub zeros: u64,
-    /// Numbers below 2^-1022, the zeros not among them.
+    /// Numbers below 2^-1022, without the zeros.
     pub subnormals: u64,
-    /// Numbers from 2^(e - 1022) to 2^(e - 1021), not included, for e from 0 to 2,045.
+    /// Numbers from 2^(e - 1022) to 2^(e - 1021), exclusive, for e from 0 to 2,045.
     pub normal: &'a [u64],
     /// Infinities of this sign.
     pub infinities: u64,
 }
 
 impl ExponentHistogram {
-    /// Of `columns` columns.
+    /// Returns the statistic of `columns` columns.
     ///
     /// # Errors
-    /// `InvalidArgument` for none, `LimitExceeded` for too many.
+    /// `InvalidArgument` for 0 columns, `LimitExceeded` for too many.
     pub fn new(columns: usize) -> Result<Self> {
         check_counts([columns.saturating_mul(BINS)].into_iter())?;
         Ok(Self { columns })
     }
 
-    /// How many columns there are.
+    /// Returns the number of columns.
     #[must_use]
     pub fn column_count(&self) -> usize {
         self.columns
     }
 
-    /// What a partial says of each column.
+    /// Returns the counts of each column.
     pub fn columns<'a>(&self, counts: &'a Counts) -> impl Iterator<Item = ColumnExponents<'a>> {
         counts.values().chunks_exact(BINS).map(|bins| {
-            let (positive, negative) = bins[WITHOUT_SIGN..].split_at(OF_A_SIGN);
+            let (positive, negative) = bins[UNSIGNED_BINS..].split_at(SIGN_BINS);
             let (positive, negative) = (of_sign(positive), of_sign(negative));
             ColumnExponents { nulls: bins[0], nans: bins[1], positive, negative }
         })
@@ -76,26 +76,26 @@ impl ExponentHistogram {
 }
 
 fn of_sign(bins: &[u64]) -> SignExponents<'_> {
-    let normal = &bins[2..OF_A_SIGN - 1];
-    SignExponents { zeros: bins[0], subnormals: bins[1], normal, infinities: bins[OF_A_SIGN - 1] }
+    let normal = &bins[2..SIGN_BINS - 1];
+    SignExponents { zeros: bins[0], subnormals: bins[1], normal, infinities: bins[SIGN_BINS - 1] }
 }
 
-/// The bin of a number among those of its column.
+/// Returns the bin of a number within its column.
 fn bin(value: Option<f64>) -> usize {
     let Some(value) = value else { return 0 };
     if value.is_nan() {
         return 1;
     }
     let magnitude = value.to_bits() << 1;
-    // Field 0 is a zero or subnormal, field 2,047 an infinity, since it is no NaN.
+    // Field 0 is a zero or subnormal, field 2,047 an infinity: NaN has returned before.
     let place = if magnitude == 0 { 0 } else { (magnitude >> 53) as usize + 1 };
-    WITHOUT_SIGN + usize::from(value.is_sign_negative()) * OF_A_SIGN + place
+    UNSIGNED_BINS + usize::from(value.is_sign_negative()) * SIGN_BINS + place
 }
 
 impl Statistic for ExponentHistogram {
     type Chunk<'a> = Rows<'a>;
     type Partial = Counts;
-    type Arrived<'a> = Counts;
+    type Incoming<'a> = Counts;
 
     fn leaf(&self, rows: &Rows<'_>) -> Result<Counts> {
         same_count("columns", self.columns, rows.columns())?;
@@ -116,7 +116,7 @@ impl Statistic for ExponentHistogram {
         partial.write(bytes);
     }
 
-    fn can_be_of(&self, partial: &Counts, rows: u64) -> bool {
+    fn fits_rows(&self, partial: &Counts, rows: u64) -> bool {
         let mut columns = (0..self.columns).map(|column| column * BINS..(column + 1) * BINS);
         columns.all(|bins| partial.of_bins(bins) == rows)
     }
