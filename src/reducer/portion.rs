@@ -1,10 +1,10 @@
 //! Portions: some nodes of a job with their partials, as the bytes that are shipped and kept.
 
-use crate::bytes::{reserve, u32_at, u64_at};
-use crate::error::{Context, Error, ErrorKind, Result};
+use crate::bytes::{Envelope, u32_at, u64_at};
+use crate::error::{Context, Error, Result};
 use crate::fold::statistic::Incoming;
 use crate::fold::{Node, Statistic};
-use crate::plan::{Cursor, CursorKind};
+use crate::plan::Plan;
 
 use super::job::Job;
 use super::message::Report;
@@ -23,8 +23,8 @@ const NODE_BYTES: usize = 16;
 /// A node and its partial.
 pub type NodePartial<S> = (Node, <S as Statistic>::Partial);
 
-/// The same as it lies in the bytes of a portion.
-pub type Arrived<'a, S> = (Node, <S as Statistic>::Incoming<'a>);
+/// A node and its partial as it lies in the bytes of a portion.
+pub type ArrivedNode<'a, S> = (Node, <S as Statistic>::Incoming<'a>);
 
 /// Writes and reads portions of one job.
 pub struct Portion<'a, S> {
@@ -120,7 +120,9 @@ impl<'a, S: Statistic> Portion<'a, S> {
             let rows =
                 self.job.rows_of(covered - 1).end - self.job.rows_of(node.chunks().start).start;
             if !self.statistic.fits_rows(&partial, rows) {
-                return Err(damaged(&format!("what it has for {node} is not of {rows} rows")));
+                return Err(damaged(&format!(
+                    "expected the partial of {node} to have {rows} rows"
+                )));
             }
             arrived.push((node, partial));
         }

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use headwater::fold::gram::{Chunk, Triangle};
 use headwater::fold::statistic::Incoming;
 use headwater::fold::{Gram, Node, Statistic};
-use headwater::reducer::{
-    Blocks, Coordinator, Job, Letters, Order, Policy, Reduction, Report, Worker,
-};
+use headwater::reducer::wire::{Coordinator, Order, Outbox, Report, Worker};
+use headwater::reducer::{Blocks, Job, Policy, Reduction};
 use headwater::{Error, ErrorKind, Result};
 
 use crate::{COLUMNS, bits, job, plainly, portion, reduction, rows};
@@ -173,7 +172,7 @@ struct WithoutMemory(Gram);
 /// A partial that arrived there.
 struct NoMemory;
 
-impl Incoming<Triangle> for Homeless {
+impl Incoming<Triangle> for NoMemory {
     fn has_bits_of(&self, _: &Triangle) -> bool {
         false
     }
@@ -186,7 +185,7 @@ impl Incoming<Triangle> for Homeless {
 impl Statistic for WithoutMemory {
     type Chunk<'a> = Chunk<'a>;
     type Partial = Triangle;
-    type Incoming<'a> = Homeless;
+    type Incoming<'a> = NoMemory;
 
     fn leaf(&self, chunk: &Chunk<'_>) -> Result<Triangle> {
         self.0.leaf(chunk)
