@@ -92,7 +92,7 @@ fn tensors_without_rows_and_columns_are_refused() {
     refused(open(&none, ONLY), invalid, "found a file without tensors");
     let a = folder.file("a.safetensors", &file(&[("x", "F32", &[1, 2], &[0; 8])]));
     let b = folder.file("b.safetensors", &file(&[("x", "F64", &[1, 2], &[0; 16])]));
-    let words = "b.safetensors: expected 2 columns of f32 as in ";
+    let words = "b.safetensors: expected 2 columns of f32, as in ";
     let both = Matrix::open(&[a, b], &ONLY);
     assert!(both.as_ref().is_err_and(|e| e.to_string().contains("a.safetensors, found 2")));
     refused(both, invalid, words);
