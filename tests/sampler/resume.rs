@@ -46,7 +46,7 @@ fn p6_a_cursor_of_another_plan_is_refused_by_name() {
     };
     let mut changed = settings.clone();
     changed.seed = 99;
-    assert!(refused(store, &changed).contains("1 field differs: \"seed\" was 2 and is now 99"));
+    assert!(refused(store, &changed).contains("1 setting differs: \"seed\" was 2 and is now 99"));
     let mut changed = settings.clone();
     changed.split.seed = 4;
     assert!(refused(store, &changed).contains("\"split_seed\" was 3 and is now 4"));

@@ -1,4 +1,4 @@
-//! Several databases under one sampler: which is served when, and one cursor for all.
+//! Several databases in one sampler: their schedule, and one cursor for all.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ fn p6_a_cursor_names_the_database_that_differs() {
     drop(numbers);
     let (_folder, changed) = stores::store_of(&database, &[usize::MAX]);
     let message = refused(&[Arc::clone(&stores[0]), Arc::new(changed)]);
-    assert!(message.contains("1 field differs: \"database/1/root\""), "{message}");
+    assert!(message.contains("1 setting differs: \"database/1/root\""), "{message}");
     let message = refused(&[Arc::clone(&stores[1]), Arc::clone(&stores[0])]);
     assert!(message.contains("\"database/0\" was \"one\" and is now \"two\""), "{message}");
     let message = refused(&stores[..1]);
@@ -132,7 +132,7 @@ fn a_task_of_two_databases_is_named_with_its_database() {
     let sampler = several(&stores, &settings(), (0, 1), PLAIN).unwrap();
     let error = sampler.evaluate(Split::Train, Some(std::slice::from_ref(&name)));
     let error = error.err().unwrap().to_string();
-    let both = format!("serves several tasks {name:?}; name one of one/{name}, two/{name}");
+    let both = format!("several tasks are called {name:?}; name one of one/{name}, two/{name}");
     assert!(error.contains(&both), "{error}");
     let second = serving(&format!("two/{name}")).unwrap();
     assert!(second.tasks().eq([format!("two/{name}")]));
