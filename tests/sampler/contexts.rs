@@ -1,4 +1,4 @@
-//! A context in the open says what a batch has, and what time hides from each of its rows.
+//! A context agrees with its batch, and counts the hidden neighbours of each row.
 
 use headwater::plan::Split;
 use headwater::sampler::{Context, Link, Neighbours, Sampler, Settings, Walk};
@@ -6,7 +6,7 @@ use headwater::store::{Store, Task, is_visible};
 
 use crate::{PLAIN, random_store, sampler, sequences, small};
 
-/// What the rows of a context are linked with, by a look at every row of every table.
+/// Finds the neighbours of a context's rows by reading every row of every table.
 fn plain_links_and_neighbours(store: &Store, context: &Context) -> (Vec<Link>, Vec<Neighbours>) {
     let (mut links, mut neighbours) = (vec![], vec![]);
     let time = |table: u32, row: u32| store.tables()[table as usize].row(row).unwrap().time();
@@ -61,7 +61,7 @@ fn is_never_full(context: &Context, settings: &Settings) -> bool {
         && context.rows.len() < settings.shape.max_rows as usize
 }
 
-/// What a context says of its links is so, and in its batch.
+/// Checks the links of a context against the store and the batch.
 fn check(sampler: &Sampler, store: &Store, task: &str, seed_index: u32) -> Context {
     let context = sampler.context(task, seed_index).unwrap();
     let (links, neighbours) = plain_links_and_neighbours(store, &context);
