@@ -63,7 +63,7 @@ impl Memory {
     /// Returns at least `count` zero bytes; `None` when the allocation fails.
     pub(crate) fn zeros(count: usize) -> Option<Self> {
         let large = count >= LARGE_BYTES_MIN;
-        // Only a whole number of large pages starts where one can.
+        // Only whole large pages are aligned to large pages.
         let length = if large { count.checked_next_multiple_of(LARGE_PAGE_BYTES)? } else { count };
         let map = memmap2::MmapMut::map_anon(length).ok()?;
         #[cfg(target_os = "linux")]

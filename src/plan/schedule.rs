@@ -60,7 +60,7 @@ impl Schedule {
     /// Returns the task of a global step.
     ///
     /// # Cost
-    /// Constant, whatever the step.
+    /// Constant for every step.
     #[must_use]
     pub fn task_at(&self, step: u64) -> usize {
         let length = self.block_length();
@@ -70,7 +70,7 @@ impl Schedule {
     /// Returns how many of the steps before `step` served `task`.
     ///
     /// # Cost
-    /// At most one block's steps, whatever the step.
+    /// At most one block's steps, for every step.
     #[must_use]
     pub fn count_before(&self, task: usize, step: u64) -> u64 {
         let length = self.block_length();
@@ -87,7 +87,7 @@ impl Schedule {
     fn shuffle_of(&self, block: u64) -> Permutation {
         let identity = [self.split as u64, block, 0];
         Permutation::new(self.block_length(), self.seed, Purpose::Schedule, identity)
-            .expect("a block has from 1 slot to as many as there are tasks in memory")
+            .expect("a block has at least 1 slot, and at most one for each task in memory")
     }
 }
 

@@ -190,7 +190,7 @@ impl Plan {
         };
         Err(Error::mismatch(format!(
             "it was recorded under another plan; {settings}: {}; use the settings and data that it \
-             was recorded with, or start afresh without it",
+             was recorded with, or start again without it",
             differences.join("; ")
         )))
     }
@@ -298,7 +298,7 @@ mod tests {
             now.compare(&then).unwrap_err().to_string(),
             "it was recorded under another plan; 3 settings differ: \"batch\" was 16 and is now 32; \
              \"new\" was not there and is now true; \"old\" was \"x\" and is no longer there; use \
-             the settings and data that it was recorded with, or start afresh without it"
+             the settings and data that it was recorded with, or start again without it"
         );
         assert_eq!(now.compare(&then).unwrap_err().kind(), crate::ErrorKind::PlanMismatch);
         now.compare(&now).unwrap();

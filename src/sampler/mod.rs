@@ -363,10 +363,10 @@ impl Sampler {
         Cursor::new(CursorKind::Sampler, self.plan.clone(), position)
     }
 
-    /// Writes the cursor to a file, wholly or not at all.
+    /// Writes the cursor to a file, completely or not at all.
     ///
     /// # Errors
-    /// `Io` when the disk refuses.
+    /// `Io` when the disk fails.
     pub fn save_cursor(&self, path: &Path) -> Result<()> {
         self.cursor().write(&durable::Disk, path)
     }
@@ -374,7 +374,7 @@ impl Sampler {
     /// Continues at a cursor, also at one of another number of ranks or another batch size.
     ///
     /// # Cost
-    /// The same whatever the position.
+    /// The same for every position.
     ///
     /// # Errors
     /// `PlanMismatch`, naming every setting that differs.

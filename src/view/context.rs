@@ -80,7 +80,7 @@ impl ContextView {
     /// Returns the observation time as text.
     pub(super) fn when(&self) -> String {
         self.obs_time.as_ref().map_or_else(
-            || "without an observation time: sees all rows".to_owned(),
+            || "not limited by an observation time".to_owned(),
             |time| format!("observed at {time}"),
         )
     }

@@ -55,7 +55,7 @@ impl ContextPicture {
     /// Writes the context to a page, completely or not at all.
     ///
     /// # Errors
-    /// Those of [`ContextPicture::check_place`]; `Io` when the disk refuses.
+    /// Those of [`ContextPicture::check_place`]; `Io` when the disk fails.
     pub(crate) fn write_page(&self, path: &Path) -> Result<()> {
         page::check_place(path)?;
         let store = store_of(&self.sampler, &self.context);

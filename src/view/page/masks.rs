@@ -33,10 +33,10 @@ enum Reason {
 /// The colours of the last two reasons; the third is not used.
 const COLOURS: [[u8; 3]; 3] = [[59, 130, 246], [234, 120, 20], [0, 0, 0]];
 
-/// How wide a small mask is drawn, in whole pixels a cell and at most so many.
+/// The width of a mask in pixels, and the most pixels of a cell.
 const WIDTH: usize = 560;
 const SCALE_MAX: usize = 18;
-/// What the axes take, above and on the left, and the target's marks on the other sides.
+/// The space for the axes, above and on the left, and for the target's marks on the other sides.
 const AXIS: usize = 46;
 const MARK: usize = 12;
 const STRIP: usize = 10;
