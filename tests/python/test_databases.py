@@ -99,7 +99,9 @@ def test_p6_a_database_of_other_content_is_rejected_by_name(two, tmp_path):
     (swapped,) = ranks(two[::-1], 1)
     with pytest.raises(headwater.PlanMismatch, match='"database/0" was "north" and is now "south"'):
         swapped.resume(before.cursor())
-    with pytest.raises(headwater.InvalidArgument, match='several tasks are called "price"; name one of north'):
+    with pytest.raises(
+        headwater.InvalidArgument, match='several tasks are called "price"; name one of north'
+    ):
         before.evaluate("val", ["price"])
     shut([before, after, swapped])
 

@@ -1,4 +1,4 @@
-"""P2 and P4: a run that is killed at any moment resumes from its last cursor, on other ranks too."""
+"""P2 and P4: a killed run resumes from its last cursor, on other ranks too."""
 
 import os
 import signal
