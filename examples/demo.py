@@ -28,7 +28,7 @@ ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
-ITEM = 40
+SEED_INDEX = 40
 CONTEXT_LINES = 6
 PROGRESS_LINES = 4
 
@@ -110,10 +110,10 @@ def look(demo: Demo) -> None:
     for more in ([], ["--row", "#0"]):
         for table in ("orders", "customers"):
             demo.run("2-look", *inspect, "--table", table, *more)
-    context = demo.run("2-look", *inspect, "--task", "churn", "--item", ITEM)
-    demo.run("2-look", *inspect, "--task", "churn", "--item", ITEM, "--html", page)
+    context = demo.run("2-look", *inspect, "--task", "churn", "--seed-index", SEED_INDEX)
+    demo.run("2-look", *inspect, "--task", "churn", "--seed-index", SEED_INDEX, "--html", page)
     lines = [line for line in context.splitlines() if line]
-    say(f"\n2. Look: what a model sees of seed {ITEM}; no row is later than the observation time.")
+    say(f"\n2. Look: the context of seed {SEED_INDEX}; no row is later than the observation time.")
     say_all("\n".join(lines[:CONTEXT_LINES]))
     say(f"   ... {len(lines) - CONTEXT_LINES} more lines in {demo.logs}/2-look.txt")
     say(f"   The whole context as a page for a browser: {page}")

@@ -1,7 +1,7 @@
-//! Bytes from and for disk: little-endian views, digests, alignment.
+//! Bytes on disk: little-endian numbers, digests, alignment, envelopes.
 //!
-//! The formats are little-endian and their readers hand out slices of the mapped file as they
-//! are, so a big-endian machine is refused when the crate is compiled.
+//! The formats are little-endian, and their readers return slices of the mapped file in place. So
+//! the crate does not compile for a big-endian machine.
 
 use std::fmt;
 
@@ -17,32 +17,32 @@ compile_error!(
 /// Every section of a store's files, and every array in a batch, starts at a multiple of this.
 pub(crate) const ALIGNMENT: usize = 64;
 
-/// Room for `count` things, or an error where an allocation would end the process.
+/// Returns an empty vector with room for `count` values, or an error when the allocation fails.
 pub(crate) fn reserve<T>(count: usize) -> Result<Vec<T>> {
     let mut room = Vec::new();
     room.try_reserve_exact(count).map_err(|_| no_memory(count.saturating_mul(size_of::<T>())))?;
     Ok(room)
 }
 
-/// Appends `more`, or says that there is no memory for it; then nothing was appended.
+/// Appends `more`; on an error, nothing was appended.
 pub(crate) fn append<T: Copy>(values: &mut Vec<T>, more: &[T]) -> Result<()> {
     values.try_reserve(more.len()).map_err(|_| no_memory(size_of_val(more)))?;
     values.extend_from_slice(more);
     Ok(())
 }
 
-/// `count` times `value`, or an error where an allocation would end the process.
+/// Returns `count` times `value`, or an error when the allocation fails.
 pub(crate) fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>> {
     let mut values = reserve(count)?;
     values.resize(count, value);
     Ok(values)
 }
 
-/// Says that there are not so many bytes.
+/// Returns the error of an allocation of `bytes` bytes that failed.
 pub(crate) fn no_memory(bytes: usize) -> Error {
     Error::limit(format!(
-        "there is no memory for {bytes} bytes more; take fewer columns or threads, smaller \
-         chunks, or a greater machine"
+        "cannot allocate {bytes} more bytes; use fewer columns or threads, smaller chunks, or a \
+         machine with more memory"
     ))
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn no_memory(bytes: usize) -> Error {
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
-    /// The digest of `bytes`.
+    /// Returns the digest of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
@@ -95,47 +95,47 @@ impl TryFrom<String> for Digest {
     }
 }
 
-/// The little-endian `u32` at `offset` of `bytes`.
+/// Returns the little-endian `u32` at `offset` of `bytes`.
 #[must_use]
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
 }
 
-/// The little-endian `u64` at `offset` of `bytes`.
+/// Returns the little-endian `u64` at `offset` of `bytes`.
 #[must_use]
 pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
 }
 
-/// What stands around the bytes that are kept or shipped: a header before them, and a digest of all
-/// after them.
+/// The frame of a payload that is stored or sent: a header before it, and a digest of all bytes
+/// after it.
 ///
 /// ```text
 ///  8  magic
 ///  4  format version
-///  4  kind: what the owner of the envelope tells apart; 0 where it has one kind
+///  4  kind, defined by the owner of the envelope; 0 if it has one kind
 ///  8  n, the length of the payload
 ///  n  payload
 /// 32  BLAKE3 of all bytes before
 /// ```
 pub(crate) struct Envelope {
-    /// What the bytes are, for messages.
+    /// The name of the bytes in messages.
     pub(crate) name: &'static str,
     pub(crate) magic: [u8; 8],
     pub(crate) version: u32,
     /// The longest payload that is read.
     pub(crate) payload_max: usize,
-    /// What to do about damaged bytes.
+    /// The remedy for damaged bytes, for messages.
     pub(crate) remedy: &'static str,
 }
 
 impl Envelope {
     const HEADER_BYTES: usize = 24;
     const DIGEST_BYTES: usize = 32;
-    /// How many bytes stand around a payload.
+    /// The number of bytes around a payload.
     pub(crate) const BYTES: usize = Self::HEADER_BYTES + Self::DIGEST_BYTES;
 
-    /// The length of the longest bytes that [`open`](Self::open) takes.
+    /// Returns the greatest length that [`open`](Self::open) accepts.
     pub(crate) fn length_max(&self) -> usize {
         Self::BYTES.saturating_add(self.payload_max)
     }
@@ -143,7 +143,7 @@ impl Envelope {
     /// Begins the bytes of a payload of about `length` bytes, which the caller appends.
     ///
     /// # Errors
-    /// `LimitExceeded` when there is no memory.
+    /// `LimitExceeded` when the allocation fails.
     pub(crate) fn begin(&self, kind: u32, length: usize) -> Result<Vec<u8>> {
         let mut bytes = reserve(Self::BYTES.saturating_add(length))?;
         bytes.extend_from_slice(&self.magic);
@@ -153,7 +153,7 @@ impl Envelope {
         Ok(bytes)
     }
 
-    /// Ends the bytes that [`begin`](Self::begin) began: notes the payload's length, appends the digest.
+    /// Ends the bytes of [`begin`](Self::begin): sets the payload's length, appends the digest.
     pub(crate) fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
         let length = (bytes.len() - Self::HEADER_BYTES) as u64;
         bytes[16..24].copy_from_slice(&length.to_le_bytes());
@@ -164,8 +164,8 @@ impl Envelope {
 
     /// Checks everything around the payload; returns the kind and the payload.
     ///
-    /// The digest is checked before the version, which may be what is damaged: every version ends with
-    /// its digest.
+    /// The digest is checked before the version, because the version may be damaged, and every version
+    /// ends with its digest.
     ///
     /// # Errors
     /// `NotOurs`, `LimitExceeded`, `Corrupt` or `Version`, in the order of the checks.
@@ -214,13 +214,13 @@ impl Envelope {
         Ok((kind, payload))
     }
 
-    /// The error of bytes that are damaged.
+    /// Returns the error of damaged bytes.
     pub(crate) fn damaged(&self, what: String) -> Error {
         Error::corrupt(format!("the {} is damaged: {what}; {}", self.name, self.remedy))
     }
 }
 
-/// The identity of something that has a name or a key: the first 8 bytes of its BLAKE3 digest.
+/// Returns the identity of a name or a key: the first 8 bytes of its BLAKE3 digest.
 #[must_use]
 pub fn identity_of(bytes: &[u8]) -> u64 {
     u64_at(blake3::hash(bytes).as_bytes(), 0).unwrap_or_default()

@@ -1,8 +1,9 @@
-//! Files and folders that are there wholly or not at all, whatever happens while they are written.
+//! Writes files and folders atomically: after a crash, each is complete or absent.
 //!
-//! One protocol for all of headwater: write a temporary beside the goal, fsync it, rename it over
-//! the goal, fsync the folder. What this asks of a file system: rename replaces atomically, and
-//! after an fsync the data survive a loss of power.
+//! One protocol for all of headwater: write a temporary beside the target, fsync it, rename it over
+//! the target, fsync the folder. It relies on two properties of the file system:
+//! 1. rename replaces atomically;
+//! 2. after an fsync the data survive a loss of power.
 //!
 //! Disks enter through [`Storage`], so that tests can fail, or cut the power, at every call.
 
@@ -15,15 +16,15 @@ use std::time::Duration;
 
 use crate::{Context, Error, Result};
 
-/// How many leftovers of killed writers are stepped over before a person is asked to look.
+/// The most temporary files of killed writers beside a target.
 const TEMPORARIES_MAX: u32 = 1000;
 
-/// ENOLCK, which a network file system without a lock server gives.
+/// ENOLCK: the error of a network file system without a lock server.
 const NO_LOCKS: i32 = if cfg!(target_os = "linux") { 37 } else { 77 };
 
-/// Locks a file or folder for as long as it is open; false where somebody else has.
+/// Locks a file or folder for as long as it is open; false if another process holds the lock.
 ///
-/// Some cluster file systems have no locks; better to work there without one than not at all.
+/// Some cluster file systems have no locks. There the work goes on without one.
 pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),
@@ -37,32 +38,31 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// A folder that this process works in, and no other, for as long as this is held. Whatever ends the
-/// process, a kill too, ends the claim.
+/// The exclusive right of this process to work in a folder. It ends with the process, also when the
+/// process is killed.
 #[derive(Debug)]
 pub struct Claim {
     _locked: File,
 }
 
 impl Claim {
-    /// The empty file by which processes keep apart, on cluster file systems too, most of which lock
-    /// files that are written and not folders. It stays, so that nobody locks one that is no more.
+    /// The empty file that is locked, because most cluster file systems lock files and not folders. It
+    /// is never removed, so that no process locks a removed file.
     pub const FILE: &str = ".lock";
 
-    /// How long another process may take to end: those that mpirun has started outlive its death by a
-    /// second or so.
+    /// The time to wait for another process to end: processes of mpirun outlive it by about a second.
     const PATIENCE: Duration = Duration::from_secs(10);
     const PAUSE: Duration = Duration::from_millis(100);
 
-    /// Claims a folder that is there. Waits some seconds for another process to end.
+    /// Claims an existing folder; waits at most 10 s for another process to end.
     ///
     /// # Errors
-    /// `InvalidArgument` when another process is at work there, else `Io`.
+    /// `InvalidArgument` when another process has claimed the folder, else `Io`.
     pub fn of(folder: &Path) -> Result<Self> {
         let path = folder.join(Self::FILE);
         let file = open_to_lock(&path).map_err(|e| {
             Error::io(&path, "opening", e).context(
-                "a folder is worked in under a lock: let this user read and write there, or choose \
+                "this folder needs a lock file: let this user read and write there, or choose \
                  another folder",
             )
         })?;
@@ -82,17 +82,17 @@ impl Claim {
     }
 }
 
-/// Opens a file for nothing but its lock, for which one that is another user's will do.
+/// Opens a file only to lock it; another user's read-only file is enough.
 fn open_to_lock(path: &Path) -> io::Result<File> {
     let unwritable = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
     match OpenOptions::new().write(true).create(true).truncate(false).open(path) {
-        // Where it cannot be read either, the first error tells more.
+        // If reading fails too, the first error says more.
         Err(e) if unwritable.contains(&e.kind()) => File::open(path).map_err(|_| e),
         opened => opened,
     }
 }
 
-/// What a [`Storage`] lists in a folder.
+/// An entry of a folder, as a [`Storage`] lists it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     /// The name within the folder.
@@ -116,12 +116,12 @@ pub trait NewFile {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// The calls of a disk that files are written to and gone on from.
+/// The calls to a disk on which files are written and read.
 pub trait Storage {
-    /// Creates a file that must not be there yet.
+    /// Creates a file that must not exist.
     ///
     /// # Errors
-    /// `AlreadyExists` when it is there, else the operating system's.
+    /// `AlreadyExists` when it exists, else the operating system's.
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
 
     /// Returns when a finished file survives a loss of power.
@@ -136,7 +136,7 @@ pub trait Storage {
     /// The operating system's.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 
-    /// Gives a file or folder another name, in place of what had that name.
+    /// Renames a file or folder, in place of any that has the new name.
     ///
     /// # Errors
     /// The operating system's.
@@ -154,13 +154,13 @@ pub trait Storage {
     /// The operating system's.
     fn list(&self, folder: &Path) -> io::Result<Vec<Entry>>;
 
-    /// The bytes of a file.
+    /// Returns the bytes of a file.
     ///
     /// # Errors
     /// The operating system's.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// Whether there is anything at a path.
+    /// Whether a file, folder or link exists at a path.
     ///
     /// # Errors
     /// The operating system's.
@@ -192,7 +192,7 @@ impl Storage for Disk {
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        // Windows neither opens folders as files nor needs it: names are journalled.
+        // Windows does not open folders as files, and need not: it journals names.
         if cfg!(windows) { Ok(()) } else { File::open(path)?.sync_all() }
     }
 
@@ -221,7 +221,7 @@ impl Storage for Disk {
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        // Unlike `Path::try_exists`, a dangling link is something.
+        // Unlike with `Path::try_exists`, a dangling link exists.
         match fs::symlink_metadata(path) {
             Ok(_) => Ok(true),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -230,22 +230,22 @@ impl Storage for Disk {
     }
 }
 
-/// Puts a file with these bytes at `path`, in place of one that may be there.
+/// Writes a file with these bytes at `path`, in place of any file there.
 ///
-/// Whatever happens, a reader finds the old file or the new one, whole. A writer that is killed
-/// may leave a temporary, `.NAME.N.partial`, which is never read and may be deleted. Two writers
-/// at once do not disturb each other: one file is left, whole.
+/// At every moment a reader finds the complete old file or the complete new one. A killed writer may
+/// leave a temporary, `.NAME.N.partial`, which is never read and may be deleted. Of two concurrent
+/// writers, one wins with its complete file.
 ///
 /// # Cost
-/// Two fsyncs; a temporary as long as the file.
+/// Two fsyncs, and a temporary of the file's length.
 ///
 /// # Errors
-/// `Io`, saying whether the old file is still there.
+/// `Io`; the message says whether the old file is unchanged.
 pub fn write_file(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<()> {
     write_file_by(storage, path, &mut |file| file.write_all(bytes))
 }
 
-/// [`write_file`] for bytes that are made as they are written, by `fill`.
+/// [`write_file`] for bytes that `fill` writes piece by piece.
 ///
 /// # Errors
 /// As [`write_file`].
@@ -262,25 +262,25 @@ pub fn write_file_by(
         storage.rename(&temporary, path).map_err(|e| Error::io(path, "rename a temporary to", e))
     });
     if let Err(error) = renamed {
-        // The first error is the one to tell; a leftover does no harm.
+        // The first error is returned; a leftover does no harm.
         let _ = storage.remove_file(&temporary);
         return Err(unchanged(error, path));
     }
     sync_names(storage, path)
 }
 
-/// Gives a finished folder its final name, so that it is never seen half-written.
+/// Renames a finished folder to its final name, so that readers never see an incomplete one.
 ///
 /// # Cost
 /// An fsync of every file and folder in it.
 ///
 /// # Errors
-/// `InvalidArgument` when there is something at `to` already, else `Io`.
+/// `InvalidArgument` when `to` exists, else `Io`.
 pub fn commit_folder(storage: &dyn Storage, partial: &Path, to: &Path) -> Result<()> {
     if storage.exists(to).map_err(|e| Error::io(to, "look for", e))? {
         return Err(Error::invalid(format!(
-            "{} is there already, and nothing is ever written over a folder; remove it, or choose \
-             another place",
+            "{} exists already, and headwater never replaces a folder; remove it, or choose another \
+             path",
             to.display()
         )));
     }
@@ -293,20 +293,20 @@ pub fn commit_folder(storage: &dyn Storage, partial: &Path, to: &Path) -> Result
 /// The names of a series of numbered files in one folder: `PREFIX-000000000042SUFFIX`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// What the names begin with.
+    /// The start of the names.
     pub prefix: String,
-    /// What the names end with, such as `.cursor`.
+    /// The end of the names, such as `.cursor`.
     pub suffix: String,
 }
 
 impl Series {
-    /// The name of file `number`.
+    /// Returns the name of file `number`.
     #[must_use]
     pub fn file_name(&self, number: u64) -> String {
         format!("{}-{number:012}{}", self.prefix, self.suffix)
     }
 
-    /// The number of the file of this name, when it is exactly a name of this series.
+    /// Returns the number in a name, if it is exactly a name of this series.
     #[must_use]
     pub fn number_of(&self, name: &str) -> Option<u64> {
         let digits = name.strip_prefix(&self.prefix)?.strip_prefix('-')?;
@@ -314,7 +314,7 @@ impl Series {
         (self.file_name(number) == name).then_some(number)
     }
 
-    /// The numbers of the files that are there, from the lowest to the highest.
+    /// Returns the numbers of the existing files, in ascending order.
     ///
     /// # Errors
     /// `Io` when the folder cannot be listed.
@@ -329,7 +329,7 @@ impl Series {
         Ok(numbers)
     }
 
-    /// Removes all but the `count` files with the highest numbers; files of other names stay.
+    /// Removes all but the `count` files with the highest numbers; keeps files of other names.
     ///
     /// # Errors
     /// `InvalidArgument` when `count` is 0, else `Io`; the newest file stays in any case.
@@ -373,8 +373,8 @@ fn create_temporary(storage: &dyn Storage, path: &Path) -> Result<(Box<dyn NewFi
         }
     }
     Err(Error::limit(format!(
-        "{} has {TEMPORARIES_MAX} leftovers of killed writers beside it, named .*.partial; delete \
-         them",
+        "found {TEMPORARIES_MAX} temporary files of killed writers beside {}; delete the files \
+         named .*.partial",
         path.display()
     )))
 }
@@ -400,9 +400,9 @@ fn sync_names(storage: &dyn Storage, path: &Path) -> Result<()> {
     storage
         .sync_folder(folder)
         .map_err(|e| Error::io(folder, "write the names in", e))
-        .context(|| format!("{} is new and whole, but a loss of power may undo it", path.display()))
+        .context(|| format!("{} is written, but a loss of power may undo it", path.display()))
 }
 
 fn unchanged(error: Error, path: &Path) -> Error {
-    error.context(format!("{} was left as it was", path.display()))
+    error.context(format!("{} is unchanged", path.display()))
 }

@@ -1,30 +1,30 @@
-//! One error type for the whole crate: what was expected, what was found, where, and what to do.
+//! The error type of the crate: what was expected, what was found, where, and what to do.
 
 use std::fmt;
 use std::path::Path;
 
-/// The result of everything here that can fail.
+/// The result of every fallible function of the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of thing went wrong; Python sees one exception class for each.
+/// The kind of an error; Python has one exception class for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The operating system refused: a missing file, a full disk, a lost connection.
+    /// The operating system failed: a missing file, a full disk, a lost connection.
     Io,
-    /// The bytes are not a headwater file of the kind asked for.
+    /// The bytes are not a headwater file of the expected kind.
     NotOurs,
-    /// The file is ours, of a format version that this build does not read.
+    /// A headwater file of a format version that this build does not read.
     Version,
-    /// The file is ours and damaged.
+    /// A damaged headwater file.
     Corrupt,
-    /// A limit of a format or a setting was passed.
+    /// A limit of a format, a setting or the machine is exceeded.
     LimitExceeded,
-    /// The caller asked for something that cannot be.
+    /// An argument is not valid.
     InvalidArgument,
     /// The schema does not describe the data, or contradicts itself.
     Schema,
-    /// The source data break a promise that the schema makes of them.
+    /// The source data break a rule of the schema.
     Data,
     /// A cursor or checkpoint belongs to another plan, data or format.
     PlanMismatch,
@@ -52,12 +52,12 @@ struct Inner {
 const UNREADABLE: &[i32] = if cfg!(target_os = "linux") { &[5, 117, 74] } else { &[5] };
 
 impl Error {
-    /// An error of `kind`, saying `message`.
+    /// Returns an error of `kind` with `message`.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner { kind, message: message.into(), source: None }))
     }
 
-    /// An operating system's error, with the path that it is about.
+    /// Returns an operating system's error, with the action and the path.
     #[must_use]
     pub fn io(path: &Path, action: &str, source: std::io::Error) -> Self {
         let message = format!("{action} {}: {source}", path.display());
@@ -71,7 +71,7 @@ impl Error {
         self
     }
 
-    /// What kind of error this is.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -92,7 +92,7 @@ impl Error {
         matches!(self.kind(), ErrorKind::NotOurs | ErrorKind::Version | ErrorKind::Corrupt)
     }
 
-    /// The operating system's error beneath, when there is one.
+    /// Returns the operating system's error that caused it, if there is one.
     #[must_use]
     pub fn os_error(&self) -> Option<&std::io::Error> {
         self.0.source.as_ref()
@@ -111,12 +111,12 @@ impl std::error::Error for Error {
     }
 }
 
-/// Short constructors, one for each kind that carries only words.
+/// Short constructors, one for each kind that has only a message.
 macro_rules! constructors {
     ($($name:ident => $kind:ident),* $(,)?) => {
         impl Error {
             $(
-                #[doc = concat!("An error of kind [`ErrorKind::", stringify!($kind), "`].")]
+                #[doc = concat!("Returns an error of kind [`ErrorKind::", stringify!($kind), "`].")]
                 pub fn $name(message: impl Into<String>) -> Self {
                     Self::new(ErrorKind::$kind, message)
                 }
@@ -140,10 +140,10 @@ constructors! {
 
 /// Adds a place to the error of a result.
 pub trait Context<T> {
-    /// Puts the place that `place` names in front of the message; not called when all is well.
+    /// Puts the result of `place` in front of the message; calls it only on an error.
     ///
     /// # Errors
-    /// The error that was there, with its place.
+    /// The given error, with its place.
     fn context<D: fmt::Display>(self, place: impl FnOnce() -> D) -> Result<T>;
 }
 

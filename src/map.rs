@@ -1,6 +1,5 @@
-//! Memory maps: the one place that hands out bytes which another process could change, and memory
-//! in large pages.
-#![expect(unsafe_code, reason = "maps a file, and asks for its lines ahead; see the reasons there")]
+//! Memory maps: files, whose bytes another process could change, and memory in large pages.
+#![expect(unsafe_code, reason = "maps files and prefetches their lines; the reasons stand there")]
 
 use std::fs::File;
 use std::path::Path;
@@ -22,30 +21,29 @@ impl Map {
         map.map(Self).map_err(|e| Error::io(path, "mapping", e))
     }
 
-    /// The file's bytes.
+    /// Returns the file's bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Brings some bytes, all of which are going to be read, into memory, and their pages into the map:
-    /// at once, and not page by page as each is touched.
+    /// Loads bytes that will all be read into memory and into the map at once, not page by page.
     pub(crate) fn populate(&self, bytes: std::ops::Range<usize>) {
         #[cfg(target_os = "linux")]
-        // Where the system cannot, pages come when they are touched.
+        // If the system cannot do so, each page is loaded on its first read.
         let _ = self.0.advise_range(memmap2::Advice::PopulateRead, bytes.start, bytes.len());
         #[cfg(not(target_os = "linux"))]
         let _ = bytes;
     }
 
-    /// Asks for the cache line at `at`, so that a later read need not wait for memory.
+    /// Prefetches the cache line at `at`, so that a later read need not wait for memory.
     #[inline]
     pub(crate) fn prefetch(&self, at: usize) {
         #[cfg(target_arch = "x86_64")]
         if let Some(byte) = self.0.get(at) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: A prefetch has no effect that a program could see, whatever the address is;
-            // this one lies inside the map. Every x86_64 has the instruction.
+            // SAFETY: A prefetch has no visible effect for any address, and this one lies inside
+            // the map. Every x86_64 has the instruction.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) };
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -53,24 +51,24 @@ impl Map {
     }
 }
 
-/// From here on memory lies in large pages.
+/// Memory of at least this size uses large pages.
 const LARGE_BYTES_MIN: usize = 1 << 19;
 const LARGE_PAGE_BYTES: usize = 1 << 21;
 
-/// Memory of this process alone, which starts with a page. Much of it lies in large pages, where there
-/// are any: work that goes all through it needs more small ones than a processor remembers.
+/// Private memory that starts at a page. Large sizes use large pages if there are any, because a
+/// pass over them touches more small pages than the processor's TLB holds.
 pub(crate) struct Memory(memmap2::MmapMut);
 
 impl Memory {
-    /// At least `count` zero bytes; `None` where there are not so many.
+    /// Returns at least `count` zero bytes; `None` when the allocation fails.
     pub(crate) fn zeros(count: usize) -> Option<Self> {
         let large = count >= LARGE_BYTES_MIN;
-        // Only a whole number of large pages starts where one can.
+        // Only whole large pages are aligned to large pages.
         let length = if large { count.checked_next_multiple_of(LARGE_PAGE_BYTES)? } else { count };
         let map = memmap2::MmapMut::map_anon(length).ok()?;
         #[cfg(target_os = "linux")]
         if large {
-            // Where there are none, small ones do.
+            // Without large pages, small ones are used.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
         Some(Self(map))

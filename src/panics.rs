@@ -1,4 +1,4 @@
-//! Panics that are caught, and become errors.
+//! Catches panics and turns them into errors.
 
 use std::any::Any;
 #[cfg(feature = "parquet")]
@@ -6,33 +6,32 @@ use std::{cell::Cell, panic, sync::Once};
 
 #[cfg(feature = "parquet")]
 thread_local! {
-    /// Whether a panic of this thread is somebody's error, and not to be told here.
+    /// Whether this thread's panics are caught and must not be printed.
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What `work` yields, or what it panicked with, of which nothing is printed.
+/// Returns the result of `work`, or the message of its panic, which is not printed.
 ///
-/// For libraries that panic where bytes are not what they promise. Whatever `work` changes is to be
-/// dropped after a panic.
+/// For libraries that panic on malformed input. After a panic, drop everything that `work` changes.
 #[cfg(feature = "parquet")]
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static SILENCED: Once = Once::new();
     SILENCED.call_once(|| {
-        let tell = panic::take_hook();
+        let print = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
             if !IS_CAUGHT.get() {
-                tell(panic);
+                print(panic);
             }
         }));
     });
     let outer = IS_CAUGHT.replace(true);
     let outcome = panic::catch_unwind(panic::AssertUnwindSafe(work));
     IS_CAUGHT.set(outer);
-    outcome.map_err(|panic| words_of(&*panic).to_owned())
+    outcome.map_err(|panic| panic_message(&*panic).to_owned())
 }
 
-/// What somebody panicked with.
-pub(crate) fn words_of(panic: &(dyn Any + Send)) -> &str {
-    let words = panic.downcast_ref::<String>().map(String::as_str);
-    words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words")
+/// Returns the message of a panic.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let message = panic.downcast_ref::<String>().map(String::as_str);
+    message.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }

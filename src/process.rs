@@ -4,7 +4,7 @@ use rayon::ThreadPool;
 
 use crate::error::{Error, Result};
 
-/// More threads than this only take time to start.
+/// The most threads of a pool; more only take time to start.
 const THREADS_MAX: usize = 1024;
 
 /// Starts a pool of `threads` threads; default: all cores.
@@ -16,7 +16,7 @@ pub(crate) fn pool(threads: Option<usize>) -> Result<ThreadPool> {
     if let Some(threads) = threads {
         if !(1..=THREADS_MAX).contains(&threads) {
             return Err(Error::invalid(format!(
-                "expected 1 to {THREADS_MAX} threads, found {threads}"
+                "expected 1 to {THREADS_MAX} threads, found {threads}; give none for all cores"
             )));
         }
         pool = pool.num_threads(threads);
@@ -26,7 +26,7 @@ pub(crate) fn pool(threads: Option<usize>) -> Result<ThreadPool> {
     })
 }
 
-/// Refuses an object that another process made: a forked child has none of its threads. `what` names
+/// Rejects an object that another process made, because a forked child has none of its threads. `what` names
 /// the object, and `remedy` what the child should do.
 ///
 /// # Errors

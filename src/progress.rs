@@ -1,20 +1,20 @@
-//! The progress of long work, and how its user stops it.
+//! Progress reports of long work, and its interruption.
 
 use crate::error::Result;
 
-/// Hears of the progress of long work, and may stop it.
+/// Receives the progress of long work, and may stop it.
 pub trait Progress: Sync {
-    /// A new stage begins, of `total` units of work where that is known.
+    /// Begins a new stage, of `total` units of work if known.
     fn begin(&self, stage: &str, total: Option<u64>);
 
-    /// `count` more units are done.
+    /// Adds `count` finished units.
     ///
     /// # Errors
-    /// `Interrupted` when the user wants the work to stop; nothing is left behind then.
+    /// `Interrupted` when the user stops the work, which then leaves nothing behind.
     fn advance(&self, count: u64) -> Result<()>;
 }
 
-/// Says nothing and never stops.
+/// Ignores progress and never stops the work.
 pub struct Silent;
 
 impl Progress for Silent {

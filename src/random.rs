@@ -1,5 +1,5 @@
-//! Counter-based randomness: every random word is a function of what it is for, not of what was
-//! drawn before it.
+//! Counter-based randomness: every random word is a function of its name and index, not of earlier
+//! draws.
 //!
 //! The generator is Philox4x64-10 (Salmon, Moraes, Dror and Shaw, 2011), the same bits as
 //! Random123 and `numpy.random.Philox`. A [`Stream`] is named by a seed, a [`Purpose`] and an
@@ -8,7 +8,7 @@
 
 use crate::bytes::identity_of;
 
-/// What a stream of randomness is used for; two purposes never share a word.
+/// The purpose of a random stream; two purposes never share a word.
 ///
 /// To add one: take the next free number, never change or reuse a number, add a line to the table
 /// in `plan/FORMAT.md`, and pin a value in the tests.
@@ -66,8 +66,8 @@ impl Stream {
 
     /// Returns a number below `bound`, each one equally likely; 0 when `bound` is 0.
     ///
-    /// Multiply-shift with rejection (Lemire, 2019). It is ours, because libraries change the
-    /// number of words that a bounded draw takes between their versions.
+    /// Multiply-shift with rejection (Lemire, 2019). It is written
+    /// here, because libraries change the number of words of a bounded draw between versions.
     pub fn below(&mut self, bound: u64) -> u64 {
         let mut product = u128::from(self.next_u64()) * u128::from(bound);
         if (product as u64) < bound {
@@ -85,7 +85,7 @@ impl Stream {
     }
 }
 
-/// Returns the identity that stands for a name in a stream: the first eight bytes, little endian,
+/// Returns the identity of a name in a stream: the first eight bytes, little endian,
 /// of the BLAKE3 of its UTF-8.
 #[must_use]
 pub fn name_identity(name: &str) -> u64 {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_the_name_of_a_stream_changes_its_words() {
+    fn every_part_of_a_streams_name_changes_its_words() {
         let words = [
             Stream::new(0, Purpose::Permutation, [0, 0, 0]).word(0),
             Stream::new(1, Purpose::Permutation, [0, 0, 0]).word(0),
@@ -201,7 +201,7 @@ mod tests {
 
     /// Just above half the range nearly every second word is rejected.
     #[test]
-    fn bounded_draws_reject_what_would_bias_them() {
+    fn bounded_draws_reject_words_that_would_bias_them() {
         let bound = (1 << 63) + 1;
         let mut stream = Stream::new(5, Purpose::Permutation, [0; 3]);
         for _ in 0..1000 {

@@ -1,4 +1,4 @@
-//! What the command prints: words for a person, JSON for a machine.
+//! Standard output: text for people, JSON for programs.
 
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 
-/// The standard output, whose errors are told and not panicked about.
+/// The standard output, whose errors are returned and do not panic.
 pub(super) struct Output(std::io::StdoutLock<'static>);
 
 impl Output {
@@ -27,7 +27,7 @@ impl Output {
         self.line(&text)
     }
 
-    /// Prints rows of cells below each other, indented, each column as wide as it must be.
+    /// Prints rows of cells as aligned columns, indented.
     #[cfg(feature = "cli")]
     pub(super) fn columns<const N: usize>(
         &mut self,
@@ -53,12 +53,12 @@ impl Output {
     }
 }
 
-/// Whether the reader of the output has gone, as `head` does: no reason to complain.
+/// Whether the reader of the output has closed it, as `head` does; this is not reported.
 pub(super) fn is_closed_pipe(error: &Error) -> bool {
     error.os_error().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
 }
 
-/// An error of the standard output.
+/// Returns an error of the standard output.
 fn output_error(error: std::io::Error) -> Error {
     Error::io(Path::new("standard output"), "writing to", error)
 }

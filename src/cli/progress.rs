@@ -1,4 +1,4 @@
-//! Progress bars on a terminal; silence elsewhere.
+//! Progress bars on a terminal; nothing elsewhere.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -14,18 +14,18 @@ pub(super) struct Bars<'a> {
     current: Mutex<ProgressBar>,
     interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
     unit: &'static str,
-    /// What each unit takes, where that is told.
+    /// The floating-point operations of each unit, for the speed display; 0 without one.
     operations: f64,
 }
 
 impl<'a> Bars<'a> {
-    /// Bars that count rows; `interrupted` says when to stop.
+    /// Returns bars that count rows; `interrupted` tells when to stop.
     pub(super) fn new(interrupted: Option<&'a (dyn Fn() -> bool + Sync)>) -> Self {
         let unit = "{human_pos}/{human_len} {rate}/s";
         Self { current: Mutex::new(ProgressBar::hidden()), interrupted, unit, operations: 0.0 }
     }
 
-    /// Bars that count bytes.
+    /// Returns bars that count bytes.
     #[cfg(feature = "cli")]
     pub(super) fn of_bytes(interrupted: Option<&'a (dyn Fn() -> bool + Sync)>) -> Self {
         let mut bars = Self::new(interrupted);
@@ -33,7 +33,7 @@ impl<'a> Bars<'a> {
         bars
     }
 
-    /// Bars that count rows, and tell how many operations a second that is, at so many for each.
+    /// Returns bars that count rows and show GFLOP/s, at `operations` for each row.
     pub(super) fn of_operations(operations: f64) -> Self {
         let mut bars = Self::new(None);
         bars.unit = "{human_pos}/{human_len} {rate} rows/s {speed}";
@@ -41,7 +41,7 @@ impl<'a> Bars<'a> {
         bars
     }
 
-    /// Goes on after what was done before, which says nothing of how fast it goes.
+    /// Starts at `count` units that were done earlier, without counting them in the speed.
     pub(super) fn skip(&self, count: u64) {
         let bar = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         bar.set_position(count);
@@ -49,7 +49,7 @@ impl<'a> Bars<'a> {
     }
 
     fn replace(&self, bar: ProgressBar) {
-        // A poisoned lock only means that another thread failed while drawing.
+        // A poisoned lock means only that another thread failed while drawing.
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *current, bar).finish_and_clear();
     }
@@ -64,11 +64,11 @@ impl Progress for Bars<'_> {
             }
             None => (ProgressBar::no_length(), "{msg:32!} {human_pos} {rate}/s".to_owned()),
         };
-        // The template is ours and right; were it not, the default style would do.
+        // The template is valid; if it were not, the default style would be used.
         if let Ok(style) = ProgressStyle::with_template(&template) {
             let operations = self.operations;
             let speed = move |state: &ProgressState, out: &mut dyn fmt::Write| {
-                // What cannot be shown is left out.
+                // A failed write leaves the speed out.
                 let _ = write!(out, "{:.1} GFLOP/s", state.per_sec() * operations / 1e9);
             };
             let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {

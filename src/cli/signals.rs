@@ -1,4 +1,4 @@
-//! Ctrl-C and the request to end, for the binaries; Python hears them itself.
+//! SIGINT and SIGTERM, for the binaries; Python handles its own signals.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,21 +9,22 @@ use signal_hook::flag;
 
 static PRESSED: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| {
     let pressed = Arc::new(AtomicBool::new(false));
-    // Where there are no signals to hear, they end the process as ever.
+    // Without handlers, signals end the process as usual.
     let _ = listen(&pressed);
     pressed
 });
 
 fn listen(pressed: &Arc<AtomicBool>) -> io::Result<()> {
     for signal in [SIGINT, SIGTERM] {
-        // A second one ends the process at once; it comes first, to see the flag of the first.
+        // A second signal ends the process at once. Its handler is registered first, so that it sees
+        // the flag of the first signal.
         flag::register_conditional_shutdown(signal, 130, Arc::clone(pressed))?;
         flag::register(signal, Arc::clone(pressed))?;
     }
     Ok(())
 }
 
-/// Whether Ctrl-C was pressed, or the process asked to end, since this was first asked.
+/// Whether SIGINT or SIGTERM arrived since the first call.
 #[must_use]
 pub fn interrupted() -> bool {
     PRESSED.load(Ordering::Relaxed)

@@ -1,8 +1,8 @@
-//! The file that every `.bin` of a store is: named sections, each in blocks that have a digest.
+//! Reads a `.bin` file: named sections, each in blocks that have a digest.
 //!
-//! The bytes are described in `FORMAT.md`. A [`Container`] trusts nothing: its table is checked when
-//! it is opened, and every block is checked against its digest the first time it is read, so that
-//! damage is reported where it is met and is never decoded.
+//! `FORMAT.md` describes the bytes. A [`Container`] trusts nothing: it checks the section table when
+//! it opens a file, and every block against its digest on first read, so that damage is reported
+//! where it is found and is never decoded.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ pub(super) const VERSION: u32 = 1;
 pub(super) const HEADER_BYTES: usize = 64;
 pub(super) const ENTRY_BYTES: usize = 64;
 pub(super) const NAME_BYTES: usize = 24;
-/// How many bytes one digest covers: as few as BLAKE3 can hash at full speed, since a process that
-/// reads here and there checks a whole block for every few bytes at first.
+/// The number of bytes under one digest: as few as BLAKE3 hashes at full speed, because a process
+/// that reads a few bytes first checks their whole block.
 pub(super) const BLOCK_BYTES: usize = 16 * 1024;
 const DIGEST_BYTES: usize = 32;
 const CACHE_LINE: usize = 64;
@@ -54,33 +54,35 @@ impl Container {
         Ok(Self { file: Arc::new(File { path: path.to_path_buf(), map }), sections })
     }
 
-    /// The digest of the header and the section table, which covers every section's digests.
+    /// Returns the digest of the header and the section table, which holds every block's digest.
     pub(crate) fn digest(&self) -> Digest {
         header_digest(self.file.map.bytes()).unwrap_or(Digest([0; 32]))
     }
 
-    /// How long the file is.
+    /// Returns the length of the file in bytes.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.file.map.bytes().len() as u64
     }
 
-    /// The section `name`, which must be exactly `length` bytes long.
+    /// Returns the section `name`, which must be exactly `length` bytes long.
     pub(crate) fn section(&self, name: &str, length: u64) -> Result<Section> {
         let section = self.any_section(name)?;
         if section.len() as u64 != length {
             return Err(self.corrupt(format!(
-                "section {name:?} is {} bytes long, the metadata call for {length}",
+                "section {name:?}: expected {length} bytes by the metadata, found {}",
                 section.len()
             )));
         }
         Ok(section)
     }
 
-    /// The section `name`, of whatever length.
+    /// Returns the section `name`, of any length.
     pub(crate) fn any_section(&self, name: &str) -> Result<Section> {
-        let entry = self.sections.iter().find(|s| s.name == name).ok_or_else(|| {
-            self.corrupt(format!("expected a section {name:?}, which is not there"))
-        })?;
+        let entry = self
+            .sections
+            .iter()
+            .find(|s| s.name == name)
+            .ok_or_else(|| self.corrupt(format!("expected a section {name:?}, found none")))?;
         let blocks = entry.length.div_ceil(BLOCK_BYTES);
         Ok(Section {
             file: Arc::clone(&self.file),
@@ -92,7 +94,7 @@ impl Container {
         })
     }
 
-    /// Reads every byte of the file: blocks against their digests, and the gaps, which are zero.
+    /// Checks every byte of the file: blocks against their digests, and that gaps are zero.
     pub(crate) fn verify(&self, progress: &dyn Fn(u64) -> Result<()>) -> Result<()> {
         let bytes = self.file.map.bytes();
         let mut end = HEADER_BYTES;
@@ -101,7 +103,7 @@ impl Container {
             if gap.iter().any(|&b| b != 0) {
                 let name = &entry.name;
                 return Err(self.corrupt(format!(
-                    "the {} bytes before section {name:?} are not all zero",
+                    "expected zeros in the {} bytes before section {name:?}, found others",
                     gap.len()
                 )));
             }
@@ -114,7 +116,7 @@ impl Container {
         }
         let table_at = u64_at(bytes, 16).map_or(end, |at| at as usize);
         if bytes.get(end..table_at).unwrap_or(&[]).iter().any(|&b| b != 0) {
-            return Err(self.corrupt("the bytes before the section table are not all zero"));
+            return Err(self.corrupt("expected zeros before the section table, found others"));
         }
         Ok(())
     }
@@ -124,7 +126,7 @@ impl Container {
     }
 }
 
-/// Refuses a folder, or a pipe, whose opening might wait for ever.
+/// Rejects a folder, and a pipe, because opening a pipe may wait for ever.
 pub(crate) fn check_is_file(path: &Path) -> Result<()> {
     let found = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", e))?.file_type();
     match (found.is_file(), found.is_dir()) {
@@ -138,29 +140,29 @@ fn corrupt(path: &Path, what: impl std::fmt::Display) -> Error {
     damaged(what).context(path.display())
 }
 
-/// An error about a file of which nothing can be used, and what to do about it.
+/// Returns the error of a damaged file, with its remedy.
 fn damaged(what: impl std::fmt::Display) -> Error {
-    Error::corrupt(format!(
-        "{what}; copy the store again from where it is whole, or prepare it anew"
-    ))
+    Error::corrupt(format!("{what}; copy the store again from an intact copy, or prepare it again"))
 }
 
-/// The digest that the header records, which [`parse`] has found to be right.
+/// Returns the digest in the header, which [`parse`] checks.
 fn header_digest(bytes: &[u8]) -> Option<Digest> {
     Some(Digest(*bytes.get(32..)?.first_chunk()?))
 }
 
-/// Reads the header and the section table, and checks all that they say.
+/// Reads and checks the header and the section table.
 fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
     if bytes.get(..8) != Some(&MAGIC[..]) {
-        return Err(Error::not_ours("this is not a file of a headwater store (wrong first bytes)"));
+        return Err(Error::not_ours(
+            "expected a file of a headwater store, which begins with HWSTORE, found another kind of file",
+        ));
     }
-    let short = || damaged("the file is cut off inside its header");
+    let short = || damaged("the file ends inside its header");
     let version = u32_at(bytes, 8).ok_or_else(short)?;
     if version != VERSION {
         return Err(Error::version(format!(
-            "store format version {version}; this build reads version {VERSION}: prepare the \
-             store with this version of headwater, or read it with the one that wrote it"
+            "expected store format version {VERSION}, found version {version}; prepare the store with \
+             this version of headwater, or read it with the version that wrote it"
         )));
     }
     let count = u32_at(bytes, 12).ok_or_else(short)? as usize;
@@ -169,9 +171,9 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
     let recorded = header_digest(bytes).ok_or_else(short)?;
     if table_at.checked_add(table_bytes) != Some(bytes.len() as u64) {
         return Err(damaged(format_args!(
-            "the file is {} bytes long, its header calls for {}",
-            bytes.len(),
-            table_at.saturating_add(table_bytes)
+            "expected a file of {} bytes by its header, found {}",
+            table_at.saturating_add(table_bytes),
+            bytes.len()
         )));
     }
     let table = bytes.get(table_at as usize..).ok_or_else(short)?;
@@ -183,8 +185,8 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
     entries(table, count, table_at as usize)
 }
 
-/// Reads the section table, whose digest is right; what it says is checked all the same, because
-/// the next lines take slices by it.
+/// Reads the section table. Its digest is right; its numbers are checked all the same, because
+/// later reads take slices by them.
 fn entries(table: &[u8], count: usize, table_at: usize) -> Result<Vec<Entry>> {
     let wrong = |what: &str| damaged(format_args!("the section table is wrong: {what}"));
     let digests_start = count.checked_mul(ENTRY_BYTES).ok_or_else(|| wrong("too many sections"))?;
@@ -202,10 +204,10 @@ fn entries(table: &[u8], count: usize, table_at: usize) -> Result<Vec<Entry>> {
         };
         let stop = offset.checked_add(length).ok_or_else(|| wrong("a section overflows"))?;
         if offset % ALIGNMENT != 0 || offset < end || stop > table_at {
-            return Err(wrong("a section lies outside its place"));
+            return Err(wrong("a section overlaps another, or is not aligned"));
         }
         if raw[40..].iter().any(|&b| b != 0) || sections.iter().any(|s| s.name == name) {
-            return Err(wrong("reserved bytes are set, or a name stands twice"));
+            return Err(wrong("reserved bytes are set, or two sections have one name"));
         }
         sections.push(Entry { name, offset, length, digests_at: table_at + digests_at });
         digests_at += length.div_ceil(BLOCK_BYTES) * DIGEST_BYTES;
@@ -217,24 +219,24 @@ fn entries(table: &[u8], count: usize, table_at: usize) -> Result<Vec<Entry>> {
     Ok(sections)
 }
 
-/// One section of a file, whose blocks are checked as they are first read.
+/// One section of a file; each block is checked on first read.
 pub(crate) struct Section {
     file: Arc<File>,
     name: String,
     offset: usize,
     length: usize,
     digests_at: usize,
-    /// A bit for each block that was found to match its digest.
+    /// A bit for each block that matched its digest.
     checked: Box<[AtomicU64]>,
 }
 
 impl Section {
-    /// How many bytes the section has.
+    /// Returns the number of bytes of the section.
     pub(crate) fn len(&self) -> usize {
         self.length
     }
 
-    /// The bytes `[at, at + count)` of the section.
+    /// Returns the bytes `[at, at + count)` of the section.
     ///
     /// # Cost
     /// A bit test for each block touched; the first touch of a block computes its digest.
@@ -250,7 +252,7 @@ impl Section {
         Ok(&self.file.map.bytes()[self.offset + at..self.offset + end])
     }
 
-    /// `count` values of `T` from the `first` on, in place.
+    /// Returns `count` values of `T` from the `first` on, in place.
     #[inline]
     pub(crate) fn slice<T: bytemuck::Pod>(&self, first: usize, count: usize) -> Result<&[T]> {
         let size = size_of::<T>();
@@ -262,13 +264,13 @@ impl Section {
             .map_err(|e| corrupt(&self.file.path, format!("section {:?}: {e}", self.name)))
     }
 
-    /// The value of `T` at `index`.
+    /// Returns the value of `T` at `index`.
     #[inline]
     pub(crate) fn value<T: bytemuck::Pod>(&self, index: usize) -> Result<T> {
         self.slice(index, 1).map(|values| values[0])
     }
 
-    /// Asks for the bytes `[at, at + count)` ahead of reading them.
+    /// Prefetches the bytes `[at, at + count)`.
     #[inline]
     pub(crate) fn prefetch(&self, at: usize, count: usize) {
         let start = self.offset.saturating_add(at);
@@ -276,19 +278,22 @@ impl Section {
         (start..end).step_by(CACHE_LINE).for_each(|line| self.file.map.prefetch(line));
     }
 
-    /// An error about this section.
+    /// Returns an error about this section.
     pub(crate) fn corrupt(&self, what: impl std::fmt::Display) -> Error {
         corrupt(&self.file.path, format!("section {:?}: {what}", self.name))
     }
 
     #[cold]
     fn out_of_range(&self, at: usize, count: usize) -> Error {
-        self.corrupt(format!("{count} bytes at {at} reach past its {} bytes", self.length))
+        self.corrupt(format!(
+            "expected a range within {} bytes, found {count} bytes at {at}",
+            self.length
+        ))
     }
 
     #[inline]
     fn check_block(&self, block: usize) -> Result<()> {
-        // Relaxed: the bit says only that bytes which nobody writes were found to be right.
+        // Relaxed: the bit says only that these bytes, which no one writes, matched their digest.
         if self.checked[block / 64].load(Ordering::Relaxed) >> (block % 64) & 1 == 1 {
             return Ok(());
         }

@@ -1,5 +1,5 @@
+//! The `.bin` files of a store: named sections, a digest for every block.
 #![doc = include_str!("FORMAT.md")]
-//! The file that every store is made of: named sections, a digest for every block.
 
 mod file;
 mod strings;
@@ -21,7 +21,7 @@ pub(crate) use writer::{ContainerWriter, StringsWriter, read_next};
 pub struct FileMetadata {
     /// Its path in the store's folder, with `/` between parts.
     pub path: String,
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub length: u64,
     /// The digest in its header, which covers the rest of it.
     pub digest: Digest,

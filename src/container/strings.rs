@@ -1,12 +1,12 @@
-//! Many short strings in two sections: their bytes, and where every sixteenth of them starts.
+//! Many short strings in two sections: their bytes, and the offset of every sixteenth string.
 //!
-//! Each string is preceded by its length as a LEB128 number. Sixteen strings share one offset, since
-//! a full offset for each would take as much room as the keys and short texts themselves.
+//! The length of each string comes before it, as a LEB128 number. Sixteen strings share one offset,
+//! because an offset for each would take as much space as the keys and short texts themselves.
 
 use super::file::{Container, Section};
 use crate::error::Result;
 
-/// How many strings share one recorded offset.
+/// The number of strings that share one recorded offset.
 pub(super) const GROUP: usize = 16;
 
 /// Strings of a store, by index.
@@ -17,7 +17,7 @@ pub(crate) struct Strings {
 }
 
 impl Strings {
-    /// The `count` strings in the sections `{prefix}.offsets` and `{prefix}.bytes`.
+    /// Opens the `count` strings in the sections `{prefix}.offsets` and `{prefix}.bytes`.
     pub(crate) fn open(container: &Container, prefix: &str, count: usize) -> Result<Self> {
         let offsets = (count.div_ceil(GROUP) * size_of::<u64>()) as u64;
         Ok(Self {
@@ -27,14 +27,16 @@ impl Strings {
         })
     }
 
-    /// The string at `index`.
+    /// Returns the string at `index`.
     ///
     /// # Cost
-    /// Steps over at most fifteen strings before it.
+    /// Skips at most fifteen strings before it.
     pub(crate) fn get(&self, index: usize) -> Result<&str> {
         if index >= self.count {
             let count = self.count;
-            return Err(self.bytes.corrupt(format!("there is no string {index} of {count}")));
+            return Err(self
+                .bytes
+                .corrupt(format!("expected a string below {count}, found {index}")));
         }
         let mut at = self.offsets.value::<u64>(index / GROUP)? as usize;
         for _ in 0..index % GROUP {
@@ -46,7 +48,7 @@ impl Strings {
             .map_err(|e| self.bytes.corrupt(format!("string {index} is not UTF-8: {e}")))
     }
 
-    /// Where the string that is recorded at `at` starts, and how long it is.
+    /// Returns the start and the length of the string whose length is at `at`.
     fn length_at(&self, at: usize) -> Result<(usize, usize)> {
         let mut length = 0_usize;
         for (i, shift) in (0..35).step_by(7).enumerate() {
@@ -56,6 +58,6 @@ impl Strings {
                 return Ok((at + i + 1, length));
             }
         }
-        Err(self.bytes.corrupt(format!("the length at {at} does not end")))
+        Err(self.bytes.corrupt(format!("expected a length of at most 5 bytes at {at}, found more")))
     }
 }

@@ -12,8 +12,7 @@ use crate::error::{Error, Result};
 
 /// A `.bin` file being written.
 ///
-/// Sections are written one after the other and each only once, so that memory stays at one block
-/// whatever the file's size.
+/// Sections are written in order, each once, so that memory stays at one block for any file size.
 pub(crate) struct ContainerWriter {
     path: PathBuf,
     name: String,
@@ -26,7 +25,7 @@ pub(crate) struct ContainerWriter {
 }
 
 impl ContainerWriter {
-    /// Creates the file `name` in `folder`; the name is the one that the metadata will record.
+    /// Creates the file `name` in `folder`; the metadata record this name.
     pub(crate) fn create(folder: &Path, name: &str) -> Result<Self> {
         let path = folder.join(name);
         let mut file = File::create_new(&path).map_err(|e| Error::io(&path, "creating", e))?;
@@ -43,7 +42,7 @@ impl ContainerWriter {
         })
     }
 
-    /// Starts the section `name`; what was written before belongs to the one before.
+    /// Ends the current section and starts the section `name`.
     pub(crate) fn begin(&mut self, name: &str) -> Result<()> {
         self.end()?;
         debug_assert!(name.len() < NAME_BYTES);
@@ -66,7 +65,7 @@ impl ContainerWriter {
         Ok(())
     }
 
-    /// Appends a section that is at hand as a whole.
+    /// Appends a whole section.
     pub(crate) fn section<T: bytemuck::NoUninit>(
         &mut self,
         name: &str,
@@ -76,12 +75,12 @@ impl ContainerWriter {
         self.write(bytemuck::cast_slice(values))
     }
 
-    /// Where the section being written starts in the file.
+    /// Returns the offset of the current section in the file.
     pub(crate) fn section_start(&self) -> u64 {
         self.section.as_ref().map_or(self.position, |(_, start)| *start)
     }
 
-    /// Ends the section being written, so that its bytes can be read back from the file.
+    /// Ends the current section, so that its bytes can be read back from the file.
     pub(crate) fn end(&mut self) -> Result<()> {
         self.flush_block()?;
         if let Some((name, start)) = self.section.take() {
@@ -124,7 +123,7 @@ impl ContainerWriter {
         })
     }
 
-    /// Fills up with zeros to where something may start.
+    /// Pads with zeros to the next aligned offset.
     fn pad(&mut self) -> Result<()> {
         let gap = self.position.next_multiple_of(ALIGNMENT as u64) - self.position;
         self.put(&[0; ALIGNMENT][..gap as usize])
@@ -149,7 +148,7 @@ impl ContainerWriter {
     }
 }
 
-/// Strings being written: their bytes go to the file at once, the offsets wait.
+/// Strings being written: their bytes go to the file at once, their offsets at the end.
 pub(crate) struct StringsWriter {
     count: usize,
     position: u64,
@@ -182,7 +181,7 @@ impl StringsWriter {
         writer.write(&self.buffer)
     }
 
-    /// How many strings were written.
+    /// Returns the number of strings written.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
@@ -193,7 +192,7 @@ impl StringsWriter {
     }
 }
 
-/// Reads strings one after the other from a file of them that is still being written.
+/// Reads the next string from a file of strings that is still being written.
 pub(crate) fn read_next(
     reader: &mut impl std::io::BufRead,
     string: &mut Vec<u8>,

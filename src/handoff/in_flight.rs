@@ -1,7 +1,7 @@
-//! Items in flight: the next is begun before the last is done.
+//! Items in flight: the next item is begun before the current one is done.
 //!
-//! The parts of an item take unequally long, and some of it is done by one thread. Where two items are
-//! made at once, the threads that have nothing to do for the one work on the other.
+//! The sequences of a batch take unequal times, and one thread alone does some of the work. With two
+//! batches in flight, idle threads of one work on the other.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -11,15 +11,15 @@ use crossbeam_channel::{Receiver, bounded};
 use rayon::ThreadPool;
 
 use crate::error::{Error, Result};
-use crate::panics::words_of;
+use crate::panics::panic_message;
 
-/// How many items are made at once.
+/// The number of items in flight.
 const AT_ONCE: usize = 2;
 
-/// An item that is being made, or the panic that ended it.
+/// The result of making an item, or the panic that ended it.
 type Outcome<T> = std::result::Result<Result<T>, Box<dyn Any + Send>>;
 
-/// An item that was begun.
+/// An item that has been begun.
 pub(crate) struct Begun<T>(Receiver<Outcome<T>>);
 
 /// Begins to make an item on `threads`.
@@ -30,13 +30,13 @@ pub(crate) fn begin<T: Send + 'static>(
     let (send, made) = bounded(1);
     threads.spawn(move || {
         let outcome = catch_unwind(AssertUnwindSafe(make));
-        // It is no error that the consumer has gone.
+        // The consumer may be gone; that is no error.
         let _ = send.send(outcome);
     });
     Begun(made)
 }
 
-/// The items of one stream that are being made, the oldest first; each has a note of type `N`.
+/// The items of one stream in flight, the oldest first, each with a note of type `N`.
 pub(crate) struct InFlight<T, N> {
     begun: VecDeque<(Begun<T>, N)>,
 }
@@ -48,8 +48,8 @@ impl<T, N> Default for InFlight<T, N> {
 }
 
 impl<T, N> InFlight<T, N> {
-    /// The next item and its note; waits until it is made. None when `step`, which begins the items,
-    /// has no more.
+    /// Returns the next item and its note; waits until it is made. None when `step`, which begins the
+    /// items, has no more.
     pub(crate) fn next(
         &mut self,
         mut step: impl FnMut() -> Result<Option<(Begun<T>, N)>>,
@@ -58,7 +58,7 @@ impl<T, N> InFlight<T, N> {
             match step() {
                 Ok(Some(begun)) => self.begun.push_back(begun),
                 Ok(None) => break,
-                // Called again when its turn has come, the step fails again.
+                // The step fails again when it is called for this item.
                 Err(_) if !self.begun.is_empty() => break,
                 Err(error) => return Err(error),
             }
@@ -67,15 +67,17 @@ impl<T, N> InFlight<T, N> {
         match begun.0.recv() {
             Ok(Ok(made)) => Ok(Some((made?, note))),
             Ok(Err(panic)) => Err(panicked(&*panic)),
-            Err(_) => Err(Error::shutdown("the threads that make batches have ended")),
+            Err(_) => Err(Error::shutdown(
+                "the threads that make batches have ended; make a new sampler, and resume it from a cursor",
+            )),
         }
     }
 }
 
-/// The error of a panic while an item was made.
+/// Returns the error of a panic while an item was made.
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
     Error::invalid(format!(
         "internal error while making a batch ({}); please report it with the cursor of the last batch",
-        words_of(panic)
+        panic_message(panic)
     ))
 }

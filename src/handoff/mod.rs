@@ -1,4 +1,6 @@
-//! Work made ahead of its consumer: aligned buffers, and an ordered, bounded hand-off.
+//! Batches made ahead of their consumer: aligned buffers, and an ordered, bounded queue.
+//!
+//! `README.md` explains the gate, the protocol, and why it does not deadlock.
 
 mod in_flight;
 mod producer;

@@ -1,8 +1,8 @@
-//! The channel of crossbeam as the hand-off uses it, made of locks that a model checker can run.
+//! A model of crossbeam's channel, made of locks that the model checker can run.
 //!
-//! Crossbeam's own is lock-free and tested by its authors; what is checked here is what the hand-off
-//! makes of it: that a sender waits for room, that messages keep their order, and that each end
-//! hears of it when the other goes.
+//! Crossbeam's channel is lock-free and tested by its authors. The model checks how the hand-off uses
+//! it: a sender waits for room, messages keep their order, and each end notices when the other is
+//! dropped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! One producer thread for each stream, which hands over in order and waits where its queue is full.
+//! One producer thread for each stream: sends items in order and waits while its queue is full.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 
-// A model checker runs the hand-off in its tests, and has threads and locks of its own.
+// In its tests a model checker runs the hand-off, with threads and locks of its own.
 #[cfg(not(all(test, shuttle)))]
 use {
     crossbeam_channel::{Receiver, Sender, TryRecvError, bounded},
@@ -21,14 +21,14 @@ use {
 use super::in_flight::panicked;
 use crate::error::{Error, Result};
 
-/// How many streams share a gate.
+/// The number of streams that share a gate.
 const STREAM_COUNT: usize = 3;
 
 /// The stream that the others yield to.
 const FIRST: usize = 0;
 
-/// Lets the producers of the other streams wait for the first one's: a training run asks for train
-/// batches all the time, and for others now and then.
+/// Makes the other streams' producers wait for the first stream's: a training run requests train
+/// batches all the time, and others now and then.
 #[derive(Default)]
 pub(crate) struct Gate {
     state: Mutex<State>,
@@ -37,11 +37,11 @@ pub(crate) struct Gate {
 
 #[derive(Default)]
 struct State {
-    /// Whether the first stream has fewer items ahead than it may have.
+    /// Whether the first stream has fewer items ahead than allowed.
     first_is_behind: bool,
     /// Whether a consumer waits, for each stream.
     is_awaited: [bool; STREAM_COUNT],
-    /// Whether the producer is to end, for each stream.
+    /// Whether the producer must end, for each stream.
     is_ending: [bool; STREAM_COUNT],
     is_closed: bool,
 }
@@ -56,24 +56,24 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Waits until it is the turn of `stream`; false when there will be none.
+    /// Waits until `stream` may make its next item; false when its producer must end.
     fn enter(&self, stream: usize) -> bool {
         let ends = |state: &State| state.is_closed || state.is_ending[stream];
         let must_wait = |state: &mut State| {
-            let others_first = stream != FIRST && state.first_is_behind;
-            others_first && !state.is_awaited[stream] && !ends(state)
+            let yields = stream != FIRST && state.first_is_behind;
+            yields && !state.is_awaited[stream] && !ends(state)
         };
         let state = self.changed.wait_while(self.state(), must_wait);
         !ends(&state.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// As when the first stream's consumer has taken all that was made ahead.
+    /// Sets the state in which the first stream's consumer has taken all items made ahead.
     #[cfg(all(test, shuttle))]
     pub(super) fn put_first_behind(&self) {
         self.change(|state| state.first_is_behind = true);
     }
 
-    /// Ends all producers after the item that they are making.
+    /// Ends all producers after their current items.
     pub(crate) fn close(&self) {
         self.change(|state| state.is_closed = true);
     }
@@ -83,18 +83,18 @@ impl Gate {
     }
 }
 
-/// A thread that makes the items of a stream, some ahead of its consumer.
+/// A thread that makes the items of a stream ahead of its consumer.
 pub(crate) struct Producer<T> {
     stream: usize,
     gate: Arc<Gate>,
-    /// None once the producer is to end.
+    /// None once the producer must end.
     made: Option<Receiver<Result<T>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl<T: Send + 'static> Producer<T> {
-    /// Starts to call `make` again and again, at most `ahead` items before they are asked for. The
-    /// thread is called after `name`.
+    /// Starts a thread, named after `name`, that calls `make` repeatedly, at most `ahead` items before
+    /// the consumer takes them.
     pub(crate) fn start(
         stream: usize,
         name: &str,
@@ -106,11 +106,13 @@ impl<T: Send + 'static> Producer<T> {
         let name = format!("headwater-{name}");
         let work = Work { stream, gate: Arc::clone(&gate), send };
         let thread = Builder::new().name(name).spawn(move || work.run(make));
-        let thread = thread.map_err(|e| Error::invalid(format!("starting a thread: {e}")))?;
+        let thread = thread.map_err(|e| {
+            Error::invalid(format!("cannot start a thread: {e}; use fewer threads"))
+        })?;
         Ok(Self { stream, gate, made: Some(made), thread: Some(thread) })
     }
 
-    /// The next one; waits until it is made.
+    /// Returns the next item; waits until it is made.
     pub(crate) fn next(&self) -> Result<T> {
         let made = self.made.as_ref().ok_or_else(shut_down_error)?;
         let received = match made.try_recv() {
@@ -127,18 +129,18 @@ impl<T: Send + 'static> Producer<T> {
             }
             received => received.ok(),
         };
-        // A producer that has ended was shut down, or has handed over its error before.
+        // A producer ends when it is shut down, or after it has sent an error.
         received.unwrap_or_else(|| Err(shut_down_error()))
     }
 }
 
 impl<T> Drop for Producer<T> {
     fn drop(&mut self) {
-        // Wakes the producer where it waits for room, or for the first stream.
+        // Wakes the producer, whether it waits for room or for the first stream.
         self.made = None;
         self.gate.change(|state| state.is_ending[self.stream] = true);
         if let Some(thread) = self.thread.take() {
-            // It has caught its panics itself.
+            // The producer catches its own panics.
             let _ = thread.join();
         }
         self.gate.change(|state| state.is_ending[self.stream] = false);
@@ -173,7 +175,7 @@ impl<T> Work<T> {
             }
         }
         if self.stream == FIRST {
-            // No stream waits for a producer that has ended.
+            // No stream must wait for a producer that has ended.
             self.gate.change(|state| state.first_is_behind = false);
         }
     }

@@ -1,4 +1,4 @@
-//! Buffers for batches: aligned, and used again.
+//! Aligned buffers for batches, which are reused.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,43 +7,43 @@ use bytemuck::{Pod, Zeroable};
 use crate::bytes::ALIGNMENT;
 use crate::error::{Error, Result};
 
-/// A cache line, which is what makes a buffer aligned.
+/// A cache line: the unit of a buffer, which makes it aligned.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Line([u8; ALIGNMENT]);
 
-/// Buffers that wait to be used again: fresh pages cost ten times what warm ones do.
+/// Buffers for reuse: fresh pages cost ten times as much as warm ones.
 #[derive(Default)]
 pub(crate) struct Pool {
     free: Mutex<Vec<Buffer>>,
 }
 
-/// Memory, of which all after `used` bytes are zero.
+/// Memory whose bytes after the first `used` are zero.
 #[derive(Default)]
 struct Buffer {
     lines: Vec<Line>,
     used: usize,
 }
 
-/// A buffer that starts at a multiple of 64 and goes back to its pool when it is dropped.
+/// A buffer that starts at a multiple of 64 and returns to its pool when it is dropped.
 pub(crate) struct Slab {
     buffer: Buffer,
     pool: Arc<Pool>,
 }
 
 impl Pool {
-    /// The most buffers that wait; more were alive at once than will be needed again.
+    /// The most buffers that are kept.
     const FREE_MAX: usize = 64;
 
-    /// A buffer of at least `bytes` bytes. The first `used` of them hold anything, and are to be
-    /// written; the others are zero.
+    /// Returns a buffer of at least `bytes` bytes. The first `used` hold old content, for the caller
+    /// to overwrite; the others are zero.
     ///
     /// # Errors
-    /// `LimitExceeded` when there is not so much memory.
+    /// `LimitExceeded` when the allocation fails.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize, used: usize) -> Result<Slab> {
         let count = bytes.div_ceil(ALIGNMENT);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        // What was given back last is still in a cache.
+        // The buffer that was returned last is still in a cache.
         let found = free.iter().rposition(|buffer| buffer.lines.len() == count);
         let found = found.map(|place| free.swap_remove(place));
         drop(free);
@@ -65,8 +65,8 @@ impl Buffer {
         let mut lines = Vec::new();
         lines.try_reserve_exact(line_count).map_err(|_| {
             Error::limit(format!(
-                "a batch needs {} bytes in one piece, and there is not so much memory; make batches, \
-                 sequences, max_rows or text_buckets smaller",
+                "cannot allocate {} bytes for a batch; use a smaller batch size, sequence length, \
+                 max_rows or text_buckets",
                 line_count.saturating_mul(ALIGNMENT)
             ))
         })?;
@@ -80,7 +80,7 @@ impl Slab {
         bytemuck::cast_slice(&self.buffer.lines)
     }
 
-    /// The bytes that are to be written.
+    /// Returns the bytes that the caller must write.
     pub(crate) fn used_mut(&mut self) -> &mut [u8] {
         &mut bytemuck::cast_slice_mut(&mut self.buffer.lines)[..self.buffer.used]
     }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_are_aligned_and_used_again() {
+    fn buffers_are_aligned_and_reused() {
         let pool = Arc::new(Pool::default());
         let mut slab = pool.take(1000, 900).unwrap();
         slab.used_mut().fill(7);

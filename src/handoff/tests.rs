@@ -1,5 +1,5 @@
-//! The hand-off under schedules of every kind: at random, and with few but ill-timed changes from
-//! one thread to another. The checker fails a schedule in which all threads wait.
+//! The hand-off under random thread schedules, and under schedules with few, badly timed switches.
+//! The checker fails a schedule in which all threads wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,9 +14,9 @@ use crate::error::{Error, ErrorKind, Result};
 const TRAIN: usize = 0;
 const VAL: usize = 1;
 
-/// How many schedules of each kind.
+/// The number of schedules of each kind.
 const SCHEDULES: usize = 1500;
-/// How many ill-timed changes of threads, which is more than any known deadlock of this kind needs.
+/// The number of badly timed switches: more than any known deadlock of this kind needs.
 const CHANGES: usize = 4;
 
 fn check(scenario: impl Fn() + Send + Sync + Copy + 'static) {
@@ -28,7 +28,7 @@ fn check(scenario: impl Fn() + Send + Sync + Copy + 'static) {
 struct Streams {
     gate: Arc<Gate>,
     producers: [Mutex<Option<Producer<u64>>>; 2],
-    /// How many each has made.
+    /// The number of items that each has made.
     made: [AtomicU64; 2],
     ahead: usize,
 }
@@ -39,7 +39,7 @@ impl Streams {
         Arc::new(Self { gate, producers: Default::default(), made: Default::default(), ahead })
     }
 
-    /// The next number of a stream, whose producer counts from `from` when it is started.
+    /// Returns the next number of a stream; starts its producer at `from` if there is none.
     fn next(self: &Arc<Self>, stream: usize, from: u64) -> Result<u64> {
         let mut producer = self.producers[stream].lock().unwrap();
         if self.gate.is_closed() {
@@ -58,13 +58,13 @@ impl Streams {
         producer.as_ref().unwrap().next()
     }
 
-    /// As `Sampler::resume` does: all streams are held, then their producers end one by one.
+    /// As `Sampler::resume`: locks all streams, then ends their producers one by one.
     fn end_producers(&self) {
         let mut producers = self.producers.each_ref().map(|producer| producer.lock().unwrap());
         producers.iter_mut().for_each(|producer| **producer = None);
     }
 
-    /// As `Sampler::shutdown` does: who waits for a stream lets it go because its producer ends.
+    /// As `Sampler::shutdown`: a waiting consumer releases its stream because the producer ends.
     fn shutdown(&self) {
         self.gate.close();
         self.producers.iter().for_each(|producer| *producer.lock().unwrap() = None);
@@ -82,7 +82,7 @@ fn two_streams_keep_their_order_and_stay_within_their_bound() {
                     for expected in 0..4 {
                         assert_eq!(streams.next(stream, 0).unwrap(), expected);
                         let made = streams.made[stream].load(Ordering::SeqCst);
-                        // Some wait, and one more looks for room.
+                        // The queue is full, and one more item waits for room.
                         assert!(made <= expected + 1 + ahead as u64 + 1, "{made} {expected}");
                     }
                 }
@@ -95,9 +95,9 @@ fn two_streams_keep_their_order_and_stay_within_their_bound() {
     }
 }
 
-/// Also when a val producer lets a train producer go first that has ended meanwhile.
+/// Also when a val producer waits for a train producer that has ended.
 #[test]
-fn streams_are_taken_up_again_and_again() {
+fn streams_restart_after_their_producers_end() {
     check(|| {
         let streams = Streams::new(3);
         for from in [0, 100, 200] {
@@ -109,13 +109,13 @@ fn streams_are_taken_up_again_and_again() {
 }
 
 #[test]
-fn shutdown_wakes_who_waits_and_ends_all() {
+fn shutdown_wakes_consumers_and_ends_all_producers() {
     check(|| {
         let streams = Streams::new(2);
         let consume = |stream: usize| {
             let streams = Arc::clone(&streams);
             move || {
-                // It comes to an end although a schedule may keep the shutdown from its turn.
+                // The loop ends even if a schedule never runs the shutdown.
                 for expected in 0..8 {
                     match streams.next(stream, 0) {
                         Ok(found) => assert_eq!(found, expected),
@@ -127,7 +127,7 @@ fn shutdown_wakes_who_waits_and_ends_all() {
         let consumers = [TRAIN, VAL].map(|stream| thread::spawn(consume(stream)));
         streams.shutdown();
         consumers.into_iter().for_each(|consumer| consumer.join().unwrap());
-        // Producers are joined: nobody makes anything any more.
+        // Producers are joined: no more items are made.
         let made = || streams.made.each_ref().map(|made| made.load(Ordering::SeqCst));
         let before = made();
         thread::yield_now();
@@ -136,10 +136,10 @@ fn shutdown_wakes_who_waits_and_ends_all() {
     });
 }
 
-/// An error is told once, after what was made before it; val does not wait for the train that it
-/// ended.
+/// An error is returned once, after the items made before it. Val does not wait for the train
+/// producer that it ended.
 #[test]
-fn an_error_ends_its_stream_and_no_other() {
+fn an_error_ends_only_its_own_stream() {
     check(|| {
         let gate: Arc<Gate> = Arc::default();
         let mut left = 2;
@@ -158,7 +158,7 @@ fn an_error_ends_its_stream_and_no_other() {
     });
 }
 
-/// While nobody waits for val it leaves the cores to train.
+/// Val leaves the cores to train while no one waits for val.
 #[test]
 fn val_yields_to_a_train_that_is_behind() {
     check(|| {
@@ -172,7 +172,7 @@ fn val_yields_to_a_train_that_is_behind() {
             thread::yield_now();
         }
         assert_eq!(made.load(Ordering::SeqCst), 0);
-        // Whoever asks for it is served nevertheless.
+        // A waiting consumer is served nevertheless.
         assert_eq!(val.next().unwrap(), 0);
     });
 }

@@ -1,4 +1,4 @@
-//! Which rank takes which element of a sequence: arithmetic on the index, nothing else.
+//! `Assignment`: the elements of one rank, by arithmetic on the index.
 
 use crate::{Error, Result};
 
@@ -13,7 +13,7 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// The part of `rank` among `world` ranks.
+    /// Returns the assignment of `rank` among `world` ranks.
     ///
     /// # Errors
     /// `InvalidArgument` unless `rank` is below `world`.
@@ -27,48 +27,48 @@ impl Assignment {
         Ok(Self { rank, world })
     }
 
-    /// This rank.
+    /// Returns this rank.
     #[must_use]
     pub fn rank(self) -> u64 {
         self.rank
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     #[must_use]
     pub fn world(self) -> u64 {
         self.world
     }
 
-    /// Whether element `index` is this rank's.
+    /// Whether this rank owns element `index`.
     #[must_use]
     pub fn owns(self, index: u64) -> bool {
         index % self.world == self.rank
     }
 
-    /// How many of the first `count` elements are this rank's.
+    /// Returns how many of the first `count` elements this rank owns.
     #[must_use]
     pub fn owned_count(self, count: u64) -> u64 {
         count / self.world + u64::from(self.rank < count % self.world)
     }
 
-    /// The index of this rank's element number `ordinal`, counted from 0.
+    /// Returns the index of this rank's element number `ordinal`, counted from 0.
     ///
     /// # Errors
     /// `LimitExceeded` when the index passes 2^64 - 1.
     pub fn owned(self, ordinal: u64) -> Result<u64> {
         ordinal.checked_mul(self.world).and_then(|i| i.checked_add(self.rank)).ok_or_else(|| {
             Error::limit(format!(
-                "element {ordinal} of rank {} of {} lies past index 2^64 - 1, the last there is",
+                "element {ordinal} of rank {} of {} lies past the last index, 2^64 - 1",
                 self.rank, self.world
             ))
         })
     }
 
-    /// The index that row `row` of this rank's batch at `step` has in the whole sequence, where
-    /// each rank takes `batch_size` rows a step.
+    /// Returns the index in the whole sequence of row `row` of this rank's batch at `step`, when each
+    /// rank takes `batch_size` rows a step.
     ///
     /// Global batch `step` is the `batch_size * world` elements from `step * batch_size * world`
-    /// on; row after row goes round the ranks.
+    /// on; its rows go to the ranks in turn.
     ///
     /// # Errors
     /// `InvalidArgument` when `row` is not below `batch_size`, `LimitExceeded` when the index
@@ -76,15 +76,15 @@ impl Assignment {
     pub fn position(self, step: u64, batch_size: u64, row: u64) -> Result<u64> {
         if row >= batch_size {
             return Err(Error::invalid(format!(
-                "expected a row of the batch, below its size {batch_size}, found row {row}"
+                "expected a row below the batch size {batch_size}, found row {row}"
             )));
         }
         let ordinal = step.checked_mul(batch_size).and_then(|o| o.checked_add(row));
         match ordinal {
             Some(ordinal) => self.owned(ordinal),
             None => Err(Error::limit(format!(
-                "step {step} with {batch_size} rows a step lies past element 2^64 - 1 of a rank; \
-                 a sequence ends there"
+                "step {step} with {batch_size} rows a step lies past the end of the sequence, \
+                 element 2^64 - 1 of a rank"
             ))),
         }
     }
@@ -96,7 +96,7 @@ mod tests {
     use crate::ErrorKind;
 
     #[test]
-    fn ranks_out_of_range_are_refused() {
+    fn ranks_out_of_range_are_rejected() {
         for (rank, world) in [(0, 0), (1, 1), (7, 3)] {
             let error = Assignment::new(rank, world).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn indices_past_the_end_are_refused_and_never_wrap() {
+    fn indices_past_the_end_are_rejected_and_never_wrap() {
         let last = Assignment::new(2, 3).unwrap();
         assert_eq!(last.owned(u64::MAX / 3 - 1).unwrap(), u64::MAX - 1);
         assert_eq!(last.owned(u64::MAX / 3).unwrap_err().kind(), ErrorKind::LimitExceeded);

@@ -1,4 +1,4 @@
-//! A position in a plan, and its bytes.
+//! `Cursor`: a position in a plan, and its bytes.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -31,7 +31,7 @@ pub enum CursorKind {
 impl CursorKind {
     const ALL: [Self; 2] = [Self::Sampler, Self::Reducer];
 
-    /// The name in messages and listings.
+    /// Returns the name in messages and listings.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,12 +41,12 @@ impl CursorKind {
     }
 }
 
-/// Where in the sequence a run stands: counters by name, such as `train/step`.
+/// The place of a run in its sequence: counters by name, such as `train/step`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Position(BTreeMap<String, u64>);
 
 impl Position {
-    /// The beginning: no counter yet.
+    /// Returns the beginning: no counter yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -57,19 +57,19 @@ impl Position {
         self.0.insert(name.into(), count);
     }
 
-    /// A counter, when it is there.
+    /// Returns a counter, if it is set.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
         self.0.get(name).copied()
     }
 
-    /// All counters in the order of their names.
+    /// Returns all counters in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, count)| (name.as_str(), *count))
     }
 }
 
-/// A position in the sequence of a plan, with the plan, so that any other plan is refused.
+/// A position in the sequence of a plan, with the plan, so that any other plan is rejected.
 ///
 /// A cursor names no rank: it belongs to the run, and any number of ranks may resume from it.
 /// `plan/FORMAT.md` describes its bytes.
@@ -97,25 +97,25 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// A cursor at `position` of `plan`.
+    /// Returns a cursor at `position` of `plan`.
     #[must_use]
     pub fn new(kind: CursorKind, plan: Plan, position: Position) -> Self {
         Self { kind, plan, position }
     }
 
-    /// The kind of sequence that it is a position in.
+    /// Returns the kind of its sequence.
     #[must_use]
     pub fn kind(&self) -> CursorKind {
         self.kind
     }
 
-    /// The plan that it belongs to.
+    /// Returns its plan.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The position.
+    /// Returns the position.
     #[must_use]
     pub fn position(&self) -> &Position {
         &self.position
@@ -184,7 +184,7 @@ impl Cursor {
         Ok(cursor)
     }
 
-    /// Writes the cursor to a file, wholly or not at all.
+    /// Writes the cursor to a file, completely or not at all.
     ///
     /// # Errors
     /// Those of [`encode`](Self::encode) and of [`durable::write_file`].

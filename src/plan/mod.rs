@@ -1,3 +1,4 @@
+//! The plan, its sequence by arithmetic, and the cursor: a position in a plan.
 #![doc = include_str!("FORMAT.md")]
 
 mod assignment;

@@ -10,7 +10,7 @@ const SHORT_BELOW: u64 = 1024;
 const ROUNDS_SHORT: usize = 24;
 const ROUNDS_LONG: usize = 12;
 
-/// A bijection of `0..count`: which item stands at which position of a shuffle.
+/// A bijection of `0..count`: the item at each position of a shuffle.
 ///
 /// A Feistel network over Z_a x Z_b, walked until it lands in the range; `plan/FORMAT.md` has
 /// the arithmetic and the evidence for its number of rounds.
@@ -19,7 +19,7 @@ const ROUNDS_LONG: usize = 12;
 /// The bijection depends on (count, seed, purpose, identity), on nothing else.
 ///
 /// # Cost
-/// Some 200 bytes whatever the count; no element costs more for being far from the start.
+/// About 200 bytes for any count; every element costs the same, however far from the start.
 #[derive(Clone, Debug)]
 pub struct Permutation {
     count: u64,
@@ -52,7 +52,7 @@ impl Permutation {
         Ok(Self { count, left_count, right_count: count.div_ceil(left_count), round_keys, rounds })
     }
 
-    /// How many items are shuffled.
+    /// Returns the number of items.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_out_of_range_are_refused() {
+    fn lengths_out_of_range_are_rejected() {
         for count in [0, COUNT_MAX + 1, u64::MAX] {
             let error = Permutation::new(count, 0, Purpose::Permutation, [0; 3]).unwrap_err();
             assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "position 5 of a shuffle of 5 items")]
-    fn a_position_past_the_end_is_the_callers_mistake() {
+    fn a_position_past_the_end_panics() {
         let _ = shuffled(5, 0).at(5);
     }
 }

@@ -1,4 +1,4 @@
-//! Which task a global step serves: a pure function of the step.
+//! `Schedule`: the task of each global step, a pure function of the step.
 
 use crate::plan::{Permutation, Split};
 use crate::random::Purpose;
@@ -6,13 +6,12 @@ use crate::{Error, Result};
 
 /// The longest block when the weights are unequal.
 const SLOTS_MAX: u64 = 1024;
-/// How near to whole numbers the shares of a block count as exact.
+/// The greatest distance from whole numbers at which shares count as exact.
 const EXACT_TOLERANCE: f64 = 1e-9;
 
 /// The order in which tasks take the global steps of one split, the same on every rank.
 ///
-/// Steps are laid out in blocks; each block holds every task exactly in its share, in an order of
-/// its own.
+/// Steps form blocks. Each block holds every task exactly in its share, in an order of its own.
 ///
 /// # Determinism
 /// A step's task depends on (seed, split, step, weights), on nothing else.
@@ -41,7 +40,7 @@ impl Schedule {
         Ok(Self { seed, split, slot_ends })
     }
 
-    /// How many steps of every block `task` takes; 0 for a task that is never served.
+    /// Returns the number of steps of each block that `task` takes; 0 for a task that is never served.
     #[must_use]
     pub fn share(&self, task: usize) -> u64 {
         let end = |t: usize| self.slot_ends.get(t).copied();
@@ -52,7 +51,7 @@ impl Schedule {
         }
     }
 
-    /// The length of a block in steps.
+    /// Returns the length of a block in steps.
     #[must_use]
     pub fn block_length(&self) -> u64 {
         self.slot_ends.last().copied().unwrap_or(0)
@@ -61,7 +60,7 @@ impl Schedule {
     /// Returns the task of a global step.
     ///
     /// # Cost
-    /// Constant, whatever the step.
+    /// Constant for every step.
     #[must_use]
     pub fn task_at(&self, step: u64) -> usize {
         let length = self.block_length();
@@ -71,7 +70,7 @@ impl Schedule {
     /// Returns how many of the steps before `step` served `task`.
     ///
     /// # Cost
-    /// At most one block's steps, whatever the step.
+    /// At most one block's steps, for every step.
     #[must_use]
     pub fn count_before(&self, task: usize, step: u64) -> u64 {
         let length = self.block_length();
@@ -88,7 +87,7 @@ impl Schedule {
     fn shuffle_of(&self, block: u64) -> Permutation {
         let identity = [self.split as u64, block, 0];
         Permutation::new(self.block_length(), self.seed, Purpose::Schedule, identity)
-            .expect("a block has from 1 slot to as many as there are tasks in memory")
+            .expect("a block has at least 1 slot, and at most one for each task in memory")
     }
 }
 
@@ -128,7 +127,7 @@ fn shares_of(weights: &[f64]) -> Result<Vec<u64>> {
     Ok(exact.unwrap_or_else(|| nearest_shares(weights, &parts)))
 }
 
-/// Returns the shares of a block of `slots`, when all of them come out whole.
+/// Returns the shares of a block of `slots`, if all of them are whole numbers.
 fn exact_shares(weights: &[f64], parts: &[f64], slots: u64) -> Option<Vec<u64>> {
     weights
         .iter()
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ratios_are_rounded_and_nobody_is_left_out() {
+    fn other_ratios_are_rounded_and_every_task_keeps_a_slot() {
         let shares = shares_of(&[std::f64::consts::PI, 1.0, 1e-9]).unwrap();
         assert_eq!(shares, [776, 247, 1]);
         assert_eq!(shares_of(&[1.0, 5e-324]).unwrap(), [1023, 1]);
@@ -221,10 +220,10 @@ mod tests {
     }
 
     #[test]
-    fn impossible_weights_are_refused() {
+    fn invalid_weights_are_rejected() {
         let mut too_many = vec![1.0; 1025];
         too_many[0] = 2.0;
-        let refused: [(&[f64], &str); 6] = [
+        let rejected: [(&[f64], &str); 6] = [
             (&[], "none among 0"),
             (&[0.0, 0.0], "none among 2"),
             (&[1.0, -1.0], "found -1 for task number 1 of 2"),
@@ -232,7 +231,7 @@ mod tests {
             (&[f64::INFINITY], "found inf for task number 0"),
             (&too_many, "found 1025"),
         ];
-        for (weights, expected) in refused {
+        for (weights, expected) in rejected {
             let error = Schedule::new(1, Split::Train, weights).unwrap_err();
             assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument);
             assert!(error.to_string().contains(expected), "{error}");

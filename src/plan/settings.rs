@@ -1,4 +1,4 @@
-//! The settings that a plan consists of, its fingerprint and its bytes.
+//! `Plan`: named settings, their fingerprint and their bytes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -107,7 +107,7 @@ struct Encoded {
 }
 
 impl Plan {
-    /// A plan without settings.
+    /// Returns a plan without settings.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -135,7 +135,7 @@ impl Plan {
         self.0.get(name)
     }
 
-    /// All settings in the order of their names.
+    /// Returns all settings in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Setting)> {
         self.0.iter().map(|(name, setting)| (name.as_str(), setting))
     }
@@ -190,7 +190,7 @@ impl Plan {
         };
         Err(Error::mismatch(format!(
             "it was recorded under another plan; {settings}: {}; use the settings and data that it \
-             was recorded with, or start afresh without it",
+             was recorded with, or start again without it",
             differences.join("; ")
         )))
     }
@@ -219,7 +219,7 @@ impl Plan {
     /// Reads a plan from the beginning of `bytes`; returns the rest as well.
     ///
     /// # Errors
-    /// What is wrong with the bytes.
+    /// A description of the damage.
     pub(crate) fn decode_first(bytes: &[u8]) -> std::result::Result<(Self, &[u8]), String> {
         let (decoded, length): (Encoded, usize) =
             bincode::decode_from_slice(bytes, bincode_configuration())
@@ -237,7 +237,7 @@ impl Plan {
     }
 }
 
-/// How plans and positions become bytes.
+/// The encoding of plans and positions.
 pub(super) fn bincode_configuration() -> impl bincode::config::Config {
     bincode::config::standard()
         .with_little_endian()
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_adding_is_no_part_of_the_identity() {
+    fn the_order_of_adding_does_not_change_the_fingerprint() {
         let one = plan(&[("a", 1.into()), ("b", true.into())]);
         let other = plan(&[("b", true.into()), ("a", 1.into())]);
         assert_eq!(one.fingerprint(), other.fingerprint());
@@ -291,21 +291,21 @@ mod tests {
     }
 
     #[test]
-    fn p6_a_refusal_names_every_setting_that_differs() {
+    fn p6_a_mismatch_names_every_setting_that_differs() {
         let now = plan(&[("batch", 32.into()), ("new", true.into()), ("same", 1.into())]);
         let then = plan(&[("batch", 16.into()), ("old", "x".into()), ("same", 1.into())]);
         assert_eq!(
             now.compare(&then).unwrap_err().to_string(),
             "it was recorded under another plan; 3 settings differ: \"batch\" was 16 and is now 32; \
              \"new\" was not there and is now true; \"old\" was \"x\" and is no longer there; use \
-             the settings and data that it was recorded with, or start afresh without it"
+             the settings and data that it was recorded with, or start again without it"
         );
         assert_eq!(now.compare(&then).unwrap_err().kind(), crate::ErrorKind::PlanMismatch);
         now.compare(&now).unwrap();
     }
 
     #[test]
-    fn a_setting_is_there_once() {
+    fn a_setting_is_added_once() {
         let mut once = plan(&[("a", 1.into())]);
         assert!(once.add("a", 1).unwrap_err().to_string().contains("\"a\" twice"));
     }

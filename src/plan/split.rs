@@ -1,4 +1,4 @@
-//! Which rows are for training, validation and test: a hash of names and keys.
+//! Splits: training, validation and test rows, by a hash of names and keys.
 
 use crate::random::{Purpose, Stream};
 use crate::{Error, Result};
@@ -12,11 +12,11 @@ const SUM_TOLERANCE: f64 = 1e-6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Split {
-    /// To learn from.
+    /// For training.
     Train = 0,
-    /// To choose a model by.
+    /// For choosing a model.
     Val = 1,
-    /// To judge the chosen model by.
+    /// For testing the chosen model.
     Test = 2,
 }
 
@@ -24,7 +24,7 @@ impl Split {
     /// All three, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::Train, Self::Val, Self::Test];
 
-    /// The name in files, messages and Python: `train`, `val` or `test`.
+    /// Returns the name in files, messages and Python: `train`, `val` or `test`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Split {
     }
 }
 
-/// The parts of three splits, as whole buckets of a thousand.
+/// The shares of the three splits, as whole buckets of a thousand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitRatios {
     train_end: u64,
@@ -64,7 +64,7 @@ impl SplitRatios {
             if ratio > 0.0 && ratios.bucket_count(split) == 0 {
                 return Err(Error::invalid(format!(
                     "the {} ratio {ratio} rounds to none of the {BUCKETS} buckets that rows are \
-                     divided into; give it 0.001 or more, or 0 to do without it",
+                     divided into; give it 0.001 or more, or 0 for an empty split",
                     split.name()
                 )));
             }
@@ -72,7 +72,7 @@ impl SplitRatios {
         Ok(ratios)
     }
 
-    /// How many of the thousand buckets belong to `split`; the plan's fingerprint holds these.
+    /// Returns how many of the thousand buckets belong to `split`; the plan holds these numbers.
     #[must_use]
     pub fn bucket_count(self, split: Split) -> u64 {
         match split {
@@ -84,18 +84,18 @@ impl SplitRatios {
 }
 
 impl Default for SplitRatios {
-    /// 0.8, 0.1, 0.1.
+    /// Returns 0.8, 0.1, 0.1.
     fn default() -> Self {
         Self { train_end: 800, val_end: 900 }
     }
 }
 
-/// How the rows of every task without a recorded split are divided.
+/// The rule that divides the rows of every task without recorded splits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitRule {
     /// The seed of the split, which is not the seed of the run: runs share their test rows.
     pub seed: u64,
-    /// The parts.
+    /// The share of each split.
     pub ratios: SplitRatios,
 }
 
@@ -106,8 +106,7 @@ impl SplitRule {
     /// never from indices.
     ///
     /// # Determinism
-    /// Depends on the rule and the two identities: other tasks, other rows and their order move
-    /// nobody.
+    /// Depends on the rule and the two identities, not on other tasks, other rows or their order.
     #[must_use]
     pub fn split_of(&self, task_identity: u64, anchor_key_identity: u64) -> Split {
         let stream =
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_ratios_are_refused() {
+    fn invalid_ratios_are_rejected() {
         let nan = f64::NAN;
         for (train, val, test) in [
             (-0.1, 1.0, 0.1),

@@ -244,13 +244,7 @@ fn find(table: &Table, key: &Bound<'_, PyAny>) -> PyResult<u32> {
             }
         },
     };
-    Ok(table.find(&text)?.ok_or_else(|| {
-        let name = &table.metadata().name;
-        let example = table.key(0).unwrap_or_default();
-        Error::invalid(format!(
-            "no row of table {name:?} has the key {text:?}; a key looks like {example:?}"
-        ))
-    })?)
+    Ok(table.require(&text)?)
 }
 
 fn check_index(index: &Whole, count: u32, what: &str) -> Result<u32> {

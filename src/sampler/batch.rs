@@ -1,4 +1,4 @@
-//! A batch, ready to be handed on.
+//! `Batch`: named tensors in aligned buffers.
 
 use std::sync::Arc;
 
@@ -10,8 +10,7 @@ use crate::handoff::Slab;
 /// The sequences of one step on one rank, as named tensors in one aligned buffer (and the vectors of
 /// the texts in another).
 ///
-/// `sampler/FORMAT.md` says what each tensor means. The buffers are used again once the batch is
-/// dropped.
+/// `sampler/FORMAT.md` describes each tensor. A dropped batch returns its buffers to the sampler.
 pub struct Batch {
     pub(super) slab: Slab,
     pub(super) tensors: Arc<Tensors>,
@@ -29,7 +28,7 @@ impl Batch {
         }
     }
 
-    /// Every tensor with its bytes, which start at a multiple of 64.
+    /// Returns every tensor with its bytes, which start at a multiple of 64.
     pub fn tensors(&self) -> impl Iterator<Item = (&Tensor, &[u8])> {
         let fixed = self.tensors.all.iter().map(|tensor| (tensor, self.slab.bytes()));
         let texts = self.texts.iter().map(|(slab, tensor)| (tensor, slab.bytes()));
@@ -38,10 +37,10 @@ impl Batch {
             .map(|(tensor, bytes)| (tensor, &bytes[tensor.offset..][..tensor.bytes()]))
     }
 
-    /// The elements of the tensor `name`; none when the batch has no such tensor.
+    /// Returns the elements of the tensor `name`; none when the batch has no such tensor.
     ///
     /// # Panics
-    /// When `T` is not of the size of its elements.
+    /// When `T` and the tensor's elements differ in size.
     #[must_use]
     pub fn get<T: Pod>(&self, name: &str) -> Option<&[T]> {
         let (tensor, bytes) = self.tensors().find(|(tensor, _)| tensor.name == name)?;
@@ -49,7 +48,7 @@ impl Batch {
         Some(bytemuck::cast_slice(bytes))
     }
 
-    /// How many bytes the tensors have together.
+    /// Returns the total number of bytes of the tensors.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.tensors().map(|(_, bytes)| bytes.len()).sum()

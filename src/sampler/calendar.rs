@@ -1,26 +1,26 @@
-//! The fifteen numbers of a timestamp: where it lies in each of seven cycles, and its z-score.
+//! The fifteen features of a timestamp: its place in each of seven cycles, and its z-score.
 
 use std::f64::consts::TAU;
 use std::sync::LazyLock;
 
-/// How many numbers a timestamp becomes.
+/// The number of features of a timestamp.
 pub(super) const FEATURES: usize = 15;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// How many places each cycle has: second, minute, hour, weekday, day of month, month, day of year.
+/// The number of places of each cycle: second, minute, hour, weekday, day of month, month, day of year.
 const CYCLES: [usize; 7] = [60, 60, 24, 7, 31, 12, 366];
 
-/// Sine and cosine of every place of every cycle, one cycle after the other; libm's are the same
-/// on every machine.
+/// Sine and cosine of every place of every cycle, cycle by cycle. Those of libm are the same on
+/// every machine.
 static CIRCLE: LazyLock<Vec<[f32; 2]>> = LazyLock::new(|| {
     let angle = |place: usize, period: usize| TAU * place as f64 / period as f64;
     let places = CYCLES.iter().flat_map(|&period| (0..period).map(move |p| angle(p, period)));
     places.map(|angle| [libm::sin(angle) as f32, libm::cos(angle) as f32]).collect()
 });
 
-/// Where each cycle starts in [`CIRCLE`].
+/// The start of each cycle in [`CIRCLE`].
 const STARTS: [usize; 7] = {
     let mut starts = [0; 7];
     let mut cycle = 1;
@@ -31,7 +31,7 @@ const STARTS: [usize; 7] = {
     starts
 };
 
-/// The place of a time, in microseconds since 1970 UTC, in each cycle, from 0.
+/// Returns the place of a time, in microseconds since 1970 UTC, in each cycle, from 0.
 pub(super) fn places(time_us: i64) -> [usize; 7] {
     let seconds = time_us.div_euclid(MICROS_PER_SECOND);
     let (days, second) = (seconds.div_euclid(SECONDS_PER_DAY), seconds.rem_euclid(SECONDS_PER_DAY));
@@ -42,10 +42,10 @@ pub(super) fn places(time_us: i64) -> [usize; 7] {
     [second % 60, second / 60 % 60, second / 3600, weekday, day, month, day_of_year]
 }
 
-/// Month, day of month and day of year, each from 0, of a day since 1970-01-01 in the Gregorian
-/// calendar, which is taken to hold at all times.
+/// Returns month, day of month and day of year, each from 0, of a day since 1970-01-01 in the
+/// Gregorian calendar, which is extended to all times.
 fn civil(days: i64) -> (usize, usize, usize) {
-    // Years from March on end with the day that only some of them have.
+    // A year that starts in March has its leap day at the end.
     let since_0000_03_01 = days + 719_468;
     let day_of_era = since_0000_03_01.rem_euclid(146_097);
     let year_of_era =
@@ -64,7 +64,7 @@ fn civil(days: i64) -> (usize, usize, usize) {
     (month as usize, day as usize, day_of_year as usize)
 }
 
-/// Writes the features of a time whose z-score is known.
+/// Writes the features of a time with its z-score.
 pub(super) fn write_features(time_us: i64, z_score: f32, features: &mut [f32]) {
     let circle = &*CIRCLE;
     for (cycle, place) in places(time_us).into_iter().enumerate() {
@@ -77,9 +77,9 @@ pub(super) fn write_features(time_us: i64, z_score: f32, features: &mut [f32]) {
 mod tests {
     use super::*;
 
-    /// Counts the days one by one, as the calendar on the wall does.
+    /// Counts the days one by one.
     #[test]
-    fn every_day_of_eight_centuries_is_that_of_the_calendar() {
+    fn every_day_of_eight_centuries_has_its_calendar_places() {
         let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
         // 1600-01-01 was a Saturday.
         let (mut day_number, mut weekday) = (-135_140_i64, 5);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_time_have_places_too() {
+    fn extreme_times_have_features_between_minus_one_and_one() {
         for time in [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX] {
             let mut features = [f32::NAN; FEATURES];
             write_features(time, 0.5, &mut features);

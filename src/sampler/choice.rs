@@ -1,24 +1,24 @@
-//! Some of many, each as likely as the other, none twice, without a list of the many.
+//! Uniform draws without replacement, without a list of the candidates.
 
 use crate::random::Stream;
 
-/// Draws from `0..count` without replacement: a shuffle of Fisher and Yates of which only the
-/// places that were touched are kept.
+/// Draws from `0..count` without replacement: a Fisher-Yates shuffle that keeps only the places
+/// that it touched.
 ///
 /// # Cost
-/// Draw t looks at t touched places; nothing depends on `count`.
+/// Draw t reads t touched places; nothing depends on `count`.
 #[derive(Clone, Copy)]
 pub(super) struct Choice {
-    /// How many there are to draw from.
+    /// The number of candidates.
     count: u64,
-    /// How many may be drawn.
+    /// The number of draws allowed.
     width: u32,
     drawn: u32,
-    /// Where the touched places of this choice begin among those of all.
+    /// The start of this choice's touched places among those of all choices.
     touched_at: usize,
 }
 
-/// What stands at a place of the shuffle that is not its own number.
+/// A place of the shuffle that holds another number than its own.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Touched {
     place: u64,
@@ -26,7 +26,7 @@ pub(super) struct Touched {
 }
 
 impl Choice {
-    /// A choice of `width` (or all) of `count`, whose touched places are added to `touched`.
+    /// Returns a choice of `width` (or all) of `count` candidates; adds its places to `touched`.
     pub(super) fn new(count: u64, width: u32, touched: &mut Vec<Touched>) -> Self {
         let width = u64::from(width).min(count) as u32;
         let touched_at = touched.len();
@@ -34,17 +34,17 @@ impl Choice {
         Self { count, width, drawn: 0, touched_at }
     }
 
-    /// How many there are to draw from.
+    /// Returns the number of candidates.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// How many may be drawn in all.
+    /// Returns the number of draws allowed in all.
     pub(super) fn width(&self) -> u32 {
         self.width
     }
 
-    /// The next one at random; there is one.
+    /// Draws the next candidate at random; there must be one.
     pub(super) fn draw(&mut self, random: &mut Stream, touched: &mut [Touched]) -> u64 {
         debug_assert!(self.drawn < self.width);
         let first = u64::from(self.drawn);
@@ -52,7 +52,7 @@ impl Choice {
         let touched = &mut touched[self.touched_at..][..=self.drawn as usize];
         let (new, touched) = touched.split_last_mut().expect("a touched place for every draw");
         let at = |place, touched: &[Touched]| touched.iter().position(|t| t.place == place);
-        // What stands at the first place that is still to be drawn moves to where this one was.
+        // The number at the first undrawn place moves to the drawn place.
         let moved = at(first, touched).map_or(first, |found| touched[found].value);
         self.drawn += 1;
         *new = Touched { place: first, value: moved };
@@ -65,7 +65,7 @@ impl Choice {
         }
     }
 
-    /// The next one from the end.
+    /// Takes the next candidate from the end.
     pub(super) fn latest(&mut self) -> u64 {
         debug_assert!(self.drawn < self.width);
         self.drawn += 1;
@@ -79,7 +79,7 @@ mod tests {
     use crate::random::Purpose;
 
     #[test]
-    fn a_choice_is_that_of_a_whole_shuffle() {
+    fn a_choice_equals_the_start_of_a_full_shuffle() {
         for (count, width) in [(1, 1), (5, 5), (16, 16), (100, 16), (1000, 300), (7, 20)] {
             let mut random = Stream::new(3, Purpose::Walk, [count, 0, 0]);
             let mut plain_random = random.clone();
@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    /// Pairs of neighbours in the order drawn: every ordered pair is equally likely.
+    /// Every ordered pair of the first two draws is equally likely.
     #[test]
     fn every_pair_is_equally_likely() {
         const COUNT: usize = 9;

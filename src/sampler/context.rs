@@ -1,8 +1,8 @@
-//! One context in the open: which rows it has, how the walk came upon each, and what it did not see.
+//! `Context`: the rows of one seed's context, how the walk reached each, and what time hides.
 
 use super::Sampler;
 use super::database::Database;
-use super::engine::Subject;
+use super::engine::SequenceSource;
 use super::walk::{Visit, Walker};
 use crate::error::Result;
 use crate::plan::Split;
@@ -19,72 +19,73 @@ pub struct Context {
     pub obs_time: i64,
     /// The split that the seed belongs to.
     pub split: Split,
-    /// What is to be predicted.
+    /// The target: the value to predict.
     pub target: Cell,
-    /// The target's column in the seed row; none when it is a cell of the task's own.
+    /// The target's column in the seed row; none for a derived task, whose target is an extra cell.
     pub target_column: Option<u32>,
     /// The rows in the order of the walk, the seed first.
     pub rows: Vec<Visit>,
-    /// The references among the rows, in the order of the rows and of the relations.
+    /// The links among the rows, in the order of the rows and of the relations.
     pub links: Vec<Link>,
-    /// What each row is linked with, in the order of the rows; of each first the relations to its
-    /// parents. What a row has no links through is left out.
+    /// The neighbours of each row by relation, in the order of the rows, relations to parents first.
+    /// Relations through which a row has no links are left out.
     pub neighbours: Vec<Neighbours>,
-    /// How many rows the walk came upon and did not see, because they came to exist later.
+    /// The number of rows that the walk reached and skipped, because they came to exist later.
     ///
-    /// It is at most the sum of what [`neighbours`](Self::neighbours) says is hidden: a walk that is full, at its
-    /// last hop or out of budget looks no further, nor through a relation whose child width is 0. A
-    /// walk by priority that was never full, without such widths, came upon all of them.
+    /// It is at most the sum of the hidden [`neighbours`](Self::neighbours): a walk that is full, at
+    /// its last hop or out of budget reads no further, nor does it read a relation whose child width
+    /// is 0. A walk by priority that never fills up, without such widths, reaches all of them.
     pub hidden_count: u64,
-    /// How many cells the rows have, of which a sequence may have fewer.
+    /// The number of cells of the rows; a sequence may have fewer.
     pub cell_count: usize,
 }
 
-/// A reference from one row of a context to another.
+/// A child row and its parent row, both in the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The place of the row that refers.
+    /// The place of the child row, which refers to the parent.
     pub child: u32,
-    /// The place of the row that it refers to.
+    /// The place of the parent row.
     pub parent: u32,
-    /// Through which of the store's relations.
+    /// The number of the store's relation.
     pub relation: u32,
 }
 
-/// The rows that a row of a context is linked with through one relation, in the context or not.
+/// How many neighbours a row of a context has through one relation, in the context or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbours {
     /// The place of the row in the context.
     pub place: u32,
-    /// Which of the store's relations.
+    /// The number of the store's relation.
     pub relation: u32,
-    /// Whether this is about the row's parent, and not about its children.
+    /// Whether the neighbour is the row's parent; else they are its children.
     pub is_parent: bool,
-    /// How many of them existed when the seed is observed.
+    /// The number of neighbours that exist at the observation time.
     pub visible: u64,
-    /// How many came to exist later.
+    /// The number of neighbours that came to exist later.
     pub hidden: u64,
 }
 
 impl Sampler {
-    /// The context of seed `index` of a task, as the first epoch has it.
+    /// Returns the context of one seed of a task, as the first epoch has it.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such task or seed.
-    pub fn context(&self, task: &str, index: u32) -> Result<Context> {
+    pub fn context(&self, task: &str, seed_index: u32) -> Result<Context> {
         self.check_alive()?;
         let engine = &self.engine;
         let task = &engine.tasks[self.task_number(task)?];
         let database = &engine.databases[task.database];
         let mut scratch = engine.take_scratch();
-        let seed = engine.collect(task, Subject::Seed { index, epoch: 0 }, &mut scratch)?;
+        let seed =
+            engine.collect(task, SequenceSource::Seed { seed_index, epoch: 0 }, &mut scratch)?;
         let walker = &scratch.walker;
         let (links, neighbours) = links_and_neighbours(database, walker, seed.obs_time)?;
         Ok(Context {
             task: task.name.clone(),
             database: task.database,
             obs_time: seed.obs_time,
-            split: task.split_of(index),
+            split: task.split_of(seed_index),
             target: seed.target,
             target_column: match task.stored(&engine.databases).metadata().target {
                 TargetMetadata::Cell { column } => Some(column),
@@ -99,8 +100,8 @@ impl Sampler {
     }
 }
 
-/// What the rows of a walk are linked with, read once more from the store: the walk itself takes
-/// down only what a batch needs.
+/// Reads the links and neighbours of a walk's rows from the store: the walk itself keeps only what
+/// a batch needs.
 fn links_and_neighbours(
     database: &Database,
     walker: &Walker,
@@ -110,7 +111,7 @@ fn links_and_neighbours(
     let tables = database.store.tables();
     for (place, visit) in (0..).zip(walker.visits()) {
         let record = tables[visit.table as usize].row(visit.row)?;
-        // Only a seed can be; its links are not known then.
+        // Only the seed can be invisible; then its links are not known.
         if !is_visible(record.time(), obs_time) {
             continue;
         }

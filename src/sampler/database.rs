@@ -1,4 +1,4 @@
-//! A store as the walk needs it: what links each table to which, and the cells of its rows.
+//! A store as the walk needs it: the relations of each table, and the cells of its rows.
 
 use std::sync::Arc;
 
@@ -7,38 +7,38 @@ use crate::fold::ZScore;
 use crate::plan::Plan;
 use crate::store::{ColumnMetadata, ColumnStats, Relation, Store};
 
-/// An open store, with what the walk wants to know of every table.
+/// An open store, with the shape of every table for the walk.
 pub(super) struct Database {
     pub store: Arc<Store>,
     pub tables: Vec<TableShape>,
-    /// Of each relation, how many children a row brings in through it, where the settings say so.
+    /// The child width of each relation that has one of its own in the settings.
     pub child_widths: Vec<Option<u32>>,
-    /// How many columns have a name's vector: those of the tables and of the derived targets.
+    /// The number of column embeddings: the tables' columns and the derived targets.
     pub column_count: u32,
 }
 
-/// One table among the others.
+/// The relations and columns of one table.
 pub(super) struct TableShape {
-    /// The relations by which its rows refer to others.
+    /// The relations to the parents of its rows.
     pub parents: Vec<Link>,
-    /// The relations by which others refer to its rows.
+    /// The relations to the children of its rows.
     pub children: Vec<Link>,
     pub columns: Vec<ColumnShape>,
 }
 
-/// A relation, and the table at its other end.
+/// A relation, and the table at its far end.
 #[derive(Clone, Copy)]
 pub(super) struct Link {
     pub relation: u32,
     pub table: u32,
 }
 
-/// What of a column goes into every cell of it.
+/// The part of a column that every cell of it carries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ColumnShape {
     pub semantic: i8,
     pub column_id: i32,
-    /// How a timestamp becomes a z-score.
+    /// The z-score of a timestamp column.
     pub time: ZScore,
 }
 
@@ -58,7 +58,7 @@ impl Database {
         let column_count = metadata.embedding.column_count;
         if i32::try_from(column_count).is_err() {
             return Err(Error::limit(format!(
-                "{column_count} columns; a batch counts to 2^31 - 1"
+                "expected at most 2^31 - 1 columns, found {column_count}; ignore some in the schema"
             )));
         }
         let mut tables: Vec<TableShape> = (metadata.tables.iter())
@@ -81,7 +81,7 @@ impl Database {
     }
 }
 
-/// Tells the databases the widths of some relations, and `plan` what is told.
+/// Sets the child widths of single relations in the databases, and adds them to `plan`.
 pub(super) fn set_child_widths(
     databases: &mut [Database],
     widths: &[(String, u32)],
@@ -99,7 +99,9 @@ pub(super) fn set_child_widths(
                 }
                 is_known = true;
                 if of_relation.replace(*width).is_some() {
-                    return Err(Error::invalid(format!("found two child widths for {full:?}")));
+                    return Err(Error::invalid(format!(
+                        "found two child widths for {full:?}; give one"
+                    )));
                 }
                 let parent = store.relations()[relation].metadata().parent;
                 let parent = &store.tables()[parent as usize].metadata().name;
@@ -118,5 +120,5 @@ fn unknown_relation(databases: &[Database], wanted: &str) -> Error {
         (0..store.relations().len()).map(|relation| store.relation_name(relation))
     });
     let names = names.collect::<Vec<_>>().join(", ");
-    Error::invalid(format!("a child width for {wanted:?}, which is no relation: there are {names}"))
+    Error::invalid(format!("child_widths: no relation is called {wanted:?}; name one of {names}"))
 }

@@ -1,4 +1,4 @@
-//! Makes batches: from the seeds of one to its tensors.
+//! Makes batches: from seeds to tensors.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,18 +19,18 @@ use crate::process::pool;
 use crate::random::{Purpose, Stream};
 use crate::store::{Cell, Seed};
 
-/// What one sequence of a batch is to be about.
+/// The source of one sequence of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Subject {
+pub(super) enum SequenceSource {
     /// A seed of the task, in some epoch.
-    Seed { index: u32, epoch: u64 },
+    Seed { seed_index: u32, epoch: u64 },
     /// A row of the anchor table that the caller chose, and a time.
     Chosen { row: u32, obs_time: i64 },
-    /// Nothing: the sequence fills up the batch.
+    /// No context: the sequence pads the batch.
     Filler,
 }
 
-/// What all batches of a sampler have in common, and the buffers they are made in.
+/// The state that all batches of a sampler share, and the buffers that they are made in.
 pub(super) struct Engine {
     pub databases: Vec<Database>,
     pub tasks: Vec<Task>,
@@ -44,7 +44,7 @@ pub(super) struct Engine {
     text_tables: Mutex<Vec<TextTable>>,
 }
 
-/// What a thread needs to make a sequence.
+/// The buffers with which one thread makes a sequence.
 pub(super) struct Scratch {
     pub walker: Walker,
     orders: Orders,
@@ -61,7 +61,8 @@ impl Engine {
         let cell_count = u64::from(shape.batch_size) * u64::from(shape.sequence_length);
         let cell_count = u32::try_from(cell_count).map_err(|_| {
             Error::limit(format!(
-                "a batch of {} sequences of {} cells has more than 2^32 - 1 cells; make it smaller",
+                "expected a batch of at most 2^32 - 1 cells, found {} sequences of {} cells; use a \
+                 smaller batch size or shorter sequences",
                 shape.batch_size, shape.sequence_length
             ))
         })?;
@@ -90,21 +91,21 @@ impl Engine {
         })
     }
 
-    /// Makes the batch of these subjects, of which there are as many as a batch has sequences.
+    /// Makes a batch, one sequence from each source.
     ///
     /// # Determinism
-    /// Each sequence depends on its subject, the databases and the settings, and not on the others;
-    /// only the texts are numbered in their order.
-    pub(super) fn make(&self, task: usize, subjects: &[Subject]) -> Result<Batch> {
+    /// A sequence depends on its source, the databases and the settings, not on other sequences.
+    /// Only the texts are numbered in the order of the sequences.
+    pub(super) fn make(&self, task: usize, sources: &[SequenceSource]) -> Result<Batch> {
         let task = &self.tasks[task];
         let database = &self.databases[task.database];
         let mut slab = self.buffers.take(self.tensors.bytes, self.tensors.bytes)?;
         let compact = self.settings.shape.compact;
         let places = sequences(&self.tensors, slab.used_mut(), compact, task.heading);
         self.threads.install(|| {
-            (places.into_par_iter().zip(subjects)).try_for_each(|(place, &subject)| {
+            (places.into_par_iter().zip(sources)).try_for_each(|(place, &source)| {
                 let mut scratch = self.take_scratch();
-                let made = self.make_sequence(task, subject, place, &mut scratch);
+                let made = self.make_sequence(task, source, place, &mut scratch);
                 lock(&self.scratch).push(scratch);
                 made
             })
@@ -133,10 +134,14 @@ impl Engine {
         Ok(Batch { slab, tensors: Arc::clone(&self.tensors), texts: vectors })
     }
 
-    /// Begins to make a batch, on the threads of the engine.
-    pub(super) fn begin(self: &Arc<Self>, task: usize, subjects: Vec<Subject>) -> Begun<Batch> {
+    /// Begins to make a batch on the threads of the engine.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        task: usize,
+        sources: Vec<SequenceSource>,
+    ) -> Begun<Batch> {
         let engine = Arc::clone(self);
-        begin(&self.threads, move || engine.make(task, &subjects))
+        begin(&self.threads, move || engine.make(task, &sources))
     }
 
     pub(super) fn take_scratch(&self) -> Scratch {
@@ -153,15 +158,15 @@ impl Engine {
     fn make_sequence(
         &self,
         task: &Task,
-        subject: Subject,
+        source: SequenceSource,
         place: Sequence<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        if subject == Subject::Filler {
+        if source == SequenceSource::Filler {
             place.fill();
             return Ok(());
         }
-        let Seed { obs_time, target, .. } = self.collect(task, subject, scratch)?;
+        let Seed { obs_time, target, .. } = self.collect(task, source, scratch)?;
         let database = &self.databases[task.database];
         let target = task.target(&self.databases, target);
         let keep_future = self.settings.keep_future_cells;
@@ -169,29 +174,29 @@ impl Engine {
         place.write(database, walker, target, obs_time, keep_future, orders)
     }
 
-    /// Collects the context of a subject that is no filler, and tells of its seed.
+    /// Collects the context of a source that is not a filler; returns its seed.
     pub(super) fn collect(
         &self,
         task: &Task,
-        subject: Subject,
+        source: SequenceSource,
         scratch: &mut Scratch,
     ) -> Result<Seed> {
         let database = &self.databases[task.database];
         let stored = task.stored(&self.databases);
         let table = stored.metadata().anchor;
-        let words = |purpose, [a, b]: [u64; 2]| {
+        let stream = |purpose, [a, b]: [u64; 2]| {
             Stream::new(self.settings.seed, purpose, [task.identity, a, b])
         };
-        let (seed, mut random) = match subject {
-            Subject::Seed { index, epoch } => {
-                let seed = stored.seed(&database.store.tables()[table as usize], index)?;
-                (seed, words(Purpose::Walk, [epoch, u64::from(index)]))
+        let (seed, mut random) = match source {
+            SequenceSource::Seed { seed_index, epoch } => {
+                let seed = stored.seed(&database.store.tables()[table as usize], seed_index)?;
+                (seed, stream(Purpose::Walk, [epoch, u64::from(seed_index)]))
             }
-            Subject::Chosen { row, obs_time } => {
+            SequenceSource::Chosen { row, obs_time } => {
                 let seed = Seed { row, obs_time, target: Cell::Null, split: None };
-                (seed, words(Purpose::ChosenWalk, [obs_time as u64, u64::from(row)]))
+                (seed, stream(Purpose::ChosenWalk, [obs_time as u64, u64::from(row)]))
             }
-            Subject::Filler => unreachable!("a filler has no context"),
+            SequenceSource::Filler => unreachable!("a filler has no context"),
         };
         let extra_cells = usize::from(task.target(&self.databases, seed.target).own.is_some());
         let start = Start { table, row: seed.row, obs_time: seed.obs_time, extra_cells };
@@ -200,7 +205,7 @@ impl Engine {
     }
 }
 
-/// Refuses batches whose bytes no number counts; of smaller ones memory says what fits.
+/// Rejects batches of more than 2^47 bytes. For smaller ones, the allocation tells whether they fit.
 fn check_bytes(shape: &Shape, references_max: usize) -> Result<()> {
     const BYTES_MAX: u128 = 1 << 47;
     let [b, s, r] = [shape.batch_size, shape.sequence_length, shape.max_rows].map(u128::from);
@@ -210,11 +215,12 @@ fn check_bytes(shape: &Shape, references_max: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::limit(format!(
-        "batches of {b} sequences of {s} cells and {r} rows have more than 2^47 bytes; make them smaller"
+        "expected batches of at most 2^47 bytes, found {b} sequences of {s} cells and {r} rows; use \
+         smaller numbers"
     )))
 }
 
-/// Locks what a panic never leaves half changed.
+/// Locks a value that a panic never leaves half changed.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

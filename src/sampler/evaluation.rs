@@ -1,4 +1,4 @@
-//! A finite pass over the seeds of a split.
+//! `Evaluation`: a finite pass over the seeds of a split.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use crate::error::Result;
 use crate::handoff::{Gate, InFlight, shut_down_error};
 use crate::process::check_process;
 
-/// A finite pass over the seeds of a split.
+/// A finite pass over the seeds of a split, as an iterator of batches.
 pub struct Evaluation {
     pub(super) engine: Arc<Engine>,
     pub(super) pass: Pass,
     pub(super) in_flight: InFlight<Batch, ()>,
-    /// Whether batches are begun before they are asked for.
+    /// Whether batches are begun ahead of the caller.
     pub(super) is_ahead: bool,
     pub(super) gate: Arc<Gate>,
     pub(super) process: u32,
 }
 
 impl Evaluation {
-    /// The process whose threads make the batches; no other can go on with the pass.
+    /// Returns the process whose threads make the batches; another process cannot continue the pass.
     #[must_use]
     pub fn process(&self) -> u32 {
         self.process
@@ -31,7 +31,7 @@ impl Evaluation {
 impl Drop for Evaluation {
     fn drop(&mut self) {
         if check_owner(self.process).is_err() {
-            // As a sampler does.
+            // As for a sampler: the threads are in another process.
             std::mem::forget(std::mem::take(&mut self.in_flight));
             std::mem::forget(Arc::clone(&self.engine));
         }
@@ -53,18 +53,17 @@ impl Iterator for Evaluation {
         match is_ahead {
             false => {
                 let step = step().transpose()?;
-                Some(step.and_then(|(task, subjects)| engine.make(task, &subjects)))
+                Some(step.and_then(|(task, sources)| engine.make(task, &sources)))
             }
             true => {
-                let begun =
-                    || Ok(step()?.map(|(task, subjects)| (engine.begin(task, subjects), ())));
+                let begun = || Ok(step()?.map(|(task, sources)| (engine.begin(task, sources), ())));
                 in_flight.next(begun).map(|made| made.map(|(batch, ())| batch)).transpose()
             }
         }
     }
 }
 
-/// Refuses a sampler, or a pass of it, in another process than its own.
+/// Rejects calls on a sampler, or on its pass, in another process than its own.
 pub(crate) fn check_owner(process: u32) -> Result<()> {
     let remedy = "make a sampler in the child, and resume it from a cursor";
     check_process(process, "sampler", remedy)

@@ -1,3 +1,4 @@
+//! Batches of relational contexts: the walk, the tensors and the streams.
 #![doc = include_str!("FORMAT.md")]
 
 mod batch;
@@ -36,16 +37,16 @@ pub use tensors::{Dtype, Tensor};
 pub use walk::Visit;
 
 use database::{Database, set_child_widths};
-use engine::{Engine, Subject, lock};
+use engine::{Engine, SequenceSource, lock};
 use stream::{Pass, Place, Steps};
 
-/// How fast a sampler works; nothing here changes a bit.
+/// The speed settings of a sampler. They change no bit of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed {
-    /// How many threads make batches; all cores where it is not said.
+    /// The number of threads that make batches (default: all cores).
     pub threads: Option<usize>,
-    /// How many batches of a stream wait, made, for the caller; with 0 each is made when it is
-    /// asked for.
+    /// The number of batches of a stream that are made ahead of the caller. With 0, each batch is
+    /// made on request.
     pub prefetch: usize,
 }
 
@@ -58,8 +59,23 @@ impl Default for Speed {
 /// Endless streams of batches from one or several databases, one stream for each split.
 ///
 /// # Determinism
-/// A stream is a function of the databases and the settings. Ranks share it out; threads and
+/// A stream is a function of the databases and the settings. Ranks divide it; threads and
 /// prefetching change only its speed.
+///
+/// # Example
+/// ```
+/// # use std::{path::Path, sync::Arc};
+/// # use headwater::plan::{Assignment, Split};
+/// # use headwater::sampler::{Sampler, Settings, Speed};
+/// # use headwater::store::Store;
+/// let store = Arc::new(Store::open(Path::new("checkpoints/store-v1-small"))?);
+/// let rank = Assignment::new(0, 1)?; // rank 0 of 1
+/// let sampler = Sampler::new(vec![store], Settings::default(), rank, Speed::default())?;
+/// let (batch, _) = sampler.next(Split::Train)?;
+/// let rows = batch.get::<i32>("num_rows").unwrap_or_default();
+/// assert_eq!(rows.len(), 32); // one number for each sequence
+/// # Ok::<(), headwater::Error>(())
+/// ```
 pub struct Sampler {
     engine: Arc<Engine>,
     plan: Plan,
@@ -67,38 +83,39 @@ pub struct Sampler {
     prefetch: usize,
     streams: [Option<Mutex<Stream>>; 3],
     gate: Arc<Gate>,
-    /// What the caller has consumed.
+    /// The place of the caller in each split's stream.
     consumed: Mutex<[Place; 3]>,
     process: u32,
 }
 
-/// One split's stream as its consumer has it.
+/// One split's stream, on the side of its consumer.
 struct Stream {
     steps: Arc<Steps>,
-    /// What makes the batches ahead; started when the first is asked for.
+    /// The thread that makes batches ahead; started with the first request.
     producer: Option<Producer<BatchAt>>,
-    /// The next batch, where somebody waited for it and did not take it.
+    /// The next batch, after a call of `wait` that did not take it.
     waiting: Option<BatchAt>,
 }
 
 impl Stream {
-    /// Lets go of all that was made ahead.
+    /// Drops the batches that were made ahead.
     fn forget(&mut self) {
         (self.producer, self.waiting) = (None, None);
     }
 }
 
-/// A batch, and where its stream stands after it.
+/// A batch, and the place of its stream after it.
 type BatchAt = (Batch, Place);
 
 impl Sampler {
-    /// A sampler over these stores, as one rank of several.
+    /// Returns a sampler over these stores, for one rank of several.
     ///
     /// # Cost
     /// A hash for each seed of each task that does not record its split.
     ///
     /// # Errors
-    /// `InvalidArgument` for settings that cannot be, `LimitExceeded`, or what reading the stores says.
+    /// `InvalidArgument` for settings out of range, `LimitExceeded`, or an error of reading the
+    /// stores.
     pub fn new(
         stores: Vec<Arc<Store>>,
         settings: Settings,
@@ -139,43 +156,42 @@ impl Sampler {
         })
     }
 
-    /// The next batch of a split, and the cursor that follows it.
-    ///
-    /// Waits until it is made.
+    /// Returns the next batch of a split, and the snapshot after it; waits until the batch is made.
     ///
     /// # Errors
     /// `InvalidArgument` when the split has no seeds, or when another thread waits for a batch of
-    /// the same split; what made the batch impossible.
+    /// the same split; else the error of making the batch.
     pub fn next(&self, split: Split) -> Result<(Batch, Snapshot)> {
         self.check_alive()?;
         let mut stream = self.stream(split)?;
-        let (batch, after) = self.made(split, &mut stream)?;
+        let (batch, after) = self.take_batch(split, &mut stream)?;
         let mut consumed = lock(&self.consumed);
         consumed[split as usize] = after;
         Ok((batch, Snapshot(consumed.clone())))
     }
 
-    /// Waits until the next batch of a split is made, and does not take it: who is interrupted
-    /// meanwhile has consumed nothing.
+    /// Waits until the next batch of a split is made, without taking it: an interrupt while waiting
+    /// consumes nothing.
     ///
     /// # Errors
     /// Those of [`Sampler::next`].
     pub fn wait(&self, split: Split) -> Result<()> {
         self.check_alive()?;
         let mut stream = self.stream(split)?;
-        stream.waiting = Some(self.made(split, &mut stream)?);
+        stream.waiting = Some(self.take_batch(split, &mut stream)?);
         Ok(())
     }
 
-    fn made(&self, split: Split, stream: &mut Stream) -> Result<BatchAt> {
+    /// Takes the next batch: the waiting one, one made now, or the producer's.
+    fn take_batch(&self, split: Split, stream: &mut Stream) -> Result<BatchAt> {
         if let Some(made) = stream.waiting.take() {
             return Ok(made);
         }
         let place = || lock(&self.consumed)[split as usize].clone();
         if self.prefetch == 0 {
             let mut place = place();
-            let (task, subjects) = stream.steps.advance(&mut place, &self.engine.tasks)?;
-            return Ok((self.engine.make(task, &subjects)?, place));
+            let (task, sources) = stream.steps.advance(&mut place, &self.engine.tasks)?;
+            return Ok((self.engine.make(task, &sources)?, place));
         }
         let producer = match stream.producer.take() {
             Some(producer) => producer,
@@ -184,15 +200,15 @@ impl Sampler {
         stream.producer.insert(producer).next()
     }
 
-    /// Starts to make the batches of a stream from `place` on.
+    /// Starts the producer of a stream, from `place` on.
     fn produce(&self, steps: Arc<Steps>, mut place: Place) -> Result<Producer<BatchAt>> {
         let (engine, gate) = (Arc::clone(&self.engine), Arc::clone(&self.gate));
         let mut in_flight = InFlight::default();
         let split = steps.split;
         Producer::start(split as usize, split.name(), self.prefetch, gate, move || {
             let made = in_flight.next(|| {
-                let (task, subjects) = steps.advance(&mut place, &engine.tasks)?;
-                Ok(Some((engine.begin(task, subjects), place.clone())))
+                let (task, sources) = steps.advance(&mut place, &engine.tasks)?;
+                Ok(Some((engine.begin(task, sources), place.clone())))
             })?;
             Ok(made.expect("a stream has no end"))
         })
@@ -201,7 +217,7 @@ impl Sampler {
     fn stream(&self, split: Split) -> Result<MutexGuard<'_, Stream>> {
         let Some(stream) = &self.streams[split as usize] else {
             return Err(Error::invalid(format!(
-                "no task has a seed in the {} split; change the split ratios, or serve other tasks",
+                "no task has a seed in the {} split; change the split ratios, or name other tasks",
                 split.name()
             )));
         };
@@ -209,17 +225,17 @@ impl Sampler {
             Ok(stream) => Ok(stream),
             Err(TryLockError::Poisoned(stream)) => Ok(stream.into_inner()),
             Err(TryLockError::WouldBlock) => Err(Error::invalid(format!(
-                "another thread is waiting for a {} batch of this sampler; one thread consumes a \
-                 stream, so that its order means something",
+                "another thread is waiting for a {} batch of this sampler; take the batches of a \
+                 split in one thread, so that they come in order",
                 split.name()
             ))),
         }
     }
 
-    /// Ends the threads and wakes who waits; takes no longer than the batches under way.
+    /// Ends the producer threads and wakes waiting callers, once the batches in flight are made.
     ///
-    /// What is asked of the sampler afterwards is an error, but for its cursor. In a forked child,
-    /// which has none of the threads, it does nothing.
+    /// Afterwards every call is an error, except those for the cursor. In a forked child, which has
+    /// none of the threads, this does nothing.
     pub fn shutdown(&self) {
         if check_owner(self.process).is_err() {
             return;
@@ -230,16 +246,16 @@ impl Sampler {
         }
     }
 
-    /// Refuses a sampler that was shut down, or belongs to another process.
+    /// Rejects calls on a sampler that was shut down, or belongs to another process.
     fn check_alive(&self) -> Result<()> {
         check_owner(self.process)?;
         if self.gate.is_closed() { Err(shut_down_error()) } else { Ok(()) }
     }
 
-    /// Every seed of a split exactly once over all ranks, one task after the other.
+    /// Returns a pass over every seed of a split, exactly once over all ranks, task by task.
     ///
-    /// The last batch of a task is filled up with sequences of weight 0. All ranks have the same
-    /// number of batches.
+    /// Sequences of weight 0 pad the last batch of a task. All ranks have the same number of
+    /// batches.
     ///
     /// # Errors
     /// `InvalidArgument` when a task is not served by this sampler.
@@ -254,7 +270,9 @@ impl Sampler {
         };
         if let Some(twice) = (1..chosen.len()).find(|&at| chosen[..at].contains(&chosen[at])) {
             let name = &served[chosen[twice]].name;
-            return Err(Error::invalid(format!("task {name:?} is named twice")));
+            return Err(Error::invalid(format!(
+                "task {name:?} is named twice; name each task once"
+            )));
         }
         chosen.retain(|&task| served[task].count(split) > 0);
         chosen.reverse();
@@ -271,49 +289,46 @@ impl Sampler {
         })
     }
 
-    /// The contexts of chosen rows of a task's anchor table at chosen times, as one batch, filled up
-    /// with sequences of weight 0.
+    /// Returns the contexts of chosen rows of a task's anchor table at chosen times, as one batch
+    /// padded with sequences of weight 0.
     ///
     /// # Errors
-    /// `InvalidArgument` for an unknown task, more rows than a batch has, or a row that is not there.
+    /// `InvalidArgument` for an unknown task or row, or for more rows than a batch has sequences.
     pub fn sample(&self, task: &str, anchors: &[(u32, i64)]) -> Result<Batch> {
         self.check_alive()?;
         let task = self.task_number(task)?;
         let batch_size = self.engine.settings.shape.batch_size as usize;
         if anchors.len() > batch_size {
             return Err(Error::invalid(format!(
-                "found {} anchors, and a batch has {batch_size} sequences; ask for fewer at a time",
+                "expected at most {batch_size} anchors (the batch size), found {}; sample fewer at a time",
                 anchors.len()
             )));
         }
-        let chosen = anchors.iter().map(|&(row, obs_time)| Subject::Chosen { row, obs_time });
-        let subjects: Vec<_> =
-            chosen.chain(std::iter::repeat(Subject::Filler)).take(batch_size).collect();
-        self.engine.make(task, &subjects)
+        let chosen =
+            anchors.iter().map(|&(row, obs_time)| SequenceSource::Chosen { row, obs_time });
+        self.engine.make(task, &padded(chosen, batch_size))
     }
 
-    /// The sequence of seed `index` of a task as the first epoch has it, alone in a batch filled up
-    /// with sequences of weight 0.
+    /// Returns the sequence of one seed of a task as the first epoch has it, in a batch padded with
+    /// sequences of weight 0.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such task or seed.
-    pub fn batch_of_seed(&self, task: &str, index: u32) -> Result<Batch> {
+    pub fn batch_of_seed(&self, task: &str, seed_index: u32) -> Result<Batch> {
         self.check_alive()?;
         let task = self.task_number(task)?;
         let batch_size = self.engine.settings.shape.batch_size as usize;
-        let seed = std::iter::once(Subject::Seed { index, epoch: 0 });
-        let subjects: Vec<_> =
-            seed.chain(std::iter::repeat(Subject::Filler)).take(batch_size).collect();
-        self.engine.make(task, &subjects)
+        let seed = std::iter::once(SequenceSource::Seed { seed_index, epoch: 0 });
+        self.engine.make(task, &padded(seed, batch_size))
     }
 
-    /// What a sampler was told.
+    /// Returns the settings that the sampler was made with.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.engine.settings
     }
 
-    /// The rows of a task's anchor table that have these keys.
+    /// Returns the rows of a task's anchor table that have these keys.
     ///
     /// # Errors
     /// `InvalidArgument` for an unknown task or key.
@@ -321,48 +336,24 @@ impl Sampler {
         let task = &self.engine.tasks[self.task_number(task)?];
         let store = &self.engine.databases[task.database].store;
         let anchor = &store.tables()[store.tasks()[task.place].metadata().anchor as usize];
-        let find = |key: &String| {
-            anchor.find(key)?.ok_or_else(|| {
-                Error::invalid(format!(
-                    "no row of table {:?} has the key {key:?}; a key looks like {:?}",
-                    anchor.metadata().name,
-                    anchor.key(0).unwrap_or_default()
-                ))
-            })
-        };
-        keys.iter().map(find).collect()
+        keys.iter().map(|key| anchor.require(key)).collect()
     }
 
-    /// The number of the task of this name, which may be short (`churn`) or full (`shop/churn`).
+    /// Returns the number of the task of this name, short (`churn`) or full (`shop/churn`).
     ///
     /// # Errors
     /// `InvalidArgument` when no task has the name, or several have.
     pub fn task_number(&self, wanted: &str) -> Result<usize> {
-        let tasks = &self.engine.tasks;
-        let fits =
-            |name: &str| name == wanted || name.split_once('/').is_some_and(|n| n.1 == wanted);
-        let mut found = (0..tasks.len()).filter(|&number| fits(&tasks[number].name));
-        let (what, names) = match (found.next(), found.next()) {
-            (Some(number), None) => return Ok(number),
-            (Some(one), Some(two)) => {
-                ("several tasks", [one, two].into_iter().chain(found).collect())
-            }
-            (None, _) => ("no task", (0..tasks.len()).collect::<Vec<_>>()),
-        };
-        let names: Vec<&str> = names.into_iter().map(|number| &*tasks[number].name).collect();
-        Err(Error::invalid(format!(
-            "this sampler serves {what} {wanted:?}; name one of {}",
-            names.join(", ")
-        )))
+        tasks::find(wanted, &self.tasks().collect::<Vec<_>>())
     }
 
-    /// Where the caller stands in all streams: what was consumed, not what was made ahead.
+    /// Returns the cursor of what the caller has consumed, without what was made ahead.
     #[must_use]
     pub fn cursor(&self) -> Cursor {
         self.cursor_at(&Snapshot(lock(&self.consumed).clone()))
     }
 
-    /// The cursor of the moment at which a batch was handed out.
+    /// Returns the cursor right after the batch that came with this snapshot.
     #[must_use]
     pub fn cursor_at(&self, snapshot: &Snapshot) -> Cursor {
         let mut position = Position::new();
@@ -372,22 +363,21 @@ impl Sampler {
         Cursor::new(CursorKind::Sampler, self.plan.clone(), position)
     }
 
-    /// Writes the cursor to a file, wholly or not at all.
+    /// Writes the cursor to a file, completely or not at all.
     ///
     /// # Errors
-    /// `Io` when the disk refuses.
+    /// `Io` when the disk fails.
     pub fn save_cursor(&self, path: &Path) -> Result<()> {
         self.cursor().write(&durable::Disk, path)
     }
 
-    /// Goes on from where a cursor stands, also from one of another number of ranks or another
-    /// batch size.
+    /// Continues at a cursor, also at one of another number of ranks or another batch size.
     ///
     /// # Cost
-    /// The same whatever the position.
+    /// The same for every position.
     ///
     /// # Errors
-    /// `PlanMismatch`, naming every field that differs.
+    /// `PlanMismatch`, naming every setting that differs.
     pub fn resume(&self, cursor: &Cursor) -> Result<()> {
         self.check_alive()?;
         cursor.check(&self.plan)?;
@@ -396,18 +386,18 @@ impl Sampler {
         let streams =
             Split::ALL.into_iter().filter(|&split| self.streams[split as usize].is_some());
         let mut streams = streams.map(|s| self.stream(s)).collect::<Result<Vec<_>>>()?;
-        // What was made ahead is of another place.
+        // Batches made ahead belong to the old place.
         streams.iter_mut().for_each(|stream| stream.forget());
         *lock(&self.consumed) = places;
         Ok(())
     }
 
-    /// The names of the tasks that are served, as `database/task`, by their number in a batch.
+    /// Returns the names of the tasks, as `database/task`, in the order of `task_idx`.
     pub fn tasks(&self) -> impl Iterator<Item = &str> {
         self.engine.tasks.iter().map(|task| task.name.as_str())
     }
 
-    /// How many seeds the task of this number has in a split.
+    /// Returns the number of seeds that a task has in a split.
     ///
     /// # Panics
     /// When there is no such task.
@@ -416,7 +406,7 @@ impl Sampler {
         self.engine.tasks[task].count(split)
     }
 
-    /// How many of the task's seeds in a split a pass gives to this rank.
+    /// Returns the number of a task's seeds in a split that a pass gives to this rank.
     ///
     /// # Panics
     /// When there is no such task.
@@ -425,22 +415,28 @@ impl Sampler {
         self.assignment.owned_count(self.seed_count(task, split))
     }
 
-    /// The stores, in their order.
+    /// Returns the stores, in the order in which they were given.
     pub fn stores(&self) -> impl Iterator<Item = &Arc<Store>> {
         self.engine.databases.iter().map(|database| &database.store)
     }
 
-    /// What determines the sequence.
+    /// Returns the plan: the settings and the data that determine the sequence.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 }
 
-/// What the caller had consumed of every stream at one moment.
+/// The places of the caller in all streams at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot([Place; 3]);
 
+/// Pads the sources of a batch with fillers, to `batch_size`.
+fn padded(sources: impl Iterator<Item = SequenceSource>, batch_size: usize) -> Vec<SequenceSource> {
+    sources.chain(std::iter::repeat(SequenceSource::Filler)).take(batch_size).collect()
+}
+
+/// Rejects two databases of one name, and none at all.
 fn check_names(databases: &[Database]) -> Result<()> {
     if databases.is_empty() {
         return Err(Error::invalid("expected at least one store to sample from, found none"));
@@ -450,8 +446,8 @@ fn check_names(databases: &[Database]) -> Result<()> {
         let other = databases[..place].iter().find(|other| name(other) == name(database));
         if let Some(other) = other {
             return Err(Error::invalid(format!(
-                "two stores have the name {:?}; their tasks could not be told apart: prepare one \
-                 with another name",
+                "two stores have the name {:?}; prepare one of them under another name, so that \
+                 their tasks differ",
                 name(other)
             )));
         }
@@ -464,8 +460,7 @@ impl Drop for Sampler {
         if check_owner(self.process).is_ok() {
             return self.shutdown();
         }
-        // The threads are in another process: here nobody could be joined, or woken, or would ever
-        // give a lock back.
+        // The threads are in another process: joining them here would wait for ever.
         for stream in self.streams.iter_mut().flatten() {
             let stream = stream.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(stream.producer.take());

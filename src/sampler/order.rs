@@ -1,4 +1,4 @@
-//! Orders of a sequence's cells that bring together what attends to each other.
+//! Orders of a sequence's cells in which cells that attend to each other are close.
 
 use super::settings::RowOrder;
 use super::walk::Walker;
@@ -6,14 +6,14 @@ use super::walk::Walker;
 /// Computes the three orders of a sequence; keeps its buffers.
 pub(super) struct Orders {
     row_order: RowOrder,
-    /// How many cells have a smaller column, for each column; all zero in between.
+    /// For each column, the number of cells of smaller columns; all zero between two calls.
     starts: Vec<u32>,
     row_starts: Vec<u32>,
     cuthill_mckee: CuthillMckee,
 }
 
 impl Orders {
-    /// For databases of at most `column_count` columns.
+    /// Returns buffers for databases of at most `column_count` columns.
     pub(super) fn new(row_order: RowOrder, column_count: u32) -> Self {
         Self {
             row_order,
@@ -33,7 +33,7 @@ impl Orders {
     ) {
         self.by_column(column_ids, by_column);
         match self.row_order {
-            // Rows stand in the order of the walk already, each in one piece.
+            // Rows are in the order of the walk already, each in one piece.
             RowOrder::Walk => outgoing.iter_mut().zip(0..).for_each(|(slot, place)| *slot = place),
             RowOrder::CuthillMckee => {
                 let rows = self.cuthill_mckee.order(walker.visits().len(), walker.links());
@@ -52,7 +52,7 @@ impl Orders {
             before += *start;
             *start = before;
         }
-        // The counter comes second, or it would be counted past the greatest place.
+        // The counter comes second, so that it does not overflow past the greatest place.
         for (&column, place) in column_ids.iter().zip(0..) {
             let start = &mut self.starts[column as usize];
             order[*start as usize] = place;
@@ -93,10 +93,10 @@ struct CuthillMckee {
 }
 
 impl CuthillMckee {
-    /// The rows in an order in which linked ones are near to each other.
+    /// Returns the rows in an order in which linked rows are close to each other.
     ///
-    /// Each component begins with a row of least degree, and goes on with the neighbours of its
-    /// rows by degree; of equals the one that the walk met first.
+    /// Each component begins with a row of least degree, and continues with the neighbours of its
+    /// rows by degree. Among equals, the row that the walk reached first comes first.
     fn order(&mut self, row_count: usize, links: &[[u16; 2]]) -> &[u16] {
         self.connect(row_count, links);
         self.seen.clear();
@@ -128,7 +128,7 @@ impl CuthillMckee {
         }
     }
 
-    /// Lists the neighbours of every row, whichever way they are linked.
+    /// Lists the neighbours of every row, parents and children.
     fn connect(&mut self, row_count: usize, links: &[[u16; 2]]) {
         self.starts.clear();
         self.starts.resize(row_count + 2, 0);
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_sequence_has_an_order_when_it_is_full() {
+    fn a_full_sequence_of_the_greatest_length_has_an_order() {
         let cells = usize::from(u16::MAX);
         let mut orders = Orders::new(RowOrder::Walk, 1);
         let (mut by_column_order, mut by_row_order) = (vec![0; cells], vec![0; cells]);

@@ -8,10 +8,10 @@ use super::walk::Walker;
 use crate::error::Result;
 use crate::store::{Cell, Row};
 
-/// Stands for "no place" among the links of a compact batch.
+/// Fills the unused links of a compact batch.
 const NO_PLACE: u16 = u16::MAX;
 
-/// Where one sequence goes, in every tensor of the batch.
+/// The slices of one sequence in every tensor of the batch.
 pub(super) struct Sequence<'a> {
     semantic_types: &'a mut [i8],
     column_ids: &'a mut [i32],
@@ -45,7 +45,7 @@ enum Links<'a> {
     Edges(&'a mut [u16]),
 }
 
-/// What a batch tells of its task.
+/// The task of a batch, as its tensors have it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heading {
     pub target_stype: u8,
@@ -54,7 +54,7 @@ pub(super) struct Heading {
     pub cat_emb_count: u32,
 }
 
-/// Cuts a batch's buffer into its sequences, and writes what belongs to the batch as a whole.
+/// Cuts a batch's buffer into its sequences, and writes the tensors of the batch as a whole.
 pub(super) fn sequences<'a>(
     tensors: &'a Tensors,
     buffer: &'a mut [u8],
@@ -119,17 +119,17 @@ pub(super) fn sequences<'a>(
     target_pos.iter_mut().map_while(sequence).collect()
 }
 
-/// What is to be predicted, and where in the seed row.
+/// The target cell, and its place in the seed row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
     /// The place of its cell in the seed row.
     pub cell: usize,
-    /// The cell itself, where it is none of the table's.
+    /// The cell itself, for a derived task; else it is a cell of the table.
     pub own: Option<(ColumnShape, Cell)>,
 }
 
 impl Sequence<'_> {
-    /// A sequence that fills up a batch: nothing but padding, of no weight.
+    /// Writes a sequence that pads a batch: only padding cells, weight 0.
     pub(super) fn fill(mut self) {
         self.clear();
         self.is_padding.fill(1);
@@ -138,8 +138,8 @@ impl Sequence<'_> {
         }
     }
 
-    /// Writes the context that `walker` has collected; `obs_time` is when it is observed, and
-    /// `future` whether a timestamp cell that lies after it is kept.
+    /// Writes the context that `walker` has collected, observed at `obs_time`. `keep_future` keeps
+    /// timestamp cells that lie after it.
     pub(super) fn write(
         mut self,
         database: &Database,
@@ -191,7 +191,7 @@ impl Sequence<'_> {
         Ok(())
     }
 
-    /// Makes all zero that is not written whatever the context.
+    /// Zeroes all tensors that `write` may leave in part unwritten.
     fn clear(&mut self) {
         self.semantic_types.fill(0);
         self.column_ids.fill(0);
@@ -234,7 +234,7 @@ impl Sequence<'_> {
             },
             Cell::Boolean(truth) => self.bool_values[at] = u8::from(truth),
             Cell::Categorical(category) => self.categorical_embed_ids[at] = category,
-            // One more, until all texts of the batch are numbered: 0 is no text.
+            // Plus one until all texts of the batch are numbered, because 0 means no text.
             Cell::Text(text) => self.text_embed_ids[at] = text.saturating_add(1),
         }
     }
@@ -255,7 +255,7 @@ impl Sequence<'_> {
     }
 }
 
-/// A cell of a row; a time later than `latest` was not known then.
+/// Returns a cell of a row; NULL for a time later than `latest`.
 fn cell(record: &Row<'_>, column: usize, latest: Option<i64>) -> Cell {
     match (record.cell(column), latest) {
         (Cell::Timestamp(time), Some(latest)) if time > latest => Cell::Null,

@@ -1,4 +1,4 @@
-//! What a sampler is told: what determines its sequence, and what only its speed and its form.
+//! The settings of a sampler: those that determine its sequence, and the form of its batches.
 
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Split, SplitRatios, SplitRule};
@@ -6,8 +6,8 @@ use crate::plan::{Plan, Split, SplitRatios, SplitRule};
 /// The version of the sequence that `FORMAT.md` describes; it is part of every plan.
 const SEQUENCE_VERSION: u64 = 1;
 
-/// The most rows of a context and the most cells of a sequence: both are numbered in 16 bits, and
-/// the last number stands for "none".
+/// The most rows of a context and cells of a sequence: both are numbered in 16 bits, and the last
+/// number means none.
 const PLACES_MAX: u32 = u16::MAX as u32;
 
 /// How a context is collected around its seed row.
@@ -17,37 +17,37 @@ pub enum Walk {
     Priority {
         /// The most children that one row brings in through one relation.
         child_width: u32,
-        /// Which of the children.
+        /// The children that are taken when there are more.
         children: Children,
     },
-    /// Breadth first, as in a queue: each row brings in its parents, then its children.
+    /// Breadth first: each row in turn brings in its parents, then its children.
     Breadth {
-        /// How many links away from the seed a row may be.
+        /// The most links between the seed and a row.
         max_hops: u32,
         /// The most rows that one row brings in, in each of the two directions.
         budget: u32,
     },
 }
 
-/// Which children are taken when there are more than the width.
+/// The children that are taken when there are more than the child width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Children {
-    /// Any, each as likely as the other, none twice.
+    /// A uniform draw without replacement.
     Uniform,
-    /// Those that came last before the observation time.
+    /// The latest before the observation time.
     Latest,
 }
 
 /// The order of `out_perm` and `in_perm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowOrder {
-    /// As the walk came upon them.
+    /// The order of the walk.
     Walk,
-    /// Reverse Cuthill-McKee: rows that are linked come near to each other.
+    /// Reverse Cuthill-McKee: linked rows come close to each other.
     CuthillMckee,
 }
 
-/// How many sequences a batch has and how large they are.
+/// The number and size of a batch's sequences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
     /// B, the sequences of one rank's batch.
@@ -56,39 +56,39 @@ pub struct Shape {
     pub sequence_length: u32,
     /// R, the most rows of a context.
     pub max_rows: u32,
-    /// Times and links in the short form, for a device that expands them.
+    /// Whether times and links come in the compact form, which the device expands.
     pub compact: bool,
-    /// Where the vectors of the texts are.
+    /// The place of the texts' vectors.
     pub texts: Texts,
 }
 
-/// Where the vectors of a batch's texts are.
+/// The place of the vectors of a batch's texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Texts {
-    /// In the batch, each once, as many as the smallest of these counts that holds them. Without
-    /// counts: 256, 1024, 4096, 16384 and as many as there are cells.
+    /// In the batch, each text once, padded to the smallest of these counts that holds them. An empty
+    /// list means 256, 1024, 4096, 16384 and the number of cells.
     Batch(Vec<u32>),
-    /// With the caller, who has all of the store's; the batch has their indexes.
+    /// Outside the batch: the caller has all vectors of the store, the batch has their indexes.
     Global,
 }
 
-/// What a sampler is told.
+/// The settings of a sampler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The seed of the shuffles and of the walks.
+    /// The random seed of the shuffles and of the walks.
     pub seed: u64,
-    /// How rows are divided where a task does not record it.
+    /// The rule that divides the seeds of tasks without recorded splits.
     pub split: SplitRule,
-    /// The tasks to serve, as `task` or `database/task`; all where it is not said.
+    /// The tasks to serve, as `task` or `database/task` (default: all).
     pub tasks: Option<Vec<String>>,
-    /// How often each of `tasks` is served; all alike where it is not said.
+    /// The weight of each of `tasks` (default: equal).
     pub task_weights: Option<Vec<f64>>,
-    /// How contexts are collected.
+    /// The walk that collects a context.
     pub walk: Walk,
-    /// How many children one row brings in through some relations, in place of the child width; a
-    /// relation as `table.columns` or `database/table.columns`, named after who refers.
+    /// The child widths of single relations, in place of the walk's. A relation is written as
+    /// `table.columns` or `database/table.columns` of its child table.
     pub child_widths: Vec<(String, u32)>,
-    /// Whether a timestamp cell that lies after the observation time is kept; it is NULL otherwise.
+    /// Whether timestamp cells after the observation time are kept; else they are NULL.
     pub keep_future_cells: bool,
     /// The order of `out_perm` and `in_perm`.
     pub row_order: RowOrder,
@@ -119,7 +119,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Refuses what cannot be.
+    /// Rejects settings out of range or in conflict.
     pub(super) fn check(&self) -> Result<()> {
         let Shape { batch_size, sequence_length, max_rows, .. } = self.shape;
         if batch_size == 0 {
@@ -154,22 +154,22 @@ impl Settings {
         if let (Walk::Breadth { .. }, Some((relation, _))) = (self.walk, self.child_widths.first())
         {
             return Err(Error::invalid(format!(
-                "found a child width for {relation:?} and a walk by breadth, which has none; walk by \
-                 priority"
+                "expected the walk by priority, because child_widths names {relation:?}, found the walk \
+                 breadth first; change the walk, or remove child_widths"
             )));
         }
         if let (None, Some(weights)) = (&self.tasks, &self.task_weights) {
             return Err(Error::invalid(format!(
-                "found {} task weights without the tasks that they belong to; name the tasks too",
+                "expected task names with the {} task weights, found none; name the tasks too",
                 weights.len()
             )));
         }
         Ok(())
     }
 
-    /// Adds to a plan all that determines the sequence, but for the data and the tasks.
+    /// Adds the settings that determine the sequence to a plan; data and tasks are added elsewhere.
     ///
-    /// The batch's size and form are no part of it: they may change when a run goes on.
+    /// The size and form of a batch are not in the plan: they may change on a resume.
     pub(super) fn add_to(&self, plan: &mut Plan) -> Result<()> {
         plan.add("sampler", SEQUENCE_VERSION)?;
         plan.add("seed", self.seed)?;

@@ -1,6 +1,6 @@
-//! Where a stream of batches stands, and which seeds its next batch has.
+//! The place of a stream of batches, and the seeds of its next batch.
 
-use super::engine::Subject;
+use super::engine::SequenceSource;
 use super::tasks::Task;
 use crate::error::{Error, Result};
 use crate::plan::{Assignment, Permutation, Position, Schedule, Split};
@@ -11,9 +11,9 @@ use crate::plan::{Assignment, Permutation, Position, Schedule, Split};
 /// batch may change on the way and no seed is lost or drawn twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The global steps that are done.
+    /// The number of global steps that are done.
     pub step: u64,
-    /// How often each task was drawn from.
+    /// The number of draws of each task.
     pub draws: Vec<u64>,
 }
 
@@ -34,7 +34,8 @@ impl Place {
     pub(super) fn recorded(split: Split, tasks: &[Task], position: &Position) -> Result<Self> {
         let counter = |name: String| {
             position.get(&name).ok_or_else(|| {
-                Error::corrupt(format!("the cursor's position has no counter {name:?}"))
+                Error::corrupt(format!("expected the counter {name:?} in the cursor's position, found none; use a cursor \
+                     that a sampler saved"))
             })
         };
         Ok(Self {
@@ -50,7 +51,7 @@ fn draws_of(split: Split, task: &Task) -> String {
     format!("{}/draws/{}", split.name(), task.name)
 }
 
-/// The steps of one split: which task each serves, and which seeds.
+/// The steps of one split: the task and the seeds of each.
 pub(super) struct Steps {
     pub split: Split,
     schedule: Schedule,
@@ -60,7 +61,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// None when no task has a seed in the split.
+    /// Returns the steps of a split; none when no task has a seed in it.
     pub(super) fn new(
         split: Split,
         tasks: &[Task],
@@ -68,7 +69,7 @@ impl Steps {
         batch_size: u32,
         assignment: Assignment,
     ) -> Result<Option<Self>> {
-        // A task without seeds here is passed over.
+        // A task without seeds in the split takes no step.
         let weight = |task: &Task| if task.count(split) == 0 { 0.0 } else { task.weight };
         let weights: Vec<f64> = tasks.iter().map(weight).collect();
         if weights.iter().all(|&weight| weight == 0.0) {
@@ -78,18 +79,18 @@ impl Steps {
         Ok(Some(Self { split, schedule, seed, batch_size: u64::from(batch_size), assignment }))
     }
 
-    /// The task of the step at `place` and this rank's seeds of it; moves on to the next step.
+    /// Returns the task of the step at `place` and this rank's seeds; moves `place` to the next step.
     pub(super) fn advance(
         &self,
         place: &mut Place,
         tasks: &[Task],
-    ) -> Result<(usize, Vec<Subject>)> {
+    ) -> Result<(usize, Vec<SequenceSource>)> {
         let number = self.schedule.task_at(place.step);
         let task = &tasks[number];
         let count = task.count(self.split);
         let base = place.draws[number];
         let mut shuffle: Option<(u64, Permutation)> = None;
-        let mut subjects = Vec::with_capacity(self.batch_size as usize);
+        let mut sources = Vec::with_capacity(self.batch_size as usize);
         for row in 0..self.batch_size {
             let draw = base.checked_add(self.assignment.position(0, self.batch_size, row)?);
             let draw = draw.ok_or_else(past_the_end)?;
@@ -98,53 +99,58 @@ impl Steps {
                 shuffle = Some((epoch, task.shuffle(self.seed, self.split, epoch)?));
             }
             let ordinal = shuffle.as_ref().map_or(0, |(_, shuffle)| shuffle.at(position));
-            subjects.push(Subject::Seed { index: task.seed(self.split, ordinal), epoch });
+            sources
+                .push(SequenceSource::Seed { seed_index: task.seed(self.split, ordinal), epoch });
         }
         let global = self.batch_size.checked_mul(self.assignment.world());
         let draws = global.and_then(|global| base.checked_add(global));
         place.draws[number] = draws.ok_or_else(past_the_end)?;
         place.step = place.step.checked_add(1).ok_or_else(past_the_end)?;
-        Ok((number, subjects))
+        Ok((number, sources))
     }
 }
 
 fn past_the_end() -> Error {
-    Error::limit("the stream ends at draw 2^64 - 1; start afresh with another seed")
+    Error::limit("the stream ends at draw 2^64 - 1; start a new run with another random seed")
 }
 
 /// A finite pass over the seeds of one split, task after task.
 pub(super) struct Pass {
     pub split: Split,
-    /// The tasks that are still to be passed over, the next one last.
+    /// The remaining tasks, the next one last.
     pub tasks: Vec<usize>,
-    /// How many of the current task's seeds were taken by all ranks together.
+    /// The number of the current task's seeds that all ranks together have taken.
     pub taken: u64,
     pub batch_size: u64,
     pub assignment: Assignment,
 }
 
 impl Pass {
-    /// The next step's task and this rank's seeds of it, filled up at the end of a task.
-    pub(super) fn advance(&mut self, tasks: &[Task]) -> Result<Option<(usize, Vec<Subject>)>> {
+    /// Returns the next step's task and this rank's seeds, padded at the end of a task.
+    pub(super) fn advance(
+        &mut self,
+        tasks: &[Task],
+    ) -> Result<Option<(usize, Vec<SequenceSource>)>> {
         let Some(&number) = self.tasks.last() else { return Ok(None) };
         let task = &tasks[number];
         let count = task.count(self.split);
-        let subjects = (0..self.batch_size)
+        let sources = (0..self.batch_size)
             .map(|row| {
                 let ordinal = self.taken + self.assignment.position(0, self.batch_size, row)?;
-                Ok(match ordinal < count {
-                    true => Subject::Seed { index: task.seed(self.split, ordinal), epoch: 0 },
-                    false => Subject::Filler,
+                Ok(if ordinal < count {
+                    SequenceSource::Seed { seed_index: task.seed(self.split, ordinal), epoch: 0 }
+                } else {
+                    SequenceSource::Filler
                 })
             })
             .collect::<Result<_>>()?;
-        // What is past all seeds is the end, however far.
+        // Past the last seed is the end, however far.
         let global = self.batch_size.saturating_mul(self.assignment.world());
         self.taken = self.taken.saturating_add(global);
         if self.taken >= count {
             self.tasks.pop();
             self.taken = 0;
         }
-        Ok(Some((number, subjects)))
+        Ok(Some((number, sources)))
     }
 }

@@ -1,16 +1,15 @@
-//! Which of a task's seeds are in a split: a bit for each, and the way from an ordinal to a seed.
+//! The seeds of a task that are in one split: a bit for each, and the seed at an ordinal.
 
-/// How many words share one recorded count.
+/// The number of words that share one recorded count.
 const GROUP_WORDS: usize = 8;
 
 /// A set of seeds, in the order of their numbers.
 ///
 /// # Cost
-/// 1.06 bits a seed; finding one is a binary search among the groups' counts and at most
-/// 512 bits.
+/// 1.06 bits for each seed. Finding one takes a binary search over the groups and at most 512 bits.
 pub(super) struct Subset {
     words: Vec<u64>,
-    /// How many seeds come before each group of words.
+    /// The number of seeds before each group of words.
     before: Vec<u32>,
     count: u32,
 }
@@ -28,17 +27,17 @@ impl Subset {
         Self { words, before, count }
     }
 
-    /// How many seeds there are.
+    /// Returns the number of seeds.
     pub(super) fn count(&self) -> u64 {
         u64::from(self.count)
     }
 
-    /// Whether a seed is among them.
-    pub(super) fn contains(&self, seed: u32) -> bool {
-        self.words[seed as usize / 64] >> (seed % 64) & 1 == 1
+    /// Whether the set has this seed.
+    pub(super) fn contains(&self, seed_index: u32) -> bool {
+        self.words[seed_index as usize / 64] >> (seed_index % 64) & 1 == 1
     }
 
-    /// The number of the seed at `ordinal`, which is below the count.
+    /// Returns the `seed_index` at `ordinal`, which must be below the count.
     pub(super) fn at(&self, ordinal: u64) -> u32 {
         debug_assert!(ordinal < self.count());
         let group = self.before.partition_point(|&before| u64::from(before) <= ordinal) - 1;
@@ -54,7 +53,7 @@ impl Subset {
     }
 }
 
-/// The place of the set bit of `word` that has `rank` set bits below it.
+/// Returns the place of the set bit of `word` that has `rank` set bits below it.
 fn nth_bit(mut word: u64, rank: u32) -> u32 {
     for _ in 0..rank {
         word &= word - 1;

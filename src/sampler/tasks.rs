@@ -24,7 +24,7 @@ pub(super) struct Task {
     pub name: String,
     pub weight: f64,
     pub heading: Heading,
-    /// What of the name goes into the random words of its draws.
+    /// The identity of the name, part of the random words of its draws.
     pub identity: u64,
     subsets: [Subset; 3],
 }
@@ -58,34 +58,34 @@ impl Task {
         Ok(Self { database, place, name, weight: 1.0, heading, identity, subsets })
     }
 
-    /// How many seeds a split has.
+    /// Returns the number of seeds of a split.
     pub(super) fn count(&self, split: Split) -> u64 {
         self.subsets[split as usize].count()
     }
 
-    /// The seed at `ordinal` of a split, in the order of the store.
+    /// Returns the `seed_index` at `ordinal` of a split, in the order of the store.
     pub(super) fn seed(&self, split: Split, ordinal: u64) -> u32 {
         self.subsets[split as usize].at(ordinal)
     }
 
-    /// The split of a seed that the task has.
-    pub(super) fn split_of(&self, seed: u32) -> Split {
-        let is_in = |split: &Split| self.subsets[*split as usize].contains(seed);
+    /// Returns the split of a seed of the task.
+    pub(super) fn split_of(&self, seed_index: u32) -> Split {
+        let is_in = |split: &Split| self.subsets[*split as usize].contains(seed_index);
         Split::ALL.into_iter().find(is_in).expect("every seed is in some split")
     }
 
-    /// The order of an epoch's seeds; there are some.
+    /// Returns the order of an epoch's seeds in a split that has some.
     pub(super) fn shuffle(&self, seed: u64, split: Split, epoch: u64) -> Result<Permutation> {
         let identity = [self.identity, split as u64, epoch];
         Permutation::new(self.count(split), seed, Purpose::Permutation, identity)
     }
 
-    /// The task as the store has it.
+    /// Returns the task of the store.
     pub(super) fn stored<'a>(&self, databases: &'a [Database]) -> &'a StoreTask {
         &databases[self.database].store.tasks()[self.place]
     }
 
-    /// Where the target of a seed goes, whose value is `cell`.
+    /// Returns the place of a seed's target, whose value is `cell`.
     pub(super) fn target(&self, databases: &[Database], cell: Cell) -> Target {
         let metadata = self.stored(databases).metadata();
         match &metadata.target {
@@ -97,22 +97,22 @@ impl Task {
         }
     }
 
-    /// Refuses a task whose target would lie past the end of every sequence.
+    /// Rejects a task whose target lies past the end of every sequence.
     fn check_fits(&self, databases: &[Database], sequence_length: u32) -> Result<()> {
         let target = self.target(databases, Cell::Null).cell;
         if target < sequence_length as usize {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "task {:?}: its target is cell {} of the seed row, and sequences have {sequence_length}; \
-             make them longer",
+            "task {:?}: expected a sequence length of at least {}, because the target is that cell \
+             of the seed row, found {sequence_length}; use longer sequences",
             self.name,
             target + 1
         )))
     }
 }
 
-/// Which seeds of a task are in which split.
+/// Divides the seeds of a task into the three splits.
 ///
 /// # Cost
 /// A hash for each seed whose split is not recorded, in parallel.
@@ -148,14 +148,14 @@ fn divide(database: &Database, task: &StoreTask, rule: &SplitRule) -> Result<[Su
     Ok(words.map(Subset::new))
 }
 
-/// The tasks that `settings` ask for, in the order of the databases and their tasks.
+/// Returns the tasks that `settings` name, in the order of the databases and their tasks.
 pub(super) fn tasks(databases: &[Database], settings: &Settings) -> Result<Vec<Task>> {
     let all: Vec<(usize, usize)> = (databases.iter().enumerate())
         .flat_map(|(database, d)| (0..d.store.tasks().len()).map(move |place| (database, place)))
         .collect();
     let name = |&(database, place): &(usize, usize)| {
         let store = &databases[database].store;
-        (&*store.metadata().database, &*store.tasks()[place].metadata().name)
+        format!("{}/{}", store.metadata().database, store.tasks()[place].metadata().name)
     };
     let mut weights = vec![None; all.len()];
     match &settings.tasks {
@@ -164,16 +164,19 @@ pub(super) fn tasks(databases: &[Database], settings: &Settings) -> Result<Vec<T
             let given = settings.task_weights.as_deref();
             if let Some(given) = given.filter(|given| given.len() != wanted.len()) {
                 return Err(Error::invalid(format!(
-                    "found {} task weights for {} tasks; give one for each, or none",
-                    given.len(),
-                    wanted.len()
+                    "expected {} task weights, one for each task, found {}; give one for each, or none",
+                    wanted.len(),
+                    given.len()
                 )));
             }
+            let names: Vec<String> = all.iter().map(name).collect();
             for (number, wanted) in wanted.iter().enumerate() {
-                let place = find(wanted, &all.iter().map(name).collect::<Vec<_>>())?;
+                let place = find(wanted, &names)?;
                 let weight = given.map_or(1.0, |given| given[number]);
                 if weights[place].replace(weight).is_some() {
-                    return Err(Error::invalid(format!("task {wanted:?} is named twice")));
+                    return Err(Error::invalid(format!(
+                        "task {wanted:?} is named twice; name each task once"
+                    )));
                 }
             }
         }
@@ -193,26 +196,20 @@ pub(super) fn tasks(databases: &[Database], settings: &Settings) -> Result<Vec<T
     Ok(tasks)
 }
 
-/// The place of the task called `wanted`, with its database's name or without.
-fn find(wanted: &str, names: &[(&str, &str)]) -> Result<usize> {
-    let fits = |(database, task): &(&str, &str)| {
-        *task == wanted
-            || wanted.strip_prefix(database).is_some_and(|w| w.strip_prefix('/') == Some(task))
+/// Returns the place of the task called `wanted`, short (`churn`) or full (`shop/churn`), among the
+/// full `names`.
+///
+/// # Errors
+/// `InvalidArgument` when no task has the name, or several have.
+pub(super) fn find(wanted: &str, names: &[impl AsRef<str>]) -> Result<usize> {
+    let has_name =
+        |name: &str| name == wanted || name.split_once('/').is_some_and(|(_, task)| task == wanted);
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    let found: Vec<usize> = (0..names.len()).filter(|&place| has_name(names[place])).collect();
+    let (what, candidates) = match found[..] {
+        [place] => return Ok(place),
+        [] => ("no task is called", names),
+        _ => ("several tasks are called", found.into_iter().map(|place| names[place]).collect()),
     };
-    let found: Vec<usize> = (0..names.len()).filter(|&place| fits(&names[place])).collect();
-    let list = |places: &mut dyn Iterator<Item = usize>| {
-        let names = places.map(|place| format!("{}/{}", names[place].0, names[place].1));
-        names.collect::<Vec<_>>().join(", ")
-    };
-    match found[..] {
-        [place] => Ok(place),
-        [] => Err(Error::invalid(format!(
-            "there is no task {wanted:?}; there are: {}",
-            list(&mut (0..names.len()))
-        ))),
-        _ => Err(Error::invalid(format!(
-            "several databases have a task {wanted:?}; say which: {}",
-            list(&mut found.iter().copied())
-        ))),
-    }
+    Err(Error::invalid(format!("{what} {wanted:?}; name one of {}", candidates.join(", "))))
 }

@@ -1,4 +1,4 @@
-//! The tensors of a batch: their names, types and shapes, and where each lies in the buffer.
+//! The tensors of a batch: their names, types, shapes and offsets in the buffer.
 
 use std::slice::ChunksExactMut;
 
@@ -10,7 +10,7 @@ use crate::bytes::ALIGNMENT;
 
 /// The type of a tensor's elements, named as NumPy names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
+#[allow(missing_docs, reason = "the names are NumPy's")]
 pub enum Dtype {
     Int8,
     UInt8,
@@ -23,7 +23,7 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    /// How many bytes an element takes.
+    /// Returns the number of bytes of an element.
     #[must_use]
     pub fn bytes(self) -> usize {
         match self {
@@ -34,7 +34,7 @@ impl Dtype {
         }
     }
 
-    /// The name that NumPy has for it.
+    /// Returns NumPy's name of the type.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -57,30 +57,30 @@ pub struct Tensor {
     pub name: &'static str,
     /// The type of its elements.
     pub dtype: Dtype,
-    /// Its shape; the first axis is the batch, but for what belongs to the batch as a whole.
+    /// Its shape; the first axis is the sequence, except in tensors of the batch as a whole.
     pub shape: Vec<usize>,
-    /// Where it starts in the batch's buffer, a multiple of 64.
+    /// Its offset in the batch's buffer, a multiple of 64.
     pub offset: usize,
 }
 
 impl Tensor {
-    /// How many bytes it takes.
+    /// Returns the number of bytes of the tensor.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.shape.iter().product::<usize>() * self.dtype.bytes()
     }
 }
 
-/// Where every tensor lies whose size is known before the batch is.
+/// The layout of all tensors whose size does not depend on the batch's content.
 #[derive(Clone, Debug)]
 pub(super) struct Tensors {
     pub all: Vec<Tensor>,
-    /// How long the buffer is.
+    /// The length of the buffer in bytes.
     pub bytes: usize,
 }
 
 impl Tensors {
-    /// The tensors of batches of a shape, from databases in which a row has at most
+    /// Returns the tensors of batches of a shape, for databases whose tables have at most
     /// `references_max` references.
     pub(super) fn new(shape: &Shape, references_max: usize) -> Self {
         let [b, s, r] =
@@ -127,20 +127,20 @@ impl Tensors {
         self.all.push(tensor);
     }
 
-    /// The tensors of a batch in `buffer`, to be taken in their order.
+    /// Returns the tensors of a batch in `buffer`, to be taken in order.
     pub(super) fn carve<'a>(&'a self, buffer: &'a mut [u8]) -> Carver<'a> {
         Carver { tensors: self.all.iter(), rest: buffer }
     }
 }
 
-/// Cuts a buffer into its tensors, one after the other.
+/// Cuts a buffer into its tensors, in order.
 pub(super) struct Carver<'a> {
     tensors: std::slice::Iter<'a, Tensor>,
     rest: &'a mut [u8],
 }
 
 impl<'a> Carver<'a> {
-    /// The next tensor, which must be the one called `name`, whole.
+    /// Takes the next tensor, which must be called `name`, as a whole.
     pub(super) fn whole<T: Pod>(&mut self, name: &str) -> &'a mut [T] {
         let tensor = self.tensors.next().filter(|tensor| tensor.name == name);
         let tensor = tensor.unwrap_or_else(|| panic!("{name} is not the next tensor"));
@@ -152,7 +152,7 @@ impl<'a> Carver<'a> {
         bytemuck::cast_slice_mut(&mut own[..bytes])
     }
 
-    /// The next tensor, which must be the one called `name`, sequence by sequence.
+    /// Takes the next tensor, which must be called `name`, sequence by sequence.
     pub(super) fn rows<T: Pod>(&mut self, name: &str) -> ChunksExactMut<'a, T> {
         let count = self.tensors.as_slice().first().map_or(1, |tensor| tensor.shape[0]);
         let whole = self.whole(name);

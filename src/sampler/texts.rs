@@ -1,4 +1,4 @@
-//! The texts of a batch: each once, with its vector.
+//! The distinct texts of a batch, and their vectors.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use crate::error::{Error, Result};
 use crate::handoff::{Pool, Slab};
 use crate::store::Store;
 
-/// The counts of texts that a batch is filled up to when none are given, so that the shapes are few.
+/// The default counts that a batch's texts are padded to, so that there are few shapes.
 const DEFAULT_BUCKETS: [u32; 4] = [256, 1024, 4096, 16_384];
 
-/// How many vectors a thread copies at a time.
+/// The number of vectors that a thread copies at a time.
 const PIECE: usize = 256;
 
-/// How many vectors are on their way from memory while one is copied.
+/// The number of vectors that are prefetched while one is copied.
 const AHEAD: usize = 4;
 
-/// The counts that the vectors of a batch of `cell_count` cells are filled up to.
+/// Returns the counts that the vectors of a batch of `cell_count` cells are padded to.
 pub(super) fn buckets(given: &[u32], cell_count: u32) -> Result<Vec<u32>> {
     let mut buckets = given.to_vec();
     if given.is_empty() {
@@ -28,7 +28,7 @@ pub(super) fn buckets(given: &[u32], cell_count: u32) -> Result<Vec<u32>> {
     buckets.sort_unstable();
     buckets.dedup();
     if buckets.first() == Some(&0) {
-        return Err(Error::invalid("expected counts of texts of at least 1, found 0"));
+        return Err(Error::invalid("expected text_buckets of at least 1, found 0; remove it"));
     }
     Ok(buckets)
 }
@@ -36,19 +36,18 @@ pub(super) fn buckets(given: &[u32], cell_count: u32) -> Result<Vec<u32>> {
 /// Numbers the texts of a batch; keeps its buffers.
 #[derive(Default)]
 pub(super) struct TextTable {
-    /// By a text's hash, its number plus `base`; what is below `base` is of an earlier batch. So few
-    /// bytes stay in the cache of a core.
+    /// A hash table: a text's number plus `base`. Smaller values are of earlier batches. So few bytes
+    /// stay in the cache of a core.
     slots: Vec<u32>,
     base: u32,
     texts: Vec<u32>,
 }
 
 impl TextTable {
-    /// Replaces each text (plus one; 0 is none) by its number in the batch, in the order in which
-    /// they occur.
+    /// Replaces each text (plus one; 0 is none) by its number in the batch, in order of occurrence.
     pub(super) fn number(&mut self, cells: &mut [u32]) {
         let slots = (cells.len() * 2).next_power_of_two();
-        // All that the batch before counted up to is below this one's numbers, as are empty slots.
+        // The numbers of earlier batches, and empty slots, are below this batch's base.
         self.base += self.texts.len() as u32;
         if self.slots.len() != slots || self.base as usize + cells.len() > u32::MAX as usize {
             (self.slots, self.base) = (vec![0; slots], 1);
@@ -77,7 +76,8 @@ impl TextTable {
         }
     }
 
-    /// The vectors of the texts that were numbered last, filled up with zeros to one of `buckets`.
+    /// Returns the vectors of the texts that were numbered last, padded with zeros to one of
+    /// `buckets`.
     pub(super) fn gather(
         &self,
         store: &Store,
@@ -88,8 +88,8 @@ impl TextTable {
         let fits = buckets.iter().find(|&&bucket| bucket as usize >= count);
         let Some(&bucket) = fits else {
             return Err(Error::limit(format!(
-                "a batch has {count} distinct texts, and the greatest count of text_buckets is {}; \
-                 add a greater one, up to B * S",
+                "expected at most {} distinct texts in a batch (the largest of text_buckets), found \
+                 {count}; add a larger bucket, up to batch size x sequence length",
                 buckets.last().copied().unwrap_or_default()
             )));
         };
@@ -104,7 +104,7 @@ impl TextTable {
     }
 }
 
-/// Copies the vectors of `texts`, one after the other.
+/// Copies the vectors of `texts`, in order.
 fn copy_vectors(store: &Store, texts: &[u32], vectors: &mut [f16]) -> Result<()> {
     let dimension = vectors.len() / texts.len();
     let slots = vectors.chunks_exact_mut(dimension);
@@ -115,8 +115,8 @@ fn copy_vectors(store: &Store, texts: &[u32], vectors: &mut [f16]) -> Result<()>
         let vector = store.text_embedding(text)?;
         slot.copy_from_slice(vector.ok_or_else(|| {
             Error::invalid(
-                "the store was prepared without text vectors; prepare it with them, or take the \
-                 texts' indexes alone (texts=\"global\")",
+                "expected a store with text vectors, found one without; prepare it with them, or take \
+                 the indexes alone with texts=\"global\"",
             )
         })?);
     }

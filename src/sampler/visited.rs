@@ -1,9 +1,9 @@
-//! Which rows a walk has visited, and where each stands in the context.
+//! The rows that a walk has visited, and the place of each in the context.
 
-/// A set of rows that is emptied in no time.
+/// A set of rows that is emptied in constant time.
 ///
 /// # Cost
-/// Twice as many slots as rows can be visited, at least; allocated once.
+/// At least two slots for each row of the greatest context; allocated once.
 pub(super) struct Visited {
     slots: Vec<Slot>,
     /// A slot of another generation is empty.
@@ -33,22 +33,22 @@ impl Visited {
         }
     }
 
-    /// The place of a row that was visited.
+    /// Returns the place of a row, if it was visited.
     pub(super) fn get(&self, table: u32, row: u32) -> Option<u32> {
         let slot = &self.slots[self.slot(table, row)];
         (slot.generation == self.generation).then_some(slot.place)
     }
 
-    /// Adds a row that was not visited yet.
+    /// Adds a row that is not in the set.
     pub(super) fn insert(&mut self, table: u32, row: u32, place: u32) {
         let slot = self.slot(table, row);
         self.slots[slot] = Slot { generation: self.generation, table, row, place };
     }
 
-    /// The slot of the row, or the empty one where it would go.
+    /// Returns the slot of the row, or the empty slot for it.
     fn slot(&self, table: u32, row: u32) -> usize {
         let mask = self.slots.len() - 1;
-        // Multiplied by the golden ratio, neighbours lie far from each other.
+        // The golden ratio spreads consecutive rows.
         let hash = (u64::from(table) << 32 | u64::from(row)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut at = (hash >> 32) as usize & mask;
         loop {

@@ -1,6 +1,27 @@
-//! The walk: from a seed row along foreign keys, both ways, to the rows of its context.
+//! The walk: from a seed row along links, in both directions, to the rows of its context.
 //!
-//! `sampler/FORMAT.md` has the two walks step by step, draws included.
+//! The file is long, but the walk by priority is short. Parents come first, always; children come
+//! hop by hop, in random order within a hop:
+//!
+//! ```text
+//! visit the seed; level = 0
+//! until the context is full:
+//!     a parent waits?             visit the first one
+//!     else a ticket is left?      draw one; visit a child of its row and relation
+//!     else a row of this level?   give its children tickets, at most the width per relation; level += 1
+//!     else                        stop
+//! visit(row): skip it if visited or not visible yet; else add it, and let its parents wait
+//! ```
+//!
+//! The real loop differs in three ways, none of which changes a draw:
+//! 1. Children are drawn up to 16 ahead and prefetched in two steps (row number, then record),
+//!    because a walk mostly waits for memory. Children of one level bring in no children before the
+//!    next level, so that drawing ahead draws the same.
+//! 2. A brood never lists its children. A binary search over their times counts the visible ones, and
+//!    [`Choice`] shuffles only the places that it touches.
+//! 3. Buffers and the visited set are kept from walk to walk; after the first walks nothing allocates.
+//!
+//! The walk breadth first is a plain queue. `sampler/FORMAT.md` has both, draw by draw.
 
 use std::collections::VecDeque;
 
@@ -12,17 +33,17 @@ use crate::error::Result;
 use crate::random::Stream;
 use crate::store::{Row, is_visible};
 
-/// Where a walk starts, and when.
+/// The seed row of a walk, and its observation time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
     pub table: u32,
     pub row: u32,
     pub obs_time: i64,
-    /// Cells of the seed row beside those of its table: the target of a derived task.
+    /// The extra cells of the seed row: 1 for the target of a derived task, else 0.
     pub extra_cells: usize,
 }
 
-/// How far a walk goes.
+/// The limits of a walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub walk: Walk,
@@ -37,13 +58,13 @@ pub struct Visit {
     pub table: u32,
     /// Its number in the table.
     pub row: u32,
-    /// How many links lie between it and the seed, on the way that the walk took.
+    /// The number of links between it and the seed, on the walk's path.
     pub hop: u32,
     /// The place of the row that brought it in; the seed's own is 0.
     pub from: u32,
-    /// Through which of the store's relations; 0 for the seed.
+    /// The number of the store's relation; 0 for the seed.
     pub relation: u32,
-    /// Whether it is a parent of that row, and not a child.
+    /// Whether it is a parent of that row; else it is a child.
     pub is_parent: bool,
 }
 
@@ -63,7 +84,7 @@ struct Brood {
     choice: Choice,
 }
 
-/// A child that was drawn: the one at `place` of the parent's.
+/// A drawn child: the one at `place` among the parent's children.
 struct Drawn {
     link: Link,
     parent: u32,
@@ -71,12 +92,11 @@ struct Drawn {
     place: usize,
 }
 
-/// How many children are on their way from memory, in each of two stages: first which row a child
-/// is, then its record. A walk waits for memory most of the time, and less for eight lines at once
-/// than for eight in turn.
+/// The number of children that are prefetched at a time, in each of two stages: first the row number
+/// of a child, then its record. Eight cache lines at once take less time than eight in turn.
 const AHEAD: usize = 8;
 
-/// A reference of a row in the context, whether or not its parent is there too.
+/// A link from a row of the context to its parent, which may be outside the context.
 #[derive(Clone, Copy)]
 struct Reference {
     from: u32,
@@ -84,7 +104,7 @@ struct Reference {
     row: u32,
 }
 
-/// Walks, one after the other; allocates nothing once its buffers have grown.
+/// Walks one seed after the other; allocates nothing once its buffers have grown.
 pub(super) struct Walker {
     visited: Visited,
     visits: Vec<Visit>,
@@ -93,10 +113,10 @@ pub(super) struct Walker {
     broods: Vec<Brood>,
     /// For each child that may still be drawn, its brood.
     tickets: Vec<u32>,
-    /// Children that were drawn, and are not read yet.
+    /// Children that were drawn and not read yet.
     drawn: VecDeque<Drawn>,
-    /// Children that were read, and are the next to be visited.
-    coming: VecDeque<Candidate>,
+    /// Children that were read and are visited next.
+    read: VecDeque<Candidate>,
     touched: Vec<Touched>,
     references: Vec<Reference>,
     links: Vec<[u16; 2]>,
@@ -113,7 +133,7 @@ impl Walker {
             broods: Vec::new(),
             tickets: Vec::new(),
             drawn: VecDeque::new(),
-            coming: VecDeque::new(),
+            read: VecDeque::new(),
             touched: Vec::new(),
             references: Vec::new(),
             links: Vec::new(),
@@ -121,27 +141,28 @@ impl Walker {
         }
     }
 
-    /// The rows of the last walk, the seed first.
+    /// Returns the rows of the last walk, the seed first.
     pub(super) fn visits(&self) -> &[Visit] {
         &self.visits
     }
 
-    /// The place of a row in the last walk.
+    /// Returns the place of a row in the last walk.
     pub(super) fn place(&self, table: u32, row: u32) -> Option<u32> {
         self.visited.get(table, row)
     }
 
-    /// The references among the rows of the last walk, as places (child, parent).
+    /// Returns the links among the rows of the last walk, as places (child, parent).
     pub(super) fn links(&self) -> &[[u16; 2]] {
         &self.links
     }
 
-    /// How many rows the last walk came upon and did not see, because they came to exist later.
+    /// Returns the number of rows that the last walk reached and skipped, because they came to exist
+    /// later.
     pub(super) fn hidden(&self) -> u64 {
         self.hidden
     }
 
-    /// How many cells the rows of the last walk have.
+    /// Returns the number of cells of the rows of the last walk.
     pub(super) fn cells(&self) -> usize {
         self.cells
     }
@@ -152,8 +173,8 @@ impl Walker {
     /// Depends on the database, the start, the bounds and the words of `random` alone.
     ///
     /// # Cost
-    /// A row costs its record, its parents and, where its children are wanted, a binary search for
-    /// each relation; how many children it has does not matter.
+    /// For each row its record, its parents and, if the walk takes its children, a binary search for
+    /// each relation; the number of its children does not matter.
     pub(super) fn walk(
         &mut self,
         database: &Database,
@@ -181,13 +202,13 @@ impl Walker {
         self.broods.clear();
         self.tickets.clear();
         self.drawn.clear();
-        self.coming.clear();
+        self.read.clear();
         self.touched.clear();
         self.references.clear();
         self.hidden = 0;
     }
 
-    /// Finds the references whose both ends are in the context.
+    /// Finds the links with both ends in the context.
     fn connect(&mut self) {
         self.links.clear();
         for reference in &self.references {
@@ -198,7 +219,7 @@ impl Walker {
     }
 }
 
-/// A walk under way.
+/// A walk in progress.
 struct Walking<'a> {
     walker: &'a mut Walker,
     database: &'a Database,
@@ -213,8 +234,8 @@ impl Walking<'_> {
             || self.walker.visits.len() >= self.bounds.rows_max
     }
 
-    /// Visits the seed; false for one that is observed before its row came to exist, and so has no
-    /// context: the row and its links are not known then.
+    /// Visits the seed; false if its row came to exist after the observation time: then the row and
+    /// its links are not known, and there is no context.
     fn begin(&mut self) -> Result<bool> {
         let Start { table, row, obs_time, extra_cells } = self.start;
         let record = self.database.store.tables()[table as usize].row(row)?;
@@ -222,7 +243,7 @@ impl Walking<'_> {
         self.enter(Visit { table, row, hop: 0, from: 0, relation: 0, is_parent: false });
         let is_known = is_visible(record.time(), obs_time);
         if is_known {
-            self.refer(0, table, &record)?;
+            self.queue_parents(0, table, &record)?;
         }
         Ok(is_known)
     }
@@ -234,8 +255,8 @@ impl Walking<'_> {
         self.walker.visits.push(visit);
     }
 
-    /// Takes down the parents of the row at `place`.
-    fn refer(&mut self, place: u32, table: u32, record: &Row<'_>) -> Result<()> {
+    /// Queues the parents of the row at `place`.
+    fn queue_parents(&mut self, place: u32, table: u32, record: &Row<'_>) -> Result<()> {
         for &link in &self.database.tables[table as usize].parents {
             if let Some(row) = self.database.relation(link).parent(record)? {
                 self.walker.references.push(Reference { from: place, table: link.table, row });
@@ -261,7 +282,7 @@ impl Walking<'_> {
         let hop = self.walker.visits[from as usize].hop + 1;
         let (table, relation) = (link.table, link.relation);
         self.enter(Visit { table, row, hop, from, relation, is_parent });
-        self.refer(place, table, &record)
+        self.queue_parents(place, table, &record)
     }
 
     fn by_priority(&mut self, width: u32, children: Children) -> Result<()> {
@@ -282,12 +303,12 @@ impl Walking<'_> {
         Ok(())
     }
 
-    /// How many children a row brings in through a relation.
-    fn width_of(&self, link: Link, of_the_rest: u32) -> u32 {
-        self.database.child_widths[link.relation as usize].unwrap_or(of_the_rest)
+    /// Returns the child width of a relation: its own, or the walk's.
+    fn width_of(&self, link: Link, default: u32) -> u32 {
+        self.database.child_widths[link.relation as usize].unwrap_or(default)
     }
 
-    /// Finds the children that the rows of one hop may bring in.
+    /// Makes the broods and tickets of the rows of one hop.
     fn gather_broods(&mut self, hop: u32, width: u32) -> Result<()> {
         self.walker.broods.clear();
         self.walker.touched.clear();
@@ -315,8 +336,8 @@ impl Walking<'_> {
         Ok(())
     }
 
-    /// Asks for what [`Self::gather_broods`] is about to read: where the children are, then the
-    /// times of the youngest.
+    /// Prefetches what [`Self::gather_broods`] reads: the offsets of the children, then the time of
+    /// the last child.
     fn prefetch_broods(&self, hop: u32, width: u32) -> Result<()> {
         let visits = || self.walker.visits.iter().filter(|visit| visit.hop == hop);
         let relations = |table: u32| {
@@ -342,11 +363,11 @@ impl Walking<'_> {
         Ok(visible as u64)
     }
 
-    /// The next child to visit, in the order in which they are drawn.
+    /// Returns the next child to visit, in the order of the draws.
     ///
-    /// Drawing ahead draws the same: what is visited meanwhile brings in no children of its own.
+    /// Drawing ahead draws the same: rows that are visited meanwhile bring in no children yet.
     fn next_child(&mut self, order: Children) -> Result<Option<Candidate>> {
-        while self.walker.drawn.len() + self.walker.coming.len() < 2 * AHEAD
+        while self.walker.drawn.len() + self.walker.read.len() < 2 * AHEAD
             && !self.walker.tickets.is_empty()
         {
             let drawn = self.draw_child(order);
@@ -354,17 +375,17 @@ impl Walking<'_> {
             relation.children(drawn.parent)?.prefetch(drawn.place);
             self.walker.drawn.push_back(drawn);
         }
-        while self.walker.coming.len() < AHEAD
+        while self.walker.read.len() < AHEAD
             && let Some(Drawn { link, parent, from, place }) = self.walker.drawn.pop_front()
         {
             let row = self.database.relation(link).children(parent)?.row(place)?;
             self.database.store.tables()[link.table as usize].prefetch(row);
-            self.walker.coming.push_back(Candidate { link, row, from });
+            self.walker.read.push_back(Candidate { link, row, from });
         }
-        Ok(self.walker.coming.pop_front())
+        Ok(self.walker.read.pop_front())
     }
 
-    /// Draws one of the children that wait, each as likely as the other.
+    /// Draws one of the remaining children uniformly.
     fn draw_child(&mut self, order: Children) -> Drawn {
         let Walker { tickets, broods, touched, .. } = &mut *self.walker;
         let ticket = self.random.below(tickets.len() as u64) as usize;
@@ -392,7 +413,7 @@ impl Walking<'_> {
 
     /// Visits at most `budget` of the parents of the row at `place`.
     fn visit_parents_of(&mut self, place: u32, budget: u32) -> Result<()> {
-        // A row's parents wait in one stretch, in the order in which rows were visited.
+        // The queue holds a row's parents in one stretch, in the order of the visits.
         let waiting = self.walker.parents.iter();
         let count = waiting.take_while(|candidate| candidate.from == place).count();
         self.walker.touched.clear();
@@ -432,7 +453,7 @@ impl Walking<'_> {
         Ok(())
     }
 
-    /// The child at `place` when the broods stand one after the other.
+    /// Returns the child at `place` of all broods in a row.
     fn child_among_all(&self, mut place: u64) -> Result<Candidate> {
         for brood in &self.walker.broods {
             if place < brood.choice.count() {

@@ -1,4 +1,4 @@
-//! Whether everything that the metadata point at is inside the store.
+//! Checks that all numbers and paths of the metadata lie inside the store.
 
 use super::metadata::{
     ColumnStats, Metadata, RelationMetadata, TableMetadata, TargetMetadata, TimeMetadata,
@@ -7,20 +7,22 @@ use super::table;
 use crate::error::{Error, Result};
 
 impl Metadata {
-    /// Checks that all that points somewhere points inside, so that no later read can trip.
+    /// Checks all references of the metadata, so that no later read goes out of range.
     pub(super) fn check(&self) -> Result<()> {
-        let wrong = |what: String| Err(Error::corrupt(format!("the metadata are wrong: {what}")));
+        let wrong = |what: String| {
+            Err(Error::corrupt(format!("the metadata are wrong: {what}; prepare the store again")))
+        };
         for (place, table) in self.tables.iter().enumerate() {
             table::check_layout(table)?;
             if table.time.as_ref().is_some_and(|time| time.delay_us() < 0) {
-                return wrong(format!("rows of table {:?} are known before they are", table.name));
+                return wrong(format!("table {:?} has a negative delay", table.name));
             }
             let is_own = |relation: &RelationMetadata| relation.child as usize == place;
             if let Some(TimeMetadata::Inherited { relation, .. }) = table.time
                 && !self.relations.get(relation as usize).is_some_and(is_own)
             {
                 return wrong(format!(
-                    "table {:?} inherits its time through no relation of its own",
+                    "table {:?} inherits its time through a relation of another table",
                     table.name
                 ));
             }
@@ -30,7 +32,7 @@ impl Metadata {
         for column in columns {
             if column.index != column_count {
                 return wrong(format!(
-                    "column {:?} is number {}, its place is {column_count}",
+                    "column {:?}: expected index {column_count}, found {}",
                     column.name, column.index
                 ));
             }
@@ -38,13 +40,16 @@ impl Metadata {
             if let ColumnStats::Categorical { cat_emb_start, cat_emb_count } = column.stats {
                 let end = u64::from(cat_emb_start) + u64::from(cat_emb_count);
                 if end > u64::from(self.embedding.category_count) {
-                    return wrong(format!("column {:?} has categories of others", column.name));
+                    return wrong(format!(
+                        "the categories of column {:?} lie outside the categorical embeddings",
+                        column.name
+                    ));
                 }
             }
         }
         if self.embedding.column_count != column_count {
             return wrong(format!(
-                "{} columns have a name's vector, and there are {column_count}",
+                "expected {column_count} column embeddings, one for each column, found {}",
                 self.embedding.column_count
             ));
         }
@@ -54,7 +59,10 @@ impl Metadata {
             let inside =
                 |t: &TableMetadata| u64::from(relation.parent_offset) + 4 <= u64::from(t.stride);
             if parent.is_none() || !child.is_some_and(inside) {
-                return wrong(format!("relation {:?} leads nowhere", relation.name));
+                return wrong(format!(
+                    "relation {:?} names a table or an offset that does not exist",
+                    relation.name
+                ));
             }
         }
         for task in &self.tasks {
@@ -66,7 +74,10 @@ impl Metadata {
                 TargetMetadata::Derived { .. } => anchor.is_some(),
             };
             if !inside {
-                return wrong(format!("task {:?} leads nowhere", task.name));
+                return wrong(format!(
+                    "task {:?} names a table, a column or seeds that do not exist",
+                    task.name
+                ));
             }
         }
         for file in &self.files {

@@ -1,4 +1,4 @@
-//! `metadata.json`: what the store holds and how its bytes are laid out.
+//! `metadata.json`: the content of a store and the layout of its bytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 /// The version of the store's format that this build reads and writes.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// What a store holds.
+/// The content of a store.
 ///
-/// The file is the canonical JSON of this value, and [`Metadata::root`] is the digest of it with a
-/// root of zeros. It names every other file by length and digest, so the root is the identity of
+/// The file is the canonical JSON of this value. [`Metadata::root`] is its digest with zeros in place
+/// of the root. It records the length and digest of every other file, so the root is the identity of
 /// the data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,13 +24,13 @@ pub struct Metadata {
     pub root: Digest,
     /// The database's name.
     pub database: String,
-    /// How names, categories and texts were embedded.
+    /// The embeddings of names, categories and texts.
     pub embedding: EmbeddingMetadata,
     /// The tables.
     pub tables: Vec<TableMetadata>,
-    /// The foreign keys between them.
+    /// The relations between them.
     pub relations: Vec<RelationMetadata>,
-    /// What can be predicted.
+    /// The tasks.
     pub tasks: Vec<TaskMetadata>,
     /// Every other file of the store.
     pub files: Vec<FileMetadata>,
@@ -40,17 +40,17 @@ pub struct Metadata {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmbeddingMetadata {
-    /// Which embedder made them.
+    /// The name of the embedder.
     pub embedder: String,
-    /// How long a vector is.
+    /// The number of elements of a vector.
     pub dimension: u32,
-    /// How many columns have one: the tables' columns, then the derived tasks' targets.
+    /// The number of column vectors: the tables' columns, then the derived tasks' targets.
     pub column_count: u32,
-    /// How many categories have one.
+    /// The number of category vectors.
     pub category_count: u32,
-    /// How many distinct texts there are.
+    /// The number of distinct texts.
     pub text_count: u32,
-    /// Whether the texts have vectors, or only their characters are kept.
+    /// Whether the texts have vectors; else only their characters are stored.
     pub text_vectors: bool,
 }
 
@@ -60,21 +60,21 @@ pub struct EmbeddingMetadata {
 pub struct TableMetadata {
     /// Its name.
     pub name: String,
-    /// How many rows it has.
+    /// The number of its rows.
     pub row_count: u32,
-    /// How many bytes a row's record takes.
+    /// The number of bytes of a row's record.
     pub stride: u32,
-    /// Where a row's null bits are in its record.
+    /// The offset of the null bits in a record.
     pub null_offset: u32,
-    /// When a row came to exist; none where rows are always visible.
+    /// The time at which a row came to exist; none if rows are always visible.
     pub time: Option<TimeMetadata>,
-    /// The names of the key's columns; none where rows have no key.
+    /// The names of the key's columns; empty if rows have no key.
     pub key: Vec<String>,
     /// The columns.
     pub columns: Vec<ColumnMetadata>,
 }
 
-/// Where a row's time is.
+/// The place of a row's time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum TimeMetadata {
@@ -89,15 +89,15 @@ pub enum TimeMetadata {
     Inherited {
         /// The relation.
         relation: u32,
-        /// The delay in microseconds, which the recorded time already has in it.
+        /// The delay in microseconds, which the recorded time includes.
         delay_us: i64,
-        /// Where the time is in the record.
+        /// The offset of the time in the record.
         offset: u32,
     },
 }
 
 impl TimeMetadata {
-    /// The delay in microseconds.
+    /// Returns the delay in microseconds.
     #[must_use]
     pub fn delay_us(&self) -> i64 {
         let (Self::Column { delay_us, .. } | Self::Inherited { delay_us, .. }) = self;
@@ -111,19 +111,19 @@ impl TimeMetadata {
 pub struct ColumnMetadata {
     /// Its name.
     pub name: String,
-    /// Its index among all columns of the store, by which `column_ids` and the embeddings go.
+    /// Its index among all columns of the store, as in `column_ids` and the column embeddings.
     pub index: u32,
-    /// Where the value is in the record: a byte offset, or for a boolean the number of its bit. An
-    /// identifier has no value and says 0.
+    /// The place of the value in the record: a byte offset, or for a boolean the number of its bit; 0
+    /// for an identifier, which has no value.
     pub offset: u32,
-    /// How many values are NULL.
+    /// The number of NULL values.
     pub null_count: u64,
-    /// What the values are like; says the semantic type too.
+    /// The statistics of the values, by semantic type.
     pub stats: ColumnStats,
 }
 
 impl ColumnMetadata {
-    /// The column's semantic type.
+    /// Returns the column's semantic type.
     #[must_use]
     pub fn semantic(&self) -> SemanticType {
         self.stats.semantic()
@@ -136,7 +136,7 @@ impl ColumnMetadata {
 pub enum ColumnStats {
     /// Keys and references.
     Identifier,
-    /// Numbers; the z-score is `(value - mean) / std`, and 0 where `std` is 0.
+    /// Numbers; the z-score is `(value - mean) / std`, or 0 if `std` is 0.
     Numerical {
         /// The mean of the values that are not NULL.
         mean: f64,
@@ -158,16 +158,16 @@ pub enum ColumnStats {
         /// The latest.
         max_us: i64,
     },
-    /// Truths.
+    /// Booleans.
     Boolean {
-        /// How many are true.
+        /// The number of true values.
         true_count: u64,
     },
     /// Categories; a cell holds an index into this block of the categorical embeddings.
     Categorical {
-        /// Where the block starts.
+        /// The start of the block.
         cat_emb_start: u32,
-        /// How many categories it has.
+        /// The number of its categories.
         cat_emb_count: u32,
     },
     /// Texts; a cell holds an index into the store's texts.
@@ -175,7 +175,7 @@ pub enum ColumnStats {
 }
 
 impl ColumnStats {
-    /// The semantic type that these are statistics of.
+    /// Returns the semantic type of these statistics.
     #[must_use]
     pub fn semantic(&self) -> SemanticType {
         match self {
@@ -188,7 +188,7 @@ impl ColumnStats {
         }
     }
 
-    /// How many bytes a value takes in a record; a boolean is a bit among the null bits.
+    /// Returns the number of bytes of a value in a record; a boolean is a bit after the null bits.
     #[must_use]
     pub fn value_bytes(&self) -> u32 {
         match self {
@@ -204,27 +204,27 @@ impl ColumnStats {
     }
 }
 
-/// One foreign key.
+/// One relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RelationMetadata {
     /// Its name: the child's columns, joined by `+`.
     pub name: String,
-    /// The table whose rows refer.
+    /// The child table, whose rows refer to parents.
     pub child: u32,
-    /// The table that they refer to.
+    /// The parent table.
     pub parent: u32,
-    /// Where the parent's row number is in the child's record.
+    /// The offset of the parent's row number in the child's record.
     pub parent_offset: u32,
-    /// How many children have a parent.
+    /// The number of links: children with a parent.
     pub edge_count: u32,
-    /// How many have a NULL in place of a reference.
+    /// The number of children whose reference is NULL.
     pub null_count: u64,
-    /// How many refer to a row that is not there.
+    /// The number of children whose reference finds no parent.
     pub unresolved_count: u64,
 }
 
-/// Something to predict.
+/// One task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskMetadata {
@@ -232,15 +232,15 @@ pub struct TaskMetadata {
     pub name: String,
     /// The table of its seed rows.
     pub anchor: u32,
-    /// How many seeds it has.
+    /// The number of its seeds.
     pub seed_count: u32,
     /// Whether seeds without an observation time see everything.
     pub sees_everything: bool,
-    /// Where its targets are.
+    /// The place of its targets.
     pub target: TargetMetadata,
 }
 
-/// Where a task's targets are.
+/// The place of a task's targets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum TargetMetadata {
@@ -259,7 +259,7 @@ pub enum TargetMetadata {
 }
 
 impl Metadata {
-    /// The text of `metadata.json`, with the root computed.
+    /// Computes the root and returns the text of `metadata.json`.
     ///
     /// # Errors
     /// None in practice: every value here can be written as JSON.
@@ -269,7 +269,7 @@ impl Metadata {
         self.canonical()
     }
 
-    /// Reads `metadata.json` and checks that not one bit of it changed.
+    /// Reads `metadata.json` and checks that no bit of it changed.
     ///
     /// # Errors
     /// `NotOurs`, `Version` or `Corrupt`.
@@ -279,13 +279,13 @@ impl Metadata {
             format_version: u32,
         }
         let broken = |e: &dyn std::fmt::Display| {
-            Error::corrupt(format!("this is not a headwater store's metadata: {e}"))
+            Error::corrupt(format!("not the metadata of a headwater store: {e}"))
         };
         let version: Version = serde_json::from_slice(text).map_err(|e| broken(&e))?;
         if version.format_version != FORMAT_VERSION {
             return Err(Error::version(format!(
-                "store format version {}; this build reads version {FORMAT_VERSION}: prepare the \
-                 store with this version of headwater, or read it with the one that wrote it",
+                "expected store format version {FORMAT_VERSION}, found version {}; prepare the store \
+                 with this version of headwater, or read it with the version that wrote it",
                 version.format_version
             )));
         }
@@ -293,7 +293,7 @@ impl Metadata {
         if metadata.clone().encode()?.as_bytes() != text {
             return Err(Error::corrupt(
                 "the metadata do not match their digest: the file was edited or damaged; copy the \
-                 store again from where it is whole, or prepare it anew",
+                 store again from an intact copy, or prepare it again",
             ));
         }
         Ok(metadata)
@@ -306,7 +306,7 @@ impl Metadata {
         Ok(text)
     }
 
-    /// The column that holds the targets of `task`, one of these metadata's tasks.
+    /// Returns the column of the targets of `task`, a task of this store.
     ///
     /// # Panics
     /// When the task is not of this store.
@@ -320,7 +320,7 @@ impl Metadata {
         }
     }
 
-    /// The targets that are columns of their own.
+    /// Returns the targets of the derived tasks.
     pub(super) fn derived_columns(&self) -> impl Iterator<Item = &ColumnMetadata> {
         self.tasks.iter().filter_map(|task| match &task.target {
             TargetMetadata::Derived { column, .. } => Some(column),

@@ -1,3 +1,4 @@
+//! A database on disk, memory-mapped: the store that `headwater prepare` writes.
 #![doc = include_str!("FORMAT.md")]
 
 mod check;
@@ -31,19 +32,19 @@ pub use time::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, is_visible};
 #[cfg(feature = "prepare")]
 pub(crate) use {task::target_bytes, time::known_from};
 
-/// The file that says what the others hold.
+/// The file that describes all others.
 pub const METADATA_FILE: &str = "metadata.json";
 pub(crate) const GRAPH_FILE: &str = "graph.bin";
 pub(crate) const COLUMN_FILE: &str = "column_embeddings.bin";
 pub(crate) const CATEGORY_FILE: &str = "categorical_embeddings.bin";
 pub(crate) const TEXT_FILE: &str = "text_embeddings.bin";
 
-/// The path of a table's file in the store's folder.
+/// Returns the path of a table's file in the store's folder.
 pub(crate) fn table_file(name: &str) -> String {
     format!("tables/{name}.bin")
 }
 
-/// The path of a derived task's file in the store's folder.
+/// Returns the path of a derived task's file in the store's folder.
 pub(crate) fn task_file(name: &str) -> String {
     format!("tasks/{name}.bin")
 }
@@ -52,6 +53,18 @@ pub(crate) fn task_file(name: &str) -> String {
 ///
 /// Processes that open the same store share its pages. All methods take `&self` and may be called
 /// from many threads.
+///
+/// # Example
+/// ```
+/// use headwater::store::Store;
+///
+/// let store = Store::open("checkpoints/store-v1-small".as_ref())?;
+/// store.verify(&|_bytes_read| Ok(()))?;
+/// let customers = store.table("customers")?;
+/// let row = customers.require("ann")?;
+/// assert_eq!(customers.key(row)?, "ann");
+/// # Ok::<(), headwater::Error>(())
+/// ```
 pub struct Store {
     path: PathBuf,
     metadata: Metadata,
@@ -70,29 +83,28 @@ pub struct Store {
 impl Store {
     /// Opens the store in the folder `path`.
     ///
-    /// Checks the metadata, each file's length and section table, and that everything lies where it
-    /// should. The contents are checked block by block as they are first read, or all at once by
-    /// [`Store::verify`].
+    /// Checks the metadata, each file's length and section table, and all offsets. The contents are
+    /// checked block by block on first read, or all at once by [`Store::verify`].
     ///
     /// # Cost
-    /// Milliseconds; independent of the number of rows but for 32 bytes in 16 KiB.
+    /// Milliseconds. Reads 32 bytes for each 16 KiB of data.
     ///
     /// # Errors
-    /// `Io` when a file cannot be read, `NotOurs`, `Version` or `Corrupt` when the folder is not
-    /// a whole store of this format.
+    /// `Io` when a file cannot be read; `NotOurs`, `Version` or `Corrupt` when the folder is not an
+    /// intact store of this format.
     pub fn open(path: &Path) -> Result<Self> {
         let found = std::fs::metadata(path).map_err(|e| Error::io(path, "opening the store", e))?;
         if !found.is_dir() {
             return Err(Error::not_ours(format!(
-                "{}: a store is a folder, made by `headwater prepare`; this is none",
+                "{}: not a store: expected a folder made by `headwater prepare`, found a file",
                 path.display()
             )));
         }
         let metadata_path = path.join(METADATA_FILE);
         if !metadata_path.exists() {
             return Err(Error::not_ours(format!(
-                "{}: this folder is not a store: it has no {METADATA_FILE}; make one with \
-                 `headwater prepare`",
+                "{}: not a store: expected a {METADATA_FILE} in the folder, found none; make a store \
+                 with `headwater prepare`",
                 path.display()
             )));
         }
@@ -116,7 +128,10 @@ impl Store {
         let file = |name: &str| {
             let found = metadata.files.iter().position(|f| f.path == name);
             found.and_then(|place| containers.get(place)).ok_or_else(|| {
-                Error::corrupt(format!("{}: {name} is not among the files", path.display()))
+                Error::corrupt(format!(
+                    "{}: expected {name} among the files of the metadata, found none",
+                    path.display()
+                ))
             })
         };
         let tables = metadata
@@ -171,19 +186,19 @@ impl Store {
 
     /// Reads every byte of the store and checks it against its digest.
     ///
-    /// `progress` is told how many bytes were read, again and again; its error ends the reading.
+    /// Calls `progress` with the number of bytes read since its last call; its error stops the check.
     ///
     /// # Errors
-    /// `Corrupt`, naming the file and the place, when any bit of any file changed; also when a file
-    /// lies in the folder that the store does not know.
+    /// `Corrupt`, naming the file and the place, when any bit of any file changed, or when the folder
+    /// holds a file that is not part of the store.
     pub fn verify(&self, progress: &dyn Fn(u64) -> Result<()>) -> Result<()> {
         for container in &self.containers {
             container.verify(progress)?;
         }
-        self.verify_no_strangers()
+        self.verify_no_other_files()
     }
 
-    fn verify_no_strangers(&self) -> Result<()> {
+    fn verify_no_other_files(&self) -> Result<()> {
         for folder in ["", "tables", "tasks"] {
             let path = self.path.join(folder);
             let entries = match std::fs::read_dir(&path) {
@@ -207,55 +222,55 @@ impl Store {
         Ok(())
     }
 
-    /// The folder that the store was opened from.
+    /// Returns the folder of the store.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the store holds.
+    /// Returns the metadata: what the store holds.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// The identity of the data.
+    /// Returns the root: the identity of the data.
     #[must_use]
     pub fn root(&self) -> Digest {
         self.metadata.root
     }
 
-    /// How many bytes the files have together.
+    /// Returns the total number of bytes of the files.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.metadata_bytes + self.containers.iter().map(Container::file_bytes).sum::<u64>()
     }
 
-    /// The tables, in the order of the schema.
+    /// Returns the tables, in the order of the schema.
     #[must_use]
     pub fn tables(&self) -> &[Table] {
         &self.tables
     }
 
-    /// The table called `name`.
+    /// Returns the table called `name`.
     ///
     /// # Errors
-    /// `InvalidArgument` when there is none; the message lists those that are there.
+    /// `InvalidArgument` when there is none; the message lists the tables.
     pub fn table(&self, name: &str) -> Result<&Table> {
         self.tables.iter().find(|t| t.metadata().name == name).ok_or_else(|| {
             let names: Vec<_> = self.tables.iter().map(|t| t.metadata().name.as_str()).collect();
-            Error::invalid(format!("there is no table {name:?}; there are {}", names.join(", ")))
+            Error::invalid(format!("no table is called {name:?}; name one of {}", names.join(", ")))
         })
     }
 
-    /// The foreign keys, in the order of the schema.
+    /// Returns the relations, in the order of the schema.
     #[must_use]
     pub fn relations(&self) -> &[Relation] {
         &self.relations
     }
 
-    /// A relation's name with the table whose rows refer: `orders.customer_id`. Only relations by the
-    /// same columns, to several tables, share one.
+    /// Returns a relation's name with its child table: `orders.customer_id`. Only relations by the
+    /// same columns to several tables share a name.
     ///
     /// # Panics
     /// When there is no such relation.
@@ -265,13 +280,13 @@ impl Store {
         format!("{}.{}", self.tables[relation.child as usize].metadata().name, relation.name)
     }
 
-    /// The tasks, in the order of the schema.
+    /// Returns the tasks, in the order of the schema.
     #[must_use]
     pub fn tasks(&self) -> &[Task] {
         &self.tasks
     }
 
-    /// The vectors of the column names, one after the other: the tables' columns, then the derived
+    /// Returns the vectors of the column names, in order: the tables' columns, then the derived
     /// tasks' targets.
     ///
     /// # Errors
@@ -280,7 +295,7 @@ impl Store {
         self.column_vectors.slice(0, self.column_vectors.len() / 2)
     }
 
-    /// The vectors of the categories, one after the other.
+    /// Returns the vectors of the categories, in order.
     ///
     /// # Errors
     /// `Corrupt` when damaged.
@@ -288,23 +303,23 @@ impl Store {
         self.category_vectors.slice(0, self.category_vectors.len() / 2)
     }
 
-    /// The name of category `index` of the categorical embeddings.
+    /// Returns the name of category `index` of the categorical embeddings.
     ///
     /// # Errors
-    /// `Corrupt` when damaged or not there.
+    /// `Corrupt` when damaged or out of range.
     pub fn category(&self, index: u32) -> Result<&str> {
         self.category_names.get(index as usize)
     }
 
-    /// The characters of text `index`.
+    /// Returns the characters of text `index`.
     ///
     /// # Errors
-    /// `Corrupt` when damaged or not there.
+    /// `Corrupt` when damaged or out of range.
     pub fn text(&self, index: u32) -> Result<&str> {
         self.texts.get(index as usize)
     }
 
-    /// The vectors of all texts, one after the other; none when the store was prepared without.
+    /// Returns the vectors of all texts, in order; none when the store has no text vectors.
     ///
     /// # Cost
     /// Reads and checks all of them.
@@ -316,7 +331,7 @@ impl Store {
         vectors.map(|vectors| vectors.slice(0, vectors.len() / 2)).transpose()
     }
 
-    /// Asks for the vector of text `index` ahead of reading it.
+    /// Prefetches the vector of text `index`.
     #[inline]
     pub(crate) fn prefetch_text_embedding(&self, index: u32) {
         let bytes = self.metadata.embedding.dimension as usize * size_of::<f16>();
@@ -325,10 +340,10 @@ impl Store {
         }
     }
 
-    /// The vector of text `index`; none when the store was prepared without text vectors.
+    /// Returns the vector of text `index`; none when the store has no text vectors.
     ///
     /// # Errors
-    /// `Corrupt` when damaged or not there.
+    /// `Corrupt` when damaged or out of range.
     pub fn text_embedding(&self, index: u32) -> Result<Option<&[f16]>> {
         let dimension = self.metadata.embedding.dimension as usize;
         match &self.text_vectors {
@@ -353,8 +368,8 @@ fn open_file(folder: &Path, file: &FileMetadata) -> Result<Container> {
     })?;
     if container.file_bytes() != file.length || container.digest() != file.digest {
         return Err(Error::corrupt(format!(
-            "{}: the metadata call for a file of {} bytes with digest {}, found {} bytes with {}: \
-             the file belongs to another store; copy the whole folder again",
+            "{}: expected {} bytes with digest {} by the metadata, found {} bytes with digest {}; \
+             the file belongs to another store: copy the whole folder again",
             folder.join(&file.path).display(),
             file.length,
             file.digest,

@@ -1,4 +1,4 @@
-//! One foreign key, walked both ways.
+//! `Relation`: the links of one reference, readable in both directions.
 
 use super::metadata::RelationMetadata;
 use super::table::Row;
@@ -12,7 +12,7 @@ pub struct Relation {
     parent_rows: u32,
     offsets: Section,
     children: Section,
-    /// Beside each child its time; none where the child's table has no time.
+    /// The time of each child; none if the child table has no time.
     times: Option<Section>,
 }
 
@@ -40,13 +40,13 @@ impl Relation {
         })
     }
 
-    /// What the relation is.
+    /// Returns the metadata of the relation.
     #[must_use]
     pub fn metadata(&self) -> &RelationMetadata {
         &self.metadata
     }
 
-    /// The parent of `child`, a row of the relation's child table.
+    /// Returns the parent of `child`, a row of the relation's child table.
     ///
     /// # Errors
     /// `Corrupt` when the parent's table has no such row.
@@ -54,24 +54,24 @@ impl Relation {
     pub fn parent(&self, child: &Row<'_>) -> Result<Option<u32>> {
         match child.parent(self.metadata.parent_offset as usize) {
             Some(parent) if parent >= self.parent_rows => Err(Error::corrupt(format!(
-                "relation {:?}: a row refers to row {parent} of a table of {} rows; verify the \
-                 store, and copy or prepare it again",
+                "relation {:?}: expected a parent row below {}, found row {parent}; run `headwater \
+                 verify`, then copy or prepare the store again",
                 self.metadata.name, self.parent_rows
             ))),
             parent => Ok(parent),
         }
     }
 
-    /// Asks for where the children of row `parent` are ahead of reading it.
+    /// Prefetches the offsets of the children of row `parent`.
     #[inline]
     pub(crate) fn prefetch(&self, parent: u32) {
         self.offsets.prefetch(parent as usize * 4, 8);
     }
 
-    /// The children of row `parent`, the oldest first.
+    /// Returns the children of row `parent`, the oldest first.
     ///
     /// # Cost
-    /// Two cache lines, however many children there are.
+    /// Two cache lines for any number of children.
     ///
     /// # Errors
     /// `InvalidArgument` when the parent's table has no such row, `Corrupt` when damaged.
@@ -79,15 +79,16 @@ impl Relation {
     pub fn children(&self, parent: u32) -> Result<Children<'_>> {
         if parent >= self.parent_rows {
             return Err(Error::invalid(format!(
-                "there is no row {parent} in the table that relation {:?} refers to, which has {} \
-                 rows",
+                "relation {:?}: expected a parent row below {}, found row {parent}",
                 self.metadata.name, self.parent_rows
             )));
         }
         let bounds: &[u32] = self.offsets.slice(parent as usize, 2)?;
         let (from, to) = (bounds[0] as usize, bounds[1] as usize);
         let Some(count) = to.checked_sub(from) else {
-            return Err(self.offsets.corrupt(format!("row {parent} has less than no children")));
+            return Err(self
+                .offsets
+                .corrupt(format!("the children of row {parent} end before they begin")));
         };
         Ok(Children { relation: self, from, count })
     }
@@ -102,32 +103,32 @@ pub struct Children<'a> {
 }
 
 impl<'a> Children<'a> {
-    /// How many there are.
+    /// Returns the number of children.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The child at `place`, counted from the oldest.
+    /// Returns the child at `place`, counted from the oldest.
     ///
     /// # Errors
-    /// `InvalidArgument` when there are not so many, `Corrupt` when damaged.
+    /// `InvalidArgument` when `place` is not below the count, `Corrupt` when damaged.
     #[inline]
     pub fn row(&self, place: usize) -> Result<u32> {
         if place >= self.count {
             let count = self.count;
-            return Err(Error::invalid(format!("there is no child {place} of {count}")));
+            return Err(Error::invalid(format!("expected a child below {count}, found {place}")));
         }
         self.relation.children.value(self.from + place)
     }
 
-    /// Asks for the child at `place` ahead of reading it.
+    /// Prefetches the child at `place`.
     #[inline]
     pub(crate) fn prefetch(&self, place: usize) {
         self.relation.children.prefetch((self.from + place) * 4, 4);
     }
 
-    /// Asks for the time of the youngest child ahead of counting the visible ones.
+    /// Prefetches the time of the youngest child, which [`Self::visible_count`] reads first.
     #[inline]
     pub(crate) fn prefetch_last_time(&self) {
         if let (Some(times), Some(last)) = (&self.relation.times, self.count.checked_sub(1)) {
@@ -135,7 +136,7 @@ impl<'a> Children<'a> {
         }
     }
 
-    /// All of them.
+    /// Returns all children.
     ///
     /// # Errors
     /// `Corrupt` when damaged.
@@ -143,7 +144,7 @@ impl<'a> Children<'a> {
         self.relation.children.slice(self.from, self.count)
     }
 
-    /// The time of each; none where the table has no time.
+    /// Returns the time of each child; none if the table has no time.
     ///
     /// # Errors
     /// `Corrupt` when damaged.
@@ -152,10 +153,10 @@ impl<'a> Children<'a> {
         times.map(|times| times.slice(self.from, self.count)).transpose()
     }
 
-    /// How many of them existed at `obs_time`: they are the first ones.
+    /// Returns how many children existed at `obs_time`; they come first.
     ///
     /// # Cost
-    /// A binary search among the times, which reads no other.
+    /// A binary search among the times.
     ///
     /// # Errors
     /// `Corrupt` when damaged.
@@ -163,7 +164,7 @@ impl<'a> Children<'a> {
     pub fn visible_count(&self, obs_time: i64) -> Result<usize> {
         let Some(times) = &self.relation.times else { return Ok(self.count) };
         let is_visible = |place| Ok(is_visible(times.value(self.from + place)?, obs_time));
-        // A seed is often observed after all that it has to do with.
+        // Often a seed is observed after all of its children.
         if self.count == 0 || is_visible(self.count - 1)? {
             return Ok(self.count);
         }

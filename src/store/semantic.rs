@@ -1,13 +1,13 @@
-//! What the values of a column mean.
+//! The semantic types of columns.
 
 use serde::{Deserialize, Serialize};
 
-/// What the values of a column mean; the numbers are those of a batch's `semantic_types`.
+/// The meaning of a column's values; the numbers are those of a batch's `semantic_types`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum SemanticType {
-    /// Names a row; has no value of its own beyond being there.
+    /// A key or a reference; its only value is that it is present.
     Identifier = 0,
     /// A number, kept as its z-score.
     Numerical = 1,
@@ -15,11 +15,11 @@ pub enum SemanticType {
     Timestamp = 2,
     /// True or false.
     Boolean = 3,
-    /// One of few values.
+    /// One of few names.
     Categorical = 4,
-    /// One of many values, seen through its embedding.
+    /// A text, represented by its embedding.
     Text = 5,
-    /// Not kept.
+    /// Not stored.
     Ignored = 6,
 }
 
@@ -35,7 +35,7 @@ impl SemanticType {
         Self::Ignored,
     ];
 
-    /// The word for it in a schema file.
+    /// Returns the name of the type in a schema file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

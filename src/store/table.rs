@@ -1,4 +1,4 @@
-//! One table: rows as records, their keys and their identities.
+//! `Table`: rows as records, their keys and their identities.
 
 use std::cmp::Ordering;
 
@@ -8,13 +8,13 @@ use crate::bytes::{identity_of, u32_at, u64_at};
 use crate::container::{Container, Section, Strings};
 use crate::error::{Error, Result};
 
-/// Stands in a record for a parent that is not there.
+/// The row number in a record that has no parent.
 pub const NO_PARENT: u32 = u32::MAX;
 
-/// One value of a row, encoded as the sampler hands it on.
+/// One value of a row, encoded as in a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell {
-    /// Not known.
+    /// No value.
     Null,
     /// An identifier, which has no value of its own.
     Identifier,
@@ -22,7 +22,7 @@ pub enum Cell {
     Numerical(f32),
     /// Microseconds since 1970.
     Timestamp(i64),
-    /// A truth.
+    /// True or false.
     Boolean(bool),
     /// An index into the categorical embeddings.
     Categorical(u32),
@@ -71,19 +71,19 @@ impl Table {
         })
     }
 
-    /// What the table holds.
+    /// Returns the metadata of the table.
     #[must_use]
     pub fn metadata(&self) -> &TableMetadata {
         &self.metadata
     }
 
-    /// How many rows it has.
+    /// Returns the number of rows.
     #[must_use]
     pub fn row_count(&self) -> u32 {
         self.metadata.row_count
     }
 
-    /// The record of row `row`.
+    /// Returns the record of row `row`.
     ///
     /// # Cost
     /// One or two cache lines, and no copy.
@@ -99,17 +99,17 @@ impl Table {
         Ok(Row { table: self, record: self.rows.get(row as usize * stride, stride)? })
     }
 
-    /// Asks for the record of row `row` ahead of reading it.
+    /// Prefetches the record of row `row`.
     #[inline]
     pub(crate) fn prefetch(&self, row: u32) {
         let stride = self.metadata.stride as usize;
         self.rows.prefetch((row as usize).saturating_mul(stride), stride);
     }
 
-    /// The key of row `row` as text: its columns' values, joined by `|`.
+    /// Returns the key of row `row` as text: its columns' values, joined by `|`.
     ///
     /// # Errors
-    /// `InvalidArgument` when the row or the key is not there, `Corrupt` when damaged.
+    /// `InvalidArgument` when there is no such row, or the table has no key; `Corrupt` when damaged.
     pub fn key(&self, row: u32) -> Result<&str> {
         if row >= self.metadata.row_count {
             return Err(self.no_such_row(row));
@@ -120,7 +120,8 @@ impl Table {
         }
     }
 
-    /// What the split goes by: the digest of the key, or of the whole row where there is no key.
+    /// Returns the identity of a row, by which splits go: the digest of its key, or of the whole row in
+    /// a table without a key.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such row, `Corrupt` when damaged.
@@ -132,7 +133,7 @@ impl Table {
         self.identities.value(row as usize)
     }
 
-    /// The row whose key has the text `key`.
+    /// Returns the row whose key has the text `key`; none when no row has it.
     ///
     /// # Cost
     /// A binary search.
@@ -142,7 +143,7 @@ impl Table {
     pub fn find(&self, key: &str) -> Result<Option<u32>> {
         let Some(keys) = &self.keys else {
             return Err(Error::invalid(format!(
-                "table {:?} has no key to find a row by; give the row's number",
+                "expected a table with a key, found {:?}, which has none; name a row by its number",
                 self.metadata.name
             )));
         };
@@ -156,7 +157,7 @@ impl Table {
                 _ => high = middle,
             }
         }
-        // Two keys can share an identity, though it takes billions of rows to see it once.
+        // Two keys can share an identity, about once in billions of rows.
         for place in low..self.metadata.row_count as usize {
             let row: u32 = keys.by_identity.value(place)?;
             if self.identity(row)? != wanted {
@@ -169,14 +170,31 @@ impl Table {
         Ok(None)
     }
 
+    /// Returns the row whose key has the text `key`.
+    ///
+    /// # Cost
+    /// A binary search.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when no row has the key, or the table has no key; `Corrupt` when damaged.
+    pub fn require(&self, key: &str) -> Result<u32> {
+        self.find(key)?.ok_or_else(|| {
+            Error::invalid(format!(
+                "no row of table {:?} has the key {key:?}; a key looks like {:?}",
+                self.metadata.name,
+                self.key(0).unwrap_or_default()
+            ))
+        })
+    }
+
     #[cold]
     fn no_such_row(&self, row: u32) -> Error {
         let TableMetadata { name, row_count, .. } = &self.metadata;
-        Error::invalid(format!("there is no row {row} in table {name:?} of {row_count} rows"))
+        Error::invalid(format!("table {name:?}: expected a row below {row_count}, found row {row}"))
     }
 }
 
-/// Where a row's time is, after checking that it is inside the record.
+/// Returns the place of a row's time; checks that it is inside the record.
 fn row_time(metadata: &TableMetadata) -> Result<Option<RowTime>> {
     let time = match metadata.time {
         None => return Ok(None),
@@ -213,7 +231,10 @@ pub(super) fn check_layout(metadata: &TableMetadata) -> Result<()> {
             ref stats => offset + u64::from(stats.value_bytes()) <= stride,
         };
         if !inside {
-            return Err(wrong(metadata, &format!("column {:?} lies outside", column.name)));
+            return Err(wrong(
+                metadata,
+                &format!("column {:?} lies outside the record", column.name),
+            ));
         }
     }
     if u64::from(metadata.null_offset) + boolean_bits.div_ceil(8) > stride {
@@ -223,7 +244,10 @@ pub(super) fn check_layout(metadata: &TableMetadata) -> Result<()> {
 }
 
 fn wrong(metadata: &TableMetadata, what: &str) -> Error {
-    Error::corrupt(format!("the layout of table {:?} is wrong: {what}", metadata.name))
+    Error::corrupt(format!(
+        "the layout of table {:?} is wrong: {what}; prepare the store again",
+        metadata.name
+    ))
 }
 
 /// One row's record.
@@ -234,7 +258,7 @@ pub struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// When the row came to exist; [`ALWAYS_VISIBLE`] when that is not known.
+    /// Returns the time at which the row came to exist; [`ALWAYS_VISIBLE`] if it is not known.
     #[inline]
     #[must_use]
     pub fn time(&self) -> i64 {
@@ -248,7 +272,7 @@ impl Row<'_> {
         }
     }
 
-    /// The parent whose number is recorded at `offset`, which a relation's metadata tell.
+    /// Returns the parent whose number is at `offset`, which a relation's metadata give.
     #[inline]
     #[must_use]
     pub(super) fn parent(&self, offset: usize) -> Option<u32> {
@@ -266,7 +290,7 @@ impl Row<'_> {
         self.bit(column)
     }
 
-    /// The value of column `column`.
+    /// Returns the value of column `column`.
     ///
     /// # Panics
     /// When the table has no such column.

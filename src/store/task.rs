@@ -1,4 +1,4 @@
-//! One task: seed rows, the times at which they are observed, and what is to be predicted.
+//! `Task`: seeds (rows with their observation times) and targets.
 
 use super::metadata::{ColumnStats, TargetMetadata, TaskMetadata};
 use super::semantic::SemanticType;
@@ -28,11 +28,11 @@ struct Derived {
 pub struct Seed {
     /// The row of the anchor table.
     pub row: u32,
-    /// When it is observed; [`SEES_EVERYTHING`] for a seed that no time limits.
+    /// The observation time; [`SEES_EVERYTHING`] for a seed without one.
     pub obs_time: i64,
-    /// What is to be predicted.
+    /// The target: the value to predict.
     pub target: Cell,
-    /// The split that the task records for this seed, where it records one.
+    /// The recorded split of the seed, if the task records splits.
     pub split: Option<Split>,
 }
 
@@ -62,79 +62,79 @@ impl Task {
         Ok(Self { metadata: metadata.clone(), semantic, derived })
     }
 
-    /// What the task is.
+    /// Returns the metadata of the task.
     #[must_use]
     pub fn metadata(&self) -> &TaskMetadata {
         &self.metadata
     }
 
-    /// The semantic type of its target.
+    /// Returns the semantic type of the target.
     #[must_use]
     pub fn semantic(&self) -> SemanticType {
         self.semantic
     }
 
-    /// The row of seed `index` and the split that is recorded for it, of which only these are read.
+    /// Returns the row and the recorded split of one seed; reads nothing else.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such seed, `Corrupt` when damaged.
-    pub(crate) fn anchor_and_split(&self, index: u32) -> Result<(u32, Option<Split>)> {
-        self.check_index(index)?;
+    pub(crate) fn anchor_and_split(&self, seed_index: u32) -> Result<(u32, Option<Split>)> {
+        self.check_index(seed_index)?;
         match &self.derived {
             Some(derived) => {
-                let index = index as usize;
+                let index = seed_index as usize;
                 Ok((derived.anchors.value(index)?, derived.split(index)?))
             }
-            None => Ok((index, None)),
+            None => Ok((seed_index, None)),
         }
     }
 
-    /// Seed `index`, a row of `anchor`, the task's table.
+    /// Returns one seed; `anchor` is the task's table.
     ///
     /// # Errors
     /// `InvalidArgument` when there is no such seed, `Corrupt` when damaged.
-    pub fn seed(&self, anchor: &Table, index: u32) -> Result<Seed> {
-        self.check_index(index)?;
+    pub fn seed(&self, anchor: &Table, seed_index: u32) -> Result<Seed> {
+        self.check_index(seed_index)?;
         match (&self.metadata.target, &self.derived) {
             (TargetMetadata::Derived { column, .. }, Some(derived)) => {
-                let seed = derived.seed(index as usize, &column.stats)?;
+                let seed = derived.seed(seed_index as usize, &column.stats)?;
                 match seed.row < anchor.row_count() {
                     true => Ok(seed),
                     false => Err(derived.anchors.corrupt(format!(
-                        "seed {index} is row {} of a table of {} rows",
-                        seed.row,
-                        anchor.row_count()
+                        "seed {seed_index}: expected a row below {}, found row {}",
+                        anchor.row_count(),
+                        seed.row
                     ))),
                 }
             }
             (TargetMetadata::Cell { column }, _) => {
-                let row = anchor.row(index)?;
+                let row = anchor.row(seed_index)?;
                 let obs_time = match row.time() {
                     ALWAYS_VISIBLE | NEVER_VISIBLE => SEES_EVERYTHING,
                     time => time,
                 };
                 let target = row.cell(*column as usize);
-                Ok(Seed { row: index, obs_time, target, split: None })
+                Ok(Seed { row: seed_index, obs_time, target, split: None })
             }
             _ => Err(Error::corrupt(format!(
-                "the file of task {:?} is not open",
+                "internal error: the file of task {:?} is not open",
                 self.metadata.name
             ))),
         }
     }
 
-    fn check_index(&self, index: u32) -> Result<()> {
+    fn check_index(&self, seed_index: u32) -> Result<()> {
         let TaskMetadata { name, seed_count, .. } = &self.metadata;
-        if index < *seed_count {
+        if seed_index < *seed_count {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "there is no seed {index} of task {name:?}, which has {seed_count}"
+            "task {name:?}: expected a seed_index below {seed_count}, found {seed_index}"
         )))
     }
 }
 
-/// How many bytes a derived target takes: as in a record, but a boolean is a byte.
+/// Returns the number of bytes of a derived target: as in a record, except that a boolean is a byte.
 pub(crate) fn target_bytes(stats: &ColumnStats) -> u32 {
     match stats {
         ColumnStats::Boolean { .. } => 1,
@@ -156,7 +156,9 @@ impl Derived {
                     cat_emb_start.saturating_add(self.targets.value::<u32>(index)?),
                 ),
                 ColumnStats::Identifier | ColumnStats::Text => {
-                    return Err(self.targets.corrupt("a target is an identifier or a text"));
+                    return Err(self.targets.corrupt(
+                        "expected a target that can be predicted, found an identifier or a text",
+                    ));
                 }
             }
         };
@@ -172,6 +174,9 @@ impl Derived {
         let Some(splits) = &self.splits else { return Ok(None) };
         let tag = splits.value::<u8>(index)?;
         let split = Split::ALL.get(usize::from(tag)).copied();
-        Ok(Some(split.ok_or_else(|| splits.corrupt(format!("{tag} is no split")))?))
+        Ok(Some(
+            split
+                .ok_or_else(|| splits.corrupt(format!("expected split 0, 1 or 2, found {tag}")))?,
+        ))
     }
 }

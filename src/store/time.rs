@@ -1,13 +1,13 @@
-//! When a row came to exist, and which seeds may see it.
+//! The time of a row, and its visibility at an observation time.
 
-/// The time of a row that is always visible, being of no known time.
+/// The time of a row that has none and is always visible.
 pub const ALWAYS_VISIBLE: i64 = i64::MIN;
 
 /// The observation time of a seed that sees every row.
 pub const SEES_EVERYTHING: i64 = i64::MAX;
 
-/// The time of a row that came to exist nobody knows when: its time should be its parent's, and that
-/// parent is not there. Only a seed that sees everything sees it.
+/// The time of a row whose time cannot be known, because it should inherit it from a parent that is
+/// missing. Only a seed that sees everything sees it.
 pub const NEVER_VISIBLE: i64 = SEES_EVERYTHING - 1;
 
 /// Whether a row of time `time` existed at `obs_time`.
@@ -17,8 +17,7 @@ pub fn is_visible(time: i64, obs_time: i64) -> bool {
     time == ALWAYS_VISIBLE || time <= obs_time
 }
 
-/// When a row that happened at `time` became known; at the latest when nobody but a seed that sees
-/// everything can know it.
+/// Returns the time at which a row of `time` becomes known, at most [`NEVER_VISIBLE`].
 #[inline]
 #[must_use]
 pub(crate) fn known_from(time: i64, delay_us: i64) -> i64 {

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::fold::ZScore;
 use crate::store::{Cell, ColumnMetadata, ColumnStats, Store, Table};
 
-/// A cell as a person would see it.
+/// A cell with a readable value.
 #[derive(Serialize)]
 pub(crate) struct CellView {
     pub column: String,
@@ -22,7 +22,7 @@ impl CellView {
     }
 }
 
-/// The key of a row, or its number as `#5` where the table has no key.
+/// Returns the key of a row, or its number as `#5` in a table without a key.
 pub(super) fn row_name(table: &Table, row: u32) -> Result<String> {
     if table.metadata().key.is_empty() {
         Ok(format!("#{row}"))
@@ -31,7 +31,7 @@ pub(super) fn row_name(table: &Table, row: u32) -> Result<String> {
     }
 }
 
-/// The value of a cell as the source had it, as nearly as the store knows.
+/// Returns the value of a cell as in the source, to the precision of the store.
 pub(super) fn cell_text(
     store: &Store,
     column: &ColumnMetadata,
@@ -53,7 +53,7 @@ pub(super) fn cell_text(
     }))
 }
 
-/// A time as ISO text.
+/// Returns a time as ISO text.
 pub(crate) fn time_text(time_us: i64) -> String {
     match timestamp_us_to_datetime(time_us) {
         Some(time) => time.to_string(),

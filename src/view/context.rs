@@ -1,4 +1,4 @@
-//! One context as a tree of rows, as text and as what JSON or a page shows.
+//! One context as a tree of rows: for text, JSON and the page.
 
 use std::fmt::Write;
 
@@ -10,12 +10,12 @@ use crate::error::Result;
 use crate::sampler::{Context, Link, Neighbours, Visit};
 use crate::store::{ALWAYS_VISIBLE, ColumnMetadata, SEES_EVERYTHING, Store};
 
-/// A row of a context as a person would see it.
+/// A row of a context, with readable values.
 #[derive(Serialize)]
 pub(crate) struct ContextRow {
     pub place: usize,
     pub hop: u32,
-    /// The place of the row that brought it in, and by which reference of which of the two.
+    /// The place of the row that brought it in; then the relation, and whether this row is the parent.
     pub from: usize,
     pub relation: Option<String>,
     pub is_parent: bool,
@@ -26,10 +26,10 @@ pub(crate) struct ContextRow {
     pub neighbours: Vec<NeighbourCounts>,
 }
 
-/// The rows that a row is linked with through one relation, in the context or not.
+/// The number of neighbours of a row through one relation, in the context or not.
 #[derive(Serialize)]
 pub(crate) struct NeighbourCounts {
-    /// The relation, with the table whose rows refer.
+    /// The relation, with its child table.
     pub relation: String,
     #[serde(skip)]
     pub relation_number: u32,
@@ -42,26 +42,26 @@ pub(crate) struct NeighbourCounts {
 #[derive(Serialize)]
 pub(crate) struct ContextView {
     pub task: String,
-    pub item: u32,
+    pub seed_index: u32,
     pub obs_time: Option<String>,
     pub split: &'static str,
     pub target: String,
     pub value: Option<String>,
     pub cell_count: usize,
-    /// The hidden rows that the walk came upon; the rows' neighbours count also those that it did not
-    /// look for.
+    /// The hidden rows that the walk reached; the neighbours of the rows also count those that it did
+    /// not reach.
     pub hidden_count: u64,
     pub rows: Vec<ContextRow>,
 }
 
 impl ContextView {
-    pub(super) fn of(store: &Store, context: &Context, item: u32) -> Result<Self> {
+    pub(super) fn of(store: &Store, context: &Context, seed_index: u32) -> Result<Self> {
         let column = target_column(store, context);
         let rows = context.rows.iter().enumerate();
         let sees_everything = context.obs_time == SEES_EVERYTHING;
         Ok(Self {
             task: context.task.clone(),
-            item,
+            seed_index,
             obs_time: (!sees_everything).then(|| time_text(context.obs_time)),
             split: context.split.name(),
             target: column.map_or_else(String::new, |column| column.name.clone()),
@@ -77,10 +77,10 @@ impl ContextView {
         })
     }
 
-    /// When the seed is observed, in words.
+    /// Returns the observation time as text.
     pub(super) fn when(&self) -> String {
         self.obs_time.as_ref().map_or_else(
-            || "sees everything, whenever it is".to_owned(),
+            || "not limited by an observation time".to_owned(),
             |time| format!("observed at {time}"),
         )
     }
@@ -94,13 +94,13 @@ impl ContextView {
         )
     }
 
-    /// The context as a tree of lines.
+    /// Returns the context as a tree of lines.
     pub(crate) fn text(&self) -> String {
         let value = self.value.as_deref().unwrap_or("NULL");
         let mut text = format!(
-            "task {}, item {}: {}\ntarget {} = {value}\n{}\n\n{}\n",
+            "task {}, seed_index {}: {}\ntarget {} = {value}\n{}\n\n{}\n",
             self.task,
-            self.item,
+            self.seed_index,
             self.when(),
             self.target,
             self.size(),
@@ -136,7 +136,7 @@ impl ContextRow {
             place,
             hop: row.hop,
             from: row.from as usize,
-            // A store need not have any.
+            // A store may have no relations, so that the seed's 0 names none.
             relation: (place > 0).then(relation),
             is_parent: row.is_parent,
             table: table.metadata().name.clone(),
@@ -144,13 +144,13 @@ impl ContextRow {
             time: has_time.then(|| time_text(time)),
             before: before.map(span),
             neighbours: (context.neighbours.iter())
-                .filter(|near| near.place as usize == place)
-                .map(|near| NeighbourCounts::of(store, context, near))
+                .filter(|neighbours| neighbours.place as usize == place)
+                .map(|neighbours| NeighbourCounts::of(store, context, neighbours))
                 .collect(),
         })
     }
 
-    /// What it is to the row that brought it in.
+    /// Returns its role for the row that brought it in.
     pub(super) fn kind(&self) -> &'static str {
         match (self.place, self.is_parent) {
             (0, _) => "seed",
@@ -159,7 +159,7 @@ impl ContextRow {
         }
     }
 
-    /// What the row is called.
+    /// Returns the table and the key of the row.
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.table, self.row)
     }
@@ -175,8 +175,8 @@ impl ContextRow {
             (Some(time), None) => format!("  {time}"),
             (Some(time), Some(before)) => format!("  {time}, {before}"),
         };
-        let hidden: Vec<_> = (self.neighbours.iter().filter(|near| near.hidden > 0))
-            .map(|near| format!("{} {}", count(near.hidden), near.relation))
+        let hidden: Vec<_> = (self.neighbours.iter().filter(|neighbours| neighbours.hidden > 0))
+            .map(|neighbours| format!("{} {}", count(neighbours.hidden), neighbours.relation))
             .collect();
         let later = match hidden.is_empty() {
             true => String::new(),
@@ -187,30 +187,30 @@ impl ContextRow {
 }
 
 impl NeighbourCounts {
-    fn of(store: &Store, context: &Context, near: &Neighbours) -> Self {
+    fn of(store: &Store, context: &Context, neighbours: &Neighbours) -> Self {
         let own = |link: &&Link| {
-            let place = if near.is_parent { link.child } else { link.parent };
-            link.relation == near.relation && place == near.place
+            let place = if neighbours.is_parent { link.child } else { link.parent };
+            link.relation == neighbours.relation && place == neighbours.place
         };
         Self {
-            relation: store.relation_name(near.relation as usize),
-            relation_number: near.relation,
-            is_parent: near.is_parent,
+            relation: store.relation_name(neighbours.relation as usize),
+            relation_number: neighbours.relation,
+            is_parent: neighbours.is_parent,
             in_context: context.links.iter().filter(own).count() as u64,
-            visible: near.visible,
-            hidden: near.hidden,
+            visible: neighbours.visible,
+            hidden: neighbours.hidden,
         }
     }
 }
 
-/// The column of what is to be predicted.
+/// Returns the column of the target.
 pub(super) fn target_column<'a>(store: &'a Store, context: &Context) -> Option<&'a ColumnMetadata> {
     let name = context.task.split_once('/').map_or("", |(_, name)| name);
     let task = store.tasks().iter().find(|task| task.metadata().name == name)?;
     Some(store.metadata().target_column(task.metadata()))
 }
 
-/// How long before the observation something was, in its two largest units.
+/// Returns the time between an event and the observation, in its two largest units.
 fn span(micros: i64) -> String {
     const UNITS: [(i64, &str); 4] = [
         (86_400_000_000, "day"),
@@ -228,7 +228,7 @@ fn span(micros: i64) -> String {
         }
     }
     match (parts.is_empty(), micros < 0) {
-        (true, _) => "at that time".to_owned(),
+        (true, _) => "at the observation time".to_owned(),
         (false, false) => format!("{} before", parts.join(" ")),
         (false, true) => format!("{} after", parts.join(" ")),
     }
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn spans_have_two_units() {
-        assert_eq!(span(0), "at that time");
+        assert_eq!(span(0), "at the observation time");
         assert_eq!(span(1_000_000), "1 second before");
         assert_eq!(span(90_061_000_000), "1 day 1 hour before");
         assert_eq!(span(-120_000_000), "2 minutes after");

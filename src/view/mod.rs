@@ -1,4 +1,4 @@
-//! A context, or a row, as text and as a page for any browser.
+//! Contexts and rows as text, and contexts as an HTML page.
 
 #[cfg(feature = "cli")]
 mod cell;

@@ -1,4 +1,4 @@
-//! The context of one seed, collected once and shown in several ways.
+//! `ContextPicture`: the context of one seed, for text, JSON and the page.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::plan::Assignment;
 use crate::sampler::{Context, Sampler, Settings, Shape, Speed, Texts};
 use crate::store::Store;
 
-/// The context of one seed as a sampler with some settings has it.
+/// The context of one seed, with the sampler that collected it.
 pub(crate) struct ContextPicture {
     sampler: Sampler,
     context: Context,
@@ -28,8 +28,8 @@ impl ContextPicture {
         task: &str,
         seed_index: u32,
     ) -> Result<Self> {
-        // One sequence, with the tensors that a page shows, and without vectors: a page shows none, and
-        // a store may have none.
+        // One sequence, with the tensors of the page, and without text vectors: the page shows none,
+        // and the store may have none.
         let shape = Shape { batch_size: 1, compact: false, texts: Texts::Global, ..settings.shape };
         let speed = Speed { threads: Some(1), prefetch: 0 };
         let settings = Settings { shape, ..settings };
@@ -39,12 +39,12 @@ impl ContextPicture {
         Ok(Self { sampler, context, view })
     }
 
-    /// The context as text and JSON show it.
+    /// Returns the context for text and JSON.
     pub(crate) fn view(&self) -> &ContextView {
         &self.view
     }
 
-    /// Refuses a path at which something else than a page of ours lies.
+    /// Rejects a path with anything else than a page of headwater.
     ///
     /// # Errors
     /// `InvalidArgument` or `Io`.
@@ -52,10 +52,10 @@ impl ContextPicture {
         page::check_place(path)
     }
 
-    /// Draws the context on a page, which is written whole or not at all.
+    /// Writes the context to a page, completely or not at all.
     ///
     /// # Errors
-    /// Those of [`ContextPicture::check_place`]; `Io` when the disk refuses.
+    /// Those of [`ContextPicture::check_place`]; `Io` when the disk fails.
     pub(crate) fn write_page(&self, path: &Path) -> Result<()> {
         page::check_place(path)?;
         let store = store_of(&self.sampler, &self.context);

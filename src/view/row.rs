@@ -6,7 +6,7 @@ use super::cell::{CellView, row_name, time_text};
 use crate::error::Result;
 use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, Store, Table};
 
-/// How many children of a row are named.
+/// The most children of a row that are listed.
 const CHILDREN_SHOWN: usize = 8;
 
 /// A row with its cells and its neighbours.
@@ -21,7 +21,7 @@ pub(crate) struct RowView {
     pub(crate) children: Vec<Neighbours>,
 }
 
-/// The rows that are linked with a row through one relation.
+/// The neighbours of a row through one relation.
 #[derive(Serialize)]
 pub(crate) struct Neighbours {
     pub(crate) relation: String,

@@ -1,6 +1,6 @@
-//! Counts, sizes and rates in words.
+//! Counts, sizes and rates as text.
 
-/// A count with its thousands apart: 12,345.
+/// Returns a count with thousands separators: 12,345.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -13,7 +13,7 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// A count and what is counted.
+/// Returns a count with its noun in the singular or plural.
 #[cfg(feature = "cli")]
 pub(crate) fn plural(number: u64, what: &str) -> String {
     match (number, what) {
@@ -23,7 +23,7 @@ pub(crate) fn plural(number: u64, what: &str) -> String {
     }
 }
 
-/// A number of bytes as a person says it: 1.4 GB.
+/// Returns a number of bytes with a unit: 1.4 GB.
 #[cfg(feature = "cli")]
 pub(crate) fn bytes(number: u64) -> String {
     let mut value = number as f64;
@@ -36,9 +36,9 @@ pub(crate) fn bytes(number: u64) -> String {
     format!("{value:.1} TB")
 }
 
-/// How many a second there are, as a person says it: 1.2 M.
+/// Returns a rate per second with a unit: 1.2 M.
 pub(crate) fn rate(mut value: f64) -> String {
-    // Of blocks there may be one in some seconds.
+    // Blocks may take seconds each.
     if value < 10.0 {
         return format!("{value:.1}");
     }

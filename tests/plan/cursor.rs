@@ -1,4 +1,4 @@
-//! The cursor: decode inverts encode, and whatever is not a cursor is refused.
+//! The cursor: decode inverts encode, and all other bytes are rejected.
 
 use headwater::ErrorKind;
 use headwater::durable::Disk;
@@ -34,9 +34,9 @@ proptest! {
         prop_assert_eq!(Cursor::decode(&cursor.encode().unwrap()).unwrap(), cursor);
     }
 
-    /// Where the hash has been made to fit, the rest of the checks hold alone.
+    /// With a right digest, the other checks still hold.
     #[test]
-    fn p6_a_changed_payload_under_a_right_hash_is_refused_or_another_cursor(
+    fn p6_a_changed_payload_with_a_right_digest_is_rejected_or_another_cursor(
         cursor in any_cursor(), at: prop::sample::Index, bit in 0_u32..8,
     ) {
         let mut bytes = cursor.encode().unwrap();
@@ -52,7 +52,7 @@ proptest! {
     }
 
     #[test]
-    fn p6_noise_is_refused(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn p6_noise_is_rejected(noise in prop::collection::vec(any::<u8>(), 0..200)) {
         prop_assert!(Cursor::decode(&noise).is_err());
         let behind_the_magic = [b"HWCURSOR".as_slice(), &noise].concat();
         prop_assert!(Cursor::decode(&behind_the_magic).is_err());
@@ -61,7 +61,7 @@ proptest! {
 }
 
 #[test]
-fn p6_no_silent_change_every_flipped_bit_is_refused() {
+fn p6_no_silent_change_every_flipped_bit_is_rejected() {
     let bytes = typical().encode().unwrap();
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.clone();
@@ -73,7 +73,7 @@ fn p6_no_silent_change_every_flipped_bit_is_refused() {
 }
 
 #[test]
-fn p6_no_silent_change_every_truncation_and_every_excess_is_refused() {
+fn p6_no_silent_change_truncated_or_longer_bytes_are_rejected() {
     let bytes = typical().encode().unwrap();
     for length in 0..bytes.len() {
         let error = Cursor::decode(&bytes[..length]).unwrap_err();
@@ -86,7 +86,7 @@ fn p6_no_silent_change_every_truncation_and_every_excess_is_refused() {
 }
 
 #[test]
-fn p6_a_cursor_of_another_plan_is_refused_setting_by_setting() {
+fn p6_a_cursor_of_another_plan_is_rejected_setting_by_setting() {
     let cursor = typical();
     cursor.check(cursor.plan()).unwrap();
     let mut plan = Plan::new();
@@ -100,12 +100,12 @@ fn p6_a_cursor_of_another_plan_is_refused_setting_by_setting() {
         error.to_string(),
         "the cursor does not belong to this plan: it was recorded under another plan; 1 setting \
          differs: \"seed\" was 42 and is now 43; use the settings and data that it was recorded with, \
-         or start afresh without it"
+         or start again without it"
     );
 }
 
 #[test]
-fn a_cursor_too_long_is_refused_both_ways() {
+fn a_cursor_that_is_too_long_is_neither_written_nor_read() {
     let with_text_bytes = |text_bytes: usize| {
         let mut fields = Plan::new();
         fields.add("a", "x".repeat(text_bytes).as_str()).unwrap();
@@ -124,7 +124,7 @@ fn a_cursor_too_long_is_refused_both_ways() {
 }
 
 #[test]
-fn a_cursor_file_is_the_cursors_bytes() {
+fn a_cursor_file_holds_exactly_the_cursors_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("step-1.cursor");
     typical().write(&Disk, &path).unwrap();

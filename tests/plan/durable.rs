@@ -1,4 +1,4 @@
-//! Whole-or-nothing files and folders on disks that break at every call.
+//! Atomic writes of files and folders on disks that fail at every call.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn file_names(disk: &SimulatedDisk, folder: &str) -> Vec<String> {
     entries.into_iter().map(|e| e.name.into_string().unwrap()).collect()
 }
 
-/// How many calls a write makes on a disk that does not break.
+/// Returns the number of disk calls of a write.
 fn calls_of_a_write() -> usize {
     let disk = checkpoints_folder(None);
     let before = disk.calls();
@@ -35,7 +35,7 @@ fn calls_of_a_write() -> usize {
 }
 
 #[test]
-fn p6_a_file_is_wholly_old_or_wholly_new_whatever_breaks_when() {
+fn p6_a_file_is_old_or_new_after_any_failure_at_any_call() {
     let path = Path::new("ck/a.cursor");
     assert_eq!(calls_of_a_write(), 5, "create, write, fsync, rename, fsync");
     for old in [None, Some(OLD)] {
@@ -50,7 +50,7 @@ fn p6_a_file_is_wholly_old_or_wholly_new_whatever_breaks_when() {
                     let is_new = disk.read(path).ok().as_deref() == Some(NEW);
                     assert!(is_new || disk.read(path).ok().as_deref() == old, "{place}");
                     if let Err(error) = &result {
-                        let says_old = error.to_string().contains("was left as it was");
+                        let says_old = error.to_string().contains("is unchanged");
                         assert_eq!(says_old, !is_new, "{place}");
                     }
                     let expected: &[&str] =
@@ -65,7 +65,11 @@ fn p6_a_file_is_wholly_old_or_wholly_new_whatever_breaks_when() {
                     let content = content.as_deref();
                     assert!(content == old || content == Some(NEW), "{place}: {content:?}");
                     if result.is_ok() && at == calls_of_a_write() {
-                        assert_eq!(content, Some(NEW), "{place}: what was reported done is gone");
+                        assert_eq!(
+                            content,
+                            Some(NEW),
+                            "{place}: a write that was reported done is lost"
+                        );
                     }
                     write_file(&found, path, NEW).expect(&place);
                     assert_eq!(found.read(path).ok().as_deref(), Some(NEW), "{place}");
@@ -76,26 +80,26 @@ fn p6_a_file_is_wholly_old_or_wholly_new_whatever_breaks_when() {
 }
 
 #[test]
-fn a_full_disk_is_named_and_what_was_there_stays() {
+fn a_full_disk_is_reported_and_the_old_file_stays() {
     let disk = checkpoints_folder(Some(OLD));
     disk.break_at(1, Breakage::Full);
     let error = write_file(&disk, Path::new("ck/a.cursor"), NEW).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert_eq!(
         error.to_string(),
-        "ck/a.cursor was left as it was: write ck/.a.cursor.0.partial: no storage space"
+        "ck/a.cursor is unchanged: write ck/.a.cursor.0.partial: no storage space"
     );
     disk.break_at(4, Breakage::FailOnce);
     let error = write_file(&disk, Path::new("ck/a.cursor"), NEW).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "ck/a.cursor is new and whole, but a loss of power may undo it: write the names in ck: no \
+        "ck/a.cursor is written, but a loss of power may undo it: write the names in ck: no \
          storage space"
     );
 }
 
 #[test]
-fn leftovers_of_killed_writers_are_stepped_over() {
+fn temporary_files_of_killed_writers_are_skipped() {
     let disk = checkpoints_folder(None);
     disk.put(Path::new("ck/.a.cursor.0.partial"), b"half");
     write_file(&disk, Path::new("ck/a.cursor"), NEW).unwrap();
@@ -108,7 +112,7 @@ fn leftovers_of_killed_writers_are_stepped_over() {
     assert_eq!(disk.read(Path::new("ck/a.cursor")).ok().as_deref(), Some(NEW));
 }
 
-/// A folder of two files and a folder, nothing of it durable yet.
+/// Returns a disk with a finished folder, not synced yet.
 fn finished_folder() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
     for folder in ["db.partial", "db.partial/tables"] {
@@ -123,7 +127,7 @@ fn finished_folder() -> SimulatedDisk {
 
 const STORE_FILES: [&str; 3] = ["graph.bin", "metadata.json", "tables/orders.bin"];
 
-fn assert_absent_or_whole(disk: &SimulatedDisk, place: &str) -> bool {
+fn assert_absent_or_complete(disk: &SimulatedDisk, place: &str) -> bool {
     let is_there = disk.exists(Path::new("db")).unwrap();
     for file in STORE_FILES {
         let content = disk.read(&Path::new("db").join(file)).ok();
@@ -134,7 +138,7 @@ fn assert_absent_or_whole(disk: &SimulatedDisk, place: &str) -> bool {
 }
 
 #[test]
-fn p6_a_folder_is_absent_or_whole_whatever_breaks_when() {
+fn p6_a_folder_is_absent_or_complete_after_any_failure() {
     let (partial, to) = (Path::new("db.partial"), Path::new("db"));
     let undisturbed = finished_folder();
     let before = undisturbed.calls();
@@ -149,29 +153,28 @@ fn p6_a_folder_is_absent_or_whole_whatever_breaks_when() {
             disk.mend();
             let place = format!("{breakage:?} at call {at}, {result:?}");
             assert_eq!(result.is_ok(), breakage == Breakage::PowerLoss || at == calls, "{place}");
-            if breakage == Breakage::FailOnce && !assert_absent_or_whole(&disk, &place) {
+            if breakage == Breakage::FailOnce && !assert_absent_or_complete(&disk, &place) {
                 commit_folder(&disk, partial, to).expect("the second attempt");
-                assert!(assert_absent_or_whole(&disk, &place));
+                assert!(assert_absent_or_complete(&disk, &place));
             }
             for survival in SURVIVALS {
                 let place = format!("{place}, {survival:?}");
-                let is_there = assert_absent_or_whole(&disk.after_power_loss(survival), &place);
-                assert!(is_there || at < calls, "{place}: what was reported done is gone");
+                let is_there = assert_absent_or_complete(&disk.after_power_loss(survival), &place);
+                assert!(is_there || at < calls, "{place}: a write that was reported done is lost");
             }
         }
     }
 }
 
 #[test]
-fn a_folder_is_never_written_over() {
+fn an_existing_folder_is_never_replaced() {
     let disk = finished_folder();
     disk.put_folder(Path::new("db"));
     let error = commit_folder(&disk, Path::new("db.partial"), Path::new("db")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert_eq!(
         error.to_string(),
-        "db is there already, and nothing is ever written over a folder; remove it, or choose \
-         another place"
+        "db exists already, and headwater never replaces a folder; remove it, or choose another path"
     );
 }
 
@@ -180,7 +183,7 @@ fn series() -> Series {
 }
 
 #[test]
-fn a_series_keeps_its_highest_numbers_and_touches_nothing_else() {
+fn a_series_keeps_its_highest_numbers_and_other_files() {
     let disk = checkpoints_folder(Some(OLD));
     let foreign = [
         "run-7.cursor",
@@ -208,7 +211,7 @@ fn a_series_keeps_its_highest_numbers_and_touches_nothing_else() {
 }
 
 #[test]
-fn the_newest_of_a_series_stays_whatever_breaks_when() {
+fn the_newest_file_of_a_series_survives_any_failure() {
     for breakage in [Breakage::FailOnce, Breakage::PowerLoss] {
         for at in 0..4 {
             let disk = checkpoints_folder(None);
@@ -253,6 +256,6 @@ fn the_real_disk_keeps_the_same_promises() {
     let nowhere = folder.path().join("missing/run.cursor");
     let error = write_file(&Disk, &nowhere, NEW).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
-    assert!(error.to_string().contains("missing/run.cursor was left as it was"), "{error}");
+    assert!(error.to_string().contains("missing/run.cursor is unchanged"), "{error}");
     assert!(write_file(&Disk, Path::new("/"), NEW).is_err());
 }

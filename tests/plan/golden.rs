@@ -1,7 +1,7 @@
-//! The golden files in `checkpoints/`: what this build writes, and what every build reads.
+//! The golden files in `checkpoints/`: this build writes them, and every build reads them.
 //!
-//! `HEADWATER_REGENERATE=1 cargo test --release --test plan golden` writes those of the present format
-//! version anew; files of older versions stay as they are.
+//! `HEADWATER_REGENERATE=1 cargo test --release --test plan golden` writes those of the current format
+//! version again; files of older versions stay as they are.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ fn typical_plan() -> Plan {
     plan
 }
 
-/// A cursor with every kind of field, half-way through a run.
+/// Returns a cursor with every kind of setting, half-way through a run.
 pub(crate) fn typical() -> Cursor {
     cursor(
         typical_plan(),
@@ -35,21 +35,21 @@ pub(crate) fn typical() -> Cursor {
     )
 }
 
-/// Ends a body with the hash of it.
+/// Appends the digest of a body.
 pub(crate) fn sealed(mut body: Vec<u8>) -> Vec<u8> {
     let hash = blake3::hash(&body);
     body.extend_from_slice(hash.as_bytes());
     body
 }
 
-/// File name, what it is, and the cursor.
+/// Returns the name, the description and the cursor of each golden file.
 fn good() -> Vec<(&'static str, &'static str, Cursor)> {
     let mut foreign = Plan::new();
     foreign.add("tâche/état", "\u{1F3C1}").unwrap();
     foreign.add("seed", u64::MAX).unwrap();
     vec![
-        ("cursor-v1-empty.cursor", "no field, no counter", cursor(Plan::new(), &[])),
-        ("cursor-v1-typical.cursor", "every kind of field, half-way through a run", typical()),
+        ("cursor-v1-empty.cursor", "no setting, no counter", cursor(Plan::new(), &[])),
+        ("cursor-v1-typical.cursor", "every kind of setting, half-way through a run", typical()),
         (
             "cursor-v1-extremes.cursor",
             "names beyond ASCII, the greatest numbers, an empty name",
@@ -58,7 +58,7 @@ fn good() -> Vec<(&'static str, &'static str, Cursor)> {
     ]
 }
 
-/// File name, what is wrong with it, and the bytes.
+/// Returns the name, the damage and the bytes of each bad file.
 fn bad() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let whole = typical().encode().unwrap();
     let body = whole[..whole.len() - 32].to_vec();
@@ -91,7 +91,7 @@ fn bad() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("bad/cursor-wrong-fingerprint.cursor", "a bit of the fingerprint", {
             edited(&|b| b[24] ^= 1)
         }),
-        ("bad/cursor-changed-field.cursor", "the fingerprint of other fields", {
+        ("bad/cursor-changed-field.cursor", "the fingerprint of other settings", {
             replaced(b"breadth first", b"breadth worst")
         }),
         ("bad/cursor-longer-payload.cursor", "bytes after the end of the payload", {
@@ -115,7 +115,7 @@ fn bad() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("bad/cursor-flag-of-two.cursor", "a flag that is neither 0 nor 1", {
             replaced(b"children\x01\0\0\0\0", b"children\x01\0\0\0\x02")
         }),
-        ("bad/cursor-unknown-type.cursor", "a field of type 9", {
+        ("bad/cursor-unknown-type.cursor", "a setting of type 9", {
             replaced(b"children\x01\0\0\0\0", b"children\x09\0\0\0\0")
         }),
         ("bad/cursor-name-not-text.cursor", "a name that is not UTF-8", {
@@ -146,9 +146,9 @@ fn regenerate() {
     manifest::regenerate(GENERATOR, &goldens);
 }
 
-/// One test, so that regenerating comes before checking.
+/// One test, so that files are regenerated before they are checked.
 #[test]
-fn p6_golden_cursors_are_read_and_written_alike_and_bad_ones_refused_with_their_message() {
+fn p6_golden_cursors_round_trip_and_bad_ones_have_their_messages() {
     if is_asked_to_regenerate() {
         regenerate();
     }
@@ -161,7 +161,7 @@ fn p6_golden_cursors_are_read_and_written_alike_and_bad_ones_refused_with_their_
     for (name, _, bytes) in bad() {
         assert_eq!(fs::read(folder().join(name)).unwrap(), bytes, "{name}");
     }
-    // Whoever adds a file, of whatever version, has it checked by adding it to the manifest.
+    // Every file in the manifest is checked, of any version.
     for (name, entry) in &manifest {
         let bytes = fs::read(folder().join(name)).unwrap();
         assert_eq!(entry["digest"].as_str(), Some(digest(&bytes).as_str()), "{name}");

@@ -1,7 +1,7 @@
 //! Laws of assignment, split and schedule, and their golden values.
 //!
-//! The golden values come from a program in another language that was written after
-//! `src/plan/FORMAT.md` alone.
+//! The golden values come from a program in another language, written from `src/plan/FORMAT.md`
+//! alone.
 
 use headwater::plan::{Assignment, Schedule, Split, SplitRatios, SplitRule};
 use headwater::random::name_identity;
@@ -33,7 +33,7 @@ proptest! {
         prop_assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1);
     }
 
-    /// The same global batches whatever the number of ranks.
+    /// Any number of ranks has the same global batches.
     #[test]
     fn p4_elastic_a_global_batch_is_its_range(
         step in 0_u64..1 << 40, world in 1_u64..9, batch_size in 1_u64..9,
@@ -56,7 +56,7 @@ proptest! {
         prop_assert_eq!(counts, [train, val, 1000 - train - val].map(u64::from));
     }
 
-    /// Against a plain twin that writes the blocks out and counts.
+    /// Compares with a plain twin that lists the blocks and counts.
     #[test]
     fn p3_counts_before_a_step_are_those_of_a_replay(
         seed: u64, weights in prop::collection::vec(0_u32..9, 1..7), steps in 1_u64..300,
@@ -86,7 +86,7 @@ proptest! {
         (block * length..(block + 1) * length).for_each(|t| counts[schedule.task_at(t)] += 1);
         for (task, &weight) in weights.iter().enumerate() {
             prop_assert_eq!(counts[task], schedule.share(task));
-            // Small whole weights are met exactly.
+            // Small whole weights get exact shares.
             prop_assert_eq!(counts[task] * u64::from(total), u64::from(weight) * length);
         }
     }
@@ -104,7 +104,7 @@ proptest! {
         for (task, &weight) in weights.iter().enumerate() {
             let share = schedule.share(task);
             prop_assert_eq!(share == 0, weight == 0.0);
-            // Each of the others may owe a slot to one that is lifted to its least.
+            // Each of the others may lose a slot to a task that is raised to its minimum.
             let quota = weight / sum * length as f64;
             prop_assert!((share as f64 - quota).abs() < 1.0 + weights.len() as f64);
         }
@@ -117,7 +117,7 @@ fn splits(rule: SplitRule, task: &str, rows: impl Iterator<Item = u64>) -> Vec<(
 }
 
 #[test]
-fn a_split_does_not_move_when_tasks_or_rows_come_or_change_places() {
+fn a_split_stays_when_tasks_or_rows_are_added_or_reordered() {
     let rule = SplitRule { seed: 42, ratios: SplitRatios::default() };
     let before = splits(rule, "orders.status", 0..1000);
     let mut after = splits(rule, "orders.status", (0..5000).rev());
@@ -140,7 +140,7 @@ fn a_split_has_about_its_ratio_of_the_rows() {
 }
 
 #[test]
-fn a_split_without_a_share_gets_no_row_and_one_with_all_gets_every_row() {
+fn a_ratio_of_zero_gets_no_row_and_a_ratio_of_one_gets_all() {
     for whole in Split::ALL {
         let ratio = |split| if split == whole { 1.0 } else { 0.0 };
         let [train, val, test] = Split::ALL.map(ratio);

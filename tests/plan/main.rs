@@ -1,4 +1,4 @@
-//! The plan and its cursor through the public API: laws, golden files and broken disks.
+//! The plan and its cursor by the public API: laws, golden files and failing disks.
 
 mod cursor;
 mod durable;

@@ -1,4 +1,4 @@
-//! The permutation: a bijection, uniform enough, pinned.
+//! The permutation: a bijection, uniform by chi-squares, with golden values.
 
 use headwater::plan::Permutation;
 use headwater::random::{Purpose, name_identity};
@@ -37,15 +37,15 @@ proptest! {
     }
 }
 
-/// A chi-square turned into standard deviations (Wilson and Hilferty), so that one bound serves
-/// few and many degrees of freedom.
+/// Converts a chi-square to standard deviations (Wilson and Hilferty), so that one bound fits few
+/// and many degrees of freedom.
 fn deviations(counts: &[u64], expected: f64, freedom: f64) -> f64 {
     let chi_square: f64 = counts.iter().map(|&c| (c as f64 - expected).powi(2) / expected).sum();
     let spread = 2.0 / (9.0 * freedom);
     ((chi_square / freedom).cbrt() - (1.0 - spread)) / spread.sqrt()
 }
 
-/// Some 300 statistics are looked at; one in 300,000 passes this by chance.
+/// About 300 statistics are tested; by chance one in 300,000 exceeds this bound.
 const DEVIATIONS_MAX: f64 = 4.5;
 
 #[test]
@@ -69,8 +69,8 @@ fn short_shuffles_pass_chi_squares_over_many_keys() {
         let z = deviations(&places, keys / count as f64, freedom * freedom);
         assert!(z < DEVIATIONS_MAX, "position against value, {count} items: {z}");
         if count > 2 {
-            // Within one shuffle differences shun each other, so that fewer are free than there
-            // are; the bound is the safe side.
+            // Within one shuffle, differences are not independent: there are fewer degrees of freedom
+            // than differences, so that the bound is on the safe side.
             let z = deviations(&differences[1..], keys, freedom - 1.0);
             assert!(z < DEVIATIONS_MAX, "adjacent differences, {count} items: {z}");
         }
@@ -122,7 +122,7 @@ fn long_shuffles_pass_chi_squares_over_many_keys() {
     }
 }
 
-/// From a program in another language, written after `src/plan/FORMAT.md` alone.
+/// From a program in another language, written from `src/plan/FORMAT.md` alone.
 #[test]
 fn p1_golden_values_of_the_shuffle() {
     type Elements = &'static [(u64, u64)];

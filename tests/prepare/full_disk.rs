@@ -78,7 +78,7 @@ fn a_page_on_a_full_disk_is_reported_and_nothing_is_left() {
     };
     let page = at.join("page.html");
     let (store, page) = (workshop.text("db"), page.to_str().unwrap());
-    let output = run(&["inspect", &store, "--task", "n", "--item", "0", "--html", page]);
+    let output = run(&["inspect", &store, "--task", "n", "--seed-index", "0", "--html", page]);
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("page.html") && message.contains("No space left"), "{message}");

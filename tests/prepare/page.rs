@@ -50,10 +50,10 @@ fn shop() -> Workshop {
     workshop
 }
 
-/// Draws a context; yields the page and what the command prints of it as JSON.
-fn drawn(workshop: &Workshop, task: &str, item: &str) -> (String, serde_json::Value) {
+/// Draws a context; returns the page and the command's JSON.
+fn drawn(workshop: &Workshop, task: &str, seed_index: &str) -> (String, serde_json::Value) {
     let (store, page) = (workshop.text("db"), workshop.text("page.html"));
-    let context = ["inspect", &store, "--task", task, "--item", item];
+    let context = ["inspect", &store, "--task", task, "--seed-index", seed_index];
     let json = succeed(&[&context[..], &["--json"]].concat());
     succeed(&[&context[..], &["--html", &page]].concat());
     (std::fs::read_to_string(page).unwrap(), serde_json::from_str(&json).unwrap())
@@ -79,13 +79,13 @@ fn values_are_text_and_not_markup() {
     assert_eq!(page.matches("<script>").count(), 1, "the page's own");
     let name = "&lt;/script&gt;&lt;script&gt;alert(&#39;x &amp; &quot;y&quot;&#39;)&lt;/script&gt;";
     assert_eq!(page.matches(name).count(), 2, "the cell and its tooltip");
-    assert!(page.contains("<title>shop &amp; &lt;co&gt;/&lt;paid&gt;, item 1</title>"));
+    assert!(page.contains("<title>shop &amp; &lt;co&gt;/&lt;paid&gt;, seed_index 1</title>"));
     assert!(page.contains("<b>customers</b> <code>&lt;b&gt;1&lt;/b&gt;</code>"));
     assert!(page.contains("a&lt;b (numerical): 1.5"));
     // The order of the first of February is there, those of March are not yet.
     assert!(page.contains("orders.customer <small>2 of 2, <mark>2 later</mark></small>"));
     assert_eq!(json["hidden_count"], 2);
-    assert!(page.contains("The walk came upon all of them."));
+    assert!(page.contains("The walk reached all of them."));
     // That it was sent two days later was not known.
     assert!(page.contains("sent (timestamp): 2023-02-05 00:00:00\ncell"));
     assert_eq!(page.matches("NULL, known later").count(), 1);
@@ -98,8 +98,8 @@ fn values_are_text_and_not_markup() {
 #[test]
 fn every_row_and_every_cell_is_on_the_page_once() {
     let workshop = demo();
-    for item in ["0", "40", "1700"] {
-        let (page, json) = drawn(&workshop, "churn", item);
+    for seed_index in ["0", "40", "1700"] {
+        let (page, json) = drawn(&workshop, "churn", seed_index);
         check_asks_for_nothing(&page);
         let rows = json["rows"].as_array().unwrap();
         assert_eq!(page.matches("<article ").count(), rows.len());
@@ -202,16 +202,16 @@ fn masks_are_those_of_the_sampled_batch() {
     check_masks(&shop(), "<paid>", &["1", "3"], true);
 }
 
-fn check_masks(workshop: &Workshop, task: &str, items: &[&str], has_padding: bool) {
+fn check_masks(workshop: &Workshop, task: &str, seed_indexes: &[&str], has_padding: bool) {
     let store = Arc::new(Store::open(&workshop.path("db")).unwrap());
     let shape = Shape { batch_size: 1, texts: Texts::Global, ..Settings::default().shape };
     let cells = shape.sequence_length as usize;
     let settings = Settings { shape, ..Settings::default() };
     let assignment = Assignment::new(0, 1).unwrap();
     let sampler = Sampler::new(vec![store], settings, assignment, Speed::default()).unwrap();
-    for item in items {
-        let (page, _) = drawn(workshop, task, item);
-        let batch = sampler.batch_of_seed(task, item.parse().unwrap()).unwrap();
+    for seed_index in seed_indexes {
+        let (page, _) = drawn(workshop, task, seed_index);
+        let batch = sampler.batch_of_seed(task, seed_index.parse().unwrap()).unwrap();
         let is_padding = batch.get::<u8>("is_padding").unwrap();
         let padding: usize = is_padding.iter().map(|&is| usize::from(is)).sum();
         assert_eq!(padding > 0, has_padding);
@@ -248,7 +248,7 @@ fn a_store_without_relations_has_contexts_of_one_row() {
     let (page, json) = drawn(&workshop, "n", "1");
     assert_eq!(json["rows"].as_array().unwrap().len(), 1);
     assert_eq!(page.matches("<article ").count(), 1);
-    let tree = succeed(&["inspect", &workshop.text("db"), "--task", "n", "--item", "1"]);
+    let tree = succeed(&["inspect", &workshop.text("db"), "--task", "n", "--seed-index", "1"]);
     assert!(tree.ends_with("numbers 3  [hop 0]\n"), "{tree}");
 }
 
@@ -261,7 +261,7 @@ fn a_page_replaces_nothing_but_a_page() {
         let output = run(&[&arguments[..], more].concat());
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let context = ["--task", "<paid>", "--item", "0"];
+    let context = ["--task", "<paid>", "--seed-index", "0"];
     let page = workshop.path("page.html");
     let (status, message) = draw(&page, &[]);
     assert!(status == Some(2) && message.contains("--task <TASK>"), "{message}");
@@ -269,13 +269,19 @@ fn a_page_replaces_nothing_but_a_page() {
     assert!(status == Some(2) && message.contains("--task <TASK>"), "{message}");
     assert!(!page.exists());
     // A page of ours is replaced, and nothing else is.
-    for item in ["0", "1"] {
-        assert_eq!(draw(&page, &["--task", "<paid>", "--item", item]).0, Some(0));
-        assert!(std::fs::read_to_string(&page).unwrap().contains(&format!("item {item}</title>")));
+    // The option `--item` is the old name of `--seed-index`.
+    for (option, seed_index) in [("--seed-index", "0"), ("--item", "1")] {
+        assert_eq!(draw(&page, &["--task", "<paid>", option, seed_index]).0, Some(0));
+        let title = format!("seed_index {seed_index}</title>");
+        assert!(std::fs::read_to_string(&page).unwrap().contains(&title));
     }
     std::fs::write(&page, "my notes").unwrap();
     let (status, message) = draw(&page, &context);
-    assert!(status == Some(1) && message.contains("page.html is there already"), "{message}");
+    assert!(
+        status == Some(1)
+            && message.contains("page.html exists already and is not a page of headwater"),
+        "{message}"
+    );
     assert_eq!(std::fs::read_to_string(&page).unwrap(), "my notes");
     let (status, message) = draw(&workshop.path("nowhere").join("page.html"), &context);
     assert!(status == Some(1) && message.contains("nowhere/"), "{message}");

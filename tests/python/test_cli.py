@@ -87,7 +87,7 @@ class Balanced(html.parser.HTMLParser):
 def test_a_context_is_drawn_as_a_page(store_path, tmp_path):
     page = tmp_path / "context.html"
     task = headwater.Store(store_path).metadata()["tasks"][0]["name"]
-    context = ["inspect", store_path, "--task", task, "--item", "1"]
+    context = ["inspect", store_path, "--task", task, "--seed-index", "1"]
     shown = json.loads(run(*context, "--json").stdout)
     done = run(*context, "--html", page)
     assert done.returncode == 0, done.stderr

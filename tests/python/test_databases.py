@@ -1,4 +1,4 @@
-"""Several databases under one sampler, and tasks that have no seed to serve."""
+"""Several databases in one sampler, and tasks without seeds."""
 
 import subprocess
 import sys
@@ -91,7 +91,7 @@ def test_p2_p4_one_cursor_resumes_all_with_other_ranks(two, tmp_path):
     shut([alone, *three, *four])
 
 
-def test_p6_a_database_of_another_content_is_refused_by_name(two, tmp_path):
+def test_p6_a_database_of_other_content_is_rejected_by_name(two, tmp_path):
     changed = prepared(tmp_path, "south", orders=orders(5001))
     (before,), (after,) = ranks(two, 1), ranks([two[0], changed], 1)
     with pytest.raises(headwater.PlanMismatch, match='1 setting differs: "database/1/root"'):
@@ -99,24 +99,26 @@ def test_p6_a_database_of_another_content_is_refused_by_name(two, tmp_path):
     (swapped,) = ranks(two[::-1], 1)
     with pytest.raises(headwater.PlanMismatch, match='"database/0" was "north" and is now "south"'):
         swapped.resume(before.cursor())
-    with pytest.raises(headwater.InvalidArgument, match='several tasks "price"; name one of north'):
+    with pytest.raises(
+        headwater.InvalidArgument, match='several tasks are called "price"; name one of north'
+    ):
         before.evaluate("val", ["price"])
     shut([before, after, swapped])
 
 
-def test_a_task_without_seeds_is_passed_over_aloud(with_promises):
+def test_a_task_without_seeds_is_skipped_with_a_warning(with_promises):
     (sampler,) = ranks(with_promises, 1)
     assert sampler.seed_counts("test")["few/promise"] == 0
-    # Both tasks have train seeds, so that there is nothing to say.
+    # Both tasks have train seeds, so that no warning is given.
     sampler.next_train_batch()
-    words = "task 'few/promise' has no seed in the test split and is passed over"
-    with pytest.warns(UserWarning, match=words) as caught:
+    warning = "task 'few/promise' has no seed in the test split and is passed over"
+    with pytest.warns(UserWarning, match=warning) as caught:
         sampler.next_batch("test")
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert all(sampler.next_batch("test")[0]["task_idx"] == [0] for _ in range(10))
-    with pytest.warns(UserWarning, match=words):
+    with pytest.warns(UserWarning, match=warning):
         batches = list(sampler.evaluate("test", ["promise"]))
     assert batches == []
     with warnings.catch_warnings():
@@ -125,17 +127,17 @@ def test_a_task_without_seeds_is_passed_over_aloud(with_promises):
     shut([sampler])
 
 
-def test_the_command_says_what_is_passed_over(tmp_path):
+def test_the_command_names_skipped_tasks(tmp_path):
     late = PROMISES | {"split": ["val"] * 4}
     store = prepared(tmp_path, "late", SCHEMA + FEW, promises=late)
     command = [sys.executable, "-m", "headwater", "bench", store, "--batches", "1"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     lines = done.stdout.splitlines()
-    assert "note: task late/promise has no train seed and is passed over" in lines
+    assert "note: task late/promise has no train seed and is skipped" in lines
     assert "task late/price" in lines
 
 
-def test_a_rank_without_seeds_is_told_so(with_promises):
+def test_a_rank_without_seeds_gets_a_warning(with_promises):
     samplers = ranks(with_promises, 4)
     assert [s.own_seed_counts("train")["few/promise"] for s in samplers] == [1, 1, 1, 0]
     weights = []
@@ -143,9 +145,9 @@ def test_a_rank_without_seeds_is_told_so(with_promises):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             batches = list(sampler.evaluate("train", ["few/promise"]))
-        said = [str(warning.message) for warning in caught]
-        assert len(said) == (rank == 3), said
+        messages = [str(warning.message) for warning in caught]
+        assert len(messages) == (rank == 3), messages
         weights.append(np.concatenate([batch["seq_weight"] for batch in batches]).sum())
-    assert "task 'few/promise' has too few train seeds (3) for this rank to have any" in said[0]
+    assert "task 'few/promise' has too few train seeds (3) for this rank to have any" in messages[0]
     assert weights == [1, 1, 1, 0]
     shut(samplers)

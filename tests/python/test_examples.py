@@ -17,10 +17,10 @@ EXAMPLES = Path(__file__).parents[2] / "mpi-examples"
 PROGRAMS = sorted(
     path.name
     for path in EXAMPLES.iterdir()
-    # What the others share is none.
+    # job.py is shared by the programs.
     if path.suffix in {".py", ".sh"} and path.name != "job.py"
 )
-# The libraries that are not there without the extras.
+# The optional library that a program needs.
 NEEDED = {"moments.sh": "pyarrow", "train.py": "jax"}
 ENVIRONMENT = {
     **os.environ,
@@ -31,7 +31,7 @@ ENVIRONMENT = {
 
 
 def finished(command: list[str], seconds: int) -> tuple[int, str]:
-    """Runs to the end, or is asked to end with all that it started."""
+    """Runs a command to its end; after a timeout, ends it with its children and fails."""
     run = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -45,22 +45,22 @@ def finished(command: list[str], seconds: int) -> tuple[int, str]:
     except subprocess.TimeoutExpired:
         os.killpg(run.pid, signal.SIGTERM)
         output, _ = run.communicate(timeout=60)
-        pytest.fail(f"it did not end in {seconds} s: {output}")
+        pytest.fail(f"the program did not end within {seconds} s: {output}")
     return run.returncode, output
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_it_comes_to_what_it_asserts(program):
+def test_the_program_passes_its_own_checks(program):
     needed = NEEDED.get(program)
     if needed and find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
     runner = sys.executable if program.endswith(".py") else "bash"
     status, output = finished([runner, str(EXAMPLES / program)], 180)
     assert status == 0, output
-    said = output.splitlines()[-1]
-    if "skipped" in said:
-        pytest.skip(said)
-    assert said.startswith(program.split(".")[0] + ": "), output
+    last_line = output.splitlines()[-1]
+    if "skipped" in last_line:
+        pytest.skip(last_line)
+    assert last_line.startswith(program.split(".")[0] + ": "), output
 
 
 def test_the_page_has_a_section_for_each():

@@ -91,14 +91,14 @@ def test_too_many_columns_for_the_memory_are_told_and_the_checkpoint_stays(
 def test_under_mpirun_too_little_memory_ends_all_ranks_with_one_error(wide):
     for mebibytes in (900, 1200):
         fold = mpirun(3, "gram", *wide)
-        told_once(ended(fold, mebibytes * MEBIBYTE), "there is no memory for", "columns")
+        told_once(ended(fold, mebibytes * MEBIBYTE), "cannot allocate", "columns")
 
 
 @pytest.mark.parametrize("statistic", [["exponents"], ["distinct", "--precision", 15]])
 def test_partials_of_columns_that_are_too_large_are_told(tmp_path, wide, statistic):
     fold = [*wide[:2], *wide[4:], "--out", tmp_path / "o.json"]
     run = ended([REDUCE, *statistic, *fold], 250 * MEBIBYTE)
-    told_once(run, "chunks 0 to 0", "there is no memory for", "take fewer columns or threads")
+    told_once(run, "chunks 0 to 0", "cannot allocate", "use fewer columns or threads")
 
 
 @pytest.fixture(scope="module", params=["npy", "parquet"])
@@ -129,7 +129,7 @@ def test_rows_of_several_files_that_are_too_many_for_the_memory_are_told(tmp_pat
     if run.returncode == 0 and mebibytes > 250:
         assert digest in run.stdout
         return
-    told = told_once(run, "there is no memory for", "smaller chunks")
+    told = told_once(run, "cannot allocate", "smaller chunks")
     assert "rows 0 to 599999 of " in told or ".parquet: " in told, told
     assert not (tmp_path / "m.json").exists()
 

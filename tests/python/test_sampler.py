@@ -142,7 +142,7 @@ def test_chosen_anchors(store_path):
             ([123456789], [None], 'no row of table "orders" has the key "123456789"'),
             ([1], [], "1 keys and 0 observation times"),
             ([1], ["soon"], "expected an observation time, found 'soon'"),
-            (list(range(5)), [None] * 5, "found 5 anchors, and a batch has 4"),
+            (list(range(5)), [None] * 5, "expected at most 4 anchors .*, found 5"),
         ]:
             with pytest.raises(headwater.InvalidArgument, match=words):
                 running.sample("price", keys, times)
@@ -164,15 +164,15 @@ def test_tables_for_the_device_and_metadata(store_path):
         ({"default_batch_size": 0}, "batch size of at least 1, found 0"),
         ({"default_sequence_length": 70_000}, "sequence length of 1 to 65535"),
         ({"max_rows": 65_536}, "max_rows of 1 to 65535"),
-        ({"tasks": ["nope"]}, 'no task "nope"; there are: shop/price'),
+        ({"tasks": ["nope"]}, 'no task is called "nope"; name one of shop/price'),
         ({"tasks": "price"}, "tasks: "),
         ({"walk": "random"}, 'expected walk to be "priority" or "breadth", found "random"'),
         ({"children": "some"}, "expected children to be"),
         (
             {"child_widths": {"orders.nobody": 1}},
-            '"orders.nobody", which is no relation: there are',
+            'no relation is called "orders.nobody"; name one of',
         ),
-        ({"child_widths": {"shop.x/orders.customer_id": 1}}, "which is no relation"),
+        ({"child_widths": {"shop.x/orders.customer_id": 1}}, "no relation is called"),
         (
             {"child_widths": {"orders.customer_id": -1}},
             "customer_id.* is -1, which is out",
@@ -337,7 +337,7 @@ def test_settings_that_no_machine_has_room_for(store_path):
         sampler(store_path, default_batch_size=60_000, max_rows=65_535)
     # More than half of the address space: also where memory is promised freely.
     huge = sampler(store_path, default_batch_size=30_000, max_rows=65_535, num_prefetch=0)
-    with pytest.raises(headwater.LimitExceeded, match="not so much memory"):
+    with pytest.raises(headwater.LimitExceeded, match="cannot allocate"):
         huge.next_train_batch()
 
 
@@ -442,10 +442,10 @@ def test_a_context_is_drawn_as_the_sampler_has_it(store_path, tmp_path, compact)
         narrow = page.read_text()
         running.render_context(running.tasks[0], 3, page)
         assert page.read_text() == narrow
-        with pytest.raises(headwater.InvalidArgument, match="no seed|seeds"):
+        with pytest.raises(headwater.InvalidArgument, match="expected a seed_index below"):
             running.render_context(running.tasks[0], 10**6, page)
         (tmp_path / "mine").write_text("mine")
-        with pytest.raises(headwater.InvalidArgument, match="is no page of this kind"):
+        with pytest.raises(headwater.InvalidArgument, match="is not a page of headwater"):
             running.render_context(running.tasks[0], 3, tmp_path / "mine")
     with sampler(store_path) as wider:
         wider.render_context(wider.tasks[0], 3, page)

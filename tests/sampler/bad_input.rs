@@ -1,4 +1,4 @@
-//! Settings and calls that cannot be, and the end of a sampler.
+//! Invalid settings and calls, and the end of a sampler.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use headwater::sampler::{Sampler, Settings, Speed, Texts, Walk};
 use crate::{PLAIN, random_stores, sampler, small};
 
 #[test]
-fn settings_that_cannot_be() {
+fn invalid_settings_are_rejected() {
     let (_folder, store) = &random_stores(1)[0];
     let refused = |change: &dyn Fn(&mut Settings)| {
         let mut settings = small(1);
@@ -21,14 +21,14 @@ fn settings_that_cannot_be() {
         error.to_string()
     };
     assert!(refused(&|s| s.shape.batch_size = 0).contains("batch size of at least 1, found 0"));
-    assert!(refused(&|s| s.shape.batch_size = u32::MAX).contains("more than 2^32 - 1 cells"));
+    assert!(refused(&|s| s.shape.batch_size = u32::MAX).contains("at most 2^32 - 1 cells"));
     assert!(refused(&|s| s.shape.sequence_length = 65_536).contains("of 1 to 65535, found 65536"));
     assert!(refused(&|s| s.shape.max_rows = 0).contains("max_rows of 1 to 65535, found 0"));
     assert!(
         refused(&|s| s.walk = Walk::Breadth { max_hops: 1, budget: 0 }).contains("a budget of 1")
     );
-    assert!(refused(&|s| s.shape.sequence_length = 1).contains("make them longer"));
-    assert!(refused(&|s| s.tasks = Some(vec!["nonsense".into()])).contains("there are: random/"));
+    assert!(refused(&|s| s.shape.sequence_length = 1).contains("use longer sequences"));
+    assert!(refused(&|s| s.tasks = Some(vec!["nonsense".into()])).contains("name one of random/"));
     assert!(refused(&|s| s.tasks = Some(vec![])).contains("there is no task to serve"));
     assert!(refused(&|s| s.task_weights = Some(vec![1.0])).contains("name the tasks too"));
     assert!(refused(&|s| s.shape.texts = Texts::Batch(vec![0])).contains("at least 1, found 0"));
@@ -42,7 +42,7 @@ fn settings_that_cannot_be() {
 }
 
 #[test]
-fn a_split_without_seeds_is_refused_when_it_is_asked_for() {
+fn a_split_without_seeds_is_rejected_on_its_first_batch() {
     let stores = random_stores(20);
     let without_records = stores.iter().map(|(_, store)| store).find(|store| {
         let task = &store.tasks()[0];
@@ -68,7 +68,7 @@ fn a_pass_by_far_more_ranks_than_seeds_ends() {
     let sampler = sampler(store, &settings, (0, 1 << 62), PLAIN).unwrap();
     let batches = sampler.evaluate(Split::Train, None).unwrap();
     for batch in batches.take(100).map(|batch| batch.unwrap()) {
-        // The first rank has one seed of each task, and the others have the rest.
+        // The first rank has one seed of each task, the other ranks have the rest.
         assert_eq!(batch.get::<f32>("seq_weight").unwrap(), [1.0, 0.0, 0.0, 0.0]);
     }
     let batches = sampler.evaluate(Split::Train, None).unwrap();
@@ -77,7 +77,7 @@ fn a_pass_by_far_more_ranks_than_seeds_ends() {
 }
 
 #[test]
-fn a_batch_with_more_texts_than_the_greatest_bucket() {
+fn a_batch_with_more_texts_than_the_largest_bucket_is_rejected() {
     for (_folder, store) in &random_stores(12) {
         let mut settings = small(1);
         settings.shape.texts = Texts::Batch(vec![1]);
@@ -86,7 +86,9 @@ fn a_batch_with_more_texts_than_the_greatest_bucket() {
         if let Some(error) = error {
             assert_eq!(error.kind(), ErrorKind::LimitExceeded);
             assert!(
-                error.to_string().contains("the greatest count of text_buckets is 1"),
+                error
+                    .to_string()
+                    .contains("at most 1 distinct texts in a batch (the largest of text_buckets)"),
                 "{error}"
             );
             return;
@@ -95,9 +97,9 @@ fn a_batch_with_more_texts_than_the_greatest_bucket() {
     panic!("no batch had two texts");
 }
 
-/// Whoever waits is woken, and nothing hangs.
+/// Waiting consumers are woken, and nothing hangs.
 #[test]
-fn shutdown_wakes_who_waits_and_ends_in_bounded_time() {
+fn shutdown_wakes_waiting_consumers_in_bounded_time() {
     let (_folder, store) = &random_stores(1)[0];
     for prefetch in [0, 1, 8] {
         let speed = Speed { threads: Some(2), prefetch };
@@ -119,7 +121,7 @@ fn shutdown_wakes_who_waits_and_ends_in_bounded_time() {
         assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
         let error = sampler.next(Split::Train).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Shutdown);
-        // What was consumed can still be saved.
+        // The cursor can still be saved.
         sampler.cursor().encode().unwrap();
     }
 }
@@ -138,7 +140,7 @@ fn two_threads_cannot_consume_one_stream() {
     assert!(refused.to_string().contains("another thread is waiting for a train batch"));
 }
 
-/// A producer that lets train go first must still end when its stream is taken up elsewhere.
+/// A producer that waits for train still ends when a resume drops it.
 #[test]
 fn resuming_ends_producers_that_wait_for_train() {
     let (_folder, store) = &random_stores(1)[0];

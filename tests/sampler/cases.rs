@@ -1,5 +1,5 @@
-//! Random databases, settings and speeds as strategies of proptest. What fails is made smaller: fewer
-//! tables and rows, shorter sequences, narrower walks; the seeds stay, so that the rest is alike.
+//! Random databases, settings and speeds as proptest strategies. A failing case shrinks to fewer
+//! tables and rows, shorter sequences and narrower walks; the random seeds stay the same.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use proptest::sample::select;
 
 use crate::{PLAIN, random, several, stores, world};
 
-/// What a database comes from: a seed, how many tables, and how many rows one has at most.
+/// The origin of a database: a random seed, the number of tables, and the most rows of a table.
 type RowsOf = (u64, usize, usize);
 
-/// One database or two that have something to train on, and settings that fit them.
+/// One or two databases with train seeds, and settings that fit them.
 pub(crate) struct Case {
     rows_of: Vec<RowsOf>,
     pub(crate) settings: Settings,
@@ -31,7 +31,7 @@ impl fmt::Debug for Case {
 }
 
 impl Case {
-    /// None when no task has a seed to train on, or the target of one is past every sequence's end.
+    /// Returns none when no task has a train seed, or a target is past the end of every sequence.
     fn new(rows_of: Vec<RowsOf>, settings: Settings) -> Option<Self> {
         let opened = rows_of.iter().enumerate().map(|(number, &(seed, tables, rows))| {
             let mut database = random::database(seed, tables, rows);
@@ -44,7 +44,7 @@ impl Case {
         has_seeds(&sampler, Split::Train).then_some(case)
     }
 
-    /// All ranks of a run whose global batch is as large as the settings' batch.
+    /// Returns all ranks of a run whose global batch has the size of the settings' batch.
     pub(crate) fn ranks(&self, ranks: u32, speed: Speed) -> Vec<Sampler> {
         let mut settings = self.settings.clone();
         assert_eq!(settings.shape.batch_size % ranks, 0);
@@ -52,17 +52,17 @@ impl Case {
         world(&self.stores, &settings, u64::from(ranks), speed)
     }
 
-    /// The one rank of a run that makes each batch when it is asked for, on one thread.
+    /// Returns the only rank of a run that makes each batch on request, on one thread.
     pub(crate) fn plain(&self) -> Sampler {
         self.alone(&self.settings, PLAIN)
     }
 
-    /// The one rank of a run over the same databases.
+    /// Returns the only rank of a run over the same databases.
     pub(crate) fn alone(&self, settings: &Settings, speed: Speed) -> Sampler {
         several(&self.stores, settings, (0, 1), speed).unwrap()
     }
 
-    /// The store of each task, and the task's place in it.
+    /// Returns the store of each task, and the task's place in it.
     pub(crate) fn tasks(&self) -> Vec<(&Store, usize)> {
         let of_store = |store| (0..Store::tasks(store).len()).map(move |place| (store, place));
         self.stores.iter().flat_map(|store| of_store(store)).collect()
@@ -73,7 +73,7 @@ pub(crate) fn has_seeds(sampler: &Sampler, split: Split) -> bool {
     (0..sampler.tasks().count()).any(|task| sampler.seed_count(task, split) > 0)
 }
 
-/// Any case whose batches have so many sequences.
+/// Any case with batches of this size.
 pub(crate) fn case(batch_size: impl Strategy<Value = u32>) -> impl Strategy<Value = Case> {
     let rows_of = (any::<u64>().no_shrink(), 1_usize..=4, 1_usize..=60);
     (prop::collection::vec(rows_of, 1..=2), settings(batch_size))
@@ -126,7 +126,7 @@ pub(crate) fn speed() -> impl Strategy<Value = Speed> {
         .prop_map(|(threads, prefetch)| Speed { threads: Some(threads), prefetch })
 }
 
-/// So many cases, or as many as `PROPTEST_CASES` says.
+/// Returns a configuration of this many cases, or of `PROPTEST_CASES`.
 pub(crate) fn cases(count: u32) -> ProptestConfig {
     let config = ProptestConfig::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { config.cases } else { count };

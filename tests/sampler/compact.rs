@@ -1,4 +1,4 @@
-//! The compact form, expanded by a plain twin of what a device would do, is the full one.
+//! The compact form, expanded by a plain twin of the device's code, equals the full form.
 
 use std::f64::consts::TAU;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::PLAIN;
 use crate::cases::{case, cases};
 
-/// The rows of one sequence that refer to each other, as a matrix.
+/// The links of one sequence as a matrix.
 fn expand_edges(edges: &[u16], rows: usize) -> Vec<u8> {
     let mut matrix = vec![0; rows * rows];
     let edges = edges.chunks_exact(2).take_while(|edge| edge[0] != u16::MAX);
@@ -19,7 +19,7 @@ fn expand_edges(edges: &[u16], rows: usize) -> Vec<u8> {
 }
 
 /// The month, the day of the month and the day of the year of a day since 1970, each from 0,
-/// counted off the calendar on the wall.
+/// by counting days.
 fn calendar(mut day: i64) -> (usize, i64, i64) {
     let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let length = |year| 365 + i64::from(is_leap(year));
@@ -96,7 +96,7 @@ proptest! {
     #![proptest_config(cases(64))]
 
     #[test]
-    fn p1_the_compact_form_says_the_same(case in case(1_u32..=5), steps in 1_usize..10) {
+    fn p1_the_compact_form_expands_to_the_full_form(case in case(1_u32..=5), steps in 1_usize..10) {
         let form = |compact| {
             let mut settings: Settings = case.settings.clone();
             settings.shape.compact = compact;

@@ -1,4 +1,4 @@
-//! A context in the open says what a batch has, and what time hides from each of its rows.
+//! A context agrees with its batch, and counts the hidden neighbours of each row.
 
 use headwater::plan::Split;
 use headwater::sampler::{Context, Link, Neighbours, Sampler, Settings, Walk};
@@ -6,7 +6,7 @@ use headwater::store::{Store, Task, is_visible};
 
 use crate::{PLAIN, random_store, sampler, sequences, small};
 
-/// What the rows of a context are linked with, by a look at every row of every table.
+/// Finds the neighbours of a context's rows by reading every row of every table.
 fn plain_links_and_neighbours(store: &Store, context: &Context) -> (Vec<Link>, Vec<Neighbours>) {
     let (mut links, mut neighbours) = (vec![], vec![]);
     let time = |table: u32, row: u32| store.tables()[table as usize].row(row).unwrap().time();
@@ -61,13 +61,13 @@ fn is_never_full(context: &Context, settings: &Settings) -> bool {
         && context.rows.len() < settings.shape.max_rows as usize
 }
 
-/// What a context says of its links is so, and in its batch.
-fn check(sampler: &Sampler, store: &Store, task: &str, item: u32) -> Context {
-    let context = sampler.context(task, item).unwrap();
+/// Checks the links of a context against the store and the batch.
+fn check(sampler: &Sampler, store: &Store, task: &str, seed_index: u32) -> Context {
+    let context = sampler.context(task, seed_index).unwrap();
     let (links, neighbours) = plain_links_and_neighbours(store, &context);
     assert_eq!(context.links, links);
     assert_eq!(context.neighbours, neighbours);
-    let batch = sampler.batch_of_seed(task, item).unwrap();
+    let batch = sampler.batch_of_seed(task, seed_index).unwrap();
     let rows = sampler.settings().shape.max_rows as usize;
     let mut matrix = vec![0_u8; rows * rows];
     for link in &links {
@@ -80,15 +80,15 @@ fn check(sampler: &Sampler, store: &Store, task: &str, item: u32) -> Context {
 }
 
 #[test]
-fn what_time_hides_adds_up() {
+fn hidden_counts_add_up() {
     let (mut hidden, mut all_found, mut less_found) = (0, 0, 0);
     for seed in 0..60 {
         let (_folder, store) = random_store(seed);
         let settings = small(seed);
         let Ok(sampler) = sampler(&store, &settings, (0, 1), PLAIN) else { continue };
         for task in store.tasks().iter().map(Task::metadata) {
-            for item in 0..task.seed_count.min(8) {
-                let context = check(&sampler, &store, &task.name, item);
+            for seed_index in 0..task.seed_count.min(8) {
+                let context = check(&sampler, &store, &task.name, seed_index);
                 let sum: u64 = context.neighbours.iter().map(|near| near.hidden).sum();
                 assert!(context.hidden_count <= sum);
                 hidden += sum;
@@ -105,7 +105,7 @@ fn what_time_hides_adds_up() {
 }
 
 #[test]
-fn the_batch_of_a_seed_is_that_of_a_pass() {
+fn the_batch_of_a_seed_equals_that_of_a_pass() {
     let mut compared = 0;
     for seed in 0..20 {
         let (_folder, store) = random_store(seed);
@@ -114,10 +114,13 @@ fn the_batch_of_a_seed_is_that_of_a_pass() {
         let Ok(sampler) = sampler(&store, &settings, (0, 1), PLAIN) else { continue };
         let task = store.tasks()[0].metadata();
         for split in Split::ALL {
-            let is_in = |item: &u32| sampler.context(&task.name, *item).unwrap().split == split;
-            let items: Vec<u32> = (0..task.seed_count).filter(is_in).collect();
-            assert_eq!(items.len() as u64, sampler.seed_count(0, split));
-            let own = items.iter().map(|&item| sampler.batch_of_seed(&task.name, item).unwrap());
+            let is_in =
+                |seed_index: &u32| sampler.context(&task.name, *seed_index).unwrap().split == split;
+            let seed_indexes: Vec<u32> = (0..task.seed_count).filter(is_in).collect();
+            assert_eq!(seed_indexes.len() as u64, sampler.seed_count(0, split));
+            let own = seed_indexes
+                .iter()
+                .map(|&seed_index| sampler.batch_of_seed(&task.name, seed_index).unwrap());
             let name = format!("{}/{}", store.metadata().database, task.name);
             let pass = sampler.evaluate(split, Some(&[name])).unwrap();
             for (own, passed) in own.zip(pass) {

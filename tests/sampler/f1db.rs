@@ -1,5 +1,5 @@
-//! The sampler on real data: what the raw files say was known, and no more; and the same batches for
-//! any ranks.
+//! The sampler on real data: contexts hold what the raw files say was known, and batches are the same
+//! for any ranks.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::f1db_files::{data, rows, schema};
 use crate::stores::{Plain, folder};
 use crate::{PLAIN, digests, sampler, stored, world};
 
-/// Seeds of each task that are looked at.
+/// The number of seeds of each task that are checked.
 const SEEDS: usize = 120;
 
 fn opened() -> Option<(TempDir, Arc<Store>, PathBuf)> {
@@ -38,8 +38,8 @@ fn opened() -> Option<(TempDir, Arc<Store>, PathBuf)> {
     Some((folder, store, data))
 }
 
-/// The last day on which each row of a table was not known yet, as the raw files have it; none for
-/// what has no time. Days of one form are in the order of their texts.
+/// Returns the last day on which each row of a table was not known yet, by the raw files; none for
+/// rows without a time. Days in one form sort as texts.
 fn unknown_until(
     data: &Path,
     table: &str,
@@ -47,7 +47,7 @@ fn unknown_until(
 ) -> Vec<Option<String>> {
     let of_row = |row: &BTreeMap<String, String>| match (table, row.get("raceId")) {
         ("races", _) => Some(day_before(&row["date"])),
-        // Of a race one knows the day after.
+        // A race is known the day after.
         (_, Some(race)) => Some(races[race].clone()),
         (_, None) => None,
     };
@@ -61,7 +61,7 @@ fn day_before(day: &str) -> String {
 }
 
 #[test]
-fn p7_f1db_shows_what_was_known_by_its_raw_files() {
+fn p7_f1db_contexts_agree_with_the_raw_files() {
     let Some((_folder, store, data)) = opened() else { return };
     let races: BTreeMap<String, String> =
         rows(&data, "races").iter().map(|row| (row["id"].clone(), row["date"].clone())).collect();
@@ -88,14 +88,14 @@ fn p7_f1db_shows_what_was_known_by_its_raw_files() {
             hidden += context.hidden_count;
         }
     }
-    // There was something to see, of late too, and something that was not shown.
+    // Some rows were visible, some of them recent, and some rows were hidden.
     assert!(
         dated > 10_000 && of_last_year > 1000 && hidden > 1000,
         "{dated} {of_last_year} {hidden}"
     );
 }
 
-/// A driver's death, for one, is a cell of a row that was known long before.
+/// For example, a driver's death is a cell of a row that was known long before.
 #[test]
 fn p7_f1db_has_no_cell_of_the_future() {
     let Some((_folder, store, _)) = opened() else { return };
@@ -123,7 +123,7 @@ fn p7_f1db_has_no_cell_of_the_future() {
 }
 
 #[test]
-fn p1_p4_f1db_is_the_same_stream_for_one_rank_and_two_and_goes_on_with_four() {
+fn p1_p4_f1db_has_one_stream_for_one_two_and_four_ranks() {
     let Some((_folder, store, _)) = opened() else { return };
     let ranks = |ranks: u64, speed| {
         let mut settings = Settings::default();

@@ -1,5 +1,5 @@
-//! P2, P4 and P8 over random histories: batches are taken, a cursor saved, the run dropped and begun
-//! anew with other ranks, threads and prefetching, again and again.
+//! P2, P4 and P8 over random histories: a run takes batches, saves a cursor, ends, and resumes with
+//! other ranks, threads and prefetching, many times.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use proptest::sample::select;
 use crate::cases::{Case, case, cases, has_seeds, speed};
 use crate::{PLAIN, digests, sequences, stored, world};
 
-/// Sizes of global batches that several numbers of ranks share out evenly.
+/// Sizes of global batches that several numbers of ranks divide evenly.
 fn global_batch() -> impl Strategy<Value = u32> {
     select(vec![1, 2, 3, 4, 6, 8, 12, 24])
 }
@@ -20,20 +20,20 @@ fn global_batch() -> impl Strategy<Value = u32> {
 #[derive(Clone, Copy, Debug)]
 enum Stop {
     After(usize),
-    /// As soon as a task has begun another epoch; with a global batch of 1 exactly at its end.
+    /// After a task has begun another epoch; with a global batch of 1, exactly at the epoch's end.
     AtEpochsEnd,
 }
 
 /// One run of a history.
 #[derive(Clone, Debug)]
 struct Run {
-    /// So many ranks, or the most that share out the global batch with them.
+    /// The number of ranks, or the next smaller one that divides the global batch.
     ranks: u32,
     speed: Speed,
     stop: Stop,
-    /// How many val batches are taken after each train batch.
+    /// The number of val batches after each train batch.
     val_batches: usize,
-    /// Which rank's cursor is kept.
+    /// The rank whose cursor is kept.
     saves: usize,
 }
 
@@ -48,7 +48,7 @@ fn common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-/// How many epochs each task that has seeds has ended.
+/// Returns the number of finished epochs of each task with seeds.
 fn epochs(sampler: &Sampler) -> Vec<u64> {
     let cursor = sampler.cursor();
     let tasks = sampler.tasks().enumerate();
@@ -61,14 +61,14 @@ fn epochs(sampler: &Sampler) -> Vec<u64> {
 }
 
 impl Run {
-    /// Goes on from `cursor` beside the run that nobody interrupts; gives the cursor that it saves.
+    /// Resumes from `cursor` beside the uninterrupted run; returns the cursor that it saves.
     fn go(&self, case: &Case, whole: &Sampler, cursor: Option<&Cursor>) -> Cursor {
         let ranks = common_divisor(case.settings.shape.batch_size, self.ranks);
         let ranks = case.ranks(ranks, self.speed);
         let whole = std::slice::from_ref(whole);
         for rank in &ranks {
             if let Some(cursor) = cursor {
-                // Wherever it was before.
+                // From any place before.
                 rank.next(Split::Train).unwrap();
                 rank.resume(cursor).unwrap();
                 assert_eq!(&rank.cursor(), cursor);
@@ -96,7 +96,7 @@ proptest! {
     #![proptest_config(cases(96))]
 
     #[test]
-    fn p2_p4_any_history_gives_the_stream_of_the_run_that_nobody_interrupts(
+    fn p2_p4_any_history_gives_the_stream_of_the_uninterrupted_run(
         case in case(global_batch()),
         runs in prop::collection::vec(run(), 1..6),
     ) {
@@ -107,9 +107,9 @@ proptest! {
         }
     }
 
-    /// Other sizes of the global batch on the way: each task's seeds still come in their one order.
+    /// When the size of the global batch changes, each task's seeds keep their order.
     #[test]
-    fn p4_other_sizes_of_the_batch_neither_lose_nor_repeat_a_seed(
+    fn p4_a_new_batch_size_neither_loses_nor_repeats_a_seed(
         case in case(Just(1)),
         runs in prop::collection::vec((1_u32..=5, 1_u64..=4, 0_usize..4), 1..8),
     ) {
@@ -145,9 +145,9 @@ proptest! {
         }
     }
 
-    /// Whatever was made ahead, and however the streams take turns.
+    /// For any prefetching, and any order of the streams.
     #[test]
-    fn p8_the_cursor_on_a_batch_is_what_follows_it(
+    fn p8_the_cursor_of_a_batch_resumes_after_it(
         case in case(1_u32..=5),
         speed in speed(),
         calls in prop::collection::vec(select(&Split::ALL[..]), 1..10),

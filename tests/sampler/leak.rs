@@ -1,4 +1,4 @@
-//! P7: nothing of the future is in a context, and the label is at the target alone.
+//! P7: a context holds nothing of the future, and the label only at the target.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ const SECOND: i64 = 1_000_000;
 /// row has.
 const MARK: f64 = 0.001;
 
-/// What the rows come from: a seed, and how many each table has.
+/// The origin of the rows: a random seed, and the number of rows of each table.
 #[derive(Clone, Debug)]
 struct Sizes {
     seed: u64,
@@ -65,7 +65,7 @@ struct Sizes {
     seeds: i64,
 }
 
-/// So many that a context leaves most of them out.
+/// Sizes at which a context leaves out most rows.
 const MANY: Sizes = Sizes { seed: 5, shops: 12, visits: 300, sales: 400, seeds: 200 };
 
 fn sizes() -> impl Strategy<Value = Sizes> {
@@ -146,7 +146,7 @@ fn settings(seed: u64, walk: Walk) -> Settings {
     Settings { seed, walk, shape, ..Settings::default() }
 }
 
-/// How many whole seconds after the first the row that has this mark became known.
+/// Returns the whole seconds between the first row and the time at which this mark became known.
 fn marked_second(store: &Store, column: i32, score: f32) -> f64 {
     let columns = store.metadata().tables.iter().flat_map(|table| &table.columns);
     match columns.clone().find(|c| c.index as i32 == column).unwrap().stats {
@@ -160,8 +160,8 @@ fn open(sizes: &Sizes) -> (tempfile::TempDir, Arc<Store>) {
     (folder, Arc::new(store))
 }
 
-/// Every cell of every seed's context that tells when it became known, as how many seconds after
-/// the observation that was; panics on one that was not known yet.
+/// Returns, for each cell with a mark in every context, the seconds between its time and the
+/// observation; panics on a cell that was not known yet.
 fn known_cells(store: &Arc<Store>, settings: &Settings) -> Vec<f64> {
     let settings =
         Settings { shape: Shape { compact: true, ..settings.shape.clone() }, ..settings.clone() };
@@ -196,7 +196,7 @@ fn known_cells(store: &Arc<Store>, settings: &Settings) -> Vec<f64> {
     seen
 }
 
-/// Panics when any cell but the target says the label.
+/// Panics when another cell than the target holds the label.
 fn check_labels(store: &Arc<Store>, settings: &Settings) {
     let each = settings.shape.sequence_length as usize;
     let sampler = sampler(store, settings, (0, 1), PLAIN).unwrap();
@@ -216,7 +216,7 @@ fn check_labels(store: &Arc<Store>, settings: &Settings) {
             let others = (sequence * each..(sequence + 1) * each).filter(|&other| other != at);
             for other in others {
                 assert_eq!(flags[other], 0);
-                // Every number is of one row alone, so that the same one again would be the label.
+                // Each number occurs in one row only, so that an equal number is the label.
                 assert!(columns[other] != columns[at] || numbers[other] != label || label == 0.0);
             }
         }
@@ -239,9 +239,9 @@ proptest! {
     }
 }
 
-/// The law above is not kept by showing nothing: contexts go up to the very second.
+/// Contexts hold rows up to the second of the observation.
 #[test]
-fn p7_what_was_known_is_in_a_batch() {
+fn p7_batches_hold_rows_up_to_the_observation_time() {
     let (_folder, store) = open(&MANY);
     let priority = |child_width| Walk::Priority { child_width, children: Children::Uniform };
     for walk in [priority(3), priority(50), Walk::Breadth { max_hops: 4, budget: 9 }] {
@@ -251,7 +251,7 @@ fn p7_what_was_known_is_in_a_batch() {
     }
 }
 
-/// A seed that is observed before its row came to exist: nothing of the row is known then.
+/// If a seed is observed before its row came to exist, nothing of the row is known.
 #[test]
 fn p7_a_seed_from_the_future_has_no_context() {
     let (_folder, store) = open(&MANY);

@@ -65,7 +65,7 @@ fn several(
     Sampler::new(stores.to_vec(), settings.clone(), assignment, speed)
 }
 
-/// Small settings of many kinds.
+/// Returns small settings that vary with `seed`.
 fn small(seed: u64) -> Settings {
     let mut random = Stream::new(seed, Purpose::Split, [0x5e77, 0, 0]);
     let mut one_of = |choices: &[u32]| choices[random.below(choices.len() as u64) as usize];
@@ -93,15 +93,15 @@ fn small(seed: u64) -> Settings {
     }
 }
 
-/// Makes every batch when it is asked for, on one thread.
+/// Makes every batch on request, on one thread.
 const PLAIN: Speed = Speed { threads: Some(1), prefetch: 0 };
 
 /// Tensors that belong to a batch as a whole.
 const OF_THE_BATCH: [&str; 4] = ["target_stype", "task_idx", "cat_emb_start", "cat_emb_count"];
-/// Tensors that differ with the batch's other sequences.
+/// Tensors of a sequence that depend on the batch's other sequences.
 const OF_THE_TEXTS: [&str; 2] = ["text_embed_ids", "text_batch_embeddings"];
 
-/// All that belongs to each sequence of a batch, its texts by their vectors.
+/// Returns the bytes of each sequence of a batch, with texts as their vectors.
 fn sequences(batch: &Batch) -> Vec<Vec<u8>> {
     let count = batch.get::<i32>("target_pos").unwrap().len();
     let semantic = batch.get::<i8>("semantic_types").unwrap();
@@ -131,7 +131,7 @@ fn sequences(batch: &Batch) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The digests of the next global batches of a split, put together from all ranks.
+/// Returns the digests of the next global batches of a split, joined from all ranks.
 fn digests(ranks: &[Sampler], split: Split, steps: usize) -> Vec<blake3::Hash> {
     let step = |_| {
         let batches: Vec<_> = ranks.iter().map(|rank| rank.next(split).unwrap().0).collect();
@@ -146,7 +146,7 @@ fn digests(ranks: &[Sampler], split: Split, steps: usize) -> Vec<blake3::Hash> {
             assert!(batches.iter().all(|batch| tensor(batch) == expected), "{name} of all ranks");
             hasher.update(&expected);
         }
-        // Row after row goes round the ranks.
+        // The rows go to the ranks in turn.
         for row in 0..parts[0].len() {
             parts.iter().for_each(|part| _ = hasher.update(&part[row]));
         }
@@ -155,7 +155,7 @@ fn digests(ranks: &[Sampler], split: Split, steps: usize) -> Vec<blake3::Hash> {
     (0..steps).map(step).collect()
 }
 
-/// A cursor that has been to the disk and back.
+/// Encodes and decodes a cursor.
 fn stored(cursor: &Cursor) -> Cursor {
     Cursor::decode(&cursor.encode().unwrap()).unwrap()
 }

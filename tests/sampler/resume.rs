@@ -1,4 +1,4 @@
-//! P3 and P6: what going on from a cursor costs, and which cursors are refused.
+//! P3 and P6: the cost of a resume, and the cursors that are rejected.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ fn p3_resume_costs_the_same_at_any_position() {
 }
 
 #[test]
-fn p6_a_cursor_of_another_plan_is_refused_by_name() {
+fn p6_a_cursor_of_another_plan_is_rejected_by_name() {
     let stores = random_stores(2);
     let store = &stores[0].1;
     let settings = small(2);
@@ -46,7 +46,7 @@ fn p6_a_cursor_of_another_plan_is_refused_by_name() {
     };
     let mut changed = settings.clone();
     changed.seed = 99;
-    assert!(refused(store, &changed).contains("1 field differs: \"seed\" was 2 and is now 99"));
+    assert!(refused(store, &changed).contains("1 setting differs: \"seed\" was 2 and is now 99"));
     let mut changed = settings.clone();
     changed.split.seed = 4;
     assert!(refused(store, &changed).contains("\"split_seed\" was 3 and is now 4"));
@@ -57,7 +57,7 @@ fn p6_a_cursor_of_another_plan_is_refused_by_name() {
     changed.keep_future_cells = !changed.keep_future_cells;
     assert!(refused(store, &changed).contains("\"keep_future_cells\""));
     assert!(refused(&stores[1].1, &settings).contains("\"database/0/root\""));
-    // What may change is no part of the plan.
+    // Settings that may change are not in the plan.
     let mut free = settings.clone();
     (free.shape.batch_size, free.shape.compact) = (17, true);
     sampler(store, &free, (2, 5), Speed::default()).unwrap().resume(&cursor).unwrap();

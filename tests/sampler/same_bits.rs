@@ -12,13 +12,13 @@ use proptest::prelude::*;
 use crate::cases::{Case, case, cases};
 use crate::{PLAIN, digests, random_stores, sampler, small, twin, world};
 
-/// A global batch that 1, 2, 3, 4 and 8 ranks share out evenly.
+/// A global batch that 1, 2, 3, 4 and 8 ranks divide evenly.
 const GLOBAL_BATCH: u32 = 24;
 
 /// A seed, by task, row and observation time.
 type SeedName = (u32, u32, i64);
 
-/// The seeds of a batch; fillers left out.
+/// Returns the seeds of a batch, without fillers.
 fn seeds(batch: &Batch) -> Vec<SeedName> {
     let task = batch.get::<u32>("task_idx").unwrap()[0];
     let rows = batch.get::<u32>("seed_row").unwrap().iter();
@@ -31,14 +31,14 @@ fn seeds(batch: &Batch) -> Vec<SeedName> {
         .collect()
 }
 
-/// How often each seed occurs: some of a task may have the same row and time.
+/// Counts each seed: several seeds of a task may have the same row and time.
 fn counted(seeds: impl IntoIterator<Item = SeedName>) -> BTreeMap<SeedName, u64> {
     let mut counts = BTreeMap::new();
     seeds.into_iter().for_each(|seed| *counts.entry(seed).or_default() += 1);
     counts
 }
 
-/// The seeds that a task has in a split, each looked at by itself.
+/// Returns the seeds of a task in a split, each read by itself.
 fn expected_seeds(case: &Case, task: usize, split: Split) -> BTreeMap<SeedName, u64> {
     let (store, place) = case.tasks()[task];
     let stored = &store.tasks()[place];
@@ -57,7 +57,7 @@ proptest! {
     #![proptest_config(cases(24))]
 
     #[test]
-    fn p1_one_stream_whatever_the_ranks_the_threads_and_the_prefetch(
+    fn p1_one_stream_for_any_ranks_threads_and_prefetch(
         case in case(Just(GLOBAL_BATCH)),
         steps in 1_usize..6,
     ) {
@@ -121,7 +121,7 @@ proptest! {
                 ranks.iter().map(|rank| seeds(&rank.next(Split::Train).unwrap().0)).collect();
             let place = |at: usize| (at % ranks.len(), at / ranks.len());
             let draws = (0..global).map(place).map(|(rank, row)| (rank, parts[rank][row]));
-            // Alone, the task has another number.
+            // In a sampler of its own, the task has another number.
             stream.extend(draws.map(|(rank, (_, row, time))| (rank, (task as u32, row, time))));
         }
         let expected = expected_seeds(&case, task, Split::Train);
@@ -132,13 +132,13 @@ proptest! {
             let counts: Vec<_> = (0..ranks.len()).map(of_rank).collect();
             prop_assert!(differ_by_one_at_most(&counts), "{:?}", counts);
         }
-        // Among ten different seeds the same order again is a matter of one in three million.
+        // Ten different seeds have the same order again once in three million.
         let orders = epochs.map(|epoch| epoch.iter().map(|draw| draw.1).collect::<Vec<_>>());
         prop_assert!(expected.len() < 10 || orders[0] != orders[1]);
     }
 }
 
-/// The bits of one build are those of another, on another day and another machine.
+/// The digests are the same for every build and machine.
 #[test]
 fn p1_golden_digests_of_streams() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints/store-v1-small");
@@ -171,7 +171,7 @@ fn p1_golden_digests_of_streams() {
 }
 
 #[test]
-fn another_seed_is_another_stream_with_the_same_splits() {
+fn another_random_seed_gives_another_stream_and_the_same_splits() {
     for (_folder, store) in &random_stores(5) {
         let settings = Settings { seed: 1, ..small(1) };
         let other = Settings { seed: 2, ..settings.clone() };

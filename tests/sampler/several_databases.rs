@@ -1,4 +1,4 @@
-//! Several databases under one sampler: which is served when, and one cursor for all.
+//! Several databases in one sampler: their schedule, and one cursor for all.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn named(name: &str, seed: u64) -> (TempDir, Arc<Store>) {
     (folder, Arc::new(store))
 }
 
-/// Two databases whose tasks bear the same names.
+/// Two databases whose tasks have the same names.
 fn two() -> (Vec<TempDir>, Vec<Arc<Store>>) {
     [named("one", 1), named("two", 1)].into_iter().unzip()
 }
@@ -59,7 +59,7 @@ fn the_schedule_chooses_the_database_and_the_task() {
         let (batch, _) = both.next(Split::Train).unwrap();
         let task = batch.get::<u32>("task_idx").unwrap()[0] as usize;
         assert_eq!(task, schedule.task_at(step));
-        // Beside others a task has the very stream that it has alone.
+        // Beside others a task has the same stream as alone.
         let (expected, _) = alone[task].next(Split::Train).unwrap();
         assert!(sequences(&batch) == sequences(&expected), "step {step}, {}", names[task]);
         *served.entry(names[task].split_once('/').unwrap().0).or_insert(0) += 1;
@@ -100,7 +100,7 @@ fn p6_a_cursor_names_the_database_that_differs() {
         assert_eq!(error.kind(), ErrorKind::PlanMismatch);
         error.to_string()
     };
-    // The same but for one number.
+    // The same database with one other number.
     let mut database = database("two", 1);
     let columns = database.data.values_mut().flatten();
     let mut numbers = columns.flat_map(|(_, values)| values).filter_map(|value| match value {
@@ -111,7 +111,7 @@ fn p6_a_cursor_names_the_database_that_differs() {
     drop(numbers);
     let (_folder, changed) = stores::store_of(&database, &[usize::MAX]);
     let message = refused(&[Arc::clone(&stores[0]), Arc::new(changed)]);
-    assert!(message.contains("1 field differs: \"database/1/root\""), "{message}");
+    assert!(message.contains("1 setting differs: \"database/1/root\""), "{message}");
     let message = refused(&[Arc::clone(&stores[1]), Arc::clone(&stores[0])]);
     assert!(message.contains("\"database/0\" was \"one\" and is now \"two\""), "{message}");
     let message = refused(&stores[..1]);
@@ -119,7 +119,7 @@ fn p6_a_cursor_names_the_database_that_differs() {
 }
 
 #[test]
-fn a_task_of_two_databases_is_named_with_its_database() {
+fn a_task_name_in_two_databases_needs_its_database() {
     let (_folders, stores) = two();
     let name = stores[0].tasks()[0].metadata().name.clone();
     let serving = |task: &str| {
@@ -132,7 +132,7 @@ fn a_task_of_two_databases_is_named_with_its_database() {
     let sampler = several(&stores, &settings(), (0, 1), PLAIN).unwrap();
     let error = sampler.evaluate(Split::Train, Some(std::slice::from_ref(&name)));
     let error = error.err().unwrap().to_string();
-    let both = format!("serves several tasks {name:?}; name one of one/{name}, two/{name}");
+    let both = format!("several tasks are called {name:?}; name one of one/{name}, two/{name}");
     assert!(error.contains(&both), "{error}");
     let second = serving(&format!("two/{name}")).unwrap();
     assert!(second.tasks().eq([format!("two/{name}")]));

@@ -1,5 +1,5 @@
-//! The plain twin of the walk and of a sequence: loops over all rows, lists that are searched from
-//! the start, and the same random words.
+//! The plain twin of the walk and of a sequence: loops over all rows, linear searches, and the same
+//! random words.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ struct Twin<'a> {
     rows: Vec<Place>,
     hops: Vec<u32>,
     cells: usize,
-    /// Parents that wait: where they are, and the hop of who refers to them.
+    /// Waiting parents: their rows, and the hop of the row that refers to them.
     parents: Vec<(usize, Place)>,
 }
 
@@ -98,7 +98,7 @@ impl Twin<'_> {
                     Children::Uniform => {
                         *drawn + self.random.below((children.len() - *drawn) as u64) as usize
                     }
-                    // Taken from the end; what is left in front stays sorted.
+                    // Taken from the end; the rest stays sorted.
                     Children::Latest => last - *drawn,
                 };
                 let child = children[at];
@@ -189,7 +189,7 @@ fn context(
     twin.rows
 }
 
-/// A cell as a sequence has it.
+/// A cell of a sequence.
 struct Expected<'a> {
     row: usize,
     column: &'a ColumnMetadata,
@@ -227,7 +227,7 @@ fn cells<'a>(
     cells
 }
 
-/// What a tensor has of one sequence.
+/// Returns the part of a tensor for one sequence.
 fn part<'a, T: bytemuck::Pod>(
     batch: &'a Batch,
     name: &str,
@@ -344,7 +344,7 @@ fn check_orders(batch: &Batch, sequence: usize, length: usize, cells: &[Expected
     }
 }
 
-/// The seeds of a split, in the order of the store, each looked at by itself.
+/// Returns the seeds of a split, in the order of the store, each read by itself.
 pub(crate) fn seeds_of(store: &Store, settings: &Settings, task: usize, split: Split) -> Vec<u32> {
     let stored = &store.tasks()[task];
     let anchor = &store.tables()[stored.metadata().anchor as usize];
@@ -373,7 +373,7 @@ fn with_some_widths(mut settings: Settings, store: &Store) -> Settings {
 }
 
 #[test]
-fn every_sequence_is_that_of_the_plain_twin() {
+fn every_sequence_equals_that_of_the_plain_twin() {
     let (mut cut, mut links, mut contexts) = (0, 0, 0);
     for number in 0..60 {
         let (_folder, store) = random_store(number);

@@ -1,4 +1,4 @@
-//! Which children a walk brings in: each as likely as the other.
+//! A walk draws its children uniformly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ name = "next"
 derived = { anchor = "parents", source = "next", key = "parent", time = "at", target = "y", type = "boolean" }
 "#;
 
-/// Children that the seeds see, and more that are not born yet.
+/// The children that the seeds see, and those that came to exist later.
 const SEEN: usize = 50;
 const UNBORN: usize = 10;
 const WIDTH: u32 = 5;
@@ -57,18 +57,18 @@ fn family() -> Database {
     Database { schema: Schema::parse(SCHEMA).unwrap(), data }
 }
 
-/// How far counts lie from all alike, as a sum of squares in units of the variance of one of them
-/// were they independent; `chosen` of all are counted each time.
+/// Returns the distance of counts from uniform, as a sum of squares in units of the variance that
+/// one of them would have if they were independent; each round counts `chosen` of all.
 fn chi_square(counts: &[u32], chosen: u32) -> f64 {
     let (all, times) = (counts.len() as f64, f64::from(SEEDS));
     let share = f64::from(chosen) / all;
-    // Whoever is chosen leaves less room for the others, which makes up for the factor at the end.
+    // A chosen child leaves less room for the others; the factor at the end corrects for it.
     let variance = times * share * (1.0 - share) * all / (all - 1.0);
     counts.iter().map(|&count| (f64::from(count) - times * share).powi(2) / variance).sum()
 }
 
-/// Of 49 degrees of freedom; exceeded once in ten thousand times by chance. The seeds are fixed, so
-/// that it is the same every time.
+/// For 49 degrees of freedom; chance exceeds it once in ten thousand times. The random seeds are
+/// fixed, so that the result is the same every time.
 const BOUND: f64 = 95.0;
 
 #[test]

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 const HEAD: &str = "\
 # The golden files of this folder: the BLAKE3 of each, what it holds and what made it; of a bad one
-# the exact message with which it is refused. A test checks that folder and manifest agree.
+# the exact message with which it is rejected. A test checks that folder and manifest agree.
 # HEADWATER_REGENERATE=1 cargo test --release --test plan --test store --test reducer golden
 ";
 
-/// A golden file to be.
+/// A golden file to write.
 pub(crate) struct Golden<'a> {
     pub(crate) name: String,
     pub(crate) what: String,
@@ -30,12 +30,12 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
-/// Whether the golden files of the present format version are to be written anew.
+/// Whether the golden files of the current format version must be written again.
 pub(crate) fn is_asked_to_regenerate() -> bool {
     std::env::var("HEADWATER_REGENERATE").is_ok_and(|v| v == "1")
 }
 
-/// Writes `goldens`, and their lines of the manifest.
+/// Writes `goldens` and their entries of the manifest.
 pub(crate) fn regenerate(generator: &str, goldens: &[Golden<'_>]) {
     let mut entries: BTreeMap<String, toml::Value> = manifest().into_iter().collect();
     for golden in goldens {

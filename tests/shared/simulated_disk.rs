@@ -1,9 +1,9 @@
-//! A disk in memory that breaks at a chosen call, and knows what a loss of power would leave.
+//! A disk in memory that fails at a chosen call, and simulates a loss of power.
 //!
-//! Bytes and names each have two states: what a running program sees, and what has reached the
-//! medium. Between two fsyncs a disk may let through any of it, in any order; the four extremes
-//! are tried.
-#![allow(dead_code, reason = "each suite uses a part of it")]
+//! Bytes and names each have two states: the one that programs see, and the one on the medium.
+//! Between two fsyncs any part of the difference may reach the medium, in any order; the tests try
+//! the four extremes.
+#![allow(dead_code, reason = "each test suite uses a part of it")]
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,18 +14,18 @@ use std::rc::Rc;
 
 use headwater::durable::{Entry, NewFile, Storage};
 
-/// What happens at the chosen call.
+/// The failure at the chosen call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Breakage {
-    /// This call fails, half done where it can be; later ones work.
+    /// This call fails, half done if possible; later calls work.
     FailOnce,
-    /// This call and all later ones that need space fail.
+    /// This call and all later calls that need space fail.
     Full,
-    /// This call is half done where it can be; nothing later has any effect.
+    /// This call is half done if possible; later calls have no effect.
     PowerLoss,
 }
 
-/// Which of its two states survives, for names and for bytes.
+/// Whether unsynced names and bytes survive a loss of power.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Survival {
     pub(crate) all_names: bool,
@@ -57,7 +57,7 @@ struct State {
 #[derive(Clone)]
 pub(crate) struct SimulatedDisk(Rc<RefCell<State>>);
 
-/// What is left to do of a call.
+/// The part of a call that is done.
 #[derive(PartialEq)]
 enum Part {
     Whole,
@@ -66,7 +66,7 @@ enum Part {
 }
 
 impl State {
-    /// Counts a call that changes something, and says how much of it is done.
+    /// Counts a call that changes the disk; returns the part of it to do.
     fn begin(&mut self, needs_space: bool) -> Part {
         let call = self.calls;
         self.calls += 1;
@@ -79,7 +79,7 @@ impl State {
         }
     }
 
-    /// What a call that was not done whole returns.
+    /// Returns the result of a call that was done in part.
     fn end(&self, part: &Part) -> io::Result<()> {
         match self.breakage {
             Some((_, Breakage::FailOnce | Breakage::Full)) if *part != Part::Whole => {
@@ -137,7 +137,7 @@ impl SimulatedDisk {
         Self(Rc::new(RefCell::new(State { nodes: vec![root], calls: 0, breakage: None })))
     }
 
-    /// Breaks at the call that is `at` calls from now, counted from 0.
+    /// Fails at the call that is `at` calls from now, counted from 0.
     pub(crate) fn break_at(&self, at: usize, breakage: Breakage) {
         let mut state = self.0.borrow_mut();
         state.breakage = Some((state.calls + at, breakage));
@@ -151,20 +151,20 @@ impl SimulatedDisk {
         self.0.borrow().calls
     }
 
-    /// Puts a file there, past any fsync.
+    /// Adds a durable file.
     pub(crate) fn put(&self, path: &Path, bytes: &[u8]) {
         let node = Node::File { seen: bytes.to_vec(), durable: bytes.to_vec() };
         self.0.borrow_mut().add(path, node).unwrap();
         self.sync_folder(parent(path)).unwrap();
     }
 
-    /// Puts an unsynced folder there.
+    /// Adds an unsynced folder.
     pub(crate) fn put_folder(&self, path: &Path) {
         let node = Node::Folder { seen: Names::new(), durable: Names::new() };
         self.0.borrow_mut().add(path, node).unwrap();
     }
 
-    /// The disk as it is found after the power has come back.
+    /// Returns the disk after a loss of power.
     pub(crate) fn after_power_loss(&self, survival: Survival) -> Self {
         let mut nodes = self.0.borrow().nodes.clone();
         for node in &mut nodes {

@@ -1,4 +1,4 @@
-//! Metadata whose digests fit and whose words do not: refused when the store is opened.
+//! Metadata with right digests and wrong content: rejected when the store is opened.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use headwater::store::{ColumnStats, METADATA_FILE, Metadata, Store, TargetMetada
 
 use crate::{store_of, tiny};
 
-/// What opening says when the metadata are changed in this way and sealed again.
+/// Returns the error of opening a store after its metadata are edited and sealed again.
 fn refused(edit: impl FnOnce(&mut Metadata)) -> String {
     let (folder, store) = store_of(&tiny::database(), &[5]);
     let mut metadata = store.metadata().clone();
@@ -21,34 +21,43 @@ fn refused(edit: impl FnOnce(&mut Metadata)) -> String {
 }
 
 fn wrong(what: &str) -> String {
-    format!("DB/metadata.json: the metadata are wrong: {what}")
+    format!("DB/metadata.json: the metadata are wrong: {what}; prepare the store again")
 }
 
 #[test]
-fn p6_columns_and_categories_that_are_not_there() {
+fn p6_wrong_columns_and_categories_are_rejected() {
     let index = refused(|m| m.tables[1].columns[0].index = 9);
-    assert_eq!(index, wrong("column \"customer\" is number 9, its place is 5"));
+    assert_eq!(index, wrong("column \"customer\": expected index 5, found 9"));
     let count = refused(|m| m.embedding.column_count += 1);
-    assert_eq!(count, wrong("14 columns have a name's vector, and there are 13"));
+    assert_eq!(count, wrong("expected 13 column embeddings, one for each column, found 14"));
     let categories = refused(|m| match &mut m.tables[0].columns[3].stats {
         ColumnStats::Categorical { cat_emb_start, .. } => *cat_emb_start = 3,
         other => panic!("{other:?}"),
     });
-    assert_eq!(categories, wrong("column \"city\" has categories of others"));
+    assert_eq!(
+        categories,
+        wrong("the categories of column \"city\" lie outside the categorical embeddings")
+    );
     let layout = "DB/metadata.json: the layout of table \"customers\" is wrong: ";
     let outside = refused(|m| m.tables[0].columns[1].offset = m.tables[0].stride);
-    assert_eq!(outside, format!("{layout}column \"since\" lies outside"));
+    assert_eq!(
+        outside,
+        format!("{layout}column \"since\" lies outside the record; prepare the store again")
+    );
     let bits = refused(|m| m.tables[0].null_offset = u32::MAX);
-    assert_eq!(bits, format!("{layout}its null bits lie outside the record"));
+    assert_eq!(
+        bits,
+        format!("{layout}its null bits lie outside the record; prepare the store again")
+    );
 }
 
 #[test]
-fn p6_links_and_tasks_that_lead_nowhere() {
-    let nowhere = wrong("relation \"advisor\" leads nowhere");
+fn p6_wrong_relations_tasks_and_paths_are_rejected() {
+    let nowhere = wrong("relation \"advisor\" names a table or an offset that does not exist");
     assert_eq!(refused(|m| m.relations[0].parent = 3), nowhere);
     assert_eq!(refused(|m| m.relations[0].child = u32::MAX), nowhere);
     assert_eq!(refused(|m| m.relations[0].parent_offset = u32::MAX), nowhere);
-    let task = wrong("task \"vip\" leads nowhere");
+    let task = wrong("task \"vip\" names a table, a column or seeds that do not exist");
     assert_eq!(refused(|m| m.tasks[0].anchor = 3), task);
     assert_eq!(refused(|m| m.tasks[0].seed_count += 1), task);
     assert_eq!(refused(|m| m.tasks[0].target = TargetMetadata::Cell { column: 5 }), task);
@@ -56,14 +65,14 @@ fn p6_links_and_tasks_that_lead_nowhere() {
         Some(TimeMetadata::Inherited { delay_us, .. }) => *delay_us = -1,
         other => panic!("{other:?}"),
     });
-    assert_eq!(early, wrong("rows of table \"orders\" are known before they are"));
+    assert_eq!(early, wrong("table \"orders\" has a negative delay"));
     // The first is the customers' own.
     for not_of_the_orders in [0, 3] {
         let through = refused(|m| match &mut m.tables[1].time {
             Some(TimeMetadata::Inherited { relation, .. }) => *relation = not_of_the_orders,
             other => panic!("{other:?}"),
         });
-        let own = "table \"orders\" inherits its time through no relation of its own";
+        let own = "table \"orders\" inherits its time through a relation of another table";
         assert_eq!(through, wrong(own));
     }
     for path in ["../x", "/etc/x", "tables/../../x", "a\\b", ""] {
@@ -72,9 +81,9 @@ fn p6_links_and_tasks_that_lead_nowhere() {
     }
 }
 
-/// Counts at the edge of what their types hold neither overflow nor ask for memory.
+/// The greatest counts of their types cause neither an overflow nor an allocation.
 #[test]
-fn p6_counts_that_lie_about_the_files() {
+fn p6_counts_that_disagree_with_the_files_are_rejected() {
     let most = u32::MAX;
     let edits: [fn(&mut Metadata); 8] = [
         |m| (m.embedding.dimension, m.embedding.text_count) = (u32::MAX, u32::MAX),
@@ -94,8 +103,8 @@ fn p6_counts_that_lie_about_the_files() {
     assert_eq!(
         message,
         format!(
-            "DB/tables/orders.bin: section \"keys.offsets\" is 8 bytes long, the metadata call for \
-             {}; copy the store again from where it is whole, or prepare it anew",
+            "DB/tables/orders.bin: section \"keys.offsets\": expected {} bytes by the metadata, \
+             found 8; copy the store again from an intact copy, or prepare it again",
             (u64::from(most).div_ceil(16)) * 8
         )
     );

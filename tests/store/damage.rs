@@ -1,4 +1,4 @@
-//! Damage of every kind: refused, or not where anybody reads; never a panic, never a wrong value.
+//! Damage of every kind is reported or never read; it causes no panic and no wrong value.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use headwater::{Error, ErrorKind};
 use crate::same_bits::files;
 use crate::{folder, random, store_of, tiny};
 
-/// What every read of a store yields, in one order.
+/// Returns the results of all reads of a store, in a fixed order.
 fn everything(store: &Store) -> Vec<Result<String, Error>> {
     let mut reads = Vec::new();
     let mut read = |value: Result<String, Error>| reads.push(value);
@@ -62,13 +62,13 @@ fn everything(store: &Store) -> Vec<Result<String, Error>> {
     reads
 }
 
-/// A whole store, what it says, and the means to damage a copy.
-struct Patient {
+/// An intact store, the results of its reads, and methods that damage it.
+struct DamagedStore {
     folder: tempfile::TempDir,
     whole: Vec<String>,
 }
 
-impl Patient {
+impl DamagedStore {
     fn new() -> Self {
         let (folder, store) = store_of(&tiny::database(), &[5]);
         store.verify(&|_| Ok(())).unwrap();
@@ -80,7 +80,7 @@ impl Patient {
         self.folder.path().join("store")
     }
 
-    /// Opens the damaged store and reads all of it; yields what `open` or else `verify` says.
+    /// Opens the damaged store and reads all of it; returns the error of `open` or of `verify`.
     fn examine(&self, what: &str) -> Error {
         let store = match Store::open(&self.path()) {
             Ok(store) => store,
@@ -102,7 +102,7 @@ impl Patient {
         error
     }
 
-    /// Puts `bytes` in place of the file `name`, examines, and puts back what was there.
+    /// Replaces the file `name` by `bytes`, examines the store, and restores the file.
     fn with_file(&self, name: &str, bytes: &[u8], what: &str) -> Error {
         let path = self.path().join(name);
         let whole = fs::read(&path).unwrap();
@@ -125,15 +125,15 @@ fn table_at(bytes: &[u8]) -> usize {
 
 #[test]
 fn p6_no_silent_change_by_a_flipped_bit() {
-    let patient = Patient::new();
-    for (name, whole) in files(&patient.path()) {
+    let damaged = DamagedStore::new();
+    for (name, whole) in files(&damaged.path()) {
         for at in 0..whole.len() {
             // Every bit of a header; elsewhere a bit of every byte, and every bit in turn.
             let bits = match name != METADATA_FILE && at < 64 {
                 true => 0..8,
                 false => at % 8..at % 8 + 1,
             };
-            // Blocks are whole or not: a sample of their bytes shows as much as all of them.
+            // Digests cover whole blocks: a sample of their bytes is enough.
             let in_block = name != METADATA_FILE && (64..table_at(&whole)).contains(&at);
             if in_block && at % 7 != 0 {
                 continue;
@@ -141,7 +141,7 @@ fn p6_no_silent_change_by_a_flipped_bit() {
             for bit in bits {
                 let mut bytes = whole.clone();
                 bytes[at] ^= 1 << bit;
-                patient.with_file(&name, &bytes, &format!("{name}: byte {at}, bit {bit}"));
+                damaged.with_file(&name, &bytes, &format!("{name}: byte {at}, bit {bit}"));
             }
         }
     }
@@ -149,24 +149,24 @@ fn p6_no_silent_change_by_a_flipped_bit() {
 
 #[test]
 fn p6_no_silent_change_by_lost_or_added_bytes() {
-    let patient = Patient::new();
-    for (name, whole) in files(&patient.path()) {
+    let damaged = DamagedStore::new();
+    for (name, whole) in files(&damaged.path()) {
         let near = [0, 1, 8, 31, 32, 63, 64, 65].into_iter();
         let ends = (whole.len() - 70..whole.len()).step_by(3);
         for length in near.chain((66..whole.len() - 70).step_by(41)).chain(ends) {
             let what = format!("{name}: the first {length} bytes");
-            patient.with_file(&name, &whole[..length], &what);
+            damaged.with_file(&name, &whole[..length], &what);
         }
         for tail in [&b"\0"[..], b"\n", &[0; 64], b"}"] {
             let bytes = [&whole[..], tail].concat();
-            patient.with_file(&name, &bytes, &format!("{name}: with {tail:?} at the end"));
+            damaged.with_file(&name, &bytes, &format!("{name}: with {tail:?} at the end"));
         }
     }
 }
 
 #[test]
-fn p6_no_silent_change_by_files_of_others_lost_ones_and_strangers() {
-    let patient = Patient::new();
+fn p6_no_silent_change_by_foreign_missing_or_extra_files() {
+    let damaged = DamagedStore::new();
     let mut other = tiny::database();
     other.schema.database = "another".into();
     for (_, values) in other.data.get_mut("orders").unwrap() {
@@ -174,20 +174,20 @@ fn p6_no_silent_change_by_files_of_others_lost_ones_and_strangers() {
     }
     let (other, _) = store_of(&other, &[5]);
     let others = files(&other.path().join("store"));
-    let own = files(&patient.path());
+    let own = files(&damaged.path());
     for (name, whole) in &own {
-        let path = patient.path().join(name);
+        let path = damaged.path().join(name);
         // A file that is the same in both, such as the table that was not touched, does no harm.
         if others[name] != *whole {
-            patient.with_file(name, &others[name], &format!("{name} of another store"));
+            damaged.with_file(name, &others[name], &format!("{name} of another store"));
         }
         for (another, bytes) in &own {
             if another != name {
-                patient.with_file(name, bytes, &format!("{another} in place of {name}"));
+                damaged.with_file(name, bytes, &format!("{another} in place of {name}"));
             }
         }
         fs::remove_file(&path).unwrap();
-        let error = patient.examine(&format!("{name} is lost"));
+        let error = damaged.examine(&format!("{name} is lost"));
         if name == "metadata.json" {
             assert_eq!(error.kind(), ErrorKind::NotOurs, "{error}");
         } else {
@@ -197,92 +197,93 @@ fn p6_no_silent_change_by_files_of_others_lost_ones_and_strangers() {
             assert!(error.to_string().ends_with(&what), "{error}");
         }
         fs::write(&path, whole).unwrap();
-        for stranger in [format!("{name}.copy"), format!("{name}.partial")] {
-            fs::write(patient.path().join(&stranger), whole).unwrap();
-            let error = patient.examine(&stranger);
+        for extra in [format!("{name}.copy"), format!("{name}.partial")] {
+            fs::write(damaged.path().join(&extra), whole).unwrap();
+            let error = damaged.examine(&extra);
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "{}: the file {stranger} does not belong to this store; remove it",
-                    patient.path().display()
+                    "{}: the file {extra} does not belong to this store; remove it",
+                    damaged.path().display()
                 )
             );
-            fs::remove_file(patient.path().join(&stranger)).unwrap();
+            fs::remove_file(damaged.path().join(&extra)).unwrap();
         }
     }
-    fs::create_dir(patient.path().join("tables/more")).unwrap();
-    let error = patient.examine("a folder");
+    fs::create_dir(damaged.path().join("tables/more")).unwrap();
+    let error = damaged.examine("a folder");
     assert!(error.to_string().contains("the file tables/more does not belong"), "{error}");
 }
 
-/// The message of what is wrong with a store, its own path taken out.
-fn message(patient: &Patient, name: &str, edit: impl FnOnce(&mut Vec<u8>)) -> String {
-    let mut bytes = fs::read(patient.path().join(name)).unwrap();
+/// Returns the error message of a damaged store, with its path replaced by DB.
+fn message(damaged: &DamagedStore, name: &str, edit: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut bytes = fs::read(damaged.path().join(name)).unwrap();
     edit(&mut bytes);
-    let error = patient.with_file(name, &bytes, name);
-    error.to_string().replace(&patient.path().display().to_string(), "DB")
+    let error = damaged.with_file(name, &bytes, name);
+    error.to_string().replace(&damaged.path().display().to_string(), "DB")
 }
 
 #[test]
-fn p6_messages_say_what_is_damaged_and_what_to_do() {
-    let patient = Patient::new();
+fn p6_messages_name_the_damage_and_the_remedy() {
+    let damaged = DamagedStore::new();
     let orders = "tables/orders.bin";
-    let again = "; copy the store again from where it is whole, or prepare it anew";
+    let again = "; copy the store again from an intact copy, or prepare it again";
     assert_eq!(
-        message(&patient, orders, |bytes| bytes[70] ^= 4).split_once("section").unwrap().1,
+        message(&damaged, orders, |bytes| bytes[70] ^= 4).split_once("section").unwrap().1,
         format!(" \"keys.bytes\": the bytes 64..89 of the file do not match their digest{again}")
     );
     assert_eq!(
-        message(&patient, orders, |bytes| bytes[0] = b'x'),
-        "DB/tables/orders.bin: this is not a file of a headwater store (wrong first bytes)"
+        message(&damaged, orders, |bytes| bytes[0] = b'x'),
+        "DB/tables/orders.bin: expected a file of a headwater store, which begins with HWSTORE, \
+         found another kind of file"
     );
     assert_eq!(
-        message(&patient, orders, |bytes| bytes[8] = 2),
-        "DB/tables/orders.bin: store format version 2; this build reads version 1: prepare the \
-         store with this version of headwater, or read it with the one that wrote it"
+        message(&damaged, orders, |bytes| bytes[8] = 2),
+        "DB/tables/orders.bin: expected store format version 1, found version 2; prepare the \
+         store with this version of headwater, or read it with the version that wrote it"
     );
     assert_eq!(
-        message(&patient, orders, |bytes| bytes[40] ^= 1),
+        message(&damaged, orders, |bytes| bytes[40] ^= 1),
         format!(
             "DB/tables/orders.bin: the section table does not match the header's digest{again}"
         )
     );
     assert_eq!(
-        message(&patient, orders, |bytes| bytes.truncate(40)),
-        format!("DB/tables/orders.bin: the file is cut off inside its header{again}")
+        message(&damaged, orders, |bytes| bytes.truncate(40)),
+        format!("DB/tables/orders.bin: the file ends inside its header{again}")
     );
-    let length = fs::metadata(patient.path().join(orders)).unwrap().len();
+    let length = fs::metadata(damaged.path().join(orders)).unwrap().len();
     assert_eq!(
-        message(&patient, orders, |bytes| bytes.truncate(bytes.len() - 1)),
+        message(&damaged, orders, |bytes| bytes.truncate(bytes.len() - 1)),
         format!(
-            "DB/tables/orders.bin: the file is {} bytes long, its header calls for {length}{again}",
+            "DB/tables/orders.bin: expected a file of {length} bytes by its header, found {}{again}",
             length - 1
         )
     );
     assert_eq!(
-        message(&patient, "metadata.json", |bytes| bytes.push(b' ')),
+        message(&damaged, "metadata.json", |bytes| bytes.push(b' ')),
         format!(
             "DB/metadata.json: the metadata do not match their digest: the file was edited or \
              damaged{again}"
         )
     );
-    let edited = message(&patient, "metadata.json", |bytes| {
+    let edited = message(&damaged, "metadata.json", |bytes| {
         let text = String::from_utf8(std::mem::take(bytes)).unwrap();
         *bytes = text.replacen("\"format_version\": 1", "\"format_version\": 9", 1).into_bytes();
     });
     assert_eq!(
         edited,
-        "DB/metadata.json: store format version 9; this build reads version 1: prepare the store \
-         with this version of headwater, or read it with the one that wrote it"
+        "DB/metadata.json: expected store format version 1, found version 9; prepare the store \
+         with this version of headwater, or read it with the version that wrote it"
     );
     assert!(
-        message(&patient, "metadata.json", |bytes| bytes.truncate(9))
-            .starts_with("DB/metadata.json: this is not a headwater store's metadata: ")
+        message(&damaged, "metadata.json", |bytes| bytes.truncate(9))
+            .starts_with("DB/metadata.json: not the metadata of a headwater store: ")
     );
 }
 
 #[test]
-fn what_is_no_store_is_called_so() {
+fn a_path_that_is_not_a_store_is_rejected() {
     let folder = folder();
     let refused = |path: &Path| {
         let error = Store::open(path).err().unwrap();
@@ -292,15 +293,15 @@ fn what_is_no_store_is_called_so() {
     assert_eq!(kind, ErrorKind::NotOurs);
     assert_eq!(
         message,
-        "DIR: this folder is not a store: it has no metadata.json; make one with `headwater \
-         prepare`"
+        "DIR: not a store: expected a metadata.json in the folder, found none; make a store with \
+         `headwater prepare`"
     );
     let (kind, message) = refused(&folder.path().join("nowhere"));
     assert_eq!(kind, ErrorKind::Io);
     assert!(message.starts_with("opening the store DIR/nowhere: No such file"), "{message}");
 }
 
-/// Sections of several blocks, of which each is checked when it is met.
+/// In a section of several blocks, each block is checked on first read.
 #[test]
 fn p6_no_silent_change_in_the_second_block() {
     let mut database = random::database(3, 1, 1);
@@ -327,17 +328,17 @@ fn p6_no_silent_change_in_the_second_block() {
     assert_eq!(
         error.to_string().split_once("section").unwrap().1,
         " \"texts.bytes\": the bytes 16448..32832 of the file do not match their digest; copy the \
-         store again from where it is whole, or prepare it anew"
+         store again from an intact copy, or prepare it again"
     );
 }
 
 #[test]
-fn what_is_no_file_is_refused_and_not_waited_for() {
-    let patient = Patient::new();
-    for (name, whole) in files(&patient.path()) {
-        let path = patient.path().join(&name);
+fn a_folder_or_a_pipe_in_place_of_a_file_is_rejected() {
+    let damaged = DamagedStore::new();
+    for (name, whole) in files(&damaged.path()) {
+        let path = damaged.path().join(&name);
         let refused = |what: &str| {
-            let error = Store::open(&patient.path()).err().expect(what);
+            let error = Store::open(&damaged.path()).err().expect(what);
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}: {error}");
             let expected = format!("{}: expected a file, found {what}; copy", path.display());
             assert!(error.to_string().starts_with(&expected), "{error}");
@@ -354,8 +355,8 @@ fn what_is_no_file_is_refused_and_not_waited_for() {
         }
         fs::write(&path, whole).unwrap();
     }
-    Store::open(&patient.path()).unwrap();
-    let error = Store::open(&patient.path().join(METADATA_FILE)).err().unwrap();
+    Store::open(&damaged.path()).unwrap();
+    let error = Store::open(&damaged.path().join(METADATA_FILE)).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::NotOurs);
-    assert!(error.to_string().contains("a store is a folder"), "{error}");
+    assert!(error.to_string().contains("expected a folder made by `headwater prepare`"), "{error}");
 }

@@ -1,6 +1,6 @@
-//! The golden store in `checkpoints/`: what this build prepares, and what every build reads.
+//! The golden store in `checkpoints/`: this build prepares it, and every build reads it.
 //!
-//! `HEADWATER_REGENERATE=1 cargo test --release --test store golden` writes it anew for the present
+//! `HEADWATER_REGENERATE=1 cargo test --release --test store golden` writes it again for the current
 //! format version; those of older versions stay as they are.
 
 use headwater::store::{FORMAT_VERSION, Store};
@@ -9,9 +9,9 @@ use crate::manifest::{Golden, folder, is_asked_to_regenerate, manifest, regenera
 use crate::same_bits::files;
 use crate::{store_of, tiny, twin};
 
-/// One test, so that regenerating comes before checking.
+/// One test, so that files are regenerated before they are checked.
 #[test]
-fn p6_golden_store_is_read_and_prepared_alike() {
+fn p6_golden_store_is_read_and_prepared_with_the_same_bytes() {
     let database = tiny::database();
     let (prepared, _store) = store_of(&database, &[3]);
     let files_of_today = files(&prepared.path().join("store"));

@@ -1,4 +1,4 @@
-//! Visibility, and splits that stay where they are.
+//! Visibility, and the stability of splits.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ proptest! {
     }
 }
 
-/// The split of each row by the key that a person would know it by.
+/// Returns the split of each row, by its key.
 fn splits(store: &Store, table: &str, task: &str) -> BTreeMap<String, Split> {
     let rule = SplitRule { seed: 7, ratios: SplitRatios::default() };
     let found = store.tasks().iter().find(|t| t.metadata().name == task).unwrap();
@@ -50,7 +50,7 @@ fn crowd(rows: std::ops::Range<usize>) -> Database {
 }
 
 #[test]
-fn splits_stay_when_tasks_rows_and_another_order_come() {
+fn splits_stay_when_tasks_and_rows_are_added_or_reordered() {
     let (_folder, before) = store_of(&crowd(0..300), &[100]);
     let before = splits(&before, "customers", "vip");
     for split in Split::ALL {

@@ -1,4 +1,4 @@
-//! What a store gives back, what it refuses, and that its bytes depend on the data alone.
+//! Stores: values read back, damage rejected, bytes a function of the data alone.
 
 mod crafted;
 mod damage;

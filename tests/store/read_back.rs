@@ -1,4 +1,4 @@
-//! A store gives back every cell of any database.
+//! A store returns every cell of any database.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ proptest! {
         cuts in proptest::collection::vec(0_usize..30, 0..4),
     ) {
         let database = random::database(seed, tables, rows);
-        // An empty batch is one too, but they must come to an end.
+        // Batches may be empty, but their number must be finite.
         let cuts: Vec<_> = cuts.into_iter().chain([7]).collect();
         let (_folder, store) = store_of(&database, &cuts);
         store.verify(&|_| Ok(())).unwrap();

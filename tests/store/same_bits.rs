@@ -23,7 +23,7 @@ pub(crate) fn files(store: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// The files that the rows in memory make, cut into batches in this way.
+/// Returns the files of the store of rows in memory, in batches of these sizes.
 fn from_memory(database: &Database, cuts: &[usize], threads: usize) -> BTreeMap<String, Vec<u8>> {
     let folder = folder();
     let out = folder.path().join("store");
@@ -39,7 +39,7 @@ fn assert_same(a: &BTreeMap<String, Vec<u8>>, b: &BTreeMap<String, Vec<u8>>, wha
 }
 
 #[test]
-fn p1_same_bits_whatever_the_threads_and_the_batches() {
+fn p1_same_bits_for_any_threads_and_source_batches() {
     for seed in 0..25 {
         let database = random::database(seed, 4, 60);
         let expected = from_memory(&database, &[usize::MAX], 1);

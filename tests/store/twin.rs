@@ -1,4 +1,4 @@
-//! The plain twin of a store: what should be in it, by loops over the values themselves.
+//! The plain twin of a store: its expected content, by loops over the values.
 
 use headwater::prepare::schema::{Reference, Table};
 use headwater::store::{
@@ -9,7 +9,7 @@ use headwater::store::{
 use crate::database::{Database, Value};
 use crate::plain_vector;
 
-/// The mean and the deviation, value after value.
+/// Returns the mean and the standard deviation, by a loop over the values.
 pub(crate) fn moments<'a>(values: impl Iterator<Item = &'a Value>) -> (f64, f64) {
     let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
     for value in values {
@@ -49,7 +49,7 @@ pub(crate) fn keys(database: &Database, table: &Table, names: &[String]) -> Vec<
         .collect()
 }
 
-/// The parent of each row, by looking at all of them.
+/// Returns the parent of each row, by a search of all rows.
 pub(crate) fn parents(
     database: &Database,
     table: &Table,
@@ -84,7 +84,7 @@ pub(crate) fn times(database: &Database, table: &Table) -> Vec<Option<i64>> {
             let parts = reference.columns.iter();
             let parts: Vec<_> =
                 parts.map(|name| database.column(table.source_name(), name)).collect();
-            // A missing parent is not the same as none, and half a key is not none either.
+            // A missing parent differs from no reference, and so does a partial key.
             let time = |(row, parent): (usize, Option<u32>)| match parent {
                 Some(parent) => lent[parent as usize],
                 None if parts.iter().any(|part| part[row] != Value::Null) => Some(NEVER_VISIBLE),
@@ -135,7 +135,7 @@ pub(crate) fn identities(database: &Database, table: &Table) -> Vec<u64> {
     (0..database.row_count(table.source_name())).map(identity).collect()
 }
 
-/// Compares everything in `store` with what `database` says.
+/// Compares everything in `store` with `database`.
 pub(crate) fn compare(database: &Database, store: &Store) {
     let tables = &database.schema.tables;
     assert_eq!(store.tables().len(), tables.len());
@@ -392,6 +392,6 @@ fn split<'a>(
     let (Some(source), Some(split)) = (&derived.source, &derived.split) else { return "" };
     match &database.column(source, split)[row] {
         Value::Word(word) => word,
-        other => panic!("{other:?} is no split"),
+        other => panic!("{other:?} is not a split"),
     }
 }

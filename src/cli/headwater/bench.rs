@@ -1,4 +1,4 @@
-//! `headwater bench`: what a batch costs.
+//! `headwater bench`: measures the cost of a batch.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,40 +16,40 @@ use crate::plan::{Assignment, Split};
 use crate::sampler::{Batch, Children, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk};
 use crate::store::Store;
 
-/// Batches before the clock starts: by then the buffers that a run uses are warm. Their digest is
-/// taken, since nobody waits for them.
+/// The batches before the clock starts, which warm the buffers. They are hashed, because their time
+/// is not measured.
 const WARM_UP: u64 = 20;
 
-/// Makes batches as training would, and tells what one costs.
+/// Makes batches as in training, and prints the cost of one.
 #[derive(Args)]
 pub(super) struct BenchArgs {
     /// The store's folder.
     store: PathBuf,
-    /// How many batches to measure, after 20 that warm up.
+    /// The number of batches to measure, after 20 for warm-up.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     batches: u64,
-    /// How many threads make batches; all cores where it is not said.
+    /// The number of threads that make batches [default: all cores].
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// Only these tasks.
     #[arg(long, value_name = "TASK")]
     tasks: Vec<String>,
     /// Sequences in a batch.
-    #[arg(long, value_name = "B", default_value_t = 32)]
+    #[arg(long, value_name = "B", default_value_t = Settings::default().shape.batch_size)]
     batch_size: u32,
     /// Cells in a sequence.
-    #[arg(long, value_name = "S", default_value_t = 1024)]
+    #[arg(long, value_name = "S", default_value_t = Settings::default().shape.sequence_length)]
     sequence_length: u32,
     /// The most rows of a context.
-    #[arg(long, value_name = "R", default_value_t = 208)]
+    #[arg(long, value_name = "R", default_value_t = Settings::default().shape.max_rows)]
     max_rows: u32,
     /// The most children that a row brings in through one relation.
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = default_child_width())]
     child_width: u32,
-    /// Times and links in the short form.
+    /// Make times and links in the compact form.
     #[arg(long)]
     compact: bool,
-    /// Where the vectors of the texts are: in the batch, or all with the caller.
+    /// The place of the texts' vectors: in the batch, or global (the batch has indexes).
     #[arg(long, value_enum, default_value_t = TextVectors::Batch)]
     texts: TextVectors,
     /// The order of out_perm and in_perm.
@@ -69,7 +69,7 @@ enum Order {
     CuthillMckee,
 }
 
-/// What was measured, as the last line says it.
+/// The measurements, printed as the last line.
 #[derive(Serialize)]
 struct Measured {
     batches: u64,
@@ -82,7 +82,7 @@ struct Measured {
     bytes_per_batch: u64,
     rows_per_sequence: f64,
     padding_share: f64,
-    /// The digest of all bytes of the batches that warm up, in their order.
+    /// The digest of all bytes of the warm-up batches, in order.
     digest: Digest,
 }
 
@@ -97,7 +97,7 @@ impl BenchArgs {
         let mut output = Output::new();
         for (number, task) in sampler.tasks().enumerate() {
             output.line(&match sampler.seed_count(number, Split::Train) {
-                0 => format!("note: task {task} has no train seed and is passed over"),
+                0 => format!("note: task {task} has no train seed and is skipped"),
                 _ => format!("task {task}"),
             })?;
         }
@@ -141,11 +141,14 @@ impl BenchArgs {
         hooks: &Hooks<'_>,
     ) -> Result<Measured> {
         let (mut bytes, mut rows, mut padding) = (0, 0, 0);
-        // As many batches were made ahead before the clock starts as when it stops.
+        // The same number of batches is ahead when the clock starts and when it stops.
         let (cpu_before, wall_before) = (cpu_time(), Instant::now());
         for made in 0..self.batches {
             if hooks.interrupted.is_some_and(|interrupted| interrupted()) {
-                return Err(Error::interrupted(format!("interrupted after {made} batches")));
+                return Err(Error::interrupted(format!(
+                    "interrupted after {made} of {} batches",
+                    self.batches
+                )));
             }
             let (batch, _) = sampler.next(Split::Train)?;
             bytes += batch.bytes() as u64;
@@ -169,6 +172,13 @@ impl BenchArgs {
             padding_share: padding as f64 / (sequences * f64::from(self.sequence_length)),
             digest,
         })
+    }
+}
+
+fn default_child_width() -> u32 {
+    match Settings::default().walk {
+        Walk::Priority { child_width, .. } => child_width,
+        Walk::Breadth { .. } => unreachable!("the default walk is by priority"),
     }
 }
 

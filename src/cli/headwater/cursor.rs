@@ -1,4 +1,4 @@
-//! `headwater cursor`: the position and the plan of a cursor.
+//! `headwater cursor`: prints the position and the plan of a cursor.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use crate::error::Result;
 use crate::plan::Cursor;
 use crate::view::words::count;
 
-/// Shows what a cursor says: its position, and the plan that it belongs to.
+/// Shows a cursor: its position, and the plan that it belongs to.
 #[derive(Args)]
 pub(super) struct CursorArgs {
     /// The cursor's file.
     file: PathBuf,
-    /// Print one JSON object instead of words.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `headwater inspect`: what a store holds, and a row with its cells and neighbours.
+//! `headwater inspect`: prints the content of a store, a row with its neighbours, or a context.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,8 +15,7 @@ use crate::store::{ColumnMetadata, ColumnStats, Store, Table, TableMetadata, Tas
 use crate::view::words::{bytes, count, plural};
 use crate::view::{ContextPicture, RowView, time_text};
 
-/// Shows what a store holds: tables, relations and tasks; one table's columns; one row; or one
-/// context.
+/// Shows the tables, relations and tasks of a store; or one table's columns, one row, or one context.
 #[derive(Args)]
 pub(super) struct InspectArgs {
     /// The store's folder.
@@ -24,28 +23,28 @@ pub(super) struct InspectArgs {
     /// Show this table's columns, with their statistics.
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
-    /// Show the row of that table with this key (a composite one as 1|2), or with this number as #5.
+    /// Show the row of that table with this key (a composite key as 1|2) or this number (as #5).
     #[arg(long, value_name = "KEY", requires = "table")]
     row: Option<String>,
-    /// Show the context that the sampler collects for a seed of this task, with its default settings.
-    #[arg(long, value_name = "TASK", requires = "item", conflicts_with = "table")]
+    /// Show the context of one seed of this task, with the sampler's default settings.
+    #[arg(long, value_name = "TASK", requires = "seed_index", conflicts_with = "table")]
     task: Option<String>,
-    /// Which seed of the task, counted from 0.
-    #[arg(long, value_name = "N", requires = "task")]
-    item: Option<u32>,
-    /// Draw the context on a page, instead: its rows and cells, what refers to what, what time hides,
-    /// and who attends to whom. One file, for any browser; a page that is there is replaced.
+    /// The number of the seed in the task, counted from 0.
+    #[arg(long, alias = "item", value_name = "N", requires = "task")]
+    seed_index: Option<u32>,
+    /// Write the context to an HTML page instead: rows, cells, links, hidden rows and attention masks.
+    /// An existing page is replaced.
     #[arg(long, value_name = "FILE", requires = "task", conflicts_with = "json")]
     html: Option<PathBuf>,
-    /// Print one JSON object instead of words.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: &InspectArgs) -> Result<()> {
     let store = Store::open(&args.store)?;
-    if let (Some(task), Some(item)) = (&args.task, args.item) {
-        return show_context(store, task, item, args);
+    if let (Some(task), Some(seed_index)) = (&args.task, args.seed_index) {
+        return show_context(store, task, seed_index, args);
     }
     let mut output = Output::new();
     match (&args.table, &args.row) {
@@ -75,12 +74,12 @@ pub(super) fn run(args: &InspectArgs) -> Result<()> {
 }
 
 /// Shows the context of one seed, with the sampler's default settings.
-fn show_context(store: Store, task: &str, item: u32, args: &InspectArgs) -> Result<()> {
+fn show_context(store: Store, task: &str, seed_index: u32, args: &InspectArgs) -> Result<()> {
     if let Some(path) = &args.html {
         ContextPicture::check_place(path)?;
     }
     let settings = Settings { tasks: Some(vec![task.to_owned()]), ..Settings::default() };
-    let picture = ContextPicture::new(vec![Arc::new(store)], settings, task, item)?;
+    let picture = ContextPicture::new(vec![Arc::new(store)], settings, task, seed_index)?;
     let mut output = Output::new();
     if let Some(path) = &args.html {
         picture.write_page(path)?;
@@ -94,22 +93,17 @@ fn show_context(store: Store, task: &str, item: u32, args: &InspectArgs) -> Resu
     }
 }
 
+/// Returns the row with a number (`#5`) or a key.
 fn find_row(table: &Table, wanted: &str) -> Result<u32> {
-    let name = &table.metadata().name;
     if let Some(number) = wanted.strip_prefix('#') {
         return number.parse().map_err(|_| {
             Error::invalid(format!("expected a row number such as #5, found {wanted:?}"))
         });
     }
-    table.find(wanted)?.ok_or_else(|| {
-        let example = table.key(0).unwrap_or_default();
-        Error::invalid(format!(
-            "no row of table {name:?} has the key {wanted:?}; a key looks like {example:?}"
-        ))
-    })
+    table.require(wanted)
 }
 
-/// A task, with how many seeds each split has.
+/// A task, with the number of seeds of each split.
 #[derive(Serialize)]
 struct TaskView {
     name: String,
@@ -126,13 +120,13 @@ impl TaskView {
     fn of(store: &Store, task: &Task) -> Result<Self> {
         let metadata = task.metadata();
         let anchor = &store.tables()[metadata.anchor as usize];
-        // The sampler's defaults, where the task does not record its own split.
+        // The sampler's default rule, for a task without recorded splits.
         let rule = Settings::default().split;
         let identity = name_identity(&metadata.name);
         let mut sizes = [0_u64; Split::ALL.len()];
         let mut recorded_split = false;
-        for index in 0..metadata.seed_count {
-            let seed = task.seed(anchor, index)?;
+        for seed_index in 0..metadata.seed_count {
+            let seed = task.seed(anchor, seed_index)?;
             recorded_split |= seed.split.is_some();
             let split = match seed.split {
                 Some(split) => split,
@@ -261,10 +255,10 @@ fn describe_stats(column: &ColumnMetadata) -> String {
     }
 }
 
-/// Six digits of a statistic, which say enough.
+/// Returns a statistic with six digits.
 fn significant(value: f64) -> String {
     let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
-    // Minus zero is what is left of a mean that cancels.
+    // Turns minus zero, the mean of values that cancel, into zero.
     (rounded + 0.0).to_string()
 }
 

@@ -22,14 +22,14 @@ From data to a store:
   headwater prepare my-folder --schema schema.toml --out my.db
   headwater verify my.db
   headwater inspect my.db --table orders --row 17
-  headwater inspect my.db --task churn --item 5 --html context.html   # what a model sees
+  headwater inspect my.db --task churn --seed-index 5 --html context.html   # what a model sees
 
 A source is a folder of .csv and .parquet files (a file a table), one such file, or a SQLite file.
-Without data of your own: headwater demo-data demo.
+To try it without data: headwater demo-data demo.
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 damaged or foreign file, 130 interrupted.";
+Exit status: 0 success, 1 failure, 2 wrong usage, 3 damaged or foreign file, 130 interrupted.";
 
-/// Prepares relational data for deterministic sampling, and looks into what it prepared.
+/// Prepares relational data for deterministic sampling, and inspects the stores.
 #[derive(Parser)]
 #[command(name = "headwater", version, after_help = AFTER_HELP, max_term_width = 100)]
 struct Command {

@@ -1,4 +1,4 @@
-//! `headwater verify`: every byte of a store against its digest.
+//! `headwater verify`: checks every byte of a store against its digest.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use crate::view::words::bytes;
 pub(super) struct VerifyArgs {
     /// The store's folder.
     store: PathBuf,
-    /// Print one JSON object instead of words.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }
@@ -38,10 +38,10 @@ pub(super) fn run(args: &VerifyArgs, hooks: &Hooks<'_>) -> Result<()> {
         }));
     }
     output.line(&format!(
-        "{}: whole; {} in {} files match root {}",
+        "{}: OK, {} files, {}, root {}",
         args.store.display(),
-        bytes(store.file_bytes()),
         store.metadata().files.len() + 1,
+        bytes(store.file_bytes()),
         store.root()
     ))
 }

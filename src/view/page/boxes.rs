@@ -1,4 +1,4 @@
-//! What a row's box says: its key, its time, its cells, and the links that no neighbour shows.
+//! The box of a row: its key, its time, its cells, and the links that the layout does not show.
 
 use std::fmt::Write;
 
@@ -18,17 +18,17 @@ pub(super) const HEAD: u32 = 40;
 pub(super) const LINE: u32 = 17;
 const FOOT: u32 = 5;
 
-/// A row as its box shows it.
+/// A row with the content of its box.
 pub(super) struct RowBox<'a> {
     view: &'a ContextRow,
     table: u32,
     cells: Vec<DrawnCell>,
-    /// The lines that show the cells, each by their numbers.
+    /// The cells of each line, by number.
     lines: Vec<Vec<usize>>,
-    /// References to rows of the context that another row brought in.
+    /// Links to parents in the context that another row brought in.
     pub far_links: Vec<Link>,
-    /// What else it is linked with: a line for each relation that time hides something of, and one
-    /// for the children that were merely not drawn.
+    /// Neighbours outside the context: a line for each relation with hidden rows, and one line for
+    /// children that were not drawn.
     absent: Vec<Vec<&'a NeighbourCounts>>,
 }
 
@@ -67,37 +67,40 @@ pub(super) fn boxes<'a>(
     .collect()
 }
 
-/// The target of a task that has its own, as a cell of the seed row.
+/// Returns the target of a derived task as a cell of the seed row.
 fn own_target(store: &Store, context: &Context) -> Result<Option<CellView>> {
     let column = target_column(store, context).filter(|_| context.target_column.is_none());
     column.map(|column| CellView::of(store, column, context.target)).transpose()
 }
 
-/// What is shown beside a row is left out.
+/// Returns the neighbours of a row that the layout does not show beside it.
 fn absent<'a>(context: &Context, row: &'a ContextRow) -> Vec<Vec<&'a NeighbourCounts>> {
-    let absent = row.neighbours.iter().filter(|near| !is_beside(context, row.place, near));
+    let absent =
+        row.neighbours.iter().filter(|neighbours| !is_beside(context, row.place, neighbours));
     let (not_drawn, others): (Vec<_>, Vec<_>) =
-        absent.partition(|near| !near.is_parent && near.hidden == 0);
-    let lines = others.into_iter().map(|near| vec![near]);
+        absent.partition(|neighbours| !neighbours.is_parent && neighbours.hidden == 0);
+    let lines = others.into_iter().map(|neighbours| vec![neighbours]);
     lines.chain((!not_drawn.is_empty()).then_some(not_drawn)).collect()
 }
 
-/// Whether it is shown elsewhere what the row at `place` is linked with: a parent by a line, children
-/// in the heading of those that it brought in or, where all are there, by their own lines.
-fn is_beside(context: &Context, place: usize, near: &NeighbourCounts) -> bool {
+/// Whether the layout shows these neighbours of the row at `place`: a parent by a line, children by
+/// the heading of those that it brought in or, if all are in the context, by their own lines.
+fn is_beside(context: &Context, place: usize, neighbours: &NeighbourCounts) -> bool {
     let is_brought_in = |row: &Visit| {
-        (row.from as usize, row.relation, row.is_parent) == (place, near.relation_number, false)
+        (row.from as usize, row.relation, row.is_parent)
+            == (place, neighbours.relation_number, false)
     };
-    match near.is_parent {
-        true => near.in_context > 0,
+    match neighbours.is_parent {
+        true => neighbours.in_context > 0,
         false => {
-            let all_are_there = near.hidden == 0 && near.in_context == near.visible;
+            let all_are_there =
+                neighbours.hidden == 0 && neighbours.in_context == neighbours.visible;
             all_are_there || context.rows.iter().skip(1).any(is_brought_in)
         }
     }
 }
 
-/// Whether a reference is the one by which one of its rows came into the context.
+/// Whether a link is the one by which one of its rows came into the context.
 fn is_of_the_walk(context: &Context, link: &Link) -> bool {
     let brought = |place: u32, by: u32, is_parent: bool| {
         let visit = &context.rows[place as usize];
@@ -108,24 +111,24 @@ fn is_of_the_walk(context: &Context, link: &Link) -> bool {
 }
 
 impl RowBox<'_> {
-    /// How high the box is drawn.
+    /// Returns the height of the box.
     pub(super) fn height(&self) -> u32 {
         let lines = self.lines.len() + self.far_links.len() + self.absent.len();
         HEAD + lines as u32 * LINE + FOOT
     }
 
-    /// Where the line of far link `number` is, below the top of the box.
+    /// Returns the offset of the line of far link `number` from the top of the box.
     pub(super) fn link_line(&self, number: usize) -> u32 {
         HEAD + (self.lines.len() + number) as u32 * LINE + LINE / 2
     }
 
-    /// What the masks call each of the row's cells that are in the sequence.
+    /// Returns the names, in the masks, of the row's cells in the sequence.
     pub(super) fn cell_names(&self) -> impl Iterator<Item = String> {
         let name = |cell: &DrawnCell| format!("{}\t{}", self.view.name(), cell.view.column);
         self.cells.iter().filter(|cell| cell.is_in_sequence()).map(name)
     }
 
-    /// The box at its place.
+    /// Returns the HTML of the box.
     pub(super) fn html(&self, place: Place, boxes: &[RowBox<'_>], store: &Store) -> String {
         let ContextRow { place: number, hop, table, row, .. } = self.view;
         let kind = self.view.kind();
@@ -134,7 +137,7 @@ impl RowBox<'_> {
             (None, _) => "<span>always visible</span>".to_owned(),
             (Some(time), None) => format!("<span>{}</span>", escape(time)),
             (Some(time), Some(before)) => {
-                // The day is enough beside it; the tooltip has the rest.
+                // The box shows the day; the tooltip has the full time.
                 let day = time.split(' ').next().unwrap_or(time);
                 format!("<span>{}</span> <small>{}</small>", escape(before), escape(day))
             }
@@ -168,35 +171,42 @@ impl RowBox<'_> {
                 escape(&parent.name()),
             );
         }
-        self.absent.iter().for_each(|near| html.push_str(&absent_line(near)));
+        self.absent.iter().for_each(|neighbours| html.push_str(&absent_line(neighbours)));
         html + "</article>"
     }
 }
 
-/// A line of what a row is linked with that is not beside it.
+/// Returns a line for neighbours that the layout does not show beside the row.
 fn absent_line(all: &[&NeighbourCounts]) -> String {
-    let long = |near: &&NeighbourCounts| match (near.is_parent, near.hidden) {
-        (true, 0) => format!("{}: the row that it refers to was left out", near.relation),
-        (true, _) => format!("{}: the row that it refers to came to exist later", near.relation),
+    let long = |neighbours: &&NeighbourCounts| match (neighbours.is_parent, neighbours.hidden) {
+        (true, 0) => format!("{}: the row that it refers to was left out", neighbours.relation),
+        (true, _) => {
+            format!("{}: the row that it refers to came to exist later", neighbours.relation)
+        }
         (false, _) => format!(
             "{}: of {} visible rows that refer to this one, {} are in the context; {} came to exist \
              later",
-            near.relation,
-            count(near.visible),
-            count(near.in_context),
-            count(near.hidden)
+            neighbours.relation,
+            count(neighbours.visible),
+            count(neighbours.in_context),
+            count(neighbours.hidden)
         ),
     };
     let (name, text) = match all {
-        [near] if near.is_parent => {
-            let text = if near.hidden > 0 { "<mark>exists later</mark>" } else { "left out" };
-            (format!("→ {}", near.relation), text.to_owned())
+        [neighbours] if neighbours.is_parent => {
+            let text = if neighbours.hidden > 0 { "<mark>exists later</mark>" } else { "left out" };
+            (format!("→ {}", neighbours.relation), text.to_owned())
         }
-        [near] => (format!("← {}", near.relation), neighbour_counts(near)),
+        [neighbours] => (format!("← {}", neighbours.relation), neighbour_counts(neighbours)),
         _ => {
-            let sum =
-                |part: fn(&NeighbourCounts) -> u64| count(all.iter().map(|near| part(near)).sum());
-            let counts = format!("{} of {}", sum(|near| near.in_context), sum(|near| near.visible));
+            let sum = |part: fn(&NeighbourCounts) -> u64| {
+                count(all.iter().map(|neighbours| part(neighbours)).sum())
+            };
+            let counts = format!(
+                "{} of {}",
+                sum(|neighbours| neighbours.in_context),
+                sum(|neighbours| neighbours.visible)
+            );
             (format!("← {} more relations", all.len()), counts)
         }
     };
@@ -208,10 +218,10 @@ fn absent_line(all: &[&NeighbourCounts]) -> String {
     )
 }
 
-/// How many of a row's children through a relation are in the context, and how many are hidden.
-pub(super) fn neighbour_counts(near: &NeighbourCounts) -> String {
-    let seen = format!("{} of {}", count(near.in_context), count(near.visible));
-    match near.hidden {
+/// Returns the numbers of a row's children through a relation: in the context, visible, hidden.
+pub(super) fn neighbour_counts(neighbours: &NeighbourCounts) -> String {
+    let seen = format!("{} of {}", count(neighbours.in_context), count(neighbours.visible));
+    match neighbours.hidden {
         0 => seen,
         hidden => format!("{seen}, <mark>{} later</mark>", count(hidden)),
     }

@@ -1,13 +1,13 @@
-//! The cells of a row as lines of its box, each as the model sees it.
+//! The cells of a row as lines of its box, with the values that the model sees.
 
 use super::markup::{escape, shortened};
 use super::sequence::Sequence;
 use crate::view::cell::CellView;
 
-/// How many characters of names stand in a line.
+/// The most characters of names in a line.
 const LINE_CHARACTERS: usize = 33;
 
-/// A cell, and what the model sees of it.
+/// A cell, and its state for the model.
 pub(super) struct DrawnCell {
     /// Its place in the sequence.
     at: usize,
@@ -19,10 +19,10 @@ pub(super) struct DrawnCell {
 enum State {
     Seen,
     Null,
-    /// It has a value that was not known yet.
+    /// The value was not known yet at the observation time.
     Later,
     Target,
-    /// It is past the end of the sequence.
+    /// The cell is past the end of the sequence.
     Cut,
 }
 
@@ -42,7 +42,7 @@ impl DrawnCell {
         self.state != State::Cut
     }
 
-    /// All that there is to say of it beside its name: that it is there, or that it is not.
+    /// Returns the one word for a cell without a value of its own: `id` or `NULL`.
     fn only_says(&self) -> Option<&'static str> {
         match self.state {
             State::Seen if self.view.semantic == "identifier" => Some("id"),
@@ -51,7 +51,7 @@ impl DrawnCell {
         }
     }
 
-    /// The attributes that all drawn cells have: where it is in the sequence, and all about it.
+    /// Returns the attributes of a drawn cell: its place in the sequence, and its tooltip.
     fn attributes(&self) -> String {
         let CellView { column, semantic, value } = &self.view;
         let value = value.as_deref().unwrap_or("NULL");
@@ -65,14 +65,14 @@ impl DrawnCell {
             State::Cut => format!("{value}\nnot in the sequence, which ends before it"),
         };
         let title = escape(&format!("{column} ({semantic}): {remark}"));
-        // What is not in the sequence has no place that the masks could name.
+        // A cell outside the sequence has no place in the masks.
         match self.state {
             State::Cut => format!("title=\"{title}\""),
             _ => format!("id=\"c{at}\" title=\"{title}\""),
         }
     }
 
-    /// A line of its own.
+    /// Returns the cell as a line of its own.
     fn line(&self) -> String {
         let value = shortened(self.view.value.as_deref().unwrap_or("NULL"));
         let (class, shown) = match self.state {
@@ -90,8 +90,8 @@ impl DrawnCell {
     }
 }
 
-/// The cells of a row by the lines of its box. The names of identifiers share lines, as the model
-/// learns no more of them than that they are there; so do, at the end, those of cells without a value.
+/// Returns the cells of each line of a row's box. Identifiers share lines, because the model sees
+/// only that they are present; so do, at the end, cells without a value.
 pub(super) fn lines(cells: &[DrawnCell]) -> Vec<Vec<usize>> {
     let that_say = |what| (0..cells.len()).filter(move |&cell| cells[cell].only_says() == what);
     let mut lines = shared_lines(cells, that_say(Some("id")));
@@ -100,7 +100,7 @@ pub(super) fn lines(cells: &[DrawnCell]) -> Vec<Vec<usize>> {
     lines
 }
 
-/// As many names in each line as fit.
+/// Puts as many names in each line as fit.
 fn shared_lines(cells: &[DrawnCell], names: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
     let mut lines: Vec<Vec<usize>> = Vec::new();
     let mut characters = 0;
@@ -118,7 +118,7 @@ fn shared_lines(cells: &[DrawnCell], names: impl Iterator<Item = usize>) -> Vec<
     lines
 }
 
-/// One of these lines.
+/// Returns the HTML of a line.
 pub(super) fn line(cells: &[DrawnCell], line: &[usize]) -> String {
     let Some(says) = cells[line[0]].only_says() else { return cells[line[0]].line() };
     let name = |&cell: &usize| {
@@ -128,7 +128,7 @@ pub(super) fn line(cells: &[DrawnCell], line: &[usize]) -> String {
     format!("<div class=\"cell names {}\"><i>{says}</i>{names}</div>", says.to_lowercase())
 }
 
-/// A semantic type in a narrow column.
+/// Returns the short name of a semantic type.
 fn short_name(semantic: &str) -> &str {
     match semantic {
         "identifier" => "id",

@@ -1,4 +1,4 @@
-//! The rows of a context as boxes, and the references among them as arrows.
+//! The rows of a context as boxes, and the links among them as arrows.
 
 use std::fmt::Write;
 
@@ -9,12 +9,12 @@ use crate::sampler::{Context, Link};
 use crate::store::Store;
 use crate::view::context::ContextView;
 
-/// How far below the top of a box the lines to and from it are.
+/// The offset of a box's lines from its top.
 const PORT: u32 = 14;
-/// How far an arrow between boxes above each other bulges.
+/// The bulge of an arrow between boxes in one column.
 const BULGE: u32 = 34;
 
-/// The whole picture.
+/// Returns the whole picture.
 pub(super) fn graph(
     store: &Store,
     context: &Context,
@@ -47,7 +47,7 @@ pub(super) fn graph(
     html + "</div>"
 }
 
-/// The references that are not the walk's own, each with its row and its number there.
+/// Returns the links that the walk did not follow, each with its row and its number there.
 fn far_links<'a>(boxes: &'a [RowBox<'_>]) -> impl Iterator<Item = (usize, usize, &'a Link)> {
     let of_row = |(row, own): (usize, &'a RowBox<'_>)| {
         own.far_links.iter().enumerate().map(move |(number, link)| (row, number, link))
@@ -55,7 +55,7 @@ fn far_links<'a>(boxes: &'a [RowBox<'_>]) -> impl Iterator<Item = (usize, usize,
     boxes.iter().enumerate().flat_map(of_row)
 }
 
-/// The heads of the arrows.
+/// Returns the arrow heads.
 fn heads() -> String {
     let head = |id: &str| {
         format!(
@@ -67,8 +67,8 @@ fn heads() -> String {
     format!("<defs>{}</defs>", ["parent", "child", "far"].map(head).concat())
 }
 
-/// The lines from a row to what it brought in through one relation. The arrow is where the
-/// reference points: at the parents that were brought in, or at the row that its children refer to.
+/// Returns the lines from a row to the rows that it brought in through one relation. Arrows point at
+/// parents: at those that it brought in, or at the row itself from its children.
 fn tree_lines(layout: &Layout, brood: &Brood, store: &Store) -> String {
     let from = layout.boxes[brood.from];
     let (right, port) = (from.x + BOX_WIDTH, from.y + PORT);
@@ -76,9 +76,9 @@ fn tree_lines(layout: &Layout, brood: &Brood, store: &Store) -> String {
         true => ("parent", 0, ["", " marker-end=\"url(#parent-head)\""]),
         false => ("child", 2, [" marker-start=\"url(#child-head)\"", ""]),
     };
-    // Neighbours above each other take turns, lest their lines become one.
+    // Lines of boxes in one column have different offsets, so that they do not overlap.
     let bus = right + 11 + (bus + 5 * (brood.from as u32 % 5)) % 27;
-    // A row's parents leave it below its children's arrow, so that the two can be told apart.
+    // Lines to parents leave below the children's arrow, so that the two differ.
     let port = if brood.is_parent { port + 12 } else { port };
     let spine = brood.x - 10;
     let title = escape(&store.relation_name(brood.relation as usize));
@@ -93,7 +93,7 @@ fn tree_lines(layout: &Layout, brood: &Brood, store: &Store) -> String {
     );
     for &member in &brood.members {
         let place = layout.boxes[member];
-        // Those abreast stand together behind the first of them.
+        // Boxes side by side share the line of the first one.
         if place.x == brood.x {
             let at = place.y + PORT;
             let _ = write!(svg, "<path d=\"M{spine} {middle}V{at}H{}\"{}/>", place.x, ends[1]);
@@ -102,7 +102,7 @@ fn tree_lines(layout: &Layout, brood: &Brood, store: &Store) -> String {
     svg + "</g>"
 }
 
-/// The arrow of a reference that brought in neither of its rows, from its line in the child's box.
+/// Returns the arrow of a link that brought in neither of its rows, from its line in the child's box.
 fn far_arrow(layout: &Layout, link: &Link, from: u32, store: &Store) -> String {
     let (child, parent) = (layout.boxes[link.child as usize], layout.boxes[link.parent as usize]);
     let to = parent.y + PORT;
@@ -126,13 +126,12 @@ fn far_arrow(layout: &Layout, link: &Link, from: u32, store: &Store) -> String {
     )
 }
 
-/// The name of what a row brought in through one relation, and how many there are.
+/// Returns the heading of the rows that a row brought in through one relation, with their number.
 fn heading(brood: &Brood, view: &ContextView, store: &Store) -> String {
-    let near = view.rows[brood.from]
-        .neighbours
-        .iter()
-        .find(|near| (near.relation_number, near.is_parent) == (brood.relation, brood.is_parent));
-    let counts = near.filter(|_| !brood.is_parent).map_or_else(String::new, neighbour_counts);
+    let neighbours = view.rows[brood.from].neighbours.iter().find(|neighbours| {
+        (neighbours.relation_number, neighbours.is_parent) == (brood.relation, brood.is_parent)
+    });
+    let counts = neighbours.filter(|_| !brood.is_parent).map_or_else(String::new, neighbour_counts);
     let (class, sign) = if brood.is_parent { ("parent", "→") } else { ("child", "←") };
     let long = match brood.is_parent {
         true => "the row that it refers to",

@@ -1,18 +1,18 @@
-//! Where the boxes of a context go: each row left of what it brought in, hop by hop.
+//! The layout of a context's boxes: each row to the left of the rows that it brought in.
 
 use crate::sampler::Visit;
 
 pub(super) const BOX_WIDTH: u32 = 252;
-/// Between a box and what it brought in; the lines run here.
+/// The space between a box and the boxes that it brought in, for the lines.
 pub(super) const GUTTER: u32 = 56;
-/// Above what one row brought in through one relation: the relation's name and counts.
+/// The height of a heading: the relation's name and counts.
 pub(super) const HEADING: u32 = 24;
-/// Between boxes.
+/// The space between boxes.
 const GAP: u32 = 8;
 const BROOD_GAP: u32 = 14;
-/// Around the whole.
+/// The space around the picture.
 const MARGIN: u32 = 10;
-/// Siblings that brought in nothing stand so many abreast.
+/// The number of siblings side by side, if they brought in no rows.
 const ABREAST: usize = 3;
 
 /// A box's corner and size; every box is [`BOX_WIDTH`] wide.
@@ -32,11 +32,11 @@ pub(super) struct Brood {
     /// The corner of its heading.
     pub x: u32,
     pub y: u32,
-    /// Their places in the context; those that stand abreast come last.
+    /// Their places in the context; those side by side come last.
     pub members: Vec<usize>,
 }
 
-/// Where everything is.
+/// The places of all boxes and headings, and the size of the picture.
 pub(super) struct Layout {
     pub boxes: Vec<Place>,
     pub broods: Vec<Brood>,
@@ -45,7 +45,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Lays out the rows of a context, whose boxes have these heights.
+    /// Lays out the rows of a context with boxes of these heights.
     pub(super) fn of(rows: &[Visit], heights: &[u32]) -> Self {
         let mut broods: Vec<Brood> = Vec::new();
         let mut of_row = vec![Vec::new(); rows.len()];
@@ -76,11 +76,11 @@ impl Layout {
     }
 }
 
-/// The columns while they are being filled from above: one for each step away from the seed.
+/// The columns during the layout, filled from above: one for each link away from the seed.
 struct Columns {
     /// The broods of each row.
     of_row: Vec<Vec<usize>>,
-    /// From where on each column is free.
+    /// The first free y of each column.
     free: Vec<u32>,
 }
 
@@ -92,7 +92,7 @@ impl Columns {
         &mut self.free[column]
     }
 
-    /// Where a row may begin, so that what it brought in first can begin beside it.
+    /// Returns the y of a row's box, so that the first row that it brought in can begin beside it.
     fn start(&mut self, layout: &Layout, place: usize, column: usize) -> u32 {
         let own = *self.free(column);
         match self.of_row[place].first() {
@@ -101,7 +101,7 @@ impl Columns {
         }
     }
 
-    /// Where a brood's heading may begin, so that its first member can be right below.
+    /// Returns the y of a brood's heading, so that its first member can be right below.
     fn start_of(&mut self, layout: &Layout, brood: usize, column: usize) -> u32 {
         let members = &layout.broods[brood].members;
         let free = match self.of_row[members[0]].is_empty() {
@@ -111,12 +111,12 @@ impl Columns {
         (*self.free(column)).max(free.saturating_sub(HEADING))
     }
 
-    /// From where on some neighbouring columns are free, all of them.
+    /// Returns the y from which all of some adjacent columns are free.
     fn free_over(&mut self, column: usize, count: usize) -> u32 {
         (column..column + count).map(|column| *self.free(column)).max().unwrap_or(0)
     }
 
-    /// Puts the row at `place`, and right of it all that it brought in.
+    /// Places the row at `place`, and to its right all rows that it brought in.
     fn put(&mut self, layout: &mut Layout, place: usize, column: usize) {
         let y = self.start(layout, place, column);
         let height = layout.boxes[place].height;
@@ -135,7 +135,7 @@ impl Columns {
         }
     }
 
-    /// Puts rows that brought in nothing beside each other, over as many columns.
+    /// Places rows that brought in no rows side by side, one column each.
     fn put_abreast(&mut self, layout: &mut Layout, leaves: &[usize], column: usize) {
         let y = self.free_over(column, leaves.len());
         let tallest = leaves.iter().map(|&leaf| layout.boxes[leaf].height).max().unwrap_or(0);
@@ -147,7 +147,7 @@ impl Columns {
     }
 }
 
-/// Where a column begins.
+/// Returns the left edge of a column.
 fn left(column: usize) -> u32 {
     MARGIN + column as u32 * (BOX_WIDTH + GUTTER)
 }

@@ -1,9 +1,9 @@
-//! Text in HTML.
+//! Escaped text for HTML.
 
-/// How many characters of a value are drawn; the whole of it is in the tooltip.
+/// The most characters of a value that are shown; the tooltip has the whole value.
 const SHOWN_CHARACTERS: usize = 80;
 
-/// `text` so that it means itself, in an element or in an attribute.
+/// Returns `text` escaped for an element or an attribute.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -21,7 +21,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// The beginning of a long value, escaped.
+/// Returns the start of a value, escaped.
 pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARACTERS) {
         Some((end, _)) => escape(&text[..end]) + "…",
@@ -29,7 +29,7 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-/// A hue for a table, far from those of the tables before it.
+/// Returns the hue of a table, far from those of the tables before it.
 pub(super) fn hue(table: u32) -> u32 {
     // The golden angle, from a calm blue on.
     (215 + u64::from(table) * 1375 / 10).rem_euclid(360) as u32

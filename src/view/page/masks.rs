@@ -1,4 +1,4 @@
-//! Who attends to whom: the three masks of a sequence, drawn.
+//! The three attention masks of a sequence, as pictures.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::png;
 use super::sequence::Sequence;
 use crate::view::words::count;
 
-/// What a cell may attend to; a model's COL, OUT and IN.
+/// An attention mask: a model's COL, OUT and IN.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mask {
     /// Cells of the same column.
@@ -18,25 +18,25 @@ pub(super) enum Mask {
     Incoming,
 }
 
-/// Why a cell attends to another; the number of the pixel's colour.
+/// The reason that a cell attends to another; the number is the pixel's colour.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Reason {
-    /// It does not.
+    /// It does not attend.
     None = 0,
-    /// They are of one row or one column, or the same.
+    /// The cells are in one row or one column, or are the same.
     Same = 1,
-    /// Of the one's row to the other's there is a reference.
+    /// A link connects the two cells' rows.
     Reference = 2,
 }
 
 /// The colours of the last two reasons; the third is not used.
 const COLOURS: [[u8; 3]; 3] = [[59, 130, 246], [234, 120, 20], [0, 0, 0]];
 
-/// How wide a small mask is drawn, in whole pixels a cell and at most so many.
+/// The width of a mask in pixels, and the most pixels of a cell.
 const WIDTH: usize = 560;
 const SCALE_MAX: usize = 18;
-/// What the axes take, above and on the left, and the target's marks on the other sides.
+/// The space for the axes, above and on the left, and for the target's marks on the other sides.
 const AXIS: usize = 46;
 const MARK: usize = 12;
 const STRIP: usize = 10;
@@ -64,7 +64,7 @@ impl Mask {
         }
     }
 
-    /// Whether, and why, the cell at `from` attends to the one at `to`, neither being padding.
+    /// Returns the reason that the cell at `from` attends to the cell at `to`; neither is padding.
     fn reason(self, sequence: &Sequence<'_>, from: usize, to: usize) -> Reason {
         let (from_row, to_row) = (sequence.row(from), sequence.row(to));
         let is_same = match self {
@@ -84,7 +84,7 @@ impl Mask {
         }
     }
 
-    /// The order that brings together what attends to each other, without the padding at its end.
+    /// Returns the mask's order of the cells, without the padding at its end.
     fn order<'a>(self, sequence: &Sequence<'a>) -> &'a [u16] {
         let order = match self {
             Self::Column => sequence.col_perm,
@@ -94,14 +94,14 @@ impl Mask {
         &order[..sequence.length]
     }
 
-    /// The pixels, line by line: each line a cell that attends, both ways in the mask's order.
+    /// Returns the pixels, line by line: one line for each attending cell, in the mask's order.
     fn pixels(self, sequence: &Sequence<'_>) -> Vec<u8> {
         let order = self.order(sequence);
         let pairs = order.iter().flat_map(|&from| order.iter().map(move |&to| (from, to)));
         pairs.map(|(from, to)| self.reason(sequence, from.into(), to.into()) as u8).collect()
     }
 
-    /// The mask as a figure; `names` are those of the cells.
+    /// Returns the mask as an HTML figure; `names` are the cells' names.
     pub(super) fn figure(self, sequence: &Sequence<'_>, names: &[String]) -> String {
         let pixels = self.pixels(sequence);
         let length = sequence.length;
@@ -115,7 +115,7 @@ impl Mask {
             "<figure class=\"mask\"><div class=\"scroll\">{picture}</div>\
              <figcaption><h3>{title}</h3><p>{rule}</p>\
              <p class=\"share\"><b>{share:.2} %</b> of the {length} × {length} pairs of cells: {total}</p>\
-             <p>A cell attends to {mean:.1} on the average, {least} to {most}.</p>\
+             <p>A cell attends to {mean:.1} cells on average, {least} to {most}.</p>\
              <p class=\"key\"><i class=\"same\"></i>{same}{reference}</p>\
              <p class=\"muted\">Lines attend, columns are attended to. Both are in the order \
              <code>{order_name}</code>; the strips show {strips} in the colours of their tables, \
@@ -189,7 +189,7 @@ impl Mask {
         svg + "</svg>"
     }
 
-    /// The stretches of one row, or one column, in an order.
+    /// Returns the stretches of one row, or of one column, in an order.
     fn runs(self, sequence: &Sequence<'_>, order: &[u16]) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for (place, &cell) in order.iter().enumerate() {
@@ -207,7 +207,7 @@ impl Mask {
     }
 }
 
-/// Neighbours in a mask's order that are of one row or one column.
+/// Consecutive cells of one row or one column in a mask's order.
 struct Run {
     of: usize,
     start: usize,
@@ -218,7 +218,7 @@ struct Run {
 impl Run {
     fn title(&self, names: &[String], order: &[u16], by_column: bool) -> String {
         let name = &names[usize::from(order[self.start])];
-        // A cell is called after its row and, behind a tab, its column.
+        // A cell's name is its row, a tab and its column.
         let (row, column) = name.split_once('\t').unwrap_or((name, ""));
         let last = self.start + self.cells - 1;
         let places = format!("{} to {last}", self.start);
@@ -229,9 +229,9 @@ impl Run {
     }
 }
 
-/// The numbers along both axes.
+/// Returns the numbers along both axes.
 fn axes(length: usize, scale: usize) -> String {
-    // Labels need some 60 pixels each.
+    // Labels need about 60 pixels each.
     let steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
     let step = steps.into_iter().find(|step| step * scale >= 60).unwrap_or(20_000);
     let mut svg = String::new();
@@ -248,7 +248,7 @@ fn axes(length: usize, scale: usize) -> String {
     svg
 }
 
-/// The sequence as one bar, its rows in the colours of their tables.
+/// Returns the sequence as one bar, its rows in the colours of their tables.
 pub(super) fn bar(sequence: &Sequence<'_>, names: &[String]) -> String {
     let order: Vec<u16> = (0..sequence.length as u16).collect();
     let whole = sequence.column_ids.len();

@@ -1,6 +1,6 @@
-//! `headwater inspect DB --task T --item I --html FILE`: one context as a page for any browser.
+//! `headwater inspect DB --task T --seed-index I --html FILE`: one context as an HTML page.
 //!
-//! The page is one file that asks for nothing else, and its own policy forbids it to.
+//! The page is one file that loads nothing else; its content security policy forbids it.
 
 mod boxes;
 mod cells;
@@ -25,15 +25,15 @@ use boxes::RowBox;
 use masks::Mask;
 use sequence::Sequence;
 
-/// What every page begins with, and nothing else does.
+/// The first bytes of every page, by which it is recognised.
 const MARK: &str = "<!doctype html>\n<!-- A context, drawn by headwater. -->\n";
 
-/// Refuses a place where there is something else than a page of ours.
+/// Rejects a path with anything else than a page of headwater.
 pub(super) fn check_place(path: &Path) -> Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() => {
             return Err(Error::invalid(format!(
-                "{} is there already, and is no file; choose another place",
+                "{} exists already and is not a file; choose another path",
                 path.display()
             )));
         }
@@ -41,7 +41,7 @@ pub(super) fn check_place(path: &Path) -> Result<()> {
     }
     if path.with_file_name(METADATA_FILE).exists() {
         return Err(Error::invalid(format!(
-            "{} would lie in a store, which has no place for other files; choose another place",
+            "{} lies in a store, which must hold no other files; choose another path",
             path.display()
         )));
     }
@@ -50,7 +50,7 @@ pub(super) fn check_place(path: &Path) -> Result<()> {
     match file.and_then(|file| file.take(MARK.len() as u64).read_to_end(&mut start)) {
         Ok(_) if start == MARK.as_bytes() => Ok(()),
         Ok(_) => Err(Error::invalid(format!(
-            "{} is there already, and is no page of this kind; remove it, or choose another place",
+            "{} exists already and is not a page of headwater; remove it, or choose another path",
             path.display()
         ))),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
@@ -58,7 +58,7 @@ pub(super) fn check_place(path: &Path) -> Result<()> {
     }
 }
 
-/// Draws a context on a page, wholly or not at all.
+/// Writes a context to a page, completely or not at all.
 pub(super) fn write(
     path: &Path,
     store: &Store,
@@ -66,11 +66,11 @@ pub(super) fn write(
     context: &Context,
     view: &ContextView,
 ) -> Result<()> {
-    let batch = sampler.batch_of_seed(&context.task, view.item)?;
+    let batch = sampler.batch_of_seed(&context.task, view.seed_index)?;
     let sequence = Sequence::of(&batch, &context.rows)?;
     let boxes = boxes::boxes(store, context, view, &sequence)?;
     let names: Vec<String> = boxes.iter().flat_map(RowBox::cell_names).collect();
-    let title = markup::escape(&format!("{}, item {}", view.task, view.item));
+    let title = markup::escape(&format!("{}, seed_index {}", view.task, view.seed_index));
     let page = format!(
         include_str!("page.html"),
         title = title,

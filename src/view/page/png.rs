@@ -1,4 +1,4 @@
-//! Pictures of few colours, as PNG.
+//! Writes pictures of four colours as PNG.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use flate2::{Compression, Crc};
 /// Four colours, the first of which is transparent.
 const BITS: usize = 2;
 
-/// A picture as a `data:` URL; each pixel is the number of its colour, 0 being no colour.
+/// Returns a picture as a `data:` URL; each pixel is the number of its colour, 0 is transparent.
 pub(super) fn data_url(width: usize, pixels: &[u8], colours: [[u8; 3]; 3]) -> String {
     format!("data:image/png;base64,{}", BASE64_STANDARD.encode(encode(width, pixels, colours)))
 }
@@ -19,7 +19,7 @@ fn encode(width: usize, pixels: &[u8], colours: [[u8; 3]; 3]) -> Vec<u8> {
     let mut header = Vec::new();
     header.extend(big_endian(width as u32));
     header.extend(big_endian((pixels.len() / width) as u32));
-    // Bits of a pixel, colours by number; the one compression and filtering, not interlaced.
+    // Bits per pixel, colours by palette; standard compression and filtering, not interlaced.
     header.extend([BITS as u8, 3, 0, 0, 0]);
     let palette: Vec<u8> = [[0; 3]].into_iter().chain(colours).flatten().collect();
     let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
@@ -31,7 +31,7 @@ fn encode(width: usize, pixels: &[u8], colours: [[u8; 3]; 3]) -> Vec<u8> {
     file
 }
 
-/// The lines of the picture, each behind the number of its filter, which is none.
+/// Returns the lines of the picture, each after its filter number, 0.
 fn packed(width: usize, pixels: &[u8]) -> Vec<u8> {
     let mut lines = Vec::new();
     for line in pixels.chunks(width) {
@@ -59,7 +59,7 @@ fn chunk(file: &mut Vec<u8>, kind: [u8; 4], content: &[u8]) {
     file.extend(big_endian(checksum.sum()));
 }
 
-#[allow(clippy::big_endian_bytes, reason = "PNG has all numbers so")]
+#[allow(clippy::big_endian_bytes, reason = "PNG numbers are big-endian")]
 fn big_endian(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }

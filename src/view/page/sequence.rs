@@ -1,4 +1,4 @@
-//! The one sequence of a batch, as the masks and the cells want it.
+//! The only sequence of a batch, for the masks and the cells.
 
 use bytemuck::Pod;
 
@@ -16,14 +16,14 @@ pub(super) struct Sequence<'a> {
     pub col_perm: &'a [u16],
     pub out_perm: &'a [u16],
     pub in_perm: &'a [u16],
-    /// How many cells there are before the padding.
+    /// The number of cells before the padding.
     pub length: usize,
-    /// Where the target is.
+    /// The place of the target.
     pub target: usize,
 }
 
 impl<'a> Sequence<'a> {
-    /// The sequence of a batch that has but one, whose context has these rows.
+    /// Returns the only sequence of a batch, whose context has these rows.
     pub(super) fn of(batch: &'a Batch, rows: &'a [Visit]) -> Result<Self> {
         let fk_adj = tensor(batch, "fk_adj")?;
         let is_padding: &[u8] = tensor(batch, "is_padding")?;
@@ -43,12 +43,12 @@ impl<'a> Sequence<'a> {
         })
     }
 
-    /// The place of a cell's row in the context.
+    /// Returns the place of a cell's row in the context.
     pub(super) fn row(&self, cell: usize) -> usize {
         self.seq_row_ids[cell].into()
     }
 
-    /// The table of a cell's row.
+    /// Returns the table of a cell's row.
     pub(super) fn table(&self, cell: usize) -> u32 {
         self.rows[self.row(cell)].table
     }
@@ -58,12 +58,14 @@ impl<'a> Sequence<'a> {
         self.fk_adj[child * self.rows_max + parent] == 1
     }
 
-    /// How many places of the sequence have no cell.
+    /// Returns the number of padding cells.
     pub(super) fn padding(&self) -> u64 {
         (self.column_ids.len() - self.length) as u64
     }
 }
 
 fn tensor<'a, T: Pod>(batch: &'a Batch, name: &str) -> Result<&'a [T]> {
-    batch.get(name).ok_or_else(|| Error::invalid(format!("the batch has no tensor {name:?}")))
+    batch
+        .get(name)
+        .ok_or_else(|| Error::invalid(format!("internal error: the batch has no tensor {name:?}")))
 }

@@ -1,4 +1,4 @@
-//! What stands above the picture: the task, the settings, the tables, and what time hides.
+//! The summary above the picture: the task, the settings, the tables and the hidden rows.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use crate::store::Store;
 use crate::view::context::{ContextView, target_column};
 use crate::view::words::{count, plural};
 
-/// The label, apart from what the model sees.
+/// Returns the label, which the model does not see.
 pub(super) fn target(store: &Store, context: &Context, view: &ContextView) -> String {
     let semantic = target_column(store, context).map(|column| column.semantic().to_string());
     let value = view.value.as_deref().unwrap_or("NULL");
@@ -23,22 +23,26 @@ pub(super) fn target(store: &Store, context: &Context, view: &ContextView) -> St
     )
 }
 
-/// The sizes of the context, as tiles.
+/// Returns the sizes of the context, as tiles.
 pub(super) fn numbers(view: &ContextView, sequence: &Sequence<'_>) -> String {
-    let links: u64 =
-        view.rows.iter().flat_map(|row| &row.neighbours).map(|near| near.in_context).sum();
+    let links: u64 = view
+        .rows
+        .iter()
+        .flat_map(|row| &row.neighbours)
+        .map(|neighbours| neighbours.in_context)
+        .sum();
     let cut = (view.cell_count - sequence.length) as u64;
     let (in_sequence, whole) = (sequence.length as u64, sequence.column_ids.len() as u64);
     let mut tiles = vec![
         (view.rows.len() as u64, "row", String::new()),
-        // Each is a parent's to the one row, and a child's to the other.
-        (links / 2, "reference", " among them".to_owned()),
+        // Each link counts once for its child and once for its parent.
+        (links / 2, "link", " among them".to_owned()),
         (in_sequence, "cell", format!(" in a sequence of {}", count(whole))),
     ];
     if cut > 0 {
         tiles.push((cut, "cell", " cut off at its end".to_owned()));
     }
-    tiles.push((hidden_total(view), "link", " to what came to exist later".to_owned()));
+    tiles.push((hidden_total(view), "link", " to rows that came to exist later".to_owned()));
     let tile = |(number, what, more): &(u64, &str, String)| {
         let text = plural(*number, what);
         let (number, what) = text.split_once(' ').unwrap_or((&text, ""));
@@ -47,7 +51,7 @@ pub(super) fn numbers(view: &ContextView, sequence: &Sequence<'_>) -> String {
     tiles.iter().map(tile).collect()
 }
 
-/// Everything that determines the context.
+/// Returns all settings that determine the context.
 pub(super) fn settings(store: &Store, settings: &Settings, view: &ContextView) -> String {
     let (walk, width) = match settings.walk {
         Walk::Priority { child_width, children } => {
@@ -93,7 +97,7 @@ fn plural_children(number: u32) -> String {
     }
 }
 
-/// The tables of the rows, in their colours.
+/// Returns the tables of the rows, in their colours.
 pub(super) fn tables(store: &Store, context: &Context) -> String {
     let mut counts = vec![0_u64; store.tables().len()];
     context.rows.iter().for_each(|row| counts[row.table as usize] += 1);
@@ -105,7 +109,7 @@ pub(super) fn tables(store: &Store, context: &Context) -> String {
     present.map(chip).collect()
 }
 
-/// The rows hop by hop, each a spot in the colour of its table that leads to its box.
+/// Returns the rows hop by hop, each as a spot that links to its box.
 pub(super) fn hops(context: &Context, view: &ContextView) -> String {
     let last = view.rows.iter().map(|row| row.hop).max().unwrap_or(0);
     let line = |hop| {
@@ -127,17 +131,17 @@ pub(super) fn hops(context: &Context, view: &ContextView) -> String {
 }
 
 fn hidden_total(view: &ContextView) -> u64 {
-    view.rows.iter().flat_map(|row| &row.neighbours).map(|near| near.hidden).sum()
+    view.rows.iter().flat_map(|row| &row.neighbours).map(|neighbours| neighbours.hidden).sum()
 }
 
-/// What of each relation is in the context, visible and hidden, over all rows of the context: their
-/// children through it, and their parents.
+/// Returns a table of all relations: the neighbours of the context's rows that are in the context,
+/// visible and hidden, children and parents.
 pub(super) fn hidden(view: &ContextView) -> String {
     let mut sums: BTreeMap<&str, [u64; 6]> = BTreeMap::new();
-    for near in view.rows.iter().flat_map(|row| &row.neighbours) {
-        let sums = sums.entry(&near.relation).or_default();
-        let sums = if near.is_parent { &mut sums[3..] } else { &mut sums[..3] };
-        let counts = [near.in_context, near.visible, near.hidden];
+    for neighbours in view.rows.iter().flat_map(|row| &row.neighbours) {
+        let sums = sums.entry(&neighbours.relation).or_default();
+        let sums = if neighbours.is_parent { &mut sums[3..] } else { &mut sums[..3] };
+        let counts = [neighbours.in_context, neighbours.visible, neighbours.hidden];
         sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
     let mut html = String::from(
@@ -158,11 +162,11 @@ pub(super) fn hidden(view: &ContextView) -> String {
     html.push_str("</tbody></table>");
     let (total, met) = (hidden_total(view), view.hidden_count);
     let agreement = match (total, total - met) {
-        (0, _) => "No row of the context is linked with one that came to exist later.".to_owned(),
-        (_, 0) => "The walk came upon all of them.".to_owned(),
+        (0, _) => "No row of the context has a link to a row that came to exist later.".to_owned(),
+        (_, 0) => "The walk reached all of them.".to_owned(),
         (_, rest) => format!(
-            "The walk came upon {} of these {}; the other {} are linked with rows whose own links it \
-             followed no further, because the context was full or a relation's width is 0.",
+            "The walk reached {} of these {}; it did not follow the links to the other {}, because \
+             the context was full or a relation's child width is 0.",
             count(met),
             count(total),
             count(rest)
