@@ -76,7 +76,11 @@ def test_a_file_that_is_not_a_matrix_is_rejected_with_its_name(tmp_path, rows, r
         (["x", "single"], 1, ["single.npy: expected 7 columns of f64", "of f32"]),
         (["flat"], 1, ["flat.npy", "expected a matrix", "1 axes; reshape it"]),
         (["whole"], 1, ["whole.npy", "'<f8', '<f4' or '<f2'", "convert the array"]),
-        (["turned"], 1, ["turned.npy", "found columns (Fortran order)", "ascontiguousarray"]),
+        (
+            ["turned"],
+            1,
+            ["turned.npy", "found Fortran order (column by column)", "ascontiguousarray"],
+        ),
         (["x", "cut"], 3, ["cut.npy", "expected 1001 rows", "cut off"]),
         (["head"], 3, ["head.npy", "the file ends inside its header"]),
         (["text"], 3, ["text.npy", "this is not a .npy file"]),

@@ -354,7 +354,7 @@ def test_bad_input_is_told_in_words(tmp_path, matrix):
     (tmp_path / "cut.npy").write_bytes(x.read_bytes()[:-1])
     for arguments, status, words in [
         (["--input", tmp_path / "no.npy"], 1, "no.npy"),
-        (["--input", tmp_path / "f.npy"], 1, "found columns (Fortran order)"),
+        (["--input", tmp_path / "f.npy"], 1, "found Fortran order (column by column)"),
         (["--input", tmp_path / "i.npy"], 1, "convert the array"),
         (["--input", tmp_path / "e.npy"], 1, "no rows"),
         (["--input", tmp_path / "cut.npy"], 3, "cut off"),
