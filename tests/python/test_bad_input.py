@@ -236,15 +236,15 @@ def test_a_result_never_replaces_its_input(tmp_path, rows, ranks):
     subprocess.run([REDUCE, "manifest", "--input", x, "--out", listing], check=True)
     before = x.read_bytes(), listing.read_bytes()
     for matrix, out, words in [
-        (x, x, "which it is made of"),
-        (listing, tmp_path / "all.npy", "all.json, which it is made of"),
-        (x, tmp_path / "folder" / ".." / "x.npy", "which it is made of"),
+        (x, x, "would overwrite its input"),
+        (listing, tmp_path / "all.npy", "would overwrite its input"),
+        (x, tmp_path / "folder" / ".." / "x.npy", "would overwrite its input"),
         (x, tmp_path / "folder", "found something else"),
         (x, tmp_path / "link.npy", "found something else"),
         (x, tmp_path / "nowhere" / "g.npy", "expected the folder"),
     ]:
         refused(as_ranks(ranks, ["gram", "--input", matrix, "--out", out]), 1, words)
-    refused([REDUCE, "manifest", "--input", x, "--out", x], 1, "which it is made of")
+    refused([REDUCE, "manifest", "--input", x, "--out", x], 1, "would overwrite its input")
     assert (x.read_bytes(), listing.read_bytes()) == before
 
 

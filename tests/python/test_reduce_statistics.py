@@ -134,9 +134,9 @@ def test_without_the_first_rows_the_shift_must_be_said(tmp_path, rows):
     files[0].unlink()
     told = reduce("moments", "--input", listed, "--out", tmp_path / "m.json")
     assert told.returncode == 1
-    assert "the shift is taken from the first rows where --shift does not say it" in told.stderr
+    assert "without --shift, the shift is taken from the first rows" in told.stderr
     assert "a.npy, which is not on this machine" in told.stderr
-    assert "or bring it, or say --shift" in told.stderr
+    assert "or copy it here, or set --shift" in told.stderr
 
 
 def test_histograms_are_those_of_numpy(tmp_path, rows):
