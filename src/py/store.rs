@@ -124,7 +124,7 @@ impl Store {
     }
 
     fn _repr_html_<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let tables = self.0.tables().iter().map(|table| table.metadata());
+        let tables = self.0.tables().iter().map(Table::metadata);
         let rows: Vec<_> = tables
             .map(|table| {
                 let key = if table.key.is_empty() { "-".to_owned() } else { table.key.join(", ") };
