@@ -127,12 +127,11 @@ fn a_task_name_in_two_databases_needs_its_database() {
         several(&stores, &settings, (0, 1), PLAIN)
     };
     let error = serving(&name).err().unwrap().to_string();
-    let both = format!("several databases have a task {name:?}; say which: one/{name}, two/{name}");
+    let both = format!("several tasks are called {name:?}; name one of one/{name}, two/{name}");
     assert!(error.contains(&both), "{error}");
     let sampler = several(&stores, &settings(), (0, 1), PLAIN).unwrap();
     let error = sampler.evaluate(Split::Train, Some(std::slice::from_ref(&name)));
     let error = error.err().unwrap().to_string();
-    let both = format!("several tasks are called {name:?}; name one of one/{name}, two/{name}");
     assert!(error.contains(&both), "{error}");
     let second = serving(&format!("two/{name}")).unwrap();
     assert!(second.tasks().eq([format!("two/{name}")]));
