@@ -75,7 +75,7 @@ fn describe(text: &str) -> Result<(Option<Element>, u64, u64)> {
         }
     }
     let element = element_of(descr)?;
-    match value("fortran_order").ok_or_else(|| wrong("lacks 'fortran_order'"))? {
+    match value("fortran_order").ok_or_else(|| wrong("has no 'fortran_order'"))? {
         order if order.starts_with("False") => {}
         _ => {
             return Err(Error::invalid(
@@ -86,7 +86,7 @@ fn describe(text: &str) -> Result<(Option<Element>, u64, u64)> {
     }
     let shape = value("shape").and_then(|shape| shape.strip_prefix('('));
     let shape = shape.and_then(|shape| shape.split_once(')')).map(|(shape, _)| shape);
-    let shape = shape.ok_or_else(|| wrong("lacks 'shape'"))?;
+    let shape = shape.ok_or_else(|| wrong("has no 'shape'"))?;
     let axes = (shape.split(',').map(str::trim).filter(|axis| !axis.is_empty()))
         .map(|axis| {
             axis.parse::<u64>().map_err(|_| wrong("has a shape that is not a list of integers"))
