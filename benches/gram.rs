@@ -156,8 +156,8 @@ fn stay_on_one_core() {
     sched_setaffinity(None, &one).expect("a core of its own");
 }
 
-/// Measures the peak of a kernel's instructions: enough chains to keep every unit busy, and no memory
-/// reads.
+/// Measures the peak of a kernel's instructions: enough chains to keep every unit busy, and no
+/// memory reads.
 fn peak(kernel: Kernel) -> f64 {
     const TURNS: u64 = 2_000_000;
     let measured = (0..7).map(|_| {
@@ -168,8 +168,8 @@ fn peak(kernel: Kernel) -> f64 {
     measured.fold(0.0, f64::max)
 }
 
-/// Runs the loop on numbers without zeros, because a processor may slow down as it draws more power.
-/// Returns the number of operations.
+/// Runs the loop on numbers without zeros, because a processor may slow down as it draws more
+/// power. Returns the number of operations.
 #[cfg(target_arch = "x86_64")]
 fn fma_loop(kernel: Kernel, turns: u64) -> f64 {
     use std::arch::asm;

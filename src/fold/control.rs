@@ -1,5 +1,5 @@
-//! The processor's floating-point settings: sets those that define the bits of a kernel while it runs,
-//! and restores the caller's.
+//! The processor's floating-point settings: sets those that define the bits of a kernel while it
+//! runs, and restores the caller's.
 #![cfg_attr(
     any(target_arch = "x86_64", target_arch = "aarch64"),
     expect(
@@ -17,7 +17,8 @@ pub(crate) fn in_default_environment<R>(work: impl FnOnce() -> R) -> R {
     out_of_line(work)
 }
 
-/// Calls `work` out of line, so that the compiler moves no arithmetic across the change of settings.
+/// Calls `work` out of line, so that the compiler moves no arithmetic across the change of
+/// settings.
 #[inline(never)]
 fn out_of_line<R>(work: impl FnOnce() -> R) -> R {
     work()
@@ -52,7 +53,8 @@ mod register {
 
     pub(super) type Word = u32;
 
-    /// All exceptions masked, rounding to nearest, neither "flush to zero" nor "denormals are zero".
+    /// All exceptions masked, rounding to nearest, neither "flush to zero" nor "denormals are
+    /// zero".
     pub(super) const DEFAULT: Word = 0x1f80;
 
     pub(super) fn read() -> Word {

@@ -1,4 +1,5 @@
-//! Deterministic folds: statistics over rows, merged along a tree that the number of chunks determines.
+//! Deterministic folds: statistics over rows, merged along a tree that the number of chunks
+//! determines.
 //!
 //! A user needs a [`Statistic`] ([`Gram`], [`Cross`] or one of [`columns`]) and a [`Tree`] of its
 //! partials. The submodules hold the rest: the chunks, the partials and the traits behind them.

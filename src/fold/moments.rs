@@ -3,8 +3,8 @@
 /// The running moments of a sequence of finite numbers.
 ///
 /// # Determinism
-/// One chain in the order of [`Moments::push`]: the values and their order determine every bit; batches
-/// do not matter.
+/// One chain in the order of [`Moments::push`]: the values and their order determine every bit;
+/// batches do not matter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moments {
     count: u64,
@@ -95,7 +95,8 @@ impl ZScore {
         f64::from(score) * self.std + self.mean
     }
 
-    /// Returns the value of a z-score, rounded for display to the digits that its 32 bits determine.
+    /// Returns the value of a z-score, rounded for display to the digits that its 32 bits
+    /// determine.
     #[must_use]
     pub fn certain_value(&self, score: f32) -> f64 {
         let value = self.value(score);

@@ -61,7 +61,8 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Views `values` as `count` rows of `columns` numbers; cell (n, j) is `values[n * stride + j]`.
+    /// Views `values` as `count` rows of `columns` numbers; cell (n, j) is `values[n * stride +
+    /// j]`.
     ///
     /// Rows may overlap (a stride below the number of columns), or all be the same (a stride of 0).
     ///
@@ -81,7 +82,8 @@ impl<'a> Rows<'a> {
         if needed.is_none_or(|needed| needed > values.len()) {
             let found = values.len();
             return Err(Error::invalid(format!(
-                "expected values for {count} rows of {columns} columns with a stride of {stride}, found only {found}"
+                "expected values for {count} rows of {columns} columns with a stride of {stride}, \
+                found only {found}"
             )));
         }
         Ok(Self { values, count, columns, stride, nulls: None })
@@ -153,8 +155,8 @@ impl<'a> Rows<'a> {
         Some((at / self.columns, at % self.columns))
     }
 
-    /// Calls `take` with each cell of some columns, row by row: the row, the column and the number widened
-    /// to 64 bits, or `None` for NULL.
+    /// Calls `take` with each cell of some columns, row by row: the row, the column and the number
+    /// widened to 64 bits, or `None` for NULL.
     ///
     /// Widening is exact in the default environment only; see [`super::control`].
     #[inline]

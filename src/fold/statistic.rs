@@ -29,16 +29,19 @@ pub trait TryClone: Sized {
     fn try_clone(&self) -> Result<Self>;
 }
 
-/// A node's value on its way into a tree: a partial, or the checked bytes of one, which are not copied.
+/// A node's value on its way into a tree: a partial, or the checked bytes of one, which are not
+/// copied.
 pub trait Incoming<P> {
     /// Whether it holds the same bits as `present`, a partial in the tree.
     fn has_bits_of(&self, present: &P) -> bool;
 
-    /// Merges with its sibling, with the sibling of their parent, and so on; without siblings it becomes
-    /// a partial of its own. Siblings whose memory a later partial can use may go to `unused`.
+    /// Merges with its sibling, with the sibling of their parent, and so on; without siblings it
+    /// becomes a partial of its own. Siblings whose memory a later partial can use may go to
+    /// `unused`.
     ///
     /// # Errors
-    /// `LimitExceeded` when memory for a partial of its own runs out; never when there are siblings.
+    /// `LimitExceeded` when memory for a partial of its own runs out; never when there are
+    /// siblings.
     fn join(self, siblings: Vec<(Node, P)>, unused: &mut Vec<P>) -> Result<P>;
 }
 
@@ -75,8 +78,8 @@ impl<P: Partial> Incoming<P> for P {
 /// ```
 ///
 /// # Determinism
-/// A partial depends on the statistic and on the rows of its node alone: not on threads, on the kind of
-/// processor, or on the caller's floating-point settings.
+/// A partial depends on the statistic and on the rows of its node alone: not on threads, on the
+/// kind of processor, or on the caller's floating-point settings.
 pub trait Statistic {
     /// The rows of one chunk, in the form that this statistic takes.
     type Chunk<'a>;
@@ -88,8 +91,8 @@ pub trait Statistic {
     /// Returns the partial of one chunk.
     ///
     /// # Errors
-    /// `InvalidArgument` when the chunk's shape is not the statistic's, and `LimitExceeded` when memory
-    /// runs out.
+    /// `InvalidArgument` when the chunk's shape is not the statistic's, and `LimitExceeded` when
+    /// memory runs out.
     fn leaf(&self, chunk: &Self::Chunk<'_>) -> Result<Self::Partial>;
 
     /// Returns the number of bytes of every partial.

@@ -23,13 +23,13 @@ pub enum Inserted {
 ///
 /// # Determinism
 /// [`Tree::finish`] depends on the partials of the chunks and their number. It does not depend on
-/// the order in which nodes are inserted, on how often each is, or on how much of the tree was merged
-/// before.
+/// the order in which nodes are inserted, on how often each is, or on how much of the tree was
+/// merged before.
 ///
 /// # Cost
-/// A tree holds one partial for each node of [`Tree::nodes`]: when chunks are inserted in order, at most
-/// one for each bit of their number. The memory of merged partials is used again for partials that are
-/// read from bytes; it never exceeds the most that the tree held at once.
+/// A tree holds one partial for each node of [`Tree::nodes`]: when chunks are inserted in order, at
+/// most one for each bit of their number. The memory of merged partials is used again for partials
+/// that are read from bytes; it never exceeds the most that the tree held at once.
 #[derive(Clone, Debug)]
 pub struct Tree<P> {
     chunk_count: u64,
@@ -79,8 +79,9 @@ impl<P: Partial> Tree<P> {
     /// Inserts a node, and merges it with its sibling as long as there is one.
     ///
     /// # Errors
-    /// `InvalidArgument` when the node reaches past the last chunk, `Corrupt` when the tree has the same
-    /// node with different bits, and those of [`Incoming::join`]. An error leaves the tree unchanged.
+    /// `InvalidArgument` when the node reaches past the last chunk, `Corrupt` when the tree has the
+    /// same node with different bits, and those of [`Incoming::join`]. An error leaves the tree
+    /// unchanged.
     pub fn insert(&mut self, node: Node, incoming: impl Incoming<P>) -> Result<Inserted> {
         let chunks = node.chunks();
         if chunks.end > self.chunk_count {
@@ -106,8 +107,8 @@ impl<P: Partial> Tree<P> {
         Ok(Inserted::New)
     }
 
-    /// Inserts disjoint nodes, each as [`Tree::insert`] does: all of them, or none. Returns the number of
-    /// nodes that cover chunks that were missing.
+    /// Inserts disjoint nodes, each as [`Tree::insert`] does: all of them, or none. Returns the
+    /// number of nodes that cover chunks that were missing.
     ///
     /// # Errors
     /// Those of [`Tree::insert`] for any of them. An error leaves the tree unchanged.
@@ -121,7 +122,8 @@ impl<P: Partial> Tree<P> {
         for (node, incoming) in &incoming {
             self.check_bits(*node, incoming)?;
         }
-        // Only nodes without a sibling need memory; if it runs out here, the tree is still unchanged.
+        // Only nodes without a sibling need memory; if it runs out here, the tree is still
+        // unchanged.
         let mut outline = self.outline_near(incoming.iter().map(|(node, _)| *node));
         let mut ready = Vec::with_capacity(incoming.len());
         for (node, incoming) in incoming {
@@ -156,8 +158,8 @@ impl<P: Partial> Tree<P> {
         }
     }
 
-    /// Returns the nodes, without partials, that can cover, be covered by, or merge with one of `incoming`.
-    /// The insertion changes no others, and there may be many.
+    /// Returns the nodes, without partials, that can cover, be covered by, or merge with one of
+    /// `incoming`. The insertion changes no others, and there may be many.
     fn outline_near(&self, incoming: impl Iterator<Item = Node>) -> Tree<()> {
         let top = self.chunk_count.checked_ilog2().unwrap_or(0);
         let mut near = BTreeMap::new();

@@ -42,8 +42,9 @@ impl Element {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum MatrixFormat {
-    /// By the end of the file's name: `.npy`, `.safetensors` with one tensor, `.parquet` with all its
-    /// columns. A single file may end in `.json`: the [`Manifest`](super::Manifest) of a matrix.
+    /// By the end of the file's name: `.npy`, `.safetensors` with one tensor, `.parquet` with all
+    /// its columns. A single file may end in `.json`: the [`Manifest`](super::Manifest) of a
+    /// matrix.
     ByName,
     /// NumPy's `.npy`. The element is needed for bfloat16 alone, which NumPy stores as two bytes
     /// without a type.
@@ -51,8 +52,8 @@ pub enum MatrixFormat {
     /// A tensor of a safetensors file (default: its only tensor). The last axis is the columns, all
     /// other axes together are the rows.
     Safetensors(Option<String>),
-    /// Columns of a Parquet file, in this order (default: all columns). Floats and integers of up to
-    /// 32 bits widen to 64-bit floats.
+    /// Columns of a Parquet file, in this order (default: all columns). Floats and integers of up
+    /// to 32 bits widen to 64-bit floats.
     Parquet(Option<Vec<String>>),
     /// Raw numbers without a header, row by row, little endian.
     Raw {
@@ -71,9 +72,9 @@ impl MatrixFormat {
             Some("safetensors") => Ok(Self::Safetensors(None)),
             Some("parquet") => Ok(Self::Parquet(None)),
             _ => Err(Error::invalid(
-                "expected a file name that ends in .npy, .safetensors or .parquet, or a single manifest \
-                 that ends in .json; for raw numbers give the type (f64, f32, f16 or bf16) and the \
-                 number of columns",
+                "expected a file name that ends in .npy, .safetensors or .parquet, or a single \
+                manifest that ends in .json; for raw numbers give the type (f64, f32, f16 or \
+                bf16) and the number of columns",
             )),
         }
     }

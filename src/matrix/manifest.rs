@@ -17,8 +17,8 @@ const VERSION: u32 = 1;
 
 /// Lists the files of a matrix with their numbers of rows and digests.
 ///
-/// With a manifest, a machine that has some of the files knows the numbers of their rows in the whole
-/// matrix, and all machines agree on the data.
+/// With a manifest, a machine that has some of the files knows the numbers of their rows in the
+/// whole matrix, and all machines agree on the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -43,13 +43,13 @@ pub(super) struct ListedFile {
 }
 
 impl Manifest {
-    /// Writes the manifest of these files to `path`, in their order. Each file exists on this machine,
-    /// or is a manifest (`.json`) that was written where its files are. Files below the folder of `path`
-    /// are listed relative to it, others as given.
+    /// Writes the manifest of these files to `path`, in their order. Each file exists on this
+    /// machine, or is a manifest (`.json`) that was written where its files are. Files below the
+    /// folder of `path` are listed relative to it, others as given.
     ///
     /// # Errors
-    /// Those of [`super::Matrix::open`], `InvalidArgument` for files of different shapes, types or names of
-    /// columns and for a file name that is not UTF-8, and `Io`.
+    /// Those of [`super::Matrix::open`], `InvalidArgument` for files of different shapes, types or
+    /// names of columns and for a file name that is not UTF-8, and `Io`.
     pub fn write(path: &Path, files: &[PathBuf], format: &MatrixFormat) -> Result<()> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut whole: Option<Self> = None;
@@ -98,8 +98,8 @@ impl Manifest {
             |m: &Self| format!("{} columns of {}, {:?}", m.columns, m.element.name(), m.format);
         if form(self) != form(&other) {
             return Err(Error::invalid(format!(
-                "expected {}, as in the files before, found {}; all files of a matrix have the same \
-                 columns, type and format",
+                "expected {}, as in the files before, found {}; all files of a matrix have the \
+                same columns, type and format",
                 form(self),
                 form(&other)
             )));
@@ -129,8 +129,8 @@ impl Manifest {
             Some(version) if version == u64::from(VERSION) => {}
             Some(version) => {
                 return Err(Error::version(format!(
-                    "expected a matrix manifest of version {VERSION}, found version {version}; write the \
-                     manifest again"
+                    "expected a matrix manifest of version {VERSION}, found version {version}; \
+                    write the manifest again"
                 )))
                 .context(place);
             }
@@ -166,8 +166,8 @@ impl Manifest {
         self.columns
     }
 
-    /// Returns the names of the columns, if the manifest has them. An older manifest has them only if
-    /// the columns were chosen by name.
+    /// Returns the names of the columns, if the manifest has them. An older manifest has them only
+    /// if the columns were chosen by name.
     pub(super) fn names(&self) -> Option<&[String]> {
         match &self.format {
             MatrixFormat::Parquet(Some(chosen)) => Some(chosen),

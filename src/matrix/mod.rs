@@ -1,4 +1,5 @@
-//! Matrices on disk: `.npy`, `.safetensors`, Parquet and raw files, mapped or decoded, read by rows.
+//! Matrices on disk: `.npy`, `.safetensors`, Parquet and raw files, mapped or decoded, read by
+//! rows.
 //!
 //! A [`Matrix`] is one file or many, or the files that a [`Manifest`] lists.
 
@@ -66,8 +67,8 @@ impl Matrix {
     ///
     /// # Errors
     /// `Io`; `NotOurs`, `Corrupt`, `LimitExceeded` or `InvalidArgument` when a file is not a matrix
-    /// of its format, or differs from the first in columns or element type; `PlanMismatch` when a file
-    /// differs from what the manifest lists.
+    /// of its format, or differs from the first in columns or element type; `PlanMismatch` when a
+    /// file differs from what the manifest lists.
     pub fn open(paths: &[PathBuf], format: &MatrixFormat) -> Result<Self> {
         match paths {
             [] => Err(Error::invalid("expected at least one file of rows, found none")),
@@ -125,7 +126,11 @@ impl Matrix {
         let start = self.rows();
         let end = start.checked_add(rows);
         let end = end.ok_or_else(|| {
-            Error::limit(format!("{}: expected at most 2^64 - 1 rows in the matrix, and the {rows} rows of this file exceed that", path.display()))
+            Error::limit(format!(
+                "{}: expected at most 2^64 - 1 rows in the matrix, and the \
+            {rows} rows of this file exceed that",
+                path.display()
+            ))
         })?;
         self.files.push(MatrixFile { path, rows: start..end, digest, open });
         Ok(())
@@ -137,8 +142,8 @@ impl Matrix {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "{}: expected {} columns of {}, as in {}, found {} of {}; all files of a matrix have the \
-             same columns and type",
+            "{}: expected {} columns of {}, as in {}, found {} of {}; all files of a matrix have \
+            the same columns and type",
             part.path.display(),
             self.columns,
             self.element.name(),
@@ -210,12 +215,12 @@ impl Matrix {
         ranges
     }
 
-    /// Reads some of the rows. Numbers that are aligned in one file are borrowed from its map; rows of
-    /// several files, or at unaligned addresses, are copied, and those of Parquet decoded.
+    /// Reads some of the rows. Numbers that are aligned in one file are borrowed from its map; rows
+    /// of several files, or at unaligned addresses, are copied, and those of Parquet decoded.
     ///
     /// # Errors
-    /// `InvalidArgument` when the range is outside the matrix, or some rows are not on this machine;
-    /// `Corrupt` when a Parquet file does not hold the rows that its metadata lists.
+    /// `InvalidArgument` when the range is outside the matrix, or some rows are not on this
+    /// machine; `Corrupt` when a Parquet file does not hold the rows that its metadata lists.
     pub fn read(&self, rows: Range<u64>) -> Result<Numbers<'_>> {
         if rows.end > self.rows() || rows.start > rows.end {
             return Err(Error::invalid(format!(
@@ -236,8 +241,8 @@ impl Matrix {
             }
             let Some(file) = &part.open else {
                 return Err(Error::invalid(format!(
-                    "rows {wanted:?} lie in {}, which is not on this machine; fold them on a machine that \
-                     has the file, or copy it here",
+                    "rows {wanted:?} lie in {}, which is not on this machine; fold them on a \
+                    machine that has the file, or copy it here",
                     part.path.display()
                 )));
             };

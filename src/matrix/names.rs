@@ -19,14 +19,14 @@ pub(super) fn quoted(names: &[String]) -> String {
     listed(names.iter().map(|name| format!("{name:?}")))
 }
 
-/// Sets the names of a matrix's columns to those of a file, or rejects names that differ from those of
-/// the files before: columns would be mixed up.
+/// Sets the names of a matrix's columns to those of a file, or rejects names that differ from those
+/// of the files before: columns would be mixed up.
 pub(super) fn learn_names(known: &mut Option<Vec<String>>, names: &[String]) -> Result<()> {
     match known {
         Some(known) if known == names => Ok(()),
         Some(known) => Err(Error::invalid(format!(
-            "expected the columns {}, as in the files before, found {}; choose columns with --select, \
-             in the same order for all files",
+            "expected the columns {}, as in the files before, found {}; choose columns with \
+            --select, in the same order for all files",
             quoted(known),
             quoted(names)
         ))),

@@ -116,7 +116,8 @@ fn element_of(descr: &str) -> Result<Option<Element>> {
     }))
 }
 
-/// Returns the header of a `.npy` file for a matrix of 64-bit floats; the numbers follow, row by row.
+/// Returns the header of a `.npy` file for a matrix of 64-bit floats; the numbers follow, row by
+/// row.
 #[must_use]
 pub fn header(rows: usize, columns: usize) -> Vec<u8> {
     let mut header =

@@ -80,8 +80,8 @@ impl Table {
         self.group_starts.last().copied().unwrap_or_default()
     }
 
-    /// Decodes some of the rows. Continues where the last read ended, or starts at the row group of the
-    /// first row: the cost of one read does not grow with the file.
+    /// Decodes some of the rows. Continues where the last read ended, or starts at the row group of
+    /// the first row: the cost of one read does not grow with the file.
     pub(super) fn read(&self, rows: Range<u64>) -> Result<Cells> {
         let mut last = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let mut stream = match last.take() {

@@ -42,8 +42,8 @@ impl Part {
     /// Opens a file.
     ///
     /// # Errors
-    /// `Io`; `NotOurs`, `Corrupt`, `LimitExceeded` or `InvalidArgument` when the file is not a matrix
-    /// of its format.
+    /// `Io`; `NotOurs`, `Corrupt`, `LimitExceeded` or `InvalidArgument` when the file is not a
+    /// matrix of its format.
     pub(super) fn open(path: &Path, format: &MatrixFormat) -> Result<Self> {
         let length = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", e))?;
         let place = || path.display().to_string();
@@ -188,8 +188,8 @@ fn check_length(form: Form, length: usize, offset: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::corrupt(format!(
-        "expected {rows} rows of {columns} numbers of {}, found {} bytes from byte {offset} on; the \
-         file is cut off, or has another shape",
+        "expected {rows} rows of {columns} numbers of {}, found {} bytes from byte {offset} on; \
+        the file is cut off, or has another shape",
         element.name(),
         length.saturating_sub(offset)
     )))

@@ -84,8 +84,8 @@ fn check_offsets(tensors: &[(String, Tensor)], data_bytes: u64) -> Result<()> {
     for ((from, to), name) in places {
         if from != end || to < from || to > data_bytes {
             return Err(Error::corrupt(format!(
-                "expected tensor {name:?} from byte {end} of {data_bytes} bytes of numbers, found it from \
-                 {from} to {to}; the file is cut off, or its header is wrong"
+                "expected tensor {name:?} from byte {end} of {data_bytes} bytes of numbers, found \
+                it from {from} to {to}; the file is cut off, or its header is wrong"
             )));
         }
         end = to;

@@ -1,5 +1,5 @@
-//! What `src/fold/FORMAT.md` says of the statistics of columns, written down as plainly as can be, to
-//! the bytes of their partials.
+//! What `src/fold/FORMAT.md` says of the statistics of columns, written down as plainly as can be,
+//! to the bytes of their partials.
 
 use headwater::fold::End;
 

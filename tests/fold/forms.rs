@@ -70,7 +70,8 @@ proptest! {
         }
     }
 
-    /// Below some number of sums each thread has its own chunks; from there on they share each chunk.
+    /// Below some number of sums each thread has its own chunks; from there on they share each
+    /// chunk.
     #[test]
     fn p1_threads_change_no_bit_of_cross_products(
         many in prop::bool::weighted(0.1), kind in any_kind(), dtype in any_dtype(), seed: u64,

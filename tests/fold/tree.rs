@@ -233,7 +233,8 @@ fn p6_insert_all_takes_all_nodes_or_none() {
         (vec![no_memory(node(0, 15))], ErrorKind::LimitExceeded),
         (vec![coming(node(3, 2))], ErrorKind::InvalidArgument),
     ] {
-        // One that would take the place of a smaller one, and one that would be merged with another.
+        // One that would take the place of a smaller one, and one that would be merged with
+        // another.
         let mut nodes = vec![coming(node(1, 0))];
         nodes.extend(last);
         nodes.push(coming(node(0, 13)));

@@ -62,7 +62,8 @@ fn tensors_of_every_type_equal_the_npy_matrices() {
         assert_eq!(gram(&found), gram(&expected), "{name}");
         assert_eq!(found.identity() == expected.identity(), element == Element::F64);
     }
-    let words = "expected 1 tensor, found 5; choose one with --tensor: \"ids\", \"f64\", \"f32\", \"f16\", \"bf16\"";
+    let words = "expected 1 tensor, found 5; choose one with --tensor: \"ids\", \
+                 \"f64\", \"f32\", \"f16\", \"bf16\"";
     refused(open(&path, ONLY), ErrorKind::InvalidArgument, words);
     let named = |name: &str| open(&path, MatrixFormat::Safetensors(Some(name.to_owned())));
     let words = "no tensor is named \"y\"; the tensors are \"ids\", \"f64\"";

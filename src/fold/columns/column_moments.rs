@@ -11,8 +11,8 @@ use crate::fold::statistic::{Partial, Statistic, add, canonical, same_count};
 /// The words of a column in a partial: four counts, minimum, maximum, four sums.
 const COLUMN_WORDS: usize = 10;
 
-/// The error of a moment about the mean, relative to the sums whose difference it is: the roundings of
-/// some thousand rows of a chunk.
+/// The error of a moment about the mean, relative to the sums whose difference it is: the roundings
+/// of some thousand rows of a chunk.
 const SUM_ERROR: f64 = 1024.0 * f64::EPSILON;
 /// The greatest relative error of a summary: three digits remain.
 const ERROR_MAX: f64 = 1e-3;
@@ -21,9 +21,10 @@ const LEAST_POWER: f64 = f64::MIN_POSITIVE / SUM_ERROR;
 
 /// The moments of each column about a number near its mean.
 ///
-/// A partial holds the sums of the powers of `x - shift` over the finite numbers `x` of a column. The
-/// shift is part of the statistic: the nearer it is to the mean, the more exact are the summaries. A
-/// shift of 0 serves numbers near 0 relative to their spread; [`ColumnMoments::near`] serves most others.
+/// A partial holds the sums of the powers of `x - shift` over the finite numbers `x` of a column.
+/// The shift is part of the statistic: the nearer it is to the mean, the more exact are the
+/// summaries. A shift of 0 serves numbers near 0 relative to their spread; [`ColumnMoments::near`]
+/// serves most others.
 pub struct ColumnMoments {
     shifts: Vec<f64>,
 }
@@ -46,7 +47,8 @@ pub struct ColumnSums {
     pub negative_infinities: u64,
     /// Infinities without a minus sign.
     pub positive_infinities: u64,
-    /// The minimum without NaNs, in the total order of numbers: -0 below +0. Infinity without numbers.
+    /// The minimum without NaNs, in the total order of numbers: -0 below +0. Infinity without
+    /// numbers.
     pub min: f64,
     /// The maximum, likewise; minus infinity without numbers.
     pub max: f64,
@@ -56,8 +58,8 @@ pub struct ColumnSums {
 
 /// The summary of one column. The promise of the same bits does not cover it.
 ///
-/// A value is NaN if fewer than three digits of it are exact: the shift is too far from the mean relative
-/// to the deviation, or the numbers are too large or too small for sums of their powers.
+/// A value is NaN if fewer than three digits of it are exact: the shift is too far from the mean
+/// relative to the deviation, or the numbers are too large or too small for sums of their powers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ColumnSummary {
     /// The number of finite numbers, which the other values summarize; without any, these are NaN.
@@ -70,8 +72,8 @@ pub struct ColumnSummary {
     pub std: f64,
     /// The third moment about the mean, in standard deviations; NaN also if the deviation is 0.
     pub skewness: f64,
-    /// The fourth moment about the mean, in standard deviations, minus the normal distribution's 3; NaN
-    /// also if the deviation is 0.
+    /// The fourth moment about the mean, in standard deviations, minus the normal distribution's 3;
+    /// NaN also if the deviation is 0.
     pub kurtosis: f64,
 }
 
@@ -102,8 +104,8 @@ impl ColumnMoments {
         }
     }
 
-    /// Returns the statistic about the lower median of each column's finite numbers in `rows`; about 0
-    /// for a column without finite numbers.
+    /// Returns the statistic about the lower median of each column's finite numbers in `rows`;
+    /// about 0 for a column without finite numbers.
     ///
     /// # Errors
     /// As [`ColumnMoments::new`], and `LimitExceeded` when memory runs out.
@@ -130,7 +132,8 @@ impl ColumnMoments {
         &self.shifts
     }
 
-    /// Returns mean, spread and shape of each column. The promise of the same bits does not cover them.
+    /// Returns mean, spread and shape of each column. The promise of the same bits does not cover
+    /// them.
     #[must_use]
     pub fn summaries(&self, partial: &MomentSums) -> Vec<ColumnSummary> {
         let columns = partial.columns.iter().zip(&self.shifts);
@@ -174,7 +177,8 @@ fn summary(finite: u64, sums: &ColumnSums, shift: f64) -> ColumnSummary {
     let is_constant = has_infinities && first == 0.0 && second == 0.0;
     let variance = if is_constant { 0.0 } else { known(2.0, second, variance) };
     let std = variance.sqrt();
-    // The third powers may cancel to a small sum, but their terms are large enough if the deviation is.
+    // The third powers may cancel to a small sum, but their terms are large enough if the deviation
+    // is.
     let (cube, fourth_power) = (variance * std, variance * variance);
     ColumnSummary {
         skewness: known(3.0, cube, about_mean[0] / cube),

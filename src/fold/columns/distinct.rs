@@ -14,11 +14,12 @@ const REGISTERS_MAX: usize = 1 << 28;
 /// An estimate of the distinct numbers in each column, with a relative error of about
 /// `1.04 / sqrt(2^precision)`.
 ///
-/// Equal numbers count once, and so do -0 and +0; all NaNs together count as one; NULL is not counted.
+/// Equal numbers count once, and so do -0 and +0; all NaNs together count as one; NULL is not
+/// counted.
 ///
 /// # Determinism
-/// Merging commutes and is idempotent: the registers depend on the set of the numbers alone. The promise
-/// of the same bits does not cover [`Distinct::estimates`].
+/// Merging commutes and is idempotent: the registers depend on the set of the numbers alone. The
+/// promise of the same bits does not cover [`Distinct::estimates`].
 pub struct Distinct {
     columns: usize,
     precision: u32,
@@ -49,8 +50,8 @@ impl Distinct {
         let registers = columns.saturating_mul(1 << precision);
         if registers > REGISTERS_MAX {
             return Err(Error::limit(format!(
-                "expected at most {REGISTERS_MAX} registers, found {registers}; take fewer columns or a \
-                 lower precision"
+                "expected at most {REGISTERS_MAX} registers, found {registers}; take fewer \
+                columns or a lower precision"
             )));
         }
         Ok(Self { columns, precision })
@@ -122,8 +123,8 @@ fn tau(mut x: f64) -> f64 {
     }
 }
 
-/// Hashes a number with a bijection of 64 bits (the finalizer of SplitMix64): different numbers never
-/// collide.
+/// Hashes a number with a bijection of 64 bits (the finalizer of SplitMix64): different numbers
+/// never collide.
 fn hash(value: f64) -> u64 {
     // Adding +0 turns -0 into +0.
     let mut word = canonical(value + 0.0).to_bits().wrapping_add(0x9e37_79b9_7f4a_7c15);

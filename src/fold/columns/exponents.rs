@@ -18,7 +18,8 @@ const BINS: usize = UNSIGNED_BINS + 2 * SIGN_BINS;
 /// floats.
 ///
 /// # Determinism
-/// Merging commutes: the counts depend on the set of rows alone, not on their order or the chunk size.
+/// Merging commutes: the counts depend on the set of rows alone, not on their order or the chunk
+/// size.
 pub struct ExponentHistogram {
     columns: usize,
 }

@@ -12,11 +12,12 @@ const OUTSIDE: usize = 4;
 
 /// A histogram of each column with given edges.
 ///
-/// With edges e0 < e1 < .. a number x, finite or infinite, is below (x < e0), between two edges (e0 <= x
-/// < e1), or above (the last edge <= x). NaN and NULL have counts of their own.
+/// With edges e0 < e1 < .. a number x, finite or infinite, is below (x < e0), between two edges (e0
+/// <= x < e1), or above (the last edge <= x). NaN and NULL have counts of their own.
 ///
 /// # Determinism
-/// Merging commutes: the counts depend on the set of rows alone, not on their order or the chunk size.
+/// Merging commutes: the counts depend on the set of rows alone, not on their order or the chunk
+/// size.
 pub struct Histogram {
     /// The edges of each column.
     edges: Vec<Vec<f64>>,
@@ -44,8 +45,8 @@ impl Histogram {
     /// Returns the statistic with these edges for each column, in increasing order.
     ///
     /// # Errors
-    /// `InvalidArgument` when a column has no edges, or edges that are not finite or do not increase;
-    /// `LimitExceeded` for too many edges.
+    /// `InvalidArgument` when a column has no edges, or edges that are not finite or do not
+    /// increase; `LimitExceeded` for too many edges.
     pub fn new(edges: Vec<Vec<f64>>) -> Result<Self> {
         for (column, edges) in edges.iter().enumerate() {
             check_edges(edges).context(|| format!("the edges of column {column}"))?;

@@ -32,8 +32,8 @@ pub struct NumberedRows<'a> {
 
 /// The rows with the largest or smallest numbers in one column.
 ///
-/// Numbers are in their total order: -0 below +0, infinities at the ends. Of rows with equal numbers, the
-/// row with the lower row number comes first. Rows with NaN or NULL are left out.
+/// Numbers are in their total order: -0 below +0, infinities at the ends. Of rows with equal
+/// numbers, the row with the lower row number comes first. Rows with NaN or NULL are left out.
 ///
 /// # Determinism
 /// Merging commutes: the result depends on the set of rows alone, not on the chunk size.
@@ -62,11 +62,12 @@ pub struct Ranking {
 }
 
 impl TopRows {
-    /// Returns the statistic that keeps the first `kept` rows from one `end` of `column`, one of `columns`.
+    /// Returns the statistic that keeps the first `kept` rows from one `end` of `column`, one of
+    /// `columns`.
     ///
     /// # Errors
-    /// `InvalidArgument` for a column outside the matrix or 0 rows to keep, `LimitExceeded` for too many
-    /// rows to keep.
+    /// `InvalidArgument` for a column outside the matrix or 0 rows to keep, `LimitExceeded` for too
+    /// many rows to keep.
     pub fn new(columns: usize, column: usize, kept: usize, end: End) -> Result<Self> {
         if column >= columns {
             return Err(Error::invalid(format!(

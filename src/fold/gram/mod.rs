@@ -29,8 +29,8 @@ pub use triangle::{Rectangle, Sums, Triangle};
 /// The most columns: a triangle of 16 GiB.
 pub const COLUMNS_MAX: usize = 1 << 16;
 
-/// The fewest sums (a triangle of 1,024 columns) for which threads share one chunk; with fewer sums, each
-/// thread has a chunk of its own.
+/// The fewest sums (a triangle of 1,024 columns) for which threads share one chunk; with fewer
+/// sums, each thread has a chunk of its own.
 const SHARED_SUMS: usize = triangle::length(1024);
 
 /// The columns of a chunk of rows, side by side.
@@ -98,7 +98,8 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Returns the partial of each chunk: many sums are made by all threads together, few by one thread.
+/// Returns the partial of each chunk: many sums are made by all threads together, few by one
+/// thread.
 ///
 /// `with_all` is [`Statistic::leaf`] on all threads of the pool.
 fn leaves<'a, S>(
@@ -188,7 +189,8 @@ impl Gram {
             (None, false) => Left::SameAsRight,
             (Some(_), false) => {
                 return Err(Error::invalid(
-                    "expected a chunk without weights, found weights; make the statistic with Gram::weighted",
+                    "expected a chunk without weights, found weights; make the statistic with \
+                    Gram::weighted",
                 ));
             }
             (None, true) => {

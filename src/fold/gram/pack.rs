@@ -66,7 +66,8 @@ pub(super) struct Packing<'a> {
     pub(super) panel_values: usize,
 }
 
-/// Packs into `out`, which starts with the first of the panels. Columns after the last stay unchanged.
+/// Packs into `out`, which starts with the first of the panels. Columns after the last stay
+/// unchanged.
 ///
 /// `Half` is binary16 as the kernel widens it.
 #[inline(always)]

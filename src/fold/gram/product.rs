@@ -27,8 +27,8 @@ use super::tiles::{Job, PANEL_VECTORS, Shape};
 /// The panels that one thread packs at a time.
 const PACKED_TOGETHER: usize = 8;
 
-/// The tiles of narrow matrices stay in the second-level cache, beside a block of rows. Wider ones must be
-/// prefetched themselves, and would evict a prefetched block of rows before it is packed.
+/// The tiles of narrow matrices stay in the second-level cache, beside a block of rows. Wider ones
+/// must be prefetched themselves, and would evict a prefetched block of rows before it is packed.
 const NEAR_TILES_BYTES_MAX: usize = 1 << 19;
 
 /// More rows do not fit into any cache.
@@ -90,8 +90,8 @@ struct Workspace {
 }
 
 impl Product {
-    /// Returns the product of `right_columns` columns with themselves (without sums below the diagonal),
-    /// or with `left_columns` others.
+    /// Returns the product of `right_columns` columns with themselves (without sums below the
+    /// diagonal), or with `left_columns` others.
     pub(super) fn new(
         left_columns: Option<usize>,
         right_columns: usize,

@@ -1,7 +1,8 @@
 //! The tiles of a product, and the order in which they are made.
 //!
-//! The columns of each side are packed in *panels* of three vectors. The left side is read in *groups* of
-//! one vector. Tile (group, panel) holds the sums of one group of the left with one panel of the right, row by row.
+//! The columns of each side are packed in *panels* of three vectors. The left side is read in
+//! *groups* of one vector. Tile (group, panel) holds the sums of one group of the left with one
+//! panel of the right, row by row.
 
 use std::ops::Range;
 
@@ -45,8 +46,8 @@ impl Shape {
         self.left_columns.div_ceil(self.lanes)
     }
 
-    /// Returns the vectors of a tile that are needed: those that hold a column and are not wholly below
-    /// the diagonal.
+    /// Returns the vectors of a tile that are needed: those that hold a column and are not wholly
+    /// below the diagonal.
     pub(super) fn vectors(&self, group: usize, panel: usize) -> Range<usize> {
         let before = PANEL_VECTORS * panel;
         let first = if self.triangle { group.saturating_sub(before) } else { 0 };
@@ -54,8 +55,8 @@ impl Shape {
         first..end.min(PANEL_VECTORS)
     }
 
-    /// Returns the jobs in order: a block of `block` groups of the left, which stays in the second-level
-    /// cache, with each panel of the right, which stays in the first-level cache.
+    /// Returns the jobs in order: a block of `block` groups of the left, which stays in the
+    /// second-level cache, with each panel of the right, which stays in the first-level cache.
     pub(super) fn jobs(&self, block: usize) -> Vec<Job> {
         let (mut jobs, mut first_tile) = (Vec::new(), 0);
         for start in (0..self.groups()).step_by(block) {
@@ -114,11 +115,12 @@ impl Tile<'_> {
         assert!(self.first_lane <= width - lanes && self.vectors.end <= PANEL_VECTORS);
     }
 
-    /// Returns the number of rows, the address to prefetch with the first row, and the step in bytes for
-    /// each further row.
+    /// Returns the number of rows, the address to prefetch with the first row, and the step in
+    /// bytes for each further row.
     ///
-    /// Prefetching all at once would delay the reads of the tile itself, and prefetching until the last
-    /// row would come too late. So it takes half of the rows; the other half prefetches what follows.
+    /// Prefetching all at once would delay the reads of the tile itself, and prefetching until the
+    /// last row would come too late. So it takes half of the rows; the other half prefetches what
+    /// follows.
     #[inline]
     pub(super) fn rows(&self, lanes: usize) -> (usize, *const u8, usize) {
         let rows = self.left.len() / (PANEL_VECTORS * lanes);

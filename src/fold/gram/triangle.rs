@@ -42,7 +42,8 @@ impl Triangle {
         (0..columns).map(move |column| self.row(columns, column)[0])
     }
 
-    /// Writes rows of the full symmetric matrix to `out`: from row `first` on, as many as `out` holds.
+    /// Writes rows of the full symmetric matrix to `out`: from row `first` on, as many as `out`
+    /// holds.
     ///
     /// # Panics
     /// When `out` holds more rows than there are, or a part of a row.
@@ -55,8 +56,8 @@ impl Triangle {
             for (row, out) in &mut rows {
                 out[*row..].copy_from_slice(self.row(columns, *row));
             }
-            // Below the diagonal, a row is a column of the rows above. One cache line of each of these
-            // makes one cache line of each row of the band.
+            // Below the diagonal, a row is a column of the rows above. One cache line of each of
+            // these makes one cache line of each row of the band.
             for start in (0..first + rows.len()).step_by(LINE_VALUES) {
                 let end = columns.min(start + LINE_VALUES);
                 let above: Vec<_> = (start..end).map(|low| (low, self.row(columns, low))).collect();
@@ -161,9 +162,9 @@ impl<'a> Sums<'a> {
         Ok(sums)
     }
 
-    /// Adds the sums to the first of `siblings`, the result to the next, and so on. Each piece goes all the
-    /// way up before the next piece, so that it is read once. Addition commutes: left and right do not
-    /// matter.
+    /// Adds the sums to the first of `siblings`, the result to the next, and so on. Each piece goes
+    /// all the way up before the next piece, so that it is read once. Addition commutes: left and
+    /// right do not matter.
     fn add_to<'s>(&self, siblings: impl Iterator<Item = &'s mut Vec<f64>>) {
         let mut siblings: Vec<_> = siblings.map(|sums| sums.chunks_mut(PIECE_VALUES)).collect();
         in_default_environment(|| {
