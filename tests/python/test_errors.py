@@ -89,7 +89,7 @@ def test_wrong_data_are_a_data_error(tmp_path):
     with pytest.raises(headwater.DataError, match='column "x": .*found "abc" in row 2'):
         headwater.prepare({"t": table}, schema, tmp_path / "db")
     table = pyarrow.table({"k": [1, 1], "x": [3, 4]})
-    with pytest.raises(headwater.DataError, match="repeat the key"):
+    with pytest.raises(headwater.DataError, match="repeat a key"):
         headwater.prepare({"t": table}, schema, tmp_path / "db")
 
 

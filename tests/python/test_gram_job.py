@@ -235,7 +235,7 @@ def test_a_fold_with_rows_missing_or_none_has_no_result():
         reduction.result()
     with pytest.raises(headwater.InvalidArgument, match="not complete"):
         _ = reduction.digest
-    with pytest.raises(headwater.InvalidArgument, match="no rows"):
+    with pytest.raises(headwater.InvalidArgument, match="expected at least one row, found none"):
         Reduction(job(0)).result()
 
 
@@ -245,7 +245,7 @@ def test_bad_arguments_are_told_in_words():
         ({"rows": -1}, headwater.InvalidArgument, "rows is -1"),
         ({"rows": 2**70}, headwater.InvalidArgument, "rows is 1180591620717411303424"),
         ({"rows": "many"}, headwater.InvalidArgument, "rows: "),
-        ({"columns": 0}, headwater.InvalidArgument, "at least one"),
+        ({"columns": 0}, headwater.InvalidArgument, "at least 1 column"),
         ({"columns": 1 << 20}, headwater.LimitExceeded, "1048576 columns"),
         ({"chunk_rows": 0}, headwater.InvalidArgument, "at least 1 row"),
         ({"dtype": "int32"}, headwater.InvalidArgument, 'expected dtype to be "float64" or'),

@@ -356,7 +356,7 @@ def test_bad_input_is_told_in_words(tmp_path, matrix):
         (["--input", tmp_path / "no.npy"], 1, "no.npy"),
         (["--input", tmp_path / "f.npy"], 1, "found Fortran order (column by column)"),
         (["--input", tmp_path / "i.npy"], 1, "convert the array"),
-        (["--input", tmp_path / "e.npy"], 1, "no rows"),
+        (["--input", tmp_path / "e.npy"], 1, "expected at least one row, found none"),
         (["--input", tmp_path / "cut.npy"], 3, "cut off"),
         (["--input", x, "--dtype", "f32"], 1, "leave out --dtype"),
         (["--input", x, "--columns", 31], 2, "--dtype"),

@@ -281,7 +281,10 @@ def test_safetensors_and_parquet_and_manifests_are_the_same_rows(tmp_path):
         (["gram", *nulls], "n.parquet: row 1, column 0: expected a number, found NULL"),
         (["gram", *nulls[:2]], 'column "t": expected floats'),
         (["gram", *nulls[:2], "--select", "b"], 'no column is named "b"; the columns are "a", "t"'),
-        (["gram", "--input", tmp_path / "x.safetensors", "--tensor", "y"], 'no tensor "y"'),
+        (
+            ["gram", "--input", tmp_path / "x.safetensors", "--tensor", "y"],
+            'no tensor is named "y"',
+        ),
     ]:
         told = reduce(*arguments, "--out", out)
         assert told.returncode == 1, told.stderr
@@ -308,7 +311,7 @@ def test_what_cannot_be_is_told_in_words(tmp_path, rows):
         (["histogram"], 2, "--edges"),
         (["histogram", "--edges", 1, 0], 1, "expected increasing edges, found 0"),
         (["distinct", "--precision", 19], 2, "19"),
-        (["top", "--column", 3], 1, "expected a column below 3, found 3"),
+        (["top", "--column", 3], 1, "expected a column number below 3, found 3"),
         (["top", "--column", 0, "--count", 0], 1, "at least one row to keep"),
         (["cross"], 2, "--with"),
     ]:

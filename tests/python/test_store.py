@@ -69,7 +69,7 @@ def test_a_row_has_its_cells_and_neighbours(store):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda store: store.row("order", 3), 'no table "order"'),
+        (lambda store: store.row("order", 3), 'no table is called "order"'),
         (lambda store: store.row("orders", -1), 'no row of table "orders" has the key "-1"'),
         (lambda store: store.row("orders", index=20_000), "no row 20000; there are 20000"),
         (lambda store: store.row("orders", index=-1), "no row -1; there are 20000"),
