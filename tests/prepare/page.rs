@@ -117,7 +117,7 @@ fn every_row_and_every_cell_is_on_the_page_once() {
         let neighbours = rows.iter().flat_map(|row| row["neighbours"].as_array().unwrap());
         let hidden: u64 = neighbours.map(|near| near["hidden"].as_u64().unwrap()).sum();
         assert!(hidden >= json["hidden_count"].as_u64().unwrap());
-        let tile = format!("<b>{}</b> links to what came to exist later", thousands(hidden));
+        let tile = format!("<b>{}</b> links to rows that came to exist later", thousands(hidden));
         assert!(page.contains(&tile), "{tile}");
     }
 }
