@@ -16,7 +16,10 @@ import pytest
 from headwater.reduce import GramJob, Reduction, Worker
 
 # JAX warns whoever forks in a process that has loaded it: only children of these tests do.
-pytestmark = pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed"),
+]
 
 ROWS, COLUMNS, CHUNK_ROWS = 4800, 17, 100
 
@@ -33,8 +36,6 @@ if processes > 1:
     jax.distributed.initialize(f"127.0.0.1:{port}", processes, process)
 from headwater import InvalidArgument
 from headwater.jax import gram
-
-pytestmark = pytest.mark.slow
 
 rows = np.load(sys.argv[5])
 devices = jax.device_count()

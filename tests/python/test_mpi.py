@@ -194,7 +194,7 @@ def test_damaged_and_misplaced_files_of_a_spool_are_named_and_folded_again(tmp_p
         assert reduced("fold", "--spool", spool)["digest"] == digest
     blocks[5].write_bytes(whole)
     told = finished([REDUCE, "fold", "--spool", str(spool)])
-    assert f"{blocks[5]}: the job has 5 blocks, from 0 on; remove it" in told.stderr
+    assert f"{blocks[5]}: expected a block below 5, found block 5; remove the file" in told.stderr
 
 
 def test_p2_a_worker_killed_is_survived(tmp_path, long_fold):

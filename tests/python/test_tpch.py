@@ -10,12 +10,13 @@ import pytest
 import headwater
 from digests import global_batch, samplers
 
-pytestmark = pytest.mark.slow
-
 GENERATOR = Path(sys.executable).parent / "tpchgen-cli"
 SCHEMA = Path(__file__).parents[2] / "benches" / "tpch.toml"
 
-pytestmark = pytest.mark.skipif(not GENERATOR.exists(), reason="tpchgen-cli is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not GENERATOR.exists(), reason="tpchgen-cli is not installed"),
+]
 
 
 @pytest.fixture(scope="module")
