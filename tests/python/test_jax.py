@@ -140,7 +140,7 @@ assert gram(rows).tobytes() != plain
 for arguments, words in [
     ((rows[0],), "found the shape (17,)"),
     ((jax.numpy.zeros((3, 2), int),), 'or "bfloat16", found "int32"'),
-    ((rows[:0],), "no rows"),
+    ((rows[:0],), "expected at least one row, found none"),
     ((rows.tolist(),), "expected an array of JAX or NumPy, found list; make one"),
     ((np.ma.masked_less(rows, 0),), "found a masked array"),
 ]:
