@@ -78,7 +78,7 @@ fn to_json(value: &Bound<'_, PyAny>) -> PyResult<String> {
     value.py().import("json")?.call_method1("dumps", (value,))?.extract()
 }
 
-/// A whole number that Python gave, of whatever size: what is out of range is told in our words.
+/// A whole number that Python gave, of any size, so that a number out of range has our message.
 struct Whole(i128);
 
 impl<'py> FromPyObject<'_, 'py> for Whole {

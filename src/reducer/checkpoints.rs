@@ -45,7 +45,7 @@ impl Checkpoints {
         Self { storage, folder: folder.to_owned(), series, _claim: None }
     }
 
-    /// Refuses a folder that has checkpoints, for a fold that begins afresh.
+    /// Refuses a folder that has checkpoints, for a fold that starts from the first row.
     ///
     /// # Errors
     /// `InvalidArgument` when there are some, `Io` when the folder cannot be listed.

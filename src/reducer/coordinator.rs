@@ -32,7 +32,7 @@ pub type Outbox = Vec<(u32, Order)>;
 /// a death be noticed: an order that takes too long is given to another rank as well.
 ///
 /// # Determinism
-/// The result depends on the job and its rows, on nothing that is said or left unsaid here.
+/// The result depends on the job and its rows alone, not on messages and their order.
 pub struct Coordinator<S: Statistic> {
     reduction: Reduction<S>,
     orders: Orders,

@@ -22,7 +22,7 @@ const READY_AGAIN: u64 = 5_000;
 /// Milliseconds for which the coordinator waits for ranks that are starting or leaving.
 const SHUTDOWN_MAX: u64 = 10_000;
 
-/// How long nobody looks at the wire when nothing came. Looking costs CPU time, not looking time.
+/// How long the wire is not polled after it was empty: polling costs CPU time, waiting costs time.
 const PAUSE: Duration = Duration::from_millis(1);
 /// While something is on its way, which moves only when it is looked after; the other end may be slow.
 const PAUSE_BUSY: Duration = Duration::from_micros(100);
@@ -265,7 +265,7 @@ fn deliver(outbox: Outbox, local: &mut LocalWorker<'_>, wire: &mut dyn Wire) -> 
 
 /// Folds what rank 0 orders, until it says that it is over; yields how the job ended.
 ///
-/// `source` may be the error of opening it, which rank 0 is told.
+/// `source` may be the error of opening it, which is reported to rank 0.
 ///
 /// # Errors
 /// Those of the wire, the death of rank 0 among them.

@@ -18,7 +18,7 @@ const LATE: u64 = 4;
 pub(super) struct Orders {
     /// By their first chunks.
     all: Vec<Order>,
-    /// Those that nobody folds.
+    /// Those that no rank folds.
     waiting: BTreeSet<usize>,
     /// Those that came and are to be folded by another rank as well, to be compared.
     unconfirmed: BTreeSet<usize>,
@@ -88,7 +88,7 @@ impl Orders {
         self.held.get(&rank).into_iter().flatten().map(|&place| self.all[place].chunks.clone())
     }
 
-    /// Gives a rank the next order that it can fold: the lowest that nobody folds, then what is to be
+    /// Gives a rank the next order that it can fold: the lowest that no rank folds, then what is to be
     /// folded twice, then what another rank takes too long for.
     pub(super) fn give(
         &mut self,
@@ -203,7 +203,7 @@ impl Orders {
         }
     }
 
-    /// The first chunks that nobody folds and none of these ranks can read.
+    /// The first chunks that no rank folds and none of these ranks can read.
     pub(super) fn unreadable(&self, readers: &[&[Range<u64>]]) -> Option<Range<u64>> {
         let chunks = self.waiting.iter().map(|&place| &self.all[place].chunks);
         chunks.clone().find(|chunks| !readers.iter().any(|r| can_read(r, chunks))).cloned()

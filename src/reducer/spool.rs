@@ -25,7 +25,7 @@ const ENVELOPE: Envelope = Envelope {
     magic: *b"HWSPOOL\0",
     version: 1,
     payload_max: 1 << 21,
-    remedy: "lay the job down anew, in another folder",
+    remedy: "lay the job down again, in another folder",
 };
 
 /// A folder with a job, and the portions of its blocks as far as they are folded.

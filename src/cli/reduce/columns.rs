@@ -21,7 +21,7 @@ use crate::reducer::{Job, OfMatrix, OfRows, Source};
 /// What a column that only counts costs for each of its numbers.
 const OPERATIONS: f64 = 10.0;
 
-/// The rows that a shift is taken from where none is said.
+/// The first rows, from which a shift is taken by default.
 const SHIFT_ROWS: u64 = 1024;
 
 /// How many columns a warning names.
@@ -32,9 +32,9 @@ const COLUMNS_SHOWN: usize = 20;
 pub(super) struct MomentsArgs {
     #[command(flatten)]
     rows: RowsArgs,
-    /// A number near the mean, for all columns or for each: sums are of powers of what is above it.
-    /// Part of what is computed. Where it is not said, it is the median of the column's finite numbers
-    /// among the first 1,024 rows, and 0 where there are none: each rank must have these rows.
+    /// A number near the mean, for all columns or for each: the sums are of powers of the differences
+    /// from it. Part of what is computed. Default: the median of the column's finite numbers among the
+    /// first 1,024 rows, or 0 without any; each rank must then have these rows.
     #[arg(long, num_args = 1.., value_name = "S", allow_negative_numbers = true)]
     shift: Option<Vec<f64>>,
 }
@@ -83,7 +83,7 @@ pub(super) struct TopArgs {
     smallest: bool,
 }
 
-/// How a column is said.
+/// A column, by its number or its name.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Column {

@@ -22,7 +22,7 @@ use crate::reducer::{CrossOfMatrices, Job};
 pub(super) struct CrossArgs {
     #[command(flatten)]
     rows: RowsArgs,
-    /// The files of Y, as --input has those of X, and --sorted if it is said.
+    /// The files of Y, in the same forms as those of --input; --sorted holds for both.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     with: Vec<PathBuf>,
     /// The tensor of Y.

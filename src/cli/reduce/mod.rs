@@ -28,19 +28,19 @@ use statistics::{Statistics, with_invocation};
 
 const AFTER_HELP: &str = "\
 The Gram matrix X^T X of a matrix, with the same bits for any number of ranks and threads, on any
-processor, however often it was interrupted:
+processor, also after interruptions:
   headwater-reduce gram --input X.npy --out gram.npy --checkpoint-dir ck
   headwater-reduce gram --input X.npy --out gram.npy --checkpoint-dir ck --resume
   mpirun -n 64 headwater-reduce gram --input X.npy --out gram.npy --checkpoint-dir ck
   headwater-reduce moments --input T.parquet --select price tax --out moments.json
-Without MPI, as three kinds of jobs over a folder that all of them see:
+Without MPI, as three kinds of jobs over a folder that all machines see:
   headwater-reduce gram --input X.npy --out gram.npy --spool S
   headwater-reduce work --spool S --rank 0 --of 64    (and so on, in any order and at any time)
   headwater-reduce fold --spool S
 
 The last line of standard output is one JSON object; its digest is that of the result's bits.
-That of work tells how many blocks it folded, and has no digest; --spool prints what to run next,
-and manifest nothing.
+The object of work has the number of blocks and no digest; --spool prints the commands to run next;
+manifest prints nothing.
 
 Open MPI's mpirun refuses more ranks than cores without --oversubscribe, and root without
 OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1.

@@ -43,7 +43,7 @@ pub(super) struct RunArgs {
     /// .json has it behind: g.1 and g.1.json.
     #[arg(long, value_name = "FILE")]
     pub(super) out: PathBuf,
-    /// How many threads each rank has; one for each core that it may use where it is not said.
+    /// The number of threads of each rank (default: one for each core that the rank may use).
     ///
     /// Under mpirun these are the cores that it binds the rank to: one where there are two ranks or
     /// fewer. With --oversubscribe or --bind-to none it binds none, and every rank has all of them.
@@ -54,7 +54,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = power_of_two)]
     #[serde(skip)]
     pub(super) block_chunks: Option<u64>,
-    /// A folder for checkpoints, to go on from after a kill.
+    /// A folder for checkpoints, from which --resume continues.
     #[arg(long, value_name = "FOLDER", conflicts_with = "spool")]
     #[serde(skip)]
     checkpoint_dir: Option<PathBuf>,
@@ -62,16 +62,16 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "EVERY", default_value = "60s", requires = "checkpoint_dir")]
     #[serde(skip)]
     checkpoint_every: Every,
-    /// Go on from the newest checkpoint; begin afresh where there is none.
+    /// Continue from the newest checkpoint; without one, start from the first row.
     #[arg(long, requires = "checkpoint_dir")]
     #[serde(skip)]
     resume: bool,
-    /// Of 1000 blocks, so many are folded by two ranks, and their bits compared.
+    /// How many of 1,000 blocks are folded by two ranks, whose bits are compared.
     #[arg(long, value_name = "PER_MILLE", default_value_t = 0, conflicts_with = "spool",
           value_parser = clap::value_parser!(u16).range(..=1000))]
     #[serde(skip)]
     audit: u16,
-    /// Fold nothing: lay the job down in this folder, for `work` and `fold`.
+    /// Fold nothing: write the job to this folder, for `work` and `fold`.
     #[arg(long, value_name = "FOLDER")]
     #[serde(skip)]
     pub(super) spool: Option<PathBuf>,
@@ -181,7 +181,7 @@ pub(super) fn report(
     Output::new().json(summary)
 }
 
-/// Folds `wanted`; yields what the job failed of, if it did, after rank 0 has told why.
+/// Folds `wanted`; returns how the job ended. Rank 0 has reported an error by then.
 ///
 /// # Errors
 /// Those of MPI; as another rank than the first, also the death of that one.

@@ -27,25 +27,25 @@ const BLOCK_CHUNKS: u64 = 64;
 
 /// Fold the blocks of one rank of a job that was laid down with --spool.
 ///
-/// Blocks that are there already are left alone, so it can be stopped at any time and run again,
-/// with another --of as well.
+/// It skips blocks that are folded already: stop it at any time and run it again, also with another
+/// --of.
 #[derive(Args)]
 pub(super) struct WorkArgs {
     /// The folder of the job.
     #[arg(long, value_name = "FOLDER")]
     spool: PathBuf,
-    /// Which of the ranks this one is, from 0 on.
+    /// The rank of this process, from 0 on.
     #[arg(long, value_name = "R")]
     rank: u64,
-    /// How many ranks there are.
+    /// The number of ranks.
     #[arg(long, value_name = "W", value_parser = clap::value_parser!(u64).range(1..))]
     of: u64,
-    /// How many threads work; one for each core that it may use where it is not said.
+    /// The number of threads (default: one for each core that the process may use).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }
 
-/// Fold what all ranks have put into a spool, and write the result.
+/// Fold the portions that all ranks have written to a spool, and write the result.
 #[derive(Args)]
 pub(super) struct FoldArgs {
     /// The folder of the job.
@@ -135,7 +135,7 @@ fn open(folder: &Path) -> Result<(Spool, Statistics)> {
     let statistics = serde_json::from_slice(spool.description()).map_err(|e| {
         let folder = folder.display();
         Error::corrupt(format!(
-            "{folder}: the description of the job is damaged: {e}; lay it down anew"
+            "{folder}: the description of the job is damaged: {e}; lay the job down again"
         ))
     })?;
     Ok((spool, statistics))
