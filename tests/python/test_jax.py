@@ -53,7 +53,7 @@ for dtype in (jnp.float32, jnp.float16, jnp.bfloat16):
         x = jax.make_array_from_callback(rows.shape, sharding, lambda index: narrow[index])
         found[f"{dtype.__name__} {way}"] = gram(x, chunk_rows=100)
 found["here alone"] = gram(jnp.asarray(rows), chunk_rows=100)
-for wrong, words in [(700, f"with chunk_rows={600 if devices == 4 else 400} all do")]:
+for wrong, words in [(700, f"; use chunk_rows={600 if devices == 4 else 400}")]:
     try:
         gram(jax.device_put(rows, ways["sharded"]), chunk_rows=wrong)
     except InvalidArgument as error:
@@ -63,7 +63,7 @@ for wrong, words in [(700, f"with chunk_rows={600 if devices == 4 else 400} all 
 try:
     gram(jax.device_put(rows.T, ways["sharded"].update(spec=PartitionSpec(None, "rows"))))
 except InvalidArgument as error:
-    assert "along its first axis alone" in str(error), error
+    assert "along its first axis only" in str(error), error
 else:
     raise AssertionError("no error")
 np.savez(f"{out}-{process}.npz", **found)
@@ -141,7 +141,7 @@ for arguments, words in [
     ((rows[0],), "found the shape (17,)"),
     ((jax.numpy.zeros((3, 2), int),), 'or "bfloat16", found "int32"'),
     ((rows[:0],), "expected at least one row, found none"),
-    ((rows.tolist(),), "expected an array of JAX or NumPy, found list; make one"),
+    ((rows.tolist(),), "expected a JAX or NumPy array, found list; convert it"),
     ((np.ma.masked_less(rows, 0),), "found a masked array"),
 ]:
     try:
@@ -154,7 +154,7 @@ for traced in (jax.jit, jax.vmap):
     try:
         traced(gram)(jax.numpy.asarray(rows)[None])
     except InvalidArgument as error:
-        assert "found one that JAX traces" in str(error), error
+        assert "found a JAX tracer" in str(error), error
     else:
         raise AssertionError("traced")
 """
