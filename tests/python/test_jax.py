@@ -114,7 +114,7 @@ def plainly(rows, dtype):
     return reduction.result()
 
 
-def test_p1_any_number_of_processes_and_devices_are_the_bits_of_one(tmp_path, rows):
+def test_p1_processes_and_devices_change_no_bit(tmp_path, rows):
     np.save(tmp_path / "x.npy", rows)
     everybody = folded_by(1, 4, tmp_path) + folded_by(2, 2, tmp_path) + folded_by(2, 6, tmp_path)
     assert len(everybody) == 5
@@ -168,6 +168,6 @@ def test_one_process_with_one_device_folds_any_array(tmp_path, rows):
     subprocess.run(command, check=True, timeout=120, env=environment)
 
 
-def test_without_jax_the_package_is_whole():
+def test_the_package_imports_without_jax():
     script = "import sys; sys.modules['jax'] = None; import headwater; headwater.reduce.GramJob"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60, cwd=Path.home())

@@ -41,7 +41,7 @@ def table(tmp_path, rows):
     return tmp_path / "t.parquet"
 
 
-def test_files_with_a_header_are_not_taken_for_raw_numbers(tmp_path, rows, table):
+def test_files_with_a_header_are_not_read_as_raw_numbers(tmp_path, rows, table):
     np.savez(tmp_path / "x.npz", rows)
     header = b'{"x": {"dtype": "F64", "shape": [300, 8], "data_offsets": [0, 19200]}}'
     header += b" " * (-len(header) % 8)
@@ -70,7 +70,7 @@ def test_files_with_a_header_are_not_taken_for_raw_numbers(tmp_path, rows, table
     assert said["rows"] == ROWS
 
 
-def test_options_that_say_nothing_of_a_file_are_refused(tmp_path, rows, table):
+def test_options_that_do_not_apply_to_a_file_are_refused(tmp_path, rows, table):
     manifest = tmp_path / "all.json"
     assert reduce("manifest", "--input", tmp_path / "x.npy", "--out", manifest).returncode == 0
     out = ["--out", tmp_path / "g.npy"]
@@ -103,7 +103,7 @@ def test_options_that_say_nothing_of_a_file_are_refused(tmp_path, rows, table):
     refused(words, "gram", "--input", tmp_path / "x.raw", *out)
 
 
-def test_y_of_a_cross_product_may_be_raw_and_is_sorted_as_x_is(tmp_path, rows):
+def test_y_of_a_cross_product_may_be_raw_and_is_sorted_like_x(tmp_path, rows):
     out = ["--out", tmp_path / "c.npy"]
     cross = ["cross", "--input", tmp_path / "x.npy"]
     plain = done(*cross, "--with", tmp_path / "x.npy", *out)
@@ -119,7 +119,7 @@ def test_y_of_a_cross_product_may_be_raw_and_is_sorted_as_x_is(tmp_path, rows):
     )
 
 
-def test_columns_of_text_are_told_as_such(tmp_path, table):
+def test_columns_of_text_are_refused_by_name(tmp_path, table):
     words = (
         'column "city": expected floats, or integers of up to 32 bits, found text (Utf8); cast it, '
     )
@@ -127,7 +127,7 @@ def test_columns_of_text_are_told_as_such(tmp_path, table):
     refused(words, "gram", "--input", table, "--out", tmp_path / "g.npy")
 
 
-def test_files_that_a_manifest_names_and_nobody_has_are_told(tmp_path, rows):
+def test_missing_files_of_a_manifest_are_named(tmp_path, rows):
     for name, part in (("a", rows[:99]), ("b", rows[99:])):
         np.save(tmp_path / f"{name}.npy", part)
     manifest = tmp_path / "all.json"
@@ -145,7 +145,7 @@ def test_files_that_a_manifest_names_and_nobody_has_are_told(tmp_path, rows):
     refused(["rows 0 to 49", "a.npy (not on this machine);"], *fold)
 
 
-def test_a_column_has_its_name_where_the_file_has_one(tmp_path, rows, table):
+def test_columns_have_the_names_that_the_file_gives(tmp_path, rows, table):
     out = tmp_path / "t.json"
     named = ["--input", tmp_path / "n.parquet", "--out", out]
     by_number = done("top", *named, "--column", 1)
@@ -181,7 +181,7 @@ def test_a_column_whose_name_is_the_number_of_another_is_ambiguous(tmp_path, row
     assert done(*top, "--select", "tax", "2", "--column", 2)["column_name"] == "2"
 
 
-def test_tables_whose_columns_have_other_names_are_not_one_matrix(tmp_path, rows, table):
+def test_tables_with_different_column_names_are_not_one_matrix(tmp_path, rows, table):
     parquet = pytest.importorskip("pyarrow.parquet")
     swapped = tmp_path / "s.parquet"
     parquet.write_table(parquet.read_table(table).select(["tax", "price"]), swapped)
@@ -192,7 +192,7 @@ def test_tables_whose_columns_have_other_names_are_not_one_matrix(tmp_path, rows
     assert done("moments", *both, "--select", "price", "tax")["rows"] == 2 * ROWS
 
 
-def test_shards_whose_columns_have_other_names_are_not_one_manifest(tmp_path, rows):
+def test_shards_with_different_column_names_are_not_one_manifest(tmp_path, rows):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     shards, listed = [], []
@@ -217,7 +217,7 @@ def test_shards_whose_columns_have_other_names_are_not_one_manifest(tmp_path, ro
     refused('no column is named "c"; the columns are "a", "b"', *fold, "c")
 
 
-def test_moments_say_which_they_are(tmp_path, rows):
+def test_moments_state_their_ddof_and_kurtosis(tmp_path, rows):
     out = tmp_path / "m.json"
     done("moments", "--input", tmp_path / "x.npy", "--out", out)
     told = json.loads(out.read_text())

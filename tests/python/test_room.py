@@ -70,7 +70,7 @@ def begun(wide, tmp_path_factory):
 
 # At each of these another allocation is the one that fails.
 @pytest.mark.parametrize("mebibytes", [400, 700, 1000])
-def test_too_many_columns_for_the_memory_are_told_and_the_checkpoint_stays(
+def test_lack_of_memory_for_columns_is_reported_and_keeps_the_checkpoint(
     tmp_path, wide, begun, mebibytes
 ):
     checkpoint, digest = begun
@@ -88,14 +88,14 @@ def test_too_many_columns_for_the_memory_are_told_and_the_checkpoint_stays(
     assert (said["digest"], said["resumed_nodes"]) == (digest, 1)
 
 
-def test_under_mpirun_too_little_memory_ends_all_ranks_with_one_error(wide):
+def test_under_mpirun_lack_of_memory_ends_all_ranks_with_one_error(wide):
     for mebibytes in (900, 1200):
         fold = mpirun(3, "gram", *wide)
         told_once(ended(fold, mebibytes * MEBIBYTE), "cannot allocate", "columns")
 
 
 @pytest.mark.parametrize("statistic", [["exponents"], ["distinct", "--precision", 15]])
-def test_partials_of_columns_that_are_too_large_are_told(tmp_path, wide, statistic):
+def test_partials_too_large_for_the_memory_are_reported(tmp_path, wide, statistic):
     fold = [*wide[:2], *wide[4:], "--out", tmp_path / "o.json"]
     run = ended([REDUCE, *statistic, *fold], 250 * MEBIBYTE)
     told_once(run, "chunks 0 to 0", "cannot allocate", "use fewer columns or threads")
@@ -122,7 +122,7 @@ def tall(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("mebibytes", [250, 300, 350, 400, 450, 500])
-def test_rows_of_several_files_that_are_too_many_for_the_memory_are_told(tmp_path, tall, mebibytes):
+def test_chunks_of_two_files_too_large_for_the_memory_are_reported(tmp_path, tall, mebibytes):
     fold, digest = tall
     run = ended([REDUCE, *fold, "--out", tmp_path / "m.json"], mebibytes * MEBIBYTE)
     # The least has no room for the rows, and 154 MB more where those of two files come together.
@@ -173,9 +173,7 @@ def filled(folder, count):
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_p2_where_checkpoints_have_no_room_the_last_is_gone_on_from(
-    tmp_path, small_disk, fold, ranks
-):
+def test_p2_a_full_disk_leaves_a_checkpoint_to_resume_from(tmp_path, small_disk, fold, ranks):
     fold, digest = fold
     kept = ["--out", tmp_path / "g2.npy", "--checkpoint-dir", small_disk, "--checkpoint-every", 0]
     run = ended(as_ranks(ranks, [*fold, *kept]))
@@ -195,7 +193,9 @@ def test_p2_where_checkpoints_have_no_room_the_last_is_gone_on_from(
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_p2_where_the_result_has_no_room_nothing_is_folded_again(tmp_path, small_disk, fold, ranks):
+def test_p2_after_a_full_disk_the_result_is_written_without_folding(
+    tmp_path, small_disk, fold, ranks
+):
     fold, digest = fold
     out = small_disk / "g.npy"
     kept = ["--out", out, "--checkpoint-dir", tmp_path / "ck"]

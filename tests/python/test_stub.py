@@ -26,7 +26,7 @@ def public(value):
     return {name for name in vars(value) if not name.startswith("_")}
 
 
-def test_the_names_agree():
+def test_the_stub_has_the_names_of_the_module():
     names = {name for name, _ in stub_names(STUB.body)}
     assert names == public(_headwater) | {"__version__"}
     # What is written in Python has its types beside it.
@@ -60,7 +60,7 @@ METHODS = [
 
 
 @pytest.mark.parametrize(("name", "node", "value"), CLASSES, ids=lambda value: str(value)[:30])
-def test_classes_agree(name, node, value):
+def test_the_stub_has_the_classes_of_the_module(name, node, value):
     if not issubclass(value, Exception):
         names = {name for name, _ in stub_names(node.body) if not name.startswith("__")}
         assert names == public(value)
@@ -73,7 +73,7 @@ def test_classes_agree(name, node, value):
 @pytest.mark.parametrize(
     ("name", "node", "value"), FUNCTIONS + METHODS, ids=lambda value: str(value)[:30]
 )
-def test_signatures_agree(name, node, value):
+def test_the_stub_has_the_signatures_of_the_module(name, node, value):
     decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
     if "property" in decorators:
         assert inspect.isgetsetdescriptor(value)

@@ -34,7 +34,7 @@ def same(one, two):
     return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
-def test_p2_the_loader_restores_its_place(store_path):
+def test_p2_the_loader_restores_its_position(store_path):
     with sampler(store_path) as running, sampler(store_path, num_prefetch=0) as again:
         batches = iter(loader(running))
         for _ in range(4):
@@ -56,7 +56,7 @@ def test_p6_a_state_of_another_plan_is_refused(store_path):
             SamplerDataset(other).load_state_dict(state)
 
 
-def test_a_batch_is_that_of_numpy_in_types_that_can_be_indexes(store_path):
+def test_tensors_equal_the_arrays_in_types_valid_as_indices(store_path):
     with sampler(store_path) as running, sampler(store_path) as plain:
         tensors, arrays = next(iter(loader(running))), plain.next_train_batch()
         assert tensors.keys() == arrays.keys()
