@@ -1,4 +1,4 @@
-"""`headwater.reduce`: rows that live in Python, folded by whoever has them."""
+"""`headwater.reduce`: rows in Python, folded by any number of workers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def job(count, dtype="float32", chunk_rows=64, data="rows of a test"):
 
 
 def portions(of, rows, first_row=0, end=None, pieces=(1, 700, 63, 64, 65, 0, 300), **options):
-    """What a worker ships for some rows, now and then."""
+    """Returns the portions of a worker that pushes rows in pieces."""
     end = len(rows) if end is None else end
     worker = Worker(of, first_row, **options)
     shipped, turn = [], 0
@@ -64,7 +64,7 @@ def folded(of, shipped):
 
 
 def shares(count, workers, chunk_rows=64):
-    """The rows of each worker: whole chunks, the last of them perhaps fewer."""
+    """Returns the first row and the end of each worker: whole chunks, except the last."""
     chunks = -(-count // chunk_rows)
     cuts = [min(count, chunks * worker // workers * chunk_rows) for worker in range(workers + 1)]
     return list(itertools.pairwise(cuts))
@@ -218,7 +218,7 @@ def test_p6_a_refused_portion_changes_nothing():
     wrong[64 * 4] += 1
     reduction = folded(of, portions(of, rows, 0, 64) + portions(of, rows, 64 * 4, 64 * 5))
     before = reduction.portion()
-    # Chunks 0 to 3 are one node, in the place of chunk 0; then comes chunk 4, which is there.
+    # Chunks 0 to 3 are one node, which replaces chunk 0; chunk 4 was received before.
     shipped = portions(of, wrong, 0, 64 * 5, pieces=(64 * 5,))
     for portion in shipped:
         with pytest.raises(headwater.Corrupt, match="chunk 4.* arrived twice, with different bits"):

@@ -15,7 +15,7 @@ import pytest
 
 from headwater.reduce import GramJob, Reduction, Worker
 
-# JAX warns whoever forks in a process that has loaded it: only children of these tests do.
+# JAX warns if a process that has loaded it forks, so only child processes load it.
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed"),
@@ -23,7 +23,7 @@ pytestmark = [
 
 ROWS, COLUMNS, CHUNK_ROWS = 4800, 17, 100
 
-# One process of some, of which each has some devices: folds all arrays, and keeps their Grams.
+# One process of a run: folds each array and saves the Gram matrices.
 FOLDING = """
 import os, sys
 import jax
@@ -77,7 +77,7 @@ def free_port():
 
 
 def folded_by(processes, devices_each, folder):
-    """What each process comes to."""
+    """Returns the Gram matrices of each process."""
     out = folder / f"of-{processes}"
     flags = f"--xla_force_host_platform_device_count={devices_each}"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}

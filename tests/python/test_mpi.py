@@ -1,4 +1,4 @@
-"""`headwater-reduce` under mpirun, and its spool: the bits of one process, whatever dies."""
+"""`headwater-reduce` under mpirun and over a spool: the bits of one process, also after kills."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def finished(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def done(command: list[str]) -> dict:
-    """Runs to the end; returns the last line."""
+    """Runs a command to its end; returns the JSON object on its last line."""
     run = finished(command)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout.splitlines()[-1])
@@ -51,7 +51,7 @@ def reduced(*arguments: object) -> dict:
 
 @pytest.fixture
 def fold(tmp_path):
-    """The arguments of a fold, and the digest that one process comes to."""
+    """The arguments of a fold, and its digest by one process."""
     rows = np.random.default_rng(7).standard_normal((20_003, 31)).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)
     arguments = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
@@ -61,7 +61,7 @@ def fold(tmp_path):
 
 @pytest.fixture(scope="module")
 def long_rows(tmp_path_factory):
-    """The arguments of a fold of some seconds, which can be killed on the way, and its digest."""
+    """The arguments of a fold that takes some seconds and can be killed, and its digest."""
     folder = tmp_path_factory.mktemp("long")
     rows = np.random.default_rng(3).standard_normal((400_000, 200)).astype(np.float32)
     np.save(folder / "x.npy", rows)
@@ -113,7 +113,7 @@ def begun(command: list[str], checkpoints: Path, count: int) -> subprocess.Popen
 
 
 def in_own_folders(command: list[str], folder: Path) -> list[str]:
-    """The same command, each rank of which works in the folder that bears its number."""
+    """Returns the same command, with each rank in the folder of its number."""
     script = 'cd "$1/$OMPI_COMM_WORLD_RANK" && shift && exec "$@"'
     place = command.index(REDUCE)
     return [*command[:place], "sh", "-c", script, "sh", str(folder), *command[place:]]
@@ -140,7 +140,7 @@ def test_p1_a_spool_gives_the_same_digest(tmp_path, fold):
     assert "40 of 40 blocks are missing: 0, 1, 2" in early.stderr
     some = reduced("work", "--spool", spool, "--rank", 1, "--of", 2)
     assert (some["blocks"], some["resumed_blocks"]) == (20, 0)
-    # Another number of ranks takes up what is there.
+    # Another number of ranks continues from the finished blocks.
     for rank in (0, 1, 2):
         reduced("work", "--spool", spool, "--rank", rank, "--of", 3)
     portion = spool / "block-000000000007.portion"
@@ -251,7 +251,7 @@ def test_ctrl_c_at_mpirun_prints_one_message_and_keeps_a_checkpoint(tmp_path, lo
         time.sleep(0.005)
     os.write(terminal, b"\x03")
     said = b""
-    # A terminal whose other end is closed ends with an error, not with nothing.
+    # Reading a terminal whose other end is closed raises an error.
     with contextlib.suppress(OSError):
         while some := os.read(terminal, 4096):
             said += some
@@ -290,7 +290,7 @@ def test_under_mpirun_each_rank_lists_its_own_files(tmp_path):
 
 def test_the_seconds_of_a_fold_exclude_the_start_of_mpi(tmp_path, fold):
     arguments, _ = fold
-    # Which is a second with the MPI of the tests; the best of some, since the machine may be busy.
+    # MPI takes a second to start. The best of three runs counts, because the machine may be busy.
     assert min(done(mpirun(2, *arguments))["seconds"] for _ in range(3)) < 0.8
 
 
@@ -310,7 +310,7 @@ def test_invalid_input_is_reported_once_and_ends_all_ranks(tmp_path):
 
 
 def test_a_rank_with_invalid_arguments_leaves_the_error_to_rank_0():
-    # Its own end would end the job, and rank 0 perhaps before it has spoken.
+    # If this rank exits, mpirun ends the job, perhaps before rank 0 has printed its error.
     rank_1 = {**os.environ, "OMPI_COMM_WORLD_RANK": "1"}
     run = subprocess.Popen(
         [REDUCE, "gram", "--inptu", "x"], stderr=subprocess.PIPE, text=True, env=rank_1
@@ -326,7 +326,7 @@ def test_the_checkpoints_of_disagreeing_ranks_are_removed(tmp_path):
     rows = np.random.default_rng(7).standard_normal((20_003, 31)).astype(np.float32)
     for rank in range(2):
         (tmp_path / str(rank)).mkdir()
-        # A byte between those that tell one file from another.
+        # A byte outside of the samples that identify a file.
         rows.view(np.uint8).reshape(-1)[20_000] ^= 64 * rank
         np.save(tmp_path / str(rank) / "x.npy", rows)
     here = f'cd {tmp_path}/$OMPI_COMM_WORLD_RANK && exec "$@"'
@@ -345,7 +345,7 @@ def test_the_checkpoints_of_disagreeing_ranks_are_removed(tmp_path):
 def test_a_file_that_one_rank_lacks_ends_the_job_with_its_name(tmp_path):
     rows = np.random.default_rng(7).standard_normal((20_003, 31)).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)
-    # The last one's folder is empty.
+    # The folder of the last rank is empty.
     for rank in range(3):
         (tmp_path / str(rank)).mkdir()
         if rank < 2:
@@ -356,7 +356,7 @@ def test_a_file_that_one_rank_lacks_ends_the_job_with_its_name(tmp_path):
     assert run.returncode == 1
     assert "headwater-reduce: rank 2: opening x.npy" in run.stderr, run.stderr
     assert run.stderr.count("headwater-reduce: ") == 1, run.stderr
-    # And one whose file is another one.
+    # The last rank has another file of the same name.
     np.save(tmp_path / "2" / "x.npy", np.zeros((20_003, 31), np.float32))
     run = finished(command)
     assert run.returncode == 1
@@ -377,7 +377,7 @@ def test_p1_ranks_with_only_their_own_files_give_the_same_digest(tmp_path):
             [REDUCE, "manifest", "--input", str(shards[rank]), "--out", str(manifests[-1])]
         )
         assert listed.returncode == 0, listed.stderr
-    # Brought together in one folder, from where they are made one.
+    # The manifests are copied to one folder, and joined there.
     together = tmp_path / "together"
     together.mkdir()
     brought = [together / path.name for path in manifests]

@@ -98,7 +98,7 @@ def shell(command: str) -> str:
         timeout=LIMIT_SECONDS,
         env=ENVIRONMENT,
     )
-    # A message of an error that is shown is what is to be seen.
+    # A command may fail if the page shows its error message.
     assert ended.returncode == 0 or re.search(r"^headwater[a-z-]*: ", ended.stdout), ended.stdout
     return ended.stdout
 

@@ -1,4 +1,4 @@
-"""`headwater-reduce` as its users run it."""
+"""`headwater-reduce` in one process: results, checkpoints, spools and messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reduce(*arguments: object, **options: object) -> subprocess.CompletedProcess
 
 
 def done(*arguments: object) -> dict:
-    """Runs to the end; returns the last line."""
+    """Runs a command to its end; returns the JSON object on its last line."""
     finished = reduce(*arguments)
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout.splitlines()[-1])
@@ -79,7 +79,7 @@ def test_a_terminal_shows_the_speed(tmp_path, matrix):
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment):
         os.close(theirs)
         said = b""
-        # A terminal whose other end is closed ends with an error, not with nothing.
+        # Reading a terminal whose other end is closed raises an error.
         with contextlib.suppress(OSError):
             while some := os.read(ours, 4096):
                 said += some
@@ -159,7 +159,7 @@ def test_a_second_run_in_a_folder_is_refused_until_the_first_ends(tmp_path):
     while not list(tmp_path.glob("ck/*.portion")):
         assert child.poll() is None
         time.sleep(0.005)
-    # It is not to end by itself, however long it is waited for.
+    # The first run is paused, so that it does not end by itself.
     child.send_signal(signal.SIGSTOP)
     second = [*fold, *kept, "--resume", "--out", tmp_path / "h.npy"]
     try:
@@ -183,7 +183,7 @@ def test_a_second_run_in_a_folder_is_refused_until_the_first_ends(tmp_path):
 
 
 def test_a_lock_of_another_user_works_and_a_missing_lock_is_reported():
-    # Root may write everywhere: then another user goes on.
+    # Root may write everywhere, so as root another user resumes.
     nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -239,7 +239,7 @@ def test_a_result_overwrites_no_json_except_an_earlier_summary(tmp_path, matrix)
     spool = tmp_path / "S"
     assert reduce(*fold, "--spool", spool).returncode == 0
     done("work", "--spool", spool, "--rank", 0, "--of", 1)
-    # It has come since the job was laid down.
+    # The file was written after the job.
     done("moments", "--input", tmp_path / "x.npy", "--out", beside)
     kept = beside.read_bytes()
     refused = reduce("fold", "--spool", spool)
@@ -290,7 +290,7 @@ def test_a_fold_of_a_spool_ends_at_the_first_ctrl_c(tmp_path):
     fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy", "--spool", spool]
     assert reduce(*fold, "--chunk-rows", 16, "--block-chunks", 1).returncode == 0
     done("work", "--spool", spool, "--rank", 0, "--of", 1)
-    # It waits here until somebody writes, having read what comes before.
+    # The fold has read the other portions, and waits for the pipe.
     last = max(spool.glob("*.portion"))
     portion = last.read_bytes()
     last.unlink()
@@ -327,7 +327,7 @@ def test_p6_foreign_checkpoints_are_refused_and_damaged_ones_skipped(tmp_path, m
     assert "skipped a checkpoint" in again.stderr
     assert newest.name in again.stderr
     assert json.loads(again.stdout)["digest"] == digest
-    # A byte of the version is damage like any other; so is what the disk does not give out.
+    # A changed version byte is damage like any other, and so is an error of the disk.
     whole = newest.read_bytes()
     newest.write_bytes(whole[:8] + b"\x03" + whole[9:])
     again = reduce(*fold, *kept, "--chunk-rows", 50)

@@ -1,4 +1,4 @@
-"""What `headwater-reduce` takes for rows, and what it says where they are not as it was told."""
+"""The inputs that `headwater-reduce` reads, and its messages about inputs that do not fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROWS = 300
 
 
 def refused(words, *arguments, status=1):
-    """Demands that a fold is refused, with these words."""
+    """Asserts that a command fails with these words."""
     told = reduce(*arguments)
     assert told.returncode == status, (arguments, told.stdout, told.stderr)
     for word in [words] if isinstance(words, str) else words:
@@ -63,7 +63,7 @@ def test_files_with_a_header_are_not_read_as_raw_numbers(tmp_path, rows, table):
         ("x.npz", "found an archive (.npz or .zip); save its array as .npy"),
         ("x.json", "found a matrix manifest; give the manifest alone"),
     ]:
-        # Of 16 bits each, since a file of any even length is whole then.
+        # Numbers of 16 bits, because any even length is then a whole number of them.
         raw = ["--dtype", "f16", "--columns", 1]
         refused(words, "gram", "--input", tmp_path / name, *raw, *out, status=3)
     said = done("gram", "--input", tmp_path / "x.raw", "--dtype", "f64", "--columns", 8, *out)
@@ -207,7 +207,7 @@ def test_shards_with_different_column_names_are_not_one_manifest(tmp_path, rows)
     words += 'found "b", "a"; choose columns'
     refused(words, "manifest", "--input", *listed[:2], "--out", whole)
     assert not whole.exists()
-    # Of one order they are; and who has none of the files knows their columns.
+    # Shards with one order of columns join; without any of the files the columns are known.
     joined = reduce("manifest", "--input", listed[0], listed[2], "--out", whole)
     assert joined.returncode == 0, joined.stderr
     fold = ["top", "--input", whole, "--out", tmp_path / "o.json", "--column"]

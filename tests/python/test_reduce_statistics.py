@@ -74,10 +74,10 @@ def test_moments_are_accurate_without_a_given_shift(tmp_path):
     told = reduce(*fold)
     assert (told.returncode, told.stderr) == (0, "")
     for column, found in zip(rows.T[:2], result(tmp_path / "m.json"), strict=False):
-        # The mean of numbers about 1e9 is rounded, that of their distances from one of them is not.
+        # The mean of numbers near 1e9 is rounded; that of their differences to one of them is not.
         for name, value in about_mean(column - column[0]).items():
             assert found[name] == pytest.approx(value, rel=1e-6), name
-    # Seven tenths are not exact, and still all are the same.
+    # 7.1 is not exact in binary, but all numbers are equal.
     for shift in ([], ["--shift", 0]):
         assert reduce(*fold, *shift).returncode == 0
         for value, found in zip((7.1, 1e300), result(tmp_path / "m.json")[2:], strict=True):
@@ -97,7 +97,7 @@ def test_the_default_shift_is_the_median_of_the_first_rows(tmp_path):
     expected = [0.0, *(column[(len(column) - 1) // 2] for column in lower[1:])]
     assert shifts == expected
     assert done(*fold, "--shift", *shifts)["digest"] == digest
-    # A part of the job: a checkpoint of another shift is refused.
+    # The shift is a setting of the job: a checkpoint with another shift is refused.
     kept = ["--checkpoint-dir", tmp_path / "ck"]
     done(*fold, *kept)
     assert done(*fold, *kept, "--resume", "--shift", *shifts)["digest"] == digest
@@ -197,7 +197,7 @@ def test_p1_p2_threads_files_and_resuming_change_no_bit(tmp_path, rows, statisti
     parts = ["--input", tmp_path / "b.npy", tmp_path / "a.npy", "--sorted"]
     kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", "0s"]
     digests.add(done(*fold, *parts, *kept)["digest"])
-    # The newest checkpoint is that of the whole; the one before lacks something.
+    # The newest checkpoint is complete; the one before is not.
     newest, *_ = sorted(tmp_path.glob("ck/*.portion"), reverse=True)
     newest.unlink()
     digests.add(done(*fold, *parts, *kept, "--resume")["digest"])
@@ -235,7 +235,7 @@ def test_p6_reject_nonfinite_refuses_sums_folded_without_it(tmp_path, rows, stat
     refused = reduce(*fold, *kept, "--resume", "--reject-nonfinite")
     assert refused.returncode == 1
     assert '"reject_nonfinite" was not there and is now true' in refused.stderr
-    # Nor are the blocks of a spool that was laid down without it.
+    # Blocks of a spool that was written without the option are refused as well.
     for spool, more in [("loose", []), ("strict", ["--reject-nonfinite"])]:
         assert reduce(*fold, *more, "--spool", tmp_path / spool).returncode == 0
     work = ["work", "--rank", 0, "--of", 1, "--spool"]

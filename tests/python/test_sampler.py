@@ -194,7 +194,7 @@ def test_invalid_settings_are_refused(store_path, changes, words):
 
 
 def test_a_relation_may_have_a_width_of_its_own(store_path):
-    # An order, its customer, and of the customer's other orders as many as are said.
+    # An order, its customer, and `width` other orders of the customer.
     for width in range(4):
         with sampler(store_path, child_widths={"orders.customer_id": width}) as running:
             batch = running.next_train_batch()
@@ -286,12 +286,12 @@ def test_p8_ctrl_c_during_the_wait_consumes_no_batch(store_path, ahead):
         except KeyboardInterrupt:
             lost += position() - before - taken
         timer.join()
-    # Python may raise it between the call's return and the next line.
+    # Python may raise KeyboardInterrupt between the return of the call and the next line.
     assert lost <= 1
 
 
 def test_a_forked_child_can_close_the_sampler_of_its_parent(store_path):
-    """It joins no thread that it does not have, and ends as it wishes to."""
+    """The child does not wait for threads that it does not have, and exits normally."""
     running = sampler(store_path)
     evaluation = running.evaluate("train")
     next(evaluation)
@@ -335,7 +335,7 @@ def test_settings_that_need_too_much_memory_are_refused(store_path):
         sampler(store_path, num_threads=5000)
     with pytest.raises(headwater.LimitExceeded, match="2\\^47 bytes"):
         sampler(store_path, default_batch_size=60_000, max_rows=65_535)
-    # More than half of the address space: also where memory is promised freely.
+    # More than half of the address space: refused even if the system overcommits memory.
     huge = sampler(store_path, default_batch_size=30_000, max_rows=65_535, num_prefetch=0)
     with pytest.raises(headwater.LimitExceeded, match="cannot allocate"):
         huge.next_train_batch()
@@ -358,7 +358,7 @@ def test_invalid_times_are_refused(store_path, when):
 
 
 def test_other_python_threads_run_while_a_batch_is_made(store_path):
-    """Another thread notes the time over and over; some of it lies well inside of a call."""
+    """Another thread records times; some of them lie in the middle of a call."""
     ticks = []
     done = threading.Event()
 
@@ -377,12 +377,12 @@ def test_other_python_threads_run_while_a_batch_is_made(store_path):
             started = time.perf_counter()
             running.next_train_batch()
             took = time.perf_counter() - started
-            # At both ends of a call the interpreter may pass on its turn, but not in between.
+            # At both ends of a call the interpreter may switch threads, but not in the middle.
             middle = (started + 0.3 * took, started + 0.7 * took)
             inside += sum(middle[0] < tick < middle[1] for tick in ticks)
         done.set()
         thread.join()
-    # Four times as long as the interpreter lets a thread go on when another waits.
+    # Four times the interval after which the interpreter switches threads.
     assert took > 0.02
     assert inside > 0
 

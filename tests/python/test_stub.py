@@ -1,4 +1,4 @@
-"""The stub says of the compiled module what is so."""
+"""The stub agrees with the compiled module."""
 
 import ast
 import inspect
@@ -10,7 +10,7 @@ import headwater
 from headwater import _headwater
 
 STUB = ast.parse((Path(headwater.__file__).parent / "_headwater.pyi").read_text())
-# What only the types need.
+# Classes that exist only in the stub, for its types.
 TYPES = {"ArrowTable", "Report", "RowView"}
 
 
@@ -29,7 +29,7 @@ def public(value):
 def test_the_stub_has_the_names_of_the_module():
     names = {name for name, _ in stub_names(STUB.body)}
     assert names == public(_headwater) | {"__version__"}
-    # What is written in Python has its types beside it.
+    # Names that are written in Python need no stub.
     assert set(headwater.__all__) - {"Sampler", "reduce"} <= names
     assert headwater.__all__ == sorted(headwater.__all__)
 

@@ -1,4 +1,4 @@
-"""The sampler as a dataset of PyTorch, whose loader saves and restores its place."""
+"""The sampler as a PyTorch dataset, whose loader saves and restores its position."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ loaders = pytest.importorskip(
 
 from headwater.torch import SamplerDataset  # noqa: E402
 
-# What torchdata does with PyTorch is not ours to mend.
+# The warning is about torchdata's use of PyTorch.
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 
 SETTINGS = {"default_batch_size": 4, "default_sequence_length": 64, "max_rows": 16, "seed": 7}
