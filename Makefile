@@ -46,7 +46,7 @@ $(VENV)/.tools: pyproject.toml
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
-	@echo "building the Python package and the command (ten to twenty minutes on two cores when nothing is built yet)"
+	@echo "building the Python package and the command (five to ten minutes on two cores when nothing is built yet)"
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release --features python,$(SHARED)
 	@$(CARGO) build --release --features mpi,$(SHARED) --bin headwater-reduce
 	@cp --remove-destination "$${CARGO_TARGET_DIR:-target}/release/headwater-reduce" $(BIN)/
@@ -72,6 +72,7 @@ test: setup ## run all tests; say what was skipped
 	$(TEST)
 	$(CARGO) check --release --quiet --no-default-features --lib
 	$(CARGO) check --release --quiet --no-default-features --features reduce
+	$(CARGO) check --release --quiet --no-default-features --features reduce,parquet
 	$(MODEL) $(CARGO) test $(MODEL_OPTIONS) --lib handoff
 	@echo "skipped: what pytest lists as skipped below"
 	@test -d "$${HEADWATER_SHARED:-../shared}/data/f1db" \

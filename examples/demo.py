@@ -158,7 +158,7 @@ def train(demo: Demo) -> None:
     demo.run(
         "5-train", "headwater", "prepare", demo.folder / "data", "--schema", schema, "--out", store
     )
-    say("\n5. Train twice; the second run is killed half-way and resumed (3 to 6 minutes).")
+    say("\n5. Train twice at once; one run is killed half-way and resumed (2 to 4 minutes).")
     program = ROOT / "examples/train_and_kill.py"
     with demo.start("5-train", sys.executable, program, store, runs) as process:
         show_progress(process, runs)
@@ -168,20 +168,19 @@ def train(demo: Demo) -> None:
 
 
 def show_progress(process: subprocess.Popen[bytes], runs: Path) -> None:
-    """Shows the step of the present run: on one line of a terminal, elsewhere four times a run."""
+    """Shows the steps of both runs: on one line of a terminal, elsewhere at each quarter."""
     steps = tomllib.loads(CONFIG.read_text())["optimizer"]["steps"]
     is_terminal = sys.stdout.isatty()
-    shown = ("", 0)
+    shown = 0
     while process.poll() is None:
-        name = "killed" if (runs / "killed").exists() else "whole"
-        done = last_step(runs / name / "metrics.jsonl")
-        now = (name, done if is_terminal else done * PROGRESS_LINES // steps)
-        if now != shown and now[1] > 0:
-            shown = now
-            line = f"   {name} run: step {done} of {steps}"
-            print(
-                f"\r{line}" if is_terminal else line, end=" " if is_terminal else "\n", flush=True
-            )
+        whole, killed = (last_step(runs / name / "metrics.jsonl") for name in ("whole", "killed"))
+        line = f"   of {steps} steps: whole run {whole}, killed run {killed}"
+        done = (whole + killed) * PROGRESS_LINES // (2 * steps)
+        if is_terminal:
+            print(f"\r{line}", end=" ", flush=True)
+        elif done > shown:
+            shown = done
+            print(line, flush=True)
         time.sleep(0.5)
     if is_terminal:
         print("\r\033[K", end="")

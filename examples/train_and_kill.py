@@ -1,5 +1,7 @@
 """Trains a model twice, once uninterrupted, once killed half way and resumed, and compares them.
 
+Both runs train at the same time.
+
   python examples/train_and_kill.py STORE OUT [--config FILE] [--set section.key=value]...
 
 The runs are in OUT/whole and OUT/killed, each with its report. Their losses and metrics must be
@@ -15,6 +17,8 @@ import sys
 import time
 from pathlib import Path
 
+import confluence
+
 COMMAND = [sys.executable, "-m", "confluence.cli", "train"]
 # A run that has not reached its half after this time is broken.
 TIMEOUT_SECONDS = 600
@@ -29,12 +33,21 @@ def main() -> int:
     start = ["--config", args.config, *(part for s in settings for part in ("--set", s))]
     whole, killed = args.out / "whole", args.out / "killed"
 
+    steps = confluence.load(args.config, settings).optimizer.steps
     print(f"training without interruption: {whole}", flush=True)
-    subprocess.run([*COMMAND, *start, "--out", whole], check=True)
-    steps = max(losses(whole))
-    kept = kill_half_way([*COMMAND, *start, "--out", killed], killed, steps)
-    print(f"killed with SIGKILL after step {kept} of {steps}; resuming: {killed}", flush=True)
-    subprocess.run([*COMMAND, "--out", killed, "--resume"], check=True, stdout=subprocess.DEVNULL)
+    with subprocess.Popen([*COMMAND, *start, "--out", whole]) as uninterrupted:
+        try:
+            kept = kill_half_way([*COMMAND, *start, "--out", killed], killed, steps)
+            print(
+                f"killed with SIGKILL after step {kept} of {steps}; resuming: {killed}", flush=True
+            )
+            resume = [*COMMAND, "--out", killed, "--resume"]
+            subprocess.run(resume, check=True, stdout=subprocess.DEVNULL)
+        except BaseException:
+            uninterrupted.terminate()
+            raise
+    if uninterrupted.returncode != 0:
+        raise SystemExit(f"the uninterrupted run ended with status {uninterrupted.returncode}")
     return compare(whole, killed, kept)
 
 

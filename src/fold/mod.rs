@@ -18,7 +18,7 @@ pub mod tree;
 /// The version of the rules in `FORMAT.md`; every job and partial carries it.
 pub const FORMAT_VERSION: u64 = 1;
 
-#[cfg(feature = "prepare")]
+#[cfg(feature = "parquet")]
 pub(crate) use control::in_default_environment;
 
 pub use columns::{ColumnMoments, Distinct, End, ExponentHistogram, Histogram, TopRows};

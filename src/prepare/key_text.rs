@@ -1,6 +1,6 @@
 //! The text of one key that a caller gives, as the build makes it of a row's columns.
 
-use arrow::array::ArrayRef;
+use arrow_array::ArrayRef;
 
 use super::build::keys::write_key;
 use super::values::to_texts;

@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::RecordBatchReader;
-use arrow::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
-use arrow::record_batch::RecordBatch;
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow_array::{RecordBatch, RecordBatchReader};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 

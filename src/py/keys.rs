@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
+use arrow_array::{
     ArrayRef, BinaryArray, BooleanArray, Float32Array, Float64Array, StringArray,
     TimestampMicrosecondArray,
 };

@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{RecordBatch, RecordBatchReader};
-use arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
-use arrow::error::ArrowError;
-use arrow::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, Schema as ArrowSchema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 

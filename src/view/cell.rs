@@ -1,6 +1,6 @@
 //! A cell, a row's name and a time as text.
 
-use arrow::temporal_conversions::timestamp_us_to_datetime;
+use arrow_array::temporal_conversions::timestamp_us_to_datetime;
 use serde::Serialize;
 
 use crate::error::Result;

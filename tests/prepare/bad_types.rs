@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, Date32Array, Float64Array, ListArray, NullArray, StringArray, TimestampSecondArray,
-    UInt64Array,
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    ArrayRef, Date32Array, Float64Array, ListArray, NullArray, RecordBatch, StringArray,
+    TimestampSecondArray, UInt64Array,
 };
-use arrow::datatypes::Int32Type;
-use arrow::record_batch::RecordBatch;
 use headwater::prepare::embed::HashingEmbedder;
 use headwater::prepare::schema::Schema;
 use headwater::prepare::source::{Batches, Source, SourceColumn, SourceTable};
@@ -70,7 +69,7 @@ fn outcome(array: ArrayRef, column: &str) -> Result<Store> {
     report.and_then(|_| Store::open(&out))
 }
 
-fn refused(array: impl arrow::array::Array + 'static, column: &str, kind: ErrorKind) -> String {
+fn refused(array: impl arrow_array::Array + 'static, column: &str, kind: ErrorKind) -> String {
     let error = outcome(Arc::new(array), column).err().unwrap_or_else(|| panic!("{column}"));
     assert_eq!(error.kind(), kind, "{error}");
     error.to_string()
@@ -127,7 +126,7 @@ fn times_out_of_range_are_rejected() {
         message(&u64::MAX.to_string())
     );
     assert_eq!(
-        refused(arrow::array::Int64Array::from(vec![1, i64::MAX]), SECONDS, ErrorKind::Data),
+        refused(arrow_array::Int64Array::from(vec![1, i64::MAX]), SECONDS, ErrorKind::Data),
         message(&i64::MAX.to_string())
     );
     let seconds =

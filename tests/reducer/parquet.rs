@@ -8,11 +8,10 @@ use std::sync::Arc;
 use ::parquet::arrow::ArrowWriter;
 use ::parquet::basic::Compression;
 use ::parquet::file::properties::{WriterProperties, WriterVersion};
-use arrow::array::{
+use arrow_array::{
     ArrayRef, Float16Array, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array,
-    Int64Array, StringArray, UInt8Array, UInt16Array, UInt32Array,
+    Int64Array, RecordBatch, StringArray, UInt8Array, UInt16Array, UInt32Array,
 };
-use arrow::record_batch::RecordBatch;
 use half::f16;
 use headwater::ErrorKind;
 use headwater::fold::gram::Chunk;

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray, TimestampMicrosecondArray,
+use arrow_array::temporal_conversions::timestamp_us_to_datetime;
+use arrow_array::{
+    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray,
 };
-use arrow::datatypes::{Field, Schema as ArrowSchema};
-use arrow::record_batch::RecordBatch;
-use arrow::temporal_conversions::timestamp_us_to_datetime;
+use arrow_schema::{Field, Schema as ArrowSchema};
 use headwater::prepare::schema::{Schema, Table};
 use headwater::prepare::source::{Batches, Source, SourceColumn, SourceTable};
 use headwater::{Error, Result};

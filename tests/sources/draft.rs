@@ -2,7 +2,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use arrow::array::{ArrayRef, Date32Array, Decimal128Array, Int64Array, StringViewArray};
+use arrow_array::{ArrayRef, Date32Array, Decimal128Array, Int64Array, StringViewArray};
 use headwater::prepare::draft::{Draft, draft};
 use headwater::prepare::schema::{Schema, Table, Task};
 use headwater::store::SemanticType;

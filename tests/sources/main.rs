@@ -13,8 +13,8 @@ mod sqlite;
 
 use std::path::Path;
 
-use arrow::array::{Array, AsArray};
-use arrow::record_batch::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch};
 use headwater::prepare::source::{Source, open};
 use headwater::{Error, ErrorKind, Result};
 
@@ -44,7 +44,7 @@ fn rows(source: &dyn Source, table: &str, columns: &[&str]) -> Result<Vec<String
     for batch in batches(source, table, columns)? {
         let arrays: Vec<_> = batch.columns().iter().map(AsArray::as_string::<i32>).collect();
         for row in 0..batch.num_rows() {
-            let field = |a: &&arrow::array::StringArray| {
+            let field = |a: &&arrow_array::StringArray| {
                 if a.is_null(row) { "-".to_owned() } else { a.value(row).to_owned() }
             };
             rows.push(arrays.iter().map(field).collect::<Vec<_>>().join("|"));

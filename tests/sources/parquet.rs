@@ -3,11 +3,12 @@ use std::sync::Arc;
 
 use ::parquet::arrow::ArrowWriter;
 use ::parquet::file::properties::WriterProperties;
-use arrow::array::{
+use arrow_array::types::Int32Type;
+use arrow_array::{
     ArrayRef, Date32Array, Decimal128Array, DictionaryArray, Int64Array, StringArray,
     StringViewArray, TimestampMicrosecondArray, TimestampNanosecondArray,
 };
-use arrow::datatypes::{DataType, Int32Type, TimeUnit};
+use arrow_schema::{DataType, TimeUnit};
 
 use super::*;
 
@@ -69,7 +70,7 @@ fn columns_have_the_requested_order() {
     let rows: usize = found.iter().map(RecordBatch::num_rows).sum();
     assert_eq!(rows, 20_000);
     assert!(found.iter().all(|b| b.num_rows() <= 8192));
-    let all = arrow::compute::concat_batches(&found[0].schema(), &found).unwrap();
+    let all = arrow_select::concat::concat_batches(&found[0].schema(), &found).unwrap();
     assert_eq!(all.column(1), numbers(0, 20_000).column(0));
     assert_eq!(all.column(0), numbers(0, 20_000).column(1));
     assert_eq!(all.column(2), all.column(0));
@@ -87,7 +88,7 @@ fn a_sub_folder_of_parts_is_one_table_in_order_of_names() {
         write(&parts.join("part-0.parquet"), &numbers(0, 10));
         std::fs::write(parts.join("_SUCCESS"), b"").unwrap();
         let found = batches(&*opened(folder.path()), "t", &["a"]).unwrap();
-        let all = arrow::compute::concat_batches(&found[0].schema(), &found).unwrap();
+        let all = arrow_select::concat::concat_batches(&found[0].schema(), &found).unwrap();
         assert_eq!(all.column(0), numbers(0, 30).column(0));
 
         let other: ArrayRef = Arc::new(Int64Array::from(vec![1]));

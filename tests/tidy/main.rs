@@ -257,7 +257,7 @@ fn unsafe_lives_in_its_seams() {
 #[test]
 fn foreign_libraries_stay_at_home() {
     const HOMES: [(&str, &[&str]); 12] = [
-        ("arrow::", &["prepare", "matrix", "view", "py"]),
+        ("arrow_", &["prepare", "matrix", "view", "py"]),
         // Tables whole and in order, matrices by ranges of rows: they share nothing but the library.
         ("parquet::", &["prepare", "matrix"]),
         ("rusqlite::", &["prepare"]),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array};
+use arrow_array::{Array, ArrayRef, BooleanArray, UInt32Array};
 
 use crate::error::{Context, Error, Result};
 use crate::fold::Moments;
@@ -126,7 +126,7 @@ impl ColumnSummary {
             }
             // An identifier is staged as its NULLs alone.
             (_, Values::Texts(texts)) => {
-                let present = arrow::buffer::BooleanBuffer::new_unset(texts.len());
+                let present = arrow_buffer::BooleanBuffer::new_unset(texts.len());
                 Arc::new(BooleanArray::new(present, texts.logical_nulls()))
             }
             (_, Values::Numbers(_) | Values::Times(_) | Values::Booleans(_)) => {

@@ -10,9 +10,9 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch, StringViewArray};
-use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef};
-use arrow::ipc::writer::StreamWriter;
+use arrow_array::{Array, RecordBatch, StringViewArray};
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use rayon::prelude::*;
 
 use super::columns::{ColumnSummary, Summary};
@@ -147,9 +147,9 @@ fn read_ahead(
     })
 }
 
-fn staging_error(path: &Path, error: arrow::error::ArrowError) -> Error {
+fn staging_error(path: &Path, error: arrow_schema::ArrowError) -> Error {
     match error {
-        arrow::error::ArrowError::IoError(_, e) => Error::io(path, "writing", e),
+        arrow_schema::ArrowError::IoError(_, e) => Error::io(path, "writing", e),
         other => arrow_error(other).context(path.display()),
     }
 }

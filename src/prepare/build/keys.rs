@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use arrow::array::{Array, StringViewArray};
+use arrow_array::{Array, StringViewArray};
 
 use crate::error::{Error, Result};
 

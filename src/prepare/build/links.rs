@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use arrow::array::StringViewArray;
+use arrow_array::StringViewArray;
 use rayon::prelude::*;
 
 use super::keys::{KeyDigest, KeyIndex, NULL_KEY, PARTIAL_KEY, write_key};

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{Float64Type, Int64Type, UInt32Type};
-use arrow::ipc::reader::StreamReader;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type, UInt32Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_ipc::reader::StreamReader;
 
 use super::columns::{ColumnSummary, Summary};
 use super::layout::Layout;

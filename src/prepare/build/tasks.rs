@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringViewArray};
-use arrow::compute::{concat, filter};
-use arrow::datatypes::{Float64Type, Int64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, StringViewArray};
+use arrow_select::concat::concat;
+use arrow_select::filter::filter;
 
 use super::columns::{ColumnSummary, Summary};
 use super::keys::{KeyFaults, KeyIndex, digest, write_key};
@@ -71,7 +73,7 @@ pub(super) fn read(
             anchors: Vec::new(),
             obs_times: Vec::new(),
             splits: Vec::new(),
-            targets: arrow::array::new_empty_array(&arrow::datatypes::DataType::Null),
+            targets: arrow_array::new_empty_array(&arrow_schema::DataType::Null),
             summary: ColumnSummary::new(&derived.target, Column::from(derived.target_type)),
         },
     };
@@ -261,8 +263,8 @@ impl Derived {
                 let all = std::mem::take(moments);
                 let targets = train.as_primitive::<Int64Type>();
                 targets.iter().flatten().for_each(|target| moments.push(target as f64));
-                *min = arrow::compute::min(targets).unwrap_or(i64::MAX);
-                *max = arrow::compute::max(targets).unwrap_or(i64::MIN);
+                *min = targets.iter().flatten().min().unwrap_or(i64::MAX);
+                *max = targets.iter().flatten().max().unwrap_or(i64::MIN);
                 Some((all, *moments))
             }
             Summary::Boolean { true_count } => {

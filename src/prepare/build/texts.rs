@@ -3,7 +3,7 @@
 use std::io::{BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use arrow::array::{Array, StringViewArray, UInt32Array};
+use arrow_array::{Array, StringViewArray, UInt32Array};
 use half::f16;
 use rayon::prelude::*;
 

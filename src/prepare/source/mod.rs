@@ -10,8 +10,8 @@ mod sqlite;
 #[cfg(feature = "python")]
 pub(crate) mod typed;
 
-use arrow::datatypes::DataType;
-use arrow::record_batch::RecordBatch;
+use arrow_array::RecordBatch;
+use arrow_schema::DataType;
 
 use crate::error::{Error, Result};
 use crate::prepare::names::{did_you_mean, listed};

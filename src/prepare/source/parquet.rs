@@ -3,8 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use arrow::array::RecordBatchOptions;
-use arrow::record_batch::RecordBatch;
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 
@@ -83,7 +82,7 @@ impl Rows {
 fn arrange(
     batch: &RecordBatch,
     indices: &[usize],
-) -> Result<RecordBatch, arrow::error::ArrowError> {
+) -> Result<RecordBatch, arrow_schema::ArrowError> {
     let mut sorted = indices.to_vec();
     sorted.sort_unstable();
     sorted.dedup();

@@ -4,11 +4,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatchOptions};
-use arrow::datatypes::{
-    DataType, Field, Schema as ArrowSchema, SchemaRef, TimeUnit, TimestampMicrosecondType,
-};
-use arrow::record_batch::RecordBatch;
+use arrow_array::types::TimestampMicrosecondType;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef, TimeUnit};
 
 use super::{Batches, Source};
 use crate::error::{Context, Result};

@@ -1,9 +1,9 @@
 //! Converts arrays with Arrow, and counts the values that cannot be converted.
 
-use arrow::array::{Array, ArrayRef};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
-use arrow::util::display::{ArrayFormatter, FormatOptions};
+use arrow_array::{Array, ArrayRef};
+use arrow_cast::cast;
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::DataType;
 
 use crate::error::{Error, Result};
 
@@ -81,6 +81,6 @@ pub(super) fn wrong_type(array: &ArrayRef, semantic: &str) -> Error {
 }
 
 /// Returns an error of the Arrow library as an error about the data.
-pub(in crate::prepare) fn arrow_error(error: arrow::error::ArrowError) -> Error {
+pub(in crate::prepare) fn arrow_error(error: arrow_schema::ArrowError) -> Error {
     Error::data(error.to_string())
 }

@@ -3,17 +3,16 @@
 mod cast;
 mod text;
 
-use arrow::array::timezone::Tz;
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder, Float64Array, Int64Array,
-    StringViewArray,
+use arrow_array::builder::BooleanBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::temporal_conversions::MICROSECONDS;
+use arrow_array::timezone::Tz;
+use arrow_array::types::{
+    Float64Type, Int64Type, TimestampMicrosecondType, TimestampNanosecondType,
 };
-use arrow::compute::kernels::cast_utils::string_to_datetime;
-use arrow::datatypes::{
-    DataType, Float64Type, Int64Type, TimeUnit as ArrowUnit, TimestampMicrosecondType,
-    TimestampNanosecondType,
-};
-use arrow::temporal_conversions::MICROSECONDS;
+use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray};
+use arrow_cast::parse::string_to_datetime;
+use arrow_schema::{DataType, TimeUnit as ArrowUnit};
 
 pub(super) use cast::{BadValues, Normalised, arrow_error};
 pub(super) use text::{float_text, to_texts};
@@ -282,7 +281,7 @@ fn booleans(array: &ArrayRef) -> Normalised<BooleanArray> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::TimestampNanosecondArray;
+    use arrow_array::TimestampNanosecondArray;
 
     use super::*;
 

@@ -2,12 +2,12 @@
 
 use std::fmt::Display;
 
-use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, StringViewArray,
-    StringViewBuilder,
-};
-use arrow::datatypes::{DataType, Float32Type, Float64Type};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, StringViewArray};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::DataType;
 
 use super::cast::{BadValues, arrow_error, convert, convert_all, unpack};
 use crate::error::{Error, Result};
@@ -99,7 +99,7 @@ fn text(array: &ArrayRef) -> Result<StringViewArray> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{
+    use arrow_array::{
         BinaryArray, BinaryViewArray, Date32Array, Date64Array, Decimal128Array, Float32Array,
         Float64Array, Int64Array, StringArray, TimestampMicrosecondArray,
         TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
@@ -119,12 +119,10 @@ mod tests {
         assert_eq!(texts(Int64Array::from(vec![-2, 0, 5, 10])), integers);
         assert_eq!(texts(Float64Array::from(vec![-2.0, -0.0, 5.0, 10.0])), integers);
         assert_eq!(texts(Float32Array::from(vec![-2.0, -0.0, 5.0, 10.0])), integers);
-        let halves = arrow::compute::cast(
-            &Float32Array::from(vec![-2.0, -0.0, 5.0, 10.0]),
-            &DataType::Float16,
-        );
+        let halves =
+            arrow_cast::cast(&Float32Array::from(vec![-2.0, -0.0, 5.0, 10.0]), &DataType::Float16);
         assert_eq!(
-            texts(halves.unwrap().as_primitive::<arrow::datatypes::Float16Type>().clone()),
+            texts(halves.unwrap().as_primitive::<arrow_array::types::Float16Type>().clone()),
             integers
         );
         for scale in [0, 1, 3] {

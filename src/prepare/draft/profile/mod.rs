@@ -4,10 +4,12 @@ mod distinct;
 #[cfg(test)]
 mod tests;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringViewArray, timezone::Tz};
-use arrow::compute::cast;
-use arrow::compute::kernels::cast_utils::string_to_datetime;
-use arrow::datatypes::{DataType, Int64Type, TimeUnit, TimestampMicrosecondType};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, TimestampMicrosecondType};
+use arrow_array::{Array, ArrayRef, Int64Array, StringViewArray, timezone::Tz};
+use arrow_cast::cast;
+use arrow_cast::parse::string_to_datetime;
+use arrow_schema::{DataType, TimeUnit};
 
 pub(super) use distinct::Distinct;
 use distinct::{canonical_integer, hash_integer, hash_text, mix};

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use arrow::array::{Decimal128Array, Float64Array, StringArray, UInt64Array};
+use arrow_array::{Decimal128Array, Float64Array, StringArray, UInt64Array};
 
 use super::*;
 
