@@ -1,12 +1,12 @@
-"""Measures the Gram kernels beside OpenBLAS's dsyrk, turn by turn, on one core.
+"""Compares the Gram kernels with OpenBLAS's dsyrk, in turns, on one core.
 
     python benches/gram.py --record benches/record/NAME.json
 
-Needs numpy, cargo, and scipy, whose OpenBLAS it is. Each round measures ours and theirs for every
-number of columns; the figures are medians over the rounds, in operations per second of CPU time:
-k (k + 1) operations a row; ratios are medians of the ratios of each round. OpenBLAS runs once with
-the kernel that it chooses itself and with those that it is told; `ratio` is to the best of them.
-32-bit rows are widened for it first, since it has no kernel that sums in 64 bits.
+Needs numpy, cargo and scipy, which brings OpenBLAS. Each round measures headwater and OpenBLAS for
+every number of columns k. Figures are medians over the rounds, in operations per second of CPU
+time, with k (k + 1) operations per row. Ratios are medians of the ratios of each round. OpenBLAS
+runs with the kernel of its own choice and with two given kernels; `ratio` is to the fastest.
+Rows of 32 bits are widened for OpenBLAS, because it has no kernel that sums them in 64 bits.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ TARGETS = {
     "f64": {64: 1.5, 256: 1.4, 1024: 1.25, 2048: 1.2},
     "f32": dict.fromkeys(COLUMNS, 1.5),
 }
-# What OpenBLAS may be told to use, beside what it finds itself ("").
+# The kernels of OpenBLAS that are measured; "" is its own choice.
 CORE_TYPES = ("", "SkylakeX", "SapphireRapids")
 
 
 def build() -> str:
-    """Builds the Rust half; returns its path."""
+    """Builds the benchmark in Rust; returns the path of its executable."""
     command = ["cargo", "bench", "--bench", "gram", "--no-default-features"]
     command += ["--no-run", "--message-format=json"]
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
@@ -47,23 +47,25 @@ def build() -> str:
     )
 
 
-def ours(bench: str, kernel: str, dtype: str, columns: int, seconds: float) -> dict[str, float]:
-    """One turn of our kernel."""
+def kernel_turn(
+    bench: str, kernel: str, dtype: str, columns: int, seconds: float
+) -> dict[str, float]:
+    """Measures a kernel of headwater once."""
     command = [bench, "--kernel", kernel, "--dtype", dtype, "--columns", str(columns)]
     command += ["--seconds", str(seconds)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def two_at_once(bench: str, kernel: str, dtype: str, columns: int, seconds: float) -> float:
-    """The speed of one of two turns of our kernel that run beside each other."""
+def two_kernels_at_once(bench: str, kernel: str, dtype: str, columns: int, seconds: float) -> float:
+    """Returns the mean speed of two processes of a kernel that run at the same time."""
     with ThreadPoolExecutor(2) as both:
-        turns = [both.submit(ours, bench, kernel, dtype, columns, seconds) for _ in range(2)]
+        turns = [both.submit(kernel_turn, bench, kernel, dtype, columns, seconds) for _ in range(2)]
     return statistics.mean(turn.result()["gflops"] for turn in turns)
 
 
-def theirs(core_type: str, dtype: str, columns: int, seconds: float) -> float:
-    """One turn of OpenBLAS, in a process of its own, since it chooses its kernel once."""
+def openblas_turn(core_type: str, dtype: str, columns: int, seconds: float) -> float:
+    """Measures OpenBLAS in a new process, because a process chooses its kernel once."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     if core_type:
         environment["OPENBLAS_CORETYPE"] = core_type
@@ -72,8 +74,8 @@ def theirs(core_type: str, dtype: str, columns: int, seconds: float) -> float:
     return float(done.stdout)
 
 
-def turn(dtype: str, columns: int, seconds: float) -> float:
-    """Operations per second of CPU time, in thousand millions, of dsyrk on a chunk."""
+def dsyrk_speed(dtype: str, columns: int, seconds: float) -> float:
+    """Returns 10^9 operations per second of CPU time of dsyrk on a chunk."""
     import numpy
     from scipy.linalg.blas import dsyrk
 
@@ -99,16 +101,16 @@ def turn(dtype: str, columns: int, seconds: float) -> float:
 
 
 def measure(bench: str, rounds: int, seconds: float, kernels: list[str]) -> list[dict[str, object]]:
-    """All cases, turn by turn."""
+    """Measures all cases in turns; returns their medians."""
     cases = [(dtype, columns) for dtype in TARGETS for columns in COLUMNS]
     found: dict[tuple[str, int, str], list[float]] = {}
     for _ in range(rounds):
         for dtype, columns in cases:
             for core_type in CORE_TYPES:
-                speed = theirs(core_type, dtype, columns, seconds)
+                speed = openblas_turn(core_type, dtype, columns, seconds)
                 found.setdefault((dtype, columns, f"openblas {core_type}"), []).append(speed)
             for kernel in kernels:
-                case = ours(bench, kernel, dtype, columns, seconds)
+                case = kernel_turn(bench, kernel, dtype, columns, seconds)
                 for name in ("gflops", "peak_gflops", "share_of_peak"):
                     found.setdefault((dtype, columns, f"{kernel} {name}"), []).append(case[name])
     lines = []
@@ -125,13 +127,13 @@ def measure(bench: str, rounds: int, seconds: float, kernels: list[str]) -> list
     return lines
 
 
-def paired(ours: list[float], theirs: list[float]) -> float:
-    """How many times as fast ours were, turn by turn: a machine's moods are in both."""
-    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+def paired(numerators: list[float], denominators: list[float]) -> float:
+    """Returns the median ratio of two series, round by round: both have the same disturbances."""
+    return statistics.median(a / b for a, b in zip(numerators, denominators, strict=True))
 
 
 def main() -> None:
-    """Measures, prints, records."""
+    """Measures, prints and records all cases."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.2, help="CPU time of a turn")
@@ -142,7 +144,7 @@ def main() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     if options.turn:
         dtype, columns, seconds = options.turn
-        print(turn(dtype, int(columns), float(seconds)))
+        print(dsyrk_speed(dtype, int(columns), float(seconds)))
         return
     import scipy
 

@@ -100,11 +100,11 @@ def open_times(store: Path) -> dict[str, float]:
 
 def proportional_mb(pid: int, below: Path) -> float:
     """Returns the process's share of the pages that are mapped from files below a folder."""
-    total, ours = 0, False
+    total, is_below = 0, False
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         if "-" in line.split(" ")[0]:
-            ours = str(below) in line
-        elif ours and line.startswith("Pss:"):
+            is_below = str(below) in line
+        elif is_below and line.startswith("Pss:"):
             total += int(line.split()[1])
     return total * 1024 / 1e6
 

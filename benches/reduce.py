@@ -1,12 +1,12 @@
-"""Measures `headwater-reduce gram` as a whole, on two ranks, beside what it is made of.
+"""Measures `headwater-reduce gram` on two ranks, beside its kernel and the reading of its file.
 
     python benches/reduce.py --record benches/record/NAME.json
 
-Needs numpy, cargo, what `make setup` builds, and 4 GB in target/bench for each file. Where a row
-has many columns, a fold is as fast as its kernel: both in operations per second of CPU time. Where
-it has few, it is as fast as the file can be read: both in bytes per second of CPU time, with the
-file in the page cache, read through `read` into one buffer. Two ranks are also held against two
-kernels at once, as cores that are halves of one are slower together.
+Needs numpy, cargo, the build of `make setup`, and 4 GB in target/bench for each file. With many
+columns the kernel limits a fold: both are measured in operations per second of CPU time. With few
+columns the reading of the file limits it: both are measured in bytes per second of CPU time, with
+the file in the page cache and `read` into one buffer. Two ranks are also compared with two kernels
+that run at once, because cores that are hyperthreads of one core slow each other down.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": 
 
 
 def matrix(columns: int, dtype: str, size: int) -> Path:
-    """A file of random rows, made once."""
+    """Returns the path of a file of random rows; writes it if it is missing."""
     path = ROOT / "target" / "bench" / f"rows-{columns}-{dtype}-{size}.npy"
     if path.exists():
         return path
@@ -49,7 +49,7 @@ def matrix(columns: int, dtype: str, size: int) -> Path:
 
 
 def command(path: Path) -> dict[str, float]:
-    """One run on two ranks of one thread; the CPU time is that of both."""
+    """Runs the command on two ranks of one thread; its CPU time is that of both ranks."""
     run = [BIN / "mpirun", "--oversubscribe", "-n", "2", BIN / "headwater-reduce", "gram"]
     run += ["--input", path, "--out", path.with_suffix(".gram.npy"), "--threads", "1"]
     environment = {**os.environ, **MPI_AS_ROOT}
@@ -58,7 +58,7 @@ def command(path: Path) -> dict[str, float]:
 
 
 def read(path: Path) -> float:
-    """Seconds of CPU time that reading the file takes."""
+    """Returns the seconds of CPU time to read the file."""
     buffer = memoryview(bytearray(1 << 20))
     start = time.process_time()
     with path.open("rb", buffering=0) as file:
@@ -68,39 +68,39 @@ def read(path: Path) -> float:
 
 
 def measure(case: tuple[int, str, str, float], size: int, rounds: int) -> dict[str, object]:
-    """One case, turn by turn."""
+    """Measures a case in turns; returns its record."""
     columns, dtype, floor, target = case
     path, bench = matrix(columns, dtype, size), gram.build()
-    ours, floors, shared = [], [], []
+    speeds, floors, pairs = [], [], []
     read(path)
     for _ in range(rounds):
         done = command(path)
         operations = columns * (columns + 1) * done["rows"]
         if floor == "read":
-            ours.append(size / done["cpu_seconds"] / 1e9)
+            speeds.append(size / done["cpu_seconds"] / 1e9)
             floors.append(size / read(path) / 1e9)
         else:
-            ours.append(operations / done["cpu_seconds"] / 1e9)
-            floors.append(gram.ours(bench, "avx512", dtype, columns, 1.0)["gflops"])
-            shared.append(gram.two_at_once(bench, "avx512", dtype, columns, 1.0))
-    beside = {"two_kernels_at_once": shared} if shared else {}
+            speeds.append(operations / done["cpu_seconds"] / 1e9)
+            floors.append(gram.kernel_turn(bench, "avx512", dtype, columns, 1.0)["gflops"])
+            pairs.append(gram.two_kernels_at_once(bench, "avx512", dtype, columns, 1.0))
+    beside = {"two_kernels_at_once": pairs} if pairs else {}
     return {
         "columns": columns,
         "dtype": dtype,
         "bytes": size,
         "unit": "GB per CPU second" if floor == "read" else "GFLOP per CPU second",
-        "command": round(statistics.median(ours), 2),
+        "command": round(statistics.median(speeds), 2),
         floor: round(statistics.median(floors), 2),
-        "ratio": round(gram.paired(ours, floors), 3),
+        "ratio": round(gram.paired(speeds, floors), 3),
         "target": target,
         **{name: round(statistics.median(of), 2) for name, of in beside.items()},
-        **{f"ratio_to_{name}": round(gram.paired(ours, of), 3) for name, of in beside.items()},
+        **{f"ratio_to_{name}": round(gram.paired(speeds, of), 3) for name, of in beside.items()},
         "seconds": done["seconds"],
     }
 
 
 def main() -> None:
-    """Measures, prints, records."""
+    """Measures, prints and records all cases."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", type=int, default=4 << 30, help="bytes of each file")

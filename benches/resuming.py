@@ -1,7 +1,7 @@
-"""What resuming costs, ours beside that of grain and of torchdata's StatefulDataLoader.
+"""Measures the cost of resuming: headwater, grain and torchdata's StatefulDataLoader.
 
-Each goes on near the beginning and far from it. Ours is a sampler over a store; the others shuffle
-a range of numbers, in batches of 32, with nothing to load.
+Each resumes after few and after many batches. headwater samples a store; the others shuffle a range
+of numbers in batches of 32, and load no data.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ NUMBERS = 10_000_000
 
 
 def cpu_ms(work: Callable[[], object]) -> float:
-    """The CPU time of some work."""
+    """Returns the CPU time of a call, in milliseconds."""
     started = time.process_time()
     work()
     return round((time.process_time() - started) * 1e3, 3)
 
 
-def ours(store: Path) -> dict[str, Any]:
-    """Resuming a sampler that is there, without the batch that follows, which costs what all do."""
+def sampler_times(store: Path) -> dict[str, Any]:
+    """Measures `resume` of an open sampler, without the next batch, whose cost does not change."""
     sampler = headwater.Sampler(store, num_prefetch=0, num_threads=1, tasks=["orders.o_totalprice"])
     taken, result = 0, {}
     for name, position in (("near", NEAR), ("far", FAR)):
@@ -39,8 +39,8 @@ def ours(store: Path) -> dict[str, Any]:
     return result
 
 
-def grain() -> dict[str, Any]:
-    """Setting the state of a grain iterator over as many items."""
+def grain_times() -> dict[str, Any]:
+    """Measures `set_state` of a grain iterator, with the next batch."""
     try:
         from grain import MapDataset
     except ImportError:
@@ -55,16 +55,16 @@ def grain() -> dict[str, Any]:
         state["next_index"] = position
         fresh = iter(dataset.to_iter_dataset())
 
-        def go_on(fresh: Any = fresh, state: Any = state) -> None:
+        def resume(fresh: Any = fresh, state: Any = state) -> None:
             fresh.set_state(state)
             next(fresh)
 
-        result[f"{name}_with_a_batch_ms"] = cpu_ms(go_on)
+        result[f"{name}_with_a_batch_ms"] = cpu_ms(resume)
     return result
 
 
-def torchdata() -> dict[str, Any]:
-    """Loading the state of a StatefulDataLoader over as many items, in the process itself."""
+def torchdata_times() -> dict[str, Any]:
+    """Measures `load_state_dict` of a StatefulDataLoader without workers, with the next batch."""
     try:
         import torch.utils.data
         from torchdata.stateful_dataloader import StatefulDataLoader
@@ -92,19 +92,19 @@ def torchdata() -> dict[str, Any]:
             next(batches)
         state, fresh = taken.state_dict(), loader()
 
-        def go_on(fresh: Any = fresh, state: Any = state) -> None:
+        def resume(fresh: Any = fresh, state: Any = state) -> None:
             fresh.load_state_dict(state)
             next(iter(fresh))
 
-        result[f"{name}_with_a_batch_ms"] = cpu_ms(go_on)
+        result[f"{name}_with_a_batch_ms"] = cpu_ms(resume)
     return result
 
 
 def measure(store: Path) -> dict[str, Any]:
-    """All of it."""
+    """Measures all three."""
     return {
         "batches_before": {"near": NEAR, "far": FAR},
-        "headwater": ours(store),
-        "grain": grain(),
-        "torchdata_stateful_dataloader": torchdata(),
+        "headwater": sampler_times(store),
+        "grain": grain_times(),
+        "torchdata_stateful_dataloader": torchdata_times(),
     }

@@ -1,11 +1,12 @@
-"""Measures the sampler on TPC-H: what a batch costs, beside the least that it must cost.
+"""Measures the sampler on TPC-H: the cost of a batch, beside the sum of its parts.
 
     python benches/sampler.py --record benches/record/NAME.json
 
 Needs the `headwater` package, cargo and `tpchgen-cli` (`make bench` installs them). Runs on one
-core, but for what is said to be on two. A process checks each block of the store when it first
-reads it, so that the first batches cost more: `warm` is what batches 1,000 to 3,000 cost. Each
-figure is the median of several rounds, in which all kinds of batches take turns.
+core; the kinds `.._on_2_cores` and `.._in_two_processes` run on two. A process checks each block of
+the store when it first reads the block, so the first batches cost more; `warm` is the cost of
+batches 1,000 to 3,000. Each figure is the median of several rounds, in which all kinds of batches
+take turns.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def last_line(command: list[str], cores: set[int]) -> dict[str, float]:
 
 
 def cost(store: Path, kind: str) -> dict[str, float]:
-    """What a batch costs once the store has been read before, and at first."""
+    """Measures the cost of a batch when warm, and over the first 1,000 and 3,000 batches."""
     cores = TWO_CORES if kind.endswith("on_2_cores") else ONE_CORE
     command = [HEADWATER, "bench", str(store), *KINDS[kind], "--batches"]
     some, more = (last_line([*command, str(n)], cores) for n in (WARM_FROM, WARM_TO))
@@ -77,7 +78,7 @@ def cost(store: Path, kind: str) -> dict[str, float]:
 
 
 def side_by_side(store: Path) -> dict[str, float]:
-    """What a batch costs while another process makes batches on the other core."""
+    """Measures the cost of a batch while another process makes batches on the other core."""
     command = [HEADWATER, "bench", str(store), *KINDS["full"], "--batches", str(WARM_TO)]
     pipes = {"stdout": subprocess.PIPE, "text": True}
     both = [
@@ -89,19 +90,19 @@ def side_by_side(store: Path) -> dict[str, float]:
 
 
 def floor(store: Path, *options: str) -> dict[str, float]:
-    """What a batch must cost at least."""
+    """Measures the parts of a batch alone: the least that a batch can cost."""
     command = ["cargo", "bench", "--locked", "--quiet", "--bench", "floor", "--"]
     measured = last_line([*command, str(store.resolve()), *options], ONE_CORE)
     return {name: value for name, value in measured.items() if isinstance(value, float | int)}
 
 
 def medians(rounds: list[dict[str, float]]) -> dict[str, float]:
-    """The median of each figure."""
+    """Returns the median of each figure."""
     return {name: round(statistics.median(r[name] for r in rounds), 3) for name in rounds[0]}
 
 
 def made_store(work: Path, scale: float) -> Path:
-    """A store of TPC-H with cell tasks and derived ones."""
+    """Prepares a store of TPC-H with cell tasks and derived tasks; returns its path."""
     here = prepare.HERE
     source = prepare.tpch(work, scale)
     schema = work / "tpch-8-tasks.toml"
@@ -112,7 +113,7 @@ def made_store(work: Path, scale: float) -> Path:
 
 
 def main() -> None:
-    """Runs the measurements and writes them down."""
+    """Runs the measurements and records them."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--scale", type=float, default=1, help="TPC-H scale factor (default 1)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each kind (default 3)")

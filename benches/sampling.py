@@ -1,4 +1,4 @@
-"""The sampler in Python: the hand-over, pages, memory; and what an order of rows is worth."""
+"""Measures the sampler from Python: a call, page faults, memory, and the tiles of row orders."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import prepare
 import headwater
 
 SAMPLERS = 8
-# The tiles that kernels for block-sparse attention skip or compute whole.
+# The width of a tile, which a kernel of block-sparse attention skips or computes whole.
 TILE = 128
-SHARER = """
+READER = """
 import sys, headwater
 sampler = headwater.Sampler(sys.argv[1], num_prefetch=0, num_threads=1)
 for _ in range(200):
@@ -28,8 +28,8 @@ sys.stdin.readline()
 """
 
 
-def hand_over(store: Path) -> dict[str, float]:
-    """What Python adds to a batch: the time of a call while made batches wait."""
+def call_time(store: Path) -> dict[str, float]:
+    """Measures the time of a call from Python when the next batch is ready."""
     sampler = headwater.Sampler(store, num_prefetch=64, num_threads=1, default_batch_size=4)
     for _ in range(100):
         sampler.next_train_batch()
@@ -45,12 +45,12 @@ def hand_over(store: Path) -> dict[str, float]:
 
 
 def page_faults(store: Path) -> dict[str, float]:
-    """Page faults of a batch once the store and the buffers have been touched."""
+    """Counts the page faults of a batch after the store and the buffers have been read."""
     sampler = headwater.Sampler(store, num_prefetch=0, num_threads=1, tasks=["customer.c_acctbal"])
     cursor = sampler.cursor()
     for _ in range(200):
         sampler.next_train_batch()
-    # The same batches again: all that they read was read before.
+    # The same batches again: they read only pages that were read before.
     sampler.resume(cursor)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(200):
@@ -60,10 +60,10 @@ def page_faults(store: Path) -> dict[str, float]:
 
 
 def shared_pages(store: Path) -> dict[str, float]:
-    """The memory that mapped pages of the store take for one sampler, and for eight together."""
+    """Measures the memory of the mapped pages of a store, for one and for eight samplers."""
 
     def proportional_mb(count: int) -> float:
-        command = [sys.executable, "-c", SHARER, str(store)]
+        command = [sys.executable, "-c", READER, str(store)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         samplers = [subprocess.Popen(command, **pipes) for _ in range(count)]
         try:
@@ -84,7 +84,7 @@ def shared_pages(store: Path) -> dict[str, float]:
 
 
 def tiles(store: Path, row_order: str) -> dict[str, float]:
-    """The share of the reference masks' tiles that hold anything, in an order of rows."""
+    """Returns the share of the attention masks' tiles that are not empty, for an order of rows."""
     shares: dict[str, list[float]] = {"out": [], "in": []}
     with headwater.Sampler(store, num_prefetch=0, row_order=row_order) as sampler:
         for _ in range(16):
@@ -99,21 +99,21 @@ def tiles(store: Path, row_order: str) -> dict[str, float]:
                 for name, (mask, order) in masks.items():
                     cells = batch[order][sequence].astype(np.int64)
                     in_order = (mask & used & used[:, None])[np.ix_(cells, cells)]
-                    shares[name].append(_filled(in_order))
+                    shares[name].append(_filled_share(in_order))
     return {f"{name}_tiles": round(float(np.mean(share)), 4) for name, share in shares.items()}
 
 
-def _filled(mask: npt.NDArray[np.bool_]) -> float:
-    """The share of tiles in which some cell attends to another."""
+def _filled_share(mask: npt.NDArray[np.bool_]) -> float:
+    """Returns the share of tiles that have at least one pair of cells."""
     count = mask.shape[0] // TILE
     by_tile = mask[: count * TILE, : count * TILE].reshape(count, TILE, count, TILE)
     return float(by_tile.any(axis=(1, 3)).mean())
 
 
 def measure(store: Path) -> dict[str, object]:
-    """All of it."""
+    """Runs all measurements of this file."""
     return {
-        **hand_over(store),
+        **call_time(store),
         **page_faults(store),
         **shared_pages(store),
         "filled_tiles_walk": tiles(store, "walk"),

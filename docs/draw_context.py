@@ -68,14 +68,14 @@ orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#57606a"/></marker></defs>"""
 
 
 def cell_text(cells: dict[str, object]) -> str:
-    """The cells that are no times, as words."""
+    """Returns the cells that are not times, as text."""
     times = (np.datetime64, type(None))
     shown = [f"{name} {value}" for name, value in cells.items() if not isinstance(value, times)]
     return ", ".join(shown).replace("True", "true").replace("False", "false").replace(".0", "")
 
 
 def main(store_path: str, out: str) -> None:
-    """Writes the picture."""
+    """Writes the picture as SVG."""
     store = headwater.Store(store_path)
     rows = {(table, key): store.row(table, key) for table, key, _, _ in [*PLACES, HIDDEN]}
     at = {(table, key): (LEFT[hop], middle) for table, key, hop, middle in [*PLACES, HIDDEN]}
@@ -110,7 +110,7 @@ def main(store_path: str, out: str) -> None:
 
 
 def parent_tables(store: headwater.Store) -> dict[str, str]:
-    """The table that each relation refers to."""
+    """Returns the table that each relation refers to."""
     metadata = store.metadata()
     tables = [table["name"] for table in metadata["tables"]]
     return {
@@ -137,17 +137,17 @@ def check(
 
 
 def day(time: np.datetime64) -> str:
-    """A time to the minute."""
+    """Returns a time to the minute, as text."""
     return str(time.astype("datetime64[m]")).replace("T", " ")
 
 
 def text(x: int, y: int, words: str, kind: str) -> str:
-    """One line."""
+    """Returns one line of text as SVG."""
     return f'<text x="{x}" y="{y}" class="{kind}">{escape(words)}</text>'
 
 
 def box(x: int, middle: int, key: Key, view: RowView, kind: str) -> list[str]:
-    """A row: its name, its time, its cells."""
+    """Returns a row as SVG: its name, its time, its cells."""
     y = middle - TALL // 2
     time = "always visible" if view["time"] is None else day(view["time"])
     grey = " hidden-text" if kind == "hidden" else ""
@@ -162,7 +162,7 @@ def box(x: int, middle: int, key: Key, view: RowView, kind: str) -> list[str]:
 
 
 def arrow(child: tuple[int, int], parent: tuple[int, int], is_hidden: bool) -> str:
-    """A reference, from the edge of the child's box to that of the parent's."""
+    """Returns a reference as SVG, from the edge of the child's box to the edge of the parent's."""
     to_left = parent[0] < child[0]
     x1, x2 = (child[0], parent[0] + BOX) if to_left else (child[0] + BOX, parent[0])
     bend = (x1 + x2) // 2

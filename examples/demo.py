@@ -1,4 +1,4 @@
-"""The story of `make demo`: prepare, sample, fold, train; kill and resume with the same digests.
+"""The program of `make demo`: prepare, sample, fold, train; kill and resume with the same digests.
 
     python examples/demo.py FOLDER
 
@@ -63,7 +63,11 @@ class Demo:
             return subprocess.Popen(words, stdout=file, stderr=file, env=ENVIRONMENT)
 
     def output(self, log: str, process: subprocess.Popen[bytes]) -> str:
-        """The output of the last command of a log file, if it succeeded."""
+        """Returns the output of the last command of a log file.
+
+        Raises:
+            CommandFailed: The command failed.
+        """
         text = (self.logs / f"{log}.txt").read_bytes()[self.begins[log] :].decode()
         command, _, output = text.partition("\n")
         if process.returncode != 0:
@@ -92,7 +96,7 @@ def main() -> int:
 
 
 def prepare(demo: Demo) -> None:
-    """CSV files become stores."""
+    """Makes a shop as CSV files, and a store from them."""
     data, store = demo.folder / "data", demo.folder / "store"
     made = demo.run("1-prepare", "headwater", "demo-data", data).partition(";")[0]
     say(f"1. Prepare: a shop as CSV files becomes a store.\n   {made}")
@@ -103,7 +107,7 @@ def prepare(demo: Demo) -> None:
 
 
 def look(demo: Demo) -> None:
-    """One context."""
+    """Shows the context of one seed."""
     store, page = demo.folder / "store", demo.folder / "context.html"
     inspect = ["headwater", "inspect", store]
     demo.run("2-look", *inspect)
@@ -120,7 +124,7 @@ def look(demo: Demo) -> None:
 
 
 def sample(demo: Demo) -> None:
-    """One stream for any ranks and threads, killed or not."""
+    """Compares the streams of several ranks and threads, and of a killed and resumed run."""
     program = ROOT / "tests/python/digests.py"
     output = demo.run("3-sample", sys.executable, program, demo.folder / "store")
     say("\n3. Sample: 200 steps on 1, 2 and 4 ranks, 1 and 2 threads; one run killed and resumed.")
@@ -132,7 +136,7 @@ def sample(demo: Demo) -> None:
 
 
 def fold(demo: Demo) -> None:
-    """One digest for one process and three ranks."""
+    """Compares the digests of a Gram matrix by one process and by three ranks."""
     rows, folder = demo.folder / "x.npy", demo.folder
     np.save(rows, np.random.default_rng(1).standard_normal((200_000, 64), "float32"))
     gram = ["headwater-reduce", "gram", "--input", rows, "--out"]
@@ -148,7 +152,7 @@ def fold(demo: Demo) -> None:
 
 
 def train(demo: Demo) -> None:
-    """A killed and resumed training has the losses of a whole one."""
+    """Trains twice, once killed and resumed; both runs have the same losses."""
     store, runs = demo.folder / "churn", demo.folder / "runs"
     schema = ROOT / "examples/demo-shop/schema.toml"
     demo.run(
@@ -164,7 +168,7 @@ def train(demo: Demo) -> None:
 
 
 def show_progress(process: subprocess.Popen[bytes], runs: Path) -> None:
-    """Shows the steps of both runs: in one line on a terminal, else at each quarter."""
+    """Shows the steps of both runs: on one line of a terminal, elsewhere at each quarter."""
     steps = tomllib.loads(CONFIG.read_text())["optimizer"]["steps"]
     is_terminal = sys.stdout.isatty()
     shown = 0
@@ -183,7 +187,7 @@ def show_progress(process: subprocess.Popen[bytes], runs: Path) -> None:
 
 
 def last_step(log: Path) -> int:
-    """The newest step that a run has logged."""
+    """Returns the newest step in the log of a run."""
     if not log.exists():
         return 0
     steps = re.findall(r'"step": (\d+), "task".*"gradient_norm"', log.read_text())
@@ -191,7 +195,7 @@ def last_step(log: Path) -> int:
 
 
 def say(line: str) -> None:
-    """Prints a line at once."""
+    """Prints a line and flushes it."""
     print(line, flush=True)
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A fleet on three hosts, the network namespaces of this machine: one digest, also when one dies.
+# A fold on three hosts, which are network namespaces of this machine: one digest, even if one dies.
 set -euo pipefail
-# Names of files are compared byte by byte.
+# Bash compares file names byte by byte.
 export LC_ALL=C
 
-# Everything is made under this name, in namespaces of its own, and goes away with them.
+# The names of all namespaces begin with this name; the program removes them at the end.
 fleet=hw$$
 folder=$(mktemp -d)
 hosts=(1 2 3)
@@ -21,7 +21,7 @@ trap 'exit 1' INT TERM
 
 # A switch, and a cable from it to each host.
 if ! ip netns add "$fleet-switch"; then
-  echo "hosts: skipped; it takes root, and the command ip, to make network namespaces"
+  echo "hosts: skipped; network namespaces need root and the command ip"
   exit 0
 fi
 ip -n "$fleet-switch" link add bridge type bridge
@@ -35,7 +35,7 @@ for host in "${hosts[@]}"; do
   ip -n "$fleet-$host" link set lo up
 done
 
-# Runs a command on a host, which has a name of its own.
+# Runs a command on a host, under the host's own name.
 cat >"$folder/on" <<SCRIPT
 #!/usr/bin/env bash
 host=\${1##*.}
@@ -45,7 +45,7 @@ SCRIPT
 chmod +x "$folder/on"
 export PRTE_MCA_plm_ssh_agent="$folder/on"
 
-# The job, begun on the first host, with a rank on each; may go on from what is there.
+# Runs the job from the first host, with one rank on each host; --resume continues it.
 fleet_gram() {
   "$folder/on" 10.77.0.1 mpirun --with-ft ulfm --host 10.77.0.1:1,10.77.0.2:1,10.77.0.3:1 -n 3 \
     --prtemca prte_if_include 10.77.0.0/24 \
@@ -70,8 +70,8 @@ three=$(fleet_gram | field digest)
 echo "three hosts  $three"
 test "$three" = "$alone"
 
-# The rank of the third host is killed when a tenth of the 50,000 chunks are folded. One that dies
-# while it connects to rank 0 for the first time may hold up Open MPI, which asks for its address.
+# The rank of the third host is killed when a tenth of the 50,000 chunks are folded. If it dies while
+# it connects to rank 0 for the first time, Open MPI may wait for its address without end.
 rm -r "$folder/ck"
 fleet_gram >"$folder/two.json" &
 run=$!
@@ -90,7 +90,7 @@ for _ in $(seq 600); do
   sleep 0.1
 done
 if kill -0 "$run" 2>/dev/null; then
-  echo "Open MPI waits for the dead rank; the job is ended, and goes on with --resume"
+  echo "Open MPI waits for the dead rank; ending the job and continuing with --resume"
   for space in $(ip netns list | grep -o "^$fleet-[0-9]*"); do
     ip netns pids "$space" | xargs -r kill -9
   done

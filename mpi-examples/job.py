@@ -1,4 +1,4 @@
-"""What the examples share: rows, a fold of them under mpirun, and its processes."""
+"""Functions that the examples share: make rows, fold them under mpirun, find its processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 
 def gram_of_rows(folder: Path) -> list[str]:
-    """Makes a matrix; returns the command that folds it for some seconds, by small chunks."""
+    """Writes a matrix; returns a command that folds it in small chunks for some seconds."""
     rows = np.random.default_rng(3).standard_normal((150_000, 200), np.float32)
     np.save(folder / "x.npy", rows)
     command = ["headwater-reduce", "gram", "--input", folder / "x.npy", "--out", folder / "g.npy"]
@@ -23,29 +23,29 @@ def gram_of_rows(folder: Path) -> list[str]:
 
 
 def mpirun(ranks: int, command: list[str], *options: str) -> list[str]:
-    """The command as so many ranks."""
+    """Returns the command that runs `command` on some ranks."""
     return ["mpirun", "--oversubscribe", "-n", str(ranks), *options, *command]
 
 
 def last_line(output: str) -> dict:
-    """What a run says of its result."""
+    """Returns the JSON object on the last line of a run's output."""
     return json.loads(output.splitlines()[-1])
 
 
 def done(command: list[str]) -> dict:
-    """Runs to the end; returns what it says of its result."""
+    """Runs a command to its end; returns the JSON object on its last line."""
     return last_line(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout)
 
 
 @contextlib.contextmanager
 def begun(command: list[str], checkpoints: Path) -> Iterator[subprocess.Popen]:
-    """A run that has written a checkpoint; it is ended in any case."""
+    """Starts a run, waits for its first checkpoint, and ends it with the `with` block."""
     run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 60
         while not list(checkpoints.glob("*.portion")):
-            assert run.poll() is None, "it ended before its first checkpoint"
-            assert time.monotonic() < deadline, "no checkpoint in a minute"
+            assert run.poll() is None, "the run ended before its first checkpoint"
+            assert time.monotonic() < deadline, "the run wrote no checkpoint within 60 s"
             time.sleep(0.005)
         yield run
     finally:
@@ -55,7 +55,7 @@ def begun(command: list[str], checkpoints: Path) -> Iterator[subprocess.Popen]:
 
 
 def ranks_of(run: subprocess.Popen) -> dict[int, int]:
-    """The process of each rank that this mpirun has started here, by what Linux tells."""
+    """Returns the process id of each rank that mpirun has started on this machine, from /proc."""
     processes = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -71,7 +71,7 @@ def ranks_of(run: subprocess.Popen) -> dict[int, int]:
 
 
 def kill(process: int) -> None:
-    """Ends a process so that it can do nothing about it."""
-    # Where one rank dies, mpirun may have been quicker with the others.
+    """Kills a process with SIGKILL."""
+    # After the death of one rank, mpirun may have ended the others already.
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)

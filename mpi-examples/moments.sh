@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The moments of a Parquet table with holes in it, on 1, 2 and 3 ranks: one digest, and numpy's numbers.
+# The moments of a Parquet table with NULL and NaN, on 1, 2 and 3 ranks: one digest, equal to NumPy.
 set -euo pipefail
 
 folder=$(mktemp -d)
@@ -18,7 +18,6 @@ discount = draws.normal(-0.1, 0.03, rows).astype(np.float32)
 columns = {
     "order": pa.array([f"order {row}" for row in range(rows)]),
     "price": pa.array(price),
-    # Nobody said what these were.
     "discount": pa.array(discount, mask=draws.random(rows) < 0.2),
     "quantity": pa.array(draws.integers(1, 51, rows, np.int32), mask=draws.random(rows) < 0.001),
 }
@@ -67,4 +66,4 @@ for name, found in zip(names, said[0], strict=True):
 assert said[0][0]["nans"] > 900
 assert said[0][1]["nulls"] > 19_000
 PYTHON
-echo "moments: one digest on 1, 2 and 3 ranks, and the numbers of numpy"
+echo "moments: one digest on 1, 2 and 3 ranks, with the moments of NumPy"

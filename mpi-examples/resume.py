@@ -1,4 +1,4 @@
-"""All ranks are killed on the way; others, fewer, go on, and come to the same digest."""
+"""Kills all ranks of a fold; fewer ranks resume it, with the same digest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ with tempfile.TemporaryDirectory() as name:
         for process in ranks_of(run).values():
             kill(process)
         run.communicate(timeout=120)
-    assert run.returncode != 0, "it came to its end before it was killed"
+    assert run.returncode != 0, "the run ended before it was killed"
 
     said = done(mpirun(2, [*gram, *kept]))
     assert said["ranks"] == 2, said

@@ -1,4 +1,4 @@
-"""A rank is killed on the way; the others fold its rows, and come to the same digest."""
+"""Kills one rank of a fold; the others fold its rows, with the same digest."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Folds activations while a JAX job trains: the same digest from one process and from two.
 
-Called plainly it runs itself under mpirun, once as one process with two devices, once as two with
-one each. The digest of a fold depends on its rows alone; that the activations are the same as well
-is so because both runs sum up the gradients of the same two shards.
+Without mpirun, the program starts itself under mpirun: once as one process with two devices, once
+as two processes with one device each. The digest of a fold depends on its rows alone. The
+activations are the same in both runs, because both sum the gradients of the same two shards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RANK = os.environ.get("OMPI_COMM_WORLD_RANK")
 
 
 def main() -> None:
-    """Runs both jobs and compares what they say."""
+    """Runs both jobs and compares their digests."""
     digests = {digest_of_run(processes) for processes in (1, 2)}
     assert len(digests) == 1, digests
     print("train: one digest of the activations from one process and two,", *digests)
@@ -45,7 +45,7 @@ def digest_of_run(processes: int) -> str:
 
 
 def train(rank: int, processes: int, port: str, folder: Path) -> None:
-    """One process of a job: trains, folds what its devices have seen, and ships it as files."""
+    """Runs one process of a job: trains, folds the activations of its devices, writes portions."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -71,13 +71,13 @@ def train(rank: int, processes: int, port: str, folder: Path) -> None:
         (value, h), slopes = jax.value_and_grad(loss, has_aux=True)(weights, x, y)
         return jax.tree.map(lambda w, slope: w - 0.1 * slope, weights, slopes), value, h
 
-    def spread(array, sharding):
+    def shard_array(array, sharding):
         return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
     draws = np.random.default_rng(0)
     sizes = {"in": (4, WIDTH), "out": (WIDTH, 1)}
     weights = {
-        name: spread(draws.standard_normal(size, np.float32) / 2, everywhere)
+        name: shard_array(draws.standard_normal(size, np.float32) / 2, everywhere)
         for name, size in sizes.items()
     }
     # The rows of the job are those of the first device, step by step, then those of the second.
@@ -92,7 +92,7 @@ def train(rank: int, processes: int, port: str, folder: Path) -> None:
     for number in range(STEPS):
         x = draws.standard_normal((BATCH, 4), np.float32)
         y = np.sin(x.sum(axis=1, keepdims=True))
-        weights, value, h = step(weights, spread(x, by_rows), spread(y, by_rows))
+        weights, value, h = step(weights, shard_array(x, by_rows), shard_array(y, by_rows))
         losses.append(float(value))
         for shard in h.addressable_shards:
             workers[shard.device.id].push(np.asarray(shard.data))

@@ -1,4 +1,4 @@
-"""Whitens activations, by one Gram matrix that mpirun has made of them and a column of ones."""
+"""Whitens activations with the Gram matrix of them and a column of ones, folded under mpirun."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ROWS, COLUMNS = 40_000, 24
 with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
     draws = np.random.default_rng(11)
-    # Activations whose columns depend on each other and lie away from 0.
+    # Activations with dependent columns whose means are not 0.
     mixing = draws.standard_normal((COLUMNS, COLUMNS))
     x = np.tanh(draws.standard_normal((ROWS, COLUMNS)) @ mixing / 4) + draws.uniform(-2, 2, COLUMNS)
-    # Of [x|1], the last row of the Gram are the sums of the columns, and its corner is n.
+    # In the Gram of [x|1], the last row has the sums of the columns, and the corner is n.
     np.save(folder / "x.npy", np.hstack([x, np.ones((ROWS, 1))]))
     gram_file = folder / "g.npy"
     fold = ["headwater-reduce", "gram", "--input", str(folder / "x.npy"), "--out", str(gram_file)]

@@ -4,7 +4,7 @@ Parameters are a plain tree of float32 arrays; every function here is pure. Matr
 in the compute type; norms, softmax and logits are float32.
 
 Each timestamp is encoded with its value and with how long before the observation it was (`ages`).
-The output of the last block is normed once more before the heads.
+The output of the last block is normalised once more before the heads.
 """
 
 from __future__ import annotations

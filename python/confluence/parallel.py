@@ -94,7 +94,7 @@ class Processes:
 
 
 def _has_remedy(error: Exception) -> bool:
-    """Returns whether it is an error of ours, whose message says what to do."""
+    """Returns whether the error is of headwater or confluence: its message says what to do."""
     return type(error).__module__.partition(".")[0] in ("confluence", "headwater")
 
 

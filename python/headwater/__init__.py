@@ -1,8 +1,8 @@
 """A deterministic, resumable sampler and reducer.
 
-`prepare` makes a store from somebody's tables, `Store` opens one, and `Sampler` makes batches of
-it. `reduce` folds statistics of rows that many processes hold, to the same bits for any number of
-them. The same work from a shell are the commands `headwater` and `headwater-reduce`.
+`prepare` makes a store from tables, `Store` opens a store, and `Sampler` makes batches from it.
+`reduce` folds statistics of rows that several processes hold, with the same bits for any number of
+processes. The commands `headwater` and `headwater-reduce` do the same from a shell.
 """
 
 from headwater import reduce

@@ -1,4 +1,4 @@
-"""The console scripts: the same commands as the Rust binaries; to `headwater`, SQL is added."""
+"""The console scripts: the commands of the Rust binaries; `headwater` also runs SQL of tasks."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The compiled half of the package."""
+"""The compiled part of the package."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ class ArrowTable(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 class Report(TypedDict):
-    """What a preparation found."""
+    """The counts of a prepared store, its root, and remarks on its data."""
 
     root: str
     row_count: int
@@ -27,12 +27,11 @@ class Report(TypedDict):
 class RowView(TypedDict):
     """A row with its cells and neighbours.
 
-    Its time is None when it is visible always, and NaT when it is never visible, because its time
-    is that of a parent which is not there.
+    The time is None for a row that is always visible, and NaT for a row that is never visible
+    because the parent that lends its time is missing.
     A cell is None, True for an identifier, a float, a bool, a str, or a `numpy.datetime64[us]`; a
-    float has the digits that its z-score, which is kept in 32 bits, determines. A parent is its
-    row number, or None. The children are row numbers, uint32 [n], sorted by their time and then
-    by their number.
+    float has the digits that its stored 32-bit z-score determines. A parent is a row number, or
+    None. The children are row numbers, uint32 [n], sorted by time and then by number.
     """
 
     table: str
@@ -78,21 +77,21 @@ class SamplerShutdown(HeadwaterError):
 
 @final
 class Claim:
-    """Keeps other processes from working in a folder, until it is released or the process ends.
+    """Locks a folder against other processes, until it is released or the process ends.
 
-    Waits some seconds for another process to end.
+    Waits some seconds for another process to release the folder.
 
     Raises:
-        InvalidArgument: Another process is at work there.
+        InvalidArgument: Another process holds the folder.
     """
 
     def __new__(cls, folder: str | os.PathLike[str]) -> Claim: ...
     def release(self) -> None:
-        """Lets other processes work in the folder."""
+        """Unlocks the folder."""
 
 @final
 class SqlRows:
-    """The rows of one table, as an Arrow stream that can be taken once."""
+    """The rows of one table, as an Arrow stream that can be read once."""
 
 @final
 class SqlTables:
@@ -102,7 +101,7 @@ class SqlTables:
 
 @final
 class GramWorkerCore:
-    """The compiled half of `headwater.reduce.Worker`."""
+    """The compiled part of `headwater.reduce.Worker`."""
 
     def __new__(
         cls, fields: dict[str, Any], first_row: int, threads: int | None
@@ -114,7 +113,7 @@ class GramWorkerCore:
 
 @final
 class GramReductionCore:
-    """The compiled half of `headwater.reduce.Reduction`."""
+    """The compiled part of `headwater.reduce.Reduction`."""
 
     def __new__(cls, fields: dict[str, Any]) -> GramReductionCore: ...
     @property
@@ -129,7 +128,7 @@ class GramReductionCore:
 
 @final
 class SamplerCore:
-    """The compiled half of `headwater.Sampler`."""
+    """The compiled part of `headwater.Sampler`."""
 
     def __new__(
         cls,
@@ -178,7 +177,7 @@ class SamplerCore:
 
 @final
 class Evaluation:
-    """The batches of a finite pass over a split, as `Sampler.evaluate` begins it."""
+    """The batches of a finite pass over a split, from `Sampler.evaluate`."""
 
     def __iter__(self) -> Evaluation: ...
     def __next__(self) -> dict[str, npt.NDArray[Any]]: ...
@@ -187,9 +186,9 @@ class Evaluation:
 class Store:
     """A database on disk, memory-mapped and read-only.
 
-    Processes that open the same store share its pages. Opening checks the metadata and where
-    everything lies; the contents are checked block by block as they are first read, or all at
-    once by `verify`.
+    Processes that open the same store share its pages. Opening checks the metadata and
+    the section tables of the files. A block of a file is checked when it is first read; `verify`
+    checks all blocks.
 
     Args:
         path: The folder that `prepare` made.
@@ -211,10 +210,10 @@ class Store:
         """The identity of the data, in hexadecimal digits."""
 
     def metadata(self) -> dict[str, Any]:
-        """Returns what the store holds: the contents of metadata.json."""
+        """Returns the contents of metadata.json."""
 
     def database_metadata(self) -> dict[str, Any]:
-        """Returns what `metadata` returns."""
+        """Returns the contents of metadata.json, as `metadata` does."""
 
     def column_embeddings(self) -> npt.NDArray[np.float16]:
         """Returns the vectors of the column names.
@@ -233,13 +232,13 @@ class Store:
         """
 
     def text_embeddings(self) -> npt.NDArray[np.float16] | None:
-        """Returns the vectors of all texts, float16 [V, D_t]; None where texts have none."""
+        """Returns the vectors of all texts, float16 [V, D_t]; None if the store has none."""
 
     def text_embedding(self, index: int) -> npt.NDArray[np.float16] | None:
         """Returns the vector of a text.
 
         Returns:
-            A new array, float16 [D_t]; None where the store has no text vectors.
+            A new array, float16 [D_t]; None if the store has no text vectors.
         """
 
     def text(self, index: int) -> str:
@@ -252,7 +251,7 @@ class Store:
         """Reads every byte of the store and checks it against its digest.
 
         Raises:
-            Corrupt: Any bit of any file changed; the message names the file and the place.
+            Corrupt: A file is damaged; the message names the file and the place.
         """
 
     def row(self, table: str, key: str | int | None = None, *, index: int | None = None) -> RowView:
@@ -260,16 +259,16 @@ class Store:
 
         Args:
             table: The table's name.
-            key: The row's key; a composite one with `|` between its parts.
+            key: The row's key; a composite key with `|` between its parts.
             index: The row's number, in place of a key.
 
         Raises:
-            InvalidArgument: There is no such table or row.
+            InvalidArgument: The store has no such table or row.
         """
 
 @final
 class Cursor:
-    """A position in the sequence of a plan, and the plan that it belongs to."""
+    """A position in the sequence of a plan, and this plan."""
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Cursor:
@@ -292,7 +291,7 @@ class Cursor:
 
     @property
     def kind(self) -> str:
-        """The kind of sequence that it is a position in, such as "sampler"."""
+        """The kind of the sequence, such as "sampler"."""
 
     @property
     def fingerprint(self) -> str:
@@ -310,14 +309,14 @@ class Cursor:
 class Endpoint:
     """A server that speaks OpenAI's embeddings protocol, as an embedder of `prepare`.
 
-    What the server answered is kept in the file `cache`, so that no text is asked for twice, not
-    even after a crash. A cache serves one model and one dimension.
+    The file `cache` keeps the server's vectors, so that no text is requested twice, not even after
+    a crash. A cache serves one model and one dimension.
 
     Args:
-        url: The server, such as "http://localhost:8000/v1".
-        model: The model that it is asked for.
-        cache: The file of vectors; made where it is not there.
-        key: Sent as a bearer token.
+        url: The URL of the server, such as "http://localhost:8000/v1".
+        model: The name of the model, as the server knows it.
+        cache: The file of cached vectors; created if it does not exist.
+        key: The API key, sent as a bearer token.
     """
 
     def __new__(
@@ -325,17 +324,17 @@ class Endpoint:
     ) -> Endpoint: ...
 
 def key_text(key: object) -> str:
-    """Returns the text of a key, by which a store finds its row; a composite key is a tuple.
+    """Returns the text of a key, by which a store finds the row; a composite key is a tuple.
 
     Raises:
-        InvalidArgument: The key, or a part of it, is of no type that keys have.
+        InvalidArgument: The key, or a part of it, has a type that keys cannot have.
     """
 
 def sampler_defaults() -> dict[str, Any]:
-    """Returns the defaults of `Sampler` that are settings, by the names of its arguments."""
+    """Returns the defaults of the settings of `Sampler`, by the names of its arguments."""
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Writes a file whole or not at all, also where the process is killed or the power fails."""
+    """Writes a file whole or not at all, even if the process is killed or the power fails."""
 
 def draft_schema(
     source: str | os.PathLike[str] | dict[str, ArrowTable], name: str = "database"
@@ -368,30 +367,31 @@ def prepare(
     """Makes a store from a source and its schema.
 
     The same rows in the same order, schema and embedder make the same bytes, whatever the kind of
-    source, the number of threads or the machine. Ctrl-C ends it and leaves nothing behind.
+    source, the number of threads or the machine. Ctrl-C interrupts it and leaves no files behind.
 
     Args:
         source: The path of a folder of .csv and .parquet files, of one such file or of a SQLite
             file; or tables by name, each with `__arrow_c_stream__` (pyarrow, Polars, pandas >= 2.2,
-            DuckDB). Each table is read once; one that a task reads too must be readable twice.
+            DuckDB). Each table is read once; a table that a task reads too must be readable twice.
         schema: The path of a schema file, or its contents as `tomllib` reads them.
-        out: The folder to make, which must not be there yet.
+        out: The folder to write, which must not exist yet.
         embedder: "hashing", which is built in; an `Endpoint`; or a function from texts to an array
-            [n, dimension] that can become float16; None is refused. The store records its `name`,
-            or else its `__qualname__`. The vector of a text must depend on the text alone.
-        dimension: How long a vector is.
-        text_vectors: Whether texts have vectors; columns and categories always have.
-        threads: How many threads work; None is all cores.
-        progress: Called with the stage, how much of it is done, and of how much, where known.
+            [n, dimension] that converts to float16; None is refused. The store records the
+            function's `name`, or else its `__qualname__`. The vector of a text must depend on the
+            text alone.
+        dimension: The length of a vector.
+        text_vectors: Whether texts have vectors; columns and categories always have them.
+        threads: The number of threads; default: all cores.
+        progress: Called with the stage, the amount done, and the total if it is known.
 
     Returns:
-        The store's root and counts, and remarks on what is not as it should be.
+        The store's root and counts, and remarks on suspicious data.
 
     Raises:
         SchemaError: The schema does not fit the source.
         DataError: The data are not as the schema says.
-        LimitExceeded: A limit of the schema or of the format was passed.
-        InvalidArgument: An argument cannot be, or `out` is there already.
+        LimitExceeded: A limit of the schema or of the format is exceeded.
+        InvalidArgument: An argument is not valid, or `out` exists already.
         IoError: The operating system refused.
     """
 

@@ -1,4 +1,4 @@
-"""The sampler as a dataset of grain: `pip install grain`."""
+"""A grain dataset over the sampler: `pip install grain`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from headwater.sampler import Batch, Sampler, Split
 
 
 class SamplerDataset(grain.IterDataset):  # type: ignore[misc]
-    """A stream of batches as grain's pipelines take it; its state is the sampler's cursor.
+    """A stream of batches for a grain pipeline; its state is the sampler's cursor.
 
     Args:
-        arguments: What `headwater.Sampler` is called with.
-        split: The stream.
-        batch_count: Where the stream is to end; None for never.
+        arguments: The arguments of `headwater.Sampler`, by name.
+        split: The split whose stream is read.
+        batch_count: The number of batches in the stream; default: the stream is endless.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class SamplerDataset(grain.IterDataset):  # type: ignore[misc]
 
 
 class SamplerIterator(grain.DatasetIterator):  # type: ignore[misc]
-    """One pass over a `SamplerDataset`, which may be taken up anywhere."""
+    """One pass over a `SamplerDataset`; a saved state restores its position."""
 
     def __init__(self, sampler: Sampler, split: Split, batch_count: int | None) -> None:
         super().__init__()
@@ -50,16 +50,16 @@ class SamplerIterator(grain.DatasetIterator):  # type: ignore[misc]
         return batch
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the cursor, as text, and how many batches were taken."""
+        """Returns the cursor as base64 text, and the number of batches taken."""
         cursor = base64.b64encode(self._sampler.cursor()).decode()
         return {"cursor": cursor, "taken": self._taken}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from a state; one of another plan is refused."""
+        """Resumes from a state; a state of another plan is refused."""
         self._sampler.resume(base64.b64decode(state["cursor"]))
         self._taken = state["taken"]
 
     def close(self) -> None:
-        """Ends the sampler's threads."""
+        """Stops the sampler's threads."""
         super().close()
         self._sampler.shutdown()

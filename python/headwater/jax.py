@@ -1,4 +1,4 @@
-"""Statistics of arrays that JAX has spread over devices and processes: `pip install jax`."""
+"""Gram matrices of JAX arrays sharded over devices and processes: `pip install jax`."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ def gram(
     chunk_rows: int = 4096,
     threads: int | None = None,
 ) -> npt.NDArray[np.float64]:
-    """Returns the Gram matrix x^T x, the same bits for any number of processes and devices.
+    """Returns the Gram matrix x^T x, with the same bits for any number of processes and devices.
 
-    Each process folds the rows that its devices hold, rows that several hold once; sums travel,
-    through JAX's own collectives, and rows do not. Where the array is spread over processes, all of
-    them call this, as they call every other collective. One that this process holds alone (a NumPy
-    array, say) is folded here, and nothing travels.
+    Each process folds the rows on its own devices; a replicated row is folded once. Processes
+    exchange sums, not rows, through JAX's collectives. If the array spans several processes, all of
+    them must call this function, as for any collective. An array that one process holds alone, such
+    as a NumPy array, is folded without communication.
 
     Args:
         x: Rows [n, k] of float32, float16, bfloat16 or float64, sharded along the first axis or not
-            at all.
-        chunk_rows: How many rows are summed up one after the other; the sums of chunks are added in
-            a fixed tree. The bits depend on it. Rows of a chunk must lie on one device, so that a
-            shard has a multiple of it.
-        threads: How many threads of each process fold; None is all cores. Changes no bit.
+            sharded.
+        chunk_rows: The number of rows in a chunk. The rows of a chunk are summed in order, and a
+            fixed tree adds the chunks, so another number gives other bits. A chunk must lie on one
+            device, so each shard begins at a multiple of `chunk_rows`.
+        threads: The number of threads of each process; default: all cores. It changes no bit.
 
     Returns:
         The matrix, float64 [k, k], on every process.
 
     Raises:
-        InvalidArgument: The array is no such matrix, or a shard ends within a chunk; the message
-            says which `chunk_rows` would do. It is raised on all processes.
+        InvalidArgument: The array is not such a matrix, or a shard begins within a chunk; then the
+            message names a valid `chunk_rows`. All processes raise it.
 
     Example:
         >>> gram(np.ones((3, 2), np.float32))
@@ -52,18 +52,20 @@ def gram(
     """
     if isinstance(x, jax.core.Tracer):
         raise InvalidArgument(
-            "expected an array with its numbers, found one that JAX traces; call gram outside of "
-            "jax.jit, and give it what the compiled function returns"
+            "expected a concrete array, found a JAX tracer; call gram outside of jax.jit and "
+            "jax.vmap, on the array that the transformed function returns"
         )
     if not isinstance(x, (jax.Array, np.ndarray)):
         raise InvalidArgument(
-            f"expected an array of JAX or NumPy, found {type(x).__name__}; make one with "
+            f"expected a JAX or NumPy array, found {type(x).__name__}; convert it with "
             "numpy.asarray"
         )
     if x.ndim != 2:
-        raise InvalidArgument(f"expected rows as a matrix [n, k], found the shape {x.shape}")
+        raise InvalidArgument(
+            f"expected rows as a matrix [n, k], found the shape {x.shape}; reshape them"
+        )
     rows, columns = x.shape
-    # GramJob refuses what is none of its types.
+    # GramJob rejects other dtypes.
     job = GramJob(rows, columns, "an array of JAX", chunk_rows, x.dtype.name)  # type: ignore[arg-type]
     reduction = Reduction(job)
     if not isinstance(x, jax.Array):
@@ -89,37 +91,38 @@ def _fold(
 
 
 def _check_shards(x: jax.Array, chunk_rows: int) -> None:
-    """Refuses shards that chunks do not fit into; every process sees those of all."""
+    """Rejects shards that begin within a chunk; every process checks all shards."""
     rows, columns = x.shape
     indices = x.sharding.devices_indices_map(x.shape).values()
     cuts = {0}
     for row_slice, column_slice in indices:
         if column_slice.indices(columns)[:2] != (0, columns):
             raise InvalidArgument(
-                "expected an array that is sharded along its first axis alone, found "
-                f"{x.sharding}; whole rows are folded: give it another sharding with jax.device_put"
+                "expected an array that is sharded along its first axis only, found "
+                f"{x.sharding}; reshard it with jax.device_put, so that each shard has whole rows"
             )
         cuts.update(row_slice.indices(rows)[:2])
     cuts.discard(rows)
     wrong = sorted(cut for cut in cuts if cut % chunk_rows != 0)
     if wrong:
         raise InvalidArgument(
-            f"expected shards that begin with a chunk, found one that begins with row {wrong[0]}, "
-            f"no multiple of {chunk_rows}; with chunk_rows={_divisor(cuts, chunk_rows)} all do"
+            f"expected shards that begin at a multiple of chunk_rows, {chunk_rows}, found one that "
+            f"begins at row {wrong[0]}; use chunk_rows={_divisor(cuts, chunk_rows)}"
         )
 
 
-def _divisor(cuts: Iterable[int], most: int) -> int:
-    """The greatest number that divides all, and is not above `most`."""
+def _divisor(cuts: Iterable[int], limit: int) -> int:
+    """Returns the greatest number up to `limit` that divides all cuts."""
     common = math.gcd(*cuts)
     low = (number for number in range(1, math.isqrt(common) + 1) if common % number == 0)
     divisors = {divisor for number in low for divisor in (number, common // number)}
-    return max(divisor for divisor in divisors if divisor <= most)
+    return max(divisor for divisor in divisors if divisor <= limit)
 
 
 def _from_all_processes(own: bytes) -> list[bytes]:
-    """What each process has, on every one of them."""
-    # Arrays that are gathered are of one shape, and without JAX's 64 bits a length is four bytes.
+    """Returns the bytes of every process, by rank; all processes call it."""
+    # Gathered arrays have one shape, so the lengths are gathered first. They travel as bytes,
+    # because JAX cuts integers to 32 bits unless jax_enable_x64 is set.
     lengths = _gathered(len(own).to_bytes(_LENGTH_BYTES, "little"))
     counts = [int.from_bytes(length, "little") for length in lengths]
     pieces = _gathered(own.ljust(max(counts), b"\0"))
@@ -127,5 +130,5 @@ def _from_all_processes(own: bytes) -> list[bytes]:
 
 
 def _gathered(own: bytes) -> list[bytes]:
-    all_of_them = multihost_utils.process_allgather(np.frombuffer(own, np.uint8), tiled=False)
-    return [row.tobytes() for row in cast(npt.NDArray[np.uint8], all_of_them)]
+    gathered = multihost_utils.process_allgather(np.frombuffer(own, np.uint8), tiled=False)
+    return [row.tobytes() for row in cast(npt.NDArray[np.uint8], gathered)]

@@ -20,21 +20,22 @@ from headwater.sampler import Sampler
 
 
 def save_args(sampler: Sampler) -> ocp.args.JsonSave:
-    """Returns what saves the sampler's cursor, as it stands now."""
+    """Returns the arguments that save the sampler's present cursor."""
     return ocp.args.JsonSave({"cursor": base64.b64encode(sampler.cursor()).decode()})
 
 
 def restore_args() -> ocp.args.JsonRestore:
-    """Returns what restores a cursor."""
+    """Returns the arguments that restore a cursor."""
     return ocp.args.JsonRestore()
 
 
 def resume(sampler: Sampler, restored: dict[str, Any]) -> None:
-    """Goes on from what was restored; a cursor of another plan is refused."""
+    """Resumes the sampler from a restored cursor; a cursor of another plan is refused."""
     try:
         cursor = base64.b64decode(restored["cursor"])
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidArgument(
-            f"expected what restore_args restored, found {restored!r}: {error}"
+            f"expected a dict with a base64 cursor, found {restored!r} ({error!r}); "
+            "restore it with restore_args"
         ) from None
     sampler.resume(cursor)

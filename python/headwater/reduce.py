@@ -1,8 +1,8 @@
-"""Statistics of rows that live in Python, such as activations: the same bits whoever folds them.
+"""Gram matrices of rows in Python, such as activations, with the same bits for any workers.
 
-A job is a matrix of so many rows in chunks of one size. Workers, in any number of processes, each
-take a run of its rows and hand out portions, which are bytes; how those travel is the caller's
-matter. A reduction takes them in, in any order and some more than once, until nothing is missing.
+A job describes a matrix of rows, which are folded in chunks of one size. Workers, in any number of
+processes, each fold consecutive rows and return portions, which are bytes. The caller sends the
+portions to a reduction, in any order and also more than once, until no row is missing.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from headwater._headwater import GramReductionCore, GramWorkerCore, InvalidArgum
 
 @dataclasses.dataclass(frozen=True)
 class GramJob:
-    """The Gram matrix of the columns of some rows: all that determines its bits.
+    """The plan of a Gram matrix: all settings that determine its bits.
 
     Args:
-        rows: How many rows there are.
-        columns: k, the numbers of a row.
-        data: A name that tells these rows from all others. Portions of rows of another name are
-            refused; that rows of one name are the same is the caller's promise.
-        chunk_rows: How many rows are summed up one after the other; the sums of chunks are added in
-            a fixed tree.
-        dtype: The type of the numbers. Products and sums have 64 bits in any case.
+        rows: The number of rows.
+        columns: k, the number of columns.
+        data: A name for these rows. Portions of rows with another name are refused; the caller
+            makes sure that a name always means the same rows.
+        chunk_rows: The number of rows in a chunk. The rows of a chunk are summed in order, and a
+            fixed tree adds the chunks.
+        dtype: The type of the numbers. Products and sums have 64 bits for every type.
 
     Raises:
-        InvalidArgument: There is no such job.
-        LimitExceeded: It has more columns than can be folded.
+        InvalidArgument: An argument is not valid.
+        LimitExceeded: There are too many rows or columns, or the name is too long.
     """
 
     rows: int
@@ -46,14 +46,15 @@ class GramJob:
 
 
 class Worker:
-    """Folds the rows of a job from one row on, as they come.
+    """Folds consecutive rows of a job, which are pushed in order.
 
-    It keeps the rows of one unfinished chunk, and a few matrices of sums until they are handed out.
+    It keeps the rows of one unfinished chunk, and a few matrices of sums until `portion` returns
+    them.
 
     Args:
-        job: What is folded.
-        first_row: The first row that it is given: a multiple of the job's `chunk_rows`.
-        threads: How many threads fold; None is all cores. Changes no bit.
+        job: The job whose rows are folded.
+        first_row: The first row that is pushed: a multiple of the job's `chunk_rows`.
+        threads: The number of threads; default: all cores. It changes no bit.
 
     Example:
         >>> job = GramJob(rows=5, columns=2, data="five rows", chunk_rows=2)
@@ -71,93 +72,100 @@ class Worker:
         self._core = GramWorkerCore(vars(job), first_row, threads)
 
     def push(self, rows: npt.ArrayLike) -> None:
-        """Takes in the next rows, and folds the chunks that they finish.
+        """Accepts the next rows, and folds the chunks that they complete.
 
-        Other Python threads run meanwhile. Ctrl-C ends it: the rows before `next_row` are taken in.
+        Other Python threads run meanwhile. Ctrl-C interrupts it; then the rows before `next_row`
+        are accepted.
 
         Args:
-            rows: The numbers [n, k], of the job's dtype; n is whatever the caller has.
+            rows: Rows [n, k] of the job's dtype, with any n.
 
         Raises:
-            InvalidArgument: They are not of the job's form, or more than it has. None is taken in.
+            InvalidArgument: The rows have another dtype or shape than the job, or the job has fewer
+                rows. No row is accepted.
         """
         if isinstance(rows, np.ma.MaskedArray):
             raise InvalidArgument(
-                "expected numbers that are all there, found a masked array; fill it in (`filled`), "
-                "or leave out the rows"
+                "expected an array without a mask, found a masked array; fill it in with `filled`, "
+                "or leave out its masked rows"
             )
         array: npt.NDArray[Any] = np.asarray(rows)
         found = array.dtype.name if array.dtype.isnative else array.dtype.str
         if found != self._job.dtype:
             raise InvalidArgument(
                 f"expected rows of {self._job.dtype} as in the job, found {found}; convert "
-                "them, or make the job of that dtype"
+                "them, or make the job with that dtype"
             )
         if array.ndim != 2:
             raise InvalidArgument(
-                f"expected rows as a matrix [n, {self._job.columns}], found the shape {array.shape}"
+                f"expected rows as a matrix [n, {self._job.columns}], found the shape "
+                f"{array.shape}; reshape them"
             )
         self._core.push(np.ascontiguousarray(array).view(np.uint8))
 
     def portion(self) -> bytes:
-        """Returns all that was finished since the last time, for `Reduction.receive`.
+        """Returns the sums of the chunks completed since the last call, for `Reduction.receive`.
 
-        A chunk is finished when its last row was pushed. Nothing finished is a portion as well.
+        A chunk is complete when its last row is pushed. Without such chunks the portion is empty,
+        and can be received as well.
         """
         return self._core.portion()
 
     @property
     def next_row(self) -> int:
-        """The number of the row that is to be pushed next."""
+        """The number of the row to push next."""
         return self._core.next_row
 
 
 class Reduction:
-    """What of a job was folded.
+    """The sums of a job that have been received so far.
 
-    Its result depends on the job and the rows, and not on how many workers there were, which rows
-    each of them had, or when their portions came.
+    The result depends on the job and its rows only: not on the number of workers, the rows of each
+    worker, or the order in which portions arrive.
 
     Args:
-        job: What is folded.
+        job: The job whose portions are received.
     """
 
     def __init__(self, job: GramJob) -> None:
         self._core = GramReductionCore(vars(job))
 
     def receive(self, portion: bytes) -> int:
-        """Takes in a portion: a worker's, another reduction's, or the bytes of a saved file.
+        """Receives a portion: from a worker, from another reduction, or from a saved file.
 
-        All of it is taken in, or nothing. Sums of more rows take the place of those of some.
+        It keeps the whole portion, or, if the portion is refused, nothing of it. The sum of several
+        chunks replaces the sums of these chunks.
 
         Returns:
-            How many of its matrices of sums are new; what is there already changes nothing.
+            The number of matrices of sums that are new. Sums that were received before change
+            nothing.
 
         Raises:
-            PlanMismatch: It is of another job; the message names every field that differs.
-            Corrupt: It is damaged, or has other sums of exactly the rows of sums that were received
-                before. Sums that were added to others since cannot be compared.
-            NotOurs: It is no portion.
-            VersionMismatch: It is of another format version.
+            PlanMismatch: The portion is of another job; the message names every setting that
+                differs.
+            Corrupt: The portion is damaged, or it has another sum for exactly the rows of a sum
+                that is kept. Sums that have been added to others are not compared.
+            NotOurs: The bytes are not a portion.
+            VersionMismatch: The portion is of another format version.
         """
         return self._core.receive(portion)
 
     def portion(self) -> bytes:
-        """Returns all that was received, as one portion."""
+        """Returns all received sums as one portion."""
         return self._core.portion()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the portion to a file, wholly or not at all, to go on from after a crash.
+        """Writes the portion to a file, whole or not at all, to resume from after a crash.
 
-        Whoever goes on receives the bytes of the file, and has `missing` folded, by any number of
-        workers.
+        To resume, a new reduction receives the bytes of the file, and any number of workers fold
+        the rows of `missing`.
         """
         self._core.save(path)
 
     def missing(self) -> list[tuple[int, int]]:
-        """Returns the rows that are still to be folded, as ranges: the first, and the end.
+        """Returns the rows that are not folded yet, as ranges: the first row, and the end.
 
-        Each begins with a chunk, so that it is a `first_row` of a worker.
+        Each range begins with a chunk, so its first row is a valid `first_row` of a worker.
         """
         return self._core.missing()
 
@@ -167,7 +175,7 @@ class Reduction:
         return self._core.is_complete
 
     def result(self) -> npt.NDArray[np.float64]:
-        """Returns the Gram matrix of all rows, float64 [k, k], both halves.
+        """Returns the Gram matrix of all rows, float64 [k, k], with both triangles.
 
         Raises:
             InvalidArgument: Rows are missing, or the job has none.
@@ -178,6 +186,6 @@ class Reduction:
     def digest(self) -> str:
         """The digest of the result, in hexadecimal digits.
 
-        It is what `headwater-reduce gram` prints for the same rows in chunks of the same size.
+        `headwater-reduce gram` prints it for the same rows in chunks of the same size.
         """
         return self._core.digest

@@ -1,4 +1,4 @@
-"""Batches of relational contexts, in an order that anybody can come back to."""
+"""Batches of relational contexts, in a fixed order that resumes at any position."""
 
 from __future__ import annotations
 
@@ -19,50 +19,55 @@ Batch = dict[str, npt.NDArray[Any]]
 Split = Literal["train", "val", "test"]
 Path = str | os.PathLike[str]
 
-# An observation time that nothing lies after.
+# The observation time of a seed that sees every row.
 _SEES_EVERYTHING = np.iinfo(np.int64).max
 
 
 class Sampler:
-    """Endless streams of batches from a store, one for each split; a rank's share of them.
+    """Makes one rank's share of the batches of one or several stores.
 
-    The streams are a function of the store and of the arguments up to `keep_future_cells`. Ranks
-    share them out; threads, prefetching and the form of a batch change nothing else. A batch is a
-    dict of read-only NumPy arrays that look into one aligned buffer, which is used again when the
-    last of them is gone; what each means is said in `sampler/FORMAT.md`.
+    Each split has an endless stream. The stores and the settings of order, split, tasks, walk and
+    context determine the streams, and ranks divide them; threads, prefetching and the form of a
+    batch do not change them. A batch is a dict of read-only NumPy arrays. They are views of one
+    aligned buffer, which is reused after the last of them is deleted. `sampler/FORMAT.md` gives the
+    meaning of each array.
 
     Args:
-        db_path: A store that `headwater.prepare` made, or several, of different names.
-        rank: Which of the processes this is.
-        world_size: How many processes share the streams.
-        split_ratios: The parts of train, val and test, where a task does not record its split.
-        split_seed: The seed of the split.
-        seed: The seed of the order and of the walks.
-        num_prefetch: How many batches of a stream are made ahead; with 0 each is made when it is
-            asked for.
-        default_batch_size: B, the sequences of this rank's batch. May differ when a run goes on.
-        default_sequence_length: S, the cells of a sequence.
+        db_path: A store that `headwater.prepare` made, or several stores with different names.
+        rank: The number of this process, from 0.
+        world_size: The number of processes that share the streams.
+        split_ratios: The shares of train, val and test, for tasks that record no split.
+        split_seed: The random seed of the split.
+        seed: The random seed of the order and of the walks.
+        num_prefetch: The number of batches that each stream makes ahead; with 0, a batch is made
+            when it is requested.
+        default_batch_size: B, the number of sequences in this rank's batch. A resumed run may have
+            another.
+        default_sequence_length: S, the number of cells in a sequence.
         bfs_child_width: The most children that a row brings in through one relation.
         max_rows: R, the most rows of a context.
-        tasks: The tasks to serve, as "task" or "database/task"; all where it is None. One that has
-            no seed in a split is passed over there, with a warning.
-        task_weights: How often each of `tasks` is served; all alike where it is None.
-        walk: "priority" (parents first, then children hop by hop), or "breadth".
-        child_widths: Of some relations another `bfs_child_width`, as {"orders.customer_id": 2};
-            with 0 no child is brought in that way. A relation is "table.columns", after who refers
-            and as `headwater inspect` names it (columns of one key joined by "+"), in every store
-            that has it, or "database/table.columns" ("priority").
-        children: Which children where there are more than the width: "uniform" or "latest".
-        max_hops: How many links away from the seed a row may be ("breadth").
-        neighbor_budget: The most rows that a row brings in, each way ("breadth").
+        tasks: The tasks to serve, as "task" or "database/task"; default: all. A task without a seed
+            in a split is skipped there, with a warning.
+        task_weights: How often each of `tasks` is served, relative to the others; default: equally.
+        walk: "priority" (parents first, then children hop by hop), or "breadth" (breadth first).
+        child_widths: Another `bfs_child_width` for single relations, as {"orders.customer_id": 2};
+            0 brings in no children. "table.columns" is the table that has the reference, and its
+            columns joined by "+", as `headwater inspect` shows them; it means the relation in every
+            store that has it, "database/table.columns" in one. For walk "priority" only.
+        children: The choice among more children than the width: "uniform" or "latest".
+        max_hops: The most links between a row and the seed, for walk "breadth".
+        neighbor_budget: The most parents, and the most children, that a row brings in, for walk
+            "breadth".
         row_order: The order of `out_perm` and `in_perm`: "walk" or "cuthill-mckee".
-        keep_future_cells: Keep timestamp cells that lie after the observation time, and not NULL.
-        compact: `timestamp_us` and `fk_edges` in place of `timestamp_values` and `fk_adj`.
-        texts: Where the vectors of the texts are: in the "batch", or with the caller ("global").
-        text_buckets: The numbers of texts that `text_batch_embeddings` is filled up to, the least
-            that fits: 256, 1024, 4096, 16384 and all cells where it is None; one number of B S for
-            one shape. Without a meaning where texts are "global".
-        num_threads: How many threads make batches; all cores where it is None.
+        keep_future_cells: Keep timestamp cells that are later than the observation time; default:
+            they are NULL.
+        compact: Return `timestamp_us` and `fk_edges` in place of `timestamp_values` and `fk_adj`.
+        texts: "batch" puts the text vectors into the batch; with "global", the caller looks them up
+            in `text_embeddings`.
+        text_buckets: The lengths that `text_batch_embeddings` is padded to; each batch takes the
+            least that fits. Default: 256, 1024, 4096, 16384 and B S; [B S] gives one shape. It has
+            no effect with texts "global".
+        num_threads: The number of threads that make batches; default: all cores.
 
     Example:
         >>> with headwater.Sampler("my.db", seed=1) as sampler:  # doctest: +SKIP
@@ -127,47 +132,47 @@ class Sampler:
         self._paths = [os.fspath(path) for path in paths]
         self._core = SamplerCore(self._paths, **self._arguments)
         self._stores = self._core.stores()
-        self._unasked: set[str] = {"train", "val", "test"}
+        self._unread_splits: set[str] = {"train", "val", "test"}
 
     def next_train_batch(self) -> Batch:
         """Returns the next batch of the train stream; waits until it is made.
 
-        The first call warns of tasks without a seed in the split, which the stream passes over.
-        Ctrl-C while it waits consumes nothing: the batch is the next one.
+        The first call warns of tasks without a seed in the split, which the stream skips. Ctrl-C
+        during the wait consumes no batch: the next call returns it.
         """
-        if "train" in self._unasked:
-            self._warn_of_tasks_passed_over("train")
+        if "train" in self._unread_splits:
+            self._warn_of_skipped_tasks("train")
         return self._core.next("train")
 
     def next_val_batch(self) -> Batch:
         """Returns the next batch of the val stream; waits until it is made."""
-        if "val" in self._unasked:
-            self._warn_of_tasks_passed_over("val")
+        if "val" in self._unread_splits:
+            self._warn_of_skipped_tasks("val")
         return self._core.next("val")
 
     def next_batch(self, split: Split) -> tuple[Batch, Cursor]:
-        """Returns the next batch of a stream, and the cursor that follows it."""
-        if split in self._unasked:
-            self._warn_of_tasks_passed_over(split)
+        """Returns the next batch of a split's stream, and the cursor after it."""
+        if split in self._unread_splits:
+            self._warn_of_skipped_tasks(split)
         return self._core.next_with_cursor(split)
 
-    def _warn_of_tasks_passed_over(self, split: Split) -> None:
-        self._unasked.discard(split)
+    def _warn_of_skipped_tasks(self, split: Split) -> None:
+        self._unread_splits.discard(split)
         counts = self.seed_counts(split)
         if any(counts.values()):
             for task in (task for task, count in counts.items() if count == 0):
-                warnings.warn(_passed_over(task, split), stacklevel=3)
+                warnings.warn(_skipped(task, split), stacklevel=3)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yields the train stream, without end."""
+        """Yields the batches of the train stream, without end."""
         while True:
             yield self.next_train_batch()
 
     def evaluate(self, split: Split, tasks: Sequence[str] | None = None) -> Evaluation:
-        """Yields every seed of a split exactly once over all ranks, one task after the other.
+        """Returns batches that have each seed of a split once over all ranks, task by task.
 
-        The last batch of a task is filled up with sequences whose `seq_weight` is 0. Warns of tasks
-        that have no seed in the split, or none for this rank.
+        Sequences with a `seq_weight` of 0 pad the last batch of a task. Warns of tasks without a
+        seed in the split, and of tasks without a seed for this rank.
         """
         evaluation = self._core.evaluate(split, None if tasks is None else list(tasks))
         own = self.own_seed_counts(split)
@@ -177,11 +182,11 @@ class Sampler:
             if task not in chosen:
                 continue
             if count == 0:
-                warnings.warn(_passed_over(task, split), stacklevel=2)
+                warnings.warn(_skipped(task, split), stacklevel=2)
             elif own[task] == 0:
                 warnings.warn(
-                    f"task {task!r} has too few {split} seeds ({count}) for this rank to have any; "
-                    "its batches here are padding, with a seq_weight of 0",
+                    f"task {task!r} has none of its {count} {split} seeds on this rank; its "
+                    "batches on this rank are padding, with a seq_weight of 0",
                     stacklevel=2,
                 )
         return evaluation
@@ -191,25 +196,28 @@ class Sampler:
     ) -> Batch:
         """Returns the contexts of chosen rows of a task's anchor table at chosen times.
 
-        The batch has as many sequences as every other, those after the last key with a `seq_weight`
-        of 0. The target of a derived task is NULL in it, as for what is still to come; that of a
-        cell task is the cell.
+        The batch has B sequences; those after the last key are padding, with a `seq_weight` of 0.
+        The target of a derived task is NULL, because it is not known yet; the target of a cell task
+        is the cell.
 
         Args:
-            task: The task, whose target is to be predicted.
-            keys: For each context the key of its row: one value, or a tuple for a composite key.
-            obs_times: For each context a time that NumPy can read as `datetime64`, a whole number
-                of microseconds since 1970, or None for one that sees everything.
+            task: The task whose target is predicted.
+            keys: The key of each context's row: one value, or a tuple for a composite key.
+            obs_times: The observation time of each context: a time that NumPy reads as
+                `datetime64`, an integer of microseconds since 1970, or None to see every row.
         """
         times = [_SEES_EVERYTHING if time is None else micros(time) for time in list(obs_times)]
         if len(times) != len(keys):
-            raise InvalidArgument(f"found {len(keys)} keys and {len(times)} observation times")
+            raise InvalidArgument(
+                f"expected one observation time for each key, found {len(keys)} keys and "
+                f"{len(times)} observation times"
+            )
         return self._core.sample(task, [key_text(key) for key in keys], times)
 
     def render_context(self, task: str, seed_index: int, path: Path) -> None:
-        """Draws the context of a seed, as this sampler has it, on a page for any browser.
+        """Draws the context of a seed, with this sampler's settings, as an HTML page.
 
-        Replaces an earlier page at `path`, and no other file.
+        Replaces an earlier page at `path`, but no other file.
         """
         self._core.render_context(task, seed_index, path)
 
@@ -222,16 +230,16 @@ class Sampler:
         return self._stores[database].categorical_embeddings()
 
     def text_embeddings(self, database: int = 0) -> npt.NDArray[np.float16] | None:
-        """Returns the vectors of all texts, float16 [V, D_t]; None where texts have none."""
+        """Returns the vectors of all texts, float16 [V, D_t]; None if the store has none."""
         return self._stores[database].text_embeddings()
 
     def database_metadata(self, database: int = 0) -> dict[str, Any]:
-        """Returns what the store holds: tables, columns with statistics, relations, tasks."""
+        """Returns the store's tables, columns with statistics, relations and tasks."""
         return self._stores[database].metadata()
 
     @property
     def tasks(self) -> list[str]:
-        """The names of the tasks, by their number in `task_idx`."""
+        """The names of the tasks; `task_idx` is a position in this list."""
         return self._core.tasks()
 
     def task_number(self, name: str) -> int:
@@ -251,22 +259,24 @@ class Sampler:
         return dict(zip(self.tasks, self._core.own_seed_counts(split), strict=True))
 
     def cursor(self) -> bytes:
-        """Returns where the caller stands in all streams, to go on from later.
+        """Returns the caller's position in all streams, to resume from.
 
-        It tells what was consumed, not what was made ahead, and is the same on every rank.
+        It counts the batches that the caller took, not those made ahead. It is the same on every
+        rank.
         """
         return self._core.cursor().encode()
 
     def save_cursor(self, path: Path) -> None:
-        """Writes the cursor to a file, wholly or not at all."""
+        """Writes the cursor to a file, whole or not at all."""
         self._core.save_cursor(path)
 
     def resume(self, cursor: Path | bytes | Cursor) -> None:
-        """Goes on from a cursor, given as its file, its bytes, or itself.
+        """Resumes all streams from a cursor: the path of its file, its bytes, or a `Cursor`.
 
         Raises:
-            PlanMismatch: The cursor is of another plan; the message names every field that differs.
-            Corrupt: It is damaged.
+            PlanMismatch: The cursor is of another plan; the message names every setting that
+                differs.
+            Corrupt: The cursor is damaged.
         """
         if isinstance(cursor, bytes):
             cursor = Cursor.decode(cursor)
@@ -275,7 +285,7 @@ class Sampler:
         self._core.resume(cursor)
 
     def shutdown(self) -> None:
-        """Ends the threads; batches that are asked for afterwards raise SamplerShutdown."""
+        """Stops the threads; later requests for batches raise SamplerShutdown."""
         self._core.shutdown()
 
     def __repr__(self) -> str:
@@ -310,40 +320,42 @@ def _restored(paths: list[str], arguments: dict[str, Any], cursor: bytes) -> Sam
     return sampler
 
 
-def _passed_over(task: str, split: str) -> str:
+def _skipped(task: str, split: str) -> str:
     return (
-        f"task {task!r} has no seed in the {split} split and is passed over; change "
-        "split_ratios, or name in `tasks` only those that have some"
+        f"task {task!r} has no seed in the {split} split and is skipped; change split_ratios, or "
+        "leave the task out of `tasks`"
     )
 
 
 def micros(time: Any) -> int:
-    """Returns microseconds since 1970; whole numbers are taken for such, and no zone for UTC.
+    """Returns a time as microseconds since 1970.
+
+    An integer is microseconds already, and a time without a zone is UTC.
 
     Raises:
-        InvalidArgument: It is no time.
+        InvalidArgument: The value is not a time.
     """
     try:
         if isinstance(time, int | np.integer) and not isinstance(time, bool):
             return int(np.int64(time))
         given = np.datetime64(_without_zone(time))
         year = int(given.astype("datetime64[Y]").astype(np.int64)) + 1970
-        # Farther away, microseconds overflow, and NumPy does not tell.
+        # Beyond these years microseconds overflow, and NumPy does not report it.
         if isinstance(time, bool) or np.isnat(given) or abs(year) > 290_000:
-            raise ValueError("it is no time that microseconds can tell")
+            raise ValueError("not a time that fits into 64-bit microseconds")
         return int(given.astype("datetime64[us]").astype(np.int64))
     except (OverflowError, TypeError, ValueError) as error:
         raise InvalidArgument(f"expected an observation time, found {time!r}: {error}") from None
 
 
 def _without_zone(time: Any) -> Any:
-    """The time in UTC; NumPy knows no zones."""
-    known = time
+    """Returns a time with a zone in UTC, because NumPy has no zones; others unchanged."""
+    parsed = time
     if isinstance(time, str):
         try:
-            known = datetime.fromisoformat(time)
+            parsed = datetime.fromisoformat(time)
         except ValueError:
             return time
-    if isinstance(known, datetime) and known.tzinfo is not None:
-        return known.astimezone(UTC).replace(tzinfo=None)
+    if isinstance(parsed, datetime) and parsed.tzinfo is not None:
+        return parsed.astimezone(UTC).replace(tzinfo=None)
     return time

@@ -1,4 +1,4 @@
-"""The sampler as a dataset of PyTorch: `pip install torch`."""
+"""A PyTorch dataset over the sampler: `pip install torch`."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import torch.utils.data
 from headwater._headwater import InvalidArgument
 from headwater.sampler import Sampler, Split
 
-# PyTorch can hold numbers of these types, but neither look anything up by them nor add them.
+# PyTorch stores these types, but supports neither indexing nor addition for them.
 _WIDER = {"uint16": np.int32, "uint32": np.int64}
 
 
 def _tensor(array: npt.NDArray[Any]) -> torch.Tensor:
-    """A copy, since PyTorch would have its tensors writable."""
+    """Returns a copy of an array as a tensor, because PyTorch expects writable memory."""
     return torch.from_numpy(array.astype(_WIDER.get(array.dtype.name, array.dtype)))
 
 
 class SamplerDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]
     """A stream of batches as tensors on the host; its state is the sampler's cursor.
 
-    Give it to `StatefulDataLoader(dataset, batch_size=None)`, with `num_workers=0`: the sampler has
-    threads of its own, and they need no worker processes. What is uint16 or uint32 in
-    `sampler/FORMAT.md` is int32 or int64 here, so that it can be an index.
+    Pass it to `StatefulDataLoader(dataset, batch_size=None, num_workers=0)`. The sampler has its
+    own threads, so worker processes are not needed. Tensors that are uint16 or uint32 in
+    `sampler/FORMAT.md` are int32 or int64 here, so that they can be indices.
 
     Args:
-        sampler: Where the batches come from.
-        split: The stream.
+        sampler: The sampler that makes the batches.
+        split: The split whose stream is read.
     """
 
     def __init__(self, sampler: Sampler, split: Split = "train") -> None:
@@ -42,7 +42,8 @@ class SamplerDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
         if torch.utils.data.get_worker_info() is not None:
             raise InvalidArgument(
-                "a worker process would draw the same batches as every other; use num_workers=0"
+                "expected no worker processes, because each would yield the same batches, found a "
+                "worker process; use num_workers=0"
             )
         while True:
             batch, _ = self._sampler.next_batch(self._split)
@@ -53,5 +54,5 @@ class SamplerDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]
         return {"cursor": self._sampler.cursor()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from a state; one of another plan is refused."""
+        """Resumes from a state; a state of another plan is refused."""
         self._sampler.resume(state["cursor"])

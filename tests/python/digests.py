@@ -22,7 +22,7 @@ import headwater
 
 GLOBAL_BATCH = 32
 KILLED_AFTER = 87
-# What belongs to a batch as a whole, or differs with the other sequences of a batch.
+# Tensors of a batch as a whole, and tensors that depend on the other sequences of the batch.
 OF_THE_BATCH = {
     "target_stype",
     "task_idx",
@@ -34,7 +34,7 @@ OF_THE_BATCH = {
 
 
 def samplers(store: str, world: int, threads: int) -> list[headwater.Sampler]:
-    """A sampler for each rank."""
+    """Returns a sampler for each rank."""
     batch_size = GLOBAL_BATCH // world
     return [
         headwater.Sampler(
@@ -45,7 +45,7 @@ def samplers(store: str, world: int, threads: int) -> list[headwater.Sampler]:
 
 
 def rows(batch: dict[str, np.ndarray]) -> list[bytes]:
-    """All that belongs to each sequence of a batch, its texts by their vectors."""
+    """Returns the tensors of each sequence of a batch, with text vectors in place of text ids."""
     size = len(batch["target_pos"])
     vectors = batch["text_batch_embeddings"]
     parts = [array for name, array in batch.items() if name not in OF_THE_BATCH]
@@ -58,7 +58,7 @@ def rows(batch: dict[str, np.ndarray]) -> list[bytes]:
 
 
 def global_batch(ranks: list[headwater.Sampler]) -> bytes:
-    """The digest of the next global batch: row after row goes round the ranks."""
+    """Returns the digest of the next global batch, whose rows alternate between the ranks."""
     parts = [rows(sampler.next_train_batch()) for sampler in ranks]
     digest = hashlib.blake2b(digest_size=16)
     for of_all_ranks in zip(*parts, strict=True):
@@ -68,7 +68,7 @@ def global_batch(ranks: list[headwater.Sampler]) -> bytes:
 
 
 def stream(store: str, steps: int, world: int, threads: int) -> list[bytes]:
-    """The digests of the first global batches."""
+    """Returns the digests of the first global batches."""
     ranks = samplers(store, world, threads)
     digests = [global_batch(ranks) for _ in range(steps)]
     for sampler in ranks:
@@ -87,7 +87,7 @@ def train(store: str, folder: str) -> None:
 
 
 def killed_and_resumed(store: str, steps: int) -> list[bytes]:
-    """The first global batches of a run of two ranks that is killed, and goes on with four."""
+    """Returns the digests of a run that is killed on two ranks and resumed on four."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, store, "--train", folder]
         process = subprocess.Popen(command, stdout=subprocess.PIPE)

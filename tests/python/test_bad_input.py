@@ -24,7 +24,7 @@ def refused(command, status, *words):
     """Asserts that a run ends soon, with one error that contains `words`; returns the error."""
     begin = time.monotonic()
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
-    # Ranks that do not receive the end would wait for at least ten seconds.
+    # Ranks that do not receive the message of the end would wait for at least ten seconds.
     assert time.monotonic() - begin < 9
     assert run.returncode == status, (run.returncode, run.stdout, run.stderr)
     errors = [line for line in run.stderr.splitlines() if line.startswith("headwater-reduce: ")]

@@ -1,8 +1,8 @@
-"""The bits of a Gram matrix, by an oracle that knows nothing of us: OpenBLAS on one thread.
+"""The bits of a Gram matrix equal those of an independent oracle: OpenBLAS on one thread.
 
-Its dsyrk for Haswell sums up the products of 256 rows in chains of fused multiply-adds, and then
-adds what they come to, block after block. Chunks of as many rows, added one after the other, are
-the same operations in the same order, so that not a bit may differ.
+Its dsyrk for Haswell sums the products of 256 rows in chains of fused multiply-adds, and then adds
+the sums of these blocks, one after the other. Chunks of 256 rows, added one after the other, are
+the same operations in the same order, so no bit may differ.
 """
 
 from __future__ import annotations

@@ -30,19 +30,19 @@ def test_every_class_is_a_headwater_error():
     assert issubclass(headwater.InvalidArgument, ValueError)
 
 
-def test_io_has_its_number(tmp_path):
+def test_io_errors_have_an_errno(tmp_path):
     with pytest.raises(OSError, match="nowhere") as caught:
         headwater.Store(tmp_path / "nowhere")
     assert isinstance(caught.value, headwater.IoError)
     assert caught.value.errno == errno.ENOENT
 
 
-def test_a_folder_that_is_no_store_is_not_ours(tmp_path):
+def test_a_folder_that_is_not_a_store_raises_not_ours(tmp_path):
     with pytest.raises(headwater.NotOurs, match="not a store"):
         headwater.Store(tmp_path)
 
 
-def test_another_version_is_refused(store_path, tmp_path):
+def test_another_format_version_is_refused(store_path, tmp_path):
     path = copy_of(store_path, tmp_path)
     text = (path / "metadata.json").read_text()
     text = text.replace('"format_version": 1', '"format_version": 99')
@@ -51,7 +51,7 @@ def test_another_version_is_refused(store_path, tmp_path):
         headwater.Store(path)
 
 
-def test_damage_is_found(store_path, tmp_path):
+def test_verify_reports_a_flipped_bit_as_corrupt(store_path, tmp_path):
     path = copy_of(store_path, tmp_path)
     file = path / "tables" / "orders.bin"
     data = bytearray(file.read_bytes())
@@ -61,7 +61,7 @@ def test_damage_is_found(store_path, tmp_path):
         headwater.Store(path).verify()
 
 
-def test_a_limit_is_told(tmp_path, shop_folder):
+def test_too_many_categories_exceed_a_limit(tmp_path, shop_folder):
     schema = tmp_path / "schema.toml"
     schema.write_text(SCHEMA + "[limits]\ncategories = 2\n")
     with pytest.raises(headwater.LimitExceeded, match='table "customers": column "city": 3 categ'):

@@ -63,6 +63,6 @@ def test_the_program_passes_its_own_checks(program):
     assert last_line.startswith(program.split(".")[0] + ": "), output
 
 
-def test_the_page_has_a_section_for_each():
+def test_the_page_has_a_section_for_each_program():
     titles = [line for line in (EXAMPLES / "README.md").read_text().splitlines() if "## " in line]
     assert sorted(title.split()[1].rstrip(":") for title in titles) == PROGRAMS

@@ -1,4 +1,4 @@
-"""`headwater.reduce`: rows that live in Python, folded by whoever has them."""
+"""`headwater.reduce`: rows in Python, folded by any number of workers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def job(count, dtype="float32", chunk_rows=64, data="rows of a test"):
 
 
 def portions(of, rows, first_row=0, end=None, pieces=(1, 700, 63, 64, 65, 0, 300), **options):
-    """What a worker ships for some rows, now and then."""
+    """Returns the portions of a worker that pushes rows in pieces."""
     end = len(rows) if end is None else end
     worker = Worker(of, first_row, **options)
     shipped, turn = [], 0
@@ -64,14 +64,14 @@ def folded(of, shipped):
 
 
 def shares(count, workers, chunk_rows=64):
-    """The rows of each worker: whole chunks, the last of them perhaps fewer."""
+    """Returns the first row and the end of each worker: whole chunks, except the last."""
     chunks = -(-count // chunk_rows)
     cuts = [min(count, chunks * worker // workers * chunk_rows) for worker in range(workers + 1)]
     return list(itertools.pairwise(cuts))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_gram_is_that_of_numpy(dtype):
+def test_the_gram_matches_numpy(dtype):
     rows = numbers(2003, dtype)
     gram = folded(job(2003, dtype), portions(job(2003, dtype), rows)).result()
     wide = rows.astype(np.float64)
@@ -80,7 +80,7 @@ def test_the_gram_is_that_of_numpy(dtype):
     assert np.all(np.abs(gram - wide.T @ wide) <= 1e-12 * (np.abs(wide).T @ np.abs(wide)))
 
 
-def test_p1_any_workers_any_order_and_twice_are_the_bits_of_one_process():
+def test_p1_workers_order_and_repeats_of_portions_change_no_bit():
     of, rows = job(5003), numbers(5003)
     alone = folded(of, portions(of, rows, pieces=(5003,), threads=1))
     assert alone.is_complete
@@ -101,7 +101,7 @@ def test_p1_any_workers_any_order_and_twice_are_the_bits_of_one_process():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_digest_is_that_of_the_command_on_the_same_rows(tmp_path, dtype):
+def test_the_digest_equals_that_of_the_command(tmp_path, dtype):
     of, rows = job(3001, dtype), numbers(3001, dtype)
     element = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}[dtype]
     (tmp_path / "x.raw").write_bytes(rows.tobytes())
@@ -113,7 +113,7 @@ def test_the_digest_is_that_of_the_command_on_the_same_rows(tmp_path, dtype):
     assert np.load(tmp_path / "g.npy").tobytes() == reduction.result().tobytes()
 
 
-def test_arrays_of_any_layout_are_the_same_rows():
+def test_the_memory_layout_of_rows_changes_no_bit():
     of, rows = job(500), numbers(500)
     digest = folded(of, portions(of, rows)).digest
     odd = np.frombuffer(b"x" + rows.tobytes(), np.uint8)[1:].view(np.float32).reshape(rows.shape)
@@ -141,7 +141,7 @@ for start in range(0, len(rows), 100):
 """
 
 
-def test_p2_p4_killed_and_gone_on_with_other_workers(tmp_path):
+def test_p2_p4_a_killed_fold_resumes_with_other_workers(tmp_path):
     of, rows = job(40_003), numbers(40_003)
     np.save(tmp_path / "x.npy", rows)
     kept = tmp_path / "kept.portion"
@@ -167,7 +167,7 @@ def test_p2_p4_killed_and_gone_on_with_other_workers(tmp_path):
     assert reduction.digest == folded(of, portions(of, rows)).digest
 
 
-def test_a_save_that_fails_leaves_what_was_there(tmp_path):
+def test_save_writes_a_whole_file_or_none(tmp_path):
     reduction = folded(job(500), portions(job(500), numbers(500)))
     with pytest.raises(headwater.IoError, match="nowhere"):
         reduction.save(tmp_path / "nowhere" / "kept")
@@ -176,7 +176,7 @@ def test_a_save_that_fails_leaves_what_was_there(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
-def test_p6_foreign_portions_are_refused_by_the_field_that_differs():
+def test_p6_a_portion_of_another_job_is_refused_by_setting():
     of, rows = job(500), numbers(500)
     (portion,) = portions(of, rows, pieces=(500,))
     for change, words in [
@@ -212,13 +212,13 @@ def test_p6_damaged_and_conflicting_portions_are_refused():
         reduction.receive(other)
 
 
-def test_p6_of_a_portion_that_is_refused_nothing_is_kept():
+def test_p6_a_refused_portion_changes_nothing():
     of, rows = job(64 * 8), numbers(64 * 8)
     wrong = rows.copy()
     wrong[64 * 4] += 1
     reduction = folded(of, portions(of, rows, 0, 64) + portions(of, rows, 64 * 4, 64 * 5))
     before = reduction.portion()
-    # Chunks 0 to 3 are one node, in the place of chunk 0; then comes chunk 4, which is there.
+    # Chunks 0 to 3 are one node, which replaces chunk 0; chunk 4 was received before.
     shipped = portions(of, wrong, 0, 64 * 5, pieces=(64 * 5,))
     for portion in shipped:
         with pytest.raises(headwater.Corrupt, match="chunk 4.* arrived twice, with different bits"):
@@ -229,7 +229,7 @@ def test_p6_of_a_portion_that_is_refused_nothing_is_kept():
     assert reduction.digest == folded(of, portions(of, rows)).digest
 
 
-def test_a_fold_with_rows_missing_or_none_has_no_result():
+def test_a_fold_with_missing_or_no_rows_has_no_result():
     reduction = Reduction(job(500))
     with pytest.raises(headwater.InvalidArgument, match="chunks 0 to 7 are missing"):
         reduction.result()
@@ -239,7 +239,7 @@ def test_a_fold_with_rows_missing_or_none_has_no_result():
         Reduction(job(0)).result()
 
 
-def test_bad_arguments_are_told_in_words():
+def test_invalid_arguments_are_named():
     good = {"rows": 500, "columns": COLUMNS, "data": "rows"}
     for change, kind, words in [
         ({"rows": -1}, headwater.InvalidArgument, "rows is -1"),
@@ -259,7 +259,7 @@ def test_bad_arguments_are_told_in_words():
         Worker(job(500), threads=0)
 
 
-def test_jobs_that_no_fold_can_be_of_are_refused_at_once():
+def test_jobs_beyond_the_limits_are_refused_at_once():
     good = {"rows": 500, "columns": COLUMNS, "data": "rows"}
     for rows in (2**62 + 1, 2**64 - 1):
         with pytest.raises(headwater.LimitExceeded, match=f"at most 2\\^62 rows, found {rows}"):
@@ -313,14 +313,14 @@ except (headwater.LimitExceeded, MemoryError) as error:
 
 
 @pytest.mark.parametrize("what", ["push", "portion", "result", "digest", "receive"])
-def test_too_little_memory_is_an_exception(what):
+def test_lack_of_memory_raises_an_exception(what):
     child = [sys.executable, "-c", SHORT_OF_MEMORY, what]
     done = subprocess.run(child, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("told "), (done.returncode, done.stdout, done.stderr)
     assert "panicked" not in done.stderr
 
 
-def test_rows_that_are_not_the_jobs_are_refused_and_change_nothing():
+def test_rows_that_do_not_fit_the_job_are_refused_and_change_nothing():
     of, rows = job(500), numbers(500)
     worker = Worker(of)
     worker.push(rows[:10])
@@ -360,7 +360,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_ends_a_push_and_others_run_meanwhile():
+def test_ctrl_c_ends_a_push_and_other_threads_run_meanwhile():
     child = [sys.executable, "-c", INTERRUPTED]
     done = subprocess.run(child, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -382,7 +382,7 @@ def test_ctrl_c_ends_a_push_and_others_run_meanwhile():
     assert counted > 5
 
 
-def test_a_forked_child_is_told():
+def test_a_push_in_a_forked_child_is_an_error():
     worker = Worker(job(500))
     worker.push(numbers(500)[:100])
     child = os.fork()
@@ -396,6 +396,6 @@ def test_a_forked_child_is_told():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_the_example_of_the_documentation_runs():
+def test_the_docstring_examples_run():
     assert doctest.testmod(headwater.reduce).failed == 0
     assert doctest.testmod(headwater.reduce).attempted > 0

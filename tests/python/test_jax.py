@@ -15,7 +15,7 @@ import pytest
 
 from headwater.reduce import GramJob, Reduction, Worker
 
-# JAX warns whoever forks in a process that has loaded it: only children of these tests do.
+# JAX warns if a process that has loaded it forks, so only child processes load it.
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed"),
@@ -23,7 +23,7 @@ pytestmark = [
 
 ROWS, COLUMNS, CHUNK_ROWS = 4800, 17, 100
 
-# One process of some, of which each has some devices: folds all arrays, and keeps their Grams.
+# One process of a run: folds each array and saves the Gram matrices.
 FOLDING = """
 import os, sys
 import jax
@@ -53,7 +53,7 @@ for dtype in (jnp.float32, jnp.float16, jnp.bfloat16):
         x = jax.make_array_from_callback(rows.shape, sharding, lambda index: narrow[index])
         found[f"{dtype.__name__} {way}"] = gram(x, chunk_rows=100)
 found["here alone"] = gram(jnp.asarray(rows), chunk_rows=100)
-for wrong, words in [(700, f"with chunk_rows={600 if devices == 4 else 400} all do")]:
+for wrong, words in [(700, f"; use chunk_rows={600 if devices == 4 else 400}")]:
     try:
         gram(jax.device_put(rows, ways["sharded"]), chunk_rows=wrong)
     except InvalidArgument as error:
@@ -63,7 +63,7 @@ for wrong, words in [(700, f"with chunk_rows={600 if devices == 4 else 400} all 
 try:
     gram(jax.device_put(rows.T, ways["sharded"].update(spec=PartitionSpec(None, "rows"))))
 except InvalidArgument as error:
-    assert "along its first axis alone" in str(error), error
+    assert "along its first axis only" in str(error), error
 else:
     raise AssertionError("no error")
 np.savez(f"{out}-{process}.npz", **found)
@@ -77,7 +77,7 @@ def free_port():
 
 
 def folded_by(processes, devices_each, folder):
-    """What each process comes to."""
+    """Returns the Gram matrices of each process."""
     out = folder / f"of-{processes}"
     flags = f"--xla_force_host_platform_device_count={devices_each}"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
@@ -114,7 +114,7 @@ def plainly(rows, dtype):
     return reduction.result()
 
 
-def test_p1_any_number_of_processes_and_devices_are_the_bits_of_one(tmp_path, rows):
+def test_p1_processes_and_devices_change_no_bit(tmp_path, rows):
     np.save(tmp_path / "x.npy", rows)
     everybody = folded_by(1, 4, tmp_path) + folded_by(2, 2, tmp_path) + folded_by(2, 6, tmp_path)
     assert len(everybody) == 5
@@ -141,7 +141,7 @@ for arguments, words in [
     ((rows[0],), "found the shape (17,)"),
     ((jax.numpy.zeros((3, 2), int),), 'or "bfloat16", found "int32"'),
     ((rows[:0],), "expected at least one row, found none"),
-    ((rows.tolist(),), "expected an array of JAX or NumPy, found list; make one"),
+    ((rows.tolist(),), "expected a JAX or NumPy array, found list; convert it"),
     ((np.ma.masked_less(rows, 0),), "found a masked array"),
 ]:
     try:
@@ -154,7 +154,7 @@ for traced in (jax.jit, jax.vmap):
     try:
         traced(gram)(jax.numpy.asarray(rows)[None])
     except InvalidArgument as error:
-        assert "found one that JAX traces" in str(error), error
+        assert "found a JAX tracer" in str(error), error
     else:
         raise AssertionError("traced")
 """
@@ -168,6 +168,6 @@ def test_one_process_with_one_device_folds_any_array(tmp_path, rows):
     subprocess.run(command, check=True, timeout=120, env=environment)
 
 
-def test_without_jax_the_package_is_whole():
+def test_the_package_imports_without_jax():
     script = "import sys; sys.modules['jax'] = None; import headwater; headwater.reduce.GramJob"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60, cwd=Path.home())

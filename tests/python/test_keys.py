@@ -51,6 +51,6 @@ def test_a_composite_key_is_a_tuple_of_its_parts():
 
 
 @pytest.mark.parametrize("key", [None, [1], {}, ("a", None), object()])
-def test_a_key_of_no_known_type_is_refused(key):
+def test_a_key_of_an_unsupported_type_is_refused(key):
     with pytest.raises(headwater.InvalidArgument, match="expected a key, or a tuple of its parts"):
         key_text(key)

@@ -1,4 +1,4 @@
-"""`headwater-reduce` under mpirun, and its spool: the bits of one process, whatever dies."""
+"""`headwater-reduce` under mpirun and over a spool: the bits of one process, also after kills."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def finished(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def done(command: list[str]) -> dict:
-    """Runs to the end; returns the last line."""
+    """Runs a command to its end; returns the JSON object on its last line."""
     run = finished(command)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout.splitlines()[-1])
@@ -51,7 +51,7 @@ def reduced(*arguments: object) -> dict:
 
 @pytest.fixture
 def fold(tmp_path):
-    """The arguments of a fold, and the digest that one process comes to."""
+    """The arguments of a fold, and its digest by one process."""
     rows = np.random.default_rng(7).standard_normal((20_003, 31)).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)
     arguments = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
@@ -61,7 +61,7 @@ def fold(tmp_path):
 
 @pytest.fixture(scope="module")
 def long_rows(tmp_path_factory):
-    """The arguments of a fold of some seconds, which can be killed on the way, and its digest."""
+    """The arguments of a fold that takes some seconds and can be killed, and its digest."""
     folder = tmp_path_factory.mktemp("long")
     rows = np.random.default_rng(3).standard_normal((400_000, 200)).astype(np.float32)
     np.save(folder / "x.npy", rows)
@@ -113,7 +113,7 @@ def begun(command: list[str], checkpoints: Path, count: int) -> subprocess.Popen
 
 
 def in_own_folders(command: list[str], folder: Path) -> list[str]:
-    """The same command, each rank of which works in the folder that bears its number."""
+    """Returns the same command, with each rank in the folder of its number."""
     script = 'cd "$1/$OMPI_COMM_WORLD_RANK" && shift && exec "$@"'
     place = command.index(REDUCE)
     return [*command[:place], "sh", "-c", script, "sh", str(folder), *command[place:]]
@@ -129,7 +129,7 @@ def test_p1_one_digest_for_any_number_of_ranks(tmp_path, fold):
     assert audited["audited_blocks"] > 0
 
 
-def test_p1_a_spool_comes_to_the_same_digest(tmp_path, fold):
+def test_p1_a_spool_gives_the_same_digest(tmp_path, fold):
     arguments, digest = fold
     spool = tmp_path / "spool"
     laid = finished([REDUCE, *map(str, arguments), "--spool", spool, "--block-chunks", "8"])
@@ -140,7 +140,7 @@ def test_p1_a_spool_comes_to_the_same_digest(tmp_path, fold):
     assert "40 of 40 blocks are missing: 0, 1, 2" in early.stderr
     some = reduced("work", "--spool", spool, "--rank", 1, "--of", 2)
     assert (some["blocks"], some["resumed_blocks"]) == (20, 0)
-    # Another number of ranks takes up what is there.
+    # Another number of ranks continues from the finished blocks.
     for rank in (0, 1, 2):
         reduced("work", "--spool", spool, "--rank", rank, "--of", 3)
     portion = spool / "block-000000000007.portion"
@@ -156,7 +156,7 @@ def test_p1_a_spool_comes_to_the_same_digest(tmp_path, fold):
     assert said["resumed_nodes"] == 40
 
 
-def test_damaged_and_misplaced_files_of_a_spool_are_named_and_folded_again(tmp_path, fold):
+def test_damaged_and_misplaced_blocks_are_named_and_folded_again(tmp_path, fold):
     arguments, digest = fold
     spool = tmp_path / "spool"
     laid = finished([REDUCE, *map(str, arguments), "--spool", str(spool), "--block-chunks", "64"])
@@ -197,7 +197,7 @@ def test_damaged_and_misplaced_files_of_a_spool_are_named_and_folded_again(tmp_p
     assert f"{blocks[5]}: expected a block below 5, found block 5; remove the file" in told.stderr
 
 
-def test_p2_a_worker_killed_is_survived(tmp_path, long_fold):
+def test_p2_a_job_survives_a_killed_worker(tmp_path, long_fold):
     arguments, digest = long_fold
     kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0]
     run = begun(mpirun(3, *arguments, *kept, survives=True), tmp_path / "ck", 3)
@@ -210,7 +210,7 @@ def test_p2_a_worker_killed_is_survived(tmp_path, long_fold):
 
 
 @pytest.mark.parametrize("victims", [[0], [1], [0, 1, 2]])
-def test_p2_p4_a_killed_job_goes_on_with_other_ranks(tmp_path, long_fold, victims):
+def test_p2_p4_a_killed_job_resumes_with_other_ranks(tmp_path, long_fold, victims):
     arguments, digest = long_fold
     kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0, "--resume"]
     run = begun(mpirun(3, *arguments, *kept), tmp_path / "ck", 3)
@@ -224,7 +224,7 @@ def test_p2_p4_a_killed_job_goes_on_with_other_ranks(tmp_path, long_fold, victim
     assert said["resumed_nodes"] > 0
 
 
-def test_asked_to_end_all_ranks_end_and_keep_what_they_have(tmp_path, long_fold):
+def test_sigterm_ends_all_ranks_and_keeps_a_checkpoint(tmp_path, long_fold):
     arguments, digest = long_fold
     kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0]
     run = begun(mpirun(3, *arguments, *kept), tmp_path / "ck", 3)
@@ -238,7 +238,7 @@ def test_asked_to_end_all_ranks_end_and_keep_what_they_have(tmp_path, long_fold)
     assert said["resumed_nodes"] > 0
 
 
-def test_ctrl_c_at_mpirun_is_told_at_the_terminal(tmp_path, long_fold):
+def test_ctrl_c_at_mpirun_prints_one_message_and_keeps_a_checkpoint(tmp_path, long_fold):
     arguments, digest = long_fold
     kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0]
     command = mpirun(3, *arguments, *kept)
@@ -251,7 +251,7 @@ def test_ctrl_c_at_mpirun_is_told_at_the_terminal(tmp_path, long_fold):
         time.sleep(0.005)
     os.write(terminal, b"\x03")
     said = b""
-    # A terminal whose other end is closed ends with an error, not with nothing.
+    # Reading a terminal whose other end is closed raises an error.
     with contextlib.suppress(OSError):
         while some := os.read(terminal, 4096):
             said += some
@@ -263,7 +263,7 @@ def test_ctrl_c_at_mpirun_is_told_at_the_terminal(tmp_path, long_fold):
     assert done(mpirun(2, *arguments, *kept, "--resume"))["digest"] == digest
 
 
-def test_under_mpirun_a_job_is_laid_down_once_and_folded_once(tmp_path, fold):
+def test_under_mpirun_only_rank_0_writes_and_folds_a_spool(tmp_path, fold):
     arguments, digest = fold
     laid = finished(mpirun(3, *arguments, "--spool", tmp_path / "S"))
     assert laid.returncode == 0, laid.stderr
@@ -288,13 +288,13 @@ def test_under_mpirun_each_rank_lists_its_own_files(tmp_path):
         assert listed["files"][0]["rows"] == rank + 1
 
 
-def test_what_mpi_takes_to_begin_is_not_told_of_the_fold(tmp_path, fold):
+def test_the_seconds_of_a_fold_exclude_the_start_of_mpi(tmp_path, fold):
     arguments, _ = fold
-    # Which is a second with the MPI of the tests; the best of some, since the machine may be busy.
+    # MPI takes a second to start. The best of three runs counts, because the machine may be busy.
     assert min(done(mpirun(2, *arguments))["seconds"] for _ in range(3)) < 0.8
 
 
-def test_bad_input_is_told_once_and_all_ranks_end(tmp_path):
+def test_invalid_input_is_reported_once_and_ends_all_ranks(tmp_path):
     for wrong, status, words in [
         (["--input", tmp_path / "no.npy"], 1, "no.npy"),
         (["--chunk-rows", 0], 2, "--chunk-rows"),
@@ -309,8 +309,8 @@ def test_bad_input_is_told_once_and_all_ranks_end(tmp_path):
         assert time.monotonic() - begin < 30
 
 
-def test_a_rank_with_wrong_arguments_leaves_the_word_to_rank_0():
-    # Its own end would end the job, and rank 0 perhaps before it has spoken.
+def test_a_rank_with_invalid_arguments_leaves_the_error_to_rank_0():
+    # If this rank exits, mpirun ends the job, perhaps before rank 0 has printed its error.
     rank_1 = {**os.environ, "OMPI_COMM_WORLD_RANK": "1"}
     run = subprocess.Popen(
         [REDUCE, "gram", "--inptu", "x"], stderr=subprocess.PIPE, text=True, env=rank_1
@@ -322,11 +322,11 @@ def test_a_rank_with_wrong_arguments_leaves_the_word_to_rank_0():
     assert (run.returncode, error) == (2, "")
 
 
-def test_where_two_ranks_disagree_nothing_is_kept_to_go_on_from(tmp_path):
+def test_the_checkpoints_of_disagreeing_ranks_are_removed(tmp_path):
     rows = np.random.default_rng(7).standard_normal((20_003, 31)).astype(np.float32)
     for rank in range(2):
         (tmp_path / str(rank)).mkdir()
-        # A byte between those that tell one file from another.
+        # A byte outside of the samples that identify a file.
         rows.view(np.uint8).reshape(-1)[20_000] ^= 64 * rank
         np.save(tmp_path / str(rank) / "x.npy", rows)
     here = f'cd {tmp_path}/$OMPI_COMM_WORLD_RANK && exec "$@"'
@@ -342,10 +342,10 @@ def test_where_two_ranks_disagree_nothing_is_kept_to_go_on_from(tmp_path):
     assert not (tmp_path / "g.npy").exists()
 
 
-def test_a_file_that_one_rank_has_not_ends_the_job_with_its_name(tmp_path):
+def test_a_file_that_one_rank_lacks_ends_the_job_with_its_name(tmp_path):
     rows = np.random.default_rng(7).standard_normal((20_003, 31)).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)
-    # The last one's folder is empty.
+    # The folder of the last rank is empty.
     for rank in range(3):
         (tmp_path / str(rank)).mkdir()
         if rank < 2:
@@ -356,7 +356,7 @@ def test_a_file_that_one_rank_has_not_ends_the_job_with_its_name(tmp_path):
     assert run.returncode == 1
     assert "headwater-reduce: rank 2: opening x.npy" in run.stderr, run.stderr
     assert run.stderr.count("headwater-reduce: ") == 1, run.stderr
-    # And one whose file is another one.
+    # The last rank has another file of the same name.
     np.save(tmp_path / "2" / "x.npy", np.zeros((20_003, 31), np.float32))
     run = finished(command)
     assert run.returncode == 1
@@ -364,7 +364,7 @@ def test_a_file_that_one_rank_has_not_ends_the_job_with_its_name(tmp_path):
     assert '"data" was' in run.stderr, run.stderr
 
 
-def test_p1_ranks_that_see_only_their_own_files(tmp_path):
+def test_p1_ranks_with_only_their_own_files_give_the_same_digest(tmp_path):
     rows = np.random.default_rng(5).standard_normal((64 * 100 + 7, 20))
     pieces = np.split(rows, [64 * 40, 64 * 41])
     shards = [tmp_path / str(rank) / f"shard-{rank}.npy" for rank in range(3)]
@@ -377,7 +377,7 @@ def test_p1_ranks_that_see_only_their_own_files(tmp_path):
             [REDUCE, "manifest", "--input", str(shards[rank]), "--out", str(manifests[-1])]
         )
         assert listed.returncode == 0, listed.stderr
-    # Brought together in one folder, from where they are made one.
+    # The manifests are copied to one folder, and joined there.
     together = tmp_path / "together"
     together.mkdir()
     brought = [together / path.name for path in manifests]
@@ -400,7 +400,7 @@ def test_p1_ranks_that_see_only_their_own_files(tmp_path):
     assert "listed twice" in finished(list(map(str, twice))).stderr
 
 
-def test_without_mpi_several_processes_are_refused(tmp_path, fold):
+def test_a_build_without_mpi_refuses_several_ranks(tmp_path, fold):
     arguments, _ = fold
     script = "import sys; from headwater._cli import reduce; sys.exit(reduce())"
     command = mpirun(2, *arguments)

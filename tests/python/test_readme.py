@@ -41,7 +41,7 @@ LIMIT_SECONDS = 300
 # By page and first line of the block.
 NOT_RUN = {
     ("README.md", "make demo"): "it builds everything",
-    ("README.md", "import os"): "test_the_training_loop_runs_and_goes_on runs it twice",
+    ("README.md", "import os"): "test_the_training_loop_runs_and_resumes runs it twice",
     ("docs/guide.md", "let store = headwater::store::Store::open("): "cargo compiles Rust",
     ("docs/model.md", "confluence smoke"): "a minute; tests/confluence/test_smoke.py runs it",
     ("docs/model.md", "confluence train --config examples/demo-shop/train.toml"): (
@@ -98,7 +98,7 @@ def shell(command: str) -> str:
         timeout=LIMIT_SECONDS,
         env=ENVIRONMENT,
     )
-    # A message of an error that is shown is what is to be seen.
+    # A command may fail if the page shows its error message.
     assert ended.returncode == 0 or re.search(r"^headwater[a-z-]*: ", ended.stdout), ended.stdout
     return ended.stdout
 
@@ -154,7 +154,7 @@ def test_the_code_of_a_page_runs(name, tmp_path):
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def test_every_block_that_is_not_run_is_there():
+def test_every_block_with_a_reason_not_to_run_exists():
     for (page, start), reason in NOT_RUN.items():
         found = [block for block in blocks(ROOT / page) if start in block.first_line]
         assert len(found) == 1, (page, start, reason)
@@ -194,7 +194,7 @@ def test_the_picture_is_drawn_from_the_demo_shop(tmp_path, monkeypatch):
     assert Path("context.svg").read_bytes() == (ROOT / "docs/context.svg").read_bytes()
 
 
-def test_the_demo_tells_its_story_and_stops_with_the_command_that_fails(tmp_path):
+def test_the_demo_runs_and_stops_at_a_command_that_fails(tmp_path):
     # Its last step trains for minutes: tests/confluence/test_demo.py.
     code = "import demo, pathlib; d = demo.Demo(pathlib.Path('demo'));"
     steps = " demo.prepare(d); demo.look(d); demo.sample(d); demo.fold(d)"
@@ -221,7 +221,7 @@ def test_the_demo_tells_its_story_and_stops_with_the_command_that_fails(tmp_path
     assert re.search(r"FAILED: \$ headwater demo-data demo/data\nheadwater: ", again.stderr)
 
 
-def test_the_training_loop_runs_and_goes_on(store_path, tmp_path, monkeypatch):
+def test_the_training_loop_runs_and_resumes(store_path, tmp_path, monkeypatch):
     import headwater
 
     loop = block_with("README.md", "save_cursor")
@@ -239,7 +239,7 @@ def test_the_training_loop_runs_and_goes_on(store_path, tmp_path, monkeypatch):
             assert (rows == sampler.next_train_batch()["seed_row"]).all()
 
 
-def test_arrays_are_folded_to_the_digest_of_the_command(tmp_path, monkeypatch):
+def test_folded_arrays_have_the_digest_of_the_command(tmp_path, monkeypatch):
     from test_reduce import done
 
     rows = np.random.default_rng(4).standard_normal((20_000, 12)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""`headwater-reduce` as its users run it."""
+"""`headwater-reduce` in one process: results, checkpoints, spools and messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reduce(*arguments: object, **options: object) -> subprocess.CompletedProcess
 
 
 def done(*arguments: object) -> dict:
-    """Runs to the end; returns the last line."""
+    """Runs a command to its end; returns the JSON object on its last line."""
     finished = reduce(*arguments)
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout.splitlines()[-1])
@@ -39,7 +39,7 @@ def matrix(tmp_path):
     return rows
 
 
-def test_the_gram_is_that_of_numpy(tmp_path, matrix):
+def test_the_gram_matches_numpy(tmp_path, matrix):
     said = done("gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy")
     gram = np.load(tmp_path / "g.npy")
     assert np.array_equal(gram, gram.T)
@@ -51,7 +51,7 @@ def test_the_gram_is_that_of_numpy(tmp_path, matrix):
     assert beside["job"]["chunk_rows"] == 4096
 
 
-def test_p1_one_digest_however_the_rows_are_kept_and_whoever_works(tmp_path, matrix):
+def test_p1_files_and_threads_change_no_bit(tmp_path, matrix):
     matrix[3, 4], matrix[900, 0], matrix[5002, 30] = np.inf, np.nan, -0.0
     np.save(tmp_path / "x.npy", matrix)
     np.save(tmp_path / "a.npy", matrix[:1234])
@@ -72,14 +72,14 @@ def test_p1_one_digest_however_the_rows_are_kept_and_whoever_works(tmp_path, mat
     assert other["digest"] != said[0]["digest"]
 
 
-def test_a_terminal_is_told_how_fast_it_goes(tmp_path, matrix):
+def test_a_terminal_shows_the_speed(tmp_path, matrix):
     ours, theirs = pty.openpty()
     command = [REDUCE, "gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
     environment = {**os.environ, "TERM": "xterm"}
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment):
         os.close(theirs)
         said = b""
-        # A terminal whose other end is closed ends with an error, not with nothing.
+        # Reading a terminal whose other end is closed raises an error.
         with contextlib.suppress(OSError):
             while some := os.read(ours, 4096):
                 said += some
@@ -101,7 +101,7 @@ def test_narrow_numbers_widen_exactly(tmp_path):
     assert len(digests) == 1
 
 
-def test_p2_killed_again_and_again_it_comes_to_the_same_digest(tmp_path):
+def test_p2_a_fold_killed_five_times_has_the_same_digest(tmp_path):
     rows = np.random.default_rng(3).standard_normal((120_000, 200)).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)
     fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 64, "--threads", 1]
@@ -127,7 +127,7 @@ def test_p2_killed_again_and_again_it_comes_to_the_same_digest(tmp_path):
     assert len(list(tmp_path.glob("ck/*.portion"))) <= 2
 
 
-def test_asked_to_end_it_keeps_what_it_has(tmp_path):
+def test_ctrl_c_keeps_a_checkpoint(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((800_000, 100), np.float32))
     fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 16, "--threads", 1]
     kept = ["--out", tmp_path / "g.npy", "--checkpoint-dir", tmp_path / "ck"]
@@ -150,7 +150,7 @@ def test_asked_to_end_it_keeps_what_it_has(tmp_path):
     assert done(*fold, *kept, "--resume")["resumed_nodes"] > 0
 
 
-def test_two_runs_at_once_in_one_folder_are_kept_apart_until_one_is_killed(tmp_path):
+def test_a_second_run_in_a_folder_is_refused_until_the_first_ends(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((800_000, 100), np.float32))
     fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 16, "--threads", 1]
     kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0]
@@ -159,7 +159,7 @@ def test_two_runs_at_once_in_one_folder_are_kept_apart_until_one_is_killed(tmp_p
     while not list(tmp_path.glob("ck/*.portion")):
         assert child.poll() is None
         time.sleep(0.005)
-    # It is not to end by itself, however long it is waited for.
+    # The first run is paused, so that it does not end by itself.
     child.send_signal(signal.SIGSTOP)
     second = [*fold, *kept, "--resume", "--out", tmp_path / "h.npy"]
     try:
@@ -182,8 +182,8 @@ def test_two_runs_at_once_in_one_folder_are_kept_apart_until_one_is_killed(tmp_p
     assert json.loads(said)["resumed_nodes"] > 0
 
 
-def test_a_lock_of_another_user_does_and_a_folder_without_one_is_told():
-    # Root may write everywhere: then another user goes on.
+def test_a_lock_of_another_user_works_and_a_missing_lock_is_reported():
+    # Root may write everywhere, so as root another user resumes.
     nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -212,7 +212,7 @@ def test_a_lock_of_another_user_does_and_a_folder_without_one_is_told():
         assert f"opening {checkpoints / '.lock'}: Permission denied" in told.stderr
 
 
-def test_a_result_never_goes_over_the_files_of_its_spool(tmp_path, matrix):
+def test_a_result_never_overwrites_the_files_of_its_spool(tmp_path, matrix):
     spool = tmp_path / "S"
     spool.mkdir()
     fold = ["gram", "--input", tmp_path / "x.npy", "--spool", spool]
@@ -228,7 +228,7 @@ def test_a_result_never_goes_over_the_files_of_its_spool(tmp_path, matrix):
     assert done("fold", "--spool", spool)["digest"] == digest
 
 
-def test_a_result_goes_over_no_json_but_that_of_a_result(tmp_path, matrix):
+def test_a_result_overwrites_no_json_except_an_earlier_summary(tmp_path, matrix):
     fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
     beside = tmp_path / "g.json"
     beside.write_text('{"digest": "of something else"}')
@@ -239,7 +239,7 @@ def test_a_result_goes_over_no_json_but_that_of_a_result(tmp_path, matrix):
     spool = tmp_path / "S"
     assert reduce(*fold, "--spool", spool).returncode == 0
     done("work", "--spool", spool, "--rank", 0, "--of", 1)
-    # It has come since the job was laid down.
+    # The file was written after the job.
     done("moments", "--input", tmp_path / "x.npy", "--out", beside)
     kept = beside.read_bytes()
     refused = reduce("fold", "--spool", spool)
@@ -251,7 +251,7 @@ def test_a_result_goes_over_no_json_but_that_of_a_result(tmp_path, matrix):
     done("fold", "--spool", spool)
 
 
-def test_a_result_has_a_name(tmp_path, matrix):
+def test_a_result_needs_a_file_name(tmp_path, matrix):
     (tmp_path / "res").mkdir()
     for command in ("gram", "moments", "manifest"):
         for out in (f"{tmp_path}/res/", f"{tmp_path}/res/.", f"{tmp_path}/res/..", "/"):
@@ -261,7 +261,7 @@ def test_a_result_has_a_name(tmp_path, matrix):
     assert list((tmp_path / "res").iterdir()) == []
 
 
-def test_what_was_folded_before_makes_nothing_look_faster(tmp_path, matrix):
+def test_resumed_rows_do_not_count_for_the_speed(tmp_path, matrix):
     fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
     fold += ["--chunk-rows", 50, "--block-chunks", 1, "--threads", 1]
     kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0, "--resume"]
@@ -290,7 +290,7 @@ def test_a_fold_of_a_spool_ends_at_the_first_ctrl_c(tmp_path):
     fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy", "--spool", spool]
     assert reduce(*fold, "--chunk-rows", 16, "--block-chunks", 1).returncode == 0
     done("work", "--spool", spool, "--rank", 0, "--of", 1)
-    # It waits here until somebody writes, having read what comes before.
+    # The fold has read the other portions, and waits for the pipe.
     last = max(spool.glob("*.portion"))
     portion = last.read_bytes()
     last.unlink()
@@ -308,7 +308,7 @@ def test_a_fold_of_a_spool_ends_at_the_first_ctrl_c(tmp_path):
     assert not (tmp_path / "g.npy").exists()
 
 
-def test_p6_foreign_and_damaged_checkpoints(tmp_path, matrix):
+def test_p6_foreign_checkpoints_are_refused_and_damaged_ones_skipped(tmp_path, matrix):
     fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy", "--threads", 1]
     kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0, "--resume"]
     digest = done(*fold, *kept, "--chunk-rows", 50)["digest"]
@@ -327,7 +327,7 @@ def test_p6_foreign_and_damaged_checkpoints(tmp_path, matrix):
     assert "skipped a checkpoint" in again.stderr
     assert newest.name in again.stderr
     assert json.loads(again.stdout)["digest"] == digest
-    # A byte of the version is damage like any other; so is what the disk does not give out.
+    # A changed version byte is damage like any other, and so is an error of the disk.
     whole = newest.read_bytes()
     newest.write_bytes(whole[:8] + b"\x03" + whole[9:])
     again = reduce(*fold, *kept, "--chunk-rows", 50)
@@ -346,7 +346,7 @@ def test_p6_foreign_and_damaged_checkpoints(tmp_path, matrix):
     assert "every checkpoint is damaged" in again.stderr
 
 
-def test_bad_input_is_told_in_words(tmp_path, matrix):
+def test_invalid_input_is_named(tmp_path, matrix):
     x, out = tmp_path / "x.npy", ["--out", tmp_path / "g.npy"]
     np.save(tmp_path / "f.npy", np.asfortranarray(matrix))
     np.save(tmp_path / "i.npy", matrix.astype(np.int32))

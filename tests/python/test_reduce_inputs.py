@@ -1,4 +1,4 @@
-"""What `headwater-reduce` takes for rows, and what it says where they are not as it was told."""
+"""The inputs that `headwater-reduce` reads, and its messages about inputs that do not fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROWS = 300
 
 
 def refused(words, *arguments, status=1):
-    """Demands that a fold is refused, with these words."""
+    """Asserts that a command fails with these words."""
     told = reduce(*arguments)
     assert told.returncode == status, (arguments, told.stdout, told.stderr)
     for word in [words] if isinstance(words, str) else words:
@@ -41,7 +41,7 @@ def table(tmp_path, rows):
     return tmp_path / "t.parquet"
 
 
-def test_files_with_a_header_are_not_taken_for_raw_numbers(tmp_path, rows, table):
+def test_files_with_a_header_are_not_read_as_raw_numbers(tmp_path, rows, table):
     np.savez(tmp_path / "x.npz", rows)
     header = b'{"x": {"dtype": "F64", "shape": [300, 8], "data_offsets": [0, 19200]}}'
     header += b" " * (-len(header) % 8)
@@ -63,14 +63,14 @@ def test_files_with_a_header_are_not_taken_for_raw_numbers(tmp_path, rows, table
         ("x.npz", "found an archive (.npz or .zip); save its array as .npy"),
         ("x.json", "found a matrix manifest; give the manifest alone"),
     ]:
-        # Of 16 bits each, since a file of any even length is whole then.
+        # Numbers of 16 bits, because any even length is then a whole number of them.
         raw = ["--dtype", "f16", "--columns", 1]
         refused(words, "gram", "--input", tmp_path / name, *raw, *out, status=3)
     said = done("gram", "--input", tmp_path / "x.raw", "--dtype", "f64", "--columns", 8, *out)
     assert said["rows"] == ROWS
 
 
-def test_options_that_say_nothing_of_a_file_are_refused(tmp_path, rows, table):
+def test_options_that_do_not_apply_to_a_file_are_refused(tmp_path, rows, table):
     manifest = tmp_path / "all.json"
     assert reduce("manifest", "--input", tmp_path / "x.npy", "--out", manifest).returncode == 0
     out = ["--out", tmp_path / "g.npy"]
@@ -103,7 +103,7 @@ def test_options_that_say_nothing_of_a_file_are_refused(tmp_path, rows, table):
     refused(words, "gram", "--input", tmp_path / "x.raw", *out)
 
 
-def test_y_of_a_cross_product_may_be_raw_and_is_sorted_as_x_is(tmp_path, rows):
+def test_y_of_a_cross_product_may_be_raw_and_is_sorted_like_x(tmp_path, rows):
     out = ["--out", tmp_path / "c.npy"]
     cross = ["cross", "--input", tmp_path / "x.npy"]
     plain = done(*cross, "--with", tmp_path / "x.npy", *out)
@@ -119,7 +119,7 @@ def test_y_of_a_cross_product_may_be_raw_and_is_sorted_as_x_is(tmp_path, rows):
     )
 
 
-def test_columns_of_text_are_told_as_such(tmp_path, table):
+def test_columns_of_text_are_refused_by_name(tmp_path, table):
     words = (
         'column "city": expected floats, or integers of up to 32 bits, found text (Utf8); cast it, '
     )
@@ -127,7 +127,7 @@ def test_columns_of_text_are_told_as_such(tmp_path, table):
     refused(words, "gram", "--input", table, "--out", tmp_path / "g.npy")
 
 
-def test_files_that_a_manifest_names_and_nobody_has_are_told(tmp_path, rows):
+def test_missing_files_of_a_manifest_are_named(tmp_path, rows):
     for name, part in (("a", rows[:99]), ("b", rows[99:])):
         np.save(tmp_path / f"{name}.npy", part)
     manifest = tmp_path / "all.json"
@@ -145,7 +145,7 @@ def test_files_that_a_manifest_names_and_nobody_has_are_told(tmp_path, rows):
     refused(["rows 0 to 49", "a.npy (not on this machine);"], *fold)
 
 
-def test_a_column_has_its_name_where_the_file_has_one(tmp_path, rows, table):
+def test_columns_have_the_names_that_the_file_gives(tmp_path, rows, table):
     out = tmp_path / "t.json"
     named = ["--input", tmp_path / "n.parquet", "--out", out]
     by_number = done("top", *named, "--column", 1)
@@ -181,7 +181,7 @@ def test_a_column_whose_name_is_the_number_of_another_is_ambiguous(tmp_path, row
     assert done(*top, "--select", "tax", "2", "--column", 2)["column_name"] == "2"
 
 
-def test_tables_whose_columns_have_other_names_are_not_one_matrix(tmp_path, rows, table):
+def test_tables_with_different_column_names_are_not_one_matrix(tmp_path, rows, table):
     parquet = pytest.importorskip("pyarrow.parquet")
     swapped = tmp_path / "s.parquet"
     parquet.write_table(parquet.read_table(table).select(["tax", "price"]), swapped)
@@ -192,7 +192,7 @@ def test_tables_whose_columns_have_other_names_are_not_one_matrix(tmp_path, rows
     assert done("moments", *both, "--select", "price", "tax")["rows"] == 2 * ROWS
 
 
-def test_shards_whose_columns_have_other_names_are_not_one_manifest(tmp_path, rows):
+def test_shards_with_different_column_names_are_not_one_manifest(tmp_path, rows):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     shards, listed = [], []
@@ -207,7 +207,7 @@ def test_shards_whose_columns_have_other_names_are_not_one_manifest(tmp_path, ro
     words += 'found "b", "a"; choose columns'
     refused(words, "manifest", "--input", *listed[:2], "--out", whole)
     assert not whole.exists()
-    # Of one order they are; and who has none of the files knows their columns.
+    # Shards with one order of columns join; without any of the files the columns are known.
     joined = reduce("manifest", "--input", listed[0], listed[2], "--out", whole)
     assert joined.returncode == 0, joined.stderr
     fold = ["top", "--input", whole, "--out", tmp_path / "o.json", "--column"]
@@ -217,7 +217,7 @@ def test_shards_whose_columns_have_other_names_are_not_one_manifest(tmp_path, ro
     refused('no column is named "c"; the columns are "a", "b"', *fold, "c")
 
 
-def test_moments_say_which_they_are(tmp_path, rows):
+def test_moments_state_their_ddof_and_kurtosis(tmp_path, rows):
     out = tmp_path / "m.json"
     done("moments", "--input", tmp_path / "x.npy", "--out", out)
     told = json.loads(out.read_text())

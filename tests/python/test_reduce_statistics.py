@@ -32,7 +32,7 @@ def rows(tmp_path):
     return rows
 
 
-def test_moments_are_those_of_numpy(tmp_path, rows):
+def test_moments_match_numpy(tmp_path, rows):
     out = tmp_path / "m.json"
     said = done("moments", "--input", tmp_path / "x.npy", "--shift", 0.5, "--out", out)
     assert (said["rows"], said["columns"]) == (4001, 3)
@@ -64,7 +64,7 @@ def about_mean(column):
     return {"variance": variance, "skewness": shape[0], "kurtosis": shape[1]}
 
 
-def test_moments_keep_their_digits_where_no_shift_is_said(tmp_path):
+def test_moments_are_accurate_without_a_given_shift(tmp_path):
     rows = np.random.default_rng(8).standard_normal((5000, 4))
     rows[:, 1] += 1e9
     rows[:, 2] = 7.1
@@ -74,10 +74,10 @@ def test_moments_keep_their_digits_where_no_shift_is_said(tmp_path):
     told = reduce(*fold)
     assert (told.returncode, told.stderr) == (0, "")
     for column, found in zip(rows.T[:2], result(tmp_path / "m.json"), strict=False):
-        # The mean of numbers about 1e9 is rounded, that of their distances from one of them is not.
+        # The mean of numbers near 1e9 is rounded; that of their differences to one of them is not.
         for name, value in about_mean(column - column[0]).items():
             assert found[name] == pytest.approx(value, rel=1e-6), name
-    # Seven tenths are not exact, and still all are the same.
+    # 7.1 is not exact in binary, but all numbers are equal.
     for shift in ([], ["--shift", 0]):
         assert reduce(*fold, *shift).returncode == 0
         for value, found in zip((7.1, 1e300), result(tmp_path / "m.json")[2:], strict=True):
@@ -85,7 +85,7 @@ def test_moments_keep_their_digits_where_no_shift_is_said(tmp_path):
             assert (found["skewness"], found["kurtosis"]) == (None, None)
 
 
-def test_the_shift_that_is_taken_is_the_median_of_the_first_rows(tmp_path):
+def test_the_default_shift_is_the_median_of_the_first_rows(tmp_path):
     rows = np.random.default_rng(9).standard_normal((3000, 3))
     rows[:1024, 0] = np.nan
     rows[3, 1] = np.inf
@@ -97,7 +97,7 @@ def test_the_shift_that_is_taken_is_the_median_of_the_first_rows(tmp_path):
     expected = [0.0, *(column[(len(column) - 1) // 2] for column in lower[1:])]
     assert shifts == expected
     assert done(*fold, "--shift", *shifts)["digest"] == digest
-    # A part of the job: a checkpoint of another shift is refused.
+    # The shift is a setting of the job: a checkpoint with another shift is refused.
     kept = ["--checkpoint-dir", tmp_path / "ck"]
     done(*fold, *kept)
     assert done(*fold, *kept, "--resume", "--shift", *shifts)["digest"] == digest
@@ -106,7 +106,7 @@ def test_the_shift_that_is_taken_is_the_median_of_the_first_rows(tmp_path):
     assert '"shifts" was' in told.stderr
 
 
-def test_a_shift_too_far_from_the_mean_is_told_and_leaves_no_wrong_digits(tmp_path):
+def test_a_shift_far_from_the_mean_warns_and_gives_no_wrong_digits(tmp_path):
     rows = np.random.default_rng(10).standard_normal((5000, 3))
     rows[:, 1] += 1e4
     rows[:, 2] += 1e9
@@ -125,7 +125,7 @@ def test_a_shift_too_far_from_the_mean_is_told_and_leaves_no_wrong_digits(tmp_pa
     assert [farther[name] for name in ("variance", "std", "skewness", "kurtosis")] == [None] * 4
 
 
-def test_without_the_first_rows_the_shift_must_be_said(tmp_path, rows):
+def test_without_the_first_rows_a_shift_is_required(tmp_path, rows):
     for name, part in (("a", rows[:2000]), ("b", rows[2000:])):
         np.save(tmp_path / f"{name}.npy", part)
     listed = tmp_path / "all.json"
@@ -139,7 +139,7 @@ def test_without_the_first_rows_the_shift_must_be_said(tmp_path, rows):
     assert "or copy it here, or set --shift" in told.stderr
 
 
-def test_histograms_are_those_of_numpy(tmp_path, rows):
+def test_histograms_match_numpy(tmp_path, rows):
     out = tmp_path / "h.json"
     edges = [-1, -0.5, 0, 2]
     done("histogram", "--input", tmp_path / "x.npy", "--edges", *edges, "--out", out)
@@ -156,7 +156,7 @@ def test_histograms_are_those_of_numpy(tmp_path, rows):
         assert found["negative"]["exponents"] == expected
 
 
-def test_distinct_counts_are_near_and_top_rows_exact(tmp_path):
+def test_distinct_counts_are_approximate_and_top_rows_exact(tmp_path):
     rows = np.random.default_rng(2).integers(0, 5000, (30_000, 2)).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)
     out = tmp_path / "d.json"
@@ -171,7 +171,7 @@ def test_distinct_counts_are_near_and_top_rows_exact(tmp_path):
         assert result(out) == expected
 
 
-def test_cross_products_are_those_of_numpy(tmp_path):
+def test_cross_products_match_numpy(tmp_path):
     random = np.random.default_rng(4)
     x, y = random.standard_normal((3000, 9)), random.standard_normal((3000, 4)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
@@ -188,7 +188,7 @@ def test_cross_products_are_those_of_numpy(tmp_path):
 
 
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda statistic: statistic[0])
-def test_p1_p2_one_digest_whoever_works_and_however_often_it_stops(tmp_path, rows, statistic):
+def test_p1_p2_threads_files_and_resuming_change_no_bit(tmp_path, rows, statistic):
     np.save(tmp_path / "a.npy", rows[:1000])
     np.save(tmp_path / "b.npy", rows[1000:])
     fold = [*statistic, "--out", tmp_path / "o.json", "--chunk-rows", 64]
@@ -197,7 +197,7 @@ def test_p1_p2_one_digest_whoever_works_and_however_often_it_stops(tmp_path, row
     parts = ["--input", tmp_path / "b.npy", tmp_path / "a.npy", "--sorted"]
     kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", "0s"]
     digests.add(done(*fold, *parts, *kept)["digest"])
-    # The newest checkpoint is that of the whole; the one before lacks something.
+    # The newest checkpoint is complete; the one before is not.
     newest, *_ = sorted(tmp_path.glob("ck/*.portion"), reverse=True)
     newest.unlink()
     digests.add(done(*fold, *parts, *kept, "--resume")["digest"])
@@ -207,7 +207,7 @@ def test_p1_p2_one_digest_whoever_works_and_however_often_it_stops(tmp_path, row
     assert (other in digests) == exact
 
 
-def test_a_first_nonfinite_number_is_refused_by_its_place(tmp_path, rows):
+def test_the_first_nonfinite_number_is_refused_with_its_place(tmp_path, rows):
     np.save(tmp_path / "a.npy", rows[:8])
     np.save(tmp_path / "b.npy", rows[8:])
     both = ["--input", tmp_path / "a.npy", tmp_path / "b.npy", "--chunk-rows", 4]
@@ -227,7 +227,7 @@ def test_a_first_nonfinite_number_is_refused_by_its_place(tmp_path, rows):
 
 
 @pytest.mark.parametrize("statistic", ["gram", "cross"])
-def test_p6_what_was_folded_without_looking_is_not_gone_on_from_with_it(tmp_path, rows, statistic):
+def test_p6_reject_nonfinite_refuses_sums_folded_without_it(tmp_path, rows, statistic):
     fold = [statistic, "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
     fold += ["--with", tmp_path / "x.npy"] if statistic == "cross" else []
     kept = ["--checkpoint-dir", tmp_path / "ck"]
@@ -235,7 +235,7 @@ def test_p6_what_was_folded_without_looking_is_not_gone_on_from_with_it(tmp_path
     refused = reduce(*fold, *kept, "--resume", "--reject-nonfinite")
     assert refused.returncode == 1
     assert '"reject_nonfinite" was not there and is now true' in refused.stderr
-    # Nor are the blocks of a spool that was laid down without it.
+    # Blocks of a spool that was written without the option are refused as well.
     for spool, more in [("loose", []), ("strict", ["--reject-nonfinite"])]:
         assert reduce(*fold, *more, "--spool", tmp_path / spool).returncode == 0
     work = ["work", "--rank", 0, "--of", 1, "--spool"]
@@ -251,7 +251,7 @@ def test_p6_what_was_folded_without_looking_is_not_gone_on_from_with_it(tmp_path
         assert '"reject_nonfinite" was not there and is now true' in told.stderr
 
 
-def test_safetensors_and_parquet_and_manifests_are_the_same_rows(tmp_path):
+def test_npy_safetensors_and_parquet_give_the_same_digest(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     rows = np.random.default_rng(6).standard_normal((2000, 3))
@@ -303,7 +303,7 @@ def test_a_spool_folds_every_statistic(tmp_path, rows):
         assert done("fold", "--spool", spool)["digest"] == straight
 
 
-def test_what_cannot_be_is_told_in_words(tmp_path, rows):
+def test_invalid_options_are_named(tmp_path, rows):
     x = ["--input", tmp_path / "x.npy", "--out", tmp_path / "o.json"]
     for arguments, status, words in [
         (["moments", "--shift", 1, 2], 1, "one for each of 3 columns, found 2"),
@@ -324,7 +324,7 @@ def test_what_cannot_be_is_told_in_words(tmp_path, rows):
 @pytest.mark.parametrize(
     "command", ["gram", "cross", "moments", "histogram", "exponents", "distinct", "top"]
 )
-def test_help_teaches(command):
+def test_help_lists_inputs_outputs_and_result(command):
     told = reduce(command, "--help")
     assert told.returncode == 0
     for words in ("--input", "--out", "--chunk-rows", "--select", "The result is"):

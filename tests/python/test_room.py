@@ -1,10 +1,9 @@
-"""`headwater-reduce` where there is too little memory, or too little room on a disk."""
+"""`headwater-reduce` with too little memory, or too little space on a disk."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import subprocess
 import time
 
@@ -21,23 +20,20 @@ MEBIBYTE = 1 << 20
 
 
 def ended(command, address_space=None):
-    """A run to its end, in time, with no more addresses than this."""
-
-    def limit():
-        if address_space is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
-
+    """Runs a command to its end within 60 s, with a limit on its address space."""
     command = [str(part) for part in command]
+    if address_space is not None:
+        # By a shell: a limit set between fork and exec needs a fork, which JAX warns of.
+        limit = f'ulimit -v {address_space // 1024} && exec "$@"'
+        command = ["sh", "-c", limit, "sh", *command]
     begin = time.monotonic()
-    run = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT, preexec_fn=limit
-    )
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
     assert time.monotonic() - begin < 60
     return run
 
 
 def told_once(run, *words):
-    """What is told of a failure: one line of ours with these words, and nothing of a panic."""
+    """Asserts that a run failed with one line that contains `words`, and without a panic."""
     told = [line for line in run.stderr.splitlines() if line.startswith("headwater-reduce: ")]
     assert run.returncode == 1, (run.returncode, run.stdout, run.stderr)
     assert len(told) == 1, run.stderr
@@ -50,7 +46,7 @@ def told_once(run, *words):
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
-    """A fold of more columns than a small memory has room for."""
+    """A fold with more columns than a small memory can hold."""
     folder = tmp_path_factory.mktemp("wide")
     rows = np.random.default_rng(1).standard_normal((48, COLUMNS)).astype(np.float32)
     np.save(folder / "x.npy", rows)
@@ -68,15 +64,15 @@ def begun(wide, tmp_path_factory):
     return checkpoint, digest
 
 
-# At each of these another allocation is the one that fails.
+# With each limit another allocation fails.
 @pytest.mark.parametrize("mebibytes", [400, 700, 1000])
-def test_too_many_columns_for_the_memory_are_told_and_the_checkpoint_stays(
+def test_lack_of_memory_for_columns_is_reported_and_keeps_the_checkpoint(
     tmp_path, wide, begun, mebibytes
 ):
     checkpoint, digest = begun
     folder = tmp_path / "ck"
     folder.mkdir()
-    # It is 268 MB long, and replaced but never changed.
+    # A link in place of a copy of 268 MB: checkpoints are replaced, never changed.
     os.link(checkpoint, folder / checkpoint.name)
     kept = ["--checkpoint-dir", folder, "--out", tmp_path / "g.npy", "--resume"]
     fold = ["gram", *wide[:2], *wide[4:], *kept]
@@ -88,14 +84,14 @@ def test_too_many_columns_for_the_memory_are_told_and_the_checkpoint_stays(
     assert (said["digest"], said["resumed_nodes"]) == (digest, 1)
 
 
-def test_under_mpirun_too_little_memory_ends_all_ranks_with_one_error(wide):
+def test_under_mpirun_lack_of_memory_ends_all_ranks_with_one_error(wide):
     for mebibytes in (900, 1200):
         fold = mpirun(3, "gram", *wide)
         told_once(ended(fold, mebibytes * MEBIBYTE), "cannot allocate", "columns")
 
 
 @pytest.mark.parametrize("statistic", [["exponents"], ["distinct", "--precision", 15]])
-def test_partials_of_columns_that_are_too_large_are_told(tmp_path, wide, statistic):
+def test_partials_too_large_for_the_memory_are_reported(tmp_path, wide, statistic):
     fold = [*wide[:2], *wide[4:], "--out", tmp_path / "o.json"]
     run = ended([REDUCE, *statistic, *fold], 250 * MEBIBYTE)
     told_once(run, "chunks 0 to 0", "cannot allocate", "use fewer columns or threads")
@@ -122,10 +118,10 @@ def tall(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("mebibytes", [250, 300, 350, 400, 450, 500])
-def test_rows_of_several_files_that_are_too_many_for_the_memory_are_told(tmp_path, tall, mebibytes):
+def test_chunks_of_two_files_too_large_for_the_memory_are_reported(tmp_path, tall, mebibytes):
     fold, digest = tall
     run = ended([REDUCE, *fold, "--out", tmp_path / "m.json"], mebibytes * MEBIBYTE)
-    # The least has no room for the rows, and 154 MB more where those of two files come together.
+    # 250 MiB cannot hold the rows, which take 154 MB more when those of two files are joined.
     if run.returncode == 0 and mebibytes > 250:
         assert digest in run.stdout
         return
@@ -136,7 +132,7 @@ def test_rows_of_several_files_that_are_too_many_for_the_memory_are_told(tmp_pat
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A folder on a disk of 100 kB, which is unmounted in the end."""
+    """A folder on a disk of 100 kB, which is unmounted after the test."""
     folder = tmp_path / "small disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", str(folder)]
@@ -148,7 +144,7 @@ def small_disk(tmp_path):
 
 @pytest.fixture
 def fold(tmp_path):
-    """A fold whose result and checkpoints have 80 and 40 kB and more, and its digest."""
+    """A fold whose result has 80 kB and whose checkpoints have at least 40 kB, and its digest."""
     rows = np.random.default_rng(2).standard_normal((20_003, 100)).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)
     fold = ["gram", "--input", tmp_path / "x.npy", "--chunk-rows", 8, "--block-chunks", 2]
@@ -165,7 +161,7 @@ def as_ranks(ranks, arguments):
 
 @contextlib.contextmanager
 def filled(folder, count):
-    """Leaves room for so many bytes on a small disk."""
+    """Fills a small disk except for `count` bytes."""
     free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
     (folder / "ballast").write_bytes(bytes(max(free - count, 0)))
     yield
@@ -173,9 +169,7 @@ def filled(folder, count):
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_p2_where_checkpoints_have_no_room_the_last_is_gone_on_from(
-    tmp_path, small_disk, fold, ranks
-):
+def test_p2_a_full_disk_leaves_a_checkpoint_to_resume_from(tmp_path, small_disk, fold, ranks):
     fold, digest = fold
     kept = ["--out", tmp_path / "g2.npy", "--checkpoint-dir", small_disk, "--checkpoint-every", 0]
     run = ended(as_ranks(ranks, [*fold, *kept]))
@@ -185,7 +179,7 @@ def test_p2_where_checkpoints_have_no_room_the_last_is_gone_on_from(
     assert left, "nothing is there to go on from"
     assert all(name.endswith(".portion") for name in left), left
     assert not (tmp_path / "g2.npy").exists()
-    # Elsewhere there is room.
+    # The fold resumes on a larger disk.
     roomy = tmp_path / "roomy"
     roomy.mkdir()
     for name in left:
@@ -195,7 +189,9 @@ def test_p2_where_checkpoints_have_no_room_the_last_is_gone_on_from(
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_p2_where_the_result_has_no_room_nothing_is_folded_again(tmp_path, small_disk, fold, ranks):
+def test_p2_after_a_full_disk_the_result_is_written_without_folding(
+    tmp_path, small_disk, fold, ranks
+):
     fold, digest = fold
     out = small_disk / "g.npy"
     kept = ["--out", out, "--checkpoint-dir", tmp_path / "ck"]
@@ -204,7 +200,7 @@ def test_p2_where_the_result_has_no_room_nothing_is_folded_again(tmp_path, small
         words = [str(out), "No space left on device", "free some space there"]
         told_once(run, *words, f"continue with --resume from {tmp_path / 'ck'}")
         assert [path.name for path in small_disk.iterdir()] == ["ballast"]
-        # And without checkpoints.
+        # Without checkpoints, the message does not suggest --resume.
         run = ended(as_ranks(ranks, [*fold, *kept[:2]]))
         assert "--resume" not in told_once(run, *words)
     said = reduced(*fold, *kept, "--resume")

@@ -75,7 +75,7 @@ def test_a_batch_outlives_its_sampler(store_path):
     np.testing.assert_array_equal(column, before)
 
 
-def test_p8_buffers_are_not_used_again_while_somebody_looks(store_path):
+def test_p8_buffers_are_not_reused_while_their_arrays_exist(store_path):
     with sampler(store_path, num_prefetch=2) as running:
         kept = [running.next_train_batch() for _ in range(3)]
         copies = [{name: array.copy() for name, array in batch.items()} for batch in kept]
@@ -84,7 +84,7 @@ def test_p8_buffers_are_not_used_again_while_somebody_looks(store_path):
         assert all(same(one, two) for one, two in zip(kept, copies, strict=True))
 
 
-def test_p2_resume_goes_on_bit_for_bit(store_path, tmp_path):
+def test_p2_a_resumed_stream_equals_the_tail_bit_for_bit(store_path, tmp_path):
     with sampler(store_path) as running:
         for _ in range(5):
             running.next_train_batch()
@@ -99,7 +99,7 @@ def test_p2_resume_goes_on_bit_for_bit(store_path, tmp_path):
             assert all(same(batch, again.next_train_batch()) for batch in tail)
 
 
-def test_a_cursor_rides_with_each_batch(store_path):
+def test_next_batch_returns_the_cursor_after_the_batch(store_path):
     with sampler(store_path) as running:
         batch, cursor = running.next_batch("train")
         assert cursor.encode() == running.cursor()
@@ -111,7 +111,7 @@ def test_a_cursor_rides_with_each_batch(store_path):
         assert not same(batch, following)
 
 
-def test_a_sampler_pickles_as_path_plan_and_cursor(store_path):
+def test_an_unpickled_sampler_continues_from_its_cursor(store_path):
     with sampler(store_path) as running:
         running.next_train_batch()
         again = pickle.loads(pickle.dumps(running))
@@ -120,7 +120,7 @@ def test_a_sampler_pickles_as_path_plan_and_cursor(store_path):
         again.shutdown()
 
 
-def test_evaluate_sees_every_seed_once(store_path):
+def test_evaluate_serves_every_seed_once(store_path):
     with sampler(store_path) as running:
         counts = running.seed_counts("val")
         rows = np.concatenate(
@@ -131,7 +131,7 @@ def test_evaluate_sees_every_seed_once(store_path):
             running.evaluate("val", ["nope"])
 
 
-def test_chosen_anchors(store_path):
+def test_sample_makes_the_contexts_of_chosen_rows(store_path):
     with sampler(store_path) as running:
         times = [np.datetime64("2023-01-02"), None, datetime.date(2023, 1, 3)]
         batch = running.sample("price", [17, "18", np.float64(19)], times)
@@ -148,7 +148,7 @@ def test_chosen_anchors(store_path):
                 running.sample("price", keys, times)
 
 
-def test_tables_for_the_device_and_metadata(store_path):
+def test_a_sampler_gives_the_embeddings_and_metadata_of_its_store(store_path):
     with sampler(store_path) as running:
         assert running.column_embeddings().dtype == np.float16
         assert running.categorical_embeddings().shape == (3, 32)
@@ -188,13 +188,13 @@ def test_tables_for_the_device_and_metadata(store_path):
         ({"split_ratios": (0.5, 0.1, 0.1)}, "add up to 1"),
     ],
 )
-def test_settings_that_cannot_be(store_path, changes, words):
+def test_invalid_settings_are_refused(store_path, changes, words):
     with pytest.raises(headwater.InvalidArgument, match=words):
         sampler(store_path, **changes)
 
 
 def test_a_relation_may_have_a_width_of_its_own(store_path):
-    # An order, its customer, and of the customer's other orders as many as are said.
+    # An order, its customer, and `width` other orders of the customer.
     for width in range(4):
         with sampler(store_path, child_widths={"orders.customer_id": width}) as running:
             batch = running.next_train_batch()
@@ -230,7 +230,7 @@ def test_p6_foreign_and_damaged_cursors_are_refused(store_path, tmp_path):
         assert running.cursor() == cursor
 
 
-def test_after_shutdown_and_in_a_fork(store_path):
+def test_a_batch_after_shutdown_or_in_a_fork_is_an_error(store_path):
     running = sampler(store_path)
     running.next_train_batch()
     evaluation = running.evaluate("train")
@@ -261,7 +261,7 @@ def test_after_shutdown_and_in_a_fork(store_path):
 
 
 @pytest.mark.parametrize("ahead", [0, 3])
-def test_p8_ctrl_c_while_a_batch_is_waited_for_consumes_nothing(store_path, ahead):
+def test_p8_ctrl_c_during_the_wait_consumes_no_batch(store_path, ahead):
     running = sampler(
         store_path,
         num_prefetch=ahead,
@@ -286,12 +286,12 @@ def test_p8_ctrl_c_while_a_batch_is_waited_for_consumes_nothing(store_path, ahea
         except KeyboardInterrupt:
             lost += position() - before - taken
         timer.join()
-    # Python may raise it between the call's return and the next line.
+    # Python may raise KeyboardInterrupt between the return of the call and the next line.
     assert lost <= 1
 
 
-def test_a_forked_child_may_let_go_of_what_it_cannot_use(store_path):
-    """It joins no thread that it does not have, and ends as it wishes to."""
+def test_a_forked_child_can_close_the_sampler_of_its_parent(store_path):
+    """The child does not wait for threads that it does not have, and exits normally."""
     running = sampler(store_path)
     evaluation = running.evaluate("train")
     next(evaluation)
@@ -318,7 +318,7 @@ def test_a_forked_child_may_let_go_of_what_it_cannot_use(store_path):
     running.next_train_batch()
 
 
-def test_an_evaluation_ends_with_its_sampler_and_takes_a_task_once(store_path):
+def test_an_evaluation_ends_with_its_sampler_and_refuses_repeated_tasks(store_path):
     running = sampler(store_path)
     name = running.tasks[0]
     with pytest.raises(headwater.InvalidArgument, match="named twice"):
@@ -330,18 +330,18 @@ def test_an_evaluation_ends_with_its_sampler_and_takes_a_task_once(store_path):
         next(evaluation)
 
 
-def test_settings_that_no_machine_has_room_for(store_path):
+def test_settings_that_need_too_much_memory_are_refused(store_path):
     with pytest.raises(headwater.InvalidArgument, match="1 to 1024 threads"):
         sampler(store_path, num_threads=5000)
     with pytest.raises(headwater.LimitExceeded, match="2\\^47 bytes"):
         sampler(store_path, default_batch_size=60_000, max_rows=65_535)
-    # More than half of the address space: also where memory is promised freely.
+    # More than half of the address space: refused even if the system overcommits memory.
     huge = sampler(store_path, default_batch_size=30_000, max_rows=65_535, num_prefetch=0)
     with pytest.raises(headwater.LimitExceeded, match="cannot allocate"):
         huge.next_train_batch()
 
 
-def test_a_time_with_a_zone_is_that_time():
+def test_a_time_with_a_zone_is_converted_to_utc():
     at = headwater.sampler.micros("2022-10-14T21:44:45")
     zone = datetime.timezone(datetime.timedelta(hours=2))
     assert headwater.sampler.micros("2022-10-14T23:44:45+02:00") == at
@@ -350,15 +350,15 @@ def test_a_time_with_a_zone_is_that_time():
 
 
 @pytest.mark.parametrize("when", ["NaT", "", "-300000-01-01", "300000-01-01", True, 2**70, "soon"])
-def test_times_that_are_none_are_refused(store_path, when):
+def test_invalid_times_are_refused(store_path, when):
     running = sampler(store_path)
     task = running.tasks[0]
     with pytest.raises(headwater.InvalidArgument, match="expected an observation time"):
         running.sample(task, ["1"], [when])
 
 
-def test_the_interpreter_runs_while_a_batch_is_made(store_path):
-    """Another thread notes the time over and over; some of it lies well inside of a call."""
+def test_other_python_threads_run_while_a_batch_is_made(store_path):
+    """Another thread records times; some of them lie in the middle of a call."""
     ticks = []
     done = threading.Event()
 
@@ -377,12 +377,12 @@ def test_the_interpreter_runs_while_a_batch_is_made(store_path):
             started = time.perf_counter()
             running.next_train_batch()
             took = time.perf_counter() - started
-            # At both ends of a call the interpreter may pass on its turn, but not in between.
+            # At both ends of a call the interpreter may switch threads, but not in the middle.
             middle = (started + 0.3 * took, started + 0.7 * took)
             inside += sum(middle[0] < tick < middle[1] for tick in ticks)
         done.set()
         thread.join()
-    # Four times as long as the interpreter lets a thread go on when another waits.
+    # Four times the interval after which the interpreter switches threads.
     assert took > 0.02
     assert inside > 0
 
@@ -396,7 +396,7 @@ def test_jax_adopts_the_buffers_without_a_copy(store_path):
             assert array.unsafe_buffer_pointer() == batch[name].ctypes.data, name
 
 
-def test_grain_takes_it_up_at_every_step(store_path):
+def test_grain_resumes_at_every_step(store_path):
     pytest.importorskip("grain", reason="grain is not installed")
     import grain
 
@@ -435,7 +435,7 @@ def test_orbax_restores_the_cursor_beside_the_model(store_path, tmp_path):
 
 
 @pytest.mark.parametrize("compact", [False, True])
-def test_a_context_is_drawn_as_the_sampler_has_it(store_path, tmp_path, compact):
+def test_a_context_is_drawn_with_the_settings_of_the_sampler(store_path, tmp_path, compact):
     page = tmp_path / "context.html"
     with sampler(store_path, compact=compact, default_sequence_length=6) as running:
         running.render_context(running.tasks[0], 3, page)

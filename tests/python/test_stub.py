@@ -1,4 +1,4 @@
-"""The stub says of the compiled module what is so."""
+"""The stub agrees with the compiled module."""
 
 import ast
 import inspect
@@ -10,7 +10,7 @@ import headwater
 from headwater import _headwater
 
 STUB = ast.parse((Path(headwater.__file__).parent / "_headwater.pyi").read_text())
-# What only the types need.
+# Classes that exist only in the stub, for its types.
 TYPES = {"ArrowTable", "Report", "RowView"}
 
 
@@ -31,10 +31,10 @@ def names_of(cases):
     return [name for name, *_ in cases]
 
 
-def test_the_names_agree():
+def test_the_stub_has_the_names_of_the_module():
     names = {name for name, _ in stub_names(STUB.body)}
     assert names == public(_headwater) | {"__version__"}
-    # What is written in Python has its types beside it.
+    # Names that are written in Python need no stub.
     assert set(headwater.__all__) - {"Sampler", "reduce"} <= names
     assert headwater.__all__ == sorted(headwater.__all__)
 
@@ -65,7 +65,7 @@ METHODS = [
 
 
 @pytest.mark.parametrize(("name", "node", "value"), CLASSES, ids=names_of(CLASSES))
-def test_classes_agree(name, node, value):
+def test_the_stub_has_the_classes_of_the_module(name, node, value):
     if not issubclass(value, Exception):
         names = {name for name, _ in stub_names(node.body) if not name.startswith("__")}
         assert names == public(value)
@@ -78,7 +78,7 @@ def test_classes_agree(name, node, value):
 @pytest.mark.parametrize(
     ("name", "node", "value"), FUNCTIONS + METHODS, ids=names_of(FUNCTIONS + METHODS)
 )
-def test_signatures_agree(name, node, value):
+def test_the_stub_has_the_signatures_of_the_module(name, node, value):
     decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
     if "property" in decorators:
         assert inspect.isgetsetdescriptor(value)

@@ -1,4 +1,4 @@
-"""The sampler as a dataset of PyTorch, whose loader saves and restores its place."""
+"""The sampler as a PyTorch dataset, whose loader saves and restores its position."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ loaders = pytest.importorskip(
 
 from headwater.torch import SamplerDataset  # noqa: E402
 
-# What torchdata does with PyTorch is not ours to mend.
+# The warning is about torchdata's use of PyTorch.
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 
 SETTINGS = {"default_batch_size": 4, "default_sequence_length": 64, "max_rows": 16, "seed": 7}
@@ -34,7 +34,7 @@ def same(one, two):
     return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
-def test_p2_the_loader_restores_its_place(store_path):
+def test_p2_the_loader_restores_its_position(store_path):
     with sampler(store_path) as running, sampler(store_path, num_prefetch=0) as again:
         batches = iter(loader(running))
         for _ in range(4):
@@ -56,7 +56,7 @@ def test_p6_a_state_of_another_plan_is_refused(store_path):
             SamplerDataset(other).load_state_dict(state)
 
 
-def test_a_batch_is_that_of_numpy_in_types_that_can_be_indexes(store_path):
+def test_tensors_equal_the_arrays_in_types_valid_as_indices(store_path):
     with sampler(store_path) as running, sampler(store_path) as plain:
         tensors, arrays = next(iter(loader(running))), plain.next_train_batch()
         assert tensors.keys() == arrays.keys()

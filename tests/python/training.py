@@ -2,8 +2,8 @@
 
     python tests/python/training.py STORE FOLDER RANKS PREFETCH STEPS
 
-Goes on from the cursor in the folder, if there is one, to the given step of the whole. Writes for
-each step its digest into the log of the folder, and says so on standard output once it has begun.
+Resumes from the cursor in the folder, if there is one, and runs to the given step. Prints `begun`,
+and then writes the digest of each step to the log of the folder.
 """
 
 import sys
@@ -17,7 +17,7 @@ SAVED_EVERY = 3
 
 
 def main(store: str, folder: Path, world: int, prefetch: int, steps: int) -> None:
-    """Trains."""
+    """Takes the batches of all ranks until `steps` steps are done."""
     size = GLOBAL_BATCH // world
     shape = {"default_batch_size": size, "default_sequence_length": 64, "max_rows": 16}
     ranks = [
