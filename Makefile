@@ -13,7 +13,7 @@ CARGO := cargo --locked
 # Shares what is compiled between the extension, the MPI command and the tests.
 SHARED := same-features
 TEST := $(CARGO) test --release --quiet --features mpi,$(SHARED)
-PYTEST := $(BIN)/python -m pytest --quiet --durations=10
+PYTEST := $(BIN)/python -m pytest --quiet --durations=10 --numprocesses 2 --dist worksteal
 # The MPI of the virtual environment, and what bindings to it are made with.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export LIBCLANG_PATH = $(shell echo $(CURDIR)/$(VENV)/lib/python3*/site-packages/clang/native)

@@ -382,6 +382,8 @@ def test_ctrl_c_ends_a_push_and_other_threads_run_meanwhile():
     assert counted > 5
 
 
+# JAX warns of every fork, if a test in this process has loaded it.
+@pytest.mark.filterwarnings("ignore:os.fork")
 def test_a_push_in_a_forked_child_is_an_error():
     worker = Worker(job(500))
     worker.push(numbers(500)[:100])

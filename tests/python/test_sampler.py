@@ -230,6 +230,8 @@ def test_p6_foreign_and_damaged_cursors_are_refused(store_path, tmp_path):
         assert running.cursor() == cursor
 
 
+# JAX warns of every fork, if a test in this process has loaded it.
+@pytest.mark.filterwarnings("ignore:os.fork")
 def test_a_batch_after_shutdown_or_in_a_fork_is_an_error(store_path):
     running = sampler(store_path)
     running.next_train_batch()
@@ -290,6 +292,8 @@ def test_p8_ctrl_c_during_the_wait_consumes_no_batch(store_path, ahead):
     assert lost <= 1
 
 
+# JAX warns of every fork, if a test in this process has loaded it.
+@pytest.mark.filterwarnings("ignore:os.fork")
 def test_a_forked_child_can_close_the_sampler_of_its_parent(store_path):
     """The child does not wait for threads that it does not have, and exits normally."""
     running = sampler(store_path)
