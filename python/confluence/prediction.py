@@ -45,7 +45,9 @@ def read_seeds(path: Path) -> list[Seed]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"cannot read {path} as CSV with a header: {error}") from None
     if not lines:
-        raise ConfigError(f"{path}: expected a header and one line per seed, found an empty file")
+        raise ConfigError(
+            f"{path}: expected a header such as key,obs_time and one line per seed, found an empty file"
+        )
     header = lines[0]
     if len(header) < 2:
         raise ConfigError(

@@ -152,7 +152,10 @@ impl<P: Partial> Tree<P> {
     fn check_bits(&self, node: Node, incoming: &impl Incoming<P>) -> Result<()> {
         match self.covering(node.chunks().start) {
             Some((found, its)) if *found == node && !incoming.has_bits_of(its) => {
-                Err(Error::corrupt(format!("{node} arrived twice, with different bits")))
+                Err(Error::corrupt(format!(
+                    "{node} arrived twice, with different bits; the two were folded from different files, or \
+                     by different builds of headwater"
+                )))
             }
             _ => Ok(()),
         }

@@ -77,7 +77,8 @@ impl<T, N> InFlight<T, N> {
 /// Returns the error of a panic while an item was made.
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
     Error::invalid(format!(
-        "internal error while making a batch ({}); please report it with the cursor of the last batch",
+        "internal error while making a batch ({}); this is a bug in headwater: please report it, with \
+         the cursor of the last batch (save_cursor)",
         panic_message(panic)
     ))
 }

@@ -88,7 +88,7 @@ pub(super) fn check(bytes: &[u8], format: &MatrixFormat) -> Result<()> {
         ),
         MatrixFormat::Raw { .. } => (
             None,
-            "raw numbers, because --columns is given",
+            "binary numbers without a header, because --columns is given",
             "leave out --columns and --dtype, because the file has a header",
         ),
     };

@@ -121,8 +121,8 @@ impl Plan {
         let (name, setting) = (name.into(), setting.into());
         if let Some(present) = self.0.get(&name) {
             return Err(Error::invalid(format!(
-                "the plan has the setting {name:?} twice, as {present} and as {setting}; give one of \
-                 them another name"
+                "the plan has two settings with the name {name:?}: {present} and {setting}; rename \
+                 one of them"
             )));
         }
         self.0.insert(name, setting);
@@ -189,8 +189,8 @@ impl Plan {
             count => format!("{count} settings differ"),
         };
         Err(Error::mismatch(format!(
-            "it was recorded under another plan; {settings}: {}; use the settings and data that it \
-             was recorded with, or start again without it",
+            "{settings}: {}; use the settings and data that were recorded, or start again from the \
+             beginning",
             differences.join("; ")
         )))
     }
@@ -296,9 +296,9 @@ mod tests {
         let then = plan(&[("batch", 16.into()), ("old", "x".into()), ("same", 1.into())]);
         assert_eq!(
             now.compare(&then).unwrap_err().to_string(),
-            "it was recorded under another plan; 3 settings differ: \"batch\" was 16 and is now 32; \
-             \"new\" was not there and is now true; \"old\" was \"x\" and is no longer there; use \
-             the settings and data that it was recorded with, or start again without it"
+            "3 settings differ: \"batch\" was 16 and is now 32; \"new\" was not there and is now true; \
+             \"old\" was \"x\" and is no longer there; use the settings and data that were recorded, \
+             or start again from the beginning"
         );
         assert_eq!(now.compare(&then).unwrap_err().kind(), crate::ErrorKind::PlanMismatch);
         now.compare(&now).unwrap();

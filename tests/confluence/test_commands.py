@@ -90,7 +90,11 @@ def test_categories_are_predicted_by_name_without_a_time(whole, demo_store, tmp_
         ("chrn", "key,at\n", '"chrn"; name one of demo-shop/churn, demo-shop/spend'),
         ("churn", "key,at\nnobody,2022-01-01\n", "nobody"),
         ("churn", "key,at\n1\n", "line 2: expected 2 fields like the header, found 1"),
-        ("churn", "", "expected a header and one line per seed, found an empty file"),
+        (
+            "churn",
+            "",
+            "expected a header such as key,obs_time and one line per seed, found an empty file",
+        ),
         ("churn", "1,2022-01-01\n2,2022-01-01\n", "line 1: expected a header such as key,obs_time"),
         ("churn", "key;at\n1;2022-01-01\n", "line 1: expected a header of at least two columns"),
         ("churn", "key,at\n1,yesterday\n", "line 2: expected a time such as 2024-05-31 12:00:00"),

@@ -160,7 +160,8 @@ fn p6_a_node_with_other_bits_is_refused_by_name_and_changes_nothing() {
     let before = tree.clone();
     let error = tree.insert(Node::new(1, 2).unwrap(), Story("other".into())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
-    let words = "node 2 of level 1 (chunks 4 to 5) arrived twice, with different bits";
+    let words = "node 2 of level 1 (chunks 4 to 5) arrived twice, with different bits; the two were folded \
+                 from different files, or by different builds of headwater";
     assert_eq!(error.to_string(), words);
     let error = tree.insert(Node::leaf(12).unwrap(), Story("other".into())).unwrap_err();
     assert!(

@@ -98,9 +98,8 @@ fn p6_a_cursor_of_another_plan_is_rejected_setting_by_setting() {
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);
     assert_eq!(
         error.to_string(),
-        "the cursor does not belong to this plan: it was recorded under another plan; 1 setting \
-         differs: \"seed\" was 42 and is now 43; use the settings and data that it was recorded with, \
-         or start again without it"
+        "the cursor does not belong to this plan: 1 setting differs: \"seed\" was 42 and is \
+         now 43; use the settings and data that were recorded, or start again from the beginning"
     );
 }
 

@@ -268,7 +268,7 @@ def test_under_mpirun_only_rank_0_writes_and_folds_a_spool(tmp_path, fold):
     laid = finished(mpirun(3, *arguments, "--spool", tmp_path / "S"))
     assert laid.returncode == 0, laid.stderr
     assert laid.stdout.count("blocks; next") == 1
-    told = "does nothing: rank 0 does this once"
+    told = "has nothing to do, because rank 0 alone does this command"
     assert laid.stderr.count(told) == 2
     reduced("work", "--spool", tmp_path / "S", "--rank", 0, "--of", 1)
     folded = finished(mpirun(3, "fold", "--spool", tmp_path / "S"))

@@ -280,7 +280,10 @@ def test_an_audit_by_one_rank_is_refused(tmp_path, matrix):
     fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
     told = reduce(*fold, "--audit", 100)
     assert told.returncode == 1
-    assert "--audit compares the blocks of two ranks, found one rank" in told.stderr
+    assert (
+        "--audit folds blocks on two ranks and compares them: expected at least 2 ranks, found 1"
+        in told.stderr
+    )
     assert not (tmp_path / "g.npy").exists()
 
 

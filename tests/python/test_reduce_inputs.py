@@ -53,7 +53,7 @@ def test_files_with_a_header_are_not_read_as_raw_numbers(tmp_path, rows, table):
     for name, words in [
         (
             "x.npy",
-            "x.npy: expected raw numbers, because --columns is given, found",
+            "x.npy: expected binary numbers without a header, because --columns is given, found",
         ),
         (
             "t.parquet",

@@ -151,7 +151,9 @@ fn on_rank_0(work: impl FnOnce() -> Result<()>) -> Result<JobEnd> {
     match launched_rank() {
         None | Some(0) => work()?,
         Some(rank) => {
-            eprintln!("headwater-reduce: rank {rank} does nothing: rank 0 does this once");
+            eprintln!(
+                "headwater-reduce: rank {rank} has nothing to do, because rank 0 alone does this command"
+            );
         }
     }
     Ok(JobEnd::Done)

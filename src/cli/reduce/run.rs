@@ -255,8 +255,8 @@ impl<F: StatisticCommand> Leader<'_, F> {
     fn fold_and_write(&self, wire: &mut dyn Wire, lost: &mut BTreeSet<u32>) -> Result<()> {
         if self.args.audit > 0 && wire.size() < 2 {
             return Err(Error::invalid(
-                "--audit compares the blocks of two ranks, found one rank; run under mpirun with 2 \
-                 or more ranks, or leave out --audit",
+                "--audit folds blocks on two ranks and compares them: expected at least 2 ranks, \
+                 found 1; run under mpirun with 2 or more ranks, or leave out --audit",
             ));
         }
         check_out(&self.args.out, self.wanted.inputs(), F::KIND)?;
