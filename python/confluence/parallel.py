@@ -60,7 +60,8 @@ class Processes:
         except (RuntimeError, ValueError) as error:
             raise JoinError(
                 f"rank {self.rank} of {self.count} could not join the coordinator at "
-                f"{self.coordinator}: {error}; start rank 0 there, and see that its port is reachable"
+                f"{self.coordinator}: {error}; start rank 0 there, and check that its port "
+                "is reachable"
             ) from None
 
     @contextmanager

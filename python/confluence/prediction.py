@@ -46,7 +46,8 @@ def read_seeds(path: Path) -> list[Seed]:
         raise ConfigError(f"cannot read {path} as CSV with a header: {error}") from None
     if not lines:
         raise ConfigError(
-            f"{path}: expected a header such as key,obs_time and one line per seed, found an empty file"
+            f"{path}: expected a header such as key,obs_time and one line per seed, found an "
+            "empty file"
         )
     header = lines[0]
     if len(header) < 2:

@@ -274,7 +274,8 @@ fn check_complete<S: Statistic>(reduction: &Reduction<S>, blocks: &Blocks) -> Re
     }
     let some: Vec<String> = missing.iter().take(8).map(u64::to_string).collect();
     Err(Error::invalid(format!(
-        "{} of {} blocks are missing: {}{}; run work --rank (B mod W) --of W to fold block B",
+        "{} of {} blocks are missing: {}{}; `headwater-reduce work --spool FOLDER --rank 0 --of 1` \
+         folds all of them here, and rank B mod W of W ranks folds block B",
         missing.len(),
         blocks.count(),
         some.join(", "),
