@@ -331,7 +331,7 @@ def test_rows_that_are_not_the_jobs_are_refused_and_change_nothing():
         (rows[0], r"as a matrix \[n, 13\], found the shape \(13,\)"),
         (rows[:, :12], "13 columns of f32 as in the job, found 12"),
         (rows[:, :0], "found 0 of f32"),
-        (rows, "at most 490 more of the job's 500 rows, found 500"),
+        (rows, "at most 490 more of the 500 rows of the job, found 500"),
         ("rows", "found str"),
         (np.ma.masked_less(rows[:10], 0), "found a masked array; fill it in"),
         (np.ma.array(rows[:10]), "found a masked array"),

@@ -156,10 +156,10 @@ fn p6_what_cannot_be_is_refused_though_its_digest_is_right() {
     // Chunks 0 to 3 are one node, whose level and index stand before the six numbers at the end.
     let node = body.len() - 16 - 48;
     for (at, value, words) in [
-        (node, 3_u8, "not nodes of the job"),
-        (node, 200, "not nodes of the job"),
-        (node + 4, 1, "not nodes of the job"),
-        (node + 8, 1, "not nodes of the job"),
+        (node, 3_u8, "expected nodes of the job in the order"),
+        (node, 200, "expected nodes of the job in the order"),
+        (node + 4, 1, "expected nodes of the job in the order"),
+        (node + 8, 1, "expected nodes of the job in the order"),
         (12, 1, "expected kind 0, found 1"),
         (16, 255, "its header gives a payload"),
         (body.len() - 1, 0x7f, ""),

@@ -118,7 +118,7 @@ fn rows_that_are_not_the_jobs_are_refused_and_change_nothing() {
     refused(push(&mut stream, &[0.0; COLUMNS + 1]), "found 1 numbers after row 1");
     refused(
         push(&mut stream, &data[10 * COLUMNS..]),
-        "at most 90 more of the job's 100 rows, found 91",
+        "at most 90 more of the 100 rows of the job, found 91",
     );
     assert_eq!(stream.next_row(), 10);
     push(&mut stream, &data[10 * COLUMNS..100 * COLUMNS]).unwrap();
