@@ -44,22 +44,22 @@ class RowView(TypedDict):
     children: dict[str, npt.NDArray[np.uint32]]
 
 class HeadwaterError(Exception):
-    """Everything that headwater raises, but for KeyboardInterrupt."""
+    """The base class of all errors of headwater; KeyboardInterrupt is not one of them."""
 
 class IoError(HeadwaterError, OSError):
-    """The operating system refused; also an OSError."""
+    """The operating system reported an error; also an OSError."""
 
 class NotOurs(HeadwaterError):
-    """The bytes are not a headwater file of the kind asked for."""
+    """The bytes are not a headwater file of the expected kind."""
 
 class VersionMismatch(HeadwaterError):
-    """A format version that this build does not read."""
+    """The file has a format version that this build cannot read."""
 
 class Corrupt(HeadwaterError):
-    """The file is headwater's and damaged."""
+    """A headwater file is damaged."""
 
 class LimitExceeded(HeadwaterError):
-    """A limit of a format or a setting was passed."""
+    """A limit of a format or a setting was exceeded."""
 
 class InvalidArgument(HeadwaterError, ValueError):
     """An argument is not valid; also a ValueError."""
@@ -351,7 +351,7 @@ def draft_schema(
 
     Raises:
         DataError: The source cannot be read.
-        IoError: The operating system refused.
+        IoError: The operating system reported an error.
     """
 
 def prepare(
@@ -392,7 +392,7 @@ def prepare(
         DataError: The data are not as the schema says.
         LimitExceeded: A limit of the schema or of the format was passed.
         InvalidArgument: An argument cannot be, or `out` is there already.
-        IoError: The operating system refused.
+        IoError: The operating system reported an error.
     """
 
 def main(arguments: Sequence[str]) -> int:

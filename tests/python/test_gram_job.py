@@ -255,7 +255,7 @@ def test_bad_arguments_are_told_in_words():
             GramJob(**good | change)
     with pytest.raises(headwater.InvalidArgument, match="a multiple of 64 below 500, found 65"):
         Worker(job(500), 65)
-    with pytest.raises(headwater.InvalidArgument, match="threads is 0"):
+    with pytest.raises(headwater.InvalidArgument, match="threads: expected 1 to 65535, found 0"):
         Worker(job(500), threads=0)
 
 
