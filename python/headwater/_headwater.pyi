@@ -1,4 +1,4 @@
-"""The compiled half of the package."""
+"""The compiled module of the package."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -78,7 +78,7 @@ class SamplerShutdown(HeadwaterError):
 
 @final
 class Claim:
-    """Keeps other processes from working in a folder, until it is released or the process ends.
+    """Locks a folder against other processes, until it is released or the process ends.
 
     Waits some seconds for another process to end.
 
@@ -88,7 +88,7 @@ class Claim:
 
     def __new__(cls, folder: str | os.PathLike[str]) -> Claim: ...
     def release(self) -> None:
-        """Lets other processes work in the folder."""
+        """Unlocks the folder."""
 
 @final
 class SqlRows:
@@ -102,7 +102,7 @@ class SqlTables:
 
 @final
 class GramWorkerCore:
-    """The compiled half of `headwater.reduce.Worker`."""
+    """The compiled class behind `headwater.reduce.Worker`."""
 
     def __new__(
         cls, fields: dict[str, Any], first_row: int, threads: int | None
@@ -114,7 +114,7 @@ class GramWorkerCore:
 
 @final
 class GramReductionCore:
-    """The compiled half of `headwater.reduce.Reduction`."""
+    """The compiled class behind `headwater.reduce.Reduction`."""
 
     def __new__(cls, fields: dict[str, Any]) -> GramReductionCore: ...
     @property
@@ -129,7 +129,7 @@ class GramReductionCore:
 
 @final
 class SamplerCore:
-    """The compiled half of `headwater.Sampler`."""
+    """The compiled class behind `headwater.Sampler`."""
 
     def __new__(
         cls,
@@ -233,7 +233,7 @@ class Store:
         """
 
     def text_embeddings(self) -> npt.NDArray[np.float16] | None:
-        """Returns the vectors of all texts, float16 [V, D_t]; None where texts have none."""
+        """Returns the vectors of all texts, float16 [V, D_t]; None if texts have no vectors."""
 
     def text_embedding(self, index: int) -> npt.NDArray[np.float16] | None:
         """Returns the vector of a text.
@@ -292,7 +292,7 @@ class Cursor:
 
     @property
     def kind(self) -> str:
-        """The kind of sequence that it is a position in, such as "sampler"."""
+        """The kind of sequence, such as "sampler"."""
 
     @property
     def fingerprint(self) -> str:
@@ -332,10 +332,10 @@ def key_text(key: object) -> str:
     """
 
 def sampler_defaults() -> dict[str, Any]:
-    """Returns the defaults of `Sampler` that are settings, by the names of its arguments."""
+    """Returns the default settings of `Sampler`, by the names of its arguments."""
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Writes a file whole or not at all, also where the process is killed or the power fails."""
+    """Writes a file completely or not at all, even if the process is killed or the power fails."""
 
 def draft_schema(
     source: str | os.PathLike[str] | dict[str, ArrowTable], name: str = "database"
@@ -365,7 +365,7 @@ def prepare(
     threads: int | None = None,
     progress: Callable[[str, int, int | None], object] | None = None,
 ) -> Report:
-    """Makes a store from a source and its schema.
+    """Writes a store from a source and its schema.
 
     The same rows in the same order, schema and embedder make the same bytes, whatever the kind of
     source, the number of threads or the machine. Ctrl-C ends it and leaves nothing behind.

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::durable::{self, Disk};
 
-/// Writes a file completely or not at all, even when the process is killed or the power fails.
+/// Writes a file completely or not at all, even if the process is killed or the power fails.
 #[pyfunction]
 pub(super) fn write_file(py: Python<'_>, path: PathBuf, data: &[u8]) -> PyResult<()> {
     Ok(py.detach(|| durable::write_file(&Disk, &path, data))?)
