@@ -1,8 +1,8 @@
 //! The reducer's wire over MPI.
 //!
-//! A message travels as its length, and then in pieces, so that no count passes 32 bits. Whatever
-//! MPI returns is looked at. With Open MPI's `--with-ft ulfm` the death of a rank is an event;
-//! without, MPI ends the job.
+//! A message is sent as its length and then in pieces, so that no count exceeds 32 bits. Every return
+//! code of MPI is checked. With Open MPI's `--with-ft ulfm` the death of a rank is an event; without it,
+//! MPI ends the job.
 #![expect(unsafe_code, reason = "MPI is a library of C; rsmpi's safe calls drop its errors")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,11 +22,11 @@ const TAG: c_int = 17;
 const PIECE_BYTES: usize = 16 << 20;
 const LENGTH_BYTES: usize = 8;
 
-/// Open MPI's classes of errors when a rank has died.
+/// Open MPI's error classes for the death of a rank.
 const PROCESS_FAILED: c_int = 75;
 const PROCESS_FAILED_PENDING: c_int = 76;
 
-/// All processes that were launched together.
+/// All ranks of `MPI_COMM_WORLD`.
 pub struct World {
     universe: Universe,
     communicator: ffi::MPI_Comm,
@@ -34,13 +34,13 @@ pub struct World {
     size: u32,
     sending: VecDeque<Sending>,
     receiving: BTreeMap<u32, Incoming>,
-    survival: Option<Survival>,
+    fault_tolerance: Option<FaultTolerance>,
     lost: BTreeSet<u32>,
-    /// Those of the lost that nobody was told of.
-    untold: VecDeque<u32>,
+    /// The lost ranks that [`Wire::poll`] has not reported yet.
+    unreported: VecDeque<u32>,
 }
 
-/// A message on its way out. Its bytes stay where they are until all requests are done.
+/// A message that is being sent. Its bytes must not move until all requests are done.
 struct Sending {
     to: u32,
     requests: VecDeque<ffi::MPI_Request>,
@@ -48,34 +48,36 @@ struct Sending {
     _length: Box<[u8; LENGTH_BYTES]>,
 }
 
-/// A message of which some pieces have come.
+/// A message of which some pieces have arrived.
 struct Incoming {
     length: usize,
     bytes: Vec<u8>,
 }
 
-/// The calls of Open MPI that a job needs to survive a rank; other MPIs have none.
+/// The calls of Open MPI by which a job survives the death of a rank; other MPIs lack them.
 #[derive(Clone, Copy)]
-struct Survival {
+struct FaultTolerance {
     acknowledge: unsafe extern "C" fn(ffi::MPI_Comm) -> c_int,
     acknowledged: unsafe extern "C" fn(ffi::MPI_Comm, *mut ffi::MPI_Group) -> c_int,
 }
 
 impl World {
-    /// Joins the processes that were launched together.
+    /// Initialises MPI.
     ///
     /// # Errors
-    /// `Io` when MPI does not work.
+    /// `Shutdown` when MPI was initialised before, `Io` when a call of MPI fails.
     pub fn join() -> Result<Self> {
-        let (universe, _) = mpi::initialize_with_threading(Threading::Funneled)
-            .ok_or_else(|| Error::new(ErrorKind::Shutdown, "MPI was initialised before"))?;
+        let (universe, _) =
+            mpi::initialize_with_threading(Threading::Funneled).ok_or_else(|| {
+                Error::new(ErrorKind::Shutdown, "MPI is already initialised in this process")
+            })?;
         let world = universe.world();
         // SAFETY: A predefined communicator, and a predefined handler.
         let communicator = unsafe { ffi::RSMPI_COMM_WORLD };
         // SAFETY: As above; MPI is initialised.
         let code = unsafe { ffi::MPI_Comm_set_errhandler(communicator, ffi::RSMPI_ERRORS_RETURN) };
         let (rank, size) = (world.rank() as u32, world.size() as u32);
-        let is_surviving = std::env::var("OMPI_MCA_mpi_ft_enable").is_ok_and(|on| on != "0");
+        let is_fault_tolerant = std::env::var("OMPI_MCA_mpi_ft_enable").is_ok_and(|on| on != "0");
         let world = Self {
             universe,
             communicator,
@@ -83,25 +85,25 @@ impl World {
             size,
             sending: VecDeque::new(),
             receiving: BTreeMap::new(),
-            survival: is_surviving.then(Survival::find).flatten(),
+            fault_tolerance: is_fault_tolerant.then(FaultTolerance::find).flatten(),
             lost: BTreeSet::new(),
-            untold: VecDeque::new(),
+            unreported: VecDeque::new(),
         };
-        world.check(code, "asking for errors")?;
+        world.check(code, "setting the error handler")?;
         Ok(world)
     }
 
-    /// Which of them this one is.
+    /// The rank of this process.
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// Ends MPI, after all that are left have said good-bye.
+    /// Finalises MPI; called after the job has ended on all live ranks.
     pub fn leave(self) {
-        // Where ranks may die, MPI's own end can wait for ever, for a dead one or for one that has
-        // left; nothing is under way any more.
-        if self.survival.is_some() {
+        // MPI_Finalize can wait for ever for a rank that has died or left, and no message is in transit
+        // any more.
+        if self.fault_tolerance.is_some() {
             std::mem::forget(self.universe);
         }
     }
@@ -112,32 +114,32 @@ impl World {
         }
         let mut text = [0_u8; ffi::MPI_MAX_ERROR_STRING as usize];
         let mut length = 0;
-        // SAFETY: MPI writes a string that ends, of at most so many bytes.
+        // SAFETY: MPI writes a string of at most this length, with its NUL.
         unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &raw mut length) };
         let text = CStr::from_bytes_until_nul(&text).unwrap_or_default().to_string_lossy();
         Err(Error::new(ErrorKind::Io, format!("rank {}: {action} over MPI: {text}", self.rank)))
     }
 
-    /// Whether `code` says that a rank has died.
-    fn is_death(code: c_int) -> bool {
+    /// Whether `code` reports the death of a rank.
+    fn is_process_failure(code: c_int) -> bool {
         let mut class = 0;
-        // SAFETY: Any number may be asked for.
+        // SAFETY: MPI accepts any code here.
         unsafe { ffi::MPI_Error_class(code, &raw mut class) };
         class == PROCESS_FAILED || class == PROCESS_FAILED_PENDING
     }
 
-    /// Learns who has died.
+    /// Records all ranks that have died, when `code` reports a death.
     fn acknowledge(&mut self, code: c_int, action: &str) -> Result<()> {
-        let Some(survival) = self.survival else { return self.check(code, action) };
+        let Some(fault_tolerance) = self.fault_tolerance else { return self.check(code, action) };
         let mut dead = MaybeUninit::uninit();
         let mut world = MaybeUninit::uninit();
         // SAFETY: Both groups are written before they are read, and freed once.
         let ranks = unsafe {
-            self.check((survival.acknowledge)(self.communicator), "acknowledging a death")?;
-            let code = (survival.acknowledged)(self.communicator, dead.as_mut_ptr());
-            self.check(code, "asking who has died")?;
+            self.check((fault_tolerance.acknowledge)(self.communicator), "acknowledging a death")?;
+            let code = (fault_tolerance.acknowledged)(self.communicator, dead.as_mut_ptr());
+            self.check(code, "listing the ranks that died")?;
             let code = ffi::MPI_Comm_group(self.communicator, world.as_mut_ptr());
-            self.check(code, "asking who there is")?;
+            self.check(code, "listing the ranks")?;
             let (mut dead, mut world) = (dead.assume_init(), world.assume_init());
             let mut count = 0;
             ffi::MPI_Group_size(dead, &raw mut count);
@@ -152,23 +154,23 @@ impl World {
             );
             ffi::MPI_Group_free(&raw mut dead);
             ffi::MPI_Group_free(&raw mut world);
-            self.check(code, "asking who has died")?;
+            self.check(code, "listing the ranks that died")?;
             ranks
         };
-        ranks.into_iter().for_each(|rank| self.note_death(rank as u32));
+        ranks.into_iter().for_each(|rank| self.record_death(rank as u32));
         Ok(())
     }
 
-    fn note_death(&mut self, rank: u32) {
+    fn record_death(&mut self, rank: u32) {
         if self.lost.insert(rank) {
             self.receiving.remove(&rank);
-            self.untold.push_back(rank);
+            self.unreported.push_back(rank);
         }
     }
 
-    /// Lets go of what was sent.
+    /// Drops the messages that were sent.
     fn finish_sends(&mut self) -> Result<()> {
-        // What is not done stays in `sending`, also after an error: MPI may still read it.
+        // An unfinished message stays in `sending`, also after an error: MPI may still read its bytes.
         for _ in 0..self.sending.len() {
             let Some(mut message) = self.sending.pop_front() else { break };
             let finished = self.finish(&mut message);
@@ -180,18 +182,18 @@ impl World {
         Ok(())
     }
 
-    /// Forgets the requests of a message that are done, up to the first that is not.
+    /// Removes the finished requests of a message, up to the first unfinished one.
     fn finish(&mut self, message: &mut Sending) -> Result<()> {
         while let Some(request) = message.requests.front_mut() {
             let mut is_done = 0;
-            // SAFETY: A request that was begun and is not done; nothing is asked of its status.
+            // SAFETY: The request was started and is not finished; its status is ignored.
             let code =
                 unsafe { ffi::MPI_Test(request, &raw mut is_done, ffi::RSMPI_STATUS_IGNORE) };
             if code != ffi::MPI_SUCCESS as c_int {
-                if !Self::is_death(code) {
+                if !Self::is_process_failure(code) {
                     return self.check(code, "sending");
                 }
-                self.note_death(message.to);
+                self.record_death(message.to);
             } else if is_done == 0 {
                 break;
             }
@@ -200,57 +202,57 @@ impl World {
         Ok(())
     }
 
-    /// Receives a piece, if one is there; returns the message that it makes whole.
+    /// Receives a piece if one has arrived; returns the message if the piece completes it.
     fn receive(&mut self) -> Result<Option<(u32, Vec<u8>)>> {
-        let mut is_there = 0;
+        let mut has_message = 0;
         let mut status = MaybeUninit::zeroed();
-        // SAFETY: MPI writes the status when something is there.
+        // SAFETY: MPI writes the status when a message has arrived; it is zeroed before.
         let (code, status) = unsafe {
             let code = ffi::MPI_Iprobe(
                 ffi::RSMPI_ANY_SOURCE,
                 TAG,
                 self.communicator,
-                &raw mut is_there,
+                &raw mut has_message,
                 status.as_mut_ptr(),
             );
             (code, status.assume_init())
         };
         if code != ffi::MPI_SUCCESS as c_int {
-            if Self::is_death(code) {
-                self.acknowledge(code, "listening")?;
+            if Self::is_process_failure(code) {
+                self.acknowledge(code, "checking for messages")?;
                 return Ok(None);
             }
-            self.check(code, "listening")?;
+            self.check(code, "checking for messages")?;
         }
-        if is_there == 0 {
+        if has_message == 0 {
             return Ok(None);
         }
         let from = status.MPI_SOURCE as u32;
         let mut count = 0;
-        // SAFETY: The status is of a message that is there.
+        // SAFETY: The status is of a message that has arrived.
         unsafe { ffi::MPI_Get_count(&raw const status, ffi::RSMPI_UINT8_T, &raw mut count) };
         let mut length = [0_u8; LENGTH_BYTES];
-        // Of what a dead rank has sent, the beginning may be forgotten: it is nobody's any more.
+        // The pieces of a dead rank are discarded, because the beginning of its message already was.
         let is_lost = self.lost.contains(&from);
-        let mut dropped = filled(0_u8, if is_lost { count as usize } else { 0 })?;
-        // Where it stays: a portion is long.
-        let (room, room_bytes) = match self.receiving.get_mut(&from) {
-            _ if is_lost => (dropped.as_mut_ptr(), dropped.len()),
+        let mut discarded = filled(0_u8, if is_lost { count as usize } else { 0 })?;
+        // Receives into the final buffer, because a portion is too large to copy.
+        let (buffer, buffer_bytes) = match self.receiving.get_mut(&from) {
+            _ if is_lost => (discarded.as_mut_ptr(), discarded.len()),
             None => (length.as_mut_ptr(), LENGTH_BYTES),
             Some(Incoming { length, bytes }) => {
-                let room_bytes = *length - bytes.len();
-                (bytes.spare_capacity_mut().as_mut_ptr().cast(), room_bytes)
+                let buffer_bytes = *length - bytes.len();
+                (bytes.spare_capacity_mut().as_mut_ptr().cast(), buffer_bytes)
             }
         };
         let piece_bytes = count as usize;
-        if piece_bytes > room_bytes {
+        if piece_bytes > buffer_bytes {
             return Err(unexpected(from));
         }
-        // SAFETY: No more bytes than there is room for: in `length`, in `dropped`, or behind what has
-        // come of a message, for all of which memory was reserved.
+        // SAFETY: The bytes fit into the buffer: `length`, `discarded`, or the reserved rest of a
+        // message.
         let code = unsafe {
             ffi::MPI_Recv(
-                room.cast(),
+                buffer.cast(),
                 count,
                 ffi::RSMPI_UINT8_T,
                 status.MPI_SOURCE,
@@ -259,8 +261,8 @@ impl World {
                 ffi::RSMPI_STATUS_IGNORE,
             )
         };
-        if code != ffi::MPI_SUCCESS as c_int && Self::is_death(code) {
-            self.note_death(from);
+        if code != ffi::MPI_SUCCESS as c_int && Self::is_process_failure(code) {
+            self.record_death(from);
             return Ok(None);
         }
         self.check(code, "receiving")?;
@@ -270,7 +272,7 @@ impl World {
         self.assemble(from, length, piece_bytes)
     }
 
-    /// Notes that a piece has come, which is `length` where it is a message's first.
+    /// Adds a piece to its message; the first piece of a message is its `length`.
     fn assemble(
         &mut self,
         from: u32,
@@ -285,7 +287,7 @@ impl World {
             self.receiving.insert(from, Incoming { length, bytes });
             return Ok(None);
         };
-        // SAFETY: So many bytes were received behind those that were there, with room for them.
+        // SAFETY: `receive` wrote this many bytes after the earlier ones, into reserved memory.
         unsafe { bytes.set_len(bytes.len() + piece_bytes) };
         if bytes.len() < *length {
             return Ok(None);
@@ -318,8 +320,8 @@ impl Wire for World {
             Sending { to: rank, requests: VecDeque::new(), _bytes: message, _length: length };
         for (piece, bytes) in pieces {
             let mut request = MaybeUninit::uninit();
-            // SAFETY: The piece is in memory that stays until its request is done: `sending` owns it,
-            // and is dropped when none of its requests is left, or MPI's end has come.
+            // SAFETY: The bytes stay in place until the request is done: `sending` owns them, and is
+            // dropped after its last request, or with `World`.
             let code = unsafe {
                 ffi::MPI_Isend(
                     piece.cast::<c_void>(),
@@ -331,12 +333,12 @@ impl Wire for World {
                     request.as_mut_ptr(),
                 )
             };
-            if code != ffi::MPI_SUCCESS as c_int && Self::is_death(code) {
-                self.note_death(rank);
+            if code != ffi::MPI_SUCCESS as c_int && Self::is_process_failure(code) {
+                self.record_death(rank);
                 break;
             }
             self.check(code, "sending")?;
-            // SAFETY: MPI has written it.
+            // SAFETY: MPI has written the request.
             sending.requests.push_back(unsafe { request.assume_init() });
         }
         self.sending.push_back(sending);
@@ -344,7 +346,7 @@ impl Wire for World {
     }
 
     fn poll(&mut self) -> Result<Option<Event>> {
-        if let Some(rank) = self.untold.pop_front() {
+        if let Some(rank) = self.unreported.pop_front() {
             return Ok(Some(Event::Lost(rank)));
         }
         self.finish_sends()?;
@@ -352,21 +354,21 @@ impl Wire for World {
     }
 
     fn is_busy(&self) -> bool {
-        !self.sending.is_empty() || !self.receiving.is_empty() || !self.untold.is_empty()
+        !self.sending.is_empty() || !self.receiving.is_empty() || !self.unreported.is_empty()
     }
 }
 
-impl Survival {
-    /// The calls, where the MPI that this program runs with has them.
+impl FaultTolerance {
+    /// Returns the calls if the loaded MPI has them.
     fn find() -> Option<Self> {
         let find = |name: &CStr| {
-            // SAFETY: Looks a name up among those of the libraries that are loaded.
+            // SAFETY: Looks up a symbol in the loaded libraries.
             let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
             (!found.is_null()).then_some(found)
         };
         let acknowledge = find(c"MPIX_Comm_failure_ack")?;
         let acknowledged = find(c"MPIX_Comm_failure_get_acked")?;
-        // SAFETY: The functions of these names have these types, by Open MPI's mpi-ext.h.
+        // SAFETY: Open MPI's mpi-ext.h declares the functions with these types.
         unsafe {
             Some(Self {
                 acknowledge: transmute::<*mut c_void, unsafe extern "C" fn(ffi::MPI_Comm) -> c_int>(

@@ -1,4 +1,4 @@
-"""The compiled part of the package."""
+"""The compiled module of the package."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -43,22 +43,22 @@ class RowView(TypedDict):
     children: dict[str, npt.NDArray[np.uint32]]
 
 class HeadwaterError(Exception):
-    """Everything that headwater raises, but for KeyboardInterrupt."""
+    """The base class of all errors of headwater; KeyboardInterrupt is not one of them."""
 
 class IoError(HeadwaterError, OSError):
-    """The operating system refused; also an OSError."""
+    """The operating system reported an error; also an OSError."""
 
 class NotOurs(HeadwaterError):
-    """The bytes are not a headwater file of the kind asked for."""
+    """The bytes are not a headwater file of the expected kind."""
 
 class VersionMismatch(HeadwaterError):
-    """A format version that this build does not read."""
+    """The file has a format version that this build cannot read."""
 
 class Corrupt(HeadwaterError):
-    """The file is headwater's and damaged."""
+    """A headwater file is damaged."""
 
 class LimitExceeded(HeadwaterError):
-    """A limit of a format or a setting was passed."""
+    """A limit of a format or a setting was exceeded."""
 
 class InvalidArgument(HeadwaterError, ValueError):
     """An argument is not valid; also a ValueError."""
@@ -101,7 +101,7 @@ class SqlTables:
 
 @final
 class GramWorkerCore:
-    """The compiled part of `headwater.reduce.Worker`."""
+    """The compiled class behind `headwater.reduce.Worker`."""
 
     def __new__(
         cls, fields: dict[str, Any], first_row: int, threads: int | None
@@ -113,7 +113,7 @@ class GramWorkerCore:
 
 @final
 class GramReductionCore:
-    """The compiled part of `headwater.reduce.Reduction`."""
+    """The compiled class behind `headwater.reduce.Reduction`."""
 
     def __new__(cls, fields: dict[str, Any]) -> GramReductionCore: ...
     @property
@@ -128,7 +128,7 @@ class GramReductionCore:
 
 @final
 class SamplerCore:
-    """The compiled part of `headwater.Sampler`."""
+    """The compiled class behind `headwater.Sampler`."""
 
     def __new__(
         cls,
@@ -232,7 +232,7 @@ class Store:
         """
 
     def text_embeddings(self) -> npt.NDArray[np.float16] | None:
-        """Returns the vectors of all texts, float16 [V, D_t]; None if the store has none."""
+        """Returns the vectors of all texts, float16 [V, D_t]; None if texts have no vectors."""
 
     def text_embedding(self, index: int) -> npt.NDArray[np.float16] | None:
         """Returns the vector of a text.
@@ -291,7 +291,7 @@ class Cursor:
 
     @property
     def kind(self) -> str:
-        """The kind of the sequence, such as "sampler"."""
+        """The kind of sequence, such as "sampler"."""
 
     @property
     def fingerprint(self) -> str:
@@ -331,10 +331,10 @@ def key_text(key: object) -> str:
     """
 
 def sampler_defaults() -> dict[str, Any]:
-    """Returns the defaults of the settings of `Sampler`, by the names of its arguments."""
+    """Returns the default settings of `Sampler`, by the names of its arguments."""
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Writes a file whole or not at all, even if the process is killed or the power fails."""
+    """Writes a file completely or not at all, even if the process is killed or the power fails."""
 
 def draft_schema(
     source: str | os.PathLike[str] | dict[str, ArrowTable], name: str = "database"
@@ -350,7 +350,7 @@ def draft_schema(
 
     Raises:
         DataError: The source cannot be read.
-        IoError: The operating system refused.
+        IoError: The operating system reported an error.
     """
 
 def prepare(
@@ -364,7 +364,7 @@ def prepare(
     threads: int | None = None,
     progress: Callable[[str, int, int | None], object] | None = None,
 ) -> Report:
-    """Makes a store from a source and its schema.
+    """Writes a store from a source and its schema.
 
     The same rows in the same order, schema and embedder make the same bytes, whatever the kind of
     source, the number of threads or the machine. Ctrl-C interrupts it and leaves no files behind.
@@ -392,7 +392,7 @@ def prepare(
         DataError: The data are not as the schema says.
         LimitExceeded: A limit of the schema or of the format is exceeded.
         InvalidArgument: An argument is not valid, or `out` exists already.
-        IoError: The operating system refused.
+        IoError: The operating system reported an error.
     """
 
 def main(arguments: Sequence[str]) -> int:

@@ -12,24 +12,24 @@ use std::time::Duration;
 
 use crate::error::{ErrorKind, Result};
 
-/// Whether the user wants to stop the work. Called repeatedly, and once before anything is written,
-/// so that it can start to listen for signals.
+/// Returns whether the user has interrupted the command. Called repeatedly, and once before any file is
+/// written, so that it can install its signal handlers.
 pub type Interrupted<'a> = dyn Fn() -> bool + Sync + 'a;
 
 /// Prints the requested help, or the error in the arguments; returns the exit status.
-fn refused(error: &clap::Error) -> u8 {
-    // An error of printing an error has no reader.
+fn print_usage(error: &clap::Error) -> u8 {
+    // An error while printing cannot be printed either.
     let _ = error.print();
     u8::try_from(error.exit_code()).unwrap_or(2)
 }
 
 /// Prints the error, if there is one; returns the exit status.
 fn exit_status(command: &str, result: Result<()>) -> u8 {
-    told(command, result).map_or_else(status_of, |()| 0)
+    print_error(command, result).map_or_else(status_of, |()| 0)
 }
 
 /// Prints the error, if there is one; returns only its kind.
-fn told(command: &str, result: Result<()>) -> Result<(), ErrorKind> {
+fn print_error(command: &str, result: Result<()>) -> Result<(), ErrorKind> {
     match result {
         Err(error) if !output::is_closed_pipe(&error) => {
             let _ = writeln!(std::io::stderr(), "{command}: {error}");

@@ -1,4 +1,4 @@
-//! Arguments that come from Python by name, and the errors of those that are not valid.
+//! Named arguments from Python, and the errors of invalid ones.
 
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyTypeError;
@@ -8,50 +8,50 @@ use pyo3::types::PyDict;
 use super::Whole;
 use crate::error::{Error, Result};
 
-/// One argument that Python gave: its name, and the object.
+/// The name of an argument from Python, and the object.
 #[derive(Clone, Copy)]
 pub(super) struct Argument<'a, 'py>(pub(super) &'a str, pub(super) &'a Bound<'py, PyAny>);
 
 impl<'py> Argument<'_, 'py> {
-    /// The argument as a `T`.
+    /// Returns the argument as a `T`.
     ///
     /// # Errors
-    /// `InvalidArgument` with the argument's name where it is of another type.
+    /// `InvalidArgument` with the name of the argument when it has another type.
     pub(super) fn get<T: FromPyObjectOwned<'py>>(self) -> PyResult<T> {
         let Self(name, object) = self;
         object.extract().map_err(|error: <T as FromPyObject<'_, 'py>>::Error| {
             let error: PyErr = error.into();
             if error.is_instance_of::<PyTypeError>(object.py()) {
-                let (words, found) =
+                let (message, found) =
                     (error.value(object.py()).to_string(), super::type_name(object));
-                return Error::invalid(format!("{name}: {words}, found {found}")).into();
+                return Error::invalid(format!("{name}: {message}, found {found}")).into();
             }
             error
         })
     }
 
-    /// The argument as a whole number that fits into `T`.
+    /// Returns the argument as a whole number that fits into `T`.
     pub(super) fn number<T: TryFrom<i128>>(self) -> PyResult<T> {
         let Whole(number) = self.get()?;
         Ok(in_range(self.0, number)?)
     }
 
-    /// The argument as one of some words, each with its meaning.
+    /// Returns the value that `choices` has for the argument, which is a str.
     pub(super) fn one_of<T: Copy>(self, choices: &[(&str, T)]) -> PyResult<T> {
         Ok(one_of(self.0, &self.get::<String>()?, choices)?)
     }
 }
 
-/// Arguments that Python gave as a dictionary.
+/// A dictionary of arguments from Python.
 pub(super) struct Arguments<'a, 'py>(pub(super) &'a Bound<'py, PyDict>);
 
 impl<'py> Arguments<'_, 'py> {
-    /// The argument of a name.
+    /// Returns the argument of a name.
     pub(super) fn get<T: FromPyObjectOwned<'py>>(&self, name: &str) -> PyResult<T> {
         Argument(name, &self.object(name)?).get()
     }
 
-    /// A whole number that fits into `T`.
+    /// Returns an argument as a whole number that fits into `T`.
     pub(super) fn number<T: TryFrom<i128>>(&self, name: &str) -> PyResult<T> {
         Argument(name, &self.object(name)?).number()
     }
@@ -62,13 +62,13 @@ impl<'py> Arguments<'_, 'py> {
     }
 }
 
-/// A number that fits into `T`.
+/// Converts a number to `T`.
 pub(super) fn in_range<T: TryFrom<i128>>(name: &str, number: i128) -> Result<T> {
     T::try_from(number)
         .map_err(|_| Error::invalid(format!("{name} is {number}, which is out of range")))
 }
 
-/// The meaning of a word, which is one of `choices`.
+/// Returns the value that `choices` has for `found`.
 pub(super) fn one_of<T: Copy>(name: &str, found: &str, choices: &[(&str, T)]) -> Result<T> {
     let choice = choices.iter().find(|(word, _)| *word == found);
     choice.map(|(_, value)| *value).ok_or_else(|| {

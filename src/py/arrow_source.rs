@@ -133,16 +133,19 @@ impl Iterator for Counted {
 pub(super) fn open_stream(object: &Bound<'_, PyAny>) -> Result<RecordBatchStreamReader> {
     let py = object.py();
     let name = c"arrow_array_stream";
-    let capsule = super::in_words(py, object.call_method0("__arrow_c_stream__"))?;
-    let capsule = super::in_words(py, capsule.cast::<PyCapsule>().map_err(PyErr::from))?;
-    let pointer = super::in_words(py, capsule.pointer_checked(Some(name)))?;
+    let capsule = super::to_data_error(py, object.call_method0("__arrow_c_stream__"))?;
+    let capsule = super::to_data_error(py, capsule.cast::<PyCapsule>().map_err(PyErr::from))?;
+    let pointer = super::to_data_error(py, capsule.pointer_checked(Some(name)))?;
     // SAFETY: A capsule of this name holds, by the Arrow PyCapsule interface, a valid, aligned and
     // initialised stream that nobody else uses; the capsule outlives this call. Its contents are
     // moved out, and what stays behind is marked as released, so that the capsule's destructor
     // leaves it alone.
     let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
     RecordBatchStreamReader::try_new(stream).map_err(|error| {
-        Error::data(format!("{} gives no Arrow stream: {error}", super::type_name(object)))
+        Error::data(format!(
+            "cannot read the Arrow stream of a {}: {error}",
+            super::type_name(object)
+        ))
     })
 }
 

@@ -1,5 +1,5 @@
-//! A batch as NumPy arrays that look into its buffer.
-#![expect(unsafe_code, reason = "NumPy is lent memory that a Python object keeps; see the call")]
+//! Makes NumPy arrays that share the buffers of a batch.
+#![expect(unsafe_code, reason = "NumPy borrows memory that a Python object owns; see the call")]
 
 use half::f16;
 use numpy::ndarray::{ArrayViewD, IxDyn};
@@ -10,11 +10,11 @@ use pyo3::types::PyDict;
 use crate::error::{Error, Result};
 use crate::sampler::{Batch, Dtype, Tensor};
 
-/// Keeps a batch's buffers for as long as an array looks into them.
+/// Owns the buffers of a batch while arrays share them.
 #[pyclass(frozen)]
 struct BatchMemory(Batch);
 
-/// The tensors of `batch` by name: read-only, and none of them copied.
+/// Returns the tensors of `batch` by name, read-only and without a copy.
 pub(super) fn arrays(py: Python<'_>, batch: Batch) -> PyResult<Bound<'_, PyDict>> {
     let memory = Bound::new(py, BatchMemory(batch))?;
     let arrays = PyDict::new(py);
@@ -42,8 +42,8 @@ fn array<'py, T: Element + bytemuck::Pod>(
     let wrong = |e: &dyn std::fmt::Display| Error::invalid(format!("{}: {e}", tensor.name));
     let values: &[T] = bytemuck::try_cast_slice(bytes).map_err(|e| wrong(&e))?;
     let view = ArrayViewD::from_shape(IxDyn(&tensor.shape), values).map_err(|e| wrong(&e))?;
-    // SAFETY: the memory belongs to `memory`, which the array keeps alive; nobody changes it while
-    // that lives, and it is marked as read-only before anybody else sees it.
+    // SAFETY: `memory` owns the bytes, and the array keeps `memory` alive. Nothing writes to the bytes,
+    // and the array is marked as read-only before any other code has it.
     let array = unsafe { PyArrayDyn::borrow_from_array(&view, memory.clone().into_any()) };
     array.readwrite().make_nonwriteable();
     Ok(array.into_any())

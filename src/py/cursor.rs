@@ -13,7 +13,7 @@ use crate::plan::{Cursor as PlanCursor, Setting};
 pub(super) struct Cursor(PlanCursor);
 
 impl Cursor {
-    /// The cursor as the plan has it.
+    /// Returns the cursor of the plan.
     pub(super) fn as_plan(&self) -> &PlanCursor {
         &self.0
     }
@@ -44,7 +44,7 @@ impl Cursor {
         Ok(PyBytes::new(py, &self.0.encode()?))
     }
 
-    /// The kind of sequence that it is a position in, such as "sampler".
+    /// The kind of sequence, such as "sampler".
     #[getter]
     fn kind(&self) -> &'static str {
         self.0.kind().name()

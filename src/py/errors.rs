@@ -13,13 +13,17 @@ struct Classes {
     kinds: Vec<(ErrorKind, Py<PyType>)>,
 }
 
-/// Each kind, the name of its class, and what the class says of itself.
+/// Each kind, the name of its class, and the docstring of the class.
 const KINDS: [(ErrorKind, &str, &str); 10] = [
-    (ErrorKind::Io, "IoError", "The operating system refused; also an OSError."),
-    (ErrorKind::NotOurs, "NotOurs", "The bytes are not a headwater file of the kind asked for."),
-    (ErrorKind::Version, "VersionMismatch", "A format version that this build does not read."),
-    (ErrorKind::Corrupt, "Corrupt", "The file is headwater's and damaged."),
-    (ErrorKind::LimitExceeded, "LimitExceeded", "A limit of a format or a setting was passed."),
+    (ErrorKind::Io, "IoError", "The operating system reported an error; also an OSError."),
+    (ErrorKind::NotOurs, "NotOurs", "The bytes are not a headwater file of the expected kind."),
+    (
+        ErrorKind::Version,
+        "VersionMismatch",
+        "The file has a format version that this build cannot read.",
+    ),
+    (ErrorKind::Corrupt, "Corrupt", "A headwater file is damaged."),
+    (ErrorKind::LimitExceeded, "LimitExceeded", "A limit of a format or a setting was exceeded."),
     (ErrorKind::InvalidArgument, "InvalidArgument", "An argument is not valid; also a ValueError."),
     (
         ErrorKind::Schema,
@@ -40,7 +44,8 @@ static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
 fn classes(py: Python<'_>) -> PyResult<&Classes> {
     CLASSES.get_or_try_init(py, || {
         let exception = py.get_type::<PyException>();
-        let about = "Everything that headwater raises, but for KeyboardInterrupt.";
+        let about =
+            "The base class of all errors of headwater; KeyboardInterrupt is not one of them.";
         let base = new_class(py, "HeadwaterError", about, &[exception])?;
         let mut kinds = Vec::new();
         for (kind, name, about) in KINDS {
@@ -81,7 +86,7 @@ pub(super) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-/// The error that an exception of one of our classes stands for.
+/// Returns the error of an exception of one of these classes.
 pub(super) fn ours(py: Python<'_>, exception: &PyErr) -> Option<Error> {
     let class = exception.get_type(py);
     let (kind, _) = classes(py).ok()?.kinds.iter().find(|(_, ours)| ours.is(&class))?;

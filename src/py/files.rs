@@ -1,4 +1,4 @@
-//! Files that are written whole, and folders that one process works in.
+//! Files that are written completely or not at all, and locks of folders.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -7,13 +7,13 @@ use pyo3::prelude::*;
 
 use crate::durable::{self, Disk};
 
-/// Writes a file whole or not at all, also where the process is killed or the power fails.
+/// Writes a file completely or not at all, even if the process is killed or the power fails.
 #[pyfunction]
 pub(super) fn write_file(py: Python<'_>, path: PathBuf, data: &[u8]) -> PyResult<()> {
     Ok(py.detach(|| durable::write_file(&Disk, &path, data))?)
 }
 
-/// Keeps other processes from working in a folder, until it is released or this process ends.
+/// Locks a folder against other processes, until it is released or this process ends.
 #[pyclass(frozen, module = "headwater")]
 pub(super) struct Claim(Mutex<Option<durable::Claim>>);
 
@@ -24,7 +24,7 @@ impl Claim {
         Ok(Self(Mutex::new(Some(py.detach(|| durable::Claim::of(&folder))?))))
     }
 
-    /// Lets other processes work in the folder.
+    /// Unlocks the folder.
     fn release(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }

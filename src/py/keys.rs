@@ -1,4 +1,4 @@
-//! The text of a key that Python gives, by the rule of `prepare`.
+//! Converts keys from Python to text, by the rules of `prepare`.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ pub(super) fn key_text(key: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(key_text_of(&parts)?)
 }
 
-/// A part of a key as an array of one value, of the type that a source would have.
+/// Returns a part of a key as an array of one value, of the type that a source would have.
 fn part_of(part: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let name = type_name(part);
-    // `numpy.datetime64` and the like; their items are Python's own objects.
+    // `item` turns the other scalars of NumPy into objects of Python.
     if let Some(kind) = name.strip_prefix("numpy.") {
         return match kind {
             "float16" | "float32" => Ok(Arc::new(Float32Array::from(vec![part.extract::<f32>()?]))),
@@ -53,7 +53,7 @@ fn part_of(part: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     })
 }
 
-/// The digits of a decimal, without a fraction of zeros.
+/// Returns the digits of a decimal, without trailing zeros of the fraction.
 fn decimal_text(number: &Bound<'_, PyAny>) -> PyResult<String> {
     let text: String = number.call_method1("__format__", ("f",))?.extract()?;
     Ok(match text.contains('.') {
@@ -62,7 +62,7 @@ fn decimal_text(number: &Bound<'_, PyAny>) -> PyResult<String> {
     })
 }
 
-/// Microseconds since 1970, of a time without a zone taken as UTC.
+/// Returns the microseconds since 1970; a time without a zone is UTC.
 fn micros_of(time: &Bound<'_, PyAny>) -> PyResult<i64> {
     let micros = time.py().import("headwater.sampler")?.call_method1("micros", (time,))?;
     micros.extract()

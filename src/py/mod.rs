@@ -1,4 +1,4 @@
-//! The Python extension module: one file for each thing that Python sees.
+//! The Python extension module: one file for each of its classes and functions.
 
 mod arguments;
 mod arrow_source;
@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 
-/// The compiled half of the `headwater` package.
+/// The compiled module of the `headwater` package.
 #[pymodule]
 mod _headwater {
     use pyo3::prelude::*;
@@ -59,26 +59,26 @@ mod _headwater {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        // NumPy is loaded now: later, an interrupt could come in between.
+        // Loads NumPy now: Ctrl-C during a later load would leave it half loaded.
         numpy::PyArray1::<u8>::zeros(module.py(), 0, false);
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         super::errors::add_to(module)
     }
 }
 
-/// `value` as the Python objects that its JSON stands for.
+/// Returns `value` as Python objects, by way of JSON.
 fn to_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
     let text =
         serde_json::to_string(value).map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
     py.import("json")?.call_method1("loads", (text,))
 }
 
-/// The JSON that a Python object stands for.
+/// Returns the JSON of a Python object.
 fn to_json(value: &Bound<'_, PyAny>) -> PyResult<String> {
     value.py().import("json")?.call_method1("dumps", (value,))?.extract()
 }
 
-/// A whole number that Python gave, of any size, so that a number out of range has our message.
+/// A whole number from Python, wide enough that numbers out of range have our message.
 struct Whole(i128);
 
 impl<'py> FromPyObject<'_, 'py> for Whole {
@@ -89,27 +89,27 @@ impl<'py> FromPyObject<'_, 'py> for Whole {
             Ok(number) => Ok(Self(number)),
             Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => {
                 let number = object.str()?;
-                Err(Error::invalid(format!("the number {number} is out of any range")).into())
+                Err(Error::invalid(format!("the number {number} is out of range")).into())
             }
             Err(error) => Err(error),
         }
     }
 }
 
-/// The path that an argument is, where it is not the dictionary that it may be as well.
+/// Returns an argument as a path; `expected` names all types that the argument may have.
 fn path_of(argument: &Bound<'_, PyAny>, expected: &str) -> Result<PathBuf> {
     argument
         .extract()
         .map_err(|_| Error::invalid(format!("{expected}, found {}", type_name(argument))))
 }
 
-/// What a message calls a Python object: its type.
+/// Returns the name of the type of a Python object, for messages.
 fn type_name(value: &Bound<'_, PyAny>) -> String {
     let name = value.get_type().fully_qualified_name();
     name.map_or_else(|_| "an object".to_owned(), |name: Bound<'_, PyString>| name.to_string())
 }
 
-/// Turns what `call` raises into an error of ours, which says the same in words.
-fn in_words<T>(py: Python<'_>, call: PyResult<T>) -> Result<T> {
+/// Converts an exception of `call` to an [`Error`] with the same message.
+fn to_data_error<T>(py: Python<'_>, call: PyResult<T>) -> Result<T> {
     call.map_err(|error| Error::data(error.value(py).to_string()))
 }

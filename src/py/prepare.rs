@@ -34,7 +34,7 @@ impl<'py> FromPyObject<'_, 'py> for Choice<'py> {
     }
 }
 
-/// Makes a store from a source and its schema.
+/// Writes a store from a source and its schema.
 #[pyfunction]
 #[pyo3(signature = (
     source, schema, out, *, embedder = Choice::Default, dimension = Whole(256), text_vectors = true,

@@ -1,4 +1,4 @@
-//! The compiled half of `headwater.reduce`.
+//! The compiled classes of `headwater.reduce`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use crate::fold::Gram;
 use crate::matrix::{Element, Numbers};
 use crate::reducer::{GramStream, Job, Reduction};
 
-/// The types of numbers, as NumPy calls them.
+/// The types of numbers, by their names in NumPy.
 const ELEMENTS: [(&str, Element); 4] = [
     ("float64", Element::F64),
     ("float32", Element::F32),
@@ -26,7 +26,7 @@ const ELEMENTS: [(&str, Element); 4] = [
     ("bfloat16", Element::Bf16),
 ];
 
-/// The fields of a `GramJob`.
+/// A `headwater.reduce.GramJob`, from its fields.
 struct GramJob {
     job: Job,
     columns: usize,
@@ -46,17 +46,17 @@ impl GramJob {
     }
 }
 
-/// The compiled half of `headwater.reduce.Worker`.
+/// The compiled class behind `headwater.reduce.Worker`.
 #[pyclass(frozen, module = "headwater")]
 pub(super) struct GramWorkerCore {
-    /// Beside the lock, which another process may never give back.
+    /// Outside the lock, because a forked child may find the lock held for ever.
     process: u32,
     element: Element,
     stream: Mutex<GramStream>,
 }
 
 impl GramWorkerCore {
-    /// The rows under way.
+    /// Locks the stream; fails in a forked child.
     fn stream(&self) -> Result<MutexGuard<'_, GramStream>> {
         if std::process::id() != self.process {
             return Err(Error::invalid(format!(
@@ -79,16 +79,23 @@ impl GramWorkerCore {
         if let Some(Whole(threads)) = threads {
             let threads: u16 = in_range("threads", threads)?;
             if threads == 0 {
-                return Err(Error::invalid("threads is 0; give 1 or more, or None").into());
+                return Err(Error::invalid(
+                    "threads: expected 1 to 65535, found 0; None uses all cores",
+                )
+                .into());
             }
             pool = pool.num_threads(threads.into());
         }
-        let pool = pool.build().map_err(|e| Error::invalid(format!("starting threads: {e}")))?;
+        let pool = pool.build().map_err(|e| {
+            Error::invalid(format!(
+                "cannot start threads: {e}; use fewer threads, or free some memory"
+            ))
+        })?;
         let stream = GramStream::new(job, (columns, element), first_row, pool)?;
         Ok(Self { process: std::process::id(), element, stream: Mutex::new(stream) })
     }
 
-    /// Takes in rows, each given as the bytes of its numbers.
+    /// Appends rows, each as the bytes of its numbers.
     fn push(&self, py: Python<'_>, rows: PyReadonlyArray2<'_, u8>) -> PyResult<()> {
         let (count, row_bytes) = rows.as_array().dim();
         let columns = row_bytes / self.element.bytes();
@@ -101,31 +108,31 @@ impl GramWorkerCore {
         calls.settle(py, done)
     }
 
-    /// What was finished since the last time.
+    /// Returns a portion of the chunks that were finished since the last portion.
     fn portion<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let portion = py.detach(|| self.stream()?.portion())?;
         to_bytes(py, &portion)
     }
 
-    /// The row that is to come next.
+    /// The next row that the worker expects.
     #[getter]
     fn next_row(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(py.detach(|| Ok::<_, Error>(self.stream()?.next_row()))?)
     }
 }
 
-/// The compiled half of `headwater.reduce.Reduction`.
+/// The compiled class behind `headwater.reduce.Reduction`.
 #[pyclass(frozen, module = "headwater")]
 pub(super) struct GramReductionCore(Mutex<Reduction<Gram>>);
 
 impl GramReductionCore {
-    /// What `look` sees in the reduction, without the interpreter's lock.
+    /// Returns `call` of the reduction, without the interpreter's lock.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        look: impl FnOnce(&mut Reduction<Gram>) -> T + Send,
+        call: impl FnOnce(&mut Reduction<Gram>) -> T + Send,
     ) -> T {
-        py.detach(|| look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        py.detach(|| call(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
@@ -137,23 +144,23 @@ impl GramReductionCore {
         Ok(Self(Mutex::new(Reduction::new(job, Arc::new(Gram::new(columns)?)))))
     }
 
-    /// Takes in a portion; returns how many of its nodes are new.
+    /// Inserts the nodes of a portion; returns the number of new nodes.
     fn receive(&self, py: Python<'_>, portion: &[u8]) -> PyResult<usize> {
         Ok(self.with(py, |reduction| reduction.receive(portion))?)
     }
 
-    /// All that was taken in, as a portion.
+    /// Returns a portion of all nodes.
     fn portion<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let portion = self.with(py, |reduction| reduction.checkpoint())?;
         to_bytes(py, &portion)
     }
 
-    /// Writes the portion to a file, wholly or not at all.
+    /// Writes the portion to a file, completely or not at all.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         Ok(self.with(py, |reduction| write_file(&Disk, &path, &reduction.checkpoint()?))?)
     }
 
-    /// The rows that are still to be folded: the first, and the end.
+    /// Returns the ranges of rows that are not folded yet: for each the first row and the end.
     fn missing(&self, py: Python<'_>) -> Vec<(u64, u64)> {
         self.with(py, |reduction| {
             let job = reduction.job();
@@ -163,13 +170,13 @@ impl GramReductionCore {
         })
     }
 
-    /// Whether all was folded.
+    /// Whether all rows are folded.
     #[getter]
     fn is_complete(&self, py: Python<'_>) -> bool {
         self.with(py, |reduction| reduction.is_complete())
     }
 
-    /// The Gram matrix of all rows, both halves.
+    /// Returns the Gram matrix of all rows, both halves.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let (gram, columns) = self.with(py, |reduction| {
             let (gram, columns) = (reduction.whole()?, reduction.statistic().columns());
@@ -180,7 +187,7 @@ impl GramReductionCore {
         PyArray1::from_vec(py, gram).reshape([columns, columns])
     }
 
-    /// The digest of its upper half, as `headwater-reduce gram` prints it.
+    /// The digest of the upper half of the Gram matrix, as `headwater-reduce gram` prints it.
     #[getter]
     fn digest(&self, py: Python<'_>) -> PyResult<String> {
         let gram = self.with(py, |reduction| reduction.whole())?;
@@ -188,7 +195,7 @@ impl GramReductionCore {
     }
 }
 
-/// The bytes as Python has them, or its `MemoryError`.
+/// Copies bytes to Python; raises `MemoryError` when there is no memory.
 fn to_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     PyBytes::new_with(py, bytes.len(), |room| {
         room.copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! `headwater.Sampler`'s compiled half.
+//! The compiled classes of `headwater.Sampler`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,12 +21,12 @@ use crate::sampler::{
 use crate::store::Store;
 use crate::view::ContextPicture;
 
-/// The compiled half of `headwater.Sampler`.
+/// The compiled class behind `headwater.Sampler`.
 #[pyclass(frozen, module = "headwater")]
 pub(super) struct SamplerCore(Sampler);
 
 impl SamplerCore {
-    /// The next batch of a split. Ctrl-C while it is waited for is raised before it is taken.
+    /// Returns the next batch of a split. Ctrl-C during the wait raises, and the batch stays the next one.
     fn take(&self, py: Python<'_>, split: Split) -> PyResult<(Batch, Snapshot)> {
         py.detach(|| self.0.wait(split))?;
         py.check_signals()?;
@@ -36,12 +36,12 @@ impl SamplerCore {
 
 impl Drop for SamplerCore {
     fn drop(&mut self) {
-        // Others go on while the threads end. Without an interpreter nobody is held up.
+        // Releases the interpreter's lock while the threads end; at exit there may be no interpreter.
         let _ = Python::try_attach(|py| py.detach(|| self.0.shutdown()));
     }
 }
 
-/// The walk that these arguments describe.
+/// Returns the walk of these arguments.
 fn walk_of(
     walk: Argument<'_, '_>,
     child_width: Argument<'_, '_>,
@@ -80,12 +80,15 @@ fn speed_of(threads: Argument<'_, '_>, prefetch: Argument<'_, '_>) -> PyResult<S
     let given: Option<Whole> = threads.get()?;
     let given = given.map(|Whole(number)| in_range::<u16>(threads.0, number)).transpose()?;
     if given == Some(0) {
-        return Err(Error::invalid("num_threads is 0; give 1 or more, or None").into());
+        return Err(Error::invalid(
+            "num_threads: expected 1 to 65535, found 0; None uses all cores",
+        )
+        .into());
     }
     Ok(Speed { threads: given.map(usize::from), prefetch: prefetch.number::<u16>()?.into() })
 }
 
-/// The defaults of `headwater.Sampler` that are settings, by the names of its arguments.
+/// Returns the default settings of `headwater.Sampler`, by the names of its arguments.
 #[pyfunction]
 pub(super) fn sampler_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let Settings { seed, split, walk, keep_future_cells, shape, .. } = Settings::default();
@@ -182,13 +185,13 @@ impl SamplerCore {
         Ok(Self(sampler))
     }
 
-    /// The next batch of a split as arrays by name.
+    /// Returns the next batch of a split as arrays by name.
     fn next<'py>(&self, py: Python<'py>, split: &str) -> PyResult<Bound<'py, PyDict>> {
         let (batch, _) = self.take(py, split_of(split)?)?;
         arrays(py, batch)
     }
 
-    /// The next batch of a split as arrays by name, and the cursor that follows it.
+    /// Returns the next batch of a split as arrays by name, and the cursor after the batch.
     fn next_with_cursor<'py>(
         &self,
         py: Python<'py>,
@@ -198,14 +201,14 @@ impl SamplerCore {
         Ok((arrays(py, batch)?, Cursor::from(self.0.cursor_at(&snapshot))))
     }
 
-    /// A finite pass over the seeds of a split.
+    /// Returns a finite pass over the seeds of a split.
     #[pyo3(signature = (split, tasks=None))]
     fn evaluate(&self, split: &str, tasks: Option<Vec<String>>) -> PyResult<Evaluation> {
         let pass = self.0.evaluate(split_of(split)?, tasks.as_deref())?;
         Ok(Evaluation { process: pass.process(), pass: Mutex::new(pass) })
     }
 
-    /// The contexts of chosen rows of a task's anchor table, given by key, at chosen times.
+    /// Returns the contexts of rows of a task's anchor table, by key, at the given times.
     fn sample<'py>(
         &self,
         py: Python<'py>,
@@ -221,7 +224,7 @@ impl SamplerCore {
         arrays(py, batch)
     }
 
-    /// Draws the context of a seed on a page.
+    /// Draws the context of a seed, and writes the page to a file.
     fn render_context(
         &self,
         py: Python<'_>,
@@ -239,17 +242,17 @@ impl SamplerCore {
         Ok(())
     }
 
-    /// Where the caller stands.
+    /// Returns the cursor after the last batch that was taken.
     fn cursor(&self) -> Cursor {
         Cursor::from(self.0.cursor())
     }
 
-    /// Goes on from where a cursor stands.
+    /// Continues after the last batch of a cursor.
     fn resume(&self, py: Python<'_>, cursor: &Cursor) -> PyResult<()> {
         Ok(py.detach(|| self.0.resume(cursor.as_plan()))?)
     }
 
-    /// Writes the cursor to a file, wholly or not at all.
+    /// Writes the cursor to a file, completely or not at all.
     fn save_cursor(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         Ok(py.detach(|| self.0.save_cursor(&path))?)
     }
@@ -259,29 +262,29 @@ impl SamplerCore {
         py.detach(|| self.0.shutdown());
     }
 
-    /// The names of the tasks, by their number in a batch.
+    /// Returns the names of the tasks, in the order of their numbers in a batch.
     fn tasks(&self) -> Vec<String> {
         self.0.tasks().map(str::to_owned).collect()
     }
 
-    /// The number of the task of a short or full name.
+    /// Returns the number of a task by its short or full name.
     fn task_number(&self, name: &str) -> PyResult<usize> {
         Ok(self.0.task_number(name)?)
     }
 
-    /// How many seeds each task has in a split.
+    /// Returns the number of seeds of each task in a split.
     fn seed_counts(&self, split: &str) -> PyResult<Vec<u64>> {
         let split = split_of(split)?;
         Ok((0..self.0.tasks().count()).map(|task| self.0.seed_count(task, split)).collect())
     }
 
-    /// How many seeds of each task a pass over a split gives to this rank.
+    /// Returns the number of seeds of each task that a pass over a split gives to this rank.
     fn own_seed_counts(&self, split: &str) -> PyResult<Vec<u64>> {
         let split = split_of(split)?;
         Ok((0..self.0.tasks().count()).map(|task| self.0.own_seed_count(task, split)).collect())
     }
 
-    /// The stores, in their order.
+    /// Returns the stores, in their order.
     fn stores(&self) -> Vec<PyStore> {
         self.0.stores().map(|store| PyStore::from(Arc::clone(store))).collect()
     }
@@ -290,7 +293,7 @@ impl SamplerCore {
 /// The batches of a finite pass over a split.
 #[pyclass(frozen, module = "headwater")]
 pub(super) struct Evaluation {
-    /// Kept beside the lock, which a forked child may find locked for ever.
+    /// Outside the lock, because a forked child may find the lock held for ever.
     process: u32,
     pass: Mutex<Pass>,
 }

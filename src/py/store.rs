@@ -67,13 +67,13 @@ impl Store {
         self.matrix(py, self.0.categorical_embeddings()?)
     }
 
-    /// Returns the vectors of all texts, float16 [V, D_t]; None where texts have none.
+    /// Returns the vectors of all texts, float16 [V, D_t]; None if texts have no vectors.
     fn text_embeddings<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyArray2<f16>>>> {
         let vectors = py.detach(|| self.0.text_embeddings())?;
         vectors.map(|vectors| self.matrix(py, vectors)).transpose()
     }
 
-    /// Returns the vector of a text, float16 [D_t]; None where texts have none.
+    /// Returns the vector of a text, float16 [D_t]; None if texts have no vectors.
     fn text_embedding<'py>(
         &self,
         py: Python<'py>,
@@ -117,7 +117,10 @@ impl Store {
             (Some(key), None) => find(table, key)?,
             (None, Some(index)) => check_index(&index, table.row_count(), "row")?,
             _ => {
-                return Err(Error::invalid("row: expected a key or index=..., one of them").into());
+                return Err(Error::invalid(
+                    "row: expected a key or index=..., found both or neither",
+                )
+                .into());
             }
         };
         self.view(py, table, row)
@@ -165,7 +168,7 @@ impl Store {
         view.set_item("key", if has_key { Some(table.key(row)?) } else { None })?;
         let time = match record.time() {
             ALWAYS_VISIBLE => None,
-            // NumPy's NaT: a time, and nobody knows which.
+            // NumPy's NaT: the row has a time, but it is unknown.
             NEVER_VISIBLE => Some(timestamp(py, i64::MIN)?),
             time => Some(timestamp(py, time)?),
         };
@@ -201,7 +204,7 @@ impl Store {
         Ok((parents, children))
     }
 
-    /// A cell's value as the source had it, as nearly as the store knows.
+    /// Returns the value of a cell as in the source, as precisely as the store has it.
     fn cell<'py>(
         &self,
         py: Python<'py>,
@@ -228,7 +231,7 @@ impl Store {
     }
 }
 
-/// The number of the row with `key`: its text, or a number whose text it is.
+/// Returns the number of the row with `key`, a str or an int.
 fn find(table: &Table, key: &Bound<'_, PyAny>) -> PyResult<u32> {
     let text = match key.extract::<String>() {
         Ok(text) => text,
@@ -254,7 +257,7 @@ fn check_index(index: &Whole, count: u32, what: &str) -> Result<u32> {
     })
 }
 
-/// A `numpy.datetime64` of microseconds, which holds every time that the store does.
+/// Returns a `numpy.datetime64` of microseconds, which has the range of the store's times.
 fn timestamp(py: Python<'_>, time_us: i64) -> PyResult<Bound<'_, PyAny>> {
     py.import("numpy")?.call_method1("datetime64", (time_us, "us"))
 }

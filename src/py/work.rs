@@ -1,4 +1,4 @@
-//! Long work beside the interpreter: without its lock, and ended by Ctrl-C.
+//! Runs long work without the interpreter's lock, and stops it at Ctrl-C.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -11,25 +11,25 @@ use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
 
-/// How often the waiting thread looks for Ctrl-C.
-const LOOK: Duration = Duration::from_millis(50);
+/// The interval at which the waiting thread checks for Ctrl-C.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What work and the interpreter tell each other.
+/// The state that the work and the interpreter share.
 #[derive(Default)]
 pub(super) struct Calls {
     stop: AtomicBool,
-    /// What a Python function raised, and the same in words.
+    /// The first exception of a Python function, and its message.
     raised: Mutex<Option<(PyErr, String)>>,
     on_stop: Mutex<Vec<Py<PyAny>>>,
 }
 
 impl Calls {
-    /// Whether the work is to end.
+    /// Whether the work must stop.
     pub(super) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Ends the work when it is to end.
+    /// Returns an error when the work must stop.
     pub(super) fn check(&self) -> Result<()> {
         match self.stopped() {
             true => Err(Error::interrupted("interrupted; nothing was written")),
@@ -37,13 +37,13 @@ impl Calls {
         }
     }
 
-    /// Has `function` called when the user wants the work to end.
+    /// Registers `function`, which is called at Ctrl-C.
     pub(super) fn on_stop(&self, function: Py<PyAny>) {
         self.on_stop.lock().unwrap_or_else(PoisonError::into_inner).push(function);
     }
 
-    /// Keeps the first exception of a Python function, for the caller to see as it is, and ends
-    /// the work; yields an error that says the same in words.
+    /// Stores the first exception of a Python function for the caller, and stops the work; returns an
+    /// error with the same message.
     pub(super) fn raise(&self, py: Python<'_>, error: PyErr) -> Error {
         let is_interrupt = error.is_instance_of::<PyKeyboardInterrupt>(py);
         let words = format!("{}: {}", super::type_name(error.value(py)), error.value(py));
@@ -59,13 +59,13 @@ impl Calls {
     fn interrupt(&self, py: Python<'_>, error: PyErr) {
         self.raise(py, error);
         for function in self.on_stop.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // The work is over either way; it only takes longer to notice.
+            // The work stops in any case; without the call it only takes longer.
             let _ = function.call0(py);
         }
     }
 
-    /// The result of work for Python: an exception of a Python function goes before the error
-    /// that it led to, whose place becomes its note.
+    /// Converts the result of the work for Python. An exception of a Python function replaces the error
+    /// that it caused, and the place of that error becomes a note of the exception.
     pub(super) fn settle<T>(self, py: Python<'_>, result: Result<T>) -> PyResult<T> {
         let raised = self.raised.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (result, raised) {
@@ -73,7 +73,7 @@ impl Calls {
             (Err(error), None) => Err(error.into()),
             (Err(error), Some((raised, words))) => {
                 let message = error.to_string();
-                // The place, without the words that the exception says itself.
+                // The place, without the message of the exception.
                 if let Some(place) = message.strip_suffix(&format!(": {words}")) {
                     raised.value(py).call_method1("add_note", (place,))?;
                 }
@@ -83,11 +83,11 @@ impl Calls {
     }
 }
 
-/// Runs `work` on a thread of its own, without the interpreter's lock, while this one looks for
-/// Ctrl-C: Python handles signals on its main thread alone.
+/// Runs `work` on its own thread, without the interpreter's lock, while this thread checks for Ctrl-C:
+/// Python handles signals only on its main thread.
 ///
 /// # Errors
-/// `LimitExceeded` when there is no memory for a thread; nothing was done then.
+/// `LimitExceeded` when there is no memory for a thread; then `work` has not run.
 pub(super) fn run<T: Send>(
     py: Python<'_>,
     calls: &Calls,
@@ -97,12 +97,14 @@ pub(super) fn run<T: Send>(
         thread::scope(|scope| {
             let (sender, ended) = channel::<()>();
             let worker = thread::Builder::new().spawn_scoped(scope, move || {
-                // Dropped when the work ends, however it does.
+                // Dropped when the work ends, even by a panic.
                 let _sender = sender;
                 work()
             });
-            let worker = worker.map_err(|e| Error::limit(format!("starting a thread: {e}")))?;
-            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            let worker = worker.map_err(|e| {
+                Error::limit(format!("cannot start a thread: {e}; free some memory"))
+            })?;
+            while ended.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 Python::attach(|py| {
                     if let Err(error) = py.check_signals() {
                         calls.interrupt(py, error);

@@ -1,4 +1,4 @@
-//! The checkpoints of a fold in a folder: the last two, each whole or not there.
+//! The checkpoints of a fold in a folder: the last two, each complete or absent.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use crate::fold::Statistic;
 
 use super::reduction::Reduction;
 
-/// Two, so that there is one to go on from when a disk has damaged the other.
+/// The fold can continue from one checkpoint when a disk has damaged the other.
 const KEPT: usize = 2;
 
-/// A folder of checkpoints, numbered by how many chunks they cover.
+/// A folder of checkpoints, numbered by the chunks that they cover.
 pub struct Checkpoints {
     storage: Box<dyn Storage>,
     folder: PathBuf,
@@ -19,36 +19,38 @@ pub struct Checkpoints {
     _claim: Option<Claim>,
 }
 
-/// What a fold went on from.
+/// The outcome of [`Checkpoints::resume`].
 #[derive(Debug, Default)]
 pub struct Resumed {
-    /// How many nodes were taken over.
+    /// The number of nodes that were read.
     pub nodes: usize,
-    /// What is wrong with newer checkpoints, which were passed over.
+    /// The errors of the newer checkpoints that were skipped.
     pub damaged: Vec<Error>,
 }
 
 impl Checkpoints {
-    /// The checkpoints in `folder`, which is made if it is not there, and is nobody else's meanwhile.
+    /// Opens the checkpoints in `folder`, creates it if needed, and locks it for this process.
     ///
     /// # Errors
-    /// `InvalidArgument` when another process has it, `Io` when it cannot be made.
+    /// `InvalidArgument` when another process has locked the folder, `Io` when the folder cannot be
+    /// created.
     pub fn new(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
         Ok(Self { _claim: Some(Claim::of(folder)?), ..Self::on(Box::new(Disk), folder) })
     }
 
-    /// The checkpoints in a folder that is there, on a disk of the caller's choice.
+    /// Opens the checkpoints in an existing folder, without a lock, on a storage of the caller's
+    /// choice.
     #[must_use]
     pub fn on(storage: Box<dyn Storage>, folder: &Path) -> Self {
         let series = Series { prefix: "fold".to_owned(), suffix: ".portion".to_owned() };
         Self { storage, folder: folder.to_owned(), series, _claim: None }
     }
 
-    /// Refuses a folder that has checkpoints, for a fold that starts from the first row.
+    /// Checks that the folder has no checkpoints, for a fold that starts from the first row.
     ///
     /// # Errors
-    /// `InvalidArgument` when there are some, `Io` when the folder cannot be listed.
+    /// `InvalidArgument` when it has checkpoints, `Io` when the folder cannot be listed.
     pub fn check_empty(&self) -> Result<()> {
         match self.series.numbers(&*self.storage, &self.folder)?.last() {
             None => Ok(()),
@@ -59,16 +61,16 @@ impl Checkpoints {
         }
     }
 
-    /// Takes over the newest checkpoint that is whole and can be read.
+    /// Reads the newest undamaged checkpoint into `reduction`.
     ///
     /// # Errors
-    /// `PlanMismatch` or `Version` when it is of another job or format, `LimitExceeded` when there is no
-    /// memory for it, `Io` when it cannot be opened; when there are checkpoints and none is whole, what
-    /// the newest has.
+    /// `PlanMismatch` or `Version` when the checkpoint is of another job or format; `LimitExceeded` when
+    /// there is no memory for it; `Io` when it cannot be opened. When every checkpoint is damaged, the
+    /// error of the newest.
     pub fn resume<S: Statistic>(&self, reduction: &mut Reduction<S>) -> Result<Resumed> {
         let mut resumed = Resumed::default();
         for &number in self.series.numbers(&*self.storage, &self.folder)?.iter().rev() {
-            match self.take_over(number, reduction) {
+            match self.read(number, reduction) {
                 Ok(nodes) => {
                     resumed.nodes = nodes;
                     return Ok(resumed);
@@ -89,26 +91,26 @@ impl Checkpoints {
         }
     }
 
-    fn take_over<S: Statistic>(&self, number: u64, reduction: &mut Reduction<S>) -> Result<usize> {
+    fn read<S: Statistic>(&self, number: u64, reduction: &mut Reduction<S>) -> Result<usize> {
         let path = self.path(number);
         let bytes = self.storage.read(&path).map_err(|e| Error::io(&path, "reading", e))?;
         reduction.receive(&bytes).context(|| format!("checkpoint {}", path.display()))
     }
 
-    /// Writes what a fold has, and removes what is older than the last two.
+    /// Writes a checkpoint of a fold, and removes all but the last two.
     ///
     /// # Errors
-    /// `Io` when the disk refuses; the checkpoints before stay.
+    /// `Io` when the disk reports an error; the earlier checkpoints stay.
     pub fn write<S: Statistic>(&self, reduction: &Reduction<S>) -> Result<()> {
         let path = self.path(reduction.covered_count());
         write_file(&*self.storage, &path, &reduction.checkpoint()?)?;
         self.series.keep_last(&*self.storage, &self.folder, KEPT)
     }
 
-    /// Removes all checkpoints: they may hold wrong sums.
+    /// Removes all checkpoints, because they may hold wrong sums.
     ///
     /// # Errors
-    /// `Io` when the disk refuses.
+    /// `Io` when the disk reports an error.
     pub fn discard(&self) -> Result<()> {
         for number in self.series.numbers(&*self.storage, &self.folder)? {
             let path = self.path(number);

@@ -1,4 +1,4 @@
-//! The coordinator's state machine: gives orders to ranks, and takes in the portions that they fold.
+//! The coordinator's state machine: assigns orders to ranks, and receives the portions that they fold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -14,51 +14,51 @@ use super::policy::Policy;
 use super::portion::Portion;
 use super::reduction::Reduction;
 
-/// The orders that a rank has at a time: one that it folds, and one that it goes on with at once. So
-/// it is also the most that a rank ships before it is heard.
-const ORDERS_HELD: usize = 2;
+/// The orders that a rank has at a time: the one that it folds, and the next one, so that it never
+/// waits. A rank sends at most so many portions before the coordinator answers.
+const ORDERS_PER_RANK: usize = 2;
 
-/// So many reports may arrive damaged, until something is taken to be broken.
+/// The damaged messages of a job that the coordinator asks for again; one more ends the job.
 const DAMAGED_MAX: u64 = 100;
 
-/// The orders to be sent, each with its rank.
+/// The orders to send, each with its rank.
 pub type Outbox = Vec<(u32, Order)>;
 
-/// A job that is folded by many. A state machine without input, output and clock: it is told what
-/// came and what time it is, and says what is to be sent.
+/// The coordinator of a job that several ranks fold. A state machine without input, output and clock:
+/// the caller passes in messages and times, and sends the orders that the coordinator returns.
 ///
-/// It needs no message to arrive, or to arrive once or in order: a worker that has nothing to do
-/// says so again and again, and is given its orders anew; what comes twice changes nothing. Nor need
-/// a death be noticed: an order that takes too long is given to another rank as well.
+/// Messages may be lost, repeated or reordered: an idle worker repeats that it is ready and receives
+/// its orders again, and a portion that arrives twice changes nothing. The death of a rank may go
+/// unnoticed: an order that takes too long is assigned to another rank too.
 ///
 /// # Determinism
 /// The result depends on the job and its rows alone, not on messages and their order.
 pub struct Coordinator<S: Statistic> {
     reduction: Reduction<S>,
     orders: Orders,
-    /// The ranks that are there.
-    ranks: BTreeMap<u32, Present>,
+    /// The ranks that joined, without those that died.
+    ranks: BTreeMap<u32, RankState>,
     /// The ranks that died.
     lost: BTreeSet<u32>,
-    damaged: u64,
-    /// Whether two ranks came to different bits.
+    damaged_messages: u64,
+    /// Whether two ranks folded the same chunks to different bits.
     is_doubtful: bool,
     now: u64,
-    /// What each rank's process has taken, as it said last.
+    /// The CPU time of each rank's process, by its last report.
     cpu_microseconds: BTreeMap<u32, u64>,
 }
 
-/// What is known of a rank.
-struct Present {
+/// The state of a rank that joined.
+struct RankState {
     readable: Vec<Range<u64>>,
-    heard_at: u64,
+    last_message_at: u64,
 }
 
 impl<S: Statistic> Coordinator<S> {
-    /// Goes on from what was folded before.
+    /// Returns the coordinator of the chunks that `reduction` still misses.
     ///
     /// # Errors
-    /// `LimitExceeded` for more blocks than can be listed.
+    /// `LimitExceeded` for too many blocks to list.
     pub fn new(reduction: Reduction<S>, policy: &Policy) -> Result<Self> {
         let Policy { blocks, cuts, audited_per_mille, patience } = policy;
         let missing = reduction.missing();
@@ -68,69 +68,74 @@ impl<S: Statistic> Coordinator<S> {
             orders,
             ranks: BTreeMap::new(),
             lost: BTreeSet::new(),
-            damaged: 0,
+            damaged_messages: 0,
             is_doubtful: false,
             now: 0,
             cpu_microseconds: BTreeMap::new(),
         })
     }
 
-    /// Takes in what a rank has said.
+    /// Receives the message of a rank, and returns the orders to send.
     ///
     /// # Errors
-    /// The worker's own when it has failed; `PlanMismatch` when it folds another job; `Corrupt` when
-    /// two ranks come to different bits. What was folded before stays, to go on from.
+    /// The worker's own error when it failed; `PlanMismatch` when it folds another job; `Corrupt` when
+    /// two ranks fold the same chunks to different bits. Portions received before stay, for a
+    /// checkpoint.
     pub fn hear(&mut self, now: u64, rank: u32, message: &[u8]) -> Result<Outbox> {
         self.now = now;
-        if let Some(present) = self.ranks.get_mut(&rank) {
-            present.heard_at = now;
+        if let Some(state) = self.ranks.get_mut(&rank) {
+            state.last_message_at = now;
         }
         match Report::decode(message) {
-            Ok(Report::Ready { job, readable }) => self.welcome(rank, job, readable),
+            Ok(Report::Ready { job, readable }) => self.register(rank, job, readable),
             Ok(Report::Folded { cpu_microseconds, portion }) => {
                 self.cpu_microseconds.insert(rank, cpu_microseconds);
-                self.take_in(rank, portion)
+                self.receive_portion(rank, portion)
             }
             Ok(Report::Failed(failure)) => Err(failure.into_error()),
             Ok(Report::Leaving) => Ok(self.lose(now, rank)),
-            Err(damaged) => self.ask_again(rank, damaged),
+            Err(damaged) => self.request_again(rank, damaged),
         }
         .context(|| format!("rank {rank}"))
     }
 
-    fn welcome(&mut self, rank: u32, job: &[u8], readable: Vec<Range<u64>>) -> Result<Outbox> {
+    fn register(&mut self, rank: u32, job: &[u8], readable: Vec<Range<u64>>) -> Result<Outbox> {
         let (plan, rest) = match Plan::decode_first(job) {
             Ok(decoded) => decoded,
             Err(what) => {
-                return self
-                    .ask_again(rank, Error::corrupt(format!("its plan is damaged: {what}")));
+                let damaged = format!("the plan of its job is damaged: {what}");
+                return self.request_again(rank, Error::corrupt(damaged));
             }
         };
         if !rest.is_empty() {
-            let damaged = format!("{} bytes follow its plan", rest.len());
-            return self.ask_again(rank, Error::corrupt(damaged));
+            let damaged = format!("{} bytes follow the plan of its job", rest.len());
+            return self.request_again(rank, Error::corrupt(damaged));
         }
-        self.reduction.job().plan().compare(&plan).context(|| "it folds another job")?;
-        self.ranks.insert(rank, Present { readable, heard_at: self.now });
+        self.reduction
+            .job()
+            .plan()
+            .compare(&plan)
+            .context(|| "expected the job of rank 0, found another")?;
+        self.ranks.insert(rank, RankState { readable, last_message_at: self.now });
         self.lost.remove(&rank);
-        let mut outbox = self.given_again(rank);
-        self.supply(rank, &mut outbox);
+        let mut outbox = self.repeat_orders(rank);
+        self.assign_orders(rank, &mut outbox);
         Ok(outbox)
     }
 
-    fn take_in(&mut self, rank: u32, portion: &[u8]) -> Result<Outbox> {
+    fn receive_portion(&mut self, rank: u32, portion: &[u8]) -> Result<Outbox> {
         let job = self.reduction.job();
         let arrived = match Portion::of(job, self.reduction.statistic()).read(portion) {
-            // Foreign bytes and versions, too: the plans were compared when the rank joined.
-            Err(damaged) if damaged.is_foreign() => return self.ask_again(rank, damaged),
+            // A foreign format or version is damage too: the plans agreed when the rank joined.
+            Err(damaged) if damaged.is_foreign() => return self.request_again(rank, damaged),
             arrived => arrived?,
         };
         let ends = arrived.first().zip(arrived.last());
         let ends = ends.map(|(a, b)| a.0.chunks().start..b.0.chunks().end);
         if let (Some(chunks), Some(hash)) = (ends, portion.last_chunk()) {
-            let came = self.orders.came(rank, &chunks, Digest(*hash), self.now);
-            self.is_doubtful |= came.is_err();
-            came?;
+            let recorded = self.orders.record(rank, &chunks, Digest(*hash), self.now);
+            self.is_doubtful |= recorded.is_err();
+            recorded?;
         }
         let inserted = self.reduction.insert_all(arrived);
         self.is_doubtful |=
@@ -138,34 +143,34 @@ impl<S: Statistic> Coordinator<S> {
         inserted?;
         let mut outbox = Outbox::new();
         if self.ranks.contains_key(&rank) {
-            self.supply(rank, &mut outbox);
+            self.assign_orders(rank, &mut outbox);
         }
         Ok(outbox)
     }
 
-    /// What came from a rank cannot be read: it is to fold it once more.
-    fn ask_again(&mut self, rank: u32, damaged: Error) -> Result<Outbox> {
-        self.damaged += 1;
-        if self.damaged > DAMAGED_MAX {
+    /// Sends the orders of a rank again, because its message arrived damaged.
+    fn request_again(&mut self, rank: u32, damaged: Error) -> Result<Outbox> {
+        self.damaged_messages += 1;
+        if self.damaged_messages > DAMAGED_MAX {
             return Err(damaged.context(format!("{DAMAGED_MAX} messages arrived damaged")));
         }
-        Ok(self.given_again(rank))
+        Ok(self.repeat_orders(rank))
     }
 
-    fn given_again(&self, rank: u32) -> Outbox {
-        self.orders.held_by(rank).map(|chunks| (rank, Order::Fold(chunks))).collect()
+    fn repeat_orders(&self, rank: u32) -> Outbox {
+        self.orders.assigned_to(rank).map(|chunks| (rank, Order::Fold(chunks))).collect()
     }
 
-    /// Gives a rank as many orders as it may have.
-    fn supply(&mut self, rank: u32, outbox: &mut Outbox) {
-        let Some(Present { readable, .. }) = self.ranks.get(&rank) else { return };
-        while self.orders.held_count(rank) < ORDERS_HELD {
-            let Some(chunks) = self.orders.give(rank, readable, self.now) else { return };
+    /// Assigns new orders to a rank, up to [`ORDERS_PER_RANK`].
+    fn assign_orders(&mut self, rank: u32, outbox: &mut Outbox) {
+        let Some(RankState { readable, .. }) = self.ranks.get(&rank) else { return };
+        while self.orders.assigned_count(rank) < ORDERS_PER_RANK {
+            let Some(chunks) = self.orders.assign(rank, readable, self.now) else { return };
             outbox.push((rank, Order::Fold(chunks)));
         }
     }
 
-    /// Notes that a rank is no more. What it was given is given to others.
+    /// Records the death of a rank, and assigns its orders to idle ranks.
     pub fn lose(&mut self, now: u64, rank: u32) -> Outbox {
         self.orders.lose(rank);
         self.ranks.remove(&rank);
@@ -173,30 +178,30 @@ impl<S: Statistic> Coordinator<S> {
         self.tick(now)
     }
 
-    /// Gives orders to those that have none, should there be any by now.
+    /// Assigns orders to idle ranks: an order may have become late since the last call.
     pub fn tick(&mut self, now: u64) -> Outbox {
         self.now = now;
         let mut outbox = Outbox::new();
         let ranks: Vec<u32> = self.ranks.keys().copied().collect();
         for rank in ranks {
-            if self.orders.held_count(rank) == 0 {
-                self.supply(rank, &mut outbox);
+            if self.orders.assigned_count(rank) == 0 {
+                self.assign_orders(rank, &mut outbox);
             }
         }
         outbox
     }
 
-    /// Whether so many ranks have said that they are there, or are known to be no more.
+    /// Whether at least `expected` ranks have joined or died.
     #[must_use]
     pub fn has_heard_of(&self, expected: u32) -> bool {
         self.ranks.len() + self.lost.len() >= expected as usize
     }
 
-    /// Refuses to wait for rows that none of the ranks can read, once all `expected` are known;
-    /// `files_of` names the files that some rows lie in.
+    /// Checks that a rank can read each missing chunk, once all `expected` ranks have joined or died;
+    /// `files_of` names the files of a range of rows.
     ///
     /// # Errors
-    /// `InvalidArgument`, naming the chunks and the files.
+    /// `InvalidArgument` with the first unreadable chunks and their files.
     pub fn check_readable(
         &self,
         expected: u32,
@@ -206,7 +211,7 @@ impl<S: Statistic> Coordinator<S> {
             return Ok(());
         }
         let readers: Vec<&[Range<u64>]> =
-            self.ranks.values().map(|present| present.readable.as_slice()).collect();
+            self.ranks.values().map(|state| state.readable.as_slice()).collect();
         let Some(chunks) = self.orders.unreadable(&readers) else { return Ok(()) };
         let rows = self.reduction.job().rows_of(chunks.start).start
             ..self.reduction.job().rows_of(chunks.end - 1).end;
@@ -221,29 +226,31 @@ impl<S: Statistic> Coordinator<S> {
         )))
     }
 
-    /// Whether all was folded, and all confirmed that is to be and can be, by ranks that are heard of.
+    /// Whether every chunk is folded, and every audited block is confirmed or has no live rank left to
+    /// confirm it.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        let silence = self.orders.lateness();
-        let heard =
-            self.ranks.iter().filter(|(_, p)| self.now.saturating_sub(p.heard_at) <= silence);
-        let readers: Vec<_> = heard.map(|(rank, p)| (*rank, p.readable.as_slice())).collect();
+        let silence_max = self.orders.lateness();
+        let is_live =
+            |state: &RankState| self.now.saturating_sub(state.last_message_at) <= silence_max;
+        let live = self.ranks.iter().filter(|(_, state)| is_live(state));
+        let readers: Vec<_> = live.map(|(rank, s)| (*rank, s.readable.as_slice())).collect();
         self.reduction.is_complete() && !self.orders.awaits_confirmation(&readers)
     }
 
-    /// What was folded so far.
+    /// The fold as far as it is done.
     #[must_use]
     pub fn reduction(&self) -> &Reduction<S> {
         &self.reduction
     }
 
-    /// What was folded, when nothing more is to come.
+    /// Returns the fold, and ends the coordinator.
     #[must_use]
     pub fn into_reduction(self) -> Reduction<S> {
         self.reduction
     }
 
-    /// Whether two ranks came to different bits, so that what was folded may be wrong.
+    /// Whether two ranks folded the same chunks to different bits, so that the sums may be wrong.
     #[must_use]
     pub fn is_doubtful(&self) -> bool {
         self.is_doubtful
@@ -254,19 +261,19 @@ impl<S: Statistic> Coordinator<S> {
         self.lost.iter().copied()
     }
 
-    /// How many blocks two ranks have folded, with the same bits.
+    /// The number of blocks that two ranks folded to the same bits.
     #[must_use]
     pub fn audited_count(&self) -> usize {
         self.orders.confirmed_count()
     }
 
-    /// How many messages arrived damaged, and were asked for again.
+    /// The number of damaged messages, each of which was asked for again.
     #[must_use]
     pub fn damaged_count(&self) -> u64 {
-        self.damaged
+        self.damaged_messages
     }
 
-    /// The CPU time that the other ranks have taken.
+    /// The CPU time of all ranks but rank 0.
     #[must_use]
     pub fn cpu_microseconds_elsewhere(&self) -> u64 {
         self.cpu_microseconds.iter().filter(|(rank, _)| **rank != 0).map(|(_, cpu)| cpu).sum()

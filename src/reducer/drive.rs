@@ -1,4 +1,4 @@
-//! Runs the state machines: one thread for messages, one that folds.
+//! Runs the state machines: one thread exchanges messages, another folds.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,40 +19,41 @@ use super::worker::Worker;
 /// Milliseconds without orders after which a worker reports again that it is ready.
 const READY_AGAIN: u64 = 5_000;
 
-/// Milliseconds for which the coordinator waits for ranks that are starting or leaving.
+/// The longest time in milliseconds that the coordinator waits for ranks that start or leave.
 const SHUTDOWN_MAX: u64 = 10_000;
 
-/// How long the wire is not polled after it was empty: polling costs CPU time, waiting costs time.
+/// The pause between two polls of an idle wire: short pauses cost CPU time, long ones delay messages.
 const PAUSE: Duration = Duration::from_millis(1);
-/// While something is on its way, which moves only when it is looked after; the other end may be slow.
+/// The pause while a message is in transit: transports move bytes only when they are polled.
 const PAUSE_BUSY: Duration = Duration::from_micros(100);
+/// The pause of a process without peers.
 const PAUSE_ALONE: Duration = Duration::from_millis(50);
 
 /// Carries messages between the coordinator, which is rank 0, and the workers of other processes.
 pub trait Wire {
-    /// How many ranks there are, the own one among them.
+    /// The number of ranks, this one included.
     fn size(&self) -> u32;
 
-    /// Begins to send a message; one to a rank that died is dropped.
+    /// Begins to send a message; drops it when the rank has died.
     ///
     /// # Errors
     /// Those of the wire.
     fn send(&mut self, rank: u32, message: Vec<u8>) -> Result<()>;
 
-    /// What came, if anything did. Does not wait.
+    /// Returns the next event, or `None` at once.
     ///
     /// # Errors
     /// Those of the wire.
     fn poll(&mut self) -> Result<Option<Event>>;
 
-    /// Whether something is on its way, for which [`Wire::poll`] is to be called again soon.
+    /// Whether a message is in transit, so that [`Wire::poll`] must be called again soon.
     fn is_busy(&self) -> bool;
 }
 
-/// What comes over a wire.
+/// An event on a wire.
 #[derive(Debug)]
 pub enum Event {
-    /// A message of a rank.
+    /// A message from a rank.
     Message(u32, Vec<u8>),
     /// A rank has died.
     Lost(u32),
@@ -80,9 +81,9 @@ impl Wire for NoPeers {
     }
 }
 
-/// The clock, the CPU time and the interrupt of the process, which the state machines have not.
+/// The clock, the CPU time and the interrupt of the process, which the state machines lack.
 pub struct Environment<'a> {
-    /// Milliseconds since some moment.
+    /// Milliseconds since a fixed moment.
     pub now: &'a dyn Fn() -> u64,
     /// The CPU time of this process, in microseconds.
     pub cpu: &'a (dyn Fn() -> u64 + Sync),
@@ -131,9 +132,9 @@ impl<'a> LocalWorker<'a> {
         Ok(Self { worker, orders, reports, stop })
     }
 
-    /// What the worker has to say, after it has waited for it for at most `pause`.
+    /// Returns the next report of the worker; waits for it for at most `pause`.
     fn step(&mut self, now: u64, pause: Duration) -> Result<Option<Vec<u8>>> {
-        self.go_on()?;
+        self.start_next_order()?;
         let report = match self.reports.try_recv() {
             Err(TryRecvError::Empty) if !pause.is_zero() => self.reports.recv_timeout(pause),
             Err(TryRecvError::Empty) => Err(RecvTimeoutError::Timeout),
@@ -143,7 +144,7 @@ impl<'a> LocalWorker<'a> {
         match report {
             Ok(report) => {
                 self.worker.folded(now);
-                self.go_on()?;
+                self.start_next_order()?;
                 Ok(Some(report))
             }
             Err(RecvTimeoutError::Timeout) => Ok(self.worker.tick(now)),
@@ -151,8 +152,8 @@ impl<'a> LocalWorker<'a> {
         }
     }
 
-    /// Has the next order folded, if there is one and nothing is being folded.
-    fn go_on(&mut self) -> Result<()> {
+    /// Sends the next order to the thread that folds, when that thread is idle.
+    fn start_next_order(&mut self) -> Result<()> {
         match self.worker.next_order() {
             Some(chunks) => self.orders.send(chunks).map_err(|_| thread_ended()),
             None => Ok(()),
@@ -170,10 +171,10 @@ fn thread_ended() -> Error {
     Error::new(ErrorKind::Shutdown, "the thread that folds has ended; its message is above")
 }
 
-/// Folds what is missing, with the help of the ranks on the wire, as rank 0.
+/// Folds the missing chunks as rank 0, together with the ranks on the wire.
 ///
-/// `watch` is called again and again with what was folded so far; its error ends the job, as every
-/// other does. The coordinator holds all that was done, and [`shut_down`] tells the other ranks.
+/// Calls `watch` repeatedly with the coordinator; an error of `watch` ends the job. Afterwards the
+/// coordinator holds the fold as far as it is done, and [`shut_down`] ends the job on the other ranks.
 ///
 /// # Errors
 /// Those of [`Coordinator::hear`], of the source and the wire, and of `watch`.
@@ -191,24 +192,24 @@ pub fn coordinate<S: Source>(
         let first = local.worker.begin((environment.now)());
         let outbox = coordinator.hear((environment.now)(), 0, &first)?;
         deliver(outbox, &mut local, wire)?;
-        let mut whole_since = None;
+        let mut complete_since = None;
         loop {
             let now = (environment.now)();
             if coordinator.is_complete() {
-                // Whether the error of a rank that is slow to begin is told is not to be chance.
-                let waited = now - *whole_since.get_or_insert(now);
+                // Waits for slow ranks to join, so that their errors are not reported by chance.
+                let waited = now - *complete_since.get_or_insert(now);
                 if coordinator.has_heard_of(wire.size()) || waited > SHUTDOWN_MAX {
                     return Ok(());
                 }
             }
-            let came = wire.poll()?;
-            let pause = match came {
+            let event = wire.poll()?;
+            let pause = match event {
                 Some(_) => Duration::ZERO,
                 None if wire.is_busy() => PAUSE_BUSY,
                 None if wire.size() == 1 => PAUSE_ALONE,
                 None => PAUSE,
             };
-            let mut outbox = match came {
+            let mut outbox = match event {
                 Some(Event::Message(rank, message)) => coordinator.hear(now, rank, &message)?,
                 Some(Event::Lost(rank)) => coordinator.lose(now, rank),
                 None => coordinator.tick(now),
@@ -223,31 +224,31 @@ pub fn coordinate<S: Source>(
     })
 }
 
-/// Ends the job on all ranks: sends each the end, waits until it is leaving, and confirms, so that no
-/// rank leaves before its messages have arrived. `lost` are the ranks that died.
+/// Ends the job on all ranks: sends each rank the end, waits for its report that it leaves, and confirms
+/// that, so that no rank leaves before its messages have arrived. `lost` are the ranks that died.
 pub fn shut_down(
     wire: &mut dyn Wire,
     lost: BTreeSet<u32>,
     end: JobEnd,
     environment: &Environment<'_>,
 ) {
-    let mut left = lost;
-    for rank in (1..wire.size()).filter(|rank| !left.contains(rank)) {
+    let mut gone = lost;
+    for rank in (1..wire.size()).filter(|rank| !gone.contains(rank)) {
         // A rank that cannot be reached dies with the job.
         let _ = wire.send(rank, Order::End(end).encode());
     }
     let until = (environment.now)() + SHUTDOWN_MAX;
-    while (left.len() + 1 < wire.size() as usize || wire.is_busy()) && (environment.now)() < until {
+    while (gone.len() + 1 < wire.size() as usize || wire.is_busy()) && (environment.now)() < until {
         match wire.poll() {
-            Ok(Some(Event::Lost(rank))) => _ = left.insert(rank),
+            Ok(Some(Event::Lost(rank))) => _ = gone.insert(rank),
             Ok(Some(Event::Message(rank, message))) => {
                 if matches!(Report::decode(&message), Ok(Report::Leaving)) {
-                    left.insert(rank);
+                    gone.insert(rank);
                     let _ = wire.send(rank, Order::End(end).encode());
                 }
             }
             Ok(None) => thread::sleep(PAUSE),
-            // The job has its result, or its first error, which is reported.
+            // The job already has its result, or has reported its first error.
             Err(_) => return,
         }
     }
@@ -263,12 +264,12 @@ fn deliver(outbox: Outbox, local: &mut LocalWorker<'_>, wire: &mut dyn Wire) -> 
     Ok(())
 }
 
-/// Folds what rank 0 orders, until it says that it is over; yields how the job ended.
+/// Folds the orders of rank 0 until the job ends; returns how it ended.
 ///
-/// `source` may be the error of opening it, which is reported to rank 0.
+/// When `source` is the error of opening it, reports that error to rank 0.
 ///
 /// # Errors
-/// Those of the wire, the death of rank 0 among them.
+/// Those of the wire, and `Shutdown` when rank 0 dies.
 pub fn work<S: Source>(
     source: Result<(Job, S)>,
     wire: &mut dyn Wire,
@@ -284,15 +285,15 @@ pub fn work<S: Source>(
             wire.send(0, local.worker.begin((environment.now)()))?;
             let mut has_reported = false;
             loop {
-                let came = wire.poll()?;
-                let pause = match came {
+                let event = wire.poll()?;
+                let pause = match event {
                     Some(_) => Duration::ZERO,
                     None if wire.is_busy() => PAUSE_BUSY,
                     None => PAUSE,
                 };
-                match came {
+                match event {
                     Some(Event::Message(_, message)) => local.worker.hear(&message)?,
-                    Some(Event::Lost(0)) => return Err(orphaned()),
+                    Some(Event::Lost(0)) => return Err(rank_0_died()),
                     Some(Event::Lost(_)) | None => {}
                 }
                 if let Some(end) = local.worker.end() {
@@ -314,7 +315,7 @@ pub fn work<S: Source>(
     let until = (environment.now)() + SHUTDOWN_MAX;
     while (environment.now)() < until {
         match wire.poll()? {
-            // The end once more, or the end of rank 0, which has heard all that it waits for.
+            // Rank 0 has confirmed, or has left after the last report that it waited for.
             Some(Event::Message(..) | Event::Lost(0)) => break,
             Some(Event::Lost(_)) => {}
             None => thread::sleep(PAUSE),
@@ -323,7 +324,7 @@ pub fn work<S: Source>(
     Ok(ended)
 }
 
-/// Reports an error to rank 0 before any work, and waits for the end of the job.
+/// Reports an error to rank 0 before any order, and waits for the end of the job.
 fn fail(error: &Error, wire: &mut dyn Wire) -> Result<JobEnd> {
     wire.send(0, Report::Failed(Failure::from(error)).encode())?;
     loop {
@@ -333,16 +334,16 @@ fn fail(error: &Error, wire: &mut dyn Wire) -> Result<JobEnd> {
                     return Ok(end);
                 }
             }
-            Some(Event::Lost(0)) => return Err(orphaned()),
+            Some(Event::Lost(0)) => return Err(rank_0_died()),
             Some(Event::Lost(_)) => {}
             None => thread::sleep(PAUSE),
         }
     }
 }
 
-fn orphaned() -> Error {
+fn rank_0_died() -> Error {
     Error::new(
         ErrorKind::Shutdown,
-        "rank 0 has died; run again with --resume to go on from its checkpoints",
+        "rank 0 has died; run again with --resume to continue from its checkpoints",
     )
 }

@@ -1,4 +1,4 @@
-//! What is to be folded, and how the work is shared out.
+//! The job of a fold, and its blocks.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,10 +8,10 @@ use crate::fold::FORMAT_VERSION;
 use crate::matrix::Element;
 use crate::plan::{Plan, Setting};
 
-/// Far from where the numbers of rows, chunks and nodes end.
+/// Small enough that no number of rows, chunks or nodes overflows.
 const ROWS_MAX: u64 = 1 << 62;
 
-/// A statistic over rows, in chunks: all that determines the result.
+/// A statistic over rows, in chunks: its plan determines the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     plan: Plan,
@@ -20,25 +20,25 @@ pub struct Job {
 }
 
 impl Job {
-    /// The job of folding `rows` rows, `chunk_rows` at a time.
+    /// Returns the job of folding `rows` rows, `chunk_rows` at a time.
     ///
-    /// `what` names the statistic and the data.
+    /// `plan` names the statistic and the data.
     ///
     /// # Errors
-    /// `InvalidArgument` for chunks without rows, or a field of a name that every job has;
-    /// `LimitExceeded` for more than 2^62 rows, and for plan that no file of partials has room for.
-    pub fn new(mut what: Plan, rows: u64, chunk_rows: u64) -> Result<Self> {
+    /// `InvalidArgument` for chunks without rows, and for a setting with a name that every job has;
+    /// `LimitExceeded` for more than 2^62 rows, and for a plan that is too long for a portion.
+    pub fn new(mut plan: Plan, rows: u64, chunk_rows: u64) -> Result<Self> {
         if chunk_rows == 0 {
             return Err(Error::invalid("expected chunks of at least 1 row, found 0"));
         }
         if rows > ROWS_MAX {
             return Err(Error::limit(format!("expected at most 2^62 rows, found {rows}")));
         }
-        what.add("rows", rows)?;
-        what.add("chunk_rows", chunk_rows)?;
-        what.add("fold", FORMAT_VERSION)?;
-        let job = Self { plan: what, rows, chunk_rows };
-        // Whatever is kept or shipped holds the plan.
+        plan.add("rows", rows)?;
+        plan.add("chunk_rows", chunk_rows)?;
+        plan.add("fold", FORMAT_VERSION)?;
+        let job = Self { plan, rows, chunk_rows };
+        // Every portion contains the plan.
         job.plan.encode().map_err(|_| {
             Error::limit(
                 "expected the settings of a job to have at most 1 MiB, found more; give the data a \
@@ -48,8 +48,8 @@ impl Job {
         Ok(job)
     }
 
-    /// The job of folding `statistic` over rows of `columns` numbers each, which `data` identifies;
-    /// `settings` are what else determines it.
+    /// Returns the job of folding `statistic` over rows of `columns` numbers, which `data` identifies;
+    /// `settings` are the other settings of its plan.
     ///
     /// # Errors
     /// As [`Job::new`].
@@ -60,55 +60,55 @@ impl Job {
         (rows, chunk_rows): (u64, u64),
         settings: &[(&str, Setting)],
     ) -> Result<Self> {
-        let mut what = Plan::new();
-        what.add("statistic", statistic)?;
-        what.add("columns", columns as u64)?;
-        what.add("element", element.name())?;
-        what.add("data", data)?;
+        let mut plan = Plan::new();
+        plan.add("statistic", statistic)?;
+        plan.add("columns", columns as u64)?;
+        plan.add("element", element.name())?;
+        plan.add("data", data)?;
         for (name, value) in settings {
-            what.add(*name, value.clone())?;
+            plan.add(*name, value.clone())?;
         }
-        Self::new(what, rows, chunk_rows)
+        Self::new(plan, rows, chunk_rows)
     }
 
-    /// What determines the result.
+    /// The plan, which determines the result.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// How many rows a chunk has, but for the last.
+    /// The number of rows of each chunk but the last.
     #[must_use]
     pub fn chunk_rows(&self) -> u64 {
         self.chunk_rows
     }
 
-    /// How many chunks there are.
+    /// The number of chunks.
     #[must_use]
     pub fn chunk_count(&self) -> u64 {
         self.rows.div_ceil(self.chunk_rows)
     }
 
-    /// The rows of a chunk; none of one that is not there.
+    /// The rows of a chunk; an empty range for a chunk that the job does not have.
     #[must_use]
     pub fn rows_of(&self, chunk: u64) -> Range<u64> {
         let at = |chunk: u64| chunk.saturating_mul(self.chunk_rows).min(self.rows);
         at(chunk)..at(chunk.saturating_add(1))
     }
 
-    /// The chunk that a row lies in.
+    /// The chunk of a row.
     #[must_use]
     pub fn chunk_of(&self, row: u64) -> u64 {
         row / self.chunk_rows
     }
 
-    /// The chunks all of whose rows are among some rows.
+    /// The chunks that lie entirely within the ranges of `rows`.
     #[must_use]
     pub fn chunks_within(&self, rows: Vec<Range<u64>>) -> Vec<Range<u64>> {
         let end_of =
@@ -117,14 +117,14 @@ impl Job {
         chunks.filter(|chunks| !chunks.is_empty()).collect()
     }
 
-    /// For each of some rows, where the chunk begins and ends that has rows before and after it.
+    /// For each of `rows`: its chunk, and the first chunk that starts at or after it.
     #[must_use]
     pub fn chunks_around(&self, rows: impl Iterator<Item = u64>) -> BTreeSet<u64> {
         rows.flat_map(|row| [row / self.chunk_rows, row.div_ceil(self.chunk_rows)]).collect()
     }
 }
 
-/// The chunks of a job in aligned blocks, of each of which one partial is shipped.
+/// The chunks of a job in aligned blocks; a rank sends one partial for each block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
     chunk_count: u64,
@@ -132,14 +132,14 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// How many blocks a rank should have at least: so many can be taken over one by one when it
-    /// dies, and so few are lost with it.
+    /// The least blocks for each rank: when a rank dies, others fold its blocks one by one, and only the
+    /// current ones are lost.
     const PER_RANK: u64 = 16;
 
     /// Blocks of `2^level` chunks.
     ///
     /// # Errors
-    /// `InvalidArgument` for blocks that no number counts.
+    /// `InvalidArgument` for blocks of more than 2^62 chunks.
     pub fn new(chunk_count: u64, level: u32) -> Result<Self> {
         if level > 62 {
             return Err(Error::invalid(format!(
@@ -149,32 +149,32 @@ impl Blocks {
         Ok(Self { chunk_count, level })
     }
 
-    /// Blocks as great as can be, so that few partials are shipped, with enough for each of `ranks`
-    /// and of no more than `chunks_max` chunks each.
+    /// The largest blocks, so that ranks send few partials, with enough blocks for each of `ranks` and at
+    /// most `chunks_max` chunks each.
     #[must_use]
     pub fn for_ranks(chunk_count: u64, ranks: u64, chunks_max: u64) -> Self {
         let each = chunk_count / ranks.saturating_mul(Self::PER_RANK).max(1);
         Self { chunk_count, level: each.min(chunks_max).checked_ilog2().unwrap_or(0) }
     }
 
-    /// The end of the block that a chunk lies in.
+    /// The end of the block of a chunk.
     pub(super) fn end_of_block_with(&self, chunk: u64) -> u64 {
         self.chunks(chunk >> self.level).end
     }
 
-    /// How many chunks a block has, but for the last.
+    /// The number of chunks of each block but the last.
     #[must_use]
     pub fn chunks_each(&self) -> u64 {
         1 << self.level
     }
 
-    /// How many blocks there are.
+    /// The number of blocks.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.chunk_count.div_ceil(1 << self.level)
     }
 
-    /// The chunks of a block; none of one that is not there.
+    /// The chunks of a block; an empty range for a block that the job does not have.
     #[must_use]
     pub fn chunks(&self, block: u64) -> Range<u64> {
         let at = |block: u64| block.saturating_mul(1 << self.level).min(self.chunk_count);

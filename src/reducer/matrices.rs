@@ -18,20 +18,20 @@ use crate::matrix::{Matrix, Numbers};
 use super::job::Job;
 use super::source::Source;
 
-/// Operations of a thread before the partials are merged and the fold hears whether it is to stop: less
-/// than a tenth of a second.
+/// Operations of a thread before the partials are merged and the fold checks whether to stop: less than
+/// a tenth of a second.
 const OPERATIONS_PER_THREAD: u64 = 4_000_000_000;
 const CHUNKS_PER_THREAD_MAX: u64 = 32;
 
-/// The most bytes that partials take which are not merged yet, where one does not take more.
+/// The most bytes of partials that wait to be merged, unless a single partial has more.
 const PARTIAL_BYTES_MAX: u64 = 1 << 28;
 
 /// A statistic of the rows of one matrix.
 pub trait OfRows: Statistic + Send + Sync {
-    /// Whether rows may lack numbers.
+    /// Whether rows may have nulls.
     const TAKES_NULLS: bool = true;
 
-    /// The partial of the rows of each chunk, made by the threads of a pool.
+    /// Returns the partial of each chunk, computed by the threads of a pool.
     ///
     /// # Errors
     /// As [`Statistic::leaf`].
@@ -82,7 +82,7 @@ macro_rules! of_rows_without_numbers {
 
 of_rows_without_numbers!(ColumnMoments, Distinct, ExponentHistogram, Histogram);
 
-/// Rows on disk, as a job cuts them into chunks.
+/// A matrix on disk, of which a job folds chunks.
 struct Chunks {
     matrix: Matrix,
     takes_nulls: bool,
@@ -98,16 +98,16 @@ impl Chunks {
         read.collect()
     }
 
-    /// The rows of what was read; what the statistic has no use for is refused by its place, and a
-    /// NaN or infinity where that is asked for.
+    /// Returns the rows of the chunks in `read`. Rejects nulls when the statistic cannot count them, and a
+    /// NaN or infinity when `finite_only` is set, with file, row and column.
     fn rows<'a>(&self, read: &'a [(u64, Numbers<'_>)]) -> Result<Vec<NumberedRows<'a>>> {
         let rows = read.iter().map(|(first, numbers)| {
             let rows = numbers.rows()?;
-            // Neither is looked for without need: the rows are read once more for it.
+            // Each check reads the rows once more, so it runs only when needed.
             if !self.takes_nulls
                 && let Some((row, column)) = rows.first_null()
             {
-                return Err(self.refused(
+                return Err(self.bad_number(
                     (first + row as u64, column),
                     "expected a number, found NULL",
                     "fill it in, or leave out the column",
@@ -116,7 +116,7 @@ impl Chunks {
             if self.finite_only
                 && let Some((row, column, value)) = rows.first_nonfinite()
             {
-                return Err(self.refused(
+                return Err(self.bad_number(
                     (first + row as u64, column),
                     &format!("expected a finite number, found {value}"),
                     "correct the data, or fold again without --reject-nonfinite",
@@ -127,7 +127,7 @@ impl Chunks {
         rows.collect()
     }
 
-    fn refused(&self, (row, column): (u64, usize), what: &str, remedy: &str) -> Error {
+    fn bad_number(&self, (row, column): (u64, usize), what: &str, remedy: &str) -> Error {
         let place = match self.matrix.place_of(row) {
             Some((path, row)) => format!("{}: row {row}", path.display()),
             None => format!("row {row}"),
@@ -146,10 +146,10 @@ impl Chunks {
     }
 }
 
-/// How many chunks of a statistic are folded at a time.
+/// The number of chunks that a statistic folds at a time.
 pub(super) fn at_once(statistic: &impl Statistic, job: &Job, threads: &ThreadPool) -> u64 {
     let partial_bytes = statistic.partial_bytes().max(1) as u64;
-    // As for sums of products: of each row, two operations for eight bytes of a partial.
+    // As for sums of products: each row takes two operations for eight bytes of a partial.
     let operations = (partial_bytes / 4).saturating_mul(job.rows_of(0).end).max(1);
     let each = (OPERATIONS_PER_THREAD / operations).clamp(1, CHUNKS_PER_THREAD_MAX);
     let fitting = (PARTIAL_BYTES_MAX / partial_bytes).max(1);
@@ -165,13 +165,13 @@ pub struct OfMatrix<S> {
 }
 
 impl<S: OfRows> OfMatrix<S> {
-    /// The statistic of the rows of `matrix`, as `job` cuts it into chunks, made by `threads`.
+    /// Returns the source of `job` over the rows of `matrix`, folded by `threads`.
     pub fn new(statistic: S, matrix: Matrix, job: Job, threads: ThreadPool) -> Self {
         let chunks = Chunks { matrix, takes_nulls: S::TAKES_NULLS, finite_only: false };
         Self { chunks, job, statistic: Arc::new(statistic), threads }
     }
 
-    /// The same, which refuses the first NaN or infinity by its place.
+    /// Rejects a NaN or infinity with its file, row and column.
     #[must_use]
     pub fn finite_only(mut self) -> Self {
         self.chunks.finite_only = true;
@@ -223,14 +223,14 @@ pub struct CrossOfMatrices {
 }
 
 impl CrossOfMatrices {
-    /// X^T Y of `x` and `y`, as `job` cuts them into chunks, made by `threads`.
+    /// Returns the source of `job` over the rows of `x` and `y`, folded by `threads`.
     ///
     /// # Errors
-    /// `InvalidArgument` when they have not the same number of rows, and those of [`Cross::new`].
+    /// `InvalidArgument` when the numbers of rows differ, and those of [`Cross::new`].
     pub fn new(x: Matrix, y: Matrix, job: Job, threads: ThreadPool) -> Result<Self> {
         if x.rows() != y.rows() {
             return Err(Error::invalid(format!(
-                "expected as many rows on the right as the {} on the left, found {}",
+                "expected {} rows in Y, as many as in X, found {}",
                 x.rows(),
                 y.rows()
             )));
@@ -240,14 +240,14 @@ impl CrossOfMatrices {
         Ok(Self { sides, job, cross, threads })
     }
 
-    /// The same, which refuses the first NaN or infinity by its place.
+    /// Rejects a NaN or infinity with its file, row and column.
     #[must_use]
     pub fn finite_only(mut self) -> Self {
         self.sides.iter_mut().for_each(|side| side.finite_only = true);
         self
     }
 
-    /// How many columns each side has.
+    /// The number of columns of X and of Y.
     #[must_use]
     pub fn columns(&self) -> [usize; 2] {
         [&self.sides[0], &self.sides[1]].map(|side| side.matrix.columns())
@@ -273,7 +273,7 @@ impl Source for CrossOfMatrices {
         at_once(&*self.cross, &self.job, &self.threads)
     }
 
-    /// What both sides can read.
+    /// The chunks that both sides can read.
     fn readable(&self) -> Vec<Range<u64>> {
         let [x, y] = [&self.sides[0], &self.sides[1]].map(|side| side.readable(&self.job));
         let pairs = x.iter().flat_map(|x| y.iter().map(move |y| (x, y)));

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::bytes::u64_at;
 use crate::error::{Error, ErrorKind, Result};
 
-/// From a worker to the coordinator.
+/// A message from a worker to the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report<'a> {
     /// The worker has no orders.
@@ -22,13 +22,13 @@ pub enum Report<'a> {
         /// The bytes of the portion.
         portion: &'a [u8],
     },
-    /// The worker cannot go on.
+    /// The worker failed.
     Failed(Failure),
-    /// It has received the end of the job, and leaves.
+    /// The worker received the end of the job, and leaves.
     Leaving,
 }
 
-/// From the coordinator to a worker.
+/// A message from the coordinator to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Fold these chunks.
@@ -46,12 +46,12 @@ pub enum JobEnd {
     Failed(ErrorKind),
 }
 
-/// An error that travels.
+/// The error of a worker, as a message carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind of error it is.
+    /// The kind of the error.
     pub kind: ErrorKind,
-    /// What it says.
+    /// The message of the error.
     pub message: String,
 }
 
@@ -62,7 +62,7 @@ impl From<&Error> for Failure {
 }
 
 impl Failure {
-    /// The error that it was.
+    /// Returns the error of the worker.
     #[must_use]
     pub fn into_error(self) -> Error {
         Error::new(self.kind, self.message)
@@ -77,10 +77,10 @@ const FOLD: u8 = 5;
 const END: u8 = 6;
 
 impl<'a> Report<'a> {
-    /// What [`Report::folded`] puts behind a portion.
+    /// The bytes that [`Report::folded`] appends to a portion.
     pub(super) const TRAILER_BYTES: usize = 9;
 
-    /// Its bytes.
+    /// Returns the bytes of the report.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
@@ -101,7 +101,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// The bytes of [`Report::Folded`], in the place of those of the portion.
+    /// Returns the bytes of [`Report::Folded`], in the buffer of the portion: a portion can be large.
     #[must_use]
     pub fn folded(mut portion: Vec<u8>, cpu_microseconds: u64) -> Vec<u8> {
         portion.extend(cpu_microseconds.to_le_bytes());
@@ -109,10 +109,10 @@ impl<'a> Report<'a> {
         portion
     }
 
-    /// The report of these bytes.
+    /// Decodes a report.
     ///
     /// # Errors
-    /// `Corrupt` when they are none.
+    /// `Corrupt` when the bytes are not a report.
     pub fn decode(bytes: &'a [u8]) -> Result<Self> {
         Self::read(bytes).ok_or_else(|| damaged("a report"))
     }
@@ -148,7 +148,7 @@ impl<'a> Report<'a> {
 }
 
 impl Order {
-    /// Its bytes.
+    /// Returns the bytes of the order.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
@@ -162,10 +162,10 @@ impl Order {
         }
     }
 
-    /// The order of these bytes.
+    /// Decodes an order.
     ///
     /// # Errors
-    /// `Corrupt` when they are none.
+    /// `Corrupt` when the bytes are not an order.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let order = match bytes {
             [FOLD, range @ ..] if range.len() == 16 => range_at(range, 0).map(Self::Fold),
@@ -192,7 +192,7 @@ fn range_at(bytes: &[u8], at: usize) -> Option<Range<u64>> {
     Some(u64_at(bytes, at)?..u64_at(bytes, at + 8)?).filter(|range| !range.is_empty())
 }
 
-/// The kinds of errors by their codes, from 1 on; 0 is none.
+/// The kinds of errors, in the order of their codes, which count from 1; code 0 means no error.
 const KINDS: [ErrorKind; 11] = [
     ErrorKind::Io,
     ErrorKind::NotOurs,

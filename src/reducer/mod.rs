@@ -29,7 +29,7 @@ pub use source::{Source, fold_portion};
 pub use spool::{FoldedBlocks, Spool, WorkHooks};
 pub use stream::GramStream;
 
-/// The coordinator and the workers of a job, their messages, and what runs them over a transport.
+/// The coordinator and the workers of a job, their messages, and the loops that run them over a wire.
 pub mod wire {
     pub use super::coordinator::{Coordinator, Outbox};
     pub use super::drive::{Environment, Event, NoPeers, Wire, coordinate, shut_down, work};

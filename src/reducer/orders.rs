@@ -1,4 +1,4 @@
-//! Which chunks are folded by whom: each order goes to one rank, and to another when that one dies.
+//! Which rank folds which chunks: each order is assigned to one rank, and to another when that dies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -8,40 +8,40 @@ use crate::error::{Error, Result};
 
 use super::job::Blocks;
 
-/// More orders than any job needs, and few enough to be listed.
+/// More orders than any job needs, and few enough to list.
 const ORDERS_MAX: u64 = 1 << 24;
 
-/// An order that takes this many times as long as the slowest before is given to another rank too.
+/// An order that takes this many times as long as the slowest so far is assigned to another rank too.
 const LATE: u64 = 4;
 
 /// The missing chunks of a job, cut into orders.
 pub(super) struct Orders {
-    /// By their first chunks.
+    /// All orders, by their first chunks.
     all: Vec<Order>,
-    /// Those that no rank folds.
+    /// The orders that no rank folds or has folded.
     waiting: BTreeSet<usize>,
-    /// Those that came and are to be folded by another rank as well, to be compared.
+    /// The audited orders that one rank has folded; a second rank folds them for comparison.
     unconfirmed: BTreeSet<usize>,
-    /// Those that each rank folds now.
-    held: BTreeMap<u32, BTreeSet<usize>>,
-    /// How long no order is late at least.
+    /// The orders that each rank folds now.
+    assigned: BTreeMap<u32, BTreeSet<usize>>,
+    /// An order is never late before this time, in milliseconds.
     patience: u64,
-    /// The longest that an order took.
+    /// The time of the slowest order, in milliseconds.
     longest: u64,
 }
 
 struct Order {
     chunks: Range<u64>,
-    /// The ranks that fold it, and since when.
-    given: Vec<(u32, u64)>,
-    /// The ranks that folded it, and what they shipped.
-    came: Vec<(u32, Digest)>,
-    /// Whether a second rank is to fold it.
+    /// The ranks that fold this order, and since when.
+    assigned: Vec<(u32, u64)>,
+    /// The ranks that folded this order, and the digests of their portions.
+    folded: Vec<(u32, Digest)>,
+    /// Whether a second rank must fold this order.
     audited: bool,
 }
 
 impl Orders {
-    /// An order for each stretch of `missing` that lies in one of `blocks` and between two of `cuts`.
+    /// Makes one order for each part of `missing` that lies in one of `blocks` and between two of `cuts`.
     pub(super) fn new(
         missing: &[Range<u64>],
         blocks: &Blocks,
@@ -58,7 +58,7 @@ impl Orders {
                 let place = all.len() as u64;
                 let audited_before = |place: u64| place * audited_per_mille / 1000;
                 let audited = audited_before(place) != audited_before(place + 1);
-                all.push(Order { chunks: start..end, given: vec![], came: vec![], audited });
+                all.push(Order { chunks: start..end, assigned: vec![], folded: vec![], audited });
                 start = end;
                 if place == ORDERS_MAX {
                     return Err(Error::limit(format!(
@@ -72,25 +72,25 @@ impl Orders {
             waiting: (0..all.len()).collect(),
             all,
             unconfirmed: BTreeSet::new(),
-            held: BTreeMap::new(),
+            assigned: BTreeMap::new(),
             patience,
             longest: 0,
         })
     }
 
-    /// How many orders a rank has.
-    pub(super) fn held_count(&self, rank: u32) -> usize {
-        self.held.get(&rank).map_or(0, BTreeSet::len)
+    /// The number of orders that a rank folds.
+    pub(super) fn assigned_count(&self, rank: u32) -> usize {
+        self.assigned.get(&rank).map_or(0, BTreeSet::len)
     }
 
-    /// The orders that a rank has.
-    pub(super) fn held_by(&self, rank: u32) -> impl Iterator<Item = Range<u64>> {
-        self.held.get(&rank).into_iter().flatten().map(|&place| self.all[place].chunks.clone())
+    /// The chunks of the orders that a rank folds.
+    pub(super) fn assigned_to(&self, rank: u32) -> impl Iterator<Item = Range<u64>> {
+        self.assigned.get(&rank).into_iter().flatten().map(|&place| self.all[place].chunks.clone())
     }
 
-    /// Gives a rank the next order that it can fold: the lowest that no rank folds, then what is to be
-    /// folded twice, then what another rank takes too long for.
-    pub(super) fn give(
+    /// Assigns to a rank the next order that it can fold: the first that no rank folds, then one to
+    /// confirm, then a late one.
+    pub(super) fn assign(
         &mut self,
         rank: u32,
         readable: &[Range<u64>],
@@ -101,8 +101,8 @@ impl Orders {
             .or_else(|| self.first_of(&self.unconfirmed, rank, readable))
             .or_else(|| self.late(rank, readable, now))?;
         self.waiting.remove(&place);
-        self.all[place].given.push((rank, now));
-        self.held.entry(rank).or_default().insert(place);
+        self.all[place].assigned.push((rank, now));
+        self.assigned.entry(rank).or_default().insert(place);
         Some(self.all[place].chunks.clone())
     }
 
@@ -125,30 +125,30 @@ impl Orders {
     ) -> Option<usize> {
         let is_for = |place: &usize| {
             let order = &self.all[*place];
-            !order.is_known_to(rank) && can_read(readable, &order.chunks)
+            !order.has_rank(rank) && can_read(readable, &order.chunks)
         };
         places.iter().copied().find(is_for)
     }
 
-    /// How long an order takes at most, unless something is wrong with its rank.
+    /// The time in milliseconds after which an order is late.
     pub(super) fn lateness(&self) -> u64 {
         self.patience.max(self.longest.saturating_mul(LATE))
     }
 
     fn late(&self, rank: u32, readable: &[Range<u64>], now: u64) -> Option<usize> {
         let patience = self.lateness();
-        let late = self.held.values().flatten().copied().filter(|&place| {
-            let since = self.all[place].given.iter().map(|(_, since)| *since).max();
+        let late = self.assigned.values().flatten().copied().filter(|&place| {
+            let since = self.all[place].assigned.iter().map(|(_, since)| *since).max();
             since.is_some_and(|since| now.saturating_sub(since) > patience)
         });
         self.first_of(&late.collect(), rank, readable)
     }
 
-    /// Notes that a rank has folded these chunks, with these bits.
+    /// Records that a rank folded these chunks, and the digest of the portion.
     ///
     /// # Errors
-    /// `Corrupt` when another rank has folded them with other bits.
-    pub(super) fn came(
+    /// `Corrupt` when another rank folded the chunks to other bits.
+    pub(super) fn record(
         &mut self,
         rank: u32,
         chunks: &Range<u64>,
@@ -156,15 +156,15 @@ impl Orders {
         now: u64,
     ) -> Result<()> {
         let Some(place) = self.place_of(chunks) else { return Ok(()) };
-        if let Some(held) = self.held.get_mut(&rank) {
-            held.remove(&place);
+        if let Some(orders) = self.assigned.get_mut(&rank) {
+            orders.remove(&place);
         }
         let order = &mut self.all[place];
-        if let Some(at) = order.given.iter().position(|(given, _)| *given == rank) {
-            let (_, since) = order.given.swap_remove(at);
+        if let Some(at) = order.assigned.iter().position(|(other, _)| *other == rank) {
+            let (_, since) = order.assigned.swap_remove(at);
             self.longest = self.longest.max(now.saturating_sub(since));
         }
-        if let Some((other, _)) = order.came.iter().find(|(_, before)| *before != digest) {
+        if let Some((other, _)) = order.folded.iter().find(|(_, before)| *before != digest) {
             return Err(Error::corrupt(format!(
                 "ranks {other} and {rank} folded chunks {} to {} to different bits: one of them \
                  read other rows, or its memory or processor is faulty; fold again without it, \
@@ -173,17 +173,18 @@ impl Orders {
                 chunks.end - 1
             )));
         }
-        if !order.came.iter().any(|(before, _)| *before == rank) {
-            order.came.push((rank, digest));
+        if !order.folded.iter().any(|(other, _)| *other == rank) {
+            order.folded.push((rank, digest));
         }
-        let confirmed = !order.audited || order.came.len() > 1;
+        let confirmed = !order.audited || order.folded.len() > 1;
         self.waiting.remove(&place);
         if confirmed {
             self.unconfirmed.remove(&place);
-            // Who folds it still may go on, and his bits are compared; he is not waited for.
-            for (other, _) in std::mem::take(&mut self.all[place].given) {
-                if let Some(held) = self.held.get_mut(&other) {
-                    held.remove(&place);
+            // A rank that still folds this order may finish, and its bits are compared, but nothing
+            // waits for that rank.
+            for (other, _) in std::mem::take(&mut self.all[place].assigned) {
+                if let Some(orders) = self.assigned.get_mut(&other) {
+                    orders.remove(&place);
                 }
             }
         } else {
@@ -192,35 +193,35 @@ impl Orders {
         Ok(())
     }
 
-    /// Takes the orders of a rank that died from it.
+    /// Frees the orders of a rank that died.
     pub(super) fn lose(&mut self, rank: u32) {
-        for place in self.held.remove(&rank).unwrap_or_default() {
+        for place in self.assigned.remove(&rank).unwrap_or_default() {
             let order = &mut self.all[place];
-            order.given.retain(|(given, _)| *given != rank);
-            if order.given.is_empty() && order.came.is_empty() {
+            order.assigned.retain(|(other, _)| *other != rank);
+            if order.assigned.is_empty() && order.folded.is_empty() {
                 self.waiting.insert(place);
             }
         }
     }
 
-    /// The first chunks that no rank folds and none of these ranks can read.
+    /// The chunks of the first order that no rank folds and none of these ranks can read.
     pub(super) fn unreadable(&self, readers: &[&[Range<u64>]]) -> Option<Range<u64>> {
         let chunks = self.waiting.iter().map(|&place| &self.all[place].chunks);
         chunks.clone().find(|chunks| !readers.iter().any(|r| can_read(r, chunks))).cloned()
     }
 
-    /// Whether a second rank is still to fold something, and one of these can.
+    /// Whether one of these ranks can confirm an order that is not confirmed yet.
     pub(super) fn awaits_confirmation(&self, readers: &[(u32, &[Range<u64>])]) -> bool {
         self.unconfirmed.iter().any(|&place| {
             let order = &self.all[place];
-            let folded = |rank: u32| order.came.iter().any(|(came, _)| *came == rank);
+            let folded = |rank: u32| order.folded.iter().any(|(other, _)| *other == rank);
             readers.iter().any(|(rank, r)| !folded(*rank) && can_read(r, &order.chunks))
         })
     }
 
-    /// How many orders two ranks have folded, with the same bits.
+    /// The number of orders that two ranks folded to the same bits.
     pub(super) fn confirmed_count(&self) -> usize {
-        self.all.iter().filter(|order| order.came.len() > 1).count()
+        self.all.iter().filter(|order| order.folded.len() > 1).count()
     }
 
     fn place_of(&self, chunks: &Range<u64>) -> Option<usize> {
@@ -231,9 +232,10 @@ impl Orders {
 }
 
 impl Order {
-    fn is_known_to(&self, rank: u32) -> bool {
-        self.given.iter().any(|(given, _)| *given == rank)
-            || self.came.iter().any(|(came, _)| *came == rank)
+    /// Whether `rank` folds or has folded this order.
+    fn has_rank(&self, rank: u32) -> bool {
+        self.assigned.iter().any(|(other, _)| *other == rank)
+            || self.folded.iter().any(|(other, _)| *other == rank)
     }
 }
 

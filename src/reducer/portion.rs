@@ -1,4 +1,4 @@
-//! Portions: some nodes of a job with their partials, as the bytes that are shipped and kept.
+//! Portions: nodes of a job with their partials, as the bytes that ranks send and checkpoints hold.
 
 use crate::bytes::{Envelope, u32_at, u64_at};
 use crate::error::{Context, Error, Result};
@@ -23,7 +23,7 @@ const NODE_BYTES: usize = 16;
 /// A node and its partial.
 pub type NodePartial<S> = (Node, <S as Statistic>::Partial);
 
-/// A node and its partial as it lies in the bytes of a portion.
+/// A node and its partial, still in the bytes of a portion.
 pub type ArrivedNode<'a, S> = (Node, <S as Statistic>::Incoming<'a>);
 
 /// Writes and reads portions of one job.
@@ -33,12 +33,12 @@ pub struct Portion<'a, S> {
 }
 
 impl<'a, S: Statistic> Portion<'a, S> {
-    /// Portions of `job`, which folds `statistic`.
+    /// Returns the writer and reader of the portions of `job`, which folds `statistic`.
     pub fn of(job: &'a Job, statistic: &'a S) -> Self {
         Self { job, statistic }
     }
 
-    /// The bytes of these nodes, which are in the order of their chunks.
+    /// Encodes a portion of these nodes, which are in the order of their chunks.
     ///
     /// # Errors
     /// `LimitExceeded` when there is no memory.
@@ -49,7 +49,7 @@ impl<'a, S: Statistic> Portion<'a, S> {
         let nodes: Vec<(Node, &S::Partial)> = nodes.collect();
         let partial_bytes = self.partial_bytes(nodes.len());
         let plan = self.job.plan().encode()?;
-        // With room for the trailer of a report, since a portion can be large.
+        // Reserves the trailer of a report, because a portion is too large to copy for it.
         let length = plan.len() + COUNTS_BYTES + nodes.len() * (NODE_BYTES + partial_bytes);
         let mut bytes = ENVELOPE
             .begin(0, length + Report::TRAILER_BYTES)
@@ -66,7 +66,7 @@ impl<'a, S: Statistic> Portion<'a, S> {
         Ok(Envelope::seal(bytes))
     }
 
-    /// The nodes of a portion of this job.
+    /// Decodes the nodes of a portion of this job.
     ///
     /// # Errors
     /// As [`Portion::read`], and `LimitExceeded` when there is no memory.
@@ -77,11 +77,11 @@ impl<'a, S: Statistic> Portion<'a, S> {
         self.read(bytes)?.into_iter().map(own).collect()
     }
 
-    /// Looks through a portion of this job; its partials stay where they are.
+    /// Checks a portion of this job, and returns its nodes without a copy of their partials.
     ///
     /// # Errors
-    /// `NotOurs`, `Version` or `Corrupt` when the bytes are no whole portion, `PlanMismatch` when
-    /// they are of another job, naming each field that differs.
+    /// `NotOurs`, `Version` or `Corrupt` when the bytes are not a valid portion; `PlanMismatch`, with
+    /// each setting that differs, when the portion is of another job.
     pub fn read<'b>(&self, bytes: &'b [u8]) -> Result<Vec<ArrivedNode<'b, S>>> {
         let (kind, payload) = ENVELOPE.open(bytes)?;
         if kind != 0 {
@@ -91,7 +91,9 @@ impl<'a, S: Statistic> Portion<'a, S> {
         self.job.plan().compare(&plan).context(|| "the portion is of another job")?;
         let count = |at| u64_at(rest, at).and_then(|count| usize::try_from(count).ok());
         let (Some(nodes), Some(partial_bytes)) = (count(0), count(8)) else {
-            return Err(damaged("it ends before its counts"));
+            return Err(damaged(
+                "expected the counts after the plan, found the end of the portion",
+            ));
         };
         let mut rest = &rest[COUNTS_BYTES..];
         let expected = self.partial_bytes(nodes);
@@ -113,8 +115,9 @@ impl<'a, S: Statistic> Portion<'a, S> {
             let (one, after) = rest.split_at(NODE_BYTES + partial_bytes);
             rest = after;
             let node = self.node(one).filter(|node| node.chunks().start >= covered);
-            let node =
-                node.ok_or_else(|| damaged("its nodes are not nodes of the job in order"))?;
+            let node = node.ok_or_else(|| {
+                damaged("expected nodes of the job in the order of their chunks, found others")
+            })?;
             covered = node.chunks().end;
             let partial = self.statistic.read(&one[NODE_BYTES..])?;
             let rows =
@@ -129,7 +132,7 @@ impl<'a, S: Statistic> Portion<'a, S> {
         Ok(arrived)
     }
 
-    /// The length of each of so many partials: of none it is 0, so that nothing has two forms.
+    /// The length of each partial; 0 for no nodes, so that an empty portion has one form only.
     fn partial_bytes(&self, nodes: usize) -> usize {
         if nodes == 0 { 0 } else { self.statistic.partial_bytes() }
     }

@@ -1,4 +1,4 @@
-//! What of a job was folded: partials taken in in any order, until they are the whole.
+//! The fold of a job: partials are inserted in any order until all chunks are covered.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::fold::{Node, Statistic, Tree};
 use super::job::Job;
 use super::portion::{ArrivedNode, Portion};
 
-/// The fold of a job under way. Does no input or output of its own.
+/// The fold of a job in progress. Does no input or output.
 ///
 /// # Determinism
-/// [`Reduction::finish`] depends on the job and its rows, on nothing else.
+/// [`Reduction::finish`] depends only on the job and its rows.
 pub struct Reduction<S: Statistic> {
     job: Job,
     statistic: Arc<S>,
@@ -22,13 +22,13 @@ pub struct Reduction<S: Statistic> {
 }
 
 impl<S: Statistic> Reduction<S> {
-    /// A fold of which nothing is done.
+    /// Returns a fold without any chunks.
     pub fn new(job: Job, statistic: Arc<S>) -> Self {
         let tree = Tree::new(job.chunk_count());
         Self { job, statistic, tree }
     }
 
-    /// What is folded.
+    /// The job.
     #[must_use]
     pub fn job(&self) -> &Job {
         &self.job
@@ -40,38 +40,38 @@ impl<S: Statistic> Reduction<S> {
         &self.statistic
     }
 
-    /// Takes in the partial of a node; one that is there already changes nothing.
+    /// Inserts the partial of a node; an equal partial that is present already changes nothing.
     ///
     /// # Errors
-    /// `Corrupt` when the same node is there with other bits: one of the two who computed it read
-    /// other rows, or has a fault.
+    /// `Corrupt` when the same node is present with other bits: one of the two ranks that computed it
+    /// read other rows, or has a fault.
     pub fn insert(&mut self, node: Node, arrival: impl Incoming<S::Partial>) -> Result<Inserted> {
         self.tree.insert(node, arrival)
     }
 
-    /// Takes in the nodes of a portion, all of them or none. Returns how many of them are new.
+    /// Inserts all nodes of a portion or none of them. Returns the number of new nodes.
     ///
     /// # Errors
-    /// As [`Reduction::insert`]. What was taken in before stays as it was.
+    /// As [`Reduction::insert`]; an error changes nothing.
     pub fn insert_all(&mut self, nodes: Vec<ArrivedNode<'_, S>>) -> Result<usize> {
         self.tree.insert_all(nodes)
     }
 
-    /// Takes in a portion: a checkpoint, or a file of a spool. Returns how many of its nodes are new.
+    /// Inserts the nodes of a portion: a checkpoint, or a file of a spool. Returns the number of new
+    /// nodes.
     ///
-    /// A node that covers smaller ones that are there takes their place: it has their rows and those
-    /// that were missing. Bits are compared where the same node is there; what was merged since, and
-    /// what is replaced, cannot be.
+    /// A node replaces the smaller nodes that it covers, because it has their rows and the missing
+    /// ones. Bits are compared only when the same node is present: not with nodes that were merged or
+    /// replaced.
     ///
     /// # Errors
-    /// Those of [`Portion::read`] and of [`Reduction::insert`]. A portion that is refused changes
-    /// nothing.
+    /// Those of [`Portion::read`] and of [`Reduction::insert`]; an error changes nothing.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<usize> {
         let nodes = Portion::of(&self.job, &*self.statistic).read(bytes)?;
         self.insert_all(nodes)
     }
 
-    /// All that was taken in, to go on from later with any number of ranks.
+    /// Encodes all nodes as a portion, from which any number of ranks can continue later.
     ///
     /// # Errors
     /// Those of [`Portion::encode`].
@@ -79,25 +79,25 @@ impl<S: Statistic> Reduction<S> {
         Portion::of(&self.job, &*self.statistic).encode(self.tree.nodes())
     }
 
-    /// The chunks that are still to be folded.
+    /// The chunks that are not folded yet.
     #[must_use]
     pub fn missing(&self) -> Vec<Range<u64>> {
         self.tree.missing()
     }
 
-    /// Whether nothing is missing.
+    /// Whether no chunk is missing.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.covered_count() == self.job.chunk_count()
     }
 
-    /// How many chunks were taken in.
+    /// The number of chunks that are folded.
     #[must_use]
     pub fn covered_count(&self) -> u64 {
         self.tree.covered().iter().map(|range| range.end - range.start).sum()
     }
 
-    /// How many rows they have.
+    /// The number of rows that are folded.
     #[must_use]
     pub fn covered_rows(&self) -> u64 {
         let rows = |range: &Range<u64>| {
@@ -106,10 +106,10 @@ impl<S: Statistic> Reduction<S> {
         self.tree.covered().iter().map(rows).sum()
     }
 
-    /// The partial of all rows, which stay as they are, for a caller that goes on.
+    /// Returns the partial of all rows, and keeps the fold.
     ///
     /// # Errors
-    /// As [`Reduction::finish`], and `LimitExceeded` when there is no memory for it.
+    /// As [`Reduction::finish`], and `LimitExceeded` when there is no memory for a copy.
     pub fn whole(&self) -> Result<S::Partial>
     where
         S::Partial: TryClone,
@@ -117,7 +117,7 @@ impl<S: Statistic> Reduction<S> {
         self.tree.whole()?.ok_or_else(without_rows)
     }
 
-    /// The partial of all rows.
+    /// Returns the partial of all rows.
     ///
     /// # Errors
     /// `InvalidArgument` when chunks are missing, or there are no rows.

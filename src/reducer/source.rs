@@ -1,4 +1,4 @@
-//! The rows of a job as a process can read them, and how blocks of them become portions.
+//! The rows of a job that a process can read, and how it folds them to portions.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,37 +10,37 @@ use crate::fold::{Node, Statistic, Tree};
 use super::job::Job;
 use super::portion::Portion;
 
-/// What turns the chunks of a job into partials.
+/// Computes the partials of the chunks of a job.
 pub trait Source: Sync {
-    /// What is folded.
+    /// The statistic that is folded.
     type Statistic: Statistic;
 
     /// The statistic.
     fn statistic(&self) -> &Arc<Self::Statistic>;
 
-    /// The partials of some chunks, in their order.
+    /// Returns the partials of some chunks, in their order.
     ///
     /// # Errors
     /// Those of reading the rows and of [`Statistic::leaf`].
     fn leaves(&self, chunks: Range<u64>) -> Result<Vec<<Self::Statistic as Statistic>::Partial>>;
 
-    /// How many chunks are folded at a time, so that all threads have work and memory suffices.
+    /// The number of chunks to fold at a time, so that all threads have work and memory suffices.
     fn at_once(&self) -> u64;
 
     /// The chunks that this process can read.
     fn readable(&self) -> Vec<Range<u64>>;
 
-    /// Names the files that some rows lie in.
+    /// The names of the files that have these rows, for messages.
     fn files_of(&self, rows: Range<u64>) -> String;
 
-    /// The chunks at which others may begin, or cease, to be able to read.
+    /// The chunks at which files begin, so that other ranks may be able to read what follows.
     fn cuts(&self) -> BTreeSet<u64>;
 }
 
-/// Folds some chunks of a job, and yields their portion; between the chunks it asks whether to stop.
+/// Folds some chunks of a job, and returns their portion; calls `stop` between chunks.
 ///
 /// # Errors
-/// Those of the source, with the chunks; `Interrupted` when it was to stop.
+/// Those of the source, with the chunks; `Interrupted` when `stop` returns true.
 pub fn fold_portion<S: Source>(
     job: &Job,
     source: &S,

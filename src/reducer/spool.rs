@@ -1,5 +1,5 @@
-//! A folder through which processes share a job without MPI: one lays it down, many fold blocks of it
-//! in any order and at any time, and one folds their portions.
+//! A folder through which processes share a job without MPI: one writes the job, many fold its blocks
+//! in any order and at any time, and one folds the portions.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -25,12 +25,12 @@ const ENVELOPE: Envelope = Envelope {
     magic: *b"HWSPOOL\0",
     version: 1,
     payload_max: 1 << 21,
-    remedy: "lay the job down again, in another folder",
+    remedy: "write the job again with --spool, to another folder",
 };
 
-/// A folder with a job, and the portions of its blocks as far as they are folded.
+/// A folder with a job, and the portions of the blocks that are folded.
 ///
-/// The caller's description of the job lies in it as well: what each process opens the rows by.
+/// The folder also has the caller's description of the job, by which each process opens the rows.
 pub struct Spool {
     folder: PathBuf,
     description: Vec<u8>,
@@ -38,37 +38,37 @@ pub struct Spool {
     block_level: u32,
 }
 
-/// What [`Spool::work`] reports, and how it is stopped.
+/// The callbacks of [`Spool::work`].
 pub struct WorkHooks<'a> {
-    /// Hears of each block.
+    /// Receives the progress of each block.
     pub progress: &'a dyn Progress,
-    /// Whether to stop before the next block.
+    /// Returns whether to stop before the next block.
     pub stop: &'a dyn Fn() -> bool,
-    /// Called with the error of each damaged file, whose block is folded again.
+    /// Receives the error of each damaged file, whose block is folded again.
     pub notice: &'a dyn Fn(&Error),
 }
 
 /// The outcome of [`Spool::work`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoldedBlocks {
-    /// The blocks of this rank.
+    /// The number of blocks of this rank.
     pub blocks: u64,
-    /// Those of them that were there already.
+    /// The number of blocks that were folded already.
     pub resumed: u64,
 }
 
 impl Spool {
-    /// Lays `job` down in `folder`, which is made if need be.
+    /// Writes `job` to `folder`, which is created if needed.
     ///
     /// # Errors
-    /// `InvalidArgument` when a job lies there, or another process is at work there; `Io`.
+    /// `InvalidArgument` when the folder has a job already, or another process has locked it; `Io`.
     pub fn create(folder: &Path, job: &Job, blocks: &Blocks, description: &[u8]) -> Result<Self> {
         fs::create_dir_all(folder).map_err(|e| Error::io(folder, "creating", e))?;
         let _claim = Claim::of(folder)?;
         let path = folder.join(DESCRIPTION);
         if path.exists() {
             return Err(Error::invalid(format!(
-                "{} exists: a job is laid down here; run work and fold, or choose another folder",
+                "{} exists: the folder has a job already; run work and fold, or choose another folder",
                 path.display()
             )));
         }
@@ -78,7 +78,7 @@ impl Spool {
         bytes.extend(block_level.to_le_bytes());
         bytes.extend(plan);
         write_file(&Disk, &folder.join(PLAN), &Envelope::seal(bytes))?;
-        // Last, since it makes the folder a spool.
+        // Written last, because this file makes the folder a spool.
         write_file(&Disk, &path, description)?;
         Ok(Self {
             folder: folder.to_owned(),
@@ -91,11 +91,11 @@ impl Spool {
     /// Opens the spool in `folder`.
     ///
     /// # Errors
-    /// `Io`, `NotOurs`, `Version` or `Corrupt` when no whole job lies there.
+    /// `Io`, `NotOurs`, `Version` or `Corrupt` when the folder has no complete job.
     pub fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(DESCRIPTION);
         let description = fs::read(&path).map_err(|e| {
-            Error::io(&path, "reading", e).context("lay the job down first, with --spool")
+            Error::io(&path, "reading", e).context("write the job first, with --spool")
         })?;
         let path = folder.join(PLAN);
         let bytes = fs::read(&path).map_err(|e| Error::io(&path, "reading", e))?;
@@ -103,13 +103,13 @@ impl Spool {
         Ok(Self { folder: folder.to_owned(), description, plan, block_level })
     }
 
-    /// What the caller of [`Spool::create`] has said of the job.
+    /// The description of the job, as [`Spool::create`] received it.
     #[must_use]
     pub fn description(&self) -> &[u8] {
         &self.description
     }
 
-    /// Whether a file of this name in the folder is the spool's own.
+    /// Whether `name` is the name of a file of a spool.
     #[must_use]
     pub fn is_own(name: &str) -> bool {
         [DESCRIPTION, PLAN, Claim::FILE].contains(&name) || series().number_of(name).is_some()
@@ -118,19 +118,19 @@ impl Spool {
     /// The blocks of the job.
     ///
     /// # Errors
-    /// `PlanMismatch`, naming each setting that differs, when `job` is not the one that was laid down.
+    /// `PlanMismatch`, with each setting that differs, when the spool is of another job than `job`.
     pub fn blocks(&self, job: &Job) -> Result<Blocks> {
         job.plan().compare(&self.plan).context(|| {
-            format!("{}: another job was laid down", self.folder.join(PLAN).display())
+            format!("{}: the spool is of another job", self.folder.join(PLAN).display())
         })?;
         Blocks::new(job.chunk_count(), self.block_level)
     }
 
-    /// Folds the blocks of one rank that are not there, or whose files are damaged.
+    /// Folds the blocks of one rank whose files are missing or damaged.
     ///
     /// # Errors
-    /// Those of [`Spool::blocks`] and of the source; `Io`; `Interrupted` when `stop` says so: what was
-    /// folded is kept.
+    /// Those of [`Spool::blocks`] and of the source; `Io`; `Interrupted` when `stop` returns true, which
+    /// keeps the blocks that are folded.
     pub fn work<S: Source>(
         &self,
         (job, source): (&Job, &S),
@@ -145,7 +145,7 @@ impl Spool {
         for ordinal in 0..count {
             let block = assignment.owned(ordinal)?;
             let (path, chunks) = (self.path_of(block), blocks.chunks(block));
-            if is_whole(&path, chunks.clone(), (job, source), notice)? {
+            if is_folded(&path, chunks.clone(), (job, source), notice)? {
                 resumed += 1;
             } else {
                 let portion = fold_portion(job, source, chunks, stop);
@@ -163,11 +163,11 @@ impl Spool {
         Ok(FoldedBlocks { blocks: count, resumed })
     }
 
-    /// Folds the portions of all blocks; returns how many nodes they had as well.
+    /// Folds the portions of all blocks; returns the fold and the number of nodes.
     ///
     /// # Errors
-    /// Those of [`Spool::blocks`]; `Io`, `Corrupt` or `PlanMismatch` of a portion; `InvalidArgument`,
-    /// naming the blocks that are missing.
+    /// Those of [`Spool::blocks`]; `Io`, `Corrupt` or `PlanMismatch` of a portion; `InvalidArgument` with
+    /// the missing blocks.
     pub fn fold<S: Source>(
         &self,
         (job, source): (&Job, &S),
@@ -209,21 +209,22 @@ impl Spool {
 fn decode_plan(bytes: &[u8]) -> Result<(u32, Plan)> {
     let (_, payload) = ENVELOPE.open(bytes)?;
     let damaged = |what: &str| ENVELOPE.damaged(what.to_owned());
-    let level = u32_at(payload, 0).ok_or_else(|| damaged("it ends before its block level"))?;
+    let level = u32_at(payload, 0)
+        .ok_or_else(|| damaged("expected the block level, found the end of the payload"))?;
     let (plan, rest) = Plan::decode_first(&payload[4..]).map_err(|what| damaged(&what))?;
     match rest {
         [] => Ok((level, plan)),
-        _ => Err(damaged("bytes follow its plan")),
+        _ => Err(damaged("bytes follow the plan")),
     }
 }
 
-/// The files of the blocks.
+/// The series of block files.
 fn series() -> Series {
     Series { prefix: "block".to_owned(), suffix: ".portion".to_owned() }
 }
 
-/// Whether the portion of a block is there, whole.
-fn is_whole<S: Source>(
+/// Whether the file of a block is present and undamaged.
+fn is_folded<S: Source>(
     path: &Path,
     chunks: Range<u64>,
     (job, source): (&Job, &S),
@@ -244,7 +245,7 @@ fn is_whole<S: Source>(
     }
 }
 
-/// The nodes in the file of a block, which are those of its chunks.
+/// Reads the nodes in the file of a block, and checks that they cover its chunks.
 fn read_block<'b, S: Statistic>(
     portion: &Portion<'_, S>,
     bytes: &'b [u8],
@@ -256,7 +257,7 @@ fn read_block<'b, S: Statistic>(
     }
     let found: Vec<String> = nodes.iter().map(|(node, _)| node.to_string()).collect();
     Err(Error::corrupt(format!(
-        "expected the sums of chunks {} to {}, found those of {}; it is the file of another block",
+        "expected the sums of chunks {} to {}, found those of {}; the file is of another block",
         chunks.start,
         chunks.end.saturating_sub(1),
         if found.is_empty() { "none".to_owned() } else { found.join(", ") }

@@ -1,4 +1,4 @@
-//! Rows that come piece by piece and lie in no file: activations, say.
+//! Folds rows that arrive in pieces and are in no file, such as activations.
 
 use rayon::ThreadPool;
 
@@ -12,32 +12,31 @@ use super::job::Job;
 use super::matrices::at_once;
 use super::portion::Portion;
 
-/// The Gram of rows of a job as they come, from some row on, in pieces of any size.
+/// The Gram of the rows of a job that arrive in order from some row, in pieces of any size.
 ///
 /// # Determinism
-/// The nodes that it hands out depend on the job and its rows, not on the pieces in which they came
-/// or on the threads.
+/// The nodes of its portions depend on the job and its rows, not on the pieces or on the threads.
 ///
 /// # Cost
-/// It keeps the rows of one chunk that is not finished, and the partials of those that are, until
-/// they are handed out: merged, one for each bit of their number.
+/// It keeps the rows of one unfinished chunk, and the merged partials of the finished chunks since the
+/// last portion: one for each bit of their number.
 pub struct GramStream {
     job: Job,
     element: Element,
     gram: Gram,
     threads: ThreadPool,
-    /// What is finished, and not handed out yet.
+    /// The finished chunks since the last portion.
     tree: Tree<Triangle>,
     next_row: u64,
-    /// The rows of the chunk that is not finished.
+    /// The rows of the unfinished chunk.
     begun: Vec<u8>,
 }
 
 impl GramStream {
-    /// Takes the rows of `job`, of `columns` numbers each, from `first_row` on.
+    /// Returns a stream for the rows of `job`, of `columns` numbers each, from `first_row` on.
     ///
     /// # Errors
-    /// Those of [`Gram::new`]; `InvalidArgument` when `first_row` does not begin a chunk.
+    /// Those of [`Gram::new`]; `InvalidArgument` when `first_row` is not the first row of a chunk.
     pub fn new(
         job: Job,
         (columns, element): (usize, Element),
@@ -57,19 +56,19 @@ impl GramStream {
         Ok(Self { job, element, gram, threads, tree, next_row: first_row, begun: Vec::new() })
     }
 
-    /// The row that is to come next.
+    /// The next row that the stream expects.
     #[must_use]
     pub fn next_row(&self) -> u64 {
         self.next_row
     }
 
-    /// Takes in rows, of `columns` numbers each, and folds the chunks that they finish; between
-    /// chunks it asks whether to stop.
+    /// Appends rows of `columns` numbers each, and folds the chunks that they finish; calls `stop`
+    /// between chunks.
     ///
     /// # Errors
-    /// `InvalidArgument` for rows of another form, or more than the job has: none was taken in.
-    /// `LimitExceeded` when there is no memory for a chunk or its sums, and
-    /// `Interrupted` when it was to stop: those before [`GramStream::next_row`] were.
+    /// `InvalidArgument` for rows of another type or number of columns, and for more rows than the job
+    /// has; then none is appended. `LimitExceeded` when there is no memory for a chunk or its sums, and
+    /// `Interrupted` when `stop` returns true; then the rows before [`GramStream::next_row`] are.
     pub fn push(
         &mut self,
         rows: Values<'_>,
@@ -103,19 +102,19 @@ impl GramStream {
                 "expected whole rows of {columns} columns, found {over} numbers after row {count}"
             )));
         }
-        let awaited = self.job.rows() - self.next_row;
-        if count > awaited {
+        let missing = self.job.rows() - self.next_row;
+        if count > missing {
             return Err(Error::invalid(format!(
-                "expected at most {awaited} more of the job's {} rows, found {count}; set the \
-                 job's number of rows to all that will come",
+                "expected at most {missing} more of the {} rows of the job, found {count}; set the \
+                 number of rows of the job to the total of all pieces",
                 self.job.rows()
             )));
         }
         Ok(())
     }
 
-    /// Folds the chunks that `rows` finishes, as many as are folded at a time, or keeps the rows
-    /// where it finishes none; yields those that are left.
+    /// Folds the chunks that `rows` finishes, at most as many as are folded at a time, or keeps the rows
+    /// when it finishes none; returns the rows after them.
     fn take_some<'a>(&mut self, rows: &'a [u8]) -> Result<&'a [u8]> {
         let row_bytes = self.gram.columns() * self.element.bytes();
         let first = self.job.chunk_of(self.next_row);
@@ -150,7 +149,7 @@ impl GramStream {
         Ok(left)
     }
 
-    /// LocalWorker out what was finished since the last time, as a portion.
+    /// Returns a portion of the chunks that were finished since the last portion.
     ///
     /// # Errors
     /// Those of [`Portion::encode`].
@@ -161,7 +160,7 @@ impl GramStream {
     }
 }
 
-/// Numbers as they lie in memory.
+/// The type of the numbers, and their bytes.
 fn in_bytes(values: Values<'_>) -> (Element, &[u8]) {
     match values {
         Values::F64(values) => (Element::F64, bytemuck::cast_slice(values)),

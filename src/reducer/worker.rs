@@ -1,4 +1,4 @@
-//! The worker's state machine: takes orders, and names the chunks to be folded next.
+//! The worker's state machine: receives orders, and returns the chunks to fold next.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,21 +10,21 @@ use super::message::{JobEnd, Order, Report};
 
 /// A worker of a job. A state machine without input, output and clock, as the coordinator is.
 ///
-/// All that it knows are the orders that it has; when it dies, another takes its place with none.
+/// Its whole state is its orders; when a worker dies, another one starts without any.
 pub struct Worker {
     job: Job,
     ready: Vec<u8>,
     waiting: VecDeque<Range<u64>>,
     folding: Option<Range<u64>>,
-    /// When it last said, or did, something.
-    silent_since: u64,
+    /// The time of the last report, in milliseconds.
+    last_report_at: u64,
     patience: u64,
     end: Option<JobEnd>,
 }
 
 impl Worker {
-    /// A worker that can read the chunks `readable`. It says that it is ready again when it has had
-    /// nothing to do for longer than `patience`.
+    /// Returns a worker that can read the chunks `readable`. The worker repeats that it is ready after
+    /// `patience` milliseconds without an order.
     ///
     /// # Errors
     /// Those of [`Plan::encode`](crate::plan::Plan::encode).
@@ -34,22 +34,22 @@ impl Worker {
             ready: Report::Ready { job: &job.plan().encode()?, readable }.encode(),
             waiting: VecDeque::new(),
             folding: None,
-            silent_since: 0,
+            last_report_at: 0,
             patience,
             end: None,
         })
     }
 
-    /// What a worker says that has just begun.
+    /// Starts the worker at the time `now`; returns the report that it is ready.
     pub fn begin(&mut self, now: u64) -> Vec<u8> {
-        self.silent_since = now;
+        self.last_report_at = now;
         self.ready.clone()
     }
 
-    /// Takes in an order. One that it has already changes nothing.
+    /// Receives an order. A repeated order changes nothing.
     ///
     /// # Errors
-    /// `Corrupt` when it is none, or none of this job.
+    /// `Corrupt` when the message is not an order, or has chunks that the job does not have.
     pub fn hear(&mut self, message: &[u8]) -> Result<()> {
         match Order::decode(message)? {
             Order::End(end) => {
@@ -71,7 +71,7 @@ impl Worker {
         Ok(())
     }
 
-    /// What to fold next, where nothing is being folded.
+    /// Starts the next order and returns its chunks; `None` while an order is being folded.
     pub fn next_order(&mut self) -> Option<Range<u64>> {
         if self.folding.is_none() {
             self.folding = self.waiting.pop_front();
@@ -80,19 +80,21 @@ impl Worker {
         None
     }
 
-    /// Notes that what was being folded is on its way.
+    /// Records that the portion of the current order was sent.
     pub fn folded(&mut self, now: u64) {
         self.folding = None;
-        self.silent_since = now;
+        self.last_report_at = now;
     }
 
-    /// What to say when there has been nothing to do for too long: the last order may be lost.
+    /// Returns the report that the worker is ready, again, after a long time without an order: the last
+    /// order may be lost.
     pub fn tick(&mut self, now: u64) -> Option<Vec<u8>> {
         let is_idle = self.folding.is_none() && self.waiting.is_empty() && self.end.is_none();
-        (is_idle && now.saturating_sub(self.silent_since) > self.patience).then(|| self.begin(now))
+        (is_idle && now.saturating_sub(self.last_report_at) > self.patience)
+            .then(|| self.begin(now))
     }
 
-    /// How the job ended, when it has.
+    /// How the job ended; `None` while it runs.
     #[must_use]
     pub fn end(&self) -> Option<JobEnd> {
         self.end

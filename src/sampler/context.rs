@@ -1,7 +1,7 @@
 //! `Context`: the rows of one seed's context, how the walk reached each, and what time hides.
 
 use super::Sampler;
-use super::database::Database;
+use super::database::{Database, TableRelation};
 use super::engine::SequenceSource;
 use super::walk::{Visit, Walker};
 use crate::error::Result;
@@ -116,22 +116,22 @@ fn links_and_neighbours(
             continue;
         }
         let shape = &database.tables[visit.table as usize];
-        for &link in &shape.parents {
-            let Some(row) = database.relation(link).parent(&record)? else { continue };
-            let relation = link.relation;
-            if let Some(parent) = walker.place(link.table, row) {
+        for &table_relation in &shape.parents {
+            let Some(row) = database.relation(table_relation).parent(&record)? else { continue };
+            let TableRelation { index: relation, table } = table_relation;
+            if let Some(parent) = walker.place(table, row) {
                 links.push(Link { child: place, parent, relation });
             }
-            let is_visible = is_visible(tables[link.table as usize].row(row)?.time(), obs_time);
+            let is_visible = is_visible(tables[table as usize].row(row)?.time(), obs_time);
             let (visible, hidden) = (u64::from(is_visible), u64::from(!is_visible));
             neighbours.push(Neighbours { place, relation, is_parent: true, visible, hidden });
         }
-        for &link in &shape.children {
-            let children = database.relation(link).children(visit.row)?;
+        for &table_relation in &shape.children {
+            let children = database.relation(table_relation).children(visit.row)?;
             let visible = children.visible_count(obs_time)? as u64;
             let hidden = children.count() as u64 - visible;
             if visible + hidden > 0 {
-                let relation = link.relation;
+                let relation = table_relation.index;
                 neighbours.push(Neighbours { place, relation, is_parent: false, visible, hidden });
             }
         }

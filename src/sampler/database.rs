@@ -20,16 +20,18 @@ pub(super) struct Database {
 /// The relations and columns of one table.
 pub(super) struct TableShape {
     /// The relations to the parents of its rows.
-    pub parents: Vec<Link>,
+    pub parents: Vec<TableRelation>,
     /// The relations to the children of its rows.
-    pub children: Vec<Link>,
+    pub children: Vec<TableRelation>,
     pub columns: Vec<ColumnShape>,
 }
 
-/// A relation, and the table at its far end.
+/// A relation of a table, seen from one of its rows.
 #[derive(Clone, Copy)]
-pub(super) struct Link {
-    pub relation: u32,
+pub(super) struct TableRelation {
+    /// The number of the store's relation.
+    pub index: u32,
+    /// The table of the neighbours.
     pub table: u32,
 }
 
@@ -68,16 +70,17 @@ impl Database {
                 columns: table.columns.iter().map(ColumnShape::of).collect(),
             })
             .collect();
-        for (relation, link) in (0..).zip(&metadata.relations) {
-            tables[link.child as usize].parents.push(Link { relation, table: link.parent });
-            tables[link.parent as usize].children.push(Link { relation, table: link.child });
+        for (index, relation) in (0..).zip(&metadata.relations) {
+            let (child, parent) = (relation.child, relation.parent);
+            tables[child as usize].parents.push(TableRelation { index, table: parent });
+            tables[parent as usize].children.push(TableRelation { index, table: child });
         }
         let child_widths = vec![None; metadata.relations.len()];
         Ok(Self { store, tables, child_widths, column_count })
     }
 
-    pub(super) fn relation(&self, link: Link) -> &Relation {
-        &self.store.relations()[link.relation as usize]
+    pub(super) fn relation(&self, relation: TableRelation) -> &Relation {
+        &self.store.relations()[relation.index as usize]
     }
 }
 

@@ -26,7 +26,7 @@
 use std::collections::VecDeque;
 
 use super::choice::{Choice, Touched};
-use super::database::{Database, Link};
+use super::database::{Database, TableRelation};
 use super::settings::{Children, Walk};
 use super::visited::Visited;
 use crate::error::Result;
@@ -71,14 +71,14 @@ pub struct Visit {
 /// A row that waits to be visited.
 #[derive(Clone, Copy)]
 struct Candidate {
-    link: Link,
+    relation: TableRelation,
     row: u32,
     from: u32,
 }
 
 /// The children that one row may bring in through one relation.
 struct Brood {
-    link: Link,
+    relation: TableRelation,
     parent: u32,
     from: u32,
     choice: Choice,
@@ -86,7 +86,7 @@ struct Brood {
 
 /// A drawn child: the one at `place` among the parent's children.
 struct Drawn {
-    link: Link,
+    relation: TableRelation,
     parent: u32,
     from: u32,
     place: usize,
@@ -257,11 +257,11 @@ impl Walking<'_> {
 
     /// Queues the parents of the row at `place`.
     fn queue_parents(&mut self, place: u32, table: u32, record: &Row<'_>) -> Result<()> {
-        for &link in &self.database.tables[table as usize].parents {
-            if let Some(row) = self.database.relation(link).parent(record)? {
-                self.walker.references.push(Reference { from: place, table: link.table, row });
-                self.walker.parents.push_back(Candidate { link, row, from: place });
-                self.database.store.tables()[link.table as usize].prefetch(row);
+        for &relation in &self.database.tables[table as usize].parents {
+            if let Some(row) = self.database.relation(relation).parent(record)? {
+                self.walker.references.push(Reference { from: place, table: relation.table, row });
+                self.walker.parents.push_back(Candidate { relation, row, from: place });
+                self.database.store.tables()[relation.table as usize].prefetch(row);
             }
         }
         Ok(())
@@ -269,18 +269,18 @@ impl Walking<'_> {
 
     /// Visits a row unless it was visited already or came to exist later.
     fn visit(&mut self, candidate: Candidate, is_parent: bool) -> Result<()> {
-        let Candidate { link, row, from } = candidate;
-        if self.walker.visited.get(link.table, row).is_some() {
+        let Candidate { relation, row, from } = candidate;
+        if self.walker.visited.get(relation.table, row).is_some() {
             return Ok(());
         }
-        let record = self.database.store.tables()[link.table as usize].row(row)?;
+        let record = self.database.store.tables()[relation.table as usize].row(row)?;
         if !is_visible(record.time(), self.start.obs_time) {
             self.walker.hidden += 1;
             return Ok(());
         }
         let place = self.walker.visits.len() as u32;
         let hop = self.walker.visits[from as usize].hop + 1;
-        let (table, relation) = (link.table, link.relation);
+        let (table, relation) = (relation.table, relation.index);
         self.enter(Visit { table, row, hop, from, relation, is_parent });
         self.queue_parents(place, table, &record)
     }
@@ -304,8 +304,8 @@ impl Walking<'_> {
     }
 
     /// Returns the child width of a relation: its own, or the walk's.
-    fn width_of(&self, link: Link, default: u32) -> u32 {
-        self.database.child_widths[link.relation as usize].unwrap_or(default)
+    fn width_of(&self, relation: TableRelation, default: u32) -> u32 {
+        self.database.child_widths[relation.index as usize].unwrap_or(default)
     }
 
     /// Makes the broods and tickets of the rows of one hop.
@@ -318,19 +318,19 @@ impl Walking<'_> {
             if visit.hop != hop {
                 continue;
             }
-            for &link in &self.database.tables[visit.table as usize].children {
-                let width = self.width_of(link, width);
+            for &relation in &self.database.tables[visit.table as usize].children {
+                let width = self.width_of(relation, width);
                 if width == 0 {
                     continue;
                 }
-                let visible = self.visible_children(link, visit.row)?;
+                let visible = self.visible_children(relation, visit.row)?;
                 if visible == 0 {
                     continue;
                 }
                 let choice = Choice::new(visible, width, &mut self.walker.touched);
                 let brood = self.walker.broods.len() as u32;
                 self.walker.tickets.extend(std::iter::repeat_n(brood, choice.width() as usize));
-                self.walker.broods.push(Brood { link, parent: visit.row, from, choice });
+                self.walker.broods.push(Brood { relation, parent: visit.row, from, choice });
             }
         }
         Ok(())
@@ -341,9 +341,9 @@ impl Walking<'_> {
     fn prefetch_broods(&self, hop: u32, width: u32) -> Result<()> {
         let visits = || self.walker.visits.iter().filter(|visit| visit.hop == hop);
         let relations = |table: u32| {
-            let links = self.database.tables[table as usize].children.iter();
-            let followed = links.filter(|&&link| self.width_of(link, width) > 0);
-            followed.map(|&link| self.database.relation(link))
+            let all = self.database.tables[table as usize].children.iter();
+            let followed = all.filter(|&&relation| self.width_of(relation, width) > 0);
+            followed.map(|&relation| self.database.relation(relation))
         };
         for visit in visits() {
             relations(visit.table).for_each(|relation| relation.prefetch(visit.row));
@@ -356,8 +356,8 @@ impl Walking<'_> {
         Ok(())
     }
 
-    fn visible_children(&mut self, link: Link, parent: u32) -> Result<u64> {
-        let children = self.database.relation(link).children(parent)?;
+    fn visible_children(&mut self, relation: TableRelation, parent: u32) -> Result<u64> {
+        let children = self.database.relation(relation).children(parent)?;
         let visible = children.visible_count(self.start.obs_time)?;
         self.walker.hidden += (children.count() - visible) as u64;
         Ok(visible as u64)
@@ -371,16 +371,16 @@ impl Walking<'_> {
             && !self.walker.tickets.is_empty()
         {
             let drawn = self.draw_child(order);
-            let relation = self.database.relation(drawn.link);
+            let relation = self.database.relation(drawn.relation);
             relation.children(drawn.parent)?.prefetch(drawn.place);
             self.walker.drawn.push_back(drawn);
         }
         while self.walker.read.len() < AHEAD
-            && let Some(Drawn { link, parent, from, place }) = self.walker.drawn.pop_front()
+            && let Some(Drawn { relation, parent, from, place }) = self.walker.drawn.pop_front()
         {
-            let row = self.database.relation(link).children(parent)?.row(place)?;
-            self.database.store.tables()[link.table as usize].prefetch(row);
-            self.walker.read.push_back(Candidate { link, row, from });
+            let row = self.database.relation(relation).children(parent)?.row(place)?;
+            self.database.store.tables()[relation.table as usize].prefetch(row);
+            self.walker.read.push_back(Candidate { relation, row, from });
         }
         Ok(self.walker.read.pop_front())
     }
@@ -394,8 +394,8 @@ impl Walking<'_> {
             Children::Uniform => brood.choice.draw(self.random, touched),
             Children::Latest => brood.choice.latest(),
         };
-        let Brood { link, parent, from, .. } = *brood;
-        Drawn { link, parent, from, place: place as usize }
+        let Brood { relation, parent, from, .. } = *brood;
+        Drawn { relation, parent, from, place: place as usize }
     }
 
     fn by_breadth(&mut self, max_hops: u32, budget: u32) -> Result<()> {
@@ -435,11 +435,11 @@ impl Walking<'_> {
         self.walker.broods.clear();
         self.walker.touched.clear();
         let mut total = 0;
-        for &link in &self.database.tables[visit.table as usize].children {
-            let visible = self.visible_children(link, visit.row)?;
+        for &relation in &self.database.tables[visit.table as usize].children {
+            let visible = self.visible_children(relation, visit.row)?;
             total += visible;
             let choice = Choice::new(visible, 0, &mut self.walker.touched);
-            self.walker.broods.push(Brood { link, parent: visit.row, from: place, choice });
+            self.walker.broods.push(Brood { relation, parent: visit.row, from: place, choice });
         }
         let mut choice = Choice::new(total, budget, &mut self.walker.touched);
         for _ in 0..choice.width() {
@@ -457,9 +457,9 @@ impl Walking<'_> {
     fn child_among_all(&self, mut place: u64) -> Result<Candidate> {
         for brood in &self.walker.broods {
             if place < brood.choice.count() {
-                let relation = self.database.relation(brood.link);
+                let relation = self.database.relation(brood.relation);
                 let row = relation.children(brood.parent)?.row(place as usize)?;
-                return Ok(Candidate { link: brood.link, row, from: brood.from });
+                return Ok(Candidate { relation: brood.relation, row, from: brood.from });
             }
             place -= brood.choice.count();
         }

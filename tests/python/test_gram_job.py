@@ -255,7 +255,7 @@ def test_invalid_arguments_are_named():
             GramJob(**good | change)
     with pytest.raises(headwater.InvalidArgument, match="a multiple of 64 below 500, found 65"):
         Worker(job(500), 65)
-    with pytest.raises(headwater.InvalidArgument, match="threads is 0"):
+    with pytest.raises(headwater.InvalidArgument, match="threads: expected 1 to 65535, found 0"):
         Worker(job(500), threads=0)
 
 
@@ -331,7 +331,7 @@ def test_rows_that_do_not_fit_the_job_are_refused_and_change_nothing():
         (rows[0], r"as a matrix \[n, 13\], found the shape \(13,\)"),
         (rows[:, :12], "13 columns of f32 as in the job, found 12"),
         (rows[:, :0], "found 0 of f32"),
-        (rows, "at most 490 more of the job's 500 rows, found 500"),
+        (rows, "at most 490 more of the 500 rows of the job, found 500"),
         ("rows", "found str"),
         (np.ma.masked_less(rows[:10], 0), "found a masked array; fill it in"),
         (np.ma.array(rows[:10]), "found a masked array"),

@@ -220,7 +220,7 @@ def test_a_result_never_overwrites_the_files_of_its_spool(tmp_path, matrix):
     for statistic, name in [*own, ("moments", "job.json")]:
         told = reduce(statistic, *fold[1:], "--out", spool / name)
         assert told.returncode == 1
-        assert "which is the spool's own; choose another name" in told.stderr
+        assert "which is a file of the spool; choose another name" in told.stderr
     assert list(spool.iterdir()) == []
     assert reduce(*fold, "--out", spool / "gram.npy").returncode == 0
     done("work", "--spool", spool, "--rank", 0, "--of", 1)

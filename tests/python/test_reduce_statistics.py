@@ -184,7 +184,7 @@ def test_cross_products_match_numpy(tmp_path):
     np.save(tmp_path / "y.npy", y[:-1])
     told = reduce(*fold, "--out", tmp_path / "c.npy")
     assert told.returncode == 1
-    assert "expected as many rows on the right as the 3000 on the left, found 2999" in told.stderr
+    assert "expected 3000 rows in Y, as many as in X, found 2999" in told.stderr
 
 
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda statistic: statistic[0])

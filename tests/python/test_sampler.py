@@ -183,7 +183,7 @@ def test_a_sampler_gives_the_embeddings_and_metadata_of_its_store(store_path):
             'two child widths for "shop/orders.customer_id"',
         ),
         ({"child_widths": {"orders.customer_id": 1}, "walk": "breadth"}, "walk by priority"),
-        ({"num_threads": 0}, "num_threads is 0"),
+        ({"num_threads": 0}, "num_threads: expected 1 to 65535, found 0"),
         ({"seed": "x"}, "seed: "),
         ({"split_ratios": (0.5, 0.1, 0.1)}, "add up to 1"),
     ],

@@ -33,7 +33,7 @@ fn passed_over(folder: &Folder) -> String {
 }
 
 #[test]
-fn p6_damage_is_passed_over_and_another_version_refused() {
+fn p6_damaged_checkpoints_are_skipped_and_other_versions_rejected() {
     let (folder, newest) = two_checkpoints("damage");
     let whole = fs::read(&newest).unwrap();
     let mut other = whole.clone();
@@ -62,7 +62,7 @@ const BROKEN: &str = "/proc/self/mem";
 
 #[cfg(target_os = "linux")]
 #[test]
-fn p6_a_checkpoint_that_the_disk_does_not_give_out_is_passed_over() {
+fn p6_checkpoints_with_read_errors_are_skipped() {
     let (folder, newest) = two_checkpoints("unreadable");
     fs::remove_file(&newest).unwrap();
     std::os::unix::fs::symlink(BROKEN, &newest).unwrap();
@@ -77,7 +77,7 @@ fn p6_a_checkpoint_that_the_disk_does_not_give_out_is_passed_over() {
 
 #[cfg(unix)]
 #[test]
-fn p6_a_checkpoint_that_cannot_be_opened_is_not_called_damaged() {
+fn p6_an_unopenable_checkpoint_is_not_reported_as_damaged() {
     let (folder, newest) = two_checkpoints("unopened");
     fs::remove_file(&newest).unwrap();
     std::os::unix::fs::symlink(&newest, &newest).unwrap();

@@ -190,7 +190,7 @@ fn message(bytes: &[u8]) -> Option<String> {
 
 /// One test, so that regenerating comes before checking.
 #[test]
-fn p6_golden_portions_are_read_and_written_alike_and_bad_ones_refused_with_their_message() {
+fn p6_golden_portions_round_trip_and_bad_ones_have_their_message() {
     let good = good();
     let bad = bad(&good[0].2);
     if is_asked_to_regenerate() {

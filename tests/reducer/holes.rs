@@ -1,4 +1,4 @@
-//! The holes that were found in the crate this one was begun after, each closed: one test for each.
+//! Regression tests: one for each defect that an earlier implementation of the fold had.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ fn folded_by(ranks: u32, done: Reduction<Gram>, data: &[f64]) -> Vec<u64> {
 
 /// A resume was stuck on a chunk that waited behind the frontier and was the next one.
 #[test]
-fn a_checkpoint_that_holds_the_next_chunk_unmerged_is_gone_on_from() {
+fn a_fold_resumes_from_a_checkpoint_with_unmerged_chunks() {
     let (job, data) = (job(CHUNKS, 1), rows(CHUNKS));
     let gram = Gram::new(COLUMNS).unwrap();
     // Chunks 0 and 1 are siblings, and so are 2 and 3, and what becomes of these.
@@ -62,7 +62,7 @@ fn refused_for_other_rows<S: Statistic>(statistic: &S, leaf: impl Fn(&Rows<'_>) 
 }
 
 #[test]
-fn p6_a_checkpoint_whose_weights_are_not_of_its_rows_is_refused() {
+fn p6_partials_that_count_other_rows_are_rejected() {
     let moments = ColumnMoments::new(vec![0.0; COLUMNS]).unwrap();
     refused_for_other_rows(&moments, |rows| moments.leaf(rows).unwrap());
     let histogram = Histogram::new(vec![vec![0.0], vec![-1.0, 1.0], vec![2.0]]).unwrap();
@@ -72,7 +72,7 @@ fn p6_a_checkpoint_whose_weights_are_not_of_its_rows_is_refused() {
 }
 
 #[test]
-fn p6_no_damaged_bit_is_decoded() {
+fn p6_every_flipped_bit_is_rejected() {
     let (job, data) = (job(10, 3), rows(10));
     let good = portion(&job, &data, 0..3);
     for bit in 0..good.len() * 8 {
@@ -91,7 +91,7 @@ fn p6_no_damaged_bit_is_decoded() {
 }
 
 #[test]
-fn the_same_node_with_other_bits_is_damage_and_changes_nothing() {
+fn a_node_with_other_bits_is_rejected_and_changes_nothing() {
     let (job, data) = (job(10, 3), rows(10));
     let mut other = data.clone();
     other[0] += 1.0;
@@ -106,7 +106,7 @@ fn the_same_node_with_other_bits_is_damage_and_changes_nothing() {
 }
 
 #[test]
-fn a_job_of_which_nothing_was_folded_is_not_complete() {
+fn a_job_without_folded_chunks_is_incomplete() {
     let team = Team::new(2, 0);
     assert!(!team.coordinator.is_complete());
     let error = team.coordinator.into_reduction().finish().unwrap_err();
@@ -125,7 +125,7 @@ fn a_fold_with_chunks_missing_or_without_rows_has_no_result() {
 
 /// NaN and infinities are carried and counted, whichever way the rows come in.
 #[test]
-fn rows_that_are_not_finite_are_taken_at_every_entrance_with_the_same_bits() {
+fn nonfinite_rows_have_the_same_bits_from_ranks_streams_and_files() {
     let job = job(10, 3);
     let mut data = rows(10);
     // With a sign, a payload and without the bit that makes them quiet.
@@ -171,7 +171,7 @@ fn rows_that_are_not_finite_are_taken_at_every_entrance_with_the_same_bits() {
 
 /// What was folded is known by its chunks: no rank, and no number of ranks, is in it.
 #[test]
-fn p4_what_three_ranks_began_any_number_goes_on_with() {
+fn p4_any_number_of_ranks_resumes_the_fold_of_three() {
     let (job, data) = (job(CHUNKS, 1), rows(CHUNKS));
     let expected = bits(&plainly(&job, &data));
     for ranks in [1, 2, 5] {
@@ -192,7 +192,7 @@ fn p4_what_three_ranks_began_any_number_goes_on_with() {
 /// Nobody says that rank 2 is dead. Others go on, what waits to be merged stays little, and after a
 /// while they fold what it was given, too.
 #[test]
-fn a_dead_rank_stalls_nothing_and_what_waits_stays_little() {
+fn a_silent_rank_stalls_nothing_and_few_nodes_wait() {
     let data = rows(CHUNKS);
     let mut team = Team::new(3, 0);
     while !team.coordinator.is_complete() {
@@ -211,7 +211,7 @@ fn a_dead_rank_stalls_nothing_and_what_waits_stays_little() {
 
 /// A triangle of 8 bytes a number, not the whole square, and not as text.
 #[test]
-fn what_travels_is_little_more_than_the_sums() {
+fn portions_are_little_longer_than_their_sums() {
     let (job, data) = (job(CHUNKS, 1), rows(CHUNKS));
     let sums = COLUMNS * (COLUMNS + 1) / 2 * 8;
     let one = portion(&job, &data, 0..1).len();

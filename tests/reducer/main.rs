@@ -81,7 +81,7 @@ proptest! {
     /// Ranks of any number ship their blocks in any order, some more than once; the fold stops, and
     /// goes on with other ranks and blocks of another size.
     #[test]
-    fn p1_p2_p4_the_bits_of_one_process_whoever_folds_what(
+    fn p1_p2_p4_bits_do_not_depend_on_which_rank_folds_which_chunk(
         count in 1_u64..200,
         chunk_rows in 1_u64..9,
         levels in (0_u32..5, 0_u32..5),
@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn a_checkpoint_of_any_chunks_holds_them(present in subsequence((0_u64..40).collect::<Vec<_>>(), 0..40)) {
+    fn a_checkpoint_holds_any_set_of_chunks(present in subsequence((0_u64..40).collect::<Vec<_>>(), 0..40)) {
         let (job, data) = (job(40, 1), rows(40));
         let mut first = reduction(&job);
         for &chunk in &present {
@@ -139,7 +139,7 @@ proptest! {
 }
 
 #[test]
-fn p6_partials_of_another_job_are_refused_by_name() {
+fn p6_portions_of_another_job_are_rejected_with_the_setting() {
     let (job_here, data) = (job(10, 3), rows(10));
     let error = reduction(&job(10, 4)).receive(&portion(&job_here, &data, 0..2)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);
@@ -149,17 +149,17 @@ fn p6_partials_of_another_job_are_refused_by_name() {
 
 /// Sealed with a right digest, and wrong all the same.
 #[test]
-fn p6_what_cannot_be_is_refused_though_its_digest_is_right() {
+fn p6_invalid_portions_are_rejected_despite_a_valid_digest() {
     let (job, data) = (job(10, 3), rows(10));
     let good = portion(&job, &data, 0..4);
     let body = &good[..good.len() - 32];
     // Chunks 0 to 3 are one node, whose level and index stand before the six numbers at the end.
     let node = body.len() - 16 - 48;
     for (at, value, words) in [
-        (node, 3_u8, "not nodes of the job"),
-        (node, 200, "not nodes of the job"),
-        (node + 4, 1, "not nodes of the job"),
-        (node + 8, 1, "not nodes of the job"),
+        (node, 3_u8, "expected nodes of the job in the order"),
+        (node, 200, "expected nodes of the job in the order"),
+        (node + 4, 1, "expected nodes of the job in the order"),
+        (node + 8, 1, "expected nodes of the job in the order"),
         (12, 1, "expected kind 0, found 1"),
         (16, 255, "its header gives a payload"),
         (body.len() - 1, 0x7f, ""),

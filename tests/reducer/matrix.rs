@@ -73,7 +73,7 @@ pub(crate) fn refused(opened: headwater::Result<Matrix>, kind: ErrorKind, words:
 }
 
 #[test]
-fn one_file_many_files_and_raw_bytes_are_one_matrix() {
+fn npy_files_and_raw_files_give_the_same_matrix() {
     let folder = Folder::new("kept");
     let values = numbers(15 * 4);
     let bytes: &[u8] = bytemuck::cast_slice(&values);
@@ -123,7 +123,7 @@ fn every_element_widens_to_the_same_numbers() {
 }
 
 #[test]
-fn files_that_hold_no_matrix_are_refused_with_their_path() {
+fn files_without_a_matrix_are_rejected_with_their_path() {
     let folder = Folder::new("refused");
     let values = numbers(6 * 2);
     let bytes: &[u8] = bytemuck::cast_slice(&values);
@@ -161,7 +161,7 @@ fn files_that_hold_no_matrix_are_refused_with_their_path() {
 }
 
 #[test]
-fn names_tell_formats_and_sort_files() {
+fn file_names_give_the_format_and_the_order() {
     let folder = Folder::new("names");
     let values = numbers(6 * 2);
     let bytes: &[u8] = bytemuck::cast_slice(&values);
@@ -182,7 +182,7 @@ fn names_tell_formats_and_sort_files() {
 
 /// Headers whose numbers could lead a reader astray, or to memory that is not there.
 #[test]
-fn false_npy_headers_are_refused() {
+fn invalid_npy_headers_are_rejected() {
     let folder = Folder::new("lies");
     let mut huge = b"\x93NUMPY\x02\x00\xff\xff\xff\xff".to_vec();
     huge.extend(b"{'descr': '<f8'");
@@ -203,7 +203,7 @@ fn false_npy_headers_are_refused() {
 }
 
 #[test]
-fn raw_files_with_broken_rows_are_refused() {
+fn raw_files_with_incomplete_rows_are_rejected() {
     let folder = Folder::new("counts");
     let raw = |columns| MatrixFormat::Raw { element: Element::F16, columns };
     let path = folder.file("x.raw", &[0; 30]);

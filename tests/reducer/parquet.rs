@@ -73,7 +73,7 @@ fn columns_come_in_the_order_of_the_selection() {
 }
 
 #[test]
-fn types_that_widen_exactly_are_read_and_others_refused_by_name() {
+fn types_that_widen_exactly_are_read_and_others_rejected_by_name() {
     let folder = Folder::new("widening");
     let path = folder.0.join("t.parquet");
     let tiny = f32::from_bits(1);
@@ -111,7 +111,7 @@ fn types_that_widen_exactly_are_read_and_others_refused_by_name() {
 
 /// Whoever has one of the files sees nothing of the names in the others.
 #[test]
-fn a_manifest_keeps_the_names_of_columns_and_refuses_to_mix_them() {
+fn a_manifest_keeps_column_names_and_rejects_files_that_mix_them() {
     let folder = Folder::new("named-shards");
     let by_name = MatrixFormat::ByName;
     let shard = |name: &str, columns: [&str; 2], format: &MatrixFormat| {
@@ -171,7 +171,7 @@ proptest! {
 
     /// Groups and batches of any size, ranges in any order: those that go on, and those that do not.
     #[test]
-    fn any_rows_are_read_whatever_was_read_before(
+    fn ranges_of_rows_can_be_read_in_any_order(
         count in 1_i32..400, group_rows in 1_usize..90,
         reads in prop::collection::vec((any::<prop::sample::Index>(), 0_usize..200, any::<bool>()), 1..12),
     ) {

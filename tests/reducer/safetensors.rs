@@ -100,7 +100,7 @@ fn tensors_without_rows_and_columns_are_refused() {
 }
 
 #[test]
-fn false_headers_are_refused() {
+fn invalid_headers_are_rejected() {
     let folder = Folder::new("headers");
     let of = |bytes: &[u8]| open(&folder.file("x.safetensors", bytes), ONLY);
     let (corrupt, foreign) = (ErrorKind::Corrupt, ErrorKind::NotOurs);

@@ -324,7 +324,7 @@ fn simulate(seed: u64) {
 }
 
 #[test]
-fn p1_p2_the_same_bits_through_loss_death_and_torn_writes() {
+fn p1_p2_bits_survive_lost_messages_dead_ranks_and_torn_writes() {
     let number = |name: &str| env::var(name).ok().map(|text| text.parse().expect("a number"));
     if let Some(seed) = number("HEADWATER_SIMULATION") {
         return simulate(seed);

@@ -33,7 +33,7 @@ proptest! {
     /// Some workers, each with rows of its own, push them in pieces of any size, and ship now and
     /// then what they have finished.
     #[test]
-    fn p1_the_bits_of_one_process_in_whatever_pieces_rows_come(
+    fn p1_bits_do_not_depend_on_the_pieces_of_a_stream(
         count in 1_u64..300,
         chunk_rows in 1_u64..12,
         workers in 1_u64..5,
@@ -70,7 +70,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_handed_out_is_what_a_rank_ships() {
+fn a_stream_and_a_rank_make_the_same_portion() {
     let (job, data) = (job(100, 7), rows(100));
     let mut stream = stream(&job, 14, 2).unwrap();
     push(&mut stream, &data[14 * COLUMNS..80 * COLUMNS]).unwrap();
@@ -102,7 +102,7 @@ fn narrow_rows_widen_exactly() {
 }
 
 #[test]
-fn rows_that_are_not_the_jobs_are_refused_and_change_nothing() {
+fn rows_that_do_not_fit_the_job_are_rejected_and_change_nothing() {
     let (job, data) = (job(100, 7), rows(101));
     refused(stream(&job, 15, 1), "a multiple of 7 below 100, found 15");
     refused(stream(&job, 105, 1), "a multiple of 7 below 100, found 105");
@@ -118,7 +118,7 @@ fn rows_that_are_not_the_jobs_are_refused_and_change_nothing() {
     refused(push(&mut stream, &[0.0; COLUMNS + 1]), "found 1 numbers after row 1");
     refused(
         push(&mut stream, &data[10 * COLUMNS..]),
-        "at most 90 more of the job's 100 rows, found 91",
+        "at most 90 more of the 100 rows of the job, found 91",
     );
     assert_eq!(stream.next_row(), 10);
     push(&mut stream, &data[10 * COLUMNS..100 * COLUMNS]).unwrap();
@@ -127,7 +127,7 @@ fn rows_that_are_not_the_jobs_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn stopped_it_says_what_it_has_taken_in() {
+fn a_stopped_stream_reports_its_next_row() {
     let (job, data) = (job(1000, 7), rows(1000));
     let mut stream = stream(&job, 0, 1).unwrap();
     let asked = std::cell::Cell::new(0);

@@ -74,7 +74,7 @@ impl Team {
 }
 
 #[test]
-fn a_death_that_is_noticed_costs_no_waiting() {
+fn a_reported_death_causes_no_delay() {
     let data = rows(CHUNKS);
     let mut team = Team::new(3, 0);
     let outbox = team.coordinator.lose(0, 2);
@@ -106,7 +106,7 @@ fn two_ranks_with_different_bits_are_reported_by_their_numbers() {
 }
 
 #[test]
-fn ranks_that_agree_confirm_each_other() {
+fn equal_bits_of_two_ranks_confirm_a_block() {
     let data = rows(CHUNKS);
     let mut team = Team::new(2, 250);
     while !team.coordinator.is_complete() {
@@ -117,7 +117,7 @@ fn ranks_that_agree_confirm_each_other() {
 }
 
 #[test]
-fn a_rank_with_another_job_is_refused_by_the_setting() {
+fn a_rank_with_another_job_is_rejected_with_the_setting() {
     let mut team = Team::new(1, 0);
     let error = team.join(1, &job(CHUNKS + 1, 1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);
@@ -127,7 +127,7 @@ fn a_rank_with_another_job_is_refused_by_the_setting() {
 
 /// The files of one rank end amid a block, and at the end of a chunk that both can read.
 #[test]
-fn a_block_ends_where_the_files_of_a_rank_do() {
+fn blocks_end_where_the_files_of_a_rank_end() {
     let (job, data) = (job(CHUNKS, 1), rows(CHUNKS));
     let blocks = Blocks::new(CHUNKS, BLOCK_CHUNKS.ilog2()).unwrap();
     let cuts = BTreeSet::from([6, 7]);
@@ -155,7 +155,7 @@ fn a_block_ends_where_the_files_of_a_rank_do() {
 
 /// Of the second block it has the first half only.
 #[test]
-fn an_order_is_for_a_rank_that_can_read_all_of_it() {
+fn orders_go_to_ranks_that_can_read_all_their_chunks() {
     let job = job(CHUNKS, 1);
     let blocks = Blocks::new(CHUNKS, BLOCK_CHUNKS.ilog2()).unwrap();
     let policy = Policy { blocks, cuts: BTreeSet::new(), audited_per_mille: 0, patience: 1000 };

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
-use super::{exit_status, refused};
+use super::{exit_status, print_usage};
 
 pub use prepare::{Hooks, SqlHook};
 
@@ -54,7 +54,7 @@ enum Verb {
 pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) -> u8 {
     let command = match Command::try_parse_from(arguments) {
         Ok(command) => command,
-        Err(error) => return refused(&error),
+        Err(error) => return print_usage(&error),
     };
     let result = match command.verb {
         Verb::Schema(args) => schema::run(&args, hooks),

@@ -1,4 +1,4 @@
-//! What the statistics of the command have in common: rows on disk, and the trait of a statistic.
+//! The arguments that all statistics share, and the trait of a statistic.
 
 use std::path::{Path, PathBuf};
 
@@ -13,13 +13,13 @@ use crate::matrix::{Element, Matrix, MatrixFormat, sort_by_name};
 use crate::plan::Setting;
 use crate::reducer::{Job, Source};
 
-/// Rows on disk, as they are cut into chunks.
+/// Files of rows, and the size of their chunks.
 #[derive(Args, Clone, serde::Serialize, serde::Deserialize)]
 pub(super) struct RowsArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(super) files: FilesArgs,
-    /// Rows that are summed in one chain. Part of what is computed: other chunks, other bits.
+    /// The number of rows of a chunk, summed in one chain. Another number gives other bits.
     #[arg(long, value_name = "N", default_value_t = 4096,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) chunk_rows: u32,
@@ -28,8 +28,8 @@ pub(super) struct RowsArgs {
 /// Files of rows.
 #[derive(Args, Clone, serde::Serialize, serde::Deserialize)]
 pub(super) struct FilesArgs {
-    /// Files that are one matrix, in their order: .npy, .safetensors, .parquet, or raw numbers with
-    /// --columns; or one .json, a manifest that lists them.
+    /// The files of one matrix, in their order: .npy, .safetensors, .parquet, or raw numbers with
+    /// --columns; or manifests, which end in .json.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     input: Vec<PathBuf>,
     /// Take the files in the order of their names.
@@ -38,13 +38,13 @@ pub(super) struct FilesArgs {
     /// The tensor of a .safetensors file that has several.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["select", "dtype"])]
     tensor: Option<String>,
-    /// Columns of a .parquet file, in this order; all of them where none is named.
+    /// Columns of a .parquet file, in this order (default: all columns).
     #[arg(long, num_args = 1.., value_name = "COLUMN", conflicts_with = "dtype")]
     select: Option<Vec<String>>,
-    /// The type of the numbers, where the files do not say it: raw files, and bfloat16 in .npy.
+    /// The type of the numbers in files that do not name it: raw files, and bfloat16 in .npy.
     #[arg(long, value_enum)]
     dtype: Option<Dtype>,
-    /// The files are raw: nothing but numbers, so many in a row.
+    /// The files are raw numbers without a header, K in each row.
     #[arg(long, value_name = "K", requires = "dtype",
           value_parser = clap::value_parser!(u32).range(1..))]
     columns: Option<u32>,
@@ -60,28 +60,28 @@ pub(super) enum Dtype {
 
 /// A statistic that the command folds.
 pub(super) trait StatisticCommand: Sized {
-    /// Its rows.
+    /// The source of its rows.
     type Source: Source;
 
-    /// What becomes of it.
+    /// The files that the result has.
     const KIND: Kind = Kind::Columns;
 
-    /// The same with paths that hold in every folder.
+    /// Makes its paths absolute.
     ///
     /// # Errors
     /// `Io`.
     fn absolute(self) -> Result<Self>;
 
-    /// The files that it is of.
+    /// The input files.
     fn inputs(&self) -> impl Iterator<Item = &Path> + Clone;
 
-    /// The job, and its rows as this process reads them.
+    /// Opens the files; returns the job, and the rows that this process can read.
     ///
     /// # Errors
     /// Those of the files.
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)>;
 
-    /// About how many operations a chunk takes, which decides how many make a block.
+    /// The approximate number of operations of a chunk, which decides the size of a block.
     fn chunk_operations(&self, source: &Self::Source) -> f64;
 
     /// Writes the result.
@@ -99,13 +99,13 @@ pub(super) trait StatisticCommand: Sized {
 pub(super) type StatisticOf<F> = <<F as StatisticCommand>::Source as Source>::Statistic;
 pub(super) type PartialOf<F> = <StatisticOf<F> as Statistic>::Partial;
 
-/// A result that was written, for the summary.
+/// The parts of the summary that depend on the statistic.
 pub(super) struct WrittenResult {
     pub(super) digest: Digest,
     pub(super) columns: usize,
-    /// What only this statistic adds to the summary.
+    /// The fields that only this statistic adds to the summary.
     pub(super) more: serde_json::Map<String, serde_json::Value>,
-    /// The result, where it is kept in the .json beside `out` alone.
+    /// The result, if it is in the .json only.
     pub(super) result: Option<serde_json::Value>,
 }
 
@@ -140,7 +140,8 @@ impl RowsArgs {
         Matrix::open(&self.files.in_order(), &self.files.format())
     }
 
-    /// The job of folding `statistic` over these rows; `settings` are what else determines it.
+    /// Returns the job of folding `statistic` over these rows; `settings` are the other settings of its
+    /// plan.
     pub(super) fn job(
         &self,
         statistic: &str,
@@ -152,25 +153,25 @@ impl RowsArgs {
         Job::of_matrix(statistic, form, matrix.identity().0, rows, settings)
     }
 
-    /// The operations of a chunk of which each number takes so many.
+    /// Returns the operations of a chunk when each number takes `each` operations.
     pub(super) fn operations(&self, columns: usize, each: f64) -> f64 {
         f64::from(self.chunk_rows) * columns as f64 * each
     }
 
-    /// The same with paths that hold in every folder.
+    /// Makes the paths absolute.
     pub(super) fn absolute(mut self) -> Result<Self> {
         absolute(&mut self.files.input)?;
         Ok(self)
     }
 }
 
-/// The setting of a job whose rows are all looked through for a NaN or infinity. Sums do not tell that
-/// of theirs somebody has: what was folded without is another job's.
-pub(super) fn refusal(reject_nonfinite: bool) -> Vec<(&'static str, Setting)> {
+/// Returns the setting of a job that rejects NaN and infinities. It belongs to the plan, because sums do
+/// not show whether their rows were checked: a checkpoint without the check is of another job.
+pub(super) fn nonfinite_setting(reject_nonfinite: bool) -> Vec<(&'static str, Setting)> {
     reject_nonfinite.then(|| ("reject_nonfinite", true.into())).into_iter().collect()
 }
 
-/// What was said and named of a file tells its format.
+/// Returns the format of files from the options that describe them.
 pub(super) fn format_of(
     (tensor, select): (Option<&String>, Option<&Vec<String>>),
     dtype: Option<Dtype>,
@@ -185,7 +186,7 @@ pub(super) fn format_of(
     }
 }
 
-/// Files in the order in which they were named, or in that of their names.
+/// Returns the files in the order of the arguments, or sorted by name.
 pub(super) fn in_order(files: &[PathBuf], sorted: bool) -> Vec<PathBuf> {
     let mut files = files.to_vec();
     if sorted {
@@ -194,6 +195,7 @@ pub(super) fn in_order(files: &[PathBuf], sorted: bool) -> Vec<PathBuf> {
     files
 }
 
+/// Makes paths absolute.
 pub(super) fn absolute(paths: &mut [PathBuf]) -> Result<()> {
     for path in paths {
         *path = std::path::absolute(&*path).map_err(|e| Error::io(path, "looking for", e))?;

@@ -18,7 +18,7 @@ use crate::fold::{ColumnMoments, Distinct, End, ExponentHistogram, Histogram, St
 use crate::matrix::Matrix;
 use crate::reducer::{Job, OfMatrix, OfRows, Source};
 
-/// What a column that only counts costs for each of its numbers.
+/// The operations for each number of a column, about.
 const OPERATIONS: f64 = 10.0;
 
 /// The first rows, from which a shift is taken by default.
@@ -27,19 +27,19 @@ const SHIFT_ROWS: u64 = 1024;
 /// How many columns a warning names.
 const COLUMNS_SHOWN: usize = 20;
 
-/// The arguments of `headwater-reduce moments` but for those of every fold.
+/// The arguments of `headwater-reduce moments` without those that all statistics share.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub(super) struct MomentsArgs {
     #[command(flatten)]
     rows: RowsArgs,
     /// A number near the mean, for all columns or for each: the sums are of powers of the differences
-    /// from it. Part of what is computed. Default: the median of the column's finite numbers among the
+    /// from it. Another number gives other bits. Default: the median of the column's finite numbers among the
     /// first 1,024 rows, or 0 without any; each rank must then have these rows.
     #[arg(long, num_args = 1.., value_name = "S", allow_negative_numbers = true)]
     shift: Option<Vec<f64>>,
 }
 
-/// The arguments of `headwater-reduce histogram` but for those of every fold.
+/// The arguments of `headwater-reduce histogram` without those that all statistics share.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub(super) struct HistogramArgs {
     #[command(flatten)]
@@ -49,14 +49,14 @@ pub(super) struct HistogramArgs {
     edges: Vec<f64>,
 }
 
-/// The arguments of `headwater-reduce exponents` but for those of every fold.
+/// The arguments of `headwater-reduce exponents` without those that all statistics share.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub(super) struct ExponentsArgs {
     #[command(flatten)]
     rows: RowsArgs,
 }
 
-/// The arguments of `headwater-reduce distinct` but for those of every fold.
+/// The arguments of `headwater-reduce distinct` without those that all statistics share.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub(super) struct DistinctArgs {
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub(super) struct DistinctArgs {
     precision: u32,
 }
 
-/// The arguments of `headwater-reduce top` but for those of every fold.
+/// The arguments of `headwater-reduce top` without those that all statistics share.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub(super) struct TopArgs {
     #[command(flatten)]
@@ -75,10 +75,10 @@ pub(super) struct TopArgs {
     /// The column: its number, counted from 0, or its name in a .parquet.
     #[arg(long, value_name = "J")]
     column: Column,
-    /// How many rows.
+    /// The number of rows.
     #[arg(long, value_name = "N", default_value_t = 10)]
     count: usize,
-    /// The least numbers instead.
+    /// Take the smallest numbers instead of the greatest.
     #[arg(long)]
     smallest: bool,
 }
@@ -95,14 +95,14 @@ impl FromStr for Column {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
-        // 02 is no number that a name could not be meant by.
+        // "02" can only be a name: a number has no leading zeros.
         let number = text.parse().ok().filter(|number: &usize| number.to_string() == text);
         Ok(number.map_or_else(|| Self::Name(text.to_owned()), Self::Number))
     }
 }
 
 impl Column {
-    /// Its number.
+    /// Returns the number of the column.
     fn of(&self, matrix: &Matrix) -> Result<usize> {
         let number = match self {
             Self::Name(name) => return matrix.column_of(name),
@@ -123,10 +123,10 @@ impl Column {
     }
 }
 
-/// What else determines a job than its rows.
+/// The settings of a job besides those of its rows.
 type Settings = Vec<(&'static str, crate::plan::Setting)>;
 
-/// A job over one matrix, whose statistic comes with its settings.
+/// Opens a job over one matrix; `statistic` returns the statistic and its settings.
 fn open<S: OfRows>(
     rows: &RowsArgs,
     threads: ThreadPool,
@@ -139,7 +139,7 @@ fn open<S: OfRows>(
     Ok((job.clone(), OfMatrix::new(statistic, matrix, job, threads)))
 }
 
-/// The summary of a result that lies in the .json alone.
+/// Returns the summary of a result that is in the .json only.
 fn output_of<S: Statistic>(
     statistic: &S,
     partial: &S::Partial,
@@ -153,7 +153,7 @@ fn output_of<S: Statistic>(
     }
 }
 
-/// The summary of results of columns, each with its name where it has one.
+/// Returns the summary of one result for each column, with the names of the columns if they have any.
 fn output_of_columns<S: OfRows>(
     source: &OfMatrix<S>,
     partial: &S::Partial,
@@ -165,12 +165,12 @@ fn output_of_columns<S: OfRows>(
     output_of(&**source.statistic(), partial, columns)
 }
 
-/// The bits of numbers as a setting.
-fn of_numbers(numbers: &[f64]) -> crate::plan::Setting {
+/// Returns the digest of the bits of numbers, as a setting.
+fn bits_setting(numbers: &[f64]) -> crate::plan::Setting {
     Digest::of(bytemuck::cast_slice(numbers)).0.into()
 }
 
-/// A number, of which JSON knows only the finite ones.
+/// Returns a number as JSON; text if it is not finite, for which JSON has no numbers.
 fn number(value: f64) -> Value {
     match value {
         _ if value.is_finite() => value.into(),
@@ -180,7 +180,7 @@ fn number(value: f64) -> Value {
     }
 }
 
-/// A number, and null where none is known.
+/// Returns a number as JSON; null if it is unknown (NaN).
 fn known(value: f64) -> Value {
     if value.is_nan() { Value::Null } else { number(value) }
 }
@@ -190,7 +190,7 @@ impl MomentsArgs {
         let columns = matrix.columns();
         match self.shift.as_deref() {
             None => {
-                let first = matrix.read(0..matrix.rows().min(SHIFT_ROWS)).map_err(or_say_shift);
+                let first = matrix.read(0..matrix.rows().min(SHIFT_ROWS)).map_err(suggest_shift);
                 let first =
                     first.context(|| "without --shift, the shift is taken from the first rows")?;
                 ColumnMoments::near(&first.rows()?)
@@ -205,16 +205,16 @@ impl MomentsArgs {
     }
 }
 
-/// The remedy of this command where the first rows are elsewhere.
-fn or_say_shift(error: Error) -> Error {
+/// Adds --shift to the remedies of an error when the first rows are on another machine.
+fn suggest_shift(error: Error) -> Error {
     match error.kind() {
         ErrorKind::InvalidArgument => Error::new(error.kind(), format!("{error}, or set --shift")),
         _ => error,
     }
 }
 
-/// Warns of columns of which the sums do not tell everything.
-fn warn_of_lost(summaries: &[ColumnSummary]) {
+/// Warns of columns whose results have lost all digits.
+fn warn_of_lost_digits(summaries: &[ColumnSummary]) {
     let lost = summaries.iter().zip(0_usize..).filter(|(summary, _)| summary.is_lost());
     let lost: Vec<String> = lost.map(|(_, column)| column.to_string()).collect();
     if lost.is_empty() {
@@ -244,7 +244,7 @@ impl StatisticCommand for MomentsArgs {
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
         open(&self.rows, threads, "moments", |matrix| {
             let moments = self.statistic(matrix)?;
-            let shifts = of_numbers(moments.shifts());
+            let shifts = bits_setting(moments.shifts());
             Ok((moments, vec![("shifts", shifts)]))
         })
     }
@@ -256,10 +256,10 @@ impl StatisticCommand for MomentsArgs {
     fn write(&self, _: &Path, source: &Self::Source, sums: &MomentSums) -> Result<WrittenResult> {
         let moments = source.statistic();
         let summaries = moments.summaries(sums);
-        warn_of_lost(&summaries);
+        warn_of_lost_digits(&summaries);
         let columns = sums.columns().iter().zip(summaries).zip(moments.shifts());
         let columns = columns.map(|((sums, summary), shift)| {
-            // Of no numbers there is no least.
+            // Without numbers there is no smallest one.
             let range = |value| if sums.min > sums.max { Value::Null } else { number(value) };
             json!({
                 "nulls": sums.nulls,
@@ -299,7 +299,7 @@ impl StatisticCommand for HistogramArgs {
     fn open(&self, threads: ThreadPool) -> Result<(Job, Self::Source)> {
         open(&self.rows, threads, "histogram", |matrix| {
             let histogram = Histogram::new(vec![self.edges.clone(); matrix.columns()])?;
-            Ok((histogram, vec![("edges", of_numbers(&self.edges))]))
+            Ok((histogram, vec![("edges", bits_setting(&self.edges))]))
         })
     }
 
@@ -358,7 +358,7 @@ impl StatisticCommand for ExponentsArgs {
     }
 }
 
-/// The counts of one sign; of exponents those that there are.
+/// Returns the counts of one sign; only exponents with a count above 0.
 fn of_sign(counts: &SignExponents<'_>) -> Value {
     let exponents = counts.normal.iter().zip(-1022_i64..).filter(|(count, _)| **count > 0);
     let exponents: serde_json::Map<_, _> =

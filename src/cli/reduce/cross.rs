@@ -7,7 +7,8 @@ use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
 
 use super::args::{
-    Dtype, RowsArgs, StatisticCommand, WrittenResult, absolute, format_of, in_order, refusal,
+    Dtype, RowsArgs, StatisticCommand, WrittenResult, absolute, format_of, in_order,
+    nonfinite_setting,
 };
 use super::place::Kind;
 use crate::Digest;
@@ -17,12 +18,12 @@ use crate::fold::gram::Rectangle;
 use crate::matrix::{Matrix, npy_header};
 use crate::reducer::{CrossOfMatrices, Job};
 
-/// The arguments of `headwater-reduce cross` but for those of every fold.
+/// The arguments of `headwater-reduce cross` without those that all statistics share.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub(super) struct CrossArgs {
     #[command(flatten)]
     rows: RowsArgs,
-    /// The files of Y, in the same forms as those of --input; --sorted holds for both.
+    /// The files of Y, of the same formats as --input; --sorted applies to both.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     with: Vec<PathBuf>,
     /// The tensor of Y.
@@ -34,11 +35,11 @@ pub(super) struct CrossArgs {
     /// The type of Y's numbers, as --dtype.
     #[arg(long, value_enum)]
     with_dtype: Option<Dtype>,
-    /// The files of Y are raw: so many numbers in a row.
+    /// The files of Y are raw numbers without a header, K in each row.
     #[arg(long, value_name = "K", requires = "with_dtype",
           value_parser = clap::value_parser!(u32).range(1..))]
     with_columns: Option<u32>,
-    /// Refuse a NaN or infinity, by its file, row and column.
+    /// Fail at the first NaN or infinity, with its file, row and column.
     #[arg(long)]
     reject_nonfinite: bool,
 }
@@ -62,7 +63,7 @@ impl StatisticCommand for CrossArgs {
         let named = (self.with_tensor.as_ref(), self.with_select.as_ref());
         let format = format_of(named, self.with_dtype, self.with_columns);
         let y = Matrix::open(&in_order(&self.with, self.rows.files.sorted), &format)?;
-        let mut settings = refusal(self.reject_nonfinite);
+        let mut settings = nonfinite_setting(self.reject_nonfinite);
         settings.extend([
             ("with_columns", (y.columns() as u64).into()),
             ("with_element", y.element().name().into()),

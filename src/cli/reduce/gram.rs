@@ -7,7 +7,7 @@ use clap::Args;
 use rayon::ThreadPool;
 use serde::{Deserialize, Serialize};
 
-use super::args::{RowsArgs, StatisticCommand, WrittenResult, refusal};
+use super::args::{RowsArgs, StatisticCommand, WrittenResult, nonfinite_setting};
 use super::place::Kind;
 use crate::Digest;
 use crate::durable::{Disk, NewFile, write_file_by};
@@ -20,12 +20,12 @@ use crate::reducer::{Job, OfMatrix, Source};
 /// Rows that are written at a time.
 const ROWS_WRITTEN: usize = 64;
 
-/// The arguments of `headwater-reduce gram` but for those of every fold.
+/// The arguments of `headwater-reduce gram` without those that all statistics share.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub(super) struct GramArgs {
     #[command(flatten)]
     rows: RowsArgs,
-    /// Refuse a NaN or infinity, by its file, row and column.
+    /// Fail at the first NaN or infinity, with its file, row and column.
     #[arg(long)]
     reject_nonfinite: bool,
 }
@@ -45,7 +45,7 @@ impl StatisticCommand for GramArgs {
 
     fn open(&self, threads: ThreadPool) -> Result<(Job, OfMatrix<Gram>)> {
         let matrix = self.rows.open()?;
-        let job = self.rows.job("gram", &matrix, &refusal(self.reject_nonfinite))?;
+        let job = self.rows.job("gram", &matrix, &nonfinite_setting(self.reject_nonfinite))?;
         let gram = Gram::new(matrix.columns())?;
         let source = OfMatrix::new(gram, matrix, job.clone(), threads);
         Ok((job, if self.reject_nonfinite { source.finite_only() } else { source }))
@@ -59,7 +59,7 @@ impl StatisticCommand for GramArgs {
     fn write(&self, out: &Path, source: &OfMatrix<Gram>, gram: &Triangle) -> Result<WrittenResult> {
         let columns = source.statistic().columns();
         write_file_by(&Disk, out, &mut |file| write_whole(gram, columns, file))?;
-        // Columns that hold a NaN, an infinity, or numbers whose squares are too great.
+        // Columns with a NaN, an infinity, or numbers whose squares overflow.
         let nonfinite = gram.diagonal().filter(|sum| !sum.is_finite()).count();
         let mut more = serde_json::Map::new();
         more.insert("nonfinite_columns".to_owned(), nonfinite.into());
@@ -68,7 +68,7 @@ impl StatisticCommand for GramArgs {
     }
 }
 
-/// Both halves of a Gram matrix, as a `.npy` file, some rows at a time.
+/// Writes both halves of a Gram matrix as a `.npy` file, a few rows at a time.
 fn write_whole(gram: &Triangle, columns: usize, file: &mut dyn NewFile) -> io::Result<()> {
     file.write_all(&npy_header(columns, columns))?;
     let mut rows = vec![0.0; ROWS_WRITTEN.min(columns) * columns];

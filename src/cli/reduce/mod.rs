@@ -1,4 +1,4 @@
-//! The `headwater-reduce` command: statistics over matrices on disk, by one process or by many.
+//! The `headwater-reduce` command: statistics over matrices on disk, folded by one or many processes.
 
 mod args;
 mod columns;
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
 
-use super::{Interrupted, exit_status, refused, status_of};
+use super::{Interrupted, exit_status, print_usage, status_of};
 use crate::error::{Error, Result};
 use crate::matrix::Manifest;
 use crate::reducer::wire::JobEnd;
 use args::FilesArgs;
 use place::{check_file, json_of};
 use run::{launched_rank, run};
-use spool::lay_down;
+use spool::write_spool;
 use statistics::{Statistics, with_invocation};
 
 const AFTER_HELP: &str = "\
@@ -38,24 +38,25 @@ Without MPI, as three kinds of jobs over a folder that all machines see:
   headwater-reduce work --spool S --rank 0 --of 64    (and so on, in any order and at any time)
   headwater-reduce fold --spool S
 
-The last line of standard output is one JSON object; its digest is that of the result's bits.
-The object of work has the number of blocks and no digest; --spool prints the commands to run next;
+The last line of standard output is one JSON object with the digest of the result's bits.
+For work it has the number of blocks and no digest; --spool prints the commands to run next;
 manifest prints nothing.
 
 Open MPI's mpirun refuses more ranks than cores without --oversubscribe, and root without
 OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1.
 
-Files are mapped into memory: one that is cut short while it is folded ends the command with
-SIGBUS. Write new files beside the old, and rename them.
+Files are mapped into memory: truncating a file while it is folded ends the command with SIGBUS.
+Write new files beside the old ones, and rename them.
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 damaged or foreign file, 130 interrupted.";
 
-/// How long a rank with wrong arguments waits for rank 0 to say so; then they are its own.
-const RANK_0_SPEAKS: Duration = Duration::from_secs(10);
+/// The time for which a rank with wrong arguments waits for rank 0 to report them; afterwards it reports
+/// them itself, because the arguments of rank 0 are right.
+const RANK_0_REPORT_MAX: Duration = Duration::from_secs(10);
 
 const WRONG_USAGE: u8 = 2;
 
-/// Folds statistics over the rows of matrices, the same bits every time.
+/// Fold statistics over the rows of matrices, with the same bits every time.
 #[derive(Parser)]
 #[command(name = "headwater-reduce", version, after_help = AFTER_HELP, max_term_width = 100)]
 struct ReduceCommand {
@@ -74,7 +75,7 @@ enum Verb {
 
 /// Write a manifest: the list of all files of a matrix, for ranks that each see some of them.
 ///
-/// Where no machine sees all files, make one on each, bring them together, and make one of them all:
+/// If no machine sees all files, make one manifest on each machine, copy them to one, and join them:
 ///   headwater-reduce manifest --input shard-0.npy --out shard-0.json      (on each machine)
 ///   headwater-reduce manifest --input shard-0.json shard-1.json --out all.json
 /// Then fold with --input all.json on every rank. The rows of each file should fill whole chunks.
@@ -83,7 +84,7 @@ enum Verb {
 struct ManifestArgs {
     #[command(flatten)]
     files: FilesArgs,
-    /// Where the manifest goes: a name that ends in .json.
+    /// The manifest to write: a name that ends in .json.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
@@ -93,8 +94,8 @@ impl ManifestArgs {
         check_file(&self.out, &self.out, self.files.inputs())?;
         if json_of(&self.out) != self.out {
             return Err(Error::invalid(format!(
-                "--out {}: expected a name that ends in .json, by which --input recognises a \
-                 manifest",
+                "--out {}: expected a name that ends in .json, because --input knows a \
+                 manifest by it",
                 self.out.display()
             )));
         }
@@ -102,23 +103,22 @@ impl ManifestArgs {
     }
 }
 
-/// Runs the command with `arguments`, the first of which is its own name.
-///
-/// Returns the exit status.
+/// Runs the command with `arguments`, the first of which is the name of the command; returns the exit
+/// status.
 pub fn main(
     arguments: impl IntoIterator<Item = OsString>,
     interrupted: Option<&Interrupted<'_>>,
 ) -> u8 {
-    // Signals are heard from the first time on that they are asked for.
+    // The first call installs the signal handlers.
     let _ = interrupted.is_some_and(|stopped| stopped());
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let command = match ReduceCommand::try_parse_from(&arguments) {
         Ok(command) => command,
-        Err(error) => return refused_as_rank(&error, interrupted),
+        Err(error) => return print_usage_once(&error, interrupted),
     };
     let ended = match command.verb {
         Verb::Statistic(statistics) => start(*statistics, &arguments, interrupted),
-        // Each machine lists its own files, and writes nothing in parts.
+        // Runs on every rank: each machine lists its own files.
         Verb::Manifest(manifest) => manifest.run().map(|()| JobEnd::Done),
         Verb::Work(work) => work.run(interrupted).map(|()| JobEnd::Done),
         Verb::Fold(fold) => on_rank_0(|| fold.run(&arguments, interrupted)),
@@ -131,7 +131,7 @@ pub fn main(
     }
 }
 
-/// Folds a statistic, or lays its job down in a spool.
+/// Folds a statistic, or writes its job to a spool.
 fn start(
     statistics: Statistics,
     arguments: &[OsString],
@@ -139,14 +139,14 @@ fn start(
 ) -> Result<JobEnd> {
     let spool = with_invocation!(&statistics, invocation => invocation.run.spool.clone());
     match spool {
-        Some(folder) => on_rank_0(|| lay_down(&folder, statistics)),
+        Some(folder) => on_rank_0(|| write_spool(&folder, statistics)),
         None => with_invocation!(&statistics, invocation => {
             run(&invocation.statistic, &invocation.run, arguments, interrupted)
         }),
     }
 }
 
-/// Does work on rank 0 alone.
+/// Runs `work` on rank 0 only.
 fn on_rank_0(work: impl FnOnce() -> Result<()>) -> Result<JobEnd> {
     match launched_rank() {
         None | Some(0) => work()?,
@@ -159,20 +159,21 @@ fn on_rank_0(work: impl FnOnce() -> Result<()>) -> Result<JobEnd> {
     Ok(JobEnd::Done)
 }
 
-/// Says what is wrong with the arguments, once for all ranks that have the same.
-fn refused_as_rank(error: &clap::Error, interrupted: Option<&Interrupted<'_>>) -> u8 {
+/// Prints the error in the arguments once for all ranks that have the same arguments; returns the exit
+/// status.
+fn print_usage_once(error: &clap::Error, interrupted: Option<&Interrupted<'_>>) -> u8 {
     if launched_rank().unwrap_or(0) > 0 {
         if error.exit_code() == 0 {
             return 0;
         }
-        // The first end ends the job, and it is to be rank 0's, which has spoken.
+        // mpirun kills the job when the first rank exits, so rank 0 must print and exit first.
         let waiting = Instant::now();
-        while waiting.elapsed() < RANK_0_SPEAKS {
+        while waiting.elapsed() < RANK_0_REPORT_MAX {
             if interrupted.is_some_and(|stopped| stopped()) {
                 return WRONG_USAGE;
             }
             sleep(Duration::from_millis(20));
         }
     }
-    refused(error)
+    print_usage(error)
 }

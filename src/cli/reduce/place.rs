@@ -1,16 +1,16 @@
-//! Where a result may go: to a folder that is there, and over nothing that it was made of.
+//! Checks the path of a result: its folder exists, and the result overwrites none of its inputs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// What goes to a place.
+/// The files of a result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A `.npy`, and a .json beside it that says what it is.
+    /// A `.npy` with the result, and a .json with the summary beside it.
     Matrix,
-    /// The .json, and nothing else.
+    /// A .json with the result and the summary.
     Columns,
 }
 
@@ -24,11 +24,11 @@ pub(super) fn json_of(out: &Path) -> PathBuf {
     name.into()
 }
 
-/// Refuses a place for a result, and for the .json beside it, before anything is folded.
+/// Checks the path of a result, and of the .json beside it, before the fold starts.
 ///
 /// # Errors
-/// As [`check_file`], and `InvalidArgument` for a matrix that is called a .json, and where the .json
-/// beside it is there, and was not left by an earlier result of its kind.
+/// As [`check_file`], and `InvalidArgument` when a matrix has the extension .json, and when the .json
+/// beside it exists and is not the summary of an earlier result of this kind.
 pub(super) fn check_out<'a>(
     out: &Path,
     inputs: impl Iterator<Item = &'a Path> + Clone,
@@ -47,8 +47,8 @@ pub(super) fn check_out<'a>(
         check_file(out, out, inputs.clone())?;
     }
     check_file(out, &json, inputs)?;
-    // What was named may be written over; what lies beside it was not.
-    if json == out || !json.exists() || is_left_by(&json, kind) {
+    // The user named `out`, so it may be overwritten, but did not name the .json beside it.
+    if json == out || !json.exists() || is_earlier_summary(&json, kind) {
         return Ok(());
     }
     Err(Error::invalid(format!(
@@ -59,31 +59,31 @@ pub(super) fn check_out<'a>(
     )))
 }
 
-/// Whether a .json is that of an earlier result.
-fn is_left_by(json: &Path, kind: Kind) -> bool {
+/// Whether a .json is the summary of an earlier result.
+fn is_earlier_summary(json: &Path, kind: Kind) -> bool {
     let text = fs::read(json).ok();
-    let told = text.and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
-    told.is_some_and(|told| {
-        // By its digest alone, any JSON that has one would pass.
-        let statistic = told.get("job").and_then(|job| job.get("statistic"));
+    let summary = text.and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
+    summary.is_some_and(|summary| {
+        // The digest alone is not enough: other JSON files may have one.
+        let statistic = summary.get("job").and_then(|job| job.get("statistic"));
         let is_ours = statistic.is_some_and(serde_json::Value::is_string)
-            && told.get("fingerprint").is_some()
-            && told.get("digest").is_some();
-        is_ours && told.get("result").is_some() == (kind == Kind::Columns)
+            && summary.get("fingerprint").is_some()
+            && summary.get("digest").is_some();
+        is_ours && summary.get("result").is_some() == (kind == Kind::Columns)
     })
 }
 
-/// Refuses to write a `file` that `--out out` brings with it.
+/// Checks that `--out out` may write `file`.
 ///
 /// # Errors
-/// `InvalidArgument` when `out` has no name of a file, when the folder is not there, when it is one of
-/// the `inputs`, or there as anything but a file.
+/// `InvalidArgument` when `out` names no file, when its folder does not exist, and when `file` is one of
+/// the `inputs` or exists as something else than a file.
 pub(super) fn check_file<'a>(
     out: &Path,
     file: &Path,
     mut inputs: impl Iterator<Item = &'a Path>,
 ) -> Result<()> {
-    // `res/` has one for a path, and what is put behind it would be hidden in the folder.
+    // `res/` has a file name for `Path`, but the .json appended to it would be hidden in the folder.
     let names_file = out
         .file_name()
         .is_some_and(|name| out.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes()));
@@ -104,8 +104,8 @@ pub(super) fn check_file<'a>(
             folder.display()
         )));
     }
-    let Ok(there) = fs::symlink_metadata(file) else { return Ok(()) };
-    if !there.is_file() {
+    let Ok(metadata) = fs::symlink_metadata(file) else { return Ok(()) };
+    if !metadata.is_file() {
         return Err(Error::invalid(format!(
             "--out {}: expected a file or nothing at {}, found something else; choose another name",
             out.display(),

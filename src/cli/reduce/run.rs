@@ -1,4 +1,4 @@
-//! Folds a statistic from begin to end, as one rank of however many there are.
+//! Folds a statistic from the first row to the result, as one of any number of ranks.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use super::args::{StatisticCommand, StatisticOf};
 use super::place::{check_out, json_of};
 use crate::cli::output::Output;
 use crate::cli::progress::Bars;
-use crate::cli::{Interrupted, cpu_time, told};
+use crate::cli::{Interrupted, cpu_time, print_error};
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Statistic;
@@ -32,25 +32,24 @@ use crate::reducer::wire::{
 use crate::reducer::{Blocks, Checkpoints, Job, Policy, Reduction, Resumed, Source};
 use crate::view::words::count;
 
-/// How a statistic is folded. None of it changes a bit of the result.
+/// How a statistic is folded. These options do not change a bit of the result.
 ///
-/// The description of a job in a spool keeps `out` alone.
+/// The description of a job in a spool has only `out`.
 #[derive(Args, Serialize, Deserialize)]
 pub(super) struct RunArgs {
-    /// Where the result goes: of gram and cross a .npy, of the others a .json.
+    /// The result to write: a .npy for gram and cross, a .json for the others.
     ///
-    /// A .json beside the .npy, g.json beside g.npy, says what it is. Of a name that ends otherwise the
-    /// .json has it behind: g.1 and g.1.json.
+    /// The summary of a .npy goes to the .json beside it: g.json for g.npy, and g.1.json for g.1.
     #[arg(long, value_name = "FILE")]
     pub(super) out: PathBuf,
     /// The number of threads of each rank (default: one for each core that the rank may use).
     ///
-    /// Under mpirun these are the cores that it binds the rank to: one where there are two ranks or
-    /// fewer. With --oversubscribe or --bind-to none it binds none, and every rank has all of them.
+    /// mpirun binds each rank to cores: to one core if there are at most two ranks. With --oversubscribe
+    /// or --bind-to none, every rank may use all cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     #[serde(skip)]
     pub(super) threads: Option<u16>,
-    /// Chunks of a block, of each of which a rank ships one partial: a power of two.
+    /// Chunks of a block, a power of two; a rank sends one partial for each block.
     #[arg(long, value_name = "N", value_parser = power_of_two)]
     #[serde(skip)]
     pub(super) block_chunks: Option<u64>,
@@ -58,7 +57,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "FOLDER", conflicts_with = "spool")]
     #[serde(skip)]
     checkpoint_dir: Option<PathBuf>,
-    /// From one checkpoint to the next: seconds (60s), or blocks (8b).
+    /// How often a checkpoint is written: after seconds (60s), or after blocks (8b).
     #[arg(long, value_name = "EVERY", default_value = "60s", requires = "checkpoint_dir")]
     #[serde(skip)]
     checkpoint_every: Every,
@@ -66,7 +65,7 @@ pub(super) struct RunArgs {
     #[arg(long, requires = "checkpoint_dir")]
     #[serde(skip)]
     resume: bool,
-    /// How many of 1,000 blocks are folded by two ranks, whose bits are compared.
+    /// The number of blocks in 1,000 that two ranks fold, to compare their bits.
     #[arg(long, value_name = "PER_MILLE", default_value_t = 0, conflicts_with = "spool",
           value_parser = clap::value_parser!(u16).range(..=1000))]
     #[serde(skip)]
@@ -122,12 +121,12 @@ pub(super) struct RunSummary {
     pub(super) threads: usize,
     pub(super) seconds: f64,
     pub(super) cpu_seconds: f64,
-    /// Of what was folded now; none where all of it was folded before.
+    /// The speed of this run; none if an earlier run has folded all rows.
     pub(super) gflops: Option<f64>,
     pub(super) resumed_nodes: usize,
     #[serde(flatten)]
     pub(super) more: serde_json::Map<String, serde_json::Value>,
-    /// Only in the file: a line would be too long for it.
+    /// Only in the file, because it is too long for a line of output.
     #[serde(skip)]
     pub(super) result: Option<serde_json::Value>,
 }
@@ -147,7 +146,7 @@ pub(super) fn launched_rank() -> Option<u32> {
 }
 
 /// The settings of a job's plan by name; digests in hexadecimal digits.
-fn described(plan: &Plan) -> serde_json::Value {
+fn settings_of(plan: &Plan) -> serde_json::Value {
     let value = |setting: &Setting| -> serde_json::Value {
         match setting {
             Setting::Number(number) => (*number).into(),
@@ -169,7 +168,7 @@ pub(super) fn report(
     let mut whole =
         serde_json::to_value(summary).map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
     let arguments: Vec<_> = arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect();
-    whole["job"] = described(job.plan());
+    whole["job"] = settings_of(job.plan());
     whole["fingerprint"] = job.plan().fingerprint().to_string().into();
     whole["command"] = arguments.into();
     if let Some(result) = &summary.result {
@@ -181,12 +180,12 @@ pub(super) fn report(
     Output::new().json(summary)
 }
 
-/// Folds `wanted`; returns how the job ended. Rank 0 has reported an error by then.
+/// Folds `statistic`; returns how the job ended, after rank 0 has printed the error, if any.
 ///
 /// # Errors
-/// Those of MPI; as another rank than the first, also the death of that one.
+/// Those of MPI; on other ranks than rank 0, also `Shutdown` when rank 0 dies.
 pub(super) fn run<F: StatisticCommand>(
-    wanted: &F,
+    statistic: &F,
     args: &RunArgs,
     arguments: &[OsString],
     interrupted: Option<&Interrupted<'_>>,
@@ -197,20 +196,20 @@ pub(super) fn run<F: StatisticCommand>(
         cpu: &|| cpu_time().as_micros() as u64,
         interrupted: &|| interrupted.is_some_and(|stopped| stopped()),
     };
-    let leader = Leader { wanted, args, arguments, environment: &environment };
+    let leader = Leader { statistic, args, arguments, environment: &environment };
     if launched_rank().is_none() {
         return Ok(leader.lead(&mut NoPeers));
     }
     #[cfg(feature = "mpi")]
     {
         let mut world = crate::mpi::World::join()?;
-        // How long MPI takes to begin, a second where it looks for fast networks, is not the fold's.
+        // The time of the fold excludes the start of MPI, which takes a second to find fast networks.
         started.set(Instant::now());
         let ended = if world.rank() == 0 {
             Ok(leader.lead(&mut world))
         } else {
             work(
-                pool(args.threads.map(usize::from)).and_then(|pool| wanted.open(pool)),
+                pool(args.threads.map(usize::from)).and_then(|pool| statistic.open(pool)),
                 &mut world,
                 &environment,
             )
@@ -228,9 +227,9 @@ pub(super) fn run<F: StatisticCommand>(
     }
 }
 
-/// Rank 0: gives out the orders, takes in what was folded, writes the result.
+/// Rank 0: assigns the orders, receives the portions, writes the result.
 struct Leader<'a, F> {
-    wanted: &'a F,
+    statistic: &'a F,
     args: &'a RunArgs,
     arguments: &'a [OsString],
     environment: &'a Environment<'a>,
@@ -241,10 +240,10 @@ impl<F: StatisticCommand> Leader<'_, F> {
         let mut lost = BTreeSet::new();
         let folded = self.fold_and_write(wire, &mut lost);
         if let Err(error) = &folded {
-            tell_terminal(error);
+            print_to_terminal(error);
         }
-        // Told before the others know: the first that leaves with an error takes all with it.
-        let end = match told("headwater-reduce", folded) {
+        // Prints before the other ranks leave: mpirun kills the job when a rank exits with an error.
+        let end = match print_error("headwater-reduce", folded) {
             Ok(()) => JobEnd::Done,
             Err(kind) => JobEnd::Failed(kind),
         };
@@ -259,15 +258,15 @@ impl<F: StatisticCommand> Leader<'_, F> {
                  found 1; run under mpirun with 2 or more ranks, or leave out --audit",
             ));
         }
-        check_out(&self.args.out, self.wanted.inputs(), F::KIND)?;
+        check_out(&self.args.out, self.statistic.inputs(), F::KIND)?;
         let threads = pool(self.args.threads.map(usize::from))?;
         let thread_count = threads.current_num_threads();
-        let (job, source) = self.wanted.open(threads)?;
+        let (job, source) = self.statistic.open(threads)?;
         let mut reduction = Reduction::new(job.clone(), Arc::clone(source.statistic()));
         let checkpoints = self.args.checkpoint_dir.as_deref().map(Checkpoints::new).transpose()?;
         let resumed = self.args.begin(checkpoints.as_ref(), &mut reduction)?;
 
-        let operations = self.wanted.chunk_operations(&source);
+        let operations = self.statistic.chunk_operations(&source);
         let policy = self.policy(&job, &source, wire.size(), thread_count)?;
         let resumed_rows = reduction.covered_rows();
         let mut coordinator = Coordinator::new(reduction, &policy)?;
@@ -277,8 +276,8 @@ impl<F: StatisticCommand> Leader<'_, F> {
             checkpoints: checkpoints.as_ref(),
             bars: Bars::of_operations(operations / job.chunk_rows() as f64),
             shown_rows: 0,
-            kept_chunks: 0,
-            kept_at: Instant::now(),
+            saved_chunks: 0,
+            saved_at: Instant::now(),
         };
         let folded = self.coordinate(&mut coordinator, &source, wire, watch);
         lost.extend(coordinator.lost());
@@ -291,7 +290,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
         more.insert("lost_ranks".to_owned(), lost.iter().copied().collect());
         let elsewhere = coordinator.cpu_microseconds_elsewhere() as f64 / 1e6;
         let whole = coordinator.into_reduction().finish()?;
-        let written = self.wanted.write(&self.args.out, &source, &whole);
+        let written = self.statistic.write(&self.args.out, &source, &whole);
         let written = written.map_err(|error| self.with_remedy(error))?;
         let seconds = (self.environment.now)() as f64 / 1e3;
         let folded_rows = job.rows() - resumed_rows;
@@ -321,7 +320,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
         ranks: u32,
         thread_count: usize,
     ) -> Result<Policy> {
-        let operations = self.wanted.chunk_operations(source);
+        let operations = self.statistic.chunk_operations(source);
         let mut policy = Policy::for_job(job, source, (ranks, thread_count), operations);
         if let Some(chunks) = self.args.block_chunks {
             policy.blocks = Blocks::new(job.chunk_count(), chunks.ilog2())?;
@@ -330,7 +329,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
         Ok(policy)
     }
 
-    /// Folds what is missing, and keeps what was folded, however that ends.
+    /// Folds the missing chunks, and writes a checkpoint however the fold ends.
     fn coordinate(
         &self,
         coordinator: &mut Coordinator<StatisticOf<F>>,
@@ -342,7 +341,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
         watch.begin(coordinator.reduction());
         let environment = self.environment;
         let folded = coordinate(coordinator, source, wire, environment, &mut |coordinator| {
-            watch.look(coordinator)?;
+            watch.update(coordinator)?;
             if (environment.interrupted)() {
                 Err(Error::interrupted("interrupted"))
             } else {
@@ -350,12 +349,12 @@ impl<F: StatisticCommand> Leader<'_, F> {
             }
         });
         let reduction = coordinator.reduction();
-        // Also of the whole, since its result may not be written; then this is gone on from.
-        let kept = if coordinator.is_doubtful() { None } else { watch.keep(reduction) };
+        // Also when the fold is complete: if writing the result fails, --resume needs the checkpoint.
+        let saved = if coordinator.is_doubtful() { None } else { watch.save(reduction) };
         drop(watch);
         let Err(error) = folded else { return Ok(()) };
         let (done, all) = (count(reduction.covered_count()), count(reduction.job().chunk_count()));
-        Err(match (error.kind(), kept, &self.args.checkpoint_dir) {
+        Err(match (error.kind(), saved, &self.args.checkpoint_dir) {
             (ErrorKind::Interrupted, Some(Err(unwritten)), _) => unwritten,
             (ErrorKind::Interrupted, Some(Ok(())), Some(folder)) => Error::interrupted(format!(
                 "{error} after {done} of {all} chunks, which are kept in {}; continue with --resume",
@@ -370,7 +369,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
         })
     }
 
-    /// Of two ranks with different bits it is not known which is right: nor of what was kept.
+    /// Removes the checkpoints: when two ranks have different bits, the checkpoints may be wrong too.
     fn without_checkpoints(&self, error: Error, checkpoints: Option<&Checkpoints>) -> Error {
         let removed = checkpoints.map(Checkpoints::discard);
         match (removed, &self.args.checkpoint_dir) {
@@ -383,7 +382,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
         }
     }
 
-    /// Says how to go on where a disk or the memory was too small.
+    /// Adds to an error of a full disk or memory how to continue.
     fn with_remedy(&self, error: Error) -> Error {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         let is_full = error.os_error().is_some_and(|e| full.contains(&e.kind()));
@@ -399,9 +398,9 @@ impl<F: StatisticCommand> Leader<'_, F> {
     }
 }
 
-/// Says at the terminal that a job of mpirun was interrupted: once Ctrl-C was pressed, mpirun drops what
-/// its ranks say on standard error.
-fn tell_terminal(error: &Error) {
+/// Prints an interrupt to the terminal under mpirun, which drops the standard error of its ranks after
+/// Ctrl-C.
+fn print_to_terminal(error: &Error) {
     if error.kind() != ErrorKind::Interrupted
         || launched_rank().is_none()
         || io::stderr().is_terminal()
@@ -409,60 +408,60 @@ fn tell_terminal(error: &Error) {
         return;
     }
     if let Ok(mut terminal) = OpenOptions::new().write(true).open("/dev/tty") {
-        // Nobody can be told that telling failed.
+        // An error while printing cannot be printed either.
         let _ = writeln!(terminal, "headwater-reduce: {error}");
     }
 }
 
-/// Shows how far a fold is, and writes checkpoints when they are due.
+/// Shows the progress of a fold, and writes checkpoints when they are due.
 struct Watch<'a> {
     every: Every,
     block_chunks: u64,
     checkpoints: Option<&'a Checkpoints>,
     bars: Bars<'a>,
     shown_rows: u64,
-    kept_chunks: u64,
-    kept_at: Instant,
+    saved_chunks: u64,
+    saved_at: Instant,
 }
 
 impl Watch<'_> {
-    /// Begins with what was folded before.
+    /// Starts after the chunks that earlier runs folded.
     fn begin<S: Statistic>(&mut self, reduction: &Reduction<S>) {
         self.shown_rows = reduction.covered_rows();
-        self.kept_chunks = reduction.covered_count();
+        self.saved_chunks = reduction.covered_count();
         self.bars.begin("folding rows", Some(reduction.job().rows()));
         self.bars.skip(self.shown_rows);
     }
 
-    fn look<S: Statistic>(&mut self, coordinator: &Coordinator<S>) -> Result<()> {
+    fn update<S: Statistic>(&mut self, coordinator: &Coordinator<S>) -> Result<()> {
         let reduction = coordinator.reduction();
         let rows = reduction.covered_rows();
         self.bars.advance(rows.saturating_sub(self.shown_rows))?;
         self.shown_rows = rows;
         let Some(checkpoints) = self.checkpoints else { return Ok(()) };
         let chunks = reduction.covered_count();
-        let new_chunks = chunks.saturating_sub(self.kept_chunks);
+        let new_chunks = chunks.saturating_sub(self.saved_chunks);
         let is_due = match self.every {
-            Every::Time(time) => self.kept_at.elapsed() >= time,
+            Every::Time(time) => self.saved_at.elapsed() >= time,
             Every::Blocks(blocks) => new_chunks >= blocks.saturating_mul(self.block_chunks),
         };
         if is_due && new_chunks > 0 {
             checkpoints.write(reduction)?;
-            self.kept_at = Instant::now();
-            self.kept_chunks = chunks;
+            self.saved_at = Instant::now();
+            self.saved_chunks = chunks;
         }
         Ok(())
     }
 
-    /// Writes what there is, where checkpoints are kept.
-    fn keep<S: Statistic>(&self, reduction: &Reduction<S>) -> Option<Result<()>> {
-        let is_kept = reduction.covered_count() == self.kept_chunks;
-        self.checkpoints.map(|c| if is_kept { Ok(()) } else { c.write(reduction) })
+    /// Writes a last checkpoint, if there is a folder for checkpoints.
+    fn save<S: Statistic>(&self, reduction: &Reduction<S>) -> Option<Result<()>> {
+        let is_saved = reduction.covered_count() == self.saved_chunks;
+        self.checkpoints.map(|c| if is_saved { Ok(()) } else { c.write(reduction) })
     }
 }
 
 impl RunArgs {
-    /// Takes over what was done before, where that is wanted.
+    /// Reads the newest checkpoint into `reduction` if --resume is set.
     fn begin<S: Statistic>(
         &self,
         checkpoints: Option<&Checkpoints>,

@@ -1,4 +1,4 @@
-//! `--spool`, `work` and `fold`: a job in a folder that all machines see, for fleets without MPI.
+//! `--spool`, `work` and `fold`: a job in a folder that all machines see, without MPI.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -22,10 +22,10 @@ use crate::progress::Progress;
 use crate::reducer::{Blocks, Job, Spool, WorkHooks};
 use crate::view::words::count;
 
-/// The chunks of a block by default.
+/// The default number of chunks of a block.
 const BLOCK_CHUNKS: u64 = 64;
 
-/// Fold the blocks of one rank of a job that was laid down with --spool.
+/// Fold the blocks of one rank of a job that --spool wrote.
 ///
 /// It skips blocks that are folded already: stop it at any time and run it again, also with another
 /// --of.
@@ -65,9 +65,10 @@ struct WorkSummary {
     cpu_seconds: f64,
 }
 
-/// Lays a job down in a folder.
-pub(super) fn lay_down(folder: &Path, statistics: Statistics) -> Result<()> {
-    let (job, blocks) = with_invocation!(&statistics, invocation => planned(folder, invocation))?;
+/// Writes a job to a folder.
+pub(super) fn write_spool(folder: &Path, statistics: Statistics) -> Result<()> {
+    let (job, blocks) =
+        with_invocation!(&statistics, invocation => checked_job(folder, invocation))?;
     let statistics = match statistics {
         Statistics::Gram(invocation) => Statistics::Gram(absolute(invocation)?),
         Statistics::Cross(invocation) => Statistics::Cross(absolute(invocation)?),
@@ -82,14 +83,14 @@ pub(super) fn lay_down(folder: &Path, statistics: Statistics) -> Result<()> {
     Spool::create(folder, &job, &blocks, &description)?;
     let shown = folder.display();
     Output::new().line(&format!(
-        "{shown}: {} blocks; next, for each R below any W, in any order\n  headwater-reduce work \
+        "{shown}: {} blocks; next, choose a number of ranks W, and for each R below W, in any order\n  headwater-reduce work \
          --spool {shown} --rank R --of W\nand then\n  headwater-reduce fold --spool {shown}",
         count(blocks.count())
     ))
 }
 
-/// The job of an invocation and its blocks, once all that it names is checked.
-fn planned<F: StatisticCommand + Args>(
+/// Checks an invocation; returns its job and blocks.
+fn checked_job<F: StatisticCommand + Args>(
     folder: &Path,
     invocation: &Invocation<F>,
 ) -> Result<(Job, Blocks)> {
@@ -98,19 +99,19 @@ fn planned<F: StatisticCommand + Args>(
     let (job, _) = statistic.open(pool(Some(1))?)?;
     let blocks = Blocks::new(job.chunk_count(), run.block_chunks.unwrap_or(BLOCK_CHUNKS).ilog2())?;
     fs::create_dir_all(folder).map_err(|e| Error::io(folder, "creating", e))?;
-    check_beside_spool(&run.out, folder)?;
+    check_out_of_spool(&run.out, folder)?;
     Ok((job, blocks))
 }
 
-/// The invocation with paths that hold in every folder.
+/// Makes the paths of an invocation absolute.
 fn absolute<F: StatisticCommand + Args>(invocation: Invocation<F>) -> Result<Invocation<F>> {
     let Invocation { statistic, mut run } = invocation;
     run.out = std::path::absolute(&run.out).map_err(|e| Error::io(&run.out, "finding", e))?;
     Ok(Invocation { statistic: statistic.absolute()?, run })
 }
 
-/// Refuses a result, or the .json beside it, in the place of a file of the spool's own.
-fn check_beside_spool(out: &Path, folder: &Path) -> Result<()> {
+/// Checks that neither the result nor the .json beside it overwrites a file of the spool.
+fn check_out_of_spool(out: &Path, folder: &Path) -> Result<()> {
     let same_place = |path: &Path| {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         fs::canonicalize(parent.unwrap_or(Path::new("."))).ok() == fs::canonicalize(folder).ok()
@@ -119,7 +120,7 @@ fn check_beside_spool(out: &Path, folder: &Path) -> Result<()> {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         if Spool::is_own(name) && same_place(path) {
             return Err(Error::invalid(format!(
-                "--out {}: the result would be written over {}, which is the spool's own; choose \
+                "--out {}: the result would overwrite {}, which is a file of the spool; choose \
                  another name, or another folder",
                 out.display(),
                 path.display()
@@ -135,7 +136,8 @@ fn open(folder: &Path) -> Result<(Spool, Statistics)> {
     let statistics = serde_json::from_slice(spool.description()).map_err(|e| {
         let folder = folder.display();
         Error::corrupt(format!(
-            "{folder}: the description of the job is damaged: {e}; lay the job down again"
+            "{folder}: the description of the job is damaged: {e}; write the job again with \
+             --spool"
         ))
     })?;
     Ok((spool, statistics))
@@ -197,7 +199,7 @@ fn fold<F: StatisticCommand + Args>(
 ) -> Result<()> {
     let started = Instant::now();
     let Invocation { statistic, run } = invocation;
-    // Since the job was laid down, another file may have come to the place of the result.
+    // Another file may have appeared at `out` since the job was written.
     check_out(&run.out, statistic.inputs(), F::KIND)?;
     let (job, source) = statistic.open(pool(Some(1))?)?;
     let bars = Bars::new(interrupted);

@@ -17,7 +17,7 @@ pub(super) struct Invocation<S: Args> {
     pub(super) run: RunArgs,
 }
 
-/// A statistic to be folded.
+/// A statistic to fold.
 #[derive(Subcommand, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Statistics {
@@ -35,35 +35,36 @@ pub(super) enum Statistics {
     Cross(Invocation<CrossArgs>),
     /// Count, range, mean, deviation, skewness and kurtosis of each column.
     ///
-    /// NULL, NaN and infinities are counted apart; all else is of the finite numbers. Variance and
-    /// deviation are those of a population (ddof 0), kurtosis is excess kurtosis, 0 of the normal
-    /// distribution; what the sums do not tell is null, as the skewness of a constant. The result is the
-    /// .json: for each column its name, where the file has one, the sums, whose bits never differ, and
-    /// what they come to.
+    /// NULL, NaN and infinities are counted separately; the other statistics are of the finite numbers.
+    /// Variance and deviation are those of a population (ddof 0). Kurtosis is excess kurtosis, which is 0
+    /// for the normal distribution. A value that the sums do not determine is null, such as the skewness
+    /// of a constant. The result is the .json: for each column its name, if the file has names, the sums,
+    /// whose bits never differ, and the statistics.
     Moments(Invocation<MomentsArgs>),
     /// How many numbers of each column lie between given edges.
     ///
-    /// A number on an edge counts as above it, and infinities as numbers; NaN and NULL are counted apart.
+    /// A number on an edge counts as above it, and infinities count as numbers; NaN and NULL are counted
+    /// separately.
     /// The counts are the same for any order of the rows. The result is the .json.
     Histogram(Invocation<HistogramArgs>),
     /// How many numbers of each column have each sign and binary exponent.
     ///
-    /// Exponent 3 counts the numbers from 8 to 16: where the numbers lie, before any edges are known. The
-    /// counts are the same for any order of the rows. The result is the .json.
+    /// Exponent 3 counts the numbers from 8 to 16. It shows the range of the numbers before you choose the
+    /// edges of a histogram. The counts are the same for any order of the rows. The result is the .json.
     Exponents(Invocation<ExponentsArgs>),
     /// About how many different numbers each column has (HyperLogLog).
     ///
-    /// -0 is 0, all NaN are one number, NULL is none. The result is the .json; the digest is that of the
+    /// -0 equals 0, all NaN are one number, and NULL is not counted. The result is the .json; the digest is that of the
     /// registers, which are the same for any order of the rows.
     Distinct(Invocation<DistinctArgs>),
     /// The rows with the greatest numbers in one column, or the least.
     ///
-    /// Of equal numbers the row that comes first is named first; NULL and NaN are left out. The result is
+    /// Equal numbers are in the order of their rows; NULL and NaN are left out. The result is
     /// the .json, whose rows count from 0.
     Top(Invocation<TopArgs>),
 }
 
-/// Does the same with the invocation of each statistic.
+/// Evaluates `$work` with the invocation of any statistic.
 macro_rules! with_invocation {
     ($statistics:expr, $invocation:ident => $work:expr) => {
         match $statistics {
