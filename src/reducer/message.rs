@@ -179,7 +179,7 @@ impl Order {
 
 fn damaged(what: &str) -> Error {
     Error::corrupt(format!(
-        "expected the bytes of {what}, found others; run the same build of headwater on every rank"
+        "cannot decode {what} of another rank; run the same build of headwater on every rank"
     ))
 }
 

@@ -196,7 +196,7 @@ impl Spool {
                 .context(|| format!("{}; run work again for block {block}", path.display()))?;
             progress.advance(1)?;
         }
-        check_complete(&reduction, &blocks)?;
+        check_complete(&reduction, &blocks, &self.folder)?;
         Ok((reduction, nodes))
     }
 
@@ -264,7 +264,11 @@ fn read_block<'b, S: Statistic>(
     )))
 }
 
-fn check_complete<S: Statistic>(reduction: &Reduction<S>, blocks: &Blocks) -> Result<()> {
+fn check_complete<S: Statistic>(
+    reduction: &Reduction<S>,
+    blocks: &Blocks,
+    folder: &Path,
+) -> Result<()> {
     let missing: Vec<u64> = (0..blocks.count())
         .filter(|&block| {
             reduction.missing().iter().any(|gap| gap.contains(&blocks.chunks(block).start))
@@ -275,11 +279,12 @@ fn check_complete<S: Statistic>(reduction: &Reduction<S>, blocks: &Blocks) -> Re
     }
     let some: Vec<String> = missing.iter().take(8).map(u64::to_string).collect();
     Err(Error::invalid(format!(
-        "{} of {} blocks are missing: {}{}; `headwater-reduce work --spool FOLDER --rank 0 --of 1` \
-         folds all of them here, and rank B mod W of W ranks folds block B",
+        "{} of {} blocks are missing: {}{}; `headwater-reduce work --spool {} --rank 0 --of 1` folds \
+         them all; with --of W, each rank from 0 to W - 1 folds its part",
         missing.len(),
         blocks.count(),
         some.join(", "),
-        if missing.len() > some.len() { " and more" } else { "" }
+        if missing.len() > some.len() { " and more" } else { "" },
+        folder.display()
     )))
 }
