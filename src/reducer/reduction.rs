@@ -13,6 +13,35 @@ use super::portion::{ArrivedNode, Portion};
 
 /// The fold of a job in progress. Does no input or output.
 ///
+/// # Example
+/// Two processes each fold a part of the chunks. Their portions may arrive in any order:
+///
+/// ```
+/// use std::sync::Arc;
+/// use headwater::fold::Gram;
+/// use headwater::reducer::{Job, OfMatrix, Reduction, Source, fold_portion};
+/// # use headwater::matrix::{Element, Matrix, MatrixFormat};
+/// # let file = tempfile::NamedTempFile::new()?;
+/// # std::fs::write(&file, (0..400).flat_map(|n| f64::from(n).sin().to_le_bytes()).collect::<Vec<u8>>())?;
+/// # let format = MatrixFormat::Raw { element: Element::F64, columns: 4 };
+/// # let matrix = Matrix::open(&[file.path().to_owned()], &format)?;
+/// // `matrix` has 100 rows of 4 numbers.
+/// let job = Job::of_matrix("gram", (4, Element::F64), "sines", (100, 8), &[])?;
+/// let threads = rayon::ThreadPoolBuilder::new().build()?;
+/// let source = OfMatrix::new(Gram::new(4)?, matrix, job.clone(), threads);
+/// let fold = |chunks| fold_portion(&job, &source, chunks, &|| false);
+///
+/// let mut two = Reduction::new(job.clone(), Arc::clone(source.statistic()));
+/// two.receive(&fold(6..13)?)?;
+/// assert_eq!(two.missing(), [0..6]);
+/// two.receive(&fold(0..6)?)?;
+///
+/// let mut one = Reduction::new(job.clone(), Arc::clone(source.statistic()));
+/// one.receive(&fold(0..13)?)?;
+/// assert_eq!(one.finish()?, two.finish()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Determinism
 /// [`Reduction::finish`] depends only on the job and its rows.
 pub struct Reduction<S: Statistic> {

@@ -31,6 +31,36 @@ const ENVELOPE: Envelope = Envelope {
 /// A folder with a job, and the portions of the blocks that are folded.
 ///
 /// The folder also has the caller's description of the job, by which each process opens the rows.
+///
+/// # Example
+/// Three workers, which may be three processes on three machines, and then the fold:
+///
+/// ```
+/// use headwater::fold::Gram;
+/// use headwater::plan::Assignment;
+/// use headwater::progress::Silent;
+/// use headwater::reducer::{Blocks, Job, OfMatrix, Spool, WorkHooks};
+/// # use headwater::matrix::{Element, Matrix, MatrixFormat};
+/// # let file = tempfile::NamedTempFile::new()?;
+/// # std::fs::write(&file, (0..400).flat_map(|n| f64::from(n).sin().to_le_bytes()).collect::<Vec<u8>>())?;
+/// # let format = MatrixFormat::Raw { element: Element::F64, columns: 4 };
+/// # let matrix = Matrix::open(&[file.path().to_owned()], &format)?;
+/// // `matrix` has 100 rows of 4 numbers.
+/// let job = Job::of_matrix("gram", (4, Element::F64), "sines", (100, 8), &[])?;
+/// let threads = rayon::ThreadPoolBuilder::new().build()?;
+/// let source = OfMatrix::new(Gram::new(4)?, matrix, job.clone(), threads);
+///
+/// let folder = tempfile::tempdir()?;
+/// let blocks = Blocks::for_ranks(job.chunk_count(), 3, 1 << 20);
+/// let spool = Spool::create(folder.path(), &job, &blocks, b"sines.f64")?;
+/// let hooks = WorkHooks { progress: &Silent, stop: &|| false, notice: &|error| eprintln!("{error}") };
+/// for rank in 0..3 {
+///     spool.work((&job, &source), Assignment::new(rank, 3)?, &hooks)?;
+/// }
+/// let (reduction, _) = spool.fold((&job, &source), &Silent)?;
+/// assert!(reduction.is_complete());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Spool {
     folder: PathBuf,
     description: Vec<u8>,
