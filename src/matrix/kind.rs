@@ -73,7 +73,7 @@ pub(super) fn check(bytes: &[u8], format: &MatrixFormat) -> Result<()> {
         }
         MatrixFormat::Npy(Some(_)) => (
             Some(Kind::Npy),
-            "a .npy file, because --dtype is given without --columns",
+            "a .npy file, the only kind that takes --dtype without --columns",
             "leave out --dtype, because the file names its type",
         ),
         MatrixFormat::Safetensors(Some(_)) => (

@@ -84,8 +84,8 @@ impl Checkpoints {
             Some(newest) => Err(Error::new(
                 newest.kind(),
                 format!(
-                    "every checkpoint is damaged; {newest}; remove them to start from the \
-                         first row"
+                    "every checkpoint is damaged; {newest}; without an undamaged copy, remove the \
+                     checkpoints to start from the first row"
                 ),
             )),
         }

@@ -216,8 +216,8 @@ impl<S: Statistic> Coordinator<S> {
         let rows = self.reduction.job().rows_of(chunks.start).start
             ..self.reduction.job().rows_of(chunks.end - 1).end;
         Err(Error::invalid(format!(
-            "no rank can read rows {} to {} (chunks {} to {}), which lie in {}; give each rank the \
-             files that the manifest lists for it, with rows that fill whole chunks",
+            "no rank can read rows {} to {} (chunks {} to {}), which lie in {}; copy these files to \
+             the machine of a rank; a chunk that lies in two files needs both on one machine",
             rows.start,
             rows.end - 1,
             chunks.start,
