@@ -138,7 +138,7 @@ def test_missing_files_of_a_manifest_are_named(tmp_path, rows):
     words = [
         "no rank can read rows 50 to 99",
         "a.npy, ",
-        "b.npy (not on this machine); give each",
+        "b.npy (not on this machine); copy these files",
     ]
     refused(words, *fold)
     files[0].unlink()
