@@ -80,13 +80,13 @@ impl Node {
     }
 }
 
+/// The chunks that it covers: no two nodes of a fold cover the same.
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Range { start, end } = self.chunks();
-        let Self { level, index } = self;
         match end - start {
-            1 => write!(f, "node {index} of level {level} (chunk {start})"),
-            _ => write!(f, "node {index} of level {level} (chunks {start} to {})", end - 1),
+            1 => write!(f, "chunk {start}"),
+            _ => write!(f, "chunks {start} to {}", end - 1),
         }
     }
 }

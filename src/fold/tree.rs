@@ -87,7 +87,7 @@ impl<P: Partial> Tree<P> {
         if chunks.end > self.chunk_count {
             let count = self.chunk_count;
             return Err(Error::invalid(format!(
-                "expected a node within {count} chunks, found {node}"
+                "expected a node within the {count} chunks of the fold, found the node of {node}"
             )));
         }
         self.check_bits(node, &incoming)?;
@@ -153,8 +153,8 @@ impl<P: Partial> Tree<P> {
         match self.covering(node.chunks().start) {
             Some((found, its)) if *found == node && !incoming.has_bits_of(its) => {
                 Err(Error::corrupt(format!(
-                    "{node} arrived twice, with different bits; the two were folded from different files, or \
-                     by different builds of headwater"
+                    "the sum of {node} arrived twice, and the two differ; let every rank read the same \
+                     files and run the same build of headwater"
                 )))
             }
             _ => Ok(()),

@@ -124,7 +124,7 @@ impl<'a, S: Statistic> Portion<'a, S> {
                 self.job.rows_of(covered - 1).end - self.job.rows_of(node.chunks().start).start;
             if !self.statistic.fits_rows(&partial, rows) {
                 return Err(damaged(&format!(
-                    "expected the partial of {node} to have {rows} rows"
+                    "expected the sum of {node} to have {rows} rows"
                 )));
             }
             arrived.push((node, partial));

@@ -160,12 +160,12 @@ fn p6_a_node_with_other_bits_is_refused_by_name_and_changes_nothing() {
     let before = tree.clone();
     let error = tree.insert(Node::new(1, 2).unwrap(), Story("other".into())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
-    let words = "node 2 of level 1 (chunks 4 to 5) arrived twice, with different bits; the two were folded \
-                 from different files, or by different builds of headwater";
+    let words = "the sum of chunks 4 to 5 arrived twice, and the two differ; let every rank read the same \
+                 files and run the same build of headwater";
     assert_eq!(error.to_string(), words);
     let error = tree.insert(Node::leaf(12).unwrap(), Story("other".into())).unwrap_err();
     assert!(
-        error.to_string().starts_with("node 12 of level 0 (chunk 12) arrived twice"),
+        error.to_string().starts_with("the sum of chunk 12 arrived twice"),
         "{error}"
     );
     assert!(tree.nodes().eq(before.nodes()));
@@ -254,7 +254,7 @@ fn nodes_past_the_end_and_incomplete_folds_are_refused() {
     let error = tree.insert(Node::new(2, 3).unwrap(), story(12..16)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "expected a node within 13 chunks, found node 3 of level 2 (chunks 12 to 15)"
+        "expected a node within the 13 chunks of the fold, found the node of chunks 12 to 15"
     );
     insert(&mut tree, Node::new(3, 0).unwrap());
     let error = tree.clone().finish().unwrap_err();

@@ -208,7 +208,7 @@ def test_p6_damaged_and_conflicting_portions_are_refused():
     assert reduction.missing() == [(0, 500)]
     reduction.receive(portion)
     (other,) = portions(of, rows + 1, end=192, pieces=(192,))
-    with pytest.raises(headwater.Corrupt, match="arrived twice, with different bits"):
+    with pytest.raises(headwater.Corrupt, match="arrived twice, and the two differ"):
         reduction.receive(other)
 
 
@@ -221,7 +221,7 @@ def test_p6_a_refused_portion_changes_nothing():
     # Chunks 0 to 3 are one node, which replaces chunk 0; chunk 4 was received before.
     shipped = portions(of, wrong, 0, 64 * 5, pieces=(64 * 5,))
     for portion in shipped:
-        with pytest.raises(headwater.Corrupt, match="chunk 4.* arrived twice, with different bits"):
+        with pytest.raises(headwater.Corrupt, match="chunk 4.* arrived twice, and the two differ"):
             reduction.receive(portion)
     assert reduction.portion() == before
     for portion in portions(of, rows):

@@ -177,7 +177,7 @@ def test_damaged_and_misplaced_blocks_are_named_and_folded_again(tmp_path, fold)
         blocks[3].symlink_to("/proc/self/mem")
 
     for damage, block, status, words in [
-        (copied, 2, 3, "expected the sums of chunks 128 to 191, found those of node 1 of level 6"),
+        (copied, 2, 3, "expected the sums of chunks 128 to 191, found those of chunks 64 to 127"),
         (of_another_version, 1, 3, "its bytes do not match its digest"),
         (unreadable, 3, 1, "Input/output error"),
     ]:
