@@ -2,7 +2,7 @@
 
 A compact `Batch` has times as days and milliseconds, and references as a list of edges. On the
 device `expand` turns it into the `Cells` that the model reads. The frozen vectors of columns,
-categories and texts (`Tables`) are transferred once.
+relations, categories and texts (`Tables`) are transferred once.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Tables(NamedTuple):
     """
 
     columns: Array  # f16 [C, D_t]
+    relations: Array  # f16 [N, D_t]
     categories: Array  # f16 [Vc + K, D_t], so that every slice of K categories lies inside
     texts: Array  # f16 [V, D_t]; one row of zeros if batches bring their own
     # For each column: the mean time, as day and millisecond, and 1 / standard deviation in days.
@@ -65,7 +66,11 @@ class Batch(NamedTuple):
     texts: Array  # int32 [B, S]
     is_null: Array  # uint8 [B, S]
     is_padding: Array  # uint8 [B, S]
-    edges: Array  # uint16 [B, E, 2]
+    edges: Array  # uint16 [B, E, 2]: the places of a row and of the row that it refers to
+    relations: Array  # int32 [B, E]
+    row_hops: Array  # uint16 [B, R]
+    row_relations: Array  # int32 [B, R]
+    row_directions: Array  # uint8 [B, R]
     target_position: Array  # int32 [B]
     weights: Array  # float32 [B]
     # The observation time; without one, the day is -1 << 31.
@@ -99,14 +104,26 @@ class Cells(NamedTuple):
     is_null: jax.Array  # bool [B, S]
     is_target: jax.Array  # bool [B, S]
     is_padding: jax.Array  # bool [B, S]
-    refers: jax.Array  # bool [B, R, R]: row i refers to row j
+    # The references of each row, K at most: the row that it refers to (R for none), by a relation.
+    parents: jax.Array  # i32 [B, K, R]
+    relations: jax.Array  # i32 [B, K, R]
+    # How the walk reached each row.
+    row_hops: jax.Array  # i32 [B, R]
+    row_relations: jax.Array  # i32 [B, R]
+    row_directions: jax.Array  # i32 [B, R]: 0 the seed, 1 as a parent, 2 as a child
+
+    @property
+    def row_count(self) -> int:
+        """R, the most rows of a context."""
+        return self.parents.shape[-1]
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Where the columns, categories and texts of each store start in `Tables`."""
+    """Where the columns, relations, categories and texts of each store start in `Tables`."""
 
     column_starts: tuple[int, ...]
+    relation_starts: tuple[int, ...]
     category_starts: tuple[int, ...]
     text_starts: tuple[int, ...]
     # The largest number of categories of a target, rounded up to a multiple of 32.
@@ -128,13 +145,14 @@ def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary
             "with the same --dimension"
         )
     column_vectors = [store.column_embeddings() for store in stores]
+    relation_vectors = [store.relation_embeddings() for store in stores]
     category_vectors = [store.categorical_embeddings() for store in stores]
     text_vectors = [_text_vectors(store, texts) for store in stores]
     most = max((_target_categories(found) for found in metadata), default=0)
     target_categories = max(32, -(-most // 32) * 32)
     vocabulary = Vocabulary(
-        _starts(column_vectors), _starts(category_vectors), _starts(text_vectors),
-        target_categories, texts == "global",
+        _starts(column_vectors), _starts(relation_vectors), _starts(category_vectors),
+        _starts(text_vectors), target_categories, texts == "global",
     )  # fmt: skip
     stats = [column_stats for found in metadata for column_stats in _column_stats(found)]
     means = np.array([column_stats.get("mean_us", 0.0) for column_stats in stats])
@@ -143,6 +161,8 @@ def vocabulary_and_tables(stores: Sequence[Any], texts: str) -> tuple[Vocabulary
     beyond = np.zeros((target_categories, column_vectors[0].shape[1]), np.float16)
     tables = Tables(
         np.concatenate(column_vectors),
+        # One row at least, so that databases without a relation need no case of their own.
+        np.concatenate([*relation_vectors, np.zeros((1, widths[0]), np.float16)]),
         np.concatenate([*category_vectors, beyond]),
         np.concatenate(text_vectors),
         days.astype(np.int32),
@@ -166,6 +186,7 @@ def from_sampler(batch: HostBatch, vocabulary: Vocabulary, store: int, rank: int
     # If batches bring their texts, those of all ranks follow each other.
     text_start = vocabulary.text_starts[store] if vocabulary.has_texts else rank * len(vectors)
     category_start = vocabulary.category_starts[store]
+    relation_start = vocabulary.relation_starts[store]
     return Batch(
         types=batch["semantic_types"],
         columns=_shifted(batch["column_ids"], vocabulary.column_starts[store]),
@@ -179,6 +200,10 @@ def from_sampler(batch: HostBatch, vocabulary: Vocabulary, store: int, rank: int
         is_null=batch["is_null"],
         is_padding=batch["is_padding"],
         edges=batch["fk_edges"],
+        relations=_shifted(batch["fk_relations"], relation_start),
+        row_hops=batch["row_hop"],
+        row_relations=_shifted(batch["row_relation"], relation_start),
+        row_directions=batch["row_direction"],
         target_position=batch["target_pos"],
         weights=batch["seq_weight"],
         observed_days=np.where(has_time, observed_days, np.int32(NO_DAY)),
@@ -200,9 +225,7 @@ def expand(batch: Batch, tables: Tables, row_count: int) -> Cells:
     )
     standard_time = from_mean * tables.per_deviation[columns]
     positions = jnp.arange(columns.shape[1])
-    edges = batch.edges.astype(jnp.int32)
-    refers = jnp.zeros((columns.shape[0], row_count, row_count), bool)
-    contexts = jnp.arange(columns.shape[0])[:, None]
+    parents, relations = _references(batch, row_count)
     return Cells(
         types=batch.types.astype(jnp.int32),
         columns=columns,
@@ -216,9 +239,31 @@ def expand(batch: Batch, tables: Tables, row_count: int) -> Cells:
         is_null=batch.is_null.astype(bool),
         is_target=positions == jnp.asarray(batch.target_position)[:, None],
         is_padding=batch.is_padding.astype(bool),
-        # Unused edges have rows out of range, which are dropped.
-        refers=refers.at[contexts, edges[..., 0], edges[..., 1]].set(True, mode="drop"),
+        parents=parents,
+        relations=relations,
+        row_hops=batch.row_hops.astype(jnp.int32),
+        row_relations=jnp.asarray(batch.row_relations),
+        row_directions=batch.row_directions.astype(jnp.int32),
     )
+
+
+def _references(batch: Batch, row_count: int) -> tuple[jax.Array, jax.Array]:
+    """Returns the references of each row as `Cells` has them, from edges in any order."""
+    most = max(1, batch.edges.shape[1] // row_count)
+
+    def of_context(edges: jax.Array, relations: jax.Array) -> tuple[jax.Array, jax.Array]:
+        order = jnp.argsort(edges[:, 0], stable=True)
+        child, parent = edges[order, 0], edges[order, 1]
+        number = jnp.arange(len(order)) - jnp.searchsorted(child, child)
+        empty = jnp.full((most, row_count), row_count)
+        # Unused edges have rows out of range, which are dropped.
+        at = (number, child)
+        return (
+            empty.at[at].set(parent, mode="drop"),
+            jnp.zeros_like(empty).at[at].set(relations[order], mode="drop"),
+        )
+
+    return jax.vmap(of_context)(batch.edges.astype(jnp.int32), jnp.asarray(batch.relations))
 
 
 def _days(days: jax.Array, milliseconds: jax.Array) -> jax.Array:

@@ -4,6 +4,7 @@ Parameters are a plain tree of float32 arrays; every function here is pure. Matr
 in the compute type; norms, softmax and logits are float32.
 
 Each timestamp is encoded with its value and with how long before the observation it was (`ages`).
+Each reference has the encoded name of its relation, which the attentions OUT and IN add.
 The output of the last block is normalised once more before the heads.
 """
 
@@ -17,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from confluence import config
-from confluence.attention import RELATIONS, Attention, Dense
+from confluence.attention import COL, WAYS, Attention, Dense, RelationVectors
 from confluence.batch import (
     AGE_FEATURES,
     BOOLEAN,
@@ -57,12 +58,13 @@ def initial_params(settings: config.Model, text_width: int, seed: int) -> Params
     """Returns initial parameters for vectors of columns, categories and texts of `text_width`."""
     draw = _Initializer(seed)
     width, hidden, layers = settings.width, settings.hidden, settings.layers
-    blocks, heads = (layers, RELATIONS), settings.heads
+    blocks, heads = (layers, WAYS), settings.heads
     # The more residual branches there are, the smaller each one starts.
     small = 1 / math.sqrt(4 * layers)
     return {
         "encoder": {
             "column": draw.linear(text_width, width),
+            "relation": draw.linear(text_width, width),
             "identifier": draw.vector(width),
             "numerical": draw.linear(1, width),
             "timestamp": draw.linear(TIMESTAMP_FEATURES, width),
@@ -73,6 +75,7 @@ def initial_params(settings: config.Model, text_width: int, seed: int) -> Params
             "null": draw.vector(width),
             "mask": draw.vector(width),
             "norm": jnp.zeros(width),
+            "relation_norm": jnp.zeros(width),
         },
         "blocks": {
             "attention": {
@@ -83,6 +86,11 @@ def initial_params(settings: config.Model, text_width: int, seed: int) -> Params
                 "out": draw.matrix(*blocks, width, width) * small,
                 "gate": draw.matrix(*blocks, width, width),
                 "scale": jnp.full((*blocks, heads), math.sqrt(width // heads), jnp.float32),
+            },
+            # OUT and IN; COL has no relations.
+            "relation": {
+                "key": draw.matrix(layers, WAYS - 1, width, width),
+                "value": draw.matrix(layers, WAYS - 1, width, width),
             },
             "feed": {
                 "norm": jnp.zeros((layers, width)),
@@ -110,7 +118,10 @@ def predict(
     cells = expand(batch, tables, shape.max_rows)
     texts = tables.texts if shape.has_texts else batch.text_vectors
     hidden = _encode(params["encoder"], cells, tables, texts, settings, compute)
-    hidden = _blocks(params["blocks"], hidden, _ATTENTION[settings.attention](cells), settings)
+    relations = _linear(params["encoder"]["relation"], tables.relations.astype(compute))
+    relations = rms_norm(relations, params["encoder"]["relation_norm"])
+    attention = _ATTENTION[settings.attention](cells)
+    hidden = _blocks(params["blocks"], hidden, relations, attention, settings)
     target = jnp.take_along_axis(hidden, batch.target_position[:, None, None], axis=1)[:, 0]
     target = rms_norm(target, params["norm"])
     known = jax.lax.dynamic_slice_in_dim(
@@ -185,12 +196,20 @@ def _encode(
 
 
 def _blocks(
-    blocks: Params, hidden: jax.Array, attention: Attention, settings: config.Model
+    blocks: Params,
+    hidden: jax.Array,
+    relations: jax.Array,
+    attention: Attention,
+    settings: config.Model,
 ) -> jax.Array:
     def layer(hidden: jax.Array, block: Params) -> tuple[jax.Array, None]:
-        for relation in range(RELATIONS):
-            own = {name: leaf[relation] for name, leaf in block["attention"].items()}
-            hidden += _attend(own, hidden, attention, relation, settings.heads)
+        for way in range(WAYS):
+            own = {name: leaf[way] for name, leaf in block["attention"].items()}
+            vectors = None
+            if way != COL:
+                of_way = {name: leaf[way] for name, leaf in block["relation"].items()}
+                vectors = _relation_vectors(of_way, relations, settings.heads)
+            hidden += _attend(own, hidden, attention, way, vectors, settings.heads)
         feed = block["feed"]
         x = rms_norm(hidden, feed["norm"])
         gated = jax.nn.silu(_matmul(x, feed["gate"])) * _matmul(x, feed["up"])
@@ -204,8 +223,22 @@ def _blocks(
     return jax.lax.scan(layer, hidden, blocks, unroll=settings.layers)[0]
 
 
+def _relation_vectors(own: Params, relations: jax.Array, heads: int) -> RelationVectors:
+    keys, values = (
+        _matmul(relations, own[name]).reshape(len(relations), heads, -1)
+        for name in ("key", "value")
+    )
+    # Of unit length as the keys of cells are, so that logits stay bounded.
+    return RelationVectors(unit_length(keys).astype(values.dtype), values)
+
+
 def _attend(
-    own: Params, hidden: jax.Array, attention: Attention, relation: int, heads: int
+    own: Params,
+    hidden: jax.Array,
+    attention: Attention,
+    way: int,
+    relations: RelationVectors | None,
+    heads: int,
 ) -> jax.Array:
     x = rms_norm(hidden, own["norm"])
     q, k, v = (
@@ -213,7 +246,7 @@ def _attend(
     )
     scale = jnp.clip(own["scale"], -_MAX_SCALE, _MAX_SCALE)
     q, k = unit_length(q) * scale[:, None], unit_length(k)
-    attended = attention(relation, q.astype(v.dtype), k.astype(v.dtype), v)
+    attended = attention(way, q.astype(v.dtype), k.astype(v.dtype), v, relations)
     out = _matmul(attended.reshape(x.shape), own["out"])
     return out * jax.nn.sigmoid(_matmul(x, own["gate"]))
 

@@ -1,7 +1,7 @@
 """The attention of `attention.Dense`, computed from the existing pairs of cells alone.
 
 OUT and IN: the cells of each row are laid out in slots of 8. A tile is a pair of slots, of one row
-or of two rows of which one refers to the other; the cells of the first attend to the second's.
+or of a reference between two rows; the cells of the first attend to the second's.
 COL: the cells are sorted by column and cut into blocks. Each block attends to itself and to its
 two neighbours.
 
@@ -16,18 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from confluence.attention import COL, IN, OUT, attention_mask, masked_attention
+from confluence.attention import COL, IN, OUT, RelationVectors, dense_attention
 from confluence.batch import Cells
 
 _SLOT = 8
 _BLOCKS = (64, 128, 256)
 
-Method = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+Method = Callable[[jax.Array, jax.Array, jax.Array, RelationVectors | None], jax.Array]
 
 
 class _Tiles(NamedTuple):
@@ -35,6 +35,8 @@ class _Tiles(NamedTuple):
 
     query_slots: jax.Array  # i32 [B, T]
     key_slots: jax.Array  # i32 [B, T]
+    # The relation of the reference; -1 for a tile of one row.
+    relations: jax.Array  # i32 [B, T]
     # Whether each cell attends to all cells of the second slot; else only to itself.
     is_full: jax.Array  # bool [B, T]
     # False after the last pair.
@@ -47,9 +49,16 @@ class Structured:
     def __init__(self, cells: Cells) -> None:
         self.tiling = _tiling(cells)
 
-    def __call__(self, relation: int, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    def __call__(
+        self,
+        way: int,
+        q: jax.Array,
+        k: jax.Array,
+        v: jax.Array,
+        relations: RelationVectors | None,
+    ) -> jax.Array:
         """Returns [B, S, H, d]."""
-        found = _attention(relation, self.tiling, q, k, v)
+        found = _attention(way, self.tiling, q, k, v, relations)
         return jnp.where(self.tiling.cells.is_padding[..., None, None], v, found)
 
 
@@ -68,25 +77,31 @@ class Tiling(NamedTuple):
     column_rank: jax.Array  # i32 [B, S]
     longest_column: jax.Array  # i32 []
 
-    def methods(self, relation: int) -> tuple[jax.Array, list[Method]]:
+    def methods(self, way: int) -> tuple[jax.Array, list[Method]]:
         """Returns the number of the cheapest method that holds the batch, and all methods."""
 
-        def dense(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-            return masked_attention(attention_mask(self.cells, relation), q, k, v)
+        def dense(
+            q: jax.Array, k: jax.Array, v: jax.Array, relations: RelationVectors | None
+        ) -> jax.Array:
+            return dense_attention(self.cells, way, q, k, v, relations)
 
-        if relation == COL:
+        if way == COL:
             widths = [width for width in _BLOCKS if 3 * width < self.cells.rows.shape[1]]
             too_narrow = self.longest_column > jnp.array(widths, jnp.int32)
             return jnp.sum(too_narrow), [*(self._banded(width) for width in widths), dense]
         limits = _tile_limits(self.cells)
-        too_few = self.tiles_needed[relation] > jnp.array(limits, jnp.int32)
-        return jnp.sum(too_few), [*(self._tiled(relation, limit) for limit in limits), dense]
+        too_few = self.tiles_needed[way] > jnp.array(limits, jnp.int32)
+        return jnp.sum(too_few), [*(self._tiled(way, limit) for limit in limits), dense]
 
-    def _tiled(self, relation: int, limit: int) -> Method:
-        tiles = _Tiles(*(of_tiles[:, :limit] for of_tiles in self.tiles[relation]))
+    def _tiled(self, way: int, limit: int) -> Method:
+        tiles = _Tiles(*(of_tiles[:, :limit] for of_tiles in self.tiles[way]))
         slot_count = _slot_count(self.cells)
 
-        def method(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        def method(
+            q: jax.Array, k: jax.Array, v: jax.Array, relations: RelationVectors | None
+        ) -> jax.Array:
+            assert relations is not None, "only COL is without relations"
+
             def in_slots(x: jax.Array) -> jax.Array:
                 """Returns [B, slots, H, 8, d]: the factors of a product, laid out together."""
                 taken = jax.vmap(lambda of, at: jnp.take(of, at, axis=0, mode="fill", fill_value=0))
@@ -94,17 +109,23 @@ class Tiling(NamedTuple):
                 return jnp.moveaxis(found, 2, -2)
 
             of_slot = jax.vmap(lambda slots, at: slots[at])
+            # A product with this is a gather whose gradient is a product, too. -1 adds nothing.
+            one_hot = jax.nn.one_hot(tiles.relations, len(relations.keys), dtype=q.dtype)
+
+            def of_key_slot(x: jax.Array, added: jax.Array) -> jax.Array:
+                """Returns [B, T, H, 8, d], with the vector of each tile's relation added."""
+                of_tile = jnp.einsum("btn,nhd->bthd", one_hot, added.astype(x.dtype))
+                return of_slot(in_slots(x), tiles.key_slots) + of_tile[:, :, :, None]
+
             is_cell = in_slots(~self.cells.is_padding[..., None])[..., 0]
             mask = of_slot(is_cell, tiles.key_slots)[:, :, None] & tiles.is_used[..., None, None]
             mask &= tiles.is_full[..., None, None] | jnp.eye(_SLOT, dtype=bool)
             logits = jnp.einsum(
                 "bthqd,bthkd->bthqk", of_slot(in_slots(q), tiles.query_slots),
-                of_slot(in_slots(k), tiles.key_slots), preferred_element_type=jnp.float32,
+                of_key_slot(k, relations.keys), preferred_element_type=jnp.float32,
             )  # fmt: skip
             weights = jnp.where(mask[:, :, None], jnp.exp(logits), 0)
-            parts = _weighted_sum(
-                weights, of_slot(in_slots(v), tiles.key_slots), "bthqk,bthkd->bthqd"
-            )
+            parts = _weighted_sum(weights, of_key_slot(v, relations.values), "bthqk,bthkd->bthqd")
 
             def summed_by_slot(parts: jax.Array, at: jax.Array) -> jax.Array:
                 slots = jax.ops.segment_sum(parts, at, num_segments=slot_count)
@@ -131,7 +152,10 @@ class Tiling(NamedTuple):
             around = jnp.pad(x, [(0, 0), (1, 1), *[(0, 0)] * (x.ndim - 2)])
             return jnp.concatenate([around[:, :-2], around[:, 1:-1], around[:, 2:]], axis=2)
 
-        def method(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        def method(
+            q: jax.Array, k: jax.Array, v: jax.Array, relations: RelationVectors | None
+        ) -> jax.Array:
+            assert relations is None, "columns have no relations"
             sort = jax.vmap(lambda of, at: of[at])
             # The key 0 marks padding and the places beyond both ends; no cell has it.
             columns = jnp.where(self.cells.is_padding, 0, self.cells.columns + 1)
@@ -154,30 +178,33 @@ class Tiling(NamedTuple):
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attention(
-    relation: int, tiling: Tiling, q: jax.Array, k: jax.Array, v: jax.Array
+    way: int,
+    tiling: Tiling,
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    relations: RelationVectors | None,
 ) -> jax.Array:
-    chosen, methods = tiling.methods(relation)
-    return jax.lax.switch(chosen, methods, q, k, v)
+    chosen, methods = tiling.methods(way)
+    return jax.lax.switch(chosen, methods, q, k, v, relations)
 
 
 def _forward(
-    relation: int, tiling: Tiling, *given: jax.Array
-) -> tuple[jax.Array, tuple[Tiling, tuple[jax.Array, ...]]]:
-    return _attention(relation, tiling, *given), (tiling, given)
+    way: int, tiling: Tiling, *given: Any
+) -> tuple[jax.Array, tuple[Tiling, tuple[Any, ...]]]:
+    return _attention(way, tiling, *given), (tiling, given)
 
 
-def _backward(
-    relation: int, saved: tuple[Tiling, tuple[jax.Array, ...]], of: jax.Array
-) -> tuple[jax.Array | None, ...]:
+def _backward(way: int, saved: tuple[Tiling, tuple[Any, ...]], of: jax.Array) -> tuple[Any, ...]:
     """Chooses the method again, and recomputes its forward pass.
 
     JAX's own gradient of a switch would keep the intermediate values of all methods: for the dense
     one alone several arrays of B*H*S*S numbers, filled with zeros in each step.
     """
     tiling, given = saved
-    chosen, methods = tiling.methods(relation)
+    chosen, methods = tiling.methods(way)
 
-    def back(method: Method) -> Callable[..., tuple[jax.Array, ...]]:
+    def back(method: Method) -> Callable[..., tuple[Any, ...]]:
         return lambda given, of: jax.vjp(method, *given)[1](of)
 
     # The tiling has no gradient.
@@ -189,26 +216,39 @@ _attention.defvjp(_forward, _backward)
 
 def _tiling(cells: Cells) -> Tiling:
     count, cell_count = cells.rows.shape
-    row_count = cells.refers.shape[-1]
+    row_count = cells.row_count
     slot_count = _slot_count(cells)
     slot_place, first, slots = _slots(cells)
     numbers = jnp.broadcast_to(jnp.arange(cell_count), (count, cell_count))
     empty = jnp.full((count, slot_count * _SLOT), cell_count)
     # Padding has no place, and is dropped.
     slot_cells = empty.at[jnp.arange(count)[:, None], slot_place].set(numbers, mode="drop")
-    itself = jnp.eye(row_count, dtype=bool)
-    is_row = slots > 0
-    pairs = {OUT: cells.refers | itself, IN: cells.refers.transpose(0, 2, 1) | itself}
-    full = {OUT: pairs[OUT], IN: cells.refers.transpose(0, 2, 1)}
+    row_numbers = jnp.arange(row_count)
+    every_row = jnp.broadcast_to(row_numbers, cells.parents.shape)
     tiles, tiles_needed = {}, {}
     most = max(_tile_limits(cells))
-    for relation in (OUT, IN):
-        existing = pairs[relation] & is_row[:, :, None] & is_row[:, None, :]
-        found = jax.vmap(lambda p, f, a, n: _tiles(p, f, a, n, most))(
-            existing, full[relation], first, slots
-        )
-        tiles[relation], need = found
-        tiles_needed[relation] = jnp.max(need)
+    for way in (OUT, IN):
+        query_rows, key_rows = every_row, cells.parents
+        if way == IN:
+            query_rows, key_rows = key_rows, query_rows
+
+        def of_context(
+            queries: jax.Array,
+            keys: jax.Array,
+            relations: jax.Array,
+            first: jax.Array,
+            slots: jax.Array,
+            way: int = way,
+        ) -> tuple[_Tiles, jax.Array]:
+            pairs = _Pairs(
+                jnp.concatenate([row_numbers, queries.ravel()]),
+                jnp.concatenate([row_numbers, keys.ravel()]),
+                jnp.concatenate([jnp.full(row_count, -1), relations.ravel()]),
+            )
+            return _tiles(pairs, first, slots, way == OUT, most)
+
+        tiles[way], need = jax.vmap(of_context)(query_rows, key_rows, cells.relations, first, slots)
+        tiles_needed[way] = jnp.max(need)
     by_column = jnp.argsort(_column_keys(cells), axis=1, stable=True)
     return Tiling(
         cells=cells,
@@ -230,7 +270,7 @@ def _tile_limits(cells: Cells) -> list[int]:
 
 def _slot_count(cells: Cells) -> int:
     # The last slot of each row may be partly empty.
-    return cells.refers.shape[-1] + cells.rows.shape[1] // _SLOT
+    return cells.row_count + cells.rows.shape[1] // _SLOT
 
 
 def _weighted_sum(weights: jax.Array, values: jax.Array, over: str) -> jax.Array:
@@ -250,7 +290,7 @@ def _normalised(whole: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
 def _slots(cells: Cells) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns each cell's place in the slots, and each row's first slot and number of slots."""
-    row_count = cells.refers.shape[-1]
+    row_count = cells.row_count
     cell_count = cells.rows.shape[1]
     keys = jnp.where(cells.is_padding, row_count, cells.rows)
 
@@ -270,27 +310,37 @@ def _slots(cells: Cells) -> tuple[jax.Array, jax.Array, jax.Array]:
     return jax.vmap(of_context)(keys)
 
 
+class _Pairs(NamedTuple):
+    """Pairs of rows; the first attends to the second. Row R, or one without cells, has no tile."""
+
+    query_rows: jax.Array  # i32 [P]
+    key_rows: jax.Array  # i32 [P]
+    relations: jax.Array  # i32 [P]; -1 for a pair of one row, which is no reference
+
+
 def _tiles(
-    pairs: jax.Array, full: jax.Array, first: jax.Array, slots: jax.Array, limit: int
+    pairs: _Pairs, first: jax.Array, slots: jax.Array, is_row_full: bool, limit: int
 ) -> tuple[_Tiles, jax.Array]:
-    """Returns the tiles of the pairs of rows, and how many tiles the context needs."""
-    query_rows, key_rows = jnp.nonzero(pairs, size=limit, fill_value=0)
-    is_pair = jnp.arange(limit) < jnp.sum(pairs)
-    each = jnp.where(is_pair, slots[query_rows] * slots[key_rows], 0)
-    ends = jnp.cumsum(each)
-    tiles_needed = jnp.maximum(ends[-1], jnp.sum(pairs))
+    """Returns the tiles of the pairs of rows, and how many tiles the context needs.
+
+    Unless `is_row_full`, the cells of a pair of one row attend to themselves alone; then such a
+    pair needs the tile of each slot with itself.
+    """
+    first, slots = (jnp.append(of_rows, 0) for of_rows in (first, slots))
+    is_full = is_row_full | (pairs.relations >= 0)
+    query_slots, key_slots = slots[pairs.query_rows], slots[pairs.key_rows]
+    ends = jnp.cumsum(query_slots * jnp.where(is_full, key_slots, 1))
     number = jnp.arange(limit)
-    pair = jnp.minimum(jnp.searchsorted(ends, number, side="right"), limit - 1)
-    within = number - (ends - each)[pair]
-    a, b = query_rows[pair], key_rows[pair]
-    across = jnp.maximum(slots[b], 1)
-    slot_a, slot_b = first[a] + within // across, first[b] + within % across
     is_used = number < ends[-1]
-    # If a row does not refer to itself, each of its cells needs the tile of its own slot alone.
-    is_full = full[a, b]
-    is_used &= is_full | (slot_a == slot_b)
-    slot_a, slot_b = (jnp.where(number < ends[-1], slot, 0) for slot in (slot_a, slot_b))
-    return _Tiles(slot_a, slot_b, is_full, is_used), tiles_needed
+    pair = jnp.minimum(jnp.searchsorted(ends, number, side="right"), len(ends) - 1)
+    before = jnp.concatenate([jnp.zeros_like(ends[:1]), ends[:-1]])
+    within = number - before[pair]
+    across = jnp.where(is_full, jnp.maximum(key_slots, 1), 1)[pair]
+    query_slot = first[pairs.query_rows[pair]] + within // across
+    key_slot = first[pairs.key_rows[pair]] + within % across
+    key_slot = jnp.where(is_full[pair], key_slot, query_slot)
+    query_slot, key_slot = (jnp.where(is_used, slot, 0) for slot in (query_slot, key_slot))
+    return _Tiles(query_slot, key_slot, pairs.relations[pair], is_full[pair], is_used), ends[-1]
 
 
 def _column_keys(cells: Cells) -> jax.Array:

@@ -44,13 +44,14 @@ def vocabulary_and_tables() -> tuple[Vocabulary, Tables]:
     categories = vectors(_CATEGORIES + target_categories)
     tables = Tables(
         columns=vectors(_COLUMN_COUNT),
+        relations=vectors(1),
         categories=categories,
         texts=vectors(_TEXTS),
         mean_days=np.full(_COLUMN_COUNT, 19_000, np.int32),
         mean_milliseconds=np.zeros(_COLUMN_COUNT, np.int32),
         per_deviation=np.full(_COLUMN_COUNT, 1 / _SPREAD_DAYS, np.float32),
     )
-    return Vocabulary((0,), (0,), (0,), target_categories, has_texts=True), tables
+    return Vocabulary((0,), (0,), (0,), (0,), target_categories, has_texts=True), tables
 
 
 def batch(data: config.Data, target_type: int, draws: np.random.Generator) -> Batch:
@@ -86,6 +87,7 @@ def batch(data: config.Data, target_type: int, draws: np.random.Generator) -> Ba
     children = np.arange(2, max_rows)
     edges[:, 1 : 1 + len(children), 0], edges[:, 1 : 1 + len(children), 1] = children, 0
     zeros = np.zeros((count, cells), np.int32)
+    of_rows = np.broadcast_to(np.arange(max_rows), (count, max_rows))
     return Batch(
         types=types,
         columns=columns,
@@ -99,6 +101,10 @@ def batch(data: config.Data, target_type: int, draws: np.random.Generator) -> Ba
         is_null=zeros.astype(np.uint8),
         is_padding=is_padding.astype(np.uint8),
         edges=edges,
+        relations=np.zeros(edges.shape[:2], np.int32),
+        row_hops=(of_rows > 0).astype(np.uint16),
+        row_relations=np.zeros(of_rows.shape, np.int32),
+        row_directions=np.where(of_rows > 0, np.where(of_rows == 1, 1, 2), 0).astype(np.uint8),
         target_position=np.zeros(count, np.int32),
         weights=np.ones(count, np.float32),
         observed_days=np.full(count, 21_000, np.int32),

@@ -223,6 +223,13 @@ class Store:
             the derived tasks.
         """
 
+    def relation_embeddings(self) -> npt.NDArray[np.float16]:
+        """Returns the vectors of the relations' names.
+
+        Returns:
+            A new array, float16 [relations, D_t], in the order of `metadata()["relations"]`.
+        """
+
     def categorical_embeddings(self) -> npt.NDArray[np.float16]:
         """Returns the vectors of the categories.
 

@@ -61,7 +61,7 @@ class Sampler:
         row_order: The order of `out_perm` and `in_perm`: "walk" or "cuthill-mckee".
         keep_future_cells: Keep timestamp cells that are later than the observation time; default:
             they are NULL.
-        compact: Return `timestamp_us` and `fk_edges` in place of `timestamp_values` and `fk_adj`.
+        compact: Return `timestamp_us` in place of `timestamp_values`, and no `fk_adj`.
         texts: "batch" puts the text vectors into the batch; with "global", the caller looks them up
             in `text_embeddings`.
         text_buckets: The lengths that `text_batch_embeddings` is padded to; each batch takes the
@@ -224,6 +224,10 @@ class Sampler:
     def column_embeddings(self, database: int = 0) -> npt.NDArray[np.float16]:
         """Returns the vectors of the column names, float16 [C, D_t]."""
         return self._stores[database].column_embeddings()
+
+    def relation_embeddings(self, database: int = 0) -> npt.NDArray[np.float16]:
+        """Returns the vectors of the relations' names, float16 [relations, D_t]."""
+        return self._stores[database].relation_embeddings()
 
     def categorical_embeddings(self, database: int = 0) -> npt.NDArray[np.float16]:
         """Returns the vectors of the categories, float16 [Vc, D_t]."""

@@ -62,6 +62,11 @@ impl Store {
         self.matrix(py, self.0.column_embeddings()?)
     }
 
+    /// Returns the vectors of the relations' names, float16 [relations, D_t].
+    fn relation_embeddings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f16>>> {
+        self.matrix(py, self.0.relation_embeddings()?)
+    }
+
     /// Returns the vectors of the categories, float16 [Vc, D_t].
     fn categorical_embeddings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f16>>> {
         self.matrix(py, self.0.categorical_embeddings()?)

@@ -123,9 +123,7 @@ impl<'a, S: Statistic> Portion<'a, S> {
             let rows =
                 self.job.rows_of(covered - 1).end - self.job.rows_of(node.chunks().start).start;
             if !self.statistic.fits_rows(&partial, rows) {
-                return Err(damaged(&format!(
-                    "expected the sum of {node} to have {rows} rows"
-                )));
+                return Err(damaged(&format!("expected the sum of {node} to have {rows} rows")));
             }
             arrived.push((node, partial));
         }

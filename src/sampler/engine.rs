@@ -209,8 +209,9 @@ impl Engine {
 fn check_bytes(shape: &Shape, references_max: usize) -> Result<()> {
     const BYTES_MAX: u128 = 1 << 47;
     let [b, s, r] = [shape.batch_size, shape.sequence_length, shape.max_rows].map(u128::from);
-    // All tensors of a cell together are shorter, and a row's links are r bytes, or 4 for each.
-    let bytes = b * (s * 128 + r * (r + 4 * references_max as u128));
+    // All tensors of a cell together are shorter. A row has 15 bytes of its own, r of the adjacency
+    // and 8 for each edge.
+    let bytes = b * (s * 128 + r * (15 + r + 8 * references_max as u128));
     if bytes <= BYTES_MAX {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Orders of a sequence's cells in which cells that attend to each other are close.
 
 use super::settings::RowOrder;
-use super::walk::Walker;
+use super::walk::{Edge, Walker};
 
 /// Computes the three orders of a sequence; keeps its buffers.
 pub(super) struct Orders {
@@ -36,7 +36,7 @@ impl Orders {
             // Rows are in the order of the walk already, each in one piece.
             RowOrder::Walk => outgoing.iter_mut().zip(0..).for_each(|(slot, place)| *slot = place),
             RowOrder::CuthillMckee => {
-                let rows = self.cuthill_mckee.order(walker.visits().len(), walker.links());
+                let rows = self.cuthill_mckee.order(walker.visits().len(), walker.edges());
                 by_row(rows, row_ids, &mut self.row_starts, outgoing);
             }
         }
@@ -97,8 +97,8 @@ impl CuthillMckee {
     ///
     /// Each component begins with a row of least degree, and continues with the neighbours of its
     /// rows by degree. Among equals, the row that the walk reached first comes first.
-    fn order(&mut self, row_count: usize, links: &[[u16; 2]]) -> &[u16] {
-        self.connect(row_count, links);
+    fn order(&mut self, row_count: usize, edges: &[Edge]) -> &[u16] {
+        self.connect(row_count, edges);
         self.seen.clear();
         self.seen.resize(row_count, false);
         self.order.clear();
@@ -129,11 +129,12 @@ impl CuthillMckee {
     }
 
     /// Lists the neighbours of every row, parents and children.
-    fn connect(&mut self, row_count: usize, links: &[[u16; 2]]) {
+    fn connect(&mut self, row_count: usize, edges: &[Edge]) {
         self.starts.clear();
         self.starts.resize(row_count + 2, 0);
-        for &row in links.as_flattened() {
-            self.starts[usize::from(row) + 2] += 1;
+        for edge in edges {
+            self.starts[usize::from(edge.child) + 2] += 1;
+            self.starts[usize::from(edge.parent) + 2] += 1;
         }
         self.degrees.clear();
         self.degrees.extend_from_slice(&self.starts[2..]);
@@ -141,9 +142,9 @@ impl CuthillMckee {
             self.starts[row] += self.starts[row - 1];
         }
         self.neighbours.clear();
-        self.neighbours.resize(links.len() * 2, 0);
-        for &[a, b] in links {
-            for (row, neighbour) in [(a, b), (b, a)] {
+        self.neighbours.resize(edges.len() * 2, 0);
+        for &Edge { child, parent, .. } in edges {
+            for (row, neighbour) in [(child, parent), (parent, child)] {
                 let slot = &mut self.starts[usize::from(row) + 1];
                 self.neighbours[*slot as usize] = neighbour;
                 *slot += 1;

@@ -1,15 +1,19 @@
-//! One sequence of a batch: the rows of a context as cells, links and orders.
+//! One sequence of a batch: the rows of a context as cells, edges and orders.
 
 use super::calendar::{FEATURES, write_features};
 use super::database::{ColumnShape, Database};
 use super::order::Orders;
 use super::tensors::Tensors;
-use super::walk::Walker;
+use super::walk::{Edge, Walker};
 use crate::error::Result;
-use crate::store::{Cell, Row};
+use crate::store::{ALWAYS_VISIBLE, Cell, Row, is_visible};
 
-/// Fills the unused links of a compact batch.
+/// Fills the unused edges.
 const NO_PLACE: u16 = u16::MAX;
+
+/// The direction in which a row was reached, in `row_direction`; 0 for the seed.
+const BY_PARENT: u8 = 1;
+const BY_CHILD: u8 = 2;
 
 /// The slices of one sequence in every tensor of the batch.
 pub(super) struct Sequence<'a> {
@@ -24,7 +28,14 @@ pub(super) struct Sequence<'a> {
     is_null: &'a mut [u8],
     is_target: &'a mut [u8],
     is_padding: &'a mut [u8],
-    links: Links<'a>,
+    /// Only in the full form.
+    fk_adj: Option<&'a mut [u8]>,
+    fk_edges: &'a mut [u16],
+    fk_relations: &'a mut [i32],
+    row_time: &'a mut [i64],
+    row_hop: &'a mut [u16],
+    row_relation: &'a mut [i32],
+    row_direction: &'a mut [u8],
     col_perm: &'a mut [u16],
     out_perm: &'a mut [u16],
     in_perm: &'a mut [u16],
@@ -38,11 +49,6 @@ pub(super) struct Sequence<'a> {
 enum Times<'a> {
     Features(&'a mut [f32]),
     Microseconds(&'a mut [i64]),
-}
-
-enum Links<'a> {
-    Matrix(&'a mut [u8]),
-    Edges(&'a mut [u16]),
 }
 
 /// The task of a batch, as its tensors have it.
@@ -76,10 +82,16 @@ pub(super) fn sequences<'a>(
     let mut is_null = carver.rows("is_null");
     let mut is_target = carver.rows("is_target");
     let mut is_padding = carver.rows("is_padding");
-    let mut links: Box<dyn Iterator<Item = Links<'a>>> = match compact {
-        true => Box::new(carver.rows("fk_edges").map(Links::Edges)),
-        false => Box::new(carver.rows("fk_adj").map(Links::Matrix)),
+    let mut fk_adj: Box<dyn Iterator<Item = Option<&mut [u8]>>> = match compact {
+        true => Box::new(std::iter::repeat_with(|| None)),
+        false => Box::new(carver.rows("fk_adj").map(Some)),
     };
+    let mut fk_edges = carver.rows("fk_edges");
+    let mut fk_relations = carver.rows("fk_relations");
+    let mut row_time = carver.rows("row_time");
+    let mut row_hop = carver.rows("row_hop");
+    let mut row_relation = carver.rows("row_relation");
+    let mut row_direction = carver.rows("row_direction");
     let mut col_perm = carver.rows("col_perm");
     let mut out_perm = carver.rows("out_perm");
     let mut in_perm = carver.rows("in_perm");
@@ -105,7 +117,13 @@ pub(super) fn sequences<'a>(
             is_null: is_null.next()?,
             is_target: is_target.next()?,
             is_padding: is_padding.next()?,
-            links: links.next()?,
+            fk_adj: fk_adj.next()?,
+            fk_edges: fk_edges.next()?,
+            fk_relations: fk_relations.next()?,
+            row_time: row_time.next()?,
+            row_hop: row_hop.next()?,
+            row_relation: row_relation.next()?,
+            row_direction: row_direction.next()?,
             col_perm: col_perm.next()?,
             out_perm: out_perm.next()?,
             in_perm: in_perm.next()?,
@@ -156,7 +174,13 @@ impl Sequence<'_> {
             let record = database.store.tables()[visit.table as usize].row(visit.row)?;
             let shape = &database.tables[visit.table as usize];
             let own = target.own.filter(|_| place == 0);
-            let is_known = place > 0 || crate::store::is_visible(record.time(), obs_time);
+            let is_known = place > 0 || is_visible(record.time(), obs_time);
+            self.row_time[place] = if is_known { record.time() } else { ALWAYS_VISIBLE };
+            self.row_hop[place] = visit.hop as u16;
+            if place > 0 {
+                self.row_relation[place] = visit.relation as i32;
+                self.row_direction[place] = if visit.is_parent { BY_PARENT } else { BY_CHILD };
+            }
             let end = (length + shape.columns.len() + usize::from(own.is_some()))
                 .min(self.semantic_types.len());
             self.seq_row_ids[length..end].fill(place as u16);
@@ -176,7 +200,7 @@ impl Sequence<'_> {
         }
         self.is_target[target.cell] = 1;
         self.is_padding[length..].fill(1);
-        self.connect(walker.links());
+        self.connect(walker.edges());
         orders.write(
             &self.column_ids[..length],
             &self.seq_row_ids[..length],
@@ -207,10 +231,15 @@ impl Sequence<'_> {
         self.is_null.fill(0);
         self.is_target.fill(0);
         self.is_padding.fill(0);
-        match &mut self.links {
-            Links::Matrix(matrix) => matrix.fill(0),
-            Links::Edges(edges) => edges.fill(NO_PLACE),
+        if let Some(matrix) = &mut self.fk_adj {
+            matrix.fill(0);
         }
+        self.fk_edges.fill(NO_PLACE);
+        self.fk_relations.fill(0);
+        self.row_time.fill(0);
+        self.row_hop.fill(0);
+        self.row_relation.fill(0);
+        self.row_direction.fill(0);
         *self.target_pos = 0;
         *self.seq_weight = 0.0;
         *self.obs_time = 0;
@@ -239,17 +268,16 @@ impl Sequence<'_> {
         }
     }
 
-    fn connect(&mut self, links: &[[u16; 2]]) {
-        match &mut self.links {
-            Links::Matrix(matrix) => {
-                let rows = matrix.len().isqrt();
-                for &[child, parent] in links {
-                    matrix[usize::from(child) * rows + usize::from(parent)] = 1;
-                }
-            }
-            Links::Edges(edges) => {
-                let links = links.as_flattened();
-                edges[..links.len()].copy_from_slice(links);
+    fn connect(&mut self, edges: &[Edge]) {
+        let (places, _) = self.fk_edges.as_chunks_mut::<2>();
+        let slots = places.iter_mut().zip(&mut *self.fk_relations);
+        for ((places, number), &Edge { child, parent, relation }) in slots.zip(edges) {
+            (*places, *number) = ([child, parent], relation as i32);
+        }
+        if let Some(matrix) = &mut self.fk_adj {
+            let rows = matrix.len().isqrt();
+            for edge in edges {
+                matrix[usize::from(edge.child) * rows + usize::from(edge.parent)] = 1;
             }
         }
     }

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::plan::{Plan, Split, SplitRatios, SplitRule};
 
 /// The version of the sequence that `FORMAT.md` describes; it is part of every plan.
-const SEQUENCE_VERSION: u64 = 1;
+const SEQUENCE_VERSION: u64 = 2;
 
 /// The most rows of a context and cells of a sequence: both are numbered in 16 bits, and the last
 /// number means none.

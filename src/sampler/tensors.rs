@@ -101,11 +101,16 @@ impl Tensors {
         tensors.add("is_null", Dtype::UInt8, vec![b, s]);
         tensors.add("is_target", Dtype::UInt8, vec![b, s]);
         tensors.add("is_padding", Dtype::UInt8, vec![b, s]);
-        if shape.compact {
-            tensors.add("fk_edges", Dtype::UInt16, vec![b, (r * references_max).max(1), 2]);
-        } else {
+        if !shape.compact {
             tensors.add("fk_adj", Dtype::UInt8, vec![b, r, r]);
         }
+        let edges = (r * references_max).max(1);
+        tensors.add("fk_edges", Dtype::UInt16, vec![b, edges, 2]);
+        tensors.add("fk_relations", Dtype::Int32, vec![b, edges]);
+        tensors.add("row_time", Dtype::Int64, vec![b, r]);
+        tensors.add("row_hop", Dtype::UInt16, vec![b, r]);
+        tensors.add("row_relation", Dtype::Int32, vec![b, r]);
+        tensors.add("row_direction", Dtype::UInt8, vec![b, r]);
         tensors.add("col_perm", Dtype::UInt16, vec![b, s]);
         tensors.add("out_perm", Dtype::UInt16, vec![b, s]);
         tensors.add("in_perm", Dtype::UInt16, vec![b, s]);

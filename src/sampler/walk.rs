@@ -100,8 +100,17 @@ const AHEAD: usize = 8;
 #[derive(Clone, Copy)]
 struct Reference {
     from: u32,
-    table: u32,
+    relation: TableRelation,
     row: u32,
+}
+
+/// A link between two rows of a context, as their places.
+#[derive(Clone, Copy)]
+pub(super) struct Edge {
+    pub child: u16,
+    pub parent: u16,
+    /// The number of the store's relation.
+    pub relation: u32,
 }
 
 /// Walks one seed after the other; allocates nothing once its buffers have grown.
@@ -119,7 +128,7 @@ pub(super) struct Walker {
     read: VecDeque<Candidate>,
     touched: Vec<Touched>,
     references: Vec<Reference>,
-    links: Vec<[u16; 2]>,
+    edges: Vec<Edge>,
     hidden: u64,
 }
 
@@ -136,7 +145,7 @@ impl Walker {
             read: VecDeque::new(),
             touched: Vec::new(),
             references: Vec::new(),
-            links: Vec::new(),
+            edges: Vec::new(),
             hidden: 0,
         }
     }
@@ -151,9 +160,10 @@ impl Walker {
         self.visited.get(table, row)
     }
 
-    /// Returns the links among the rows of the last walk, as places (child, parent).
-    pub(super) fn links(&self) -> &[[u16; 2]] {
-        &self.links
+    /// Returns the links among the rows of the last walk, in the order of the children and of the
+    /// relations.
+    pub(super) fn edges(&self) -> &[Edge] {
+        &self.edges
     }
 
     /// Returns the number of rows that the last walk reached and skipped, because they came to exist
@@ -210,10 +220,11 @@ impl Walker {
 
     /// Finds the links with both ends in the context.
     fn connect(&mut self) {
-        self.links.clear();
-        for reference in &self.references {
-            if let Some(place) = self.visited.get(reference.table, reference.row) {
-                self.links.push([reference.from as u16, place as u16]);
+        self.edges.clear();
+        for &Reference { from, relation, row } in &self.references {
+            if let Some(place) = self.visited.get(relation.table, row) {
+                let (child, parent) = (from as u16, place as u16);
+                self.edges.push(Edge { child, parent, relation: relation.index });
             }
         }
     }
@@ -259,7 +270,7 @@ impl Walking<'_> {
     fn queue_parents(&mut self, place: u32, table: u32, record: &Row<'_>) -> Result<()> {
         for &relation in &self.database.tables[table as usize].parents {
             if let Some(row) = self.database.relation(relation).parent(record)? {
-                self.walker.references.push(Reference { from: place, table: relation.table, row });
+                self.walker.references.push(Reference { from: place, relation, row });
                 self.walker.parents.push_back(Candidate { relation, row, from: place });
                 self.database.store.tables()[relation.table as usize].prefetch(row);
             }

@@ -8,7 +8,7 @@ use crate::container::FileMetadata;
 use crate::error::{Error, Result};
 
 /// The version of the store's format that this build reads and writes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// The content of a store.
 ///

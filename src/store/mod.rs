@@ -58,7 +58,7 @@ pub(crate) fn task_file(name: &str) -> String {
 /// ```
 /// use headwater::store::Store;
 ///
-/// let store = Store::open("checkpoints/store-v1-small".as_ref())?;
+/// let store = Store::open("checkpoints/store-v2-small".as_ref())?;
 /// store.verify(&|_bytes_read| Ok(()))?;
 /// let customers = store.table("customers")?;
 /// let row = customers.require("ann")?;
@@ -74,6 +74,7 @@ pub struct Store {
     relations: Vec<Relation>,
     tasks: Vec<Task>,
     column_vectors: Section,
+    relation_vectors: Section,
     category_vectors: Section,
     category_names: Strings,
     text_vectors: Option<Section>,
@@ -167,6 +168,8 @@ impl Store {
             (file(COLUMN_FILE)?, file(CATEGORY_FILE)?, file(TEXT_FILE)?);
         Ok(Self {
             column_vectors: columns.section("vectors", vectors(embedding.column_count))?,
+            relation_vectors: columns
+                .section("relations", vectors(metadata.relations.len() as u32))?,
             category_vectors: categories.section("vectors", vectors(embedding.category_count))?,
             category_names: Strings::open(categories, "names", embedding.category_count as usize)?,
             text_vectors: match embedding.text_vectors {
@@ -293,6 +296,14 @@ impl Store {
     /// `Corrupt` when damaged.
     pub fn column_embeddings(&self) -> Result<&[f16]> {
         self.column_vectors.slice(0, self.column_vectors.len() / 2)
+    }
+
+    /// Returns the vectors of the relations' names, in order.
+    ///
+    /// # Errors
+    /// `Corrupt` when damaged.
+    pub fn relation_embeddings(&self) -> Result<&[f16]> {
+        self.relation_vectors.slice(0, self.relation_vectors.len() / 2)
     }
 
     /// Returns the vectors of the categories, in order.

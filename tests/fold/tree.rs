@@ -164,10 +164,7 @@ fn p6_a_node_with_other_bits_is_refused_by_name_and_changes_nothing() {
                  files and run the same build of headwater";
     assert_eq!(error.to_string(), words);
     let error = tree.insert(Node::leaf(12).unwrap(), Story("other".into())).unwrap_err();
-    assert!(
-        error.to_string().starts_with("the sum of chunk 12 arrived twice"),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("the sum of chunk 12 arrived twice"), "{error}");
     assert!(tree.nodes().eq(before.nodes()));
 }
 

@@ -29,6 +29,14 @@ def test_embeddings_are_float16_arrays(store):
     assert columns.shape == (9, 32)
     norms = np.linalg.norm(columns.astype(np.float64), axis=1)
     np.testing.assert_allclose(norms, 1, atol=1e-2)
+    tables, (relation,) = store.metadata()["tables"], store.metadata()["relations"]
+    (reference,) = (
+        column["index"]
+        for column in tables[relation["child"]]["columns"]
+        if column["name"] == relation["name"]
+    )
+    # A relation has the vector of the column by which it refers: their names are the same text.
+    np.testing.assert_array_equal(store.relation_embeddings(), columns[[reference]])
     categories = store.categorical_embeddings()
     assert categories.dtype == np.float16
     assert categories.shape == (3, 32)

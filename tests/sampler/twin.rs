@@ -22,32 +22,44 @@ struct Twin<'a> {
     rows_max: usize,
     random: Stream,
     rows: Vec<Place>,
-    hops: Vec<u32>,
+    reached: Vec<Reached>,
     cells: usize,
-    /// Waiting parents: their rows, and the hop of the row that refers to them.
-    parents: Vec<(usize, Place)>,
+    /// Waiting parents, the rows that refer to them, and by which relation.
+    parents: Vec<(usize, usize, Place)>,
 }
+
+/// How the walk reached a row.
+#[derive(Clone, Copy)]
+struct Reached {
+    hop: u32,
+    relation: usize,
+    /// As in `row_direction`.
+    direction: u8,
+}
+
+const SEED: Reached = Reached { hop: 0, relation: 0, direction: 0 };
 
 impl Twin<'_> {
     fn time(&self, (table, row): Place) -> i64 {
         self.store.tables()[table].row(row).unwrap().time()
     }
 
-    fn parents_of(&self, (table, row): Place) -> Vec<Place> {
+    fn parents_of(&self, (table, row): Place) -> Vec<(usize, Place)> {
         let record = self.store.tables()[table].row(row).unwrap();
-        (self.store.relations().iter())
-            .filter(|relation| relation.metadata().child as usize == table)
-            .filter_map(|relation| {
-                Some((relation.metadata().parent as usize, relation.parent(&record).unwrap()?))
+        (self.store.relations().iter().enumerate())
+            .filter(|(_, relation)| relation.metadata().child as usize == table)
+            .filter_map(|(number, relation)| {
+                let parent = relation.parent(&record).unwrap()?;
+                Some((number, (relation.metadata().parent as usize, parent)))
             })
             .collect()
     }
 
-    /// The children that exist, for each relation, sorted by time and row; and the relation's name.
-    fn children_of(&self, (table, row): Place) -> Vec<(String, Vec<Place>)> {
-        (self.store.relations().iter())
-            .filter(|relation| relation.metadata().parent as usize == table)
-            .map(|relation| {
+    /// The children that exist, for each relation, sorted by time and row.
+    fn children_of(&self, (table, row): Place) -> Vec<(usize, Vec<Place>)> {
+        (self.store.relations().iter().enumerate())
+            .filter(|(_, relation)| relation.metadata().parent as usize == table)
+            .map(|(number, relation)| {
                 let child = relation.metadata().child as usize;
                 let all = 0..self.store.tables()[child].row_count();
                 let is_child = |child_row: &u32| {
@@ -57,8 +69,7 @@ impl Twin<'_> {
                 };
                 let mut rows: Vec<Place> = all.filter(is_child).map(|row| (child, row)).collect();
                 rows.sort_by_key(|&place| (self.time(place), place.1));
-                let referring = &self.store.tables()[child].metadata().name;
-                (format!("{referring}.{}", relation.metadata().name), rows)
+                (number, rows)
             })
             .collect()
     }
@@ -67,32 +78,33 @@ impl Twin<'_> {
         self.cells >= self.cells_max || self.rows.len() >= self.rows_max
     }
 
-    fn enter(&mut self, place: Place, hop: u32) {
+    fn enter(&mut self, place: Place, reached: Reached) {
         let number = self.rows.len();
         self.rows.push(place);
-        self.hops.push(hop);
+        self.reached.push(reached);
         self.cells += self.store.tables()[place.0].metadata().columns.len();
-        self.parents.extend(self.parents_of(place).into_iter().map(|parent| (number, parent)));
+        let parents = self.parents_of(place).into_iter();
+        self.parents.extend(parents.map(|(relation, parent)| (number, relation, parent)));
     }
 
-    fn visit(&mut self, place: Place, hop: u32) {
+    fn visit(&mut self, place: Place, hop: u32, relation: usize, direction: u8) {
         if !self.rows.contains(&place) && is_visible(self.time(place), self.obs_time) {
-            self.enter(place, hop);
+            self.enter(place, Reached { hop, relation, direction });
         }
     }
 
     fn by_priority(&mut self, width: u32, widths: &[(String, u32)], order: Children) {
         let mut hop = 0;
-        let mut broods: Vec<(u32, Vec<Place>, usize)> = Vec::new();
+        let mut broods: Vec<(u32, usize, Vec<Place>, usize)> = Vec::new();
         let mut tickets: Vec<usize> = Vec::new();
         while !self.is_full() {
             if !self.parents.is_empty() {
-                let (from, parent) = self.parents.remove(0);
-                self.visit(parent, self.hops[from] + 1);
+                let (from, relation, parent) = self.parents.remove(0);
+                self.visit(parent, self.reached[from].hop + 1, relation, 1);
             } else if !tickets.is_empty() {
                 let ticket = self.random.below(tickets.len() as u64) as usize;
                 let brood = tickets.swap_remove(ticket);
-                let (hop, children, drawn) = &mut broods[brood];
+                let (hop, relation, children, drawn) = &mut broods[brood];
                 let last = children.len() - 1;
                 let at = match order {
                     Children::Uniform => {
@@ -106,17 +118,18 @@ impl Twin<'_> {
                     children.swap(*drawn, at);
                 }
                 *drawn += 1;
-                let hop = *hop + 1;
-                self.visit(child, hop);
-            } else if self.hops.iter().any(|h| *h >= hop) {
+                let (hop, relation) = (*hop + 1, *relation);
+                self.visit(child, hop, relation, 2);
+            } else if self.reached.iter().any(|reached| reached.hop >= hop) {
                 for number in 0..self.rows.len() {
-                    if self.hops[number] == hop {
+                    if self.reached[number].hop == hop {
                         for (relation, children) in self.children_of(self.rows[number]) {
-                            let own = widths.iter().find(|(name, _)| *name == relation);
+                            let name = self.store.relation_name(relation);
+                            let own = widths.iter().find(|(wanted, _)| *wanted == name);
                             let width = own.map_or(width, |&(_, width)| width);
                             let wanted = children.len().min(width as usize);
                             tickets.extend(std::iter::repeat_n(broods.len(), wanted));
-                            broods.push((hop, children, 0));
+                            broods.push((hop, relation, children, 0));
                         }
                     }
                 }
@@ -130,38 +143,48 @@ impl Twin<'_> {
     fn by_breadth(&mut self, max_hops: u32, budget: u32) {
         let mut next = 0;
         while next < self.rows.len() && !self.is_full() {
-            if self.hops[next] < max_hops {
-                let hop = self.hops[next] + 1;
+            if self.reached[next].hop < max_hops {
+                let hop = self.reached[next].hop + 1;
                 let parents = self.parents_of(self.rows[next]);
-                self.visit_some(parents, hop, budget);
+                self.visit_some(parents, hop, 1, budget);
                 let children = self.children_of(self.rows[next]).into_iter();
-                let children = children.flat_map(|(_, rows)| rows).collect();
-                self.visit_some(children, hop, budget);
+                let of_relation = |(relation, rows): (usize, Vec<Place>)| {
+                    rows.into_iter().map(move |row| (relation, row))
+                };
+                let children = children.flat_map(of_relation).collect();
+                self.visit_some(children, hop, 2, budget);
             }
             next += 1;
         }
     }
 
-    fn visit_some(&mut self, mut places: Vec<Place>, hop: u32, budget: u32) {
+    fn visit_some(
+        &mut self,
+        mut places: Vec<(usize, Place)>,
+        hop: u32,
+        direction: u8,
+        budget: u32,
+    ) {
         for drawn in 0..places.len().min(budget as usize) {
             if self.is_full() {
                 return;
             }
             let at = drawn + self.random.below((places.len() - drawn) as u64) as usize;
             places.swap(drawn, at);
-            self.visit(places[drawn], hop);
+            let (relation, place) = places[drawn];
+            self.visit(place, hop, relation, direction);
         }
     }
 }
 
-/// The rows of the context of a seed.
+/// The rows of the context of a seed, and how the walk reached each.
 fn context(
     store: &Store,
     settings: &Settings,
     task: usize,
     seed: &Seed,
     random: Stream,
-) -> Vec<Place> {
+) -> (Vec<Place>, Vec<Reached>) {
     let metadata = store.tasks()[task].metadata();
     let is_derived = matches!(metadata.target, TargetMetadata::Derived { .. });
     let mut twin = Twin {
@@ -171,12 +194,12 @@ fn context(
         rows_max: settings.shape.max_rows as usize,
         random,
         rows: vec![],
-        hops: vec![],
+        reached: vec![],
         cells: usize::from(is_derived),
         parents: vec![],
     };
     let start = (metadata.anchor as usize, seed.row);
-    twin.enter(start, 0);
+    twin.enter(start, SEED);
     // Before it came to exist a row has no links.
     if is_visible(twin.time(start), seed.obs_time) {
         match settings.walk {
@@ -186,7 +209,7 @@ fn context(
             Walk::Breadth { max_hops, budget } => twin.by_breadth(max_hops, budget),
         }
     }
-    twin.rows
+    (twin.rows, twin.reached)
 }
 
 /// A cell of a sequence.
@@ -242,7 +265,7 @@ fn check(
     settings: &Settings,
     batch: &Batch,
     sequence: usize,
-    rows: &[Place],
+    (rows, reached): (&[Place], &[Reached]),
     cells: &[Expected<'_>],
 ) {
     let (length, row_count) =
@@ -296,6 +319,8 @@ fn check(
     let adjacency = part::<u8>(batch, "fk_adj", sequence, row_count * row_count);
     let obs_time = batch.get::<i64>("obs_time").unwrap()[sequence];
     check_links(store, adjacency, row_count, rows, obs_time);
+    check_edges(store, batch, sequence, rows, obs_time);
+    check_rows(store, batch, sequence, (rows, reached), obs_time);
     check_orders(batch, sequence, length, cells);
 }
 
@@ -315,6 +340,57 @@ fn check_links(store: &Store, adjacency: &[u8], row_count: usize, rows: &[Place]
             assert_eq!(adjacency[from * row_count + to], u8::from(is_linked), "{from} to {to}");
         }
     }
+}
+
+fn check_edges(store: &Store, batch: &Batch, sequence: usize, rows: &[Place], now: i64) {
+    let mut expected = Vec::new();
+    for (from, &(table, row)) in rows.iter().enumerate() {
+        let record = store.tables()[table].row(row).unwrap();
+        for (number, relation) in store.relations().iter().enumerate() {
+            // A seed from the future has no links yet.
+            if relation.metadata().child as usize == table
+                && is_visible(record.time(), now)
+                && let Some(parent) = relation.parent(&record).unwrap()
+            {
+                let parent = (relation.metadata().parent as usize, parent);
+                let to = rows.iter().position(|&place| place == parent);
+                expected.extend(to.map(|to| ([from as u16, to as u16], number as i32)));
+            }
+        }
+    }
+    let sequences = batch.get::<f32>("seq_weight").unwrap().len();
+    let each = batch.get::<i32>("fk_relations").unwrap().len() / sequences;
+    expected.resize(each, ([u16::MAX; 2], 0));
+    let (places, relations): (Vec<_>, Vec<_>) = expected.into_iter().unzip();
+    assert_eq!(part::<u16>(batch, "fk_edges", sequence, each * 2), places.as_flattened());
+    assert_eq!(part::<i32>(batch, "fk_relations", sequence, each), relations);
+}
+
+fn check_rows(
+    store: &Store,
+    batch: &Batch,
+    sequence: usize,
+    (rows, reached): (&[Place], &[Reached]),
+    now: i64,
+) {
+    let sequences = batch.get::<f32>("seq_weight").unwrap().len();
+    let each = batch.get::<i64>("row_time").unwrap().len() / sequences;
+    let time = |&(table, row): &Place| {
+        let time = store.tables()[table].row(row).unwrap().time();
+        if is_visible(time, now) { time } else { i64::MIN }
+    };
+    fn padded<T: Clone + Default>(values: impl Iterator<Item = T>, length: usize) -> Vec<T> {
+        let mut values: Vec<T> = values.collect();
+        values.resize(length, T::default());
+        values
+    }
+    assert_eq!(part::<i64>(batch, "row_time", sequence, each), padded(rows.iter().map(time), each));
+    let hops = padded(reached.iter().map(|reached| reached.hop as u16), each);
+    assert_eq!(part::<u16>(batch, "row_hop", sequence, each), hops);
+    let relations = padded(reached.iter().map(|reached| reached.relation as i32), each);
+    assert_eq!(part::<i32>(batch, "row_relation", sequence, each), relations);
+    let directions = padded(reached.iter().map(|reached| reached.direction), each);
+    assert_eq!(part::<u8>(batch, "row_direction", sequence, each), directions);
 }
 
 /// Orders hold every place once, padding last; cells of one column, of one row, are together.
@@ -421,9 +497,9 @@ fn check_sequence(
     let seed = stored.seed(anchor, index).unwrap();
     let random =
         Stream::new(settings.seed, Purpose::Walk, [name_identity(name), 0, u64::from(index)]);
-    let rows = context(store, settings, task, &seed, random);
+    let (rows, reached) = context(store, settings, task, &seed, random);
     let cells = cells(store, settings, task, &seed, &rows);
-    check(store, settings, batch, sequence, &rows, &cells);
+    check(store, settings, batch, sequence, (&rows, &reached), &cells);
     assert_eq!(batch.get::<u32>("seed_row").unwrap()[sequence], seed.row);
     assert_eq!(batch.get::<i64>("obs_time").unwrap()[sequence], seed.obs_time);
     assert_eq!(batch.get::<f32>("seq_weight").unwrap()[sequence], 1.0);

@@ -58,6 +58,7 @@ fn everything(store: &Store) -> Vec<Result<String, Error>> {
         read(store.category(index).map(str::to_owned));
     }
     read(store.column_embeddings().map(|vectors| format!("{vectors:?}")));
+    read(store.relation_embeddings().map(|vectors| format!("{vectors:?}")));
     read(store.categorical_embeddings().map(|vectors| format!("{vectors:?}")));
     reads
 }
@@ -269,11 +270,11 @@ fn p6_messages_name_the_damage_and_the_remedy() {
     );
     let edited = message(&damaged, "metadata.json", |bytes| {
         let text = String::from_utf8(std::mem::take(bytes)).unwrap();
-        *bytes = text.replacen("\"format_version\": 1", "\"format_version\": 9", 1).into_bytes();
+        *bytes = text.replacen("\"format_version\": 2", "\"format_version\": 9", 1).into_bytes();
     });
     assert_eq!(
         edited,
-        "DB/metadata.json: expected store format version 1, found version 9; prepare the store \
+        "DB/metadata.json: expected store format version 2, found version 9; prepare the store \
          with this version of headwater, or read it with the version that wrote it"
     );
     assert!(

@@ -380,6 +380,8 @@ fn compare_tasks(database: &Database, store: &Store) {
     }
     assert_eq!(store.metadata().embedding.column_count, column_index);
     assert_eq!(store.column_embeddings().unwrap().len(), column_index as usize * 8);
+    let relation_count = store.metadata().relations.len();
+    assert_eq!(store.relation_embeddings().unwrap().len(), relation_count * 8);
 }
 
 /// The recorded split of a task's row, or nothing.

@@ -236,7 +236,7 @@ impl<'a> Preparation<'a> {
     /// Keeps a column's name and its categories for the embedding.
     fn name_column(&mut self, summary: &ColumnSummary, name: &str, table: &str) {
         self.column_count += 1;
-        self.column_names.push(format!("{} of {}", in_words(name), in_words(table)));
+        self.column_names.push(name_of(name, table));
         if let Summary::Categorical(dictionary) = &summary.summary {
             self.categories.extend(dictionary.sorted().0.into_iter().map(str::to_owned));
         }
@@ -307,7 +307,7 @@ impl<'a> Preparation<'a> {
         })
     }
 
-    /// Embeds the names of columns and categories.
+    /// Embeds the names of columns, relations and categories.
     fn write_names(&mut self) -> Result<()> {
         self.options.progress.begin("embedding names", None);
         let embed = |names: &[String]| -> Result<Vec<f16>> {
@@ -319,6 +319,12 @@ impl<'a> Preparation<'a> {
         };
         let mut columns = ContainerWriter::create(self.folder, COLUMN_FILE)?;
         columns.section("vectors", &embed(&self.column_names)?)?;
+        let child_table =
+            |relation: &RelationMetadata| &self.schema.tables[relation.child as usize];
+        let relation_names: Vec<_> = (self.relations.iter())
+            .map(|relation| name_of(&relation.name, &child_table(relation).name))
+            .collect();
+        columns.section("relations", &embed(&relation_names)?)?;
         let mut categories = ContainerWriter::create(self.folder, CATEGORY_FILE)?;
         categories.section("vectors", &embed(&self.categories)?)?;
         let mut names = StringsWriter::begin(&mut categories, "names")?;
@@ -393,6 +399,11 @@ fn unresolved_remark(table: &TableMetadata, relation: &RelationMetadata) -> Opti
             counted(relation.unresolved_count, "value")
         )
     })
+}
+
+/// Returns the text to embed for a column, or for a relation, of a table.
+fn name_of(name: &str, table: &str) -> String {
+    format!("{} of {}", in_words(name), in_words(table))
 }
 
 /// Returns the words of a name: `countryOfBirth_id` is "country of birth id".
