@@ -15,7 +15,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import confluence
 
@@ -27,6 +30,10 @@ TIMEOUT_SECONDS = 600
 def main() -> int:
     """Returns 0 if both runs have the same numbers, else 1."""
     args = arguments()
+    # SIGTERM ends the runs, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # Two runs at once do not fit into an accelerator's memory.
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
     # A compilation cache that all three processes share.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(args.out.absolute() / "compiled"))
     settings = [f"data.stores={args.store}", *args.settings]
@@ -35,28 +42,46 @@ def main() -> int:
 
     steps = confluence.load(args.config, settings).optimizer.steps
     print(f"training without interruption: {whole}", flush=True)
-    with subprocess.Popen([*COMMAND, *start, "--out", whole]) as uninterrupted:
-        try:
-            kept = kill_half_way([*COMMAND, *start, "--out", killed], killed, steps)
-            print(
-                f"killed with SIGKILL after step {kept} of {steps}; resuming: {killed}", flush=True
-            )
-            resume = [*COMMAND, "--out", killed, "--resume"]
-            subprocess.run(resume, check=True, stdout=subprocess.DEVNULL)
-        except BaseException:
-            uninterrupted.terminate()
-            raise
-    if uninterrupted.returncode != 0:
-        raise SystemExit(f"the uninterrupted run ended with status {uninterrupted.returncode}")
+    with running([*COMMAND, *start, "--out", whole]) as uninterrupted:
+        with running([*COMMAND, *start, "--out", killed], stdout=subprocess.DEVNULL) as doomed:
+            kept = kill_half_way(doomed, killed, steps, uninterrupted)
+        print(f"killed with SIGKILL after step {kept} of {steps}; resuming: {killed}", flush=True)
+        resume = [*COMMAND, "--out", killed, "--resume"]
+        with running(resume, stdout=subprocess.DEVNULL) as resumed:
+            check_success(resumed, "the resumed run")
+        check_success(uninterrupted, "the uninterrupted run")
     return compare(whole, killed, kept)
 
 
-def kill_half_way(command: list[str | Path], out: Path, steps: int) -> int:
+@contextmanager
+def running(command: list[str | Path], **options: Any) -> Iterator[subprocess.Popen]:
+    """Starts a process, which ends with the `with` block at the latest."""
+    process = subprocess.Popen(command, **options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def check_success(process: subprocess.Popen, name: str) -> None:
+    """Waits for a process; ends this program if it failed."""
+    if process.wait() != 0:
+        raise SystemExit(
+            f"{name} ended with status {process.returncode}; its message is above. If it names a "
+            "run that exists already, remove the folder OUT, or name another one"
+        )
+
+
+def kill_half_way(
+    process: subprocess.Popen, out: Path, steps: int, uninterrupted: subprocess.Popen
+) -> int:
     """Kills a run that has a checkpoint of half its steps; returns the step of its newest."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     end = time.monotonic() + TIMEOUT_SECONDS
     kept = 0
     while kept < steps // 2 and process.poll() is None and time.monotonic() < end:
+        if uninterrupted.poll():
+            check_success(uninterrupted, "the uninterrupted run")
         time.sleep(0.05)
         kept = max(checkpoints(out), default=0)
     process.send_signal(signal.SIGKILL)
@@ -120,4 +145,7 @@ def arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

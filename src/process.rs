@@ -5,7 +5,7 @@ use rayon::ThreadPool;
 use crate::error::{Error, Result};
 
 /// The most threads of a pool; more only take time to start.
-const THREADS_MAX: usize = 1024;
+pub(crate) const THREADS_MAX: usize = 1024;
 
 /// Starts a pool of `threads` threads; default: all cores.
 ///

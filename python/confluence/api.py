@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from confluence import assembly, prediction, training
+from confluence import assembly, memory, prediction, training
 from confluence.config import Config
 from confluence.parallel import Processes
 from confluence.prediction import Prediction, Seed
@@ -50,6 +50,7 @@ def train(
         >>> confluence.train(config, "runs/1")  # doctest: +SKIP
     """
     set_deterministic_flags()
+    memory.report_missing_tunables()
     return training.train(
         config, Path(out), processes or Processes(), resume=resume, profile=profile
     )

@@ -186,7 +186,8 @@ class Sampler:
             elif own[task] == 0:
                 warnings.warn(
                     f"task {task!r} has none of its {count} {split} seeds on this rank; its "
-                    "batches on this rank are padding, with a seq_weight of 0",
+                    "batches on this rank are padding, with a seq_weight of 0: use fewer ranks, or "
+                    "leave these batches out of the metrics",
                     stacklevel=2,
                 )
         return evaluation

@@ -168,31 +168,55 @@ impl Plan {
     /// # Errors
     /// `PlanMismatch`, naming every setting that differs, with both values.
     pub fn compare(&self, recorded: &Self) -> Result<()> {
-        let mut differences = Vec::new();
-        for (name, own) in &self.0 {
-            match recorded.get(name) {
-                Some(other) if other == own => {}
-                Some(other) => {
-                    differences.push(format!("{name:?} was {other} and is now {own}"));
-                }
-                None => differences.push(format!("{name:?} was not there and is now {own}")),
-            }
-        }
-        for (name, other) in &recorded.0 {
-            if !self.0.contains_key(name) {
-                differences.push(format!("{name:?} was {other} and is no longer there"));
-            }
-        }
+        self.check_equal(
+            recorded,
+            |name, own, other| match (own, other) {
+                (Some(own), Some(other)) => format!("{name:?} was {other} and is now {own}"),
+                (Some(own), None) => format!("{name:?} was not there and is now {own}"),
+                (None, Some(other)) => format!("{name:?} was {other} and is no longer there"),
+                (None, None) => unreachable!("a setting of one of the plans"),
+            },
+            "use the settings and data that were recorded, or start again from the beginning",
+        )
+    }
+
+    /// Checks that the plan of another rank is this plan, that of rank 0.
+    ///
+    /// # Errors
+    /// `PlanMismatch`, naming every setting that differs, with both values.
+    pub(crate) fn compare_rank(&self, rank: u32, theirs: &Self) -> Result<()> {
+        let shown = |setting: Option<&Setting>| {
+            setting.map_or_else(|| "not there".to_owned(), Setting::to_string)
+        };
+        self.check_equal(
+            theirs,
+            |name, own, other| {
+                format!("{name:?} is {} on rank 0 and {} on rank {rank}", shown(own), shown(other))
+            },
+            "give every rank the same files and options",
+        )
+    }
+
+    /// Checks that both plans are equal; `describe` names a setting that differs, with the values of
+    /// this plan and of the other.
+    fn check_equal(
+        &self,
+        other: &Self,
+        describe: impl Fn(&str, Option<&Setting>, Option<&Setting>) -> String,
+        remedy: &str,
+    ) -> Result<()> {
+        let added = other.0.keys().filter(|name| !self.0.contains_key(*name));
+        let differences: Vec<String> = (self.0.keys().chain(added))
+            .map(|name| (name, self.get(name), other.get(name)))
+            .filter(|(_, own, other)| own != other)
+            .map(|(name, own, other)| describe(name, own, other))
+            .collect();
         let settings = match differences.len() {
             0 => return Ok(()),
             1 => "1 setting differs".to_owned(),
             count => format!("{count} settings differ"),
         };
-        Err(Error::mismatch(format!(
-            "{settings}: {}; use the settings and data that were recorded, or start again from the \
-             beginning",
-            differences.join("; ")
-        )))
+        Err(Error::mismatch(format!("{settings}: {}; {remedy}", differences.join("; "))))
     }
 
     /// Returns the bytes of the plan, which begin with its fingerprint.
@@ -255,6 +279,19 @@ mod tests {
             plan.add(*name, setting.clone()).unwrap();
         }
         plan
+    }
+
+    #[test]
+    fn p6_settings_that_differ_between_ranks_are_named_with_both_values() {
+        let ours = plan(&[("kind", "gram".into()), ("rows", 1000.into())]);
+        let theirs =
+            plan(&[("kind", "gram".into()), ("rows", 1001.into()), ("shift", true.into())]);
+        assert_eq!(
+            ours.compare_rank(3, &theirs).unwrap_err().to_string(),
+            "2 settings differ: \"rows\" is 1000 on rank 0 and 1001 on rank 3; \"shift\" is not there \
+             on rank 0 and true on rank 3; give every rank the same files and options"
+        );
+        ours.compare_rank(3, &ours).unwrap();
     }
 
     #[test]

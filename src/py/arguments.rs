@@ -1,5 +1,7 @@
 //! Named arguments from Python, and the errors of invalid ones.
 
+use std::ops::RangeInclusive;
+
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -7,6 +9,7 @@ use pyo3::types::PyDict;
 
 use super::Whole;
 use crate::error::{Error, Result};
+use crate::process::THREADS_MAX;
 
 /// The name of an argument from Python, and the object.
 #[derive(Clone, Copy)]
@@ -60,6 +63,24 @@ impl<'py> Arguments<'_, 'py> {
         let object = self.0.get_item(name)?;
         Ok(object.ok_or_else(|| Error::invalid(format!("{name} is missing")))?)
     }
+}
+
+/// Checks that a number is in a range; `remedy` ends the message.
+pub(super) fn within(
+    name: &str,
+    Whole(number): Whole,
+    range: RangeInclusive<usize>,
+    remedy: &str,
+) -> Result<usize> {
+    usize::try_from(number).ok().filter(|number| range.contains(number)).ok_or_else(|| {
+        let (least, most) = (range.start(), range.end());
+        Error::invalid(format!("{name}: expected {least} to {most}, found {number}{remedy}"))
+    })
+}
+
+/// Returns a number of threads; none for all cores.
+pub(super) fn thread_count(name: &str, given: Option<Whole>) -> Result<Option<usize>> {
+    given.map(|count| within(name, count, 1..=THREADS_MAX, "; None uses all cores")).transpose()
 }
 
 /// Converts a number to `T`.

@@ -1,12 +1,12 @@
 //! `headwater.prepare`.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::arguments::{thread_count, within};
 use super::arrow_source::ArrowSource;
 use super::embedder::CallableEmbedder;
 use super::endpoint::Endpoint;
@@ -54,10 +54,8 @@ pub(super) fn prepare<'py>(
     threads: Option<Whole>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let dimension = within(&dimension, 8..=8192, "dimension", "")?;
-    let threads = threads
-        .map(|threads| within(&threads, 1..=1024, "threads", "; None uses all cores"))
-        .transpose()?;
+    let dimension = within("dimension", dimension, 8..=8192, "")?;
+    let threads = thread_count("threads", threads)?;
     let calls = Calls::default();
     let schema = read_schema(schema)?;
     let opened: Arc<dyn Source> = Arc::from(open_source(source)?);
@@ -88,13 +86,6 @@ pub(super) fn prepare<'py>(
     drop(embedder);
     let report = calls.settle(py, report)?;
     to_python(py, &report)
-}
-
-fn within(number: &Whole, range: RangeInclusive<usize>, name: &str, hint: &str) -> Result<usize> {
-    usize::try_from(number.0).ok().filter(|number| range.contains(number)).ok_or_else(|| {
-        let (least, most, found) = (range.start(), range.end(), number.0);
-        Error::invalid(format!("{name}: expected {least} to {most}, found {found}{hint}"))
-    })
 }
 
 /// Reads the schema at a path, or in a dictionary as `tomllib` reads it.

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use rayon::ThreadPoolBuilder;
 
 use super::Whole;
-use super::arguments::{Arguments, in_range, one_of};
+use super::arguments::{Arguments, in_range, one_of, thread_count};
 use super::work::{self, Calls};
 use crate::bytes::{Digest, filled};
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, Result};
 use crate::fold::Gram;
 use crate::matrix::{Element, Numbers};
+use crate::process::pool;
 use crate::reducer::{GramStream, Job, Reduction};
 
 /// The types of numbers, by their names in NumPy.
@@ -75,22 +75,7 @@ impl GramWorkerCore {
     fn new(fields: &Bound<'_, PyDict>, first_row: Whole, threads: Option<Whole>) -> PyResult<Self> {
         let GramJob { job, columns, element } = GramJob::of(fields)?;
         let first_row = in_range("first_row", first_row.0)?;
-        let mut pool = ThreadPoolBuilder::new();
-        if let Some(Whole(threads)) = threads {
-            let threads: u16 = in_range("threads", threads)?;
-            if threads == 0 {
-                return Err(Error::invalid(
-                    "threads: expected 1 to 65535, found 0; None uses all cores",
-                )
-                .into());
-            }
-            pool = pool.num_threads(threads.into());
-        }
-        let pool = pool.build().map_err(|e| {
-            Error::invalid(format!(
-                "cannot start threads: {e}; use fewer threads, or free some memory"
-            ))
-        })?;
+        let pool = pool(thread_count("threads", threads)?)?;
         let stream = GramStream::new(job, (columns, element), first_row, pool)?;
         Ok(Self { process: std::process::id(), element, stream: Mutex::new(stream) })
     }

@@ -8,11 +8,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::Whole;
-use super::arguments::{Argument, in_range, one_of};
+use super::arguments::{Argument, in_range, one_of, thread_count};
 use super::batch::arrays;
 use super::cursor::Cursor;
 use super::store::Store as PyStore;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
     Batch, Children, Evaluation as Pass, RowOrder, Sampler, Settings, Shape, Snapshot, Speed,
@@ -77,15 +77,8 @@ fn child_widths_of(child_widths: Argument<'_, '_>) -> PyResult<Vec<(String, u32)
 }
 
 fn speed_of(threads: Argument<'_, '_>, prefetch: Argument<'_, '_>) -> PyResult<Speed> {
-    let given: Option<Whole> = threads.get()?;
-    let given = given.map(|Whole(number)| in_range::<u16>(threads.0, number)).transpose()?;
-    if given == Some(0) {
-        return Err(Error::invalid(
-            "num_threads: expected 1 to 65535, found 0; None uses all cores",
-        )
-        .into());
-    }
-    Ok(Speed { threads: given.map(usize::from), prefetch: prefetch.number::<u16>()?.into() })
+    let threads = thread_count(threads.0, threads.get()?)?;
+    Ok(Speed { threads, prefetch: prefetch.number::<u16>()?.into() })
 }
 
 /// Returns the default settings of `headwater.Sampler`, by the names of its arguments.

@@ -114,7 +114,7 @@ impl<S: Statistic> Coordinator<S> {
         self.reduction
             .job()
             .plan()
-            .compare(&plan)
+            .compare_rank(rank, &plan)
             .context(|| "expected the job of rank 0, found another")?;
         self.ranks.insert(rank, RankState { readable, last_message_at: self.now });
         self.lost.remove(&rank);

@@ -26,6 +26,7 @@ pub use policy::Policy;
 pub use portion::{ArrivedNode, NodePartial, Portion};
 pub use reduction::Reduction;
 pub use source::{Source, fold_portion};
+pub(crate) use spool::shell_quoted;
 pub use spool::{FoldedBlocks, Spool, WorkHooks};
 pub use stream::GramStream;
 

@@ -294,6 +294,16 @@ fn read_block<'b, S: Statistic>(
     )))
 }
 
+/// Returns a path as a shell's command takes it.
+pub(crate) fn shell_quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@".contains(c);
+    match text.chars().all(is_plain) {
+        true => text.into_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 fn check_complete<S: Statistic>(
     reduction: &Reduction<S>,
     blocks: &Blocks,
@@ -315,6 +325,20 @@ fn check_complete<S: Statistic>(
         blocks.count(),
         some.join(", "),
         if missing.len() > some.len() { " and more" } else { "" },
-        folder.display()
+        shell_quoted(folder)
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_quoted_where_a_shell_would_cut_it() {
+        for (path, quoted) in
+            [("r/spool-1", "r/spool-1"), ("my spool", "'my spool'"), ("it's", r"'it'\''s'")]
+        {
+            assert_eq!(shell_quoted(Path::new(path)), quoted);
+        }
+    }
 }

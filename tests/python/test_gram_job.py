@@ -255,8 +255,10 @@ def test_invalid_arguments_are_named():
             GramJob(**good | change)
     with pytest.raises(headwater.InvalidArgument, match="a multiple of 64 below 500, found 65"):
         Worker(job(500), 65)
-    with pytest.raises(headwater.InvalidArgument, match="threads: expected 1 to 65535, found 0"):
-        Worker(job(500), threads=0)
+    for threads in (0, -1, 1025):
+        words = f"threads: expected 1 to 1024, found {threads}; None uses all cores"
+        with pytest.raises(headwater.InvalidArgument, match=words):
+            Worker(job(500), threads=threads)
 
 
 def test_jobs_beyond_the_limits_are_refused_at_once():

@@ -189,7 +189,9 @@ def test_a_sampler_gives_the_embeddings_and_metadata_of_its_store(store_path):
             'two child widths for "shop/orders.customer_id"',
         ),
         ({"child_widths": {"orders.customer_id": 1}, "walk": "breadth"}, "walk by priority"),
-        ({"num_threads": 0}, "num_threads: expected 1 to 65535, found 0"),
+        ({"num_threads": 0}, "num_threads: expected 1 to 1024, found 0"),
+        ({"num_threads": -1}, "num_threads: expected 1 to 1024, found -1"),
+        ({"num_threads": 1025}, "num_threads: expected 1 to 1024, found 1025"),
         ({"seed": "x"}, "seed: "),
         ({"split_ratios": (0.5, 0.1, 0.1)}, "add up to 1"),
     ],
@@ -341,7 +343,9 @@ def test_an_evaluation_ends_with_its_sampler_and_refuses_repeated_tasks(store_pa
 
 
 def test_settings_that_need_too_much_memory_are_refused(store_path):
-    with pytest.raises(headwater.InvalidArgument, match="1 to 1024 threads"):
+    with pytest.raises(
+        headwater.InvalidArgument, match="num_threads: expected 1 to 1024, found 5000"
+    ):
         sampler(store_path, num_threads=5000)
     with pytest.raises(headwater.LimitExceeded, match="2\\^47 bytes"):
         sampler(store_path, default_batch_size=60_000, max_rows=65_535)

@@ -122,7 +122,7 @@ fn a_rank_with_another_job_is_rejected_with_the_setting() {
     let error = team.join(1, &job(CHUNKS + 1, 1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);
     assert!(error.to_string().contains("rank 1: "), "{error}");
-    assert!(error.to_string().contains("\"rows\" was 65 and is now 64"), "{error}");
+    assert!(error.to_string().contains("\"rows\" is 64 on rank 0 and 65 on rank 1"), "{error}");
 }
 
 /// The files of one rank end amid a block, and at the end of a chunk that both can read.

@@ -1,8 +1,10 @@
-//! The golden store in `checkpoints/`: this build prepares it, and every build reads it.
+//! The golden stores in `checkpoints/`: this build prepares and reads the newest, and refuses the others
+//! by their version.
 //!
 //! `HEADWATER_REGENERATE=1 cargo test --release --test store golden` writes it again for the current
 //! format version; those of older versions stay as they are.
 
+use headwater::ErrorKind;
 use headwater::store::{FORMAT_VERSION, Store};
 
 use crate::manifest::{Golden, folder, is_asked_to_regenerate, manifest, regenerate};
@@ -38,4 +40,19 @@ fn p6_golden_store_is_read_and_prepared_with_the_same_bytes() {
         let entry = &manifest()[&format!("{name}/{file}")];
         assert_eq!(entry["digest"].as_str(), Some(crate::manifest::digest(bytes).as_str()));
     }
+}
+
+#[test]
+fn p6_a_store_of_version_1_is_refused_by_its_version() {
+    let path = folder().join("store-v1-small");
+    let error = Store::open(&path).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Version);
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{}/metadata.json: expected store format version 2, found version 1; prepare the store \
+             with this version of headwater, or read it with the version that wrote it",
+            path.display()
+        )
+    );
 }

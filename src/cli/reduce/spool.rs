@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::plan::Assignment;
 use crate::process::pool;
 use crate::progress::Progress;
-use crate::reducer::{Blocks, Job, Spool, WorkHooks};
+use crate::reducer::{Blocks, Job, Spool, WorkHooks, shell_quoted};
 use crate::view::words::count;
 
 /// The default number of chunks of a block.
@@ -81,7 +81,7 @@ pub(super) fn write_spool(folder: &Path, statistics: Statistics) -> Result<()> {
     let description = serde_json::to_vec_pretty(&statistics)
         .map_err(|e| Error::invalid(format!("writing JSON: {e}")))?;
     Spool::create(folder, &job, &blocks, &description)?;
-    let shown = folder.display();
+    let shown = shell_quoted(folder);
     Output::new().line(&format!(
         "{shown}: {} blocks; next, choose a number of ranks W, and for each R below W, in any order\n  headwater-reduce work \
          --spool {shown} --rank R --of W\nand then\n  headwater-reduce fold --spool {shown}",

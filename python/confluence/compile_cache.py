@@ -1,0 +1,62 @@
+"""The folder in which JAX keeps what it compiled, for later processes; no import of JAX.
+
+Compiling takes longer than many an evaluation. What is compiled depends on the kind of processor
+and on the number of cores, which are not part of JAX's own keys, so each combination has its own
+folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import time
+from pathlib import Path
+
+_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
+_KEPT_SECONDS = 30 * 24 * 3600
+
+
+def use_compile_cache() -> None:
+    """Makes JAX keep what it compiles in the user's cache folder, unless it has another folder.
+
+    `JAX_ENABLE_COMPILATION_CACHE=false` in the environment turns it off. It has an effect only
+    before JAX is imported.
+    """
+    if _VARIABLE in os.environ:
+        return
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(base) / "confluence" / _machine()
+        folder.mkdir(parents=True, exist_ok=True)
+        _remove_unused(folder)
+    except (OSError, RuntimeError):
+        # Without a home folder that can be written, each process compiles for itself.
+        return
+    if os.access(folder, os.W_OK):
+        os.environ[_VARIABLE] = str(folder)
+
+
+def _remove_unused(folder: Path) -> None:
+    """Removes what no process has read for a month."""
+    oldest = time.time() - _KEPT_SECONDS
+    for entry in folder.iterdir():
+        # Another process may remove it at the same time.
+        with contextlib.suppress(FileNotFoundError):
+            used = entry.stat()
+            if max(used.st_atime, used.st_mtime) < oldest:
+                entry.unlink()
+
+
+def _machine() -> str:
+    """Returns a name for the kind of processor and the number of cores of this process."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0].splitlines()
+    except OSError:
+        lines = []
+    kinds = ("model name", "flags", "Features", "CPU part")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    found = [line for line in lines if line.startswith(kinds)]
+    text = "\n".join([platform.machine(), platform.processor(), str(cores), *found])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
