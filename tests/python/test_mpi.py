@@ -361,7 +361,8 @@ def test_a_file_that_one_rank_lacks_ends_the_job_with_its_name(tmp_path):
     run = finished(command)
     assert run.returncode == 1
     assert "headwater-reduce: rank 2: " in run.stderr
-    assert '"data" was' in run.stderr, run.stderr
+    assert '"data" is' in run.stderr, run.stderr
+    assert "give every rank the same files and options" in run.stderr
 
 
 def test_p1_ranks_with_only_their_own_files_give_the_same_digest(tmp_path):
