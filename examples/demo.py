@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 import tomllib
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -46,6 +48,8 @@ class Demo:
         self.logs.mkdir(parents=True, exist_ok=True)
         # Where the last command of each log file begins.
         self.begins: dict[str, int] = {}
+        # The command that was started last.
+        self.process: subprocess.Popen[bytes] | None = None
 
     def run(self, log: str, *command: object) -> str:
         """Runs a command to its end; returns its output, which a log file keeps as well."""
@@ -60,7 +64,9 @@ class Demo:
             self.begins[log] = file.tell()
             file.write(f"$ {' '.join(words)}\n")
             file.flush()
-            return subprocess.Popen(words, stdout=file, stderr=file, env=ENVIRONMENT)
+            process = subprocess.Popen(words, stdout=file, stderr=file, env=ENVIRONMENT)
+        self.process = process
+        return process
 
     def output(self, log: str, process: subprocess.Popen[bytes]) -> str:
         """Returns the output of the last command of a log file.
@@ -82,6 +88,13 @@ def main() -> int:
         print(f"usage: {sys.argv[0]} FOLDER", file=sys.stderr)
         return 2
     demo = Demo(Path(sys.argv[1]))
+
+    def end(*_: object) -> NoReturn:
+        if demo.process:
+            demo.process.terminate()
+        sys.exit(143)
+
+    signal.signal(signal.SIGTERM, end)
     try:
         for step in (prepare, look, sample, fold, train):
             step(demo)

@@ -88,6 +88,12 @@ def assemble(settings: config.Config, processes: Processes) -> Iterator[Assembly
     """
     if not settings.data.stores:
         raise config.ConfigError("expected a store, found none; set data.stores=FOLDER")
+    for path in settings.data.stores:
+        if not Path(path).exists():
+            raise config.ConfigError(
+                f"expected a store at {path}, found nothing; if it was moved, name its new place: "
+                "--store FOLDER (evaluate, predict) or --set data.stores=FOLDER (train, bench)"
+            )
     stores = [headwater.Store(path) for path in settings.data.stores]
     vocabulary, tables = vocabulary_and_tables(stores, settings.data.texts)
     layout = Layout()

@@ -130,7 +130,7 @@ class Checkpoints:
         if differing:
             raise CheckpointError(
                 f"{self._folder / str(step)} belongs to another run: {'; '.join(differing)}; "
-                "resume with the run's own configuration, or start another run in another folder"
+                "use the run's own configuration and stores, or start another run in another folder"
             )
         form = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
         state = State(*self._read(step, state=ocp.args.StandardRestore(form)).state)

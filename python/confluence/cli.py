@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from confluence.compile_cache import use_compile_cache
 from confluence.memory import restart_with_tunables
@@ -30,11 +32,25 @@ compiles is kept in the user's cache folder; JAX_ENABLE_COMPILATION_CACHE=false 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
+    if arguments is None:
+        signal.signal(signal.SIGINT, _exit_interrupted)
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
         return _main(arguments)
     except KeyboardInterrupt:
         print("confluence: interrupted", file=sys.stderr)
         return 130
+
+
+def _exit_interrupted(*_: Any) -> NoReturn:
+    """Ends the process at once; `train` replaces this while it has something to write.
+
+    An exception is no way out: JAX swallows it in its callbacks, or aborts when it is raised while
+    JAX is imported, and a regular exit waits for its threads or crashes in them.
+    """
+    print("confluence: interrupted", file=sys.stderr, flush=True)
+    os._exit(130)
 
 
 def _main(arguments: Sequence[str] | None) -> int:

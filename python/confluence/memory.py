@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import sys
 
 _VARIABLE = "GLIBC_TUNABLES"
@@ -36,6 +37,8 @@ def restart_with_tunables() -> None:
             file=sys.stderr,
         )
     os.environ[_VARIABLE] = TUNABLES
+    # A Ctrl-C meanwhile waits until the program handles it again.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 

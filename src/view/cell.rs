@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::fold::ZScore;
-use crate::store::{Cell, ColumnMetadata, ColumnStats, Store, Table};
+use crate::store::{Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE, Store, Table};
 
 /// A cell with a readable value.
 #[derive(Serialize)]
@@ -53,10 +53,24 @@ pub(super) fn cell_text(
     }))
 }
 
-/// Returns a time as ISO text.
+/// Returns a time as ISO text; "never" for that of a row that only a seed that sees everything sees.
 pub(crate) fn time_text(time_us: i64) -> String {
+    if time_us == NEVER_VISIBLE {
+        return "never".to_owned();
+    }
     match timestamp_us_to_datetime(time_us) {
         Some(time) => time.to_string(),
         None => format!("{time_us} us"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_row_whose_parent_is_missing_is_never() {
+        assert_eq!(time_text(NEVER_VISIBLE), "never");
+        assert_eq!(time_text(0), "1970-01-01 00:00:00");
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::cell::{CellView, row_name, time_text};
 use crate::error::Result;
-use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, Store, Table};
+use crate::store::{ALWAYS_VISIBLE, Store, Table};
 
 /// The most children of a row that are listed.
 const CHILDREN_SHOWN: usize = 8;
@@ -69,7 +69,6 @@ impl RowView {
             key: if table.metadata().key.is_empty() { None } else { Some(table.key(row)?.into()) },
             time: match record.time() {
                 ALWAYS_VISIBLE => None,
-                NEVER_VISIBLE => Some("never".to_owned()),
                 time => Some(time_text(time)),
             },
             cells,

@@ -3,7 +3,12 @@
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import pytest
+
+import runs
 
 PROGRAM = Path(__file__).parents[2] / "examples/train_and_kill.py"
 
@@ -26,3 +31,26 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(tiny, tmp_path):
     for page in ("context-0.html", "context-1.html"):
         assert f'<iframe src="{page}"' in report
         assert "drawn by headwater" in (tmp_path / "killed" / page).read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_terminated_comparison_leaves_no_run_behind(tiny, tmp_path):
+    def left():
+        return [p for p in Path("/proc").glob("[0-9]*") if str(tmp_path).encode() in command(p)]
+
+    def command(process):
+        try:
+            return (process / "cmdline").read_bytes()
+        except OSError:  # It ended meanwhile.
+            return b""
+
+    store, *settings = [*tiny, *runs.ENDLESS]
+    arguments = [store.removeprefix("data.stores="), tmp_path, *runs.sets(settings)]
+    program = subprocess.Popen([sys.executable, PROGRAM, *arguments])
+    end = time.monotonic() + 60
+    while len(left()) < 3 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert len(left()) == 3
+    program.terminate()
+    assert program.wait(timeout=60) == 143
+    assert left() == []

@@ -1,9 +1,11 @@
 """What the command sets before JAX starts: memory, and the folder of compiled programs."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -87,3 +89,22 @@ def test_without_a_folder_that_can_be_written_nothing_is_kept(monkeypatch, tmp_p
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     compile_cache.use_compile_cache()
     assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("delay", [0, 0.7, 4])
+def test_ctrl_c_ends_the_command_at_once(delay):
+    environment = {k: v for k, v in os.environ.items() if k != "GLIBC_TUNABLES"}
+    running = subprocess.Popen(
+        [sys.executable, "-m", "confluence.cli", "smoke"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+    # From before the restart on, no SIGINT meets Python's own handler.
+    while b"GLIBC_TUNABLES" not in Path(f"/proc/{running.pid}/environ").read_bytes():
+        assert running.poll() is None
+        time.sleep(0.005)
+    time.sleep(delay)
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 130, errors
+    assert errors == "confluence: interrupted\n"

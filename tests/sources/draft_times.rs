@@ -227,6 +227,48 @@ fn seeds_that_would_see_the_future_get_a_warning() {
     );
 }
 
+/// A member joins before each visit: with the time of the member, all visits would be visible too early.
+#[test]
+fn one_row_without_a_time_does_not_lead_to_that_of_a_parent() {
+    let entered = |i: u64| if i == 7 { String::new() } else { day(2021, i % 300) };
+    let folder = folder(&[
+        ("members.csv", &csv("id,joined_at", 40, |i| format!("{i},{}", day(2020, i)))),
+        (
+            "visits.csv",
+            &csv("id,member_id,entered_at", 400, |i| format!("{i},{},{}", i % 40, entered(i))),
+        ),
+    ]);
+    let draft = drafted(&*opened(folder.path()));
+    assert_eq!(times(&draft.schema, &["visits"]), ["entered_at"]);
+    assert_contains(
+        &draft.render(),
+        &["a time that nearly every row has; check that a row came to exist then; NULL in 1 row, \
+           which is then always visible\n"],
+    );
+}
+
+/// The parent of one row is missing, that of another is not given.
+#[test]
+fn rows_without_a_parent_are_noted_by_when_they_are_visible() {
+    let order = |i: u64| match i {
+        3 => String::new(),
+        4 => "999".to_owned(),
+        _ => (i % 300).to_string(),
+    };
+    let folder = folder(&[
+        ("orders.csv", &csv("id,ordered_at", 300, |i| format!("{i},{}", day(2020, i)))),
+        ("order_lines.csv", &csv("order_id,price", 4000, |i| format!("{},{}", order(i), i % 9))),
+    ]);
+    let draft = drafted(&*opened(folder.path()));
+    assert_eq!(times(&draft.schema, &["order_lines"]), ["via order_id"]);
+    assert_contains(
+        &draft.render(),
+        &[
+            "; 1 row refers to no row: always visible; 1 row refers to a missing row: never visible\n",
+        ],
+    );
+}
+
 /// Changes a line of a file; true for the header.
 type Change<'a> = &'a dyn Fn(&str, bool) -> String;
 

@@ -24,10 +24,15 @@ impl FoundReference {
         columns.collect::<Vec<_>>().join("+")
     }
 
-    /// Counts the rows without a parent, as far as the draft counted: one NULL part is enough.
+    /// Counts the rows without a parent, as far as the draft counted.
     pub(super) fn missing_rows(&self, of: &Subject) -> u64 {
+        self.null_rows(of) + self.unresolved.unwrap_or(0)
+    }
+
+    /// Counts the rows whose reference is NULL: one NULL part is enough.
+    pub(super) fn null_rows(&self, of: &Subject) -> u64 {
         let nulls = self.columns.iter().map(|&column| of.profiles[column].nulls).max();
-        nulls.unwrap_or(0) + self.unresolved.unwrap_or(0)
+        nulls.unwrap_or(0)
     }
 
     /// Returns the share of rows without a parent; `Few` at best where not all rows were counted.

@@ -1,5 +1,7 @@
 //! Judges by the name of a time column whether a row came to exist then.
 
+use super::subject::Gaps;
+
 /// Tokens of times other than the creation of a row: births, plans, ends and later changes.
 const NOT_THE_CREATION: [&str; 52] = [
     "birth",
@@ -167,7 +169,7 @@ const ENDINGS: [&str; 9] = ["", "y", "e", "d", "ed", "ing", "ment", "ped", "ping
 pub(super) enum Fit {
     /// A later stage of the row, such as its shipping.
     Stage,
-    /// An unknown meaning; every row has the time.
+    /// An unknown meaning; nearly every row has the time.
     Unknown,
     /// The start of what the row records.
     Started,
@@ -194,7 +196,7 @@ impl Fit {
 }
 
 /// Judges the name of a time column; `None` if a row did not come to exist at its time.
-pub(super) fn fit(column: &[String], table: &[String], nulls: u64) -> Option<Fit> {
+pub(super) fn fit(column: &[String], table: &[String], gaps: Gaps) -> Option<Fit> {
     let column: Vec<_> = column.iter().flat_map(|token| split_compound(token)).collect();
     let has = |wanted: &[&str]| column.iter().any(|token| wanted.contains(token));
     let rest: Vec<_> = column.iter().copied().filter(|token| !PLAIN.contains(token)).collect();
@@ -208,17 +210,18 @@ pub(super) fn fit(column: &[String], table: &[String], nulls: u64) -> Option<Fit
     if has(&NOT_THE_CREATION) {
         return None;
     }
-    let every_row = |fit: Fit| (nulls == 0).then_some(fit);
     if all_related(&are_related) {
         Some(Fit::Related)
     } else if rest.iter().all(|token| EVENT.contains(token)) {
         Some(Fit::Plain)
     } else if has(&LATER_STAGES) {
-        every_row(Fit::Stage)
+        (gaps == Gaps::None).then_some(Fit::Stage)
     } else if has(&ENTRANCE) {
         Some(Fit::Entrance)
     } else {
-        rest.iter().rev().find_map(|token| beginning(token)).or_else(|| every_row(Fit::Unknown))
+        // A NULL here and there must not lead to the time of a parent, which may be far too early.
+        let unknown = || (gaps >= Gaps::Few).then_some(Fit::Unknown);
+        rest.iter().rev().find_map(|token| beginning(token)).or_else(unknown)
     }
 }
 
@@ -253,13 +256,13 @@ mod tests {
     use crate::prepare::draft::name_tokens::tokens;
 
     fn found(column: &str, table: &str) -> Option<u32> {
-        fit(&tokens(column), &tokens(table), 0).map(Fit::rank)
+        fit(&tokens(column), &tokens(table), Gaps::None).map(Fit::rank)
     }
 
     #[test]
     fn related_tokens_are_whole_words() {
         let is_related = |column: &str, table: &str| {
-            fit(&tokens(column), &tokens(table), 0).is_some_and(|fit| fit == Fit::Related)
+            fit(&tokens(column), &tokens(table), Gaps::None).is_some_and(|fit| fit == Fit::Related)
         };
         for (column, table) in [
             ("order_date", "orders"),

@@ -67,10 +67,11 @@ struct Own {
 fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<ChosenTime> {
     let fitting = timestamps(subject).filter_map(|(column, unit)| {
         let profile = &subject.profiles[column];
-        let fit = fit(&subject.column_tokens[column], &subject.tokens, profile.nulls)?;
+        let gaps = Gaps::of(profile.nulls, profile.rows);
+        let fit = fit(&subject.column_tokens[column], &subject.tokens, gaps)?;
         let mean_us = profile.mean() * microseconds(unit);
         let own = Own {
-            gaps: Gaps::of(profile.nulls, profile.rows).min(Gaps::Few),
+            gaps: gaps.min(Gaps::Few),
             rank: fit.rank(),
             nearness: if fit == Fit::Stage { -mean_us } else { mean_us },
             nulls: Reverse(profile.nulls),
@@ -240,7 +241,7 @@ fn inherited_reasons(subjects: &[Subject], index: usize, reference: usize) -> Ve
         ),
     };
     let gaps = reference_gaps(subjects, index, reference).into_iter();
-    [reason].into_iter().chain(gaps.map(|gap| format!("{gap}: always visible"))).collect()
+    [reason].into_iter().chain(gaps.map(|(gap, then)| format!("{gap}: {then}"))).collect()
 }
 
 /// Describes another reference through which a time could be inherited.
@@ -248,19 +249,29 @@ fn alternative_reference(subjects: &[Subject], index: usize, reference: usize) -
     let subject = &subjects[index];
     let found = &subject.references[reference];
     let mut details = vec![format!("{:?}", subjects[found.to].name)];
-    details.extend(reference_gaps(subjects, index, reference));
+    details.extend(reference_gaps(subjects, index, reference).into_iter().map(|(gap, _)| gap));
     format!("{:?} ({})", found.name(subject), details.join("; "))
 }
 
-/// Describes the rows without a time if it is inherited through `reference`.
-fn reference_gaps(subjects: &[Subject], index: usize, reference: usize) -> Vec<String> {
+/// Describes the rows without a time if it is inherited through `reference`, and when they are visible.
+fn reference_gaps(
+    subjects: &[Subject],
+    index: usize,
+    reference: usize,
+) -> Vec<(String, &'static str)> {
+    const ALWAYS: &str = "always visible";
     let subject = &subjects[index];
     let found = &subject.references[reference];
     let mut gaps = Vec::new();
-    match found.missing_rows(subject) {
+    match found.null_rows(subject) {
         0 => {}
-        1 => gaps.push("1 row refers to no row".to_owned()),
-        count => gaps.push(format!("{count} rows refer to no row")),
+        1 => gaps.push(("1 row refers to no row".to_owned(), ALWAYS)),
+        count => gaps.push((format!("{count} rows refer to no row"), ALWAYS)),
+    }
+    match found.unresolved.unwrap_or(0) {
+        0 => {}
+        1 => gaps.push(("1 row refers to a missing row".to_owned(), "never visible")),
+        count => gaps.push((format!("{count} rows refer to missing rows"), "never visible")),
     }
     let parent = &subjects[found.to];
     match &parent.time {
@@ -270,10 +281,12 @@ fn reference_gaps(subjects: &[Subject], index: usize, reference: usize) -> Vec<S
             ..
         }) => {
             let rows = counted(parent.profiles[*column].nulls, "row");
-            gaps.push(format!("rows that refer to {rows} of {:?} without a time", parent.name));
+            let gap = format!("rows that refer to {rows} of {:?} without a time", parent.name);
+            gaps.push((gap, ALWAYS));
         }
         Some(time) if time.gaps != Gaps::None => {
-            gaps.push(format!("rows that refer to rows of {:?} without a time", parent.name));
+            let gap = format!("rows that refer to rows of {:?} without a time", parent.name);
+            gaps.push((gap, ALWAYS));
         }
         _ => {}
     }
@@ -296,7 +309,10 @@ fn own_reason(subject: &Subject, column: usize, fit: Fit) -> String {
             "when a row came to exist, by its name"
         }
         Fit::Started => "when something began, by its name; check that a row was known then",
-        Fit::Unknown => "a time that every row has; check that a row came to exist then",
+        Fit::Unknown if subject.profiles[column].nulls == 0 => {
+            "a time that every row has; check that a row came to exist then"
+        }
+        Fit::Unknown => "a time that nearly every row has; check that a row came to exist then",
         Fit::Stage => "a later stage, by its name: a row may have been known before",
     };
     match subject.profiles[column].nulls {
