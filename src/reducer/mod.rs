@@ -15,7 +15,7 @@ mod policy;
 mod portion;
 mod reduction;
 mod source;
-mod spool;
+pub(crate) mod spool;
 mod stream;
 mod worker;
 
@@ -26,7 +26,6 @@ pub use policy::Policy;
 pub use portion::{ArrivedNode, NodePartial, Portion};
 pub use reduction::Reduction;
 pub use source::{Source, fold_portion};
-pub(crate) use spool::shell_quoted;
 pub use spool::{FoldedBlocks, Spool, WorkHooks};
 pub use stream::GramStream;
 

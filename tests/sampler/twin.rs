@@ -379,11 +379,6 @@ fn check_rows(
         let time = store.tables()[table].row(row).unwrap().time();
         if is_visible(time, now) { time } else { i64::MIN }
     };
-    fn padded<T: Clone + Default>(values: impl Iterator<Item = T>, length: usize) -> Vec<T> {
-        let mut values: Vec<T> = values.collect();
-        values.resize(length, T::default());
-        values
-    }
     assert_eq!(part::<i64>(batch, "row_time", sequence, each), padded(rows.iter().map(time), each));
     let hops = padded(reached.iter().map(|reached| reached.hop as u16), each);
     assert_eq!(part::<u16>(batch, "row_hop", sequence, each), hops);
@@ -391,6 +386,12 @@ fn check_rows(
     assert_eq!(part::<i32>(batch, "row_relation", sequence, each), relations);
     let directions = padded(reached.iter().map(|reached| reached.direction), each);
     assert_eq!(part::<u8>(batch, "row_direction", sequence, each), directions);
+}
+
+fn padded<T: Clone + Default>(values: impl Iterator<Item = T>, length: usize) -> Vec<T> {
+    let mut values: Vec<T> = values.collect();
+    values.resize(length, T::default());
+    values
 }
 
 /// Orders hold every place once, padding last; cells of one column, of one row, are together.

@@ -19,7 +19,8 @@ use crate::error::{Error, Result};
 use crate::plan::Assignment;
 use crate::process::pool;
 use crate::progress::Progress;
-use crate::reducer::{Blocks, Job, Spool, WorkHooks, shell_quoted};
+use crate::reducer::spool::shell_quoted;
+use crate::reducer::{Blocks, Job, Spool, WorkHooks};
 use crate::view::words::count;
 
 /// The default number of chunks of a block.
