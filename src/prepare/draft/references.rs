@@ -2,7 +2,8 @@
 
 use super::name_tokens::{is_uuid, key_rank, names_rows, names_same_table, reference_rank};
 use super::profile::{Profile, Storage, unresolved_rows, without_point};
-use super::subject::{FoundReference, Gaps, Notes, Place, Subject, share};
+use super::subject::{FoundReference, Notes, Place, Subject, share};
+use super::time_names::Gaps;
 use crate::error::Result;
 use crate::prepare::names::counted;
 use crate::prepare::schema::{Limits, Reference};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::profile::Profile;
-use super::time_names::Fit;
+use super::time_names::{Fit, Gaps};
 use crate::prepare::source::SourceTable;
 
 /// The reasons for the guesses, by table and place.
@@ -51,28 +51,6 @@ pub(super) struct ChosenTime {
     pub(super) gaps: Gaps,
     /// The mean of the times, in microseconds, by which tables are compared.
     pub(super) mean_us: i128,
-}
-
-/// The share of a table's rows without a time, the best case last.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Gaps {
-    /// More than half.
-    Most,
-    Many,
-    /// One in twenty, or fewer.
-    Few,
-    None,
-}
-
-impl Gaps {
-    pub(super) fn of(rows: u64, all: u64) -> Self {
-        match rows {
-            0 => Self::None,
-            _ if rows * 20 <= all => Self::Few,
-            _ if rows * 2 <= all => Self::Many,
-            _ => Self::Most,
-        }
-    }
 }
 
 /// The origin of the time of a table.

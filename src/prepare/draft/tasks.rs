@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::profile::Storage;
-use super::subject::{Gaps, Notes, Origin, Place, Subject};
+use super::subject::{Notes, Origin, Place, Subject};
+use super::time_names::Gaps;
 use crate::prepare::schema::{CellTask, DerivedTask, Limits, Table, Task};
 use crate::store::SemanticType;
 

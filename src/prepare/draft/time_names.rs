@@ -1,7 +1,5 @@
 //! Judges by the name of a time column whether a row came to exist then.
 
-use super::subject::Gaps;
-
 /// Tokens of times other than the creation of a row: births, plans, ends and later changes.
 const NOT_THE_CREATION: [&str; 52] = [
     "birth",
@@ -163,6 +161,28 @@ const EVENT: [&str; 3] = ["obs", "observation", "event"];
 /// The endings of related tokens: delivery and delivered, shipment and shipped. Not `ion`, because
 /// production and product are different things.
 const ENDINGS: [&str; 9] = ["", "y", "e", "d", "ed", "ing", "ment", "ped", "ping"];
+
+/// The share of a table's rows without a time, the best case last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Gaps {
+    /// More than half.
+    Most,
+    Many,
+    /// One in twenty, or fewer.
+    Few,
+    None,
+}
+
+impl Gaps {
+    pub(super) fn of(rows: u64, all: u64) -> Self {
+        match rows {
+            0 => Self::None,
+            _ if rows * 20 <= all => Self::Few,
+            _ if rows * 2 <= all => Self::Many,
+            _ => Self::Most,
+        }
+    }
+}
 
 /// The meaning of a time by its name.
 #[derive(Clone, Copy, PartialEq, Eq)]

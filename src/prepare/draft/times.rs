@@ -9,8 +9,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::subject::{ChosenTime, Gaps, Notes, Origin, Place, Subject};
-use super::time_names::{Fit, fit};
+use super::subject::{ChosenTime, Notes, Origin, Place, Subject};
+use super::time_names::{Fit, Gaps, fit};
 use crate::prepare::build::references::parents_first;
 use crate::prepare::names::{counted, shortened};
 use crate::prepare::schema::{Delay, Limits, Task, Time, TimeUnit};
