@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 
 _VARIABLE = "JAX_COMPILATION_CACHE_DIR"
+# JAX keeps only what took a second to compile, unless told otherwise.
+_THRESHOLD = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 _KEPT_SECONDS = 30 * 24 * 3600
 
 
@@ -36,6 +38,7 @@ def use_compile_cache() -> None:
         return
     if os.access(folder, os.W_OK):
         os.environ[_VARIABLE] = str(folder)
+        os.environ.setdefault(_THRESHOLD, "0")
 
 
 def _remove_unused(folder: Path) -> None:

@@ -5,18 +5,16 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 
+from confluence.compile_cache import use_compile_cache
 from confluence.xla_flags import set_deterministic_flags
 
-# A compilation cache that all processes of a test session share, this one too: JAX is not imported
-# yet. The tests use few settings that change the compiled step, since compiling takes seconds:
+# As the command does, and before JAX is imported: the flags are part of the keys of what JAX keeps.
+# The tests use few settings that change the compiled step, since compiling takes seconds:
 # `optimizer.steps` is one of them, the tasks and the checkpoints are not.
-_CACHE = tempfile.TemporaryDirectory(prefix="confluence-")
-set_deterministic_flags()  # as the command does, since the flags are part of the cache's keys
-os.environ["JAX_COMPILATION_CACHE_DIR"] = _CACHE.name
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+set_deterministic_flags()
+use_compile_cache()
 
 # Settings of a run that a test ends before its last step. One layer compiles in half the time, and
 # JAX caches nothing that a rank other than 0 compiles.

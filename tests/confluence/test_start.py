@@ -56,6 +56,7 @@ def test_p1_huge_pages_change_no_bit_of_a_run(whole, tiny, tmp_path):
 @pytest.fixture
 def unset(monkeypatch, tmp_path):
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     # `use_compile_cache` sets it; monkeypatch restores what was there.
     yield
