@@ -15,7 +15,7 @@ use libfuzzer_sys::fuzz_target;
 
 macro_rules! golden {
     ($($name:literal),* $(,)?) => {
-        &[$(($name, include_bytes!(concat!("../../checkpoints/store-v2-small/", $name)))),*]
+        &[$(($name, include_bytes!(concat!("../../checkpoints/store-v3-small/", $name)))),*]
     };
 }
 

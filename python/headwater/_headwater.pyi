@@ -154,6 +154,7 @@ class SamplerCore:
         max_hops: int,
         neighbor_budget: int,
         row_order: str,
+        aggregates: bool,
         keep_future_cells: bool,
         texts: str,
         text_buckets: Sequence[int] | None,

@@ -59,6 +59,7 @@ class Sampler:
         neighbor_budget: The most parents, and the most children, that a row brings in, for walk
             "breadth".
         row_order: The order of `out_perm` and `in_perm`: "walk" or "cuthill-mckee".
+        aggregates: Give the seed and its parents the store's aggregates of their children as cells.
         keep_future_cells: Keep timestamp cells that are later than the observation time; default:
             they are NULL.
         compact: Return `timestamp_us` in place of `timestamp_values`, and no `fk_adj`.
@@ -99,6 +100,7 @@ class Sampler:
         max_hops: int = 3,
         neighbor_budget: int = 16,
         row_order: Literal["walk", "cuthill-mckee"] = "walk",
+        aggregates: bool = True,
         keep_future_cells: bool = False,
         texts: Literal["batch", "global"] = "batch",
         text_buckets: Sequence[int] | None = None,
@@ -124,6 +126,7 @@ class Sampler:
             "max_hops": max_hops,
             "neighbor_budget": neighbor_budget,
             "row_order": row_order,
+            "aggregates": aggregates,
             "keep_future_cells": keep_future_cells,
             "texts": texts,
             "text_buckets": text_buckets,

@@ -84,7 +84,8 @@ fn speed_of(threads: Argument<'_, '_>, prefetch: Argument<'_, '_>) -> PyResult<S
 /// Returns the default settings of `headwater.Sampler`, by the names of its arguments.
 #[pyfunction]
 pub(super) fn sampler_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let Settings { seed, split, walk, keep_future_cells, shape, .. } = Settings::default();
+    let Settings { seed, split, walk, aggregates, keep_future_cells, shape, .. } =
+        Settings::default();
     let ratios = Split::ALL.map(|split_| split.ratios.bucket_count(split_) as f64 / 1000.0);
     let defaults = PyDict::new(py);
     defaults.set_item("seed", seed)?;
@@ -93,6 +94,7 @@ pub(super) fn sampler_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     if let Walk::Priority { child_width, .. } = walk {
         defaults.set_item("bfs_child_width", child_width)?;
     }
+    defaults.set_item("aggregates", aggregates)?;
     defaults.set_item("keep_future_cells", keep_future_cells)?;
     defaults.set_item("default_batch_size", shape.batch_size)?;
     defaults.set_item("default_sequence_length", shape.sequence_length)?;
@@ -108,7 +110,7 @@ fn split_of(name: &str) -> Result<Split> {
 #[pymethods]
 impl SamplerCore {
     #[new]
-    #[pyo3(signature = (paths, *, rank, world_size, split_ratios, split_seed, seed, num_prefetch, default_batch_size, default_sequence_length, bfs_child_width, max_rows, tasks, task_weights, num_threads, compact, walk, child_widths, children, max_hops, neighbor_budget, row_order, keep_future_cells, texts, text_buckets))]
+    #[pyo3(signature = (paths, *, rank, world_size, split_ratios, split_seed, seed, num_prefetch, default_batch_size, default_sequence_length, bfs_child_width, max_rows, tasks, task_weights, num_threads, compact, walk, child_widths, children, max_hops, neighbor_budget, row_order, aggregates, keep_future_cells, texts, text_buckets))]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of headwater.Sampler")]
     fn new(
         py: Python<'_>,
@@ -133,6 +135,7 @@ impl SamplerCore {
         max_hops: &Bound<'_, PyAny>,
         neighbor_budget: &Bound<'_, PyAny>,
         row_order: &Bound<'_, PyAny>,
+        aggregates: &Bound<'_, PyAny>,
         keep_future_cells: &Bound<'_, PyAny>,
         texts: &Bound<'_, PyAny>,
         text_buckets: &Bound<'_, PyAny>,
@@ -154,6 +157,7 @@ impl SamplerCore {
                 Argument("neighbor_budget", neighbor_budget),
             )?,
             child_widths: child_widths_of(Argument("child_widths", child_widths))?,
+            aggregates: Argument("aggregates", aggregates).get()?,
             keep_future_cells: Argument("keep_future_cells", keep_future_cells).get()?,
             row_order: Argument("row_order", row_order)
                 .one_of(&[("walk", RowOrder::Walk), ("cuthill-mckee", RowOrder::CuthillMckee)])?,

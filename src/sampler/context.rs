@@ -1,6 +1,7 @@
 //! `Context`: the rows of one seed's context, how the walk reached each, and what time hides.
 
 use super::Sampler;
+use super::aggregates::{SeedRow, write_aggregates};
 use super::database::{Database, TableRelation};
 use super::engine::SequenceSource;
 use super::walk::{Visit, Walker};
@@ -30,6 +31,9 @@ pub struct Context {
     /// The neighbours of each row by relation, in the order of the rows, relations to parents first.
     /// Relations through which a row has no links are left out.
     pub neighbours: Vec<Neighbours>,
+    /// The aggregates of the children of the seed and of its parents, in the order of the rows and of
+    /// the store.
+    pub aggregates: Vec<AggregateCell>,
     /// The number of rows that the walk reached and skipped, because they came to exist later.
     ///
     /// It is at most the sum of the hidden [`neighbours`](Self::neighbours): a walk that is full, at
@@ -49,6 +53,17 @@ pub struct Link {
     pub parent: u32,
     /// The number of the store's relation.
     pub relation: u32,
+}
+
+/// An aggregate of the children of a row of a context.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AggregateCell {
+    /// The place of the row in the context.
+    pub place: u32,
+    /// The number of the store's aggregate.
+    pub aggregate: u32,
+    /// The cell, as a batch has it.
+    pub cell: Cell,
 }
 
 /// How many neighbours a row of a context has through one relation, in the context or not.
@@ -94,10 +109,23 @@ impl Sampler {
             rows: walker.visits().to_vec(),
             links,
             neighbours,
+            aggregates: aggregates(database, walker, seed.obs_time)?,
             hidden_count: walker.hidden(),
             cell_count: walker.cells(),
         })
     }
+}
+
+/// Returns the aggregates that a batch has for the rows of a walk.
+fn aggregates(database: &Database, walker: &Walker, obs_time: i64) -> Result<Vec<AggregateCell>> {
+    let seed = SeedRow::of(database, walker.visits()[0], obs_time)?;
+    let mut cells = Vec::new();
+    for (place, visit) in (0..).zip(walker.visits()).filter(|(_, visit)| visit.has_aggregates()) {
+        write_aggregates(database, *visit, &seed, |aggregate, cell| {
+            cells.push(AggregateCell { place, aggregate: aggregate.number, cell });
+        })?;
+    }
+    Ok(cells)
 }
 
 /// Reads the links and neighbours of a walk's rows from the store: the walk itself keeps only what

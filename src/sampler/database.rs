@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::fold::ZScore;
 use crate::plan::Plan;
-use crate::store::{ColumnMetadata, ColumnStats, Relation, Store};
+use crate::store::{AggregateValue, ColumnMetadata, ColumnStats, Relation, SemanticType, Store};
 
 /// An open store, with the shape of every table for the walk.
 pub(super) struct Database {
@@ -13,7 +13,7 @@ pub(super) struct Database {
     pub tables: Vec<TableShape>,
     /// The child width of each relation that has one of its own in the settings.
     pub child_widths: Vec<Option<u32>>,
-    /// The number of column embeddings: the tables' columns and the derived targets.
+    /// The number of column embeddings: the tables' columns, the derived targets and the aggregates.
     pub column_count: u32,
 }
 
@@ -24,6 +24,8 @@ pub(super) struct TableShape {
     /// The relations to the children of its rows.
     pub children: Vec<TableRelation>,
     pub columns: Vec<ColumnShape>,
+    /// The aggregates of the children of its rows, those of one relation and window together.
+    pub aggregates: Vec<AggregateShape>,
 }
 
 /// A relation of a table, seen from one of its rows.
@@ -33,6 +35,17 @@ pub(super) struct TableRelation {
     pub index: u32,
     /// The table of the neighbours.
     pub table: u32,
+}
+
+/// An aggregate of the children of a table's rows.
+#[derive(Clone, Copy)]
+pub(super) struct AggregateShape {
+    /// The number of the store's aggregate.
+    pub number: u32,
+    pub column: ColumnShape,
+    pub relation: TableRelation,
+    pub window_us: Option<i64>,
+    pub value: AggregateValue,
 }
 
 /// The part of a column that every cell of it carries.
@@ -52,10 +65,17 @@ impl ColumnShape {
         };
         Self { semantic: column.semantic() as i8, column_id: column.index as i32, time }
     }
+
+    /// Returns the shape of a number that is no column of the store.
+    fn number(index: u32) -> Self {
+        let time = ZScore { mean: 0.0, std: 0.0 };
+        Self { semantic: SemanticType::Numerical as i8, column_id: index as i32, time }
+    }
 }
 
 impl Database {
-    pub(super) fn new(store: Arc<Store>) -> Result<Self> {
+    /// `aggregates` tells whether rows have the store's aggregates as cells.
+    pub(super) fn new(store: Arc<Store>, aggregates: bool) -> Result<Self> {
         let metadata = store.metadata();
         let column_count = metadata.embedding.column_count;
         if i32::try_from(column_count).is_err() {
@@ -68,12 +88,23 @@ impl Database {
                 parents: Vec::new(),
                 children: Vec::new(),
                 columns: table.columns.iter().map(ColumnShape::of).collect(),
+                aggregates: Vec::new(),
             })
             .collect();
         for (index, relation) in (0..).zip(&metadata.relations) {
             let (child, parent) = (relation.child, relation.parent);
             tables[child as usize].parents.push(TableRelation { index, table: parent });
             tables[parent as usize].children.push(TableRelation { index, table: child });
+        }
+        for (number, aggregate) in (0..).zip(&metadata.aggregates).filter(|_| aggregates) {
+            let relation = &metadata.relations[aggregate.relation as usize];
+            tables[relation.parent as usize].aggregates.push(AggregateShape {
+                number,
+                column: ColumnShape::number(aggregate.index),
+                relation: TableRelation { index: aggregate.relation, table: relation.child },
+                window_us: aggregate.window_us,
+                value: aggregate.value,
+            });
         }
         let child_widths = vec![None; metadata.relations.len()];
         Ok(Self { store, tables, child_widths, column_count })

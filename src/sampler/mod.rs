@@ -1,6 +1,7 @@
 //! Batches of relational contexts: the walk, the tensors and the streams.
 #![doc = include_str!("FORMAT.md")]
 
+mod aggregates;
 mod batch;
 mod calendar;
 mod choice;
@@ -28,8 +29,9 @@ use crate::handoff::{Gate, InFlight, Producer, shut_down_error};
 use crate::plan::{Assignment, Cursor, CursorKind, Plan, Position, Split};
 use crate::store::Store;
 
+pub(crate) use aggregates::{count_of, seconds_of};
 pub use batch::Batch;
-pub use context::{Context, Link, Neighbours};
+pub use context::{AggregateCell, Context, Link, Neighbours};
 pub use evaluation::Evaluation;
 pub(crate) use evaluation::check_owner;
 pub use settings::{Children, RowOrder, Settings, Shape, Texts, Walk};
@@ -68,7 +70,7 @@ impl Default for Speed {
 /// # use headwater::plan::{Assignment, Split};
 /// # use headwater::sampler::{Sampler, Settings, Speed};
 /// # use headwater::store::Store;
-/// let store = Arc::new(Store::open(Path::new("checkpoints/store-v2-small"))?);
+/// let store = Arc::new(Store::open(Path::new("checkpoints/store-v3-small"))?);
 /// let rank = Assignment::new(0, 1)?; // rank 0 of 1
 /// let sampler = Sampler::new(vec![store], Settings::default(), rank, Speed::default())?;
 /// let (batch, _) = sampler.next(Split::Train)?;
@@ -123,7 +125,10 @@ impl Sampler {
         speed: Speed,
     ) -> Result<Self> {
         settings.check()?;
-        let mut databases = stores.into_iter().map(Database::new).collect::<Result<Vec<_>>>()?;
+        let mut databases = stores
+            .into_iter()
+            .map(|store| Database::new(store, settings.aggregates))
+            .collect::<Result<Vec<_>>>()?;
         check_names(&databases)?;
         let tasks = tasks::tasks(&databases, &settings)?;
         let mut plan = Plan::new();

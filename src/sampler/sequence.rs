@@ -1,5 +1,6 @@
 //! One sequence of a batch: the rows of a context as cells, edges and orders.
 
+use super::aggregates::{SeedRow, write_aggregates};
 use super::calendar::{FEATURES, write_features};
 use super::database::{ColumnShape, Database};
 use super::order::Orders;
@@ -169,6 +170,7 @@ impl Sequence<'_> {
     ) -> Result<()> {
         self.clear();
         let visits = walker.visits();
+        let seed = SeedRow::of(database, visits[0], obs_time)?;
         let mut length = 0;
         for (place, visit) in visits.iter().enumerate() {
             let record = database.store.tables()[visit.table as usize].row(visit.row)?;
@@ -181,9 +183,8 @@ impl Sequence<'_> {
                 self.row_relation[place] = visit.relation as i32;
                 self.row_direction[place] = if visit.is_parent { BY_PARENT } else { BY_CHILD };
             }
-            let end = (length + shape.columns.len() + usize::from(own.is_some()))
-                .min(self.semantic_types.len());
-            self.seq_row_ids[length..end].fill(place as u16);
+            let cells_max = self.semantic_types.len();
+            let end = (length + shape.columns.len() + usize::from(own.is_some())).min(cells_max);
             let columns = shape.columns.iter().enumerate();
             for (at, (column, shape)) in (length..end).zip(columns) {
                 let is_target = place == 0 && at == target.cell;
@@ -196,7 +197,17 @@ impl Sequence<'_> {
             if let Some((shape, cell)) = own {
                 self.put(target.cell, &shape, cell);
             }
-            length = end;
+            let mut next = end;
+            if visit.has_aggregates() {
+                write_aggregates(database, *visit, &seed, |aggregate, cell| {
+                    if next < cells_max {
+                        self.put(next, &aggregate.column, cell);
+                        next += 1;
+                    }
+                })?;
+            }
+            self.seq_row_ids[length..next].fill(place as u16);
+            length = next;
         }
         self.is_target[target.cell] = 1;
         self.is_padding[length..].fill(1);

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::plan::{Plan, Split, SplitRatios, SplitRule};
 
 /// The version of the sequence that `FORMAT.md` describes; it is part of every plan.
-const SEQUENCE_VERSION: u64 = 2;
+const SEQUENCE_VERSION: u64 = 3;
 
 /// The most rows of a context and cells of a sequence: both are numbered in 16 bits, and the last
 /// number means none.
@@ -88,6 +88,8 @@ pub struct Settings {
     /// The child widths of single relations, in place of the walk's. A relation is written as
     /// `table.columns` or `database/table.columns` of its child table.
     pub child_widths: Vec<(String, u32)>,
+    /// Whether the seed and its parents have the store's aggregates of their children as cells.
+    pub aggregates: bool,
     /// Whether timestamp cells after the observation time are kept; else they are NULL.
     pub keep_future_cells: bool,
     /// The order of `out_perm` and `in_perm`.
@@ -105,6 +107,7 @@ impl Default for Settings {
             task_weights: None,
             walk: Walk::Priority { child_width: 16, children: Children::Uniform },
             child_widths: Vec::new(),
+            aggregates: true,
             keep_future_cells: false,
             row_order: RowOrder::Walk,
             shape: Shape {
@@ -191,6 +194,7 @@ impl Settings {
                 plan.add("budget", u64::from(budget))?;
             }
         }
+        plan.add("aggregates", self.aggregates)?;
         plan.add("keep_future_cells", self.keep_future_cells)?;
         let by_walk = self.row_order == RowOrder::Walk;
         plan.add("row_order", if by_walk { "walk" } else { "cuthill-mckee" })?;

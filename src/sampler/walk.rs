@@ -68,6 +68,13 @@ pub struct Visit {
     pub is_parent: bool,
 }
 
+impl Visit {
+    /// Whether the row has cells for the aggregates of its children: the seed and its parents have.
+    pub(super) fn has_aggregates(&self) -> bool {
+        self.hop == 0 || (self.hop == 1 && self.is_parent)
+    }
+}
+
 /// A row that waits to be visited.
 #[derive(Clone, Copy)]
 struct Candidate {
@@ -262,7 +269,9 @@ impl Walking<'_> {
     fn enter(&mut self, visit: Visit) {
         let place = self.walker.visits.len() as u32;
         self.walker.visited.insert(visit.table, visit.row, place);
-        self.walker.cells += self.database.tables[visit.table as usize].columns.len();
+        let shape = &self.database.tables[visit.table as usize];
+        let aggregates = if visit.has_aggregates() { shape.aggregates.len() } else { 0 };
+        self.walker.cells += shape.columns.len() + aggregates;
         self.walker.visits.push(visit);
     }
 

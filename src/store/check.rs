@@ -1,7 +1,8 @@
 //! Checks that all numbers and paths of the metadata lie inside the store.
 
 use super::metadata::{
-    ColumnStats, Metadata, RelationMetadata, TableMetadata, TargetMetadata, TimeMetadata,
+    AggregateMetadata, AggregateValue, ColumnStats, Metadata, RelationMetadata, TableMetadata,
+    TargetMetadata, TimeMetadata,
 };
 use super::table;
 use crate::error::{Error, Result};
@@ -27,6 +28,18 @@ impl Metadata {
                 ));
             }
         }
+        for relation in &self.relations {
+            let child = self.tables.get(relation.child as usize);
+            let parent = self.tables.get(relation.parent as usize);
+            let inside =
+                |t: &TableMetadata| u64::from(relation.parent_offset) + 4 <= u64::from(t.stride);
+            if parent.is_none() || !child.is_some_and(inside) {
+                return wrong(format!(
+                    "relation {:?} names a table or an offset that does not exist",
+                    relation.name
+                ));
+            }
+        }
         let columns = self.tables.iter().flat_map(|t| &t.columns).chain(self.derived_columns());
         let mut column_count = 0;
         for column in columns {
@@ -47,23 +60,22 @@ impl Metadata {
                 }
             }
         }
-        if self.embedding.column_count != column_count {
-            return wrong(format!(
-                "expected {column_count} column embeddings, one for each column, found {}",
-                self.embedding.column_count
-            ));
-        }
-        for relation in &self.relations {
-            let child = self.tables.get(relation.child as usize);
-            let parent = self.tables.get(relation.parent as usize);
-            let inside =
-                |t: &TableMetadata| u64::from(relation.parent_offset) + 4 <= u64::from(t.stride);
-            if parent.is_none() || !child.is_some_and(inside) {
+        for aggregate in &self.aggregates {
+            if !self.is_sound(aggregate) || aggregate.index != column_count {
                 return wrong(format!(
-                    "relation {:?} names a table or an offset that does not exist",
-                    relation.name
+                    "aggregate {:?} names an index, a relation, a column or a window that does not \
+                     exist",
+                    aggregate.name
                 ));
             }
+            column_count += 1;
+        }
+        if self.embedding.column_count != column_count {
+            return wrong(format!(
+                "expected {column_count} column embeddings, one for each column and aggregate, \
+                     found {}",
+                self.embedding.column_count
+            ));
         }
         for task in &self.tasks {
             let anchor = self.tables.get(task.anchor as usize);
@@ -87,5 +99,27 @@ impl Metadata {
             }
         }
         Ok(())
+    }
+
+    /// Whether an aggregate has a relation, and a window and a column of the child table.
+    fn is_sound(&self, aggregate: &AggregateMetadata) -> bool {
+        let relation = self.relations.get(aggregate.relation as usize);
+        let Some(child) = relation.and_then(|r| self.tables.get(r.child as usize)) else {
+            return false;
+        };
+        let is_summed = |column: u32| {
+            let column = child.columns.get(column as usize);
+            column.is_some_and(|column| {
+                matches!(column.stats, ColumnStats::Numerical { .. } | ColumnStats::Boolean { .. })
+            })
+        };
+        let needs_time =
+            aggregate.window_us.is_some() || aggregate.value == AggregateValue::SinceLast;
+        aggregate.window_us.is_none_or(|length| length > 0)
+            && (child.time.is_some() || !needs_time)
+            && match aggregate.value {
+                AggregateValue::Mean { column } => is_summed(column),
+                AggregateValue::Count | AggregateValue::SinceLast => true,
+            }
     }
 }

@@ -8,7 +8,7 @@ use crate::container::FileMetadata;
 use crate::error::{Error, Result};
 
 /// The version of the store's format that this build reads and writes.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 
 /// The content of a store.
 ///
@@ -30,6 +30,8 @@ pub struct Metadata {
     pub tables: Vec<TableMetadata>,
     /// The relations between them.
     pub relations: Vec<RelationMetadata>,
+    /// The aggregates of children that parents have as cells.
+    pub aggregates: Vec<AggregateMetadata>,
     /// The tasks.
     pub tasks: Vec<TaskMetadata>,
     /// Every other file of the store.
@@ -44,7 +46,8 @@ pub struct EmbeddingMetadata {
     pub embedder: String,
     /// The number of elements of a vector.
     pub dimension: u32,
-    /// The number of column vectors: the tables' columns, then the derived tasks' targets.
+    /// The number of column vectors: the tables' columns, then the derived tasks' targets, then the
+    /// aggregates.
     pub column_count: u32,
     /// The number of category vectors.
     pub category_count: u32,
@@ -222,6 +225,38 @@ pub struct RelationMetadata {
     pub null_count: u64,
     /// The number of children whose reference finds no parent.
     pub unresolved_count: u64,
+}
+
+/// One aggregate: a number that a row of a relation's parent table has, from its children.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AggregateMetadata {
+    /// Its name: `orders by customer_id, last 30 days: mean of price`.
+    pub name: String,
+    /// Its index among all columns of the store, as in `column_ids` and the column embeddings.
+    pub index: u32,
+    /// The relation.
+    pub relation: u32,
+    /// The length of the time before the observation in which children count; none for all that
+    /// exist then.
+    pub window_us: Option<i64>,
+    /// The number.
+    pub value: AggregateValue,
+}
+
+/// What an aggregate says of the children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum AggregateValue {
+    /// Their number.
+    Count,
+    /// The mean of a numerical or boolean column.
+    Mean {
+        /// The column's place in the child table.
+        column: u32,
+    },
+    /// The time since the last of them came to exist.
+    SinceLast,
 }
 
 /// One task.

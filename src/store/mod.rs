@@ -8,6 +8,7 @@ mod semantic;
 mod table;
 mod task;
 mod time;
+mod totals;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -21,16 +22,18 @@ use crate::error::{Context, Error, Result};
 pub use crate::bytes::identity_of;
 pub use crate::container::FileMetadata;
 pub use metadata::{
-    ColumnMetadata, ColumnStats, EmbeddingMetadata, FORMAT_VERSION, Metadata, RelationMetadata,
-    TableMetadata, TargetMetadata, TaskMetadata, TimeMetadata,
+    AggregateMetadata, AggregateValue, ColumnMetadata, ColumnStats, EmbeddingMetadata,
+    FORMAT_VERSION, Metadata, RelationMetadata, TableMetadata, TargetMetadata, TaskMetadata,
+    TimeMetadata,
 };
 pub use relation::{Children, Relation};
 pub use semantic::SemanticType;
 pub use table::{Cell, NO_PARENT, Row, Table};
 pub use task::{Seed, Task};
 pub use time::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, is_visible};
+pub use totals::{Total, fixed_point};
 #[cfg(feature = "prepare")]
-pub(crate) use {task::target_bytes, time::known_from};
+pub(crate) use {task::target_bytes, time::known_from, totals::section_names};
 
 /// The file that describes all others.
 pub const METADATA_FILE: &str = "metadata.json";
@@ -58,7 +61,7 @@ pub(crate) fn task_file(name: &str) -> String {
 /// ```
 /// use headwater::store::Store;
 ///
-/// let store = Store::open("checkpoints/store-v2-small".as_ref())?;
+/// let store = Store::open("checkpoints/store-v3-small".as_ref())?;
 /// store.verify(&|_bytes_read| Ok(()))?;
 /// let customers = store.table("customers")?;
 /// let row = customers.require("ann")?;
@@ -146,7 +149,10 @@ impl Store {
                 let (child, parent) = (relation.child as usize, relation.parent as usize);
                 let timed = metadata.tables[child].time.is_some();
                 let parent_rows = metadata.tables[parent].row_count;
-                Relation::open(graph, index, relation, parent_rows, timed)
+                let columns = &metadata.tables[child].columns;
+                let summed = totals::summed_columns(&metadata.aggregates, index).into_iter();
+                let summed = summed.map(|column| (column, &columns[column as usize]));
+                Relation::open(graph, index, relation, parent_rows, timed, summed)
             })
             .collect::<Result<Vec<_>>>()?;
         let tasks = metadata
@@ -289,8 +295,8 @@ impl Store {
         &self.tasks
     }
 
-    /// Returns the vectors of the column names, in order: the tables' columns, then the derived
-    /// tasks' targets.
+    /// Returns the vectors of the column names, in order: the tables' columns, the derived tasks'
+    /// targets, the aggregates.
     ///
     /// # Errors
     /// `Corrupt` when damaged.

@@ -1,8 +1,9 @@
 //! `Relation`: the links of one reference, readable in both directions.
 
-use super::metadata::RelationMetadata;
+use super::metadata::{ColumnMetadata, RelationMetadata};
 use super::table::Row;
 use super::time::is_visible;
+use super::totals::{Total, Totals};
 use crate::container::{Container, Section};
 use crate::error::{Error, Result};
 
@@ -14,18 +15,24 @@ pub struct Relation {
     children: Section,
     /// The time of each child; none if the child table has no time.
     times: Option<Section>,
+    /// The totals of the columns whose means are aggregates.
+    totals: Vec<Totals>,
 }
 
 impl Relation {
-    /// Opens relation `index` in `graph.bin`.
-    pub(super) fn open(
+    /// Opens relation `index` in `graph.bin`; `summed` are the columns of the child table, by place,
+    /// whose means are aggregates.
+    pub(super) fn open<'a>(
         container: &Container,
         index: usize,
         metadata: &RelationMetadata,
         parent_rows: u32,
         timed: bool,
+        summed: impl Iterator<Item = (u32, &'a ColumnMetadata)>,
     ) -> Result<Self> {
         let edges = u64::from(metadata.edge_count);
+        let totals =
+            summed.map(|column| Totals::open(container, (index, metadata.edge_count), column));
         let offsets = (u64::from(parent_rows) + 1) * 4;
         let times = match timed {
             true => Some(container.section(&format!("{index}.times"), edges * 8)?),
@@ -37,6 +44,7 @@ impl Relation {
             offsets: container.section(&format!("{index}.offsets"), offsets)?,
             children: container.section(&format!("{index}.children"), edges * 4)?,
             times,
+            totals: totals.collect::<Result<_>>()?,
         })
     }
 
@@ -115,11 +123,18 @@ impl<'a> Children<'a> {
     /// `InvalidArgument` when `place` is not below the count, `Corrupt` when damaged.
     #[inline]
     pub fn row(&self, place: usize) -> Result<u32> {
-        if place >= self.count {
-            let count = self.count;
-            return Err(Error::invalid(format!("expected a child below {count}, found {place}")));
-        }
+        self.check(place)?;
         self.relation.children.value(self.from + place)
+    }
+
+    fn check(&self, place: usize) -> Result<()> {
+        match place < self.count {
+            true => Ok(()),
+            false => {
+                let count = self.count;
+                Err(Error::invalid(format!("expected a child below {count}, found {place}")))
+            }
+        }
     }
 
     /// Prefetches the child at `place`.
@@ -151,6 +166,36 @@ impl<'a> Children<'a> {
     pub fn times(&self) -> Result<Option<&'a [i64]>> {
         let times = self.relation.times.as_ref();
         times.map(|times| times.slice(self.from, self.count)).transpose()
+    }
+
+    /// Returns the time of the child at `place`; none if the table has no time.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when `place` is not below the count, `Corrupt` when damaged.
+    #[inline]
+    pub fn time(&self, place: usize) -> Result<Option<i64>> {
+        self.check(place)?;
+        let times = self.relation.times.as_ref();
+        times.map(|times| times.value(self.from + place)).transpose()
+    }
+
+    /// Returns the total of a column over the children from place `from` to before `to`; none if the
+    /// store keeps no totals of the column.
+    ///
+    /// # Cost
+    /// A cache line or two for any number of children.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the places are not in order or past the count, `Corrupt` when damaged.
+    pub fn total(&self, column: u32, from: usize, to: usize) -> Result<Option<Total>> {
+        if from > to || to > self.count {
+            return Err(Error::invalid(format!(
+                "expected children of 0 to {}, found {from} to {to}",
+                self.count
+            )));
+        }
+        let totals = self.relation.totals.iter().find(|totals| totals.column == column);
+        totals.map(|totals| totals.between(self.from + from, self.from + to)).transpose()
     }
 
     /// Returns how many children existed at `obs_time`; they come first.

@@ -3,12 +3,17 @@
 use arrow_array::temporal_conversions::timestamp_us_to_datetime;
 use serde::Serialize;
 
+use super::words::plural;
 use crate::error::Result;
 use crate::fold::ZScore;
-use crate::store::{Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE, Store, Table};
+use crate::sampler::{count_of, seconds_of};
+use crate::store::{
+    AggregateMetadata, AggregateValue, Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE,
+    SemanticType, Store, Table,
+};
 
 /// A cell with a readable value.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub(crate) struct CellView {
     pub column: String,
     pub semantic: String,
@@ -20,6 +25,56 @@ impl CellView {
         let (name, semantic) = (column.name.clone(), column.semantic().to_string());
         Ok(Self { column: name, semantic, value: cell_text(store, column, cell)? })
     }
+}
+
+impl CellView {
+    /// Shows an aggregate of a row's children.
+    pub(super) fn of_aggregate(store: &Store, aggregate: &AggregateMetadata, cell: Cell) -> Self {
+        let value = match cell {
+            Cell::Numerical(number) => Some(aggregate_text(store, aggregate, number)),
+            _ => None,
+        };
+        let semantic = SemanticType::Numerical.to_string();
+        Self { column: aggregate.name.clone(), semantic, value }
+    }
+}
+
+/// Returns a count as a number, a mean in the units of its column and a time as a span.
+fn aggregate_text(store: &Store, aggregate: &AggregateMetadata, number: f32) -> String {
+    let column = |column: u32| {
+        let child = store.relations()[aggregate.relation as usize].metadata().child;
+        &store.tables()[child as usize].metadata().columns[column as usize]
+    };
+    match aggregate.value {
+        AggregateValue::Count => count_of(number).to_string(),
+        AggregateValue::SinceLast => span(seconds_of(number).saturating_mul(1_000_000)),
+        AggregateValue::Mean { column: place } => match column(place).stats {
+            ColumnStats::Numerical { mean, std, .. } => {
+                ZScore { mean, std }.certain_value(number).to_string()
+            }
+            _ => format!("{:.1} %", f64::from(number) * 100.0),
+        },
+    }
+}
+
+/// Returns a time in its two largest units.
+pub(super) fn span(micros: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [
+        (86_400_000_000, "day"),
+        (3_600_000_000, "hour"),
+        (60_000_000, "minute"),
+        (1_000_000, "second"),
+    ];
+    let mut rest = micros;
+    let mut parts = Vec::new();
+    for (unit, name) in UNITS {
+        let whole = rest / unit;
+        rest %= unit;
+        if whole > 0 && parts.len() < 2 {
+            parts.push(plural(whole, name));
+        }
+    }
+    if parts.is_empty() { "0 seconds".to_owned() } else { parts.join(" ") }
 }
 
 /// Returns the key of a row, or its number as `#5` in a table without a key.

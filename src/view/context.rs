@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::cell::{cell_text, row_name, time_text};
+use super::cell::{CellView, cell_text, row_name, span, time_text};
 use super::words::{count, plural};
 use crate::error::Result;
 use crate::sampler::{Context, Link, Neighbours, Visit};
@@ -23,6 +23,8 @@ pub(crate) struct ContextRow {
     pub row: String,
     pub time: Option<String>,
     pub before: Option<String>,
+    /// The aggregates of its children, if it is the seed or a parent of the seed.
+    pub aggregates: Vec<CellView>,
     pub neighbours: Vec<NeighbourCounts>,
 }
 
@@ -106,6 +108,7 @@ impl ContextView {
             self.size(),
             self.rows[0].line(),
         );
+        self.rows[0].write_aggregates("", &mut text);
         self.write_below(0, "", &mut text);
         text
     }
@@ -119,7 +122,9 @@ impl ContextView {
             let (branch, below) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{indent}{branch}{}", row.line());
-            self.write_below(row.place, &format!("{indent}{below}"), text);
+            let indent = format!("{indent}{below}");
+            row.write_aggregates(&indent, text);
+            self.write_below(row.place, &indent, text);
         }
     }
 }
@@ -142,7 +147,8 @@ impl ContextRow {
             table: table.metadata().name.clone(),
             row: row_name(table, row.row)?,
             time: has_time.then(|| time_text(time)),
-            before: before.map(span),
+            before: before.map(before_or_after),
+            aggregates: aggregates(store, context, place),
             neighbours: (context.neighbours.iter())
                 .filter(|neighbours| neighbours.place as usize == place)
                 .map(|neighbours| NeighbourCounts::of(store, context, neighbours))
@@ -162,6 +168,13 @@ impl ContextRow {
     /// Returns the table and the key of the row.
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.table, self.row)
+    }
+
+    fn write_aggregates(&self, indent: &str, text: &mut String) {
+        for CellView { column, value, .. } in &self.aggregates {
+            let value = value.as_deref().unwrap_or("NULL");
+            let _ = writeln!(text, "{indent}│    {column} = {value}");
+        }
     }
 
     fn line(&self) -> String {
@@ -203,6 +216,13 @@ impl NeighbourCounts {
     }
 }
 
+/// Returns the aggregates of the row at `place`.
+fn aggregates(store: &Store, context: &Context, place: usize) -> Vec<CellView> {
+    let own = context.aggregates.iter().filter(|aggregate| aggregate.place as usize == place);
+    let all = &store.metadata().aggregates;
+    own.map(|own| CellView::of_aggregate(store, &all[own.aggregate as usize], own.cell)).collect()
+}
+
 /// Returns the column of the target.
 pub(super) fn target_column<'a>(store: &'a Store, context: &Context) -> Option<&'a ColumnMetadata> {
     let name = context.task.split_once('/').map_or("", |(_, name)| name);
@@ -211,38 +231,23 @@ pub(super) fn target_column<'a>(store: &'a Store, context: &Context) -> Option<&
 }
 
 /// Returns the time between an event and the observation, in its two largest units.
-fn span(micros: i64) -> String {
-    const UNITS: [(i64, &str); 4] = [
-        (86_400_000_000, "day"),
-        (3_600_000_000, "hour"),
-        (60_000_000, "minute"),
-        (1_000_000, "second"),
-    ];
-    let mut rest = micros.abs();
-    let mut parts = Vec::new();
-    for (unit, name) in UNITS {
-        let whole = rest / unit;
-        rest %= unit;
-        if whole > 0 && parts.len() < 2 {
-            parts.push(plural(whole as u64, name));
-        }
-    }
-    match (parts.is_empty(), micros < 0) {
+fn before_or_after(micros: i64) -> String {
+    match (micros.unsigned_abs() < 1_000_000, micros < 0) {
         (true, _) => "at the observation time".to_owned(),
-        (false, false) => format!("{} before", parts.join(" ")),
-        (false, true) => format!("{} after", parts.join(" ")),
+        (false, false) => format!("{} before", span(micros.unsigned_abs())),
+        (false, true) => format!("{} after", span(micros.unsigned_abs())),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::span;
+    use super::before_or_after;
 
     #[test]
     fn spans_have_two_units() {
-        assert_eq!(span(0), "at the observation time");
-        assert_eq!(span(1_000_000), "1 second before");
-        assert_eq!(span(90_061_000_000), "1 day 1 hour before");
-        assert_eq!(span(-120_000_000), "2 minutes after");
+        assert_eq!(before_or_after(0), "at the observation time");
+        assert_eq!(before_or_after(1_000_000), "1 second before");
+        assert_eq!(before_or_after(90_061_000_000), "1 day 1 hour before");
+        assert_eq!(before_or_after(-120_000_000), "2 minutes after");
     }
 }

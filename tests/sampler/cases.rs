@@ -96,14 +96,15 @@ pub(crate) fn settings(batch_size: impl Strategy<Value = u32>) -> impl Strategy<
     });
     let row_order = select(vec![RowOrder::Walk, RowOrder::CuthillMckee]);
     let seed = any::<u64>().no_shrink();
-    (seed, split, walk(), any::<bool>(), row_order, shape).prop_map(
-        |(seed, split, walk, keep_future_cells, row_order, shape)| Settings {
+    (seed, split, walk(), any::<[bool; 2]>(), row_order, shape).prop_map(
+        |(seed, split, walk, [aggregates, keep_future_cells], row_order, shape)| Settings {
             seed,
             split,
             tasks: None,
             task_weights: None,
             walk,
             child_widths: vec![],
+            aggregates,
             keep_future_cells,
             row_order,
             shape,

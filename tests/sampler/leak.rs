@@ -7,7 +7,7 @@ use headwater::plan::Split;
 use headwater::prepare::schema::Schema;
 use headwater::random::{Purpose, Stream};
 use headwater::sampler::{Children, Settings, Shape, Walk};
-use headwater::store::{ColumnStats, Store};
+use headwater::store::{AggregateValue, ColumnStats, Store};
 use proptest::prelude::*;
 
 use crate::cases::{cases, walk};
@@ -36,6 +36,23 @@ key = "id"
 time = { through = "visit", delay = "1 second" }
 columns = { id = "identifier", due = "timestamp", mark = "numerical", visit = "identifier" }
 references = [{ columns = "visit", to = "visits" }]
+
+[[aggregate]]
+table = "visits"
+reference = "shop"
+columns = "mark"
+windows = ["100 seconds", "ever"]
+
+[[aggregate]]
+table = "visits"
+reference = "before"
+columns = "mark"
+
+[[aggregate]]
+table = "sales"
+reference = "visit"
+columns = "mark"
+windows = ["5 seconds"]
 
 [[task]]
 name = "mark of a visit"
@@ -146,12 +163,25 @@ fn settings(seed: u64, walk: Walk) -> Settings {
     Settings { seed, walk, shape, ..Settings::default() }
 }
 
-/// Returns the whole seconds between the first row and the time at which this mark became known.
-fn marked_second(store: &Store, column: i32, score: f32) -> f64 {
-    let columns = store.metadata().tables.iter().flat_map(|table| &table.columns);
-    match columns.clone().find(|c| c.index as i32 == column).unwrap().stats {
-        ColumnStats::Numerical { mean, std, .. } => f64::from(score) * std + mean,
-        _ => panic!("column {column} has no numbers"),
+/// Returns the seconds between the first row and the time at which this mark became known, or the
+/// mean of such times; none for a number that is no mark.
+fn marked_second(store: &Store, column: i32, score: f32) -> Option<f64> {
+    let metadata = store.metadata();
+    let aggregate = metadata.aggregates.iter().find(|a| a.index as i32 == column);
+    let column = match aggregate {
+        Some(aggregate) => {
+            let AggregateValue::Mean { column } = aggregate.value else { return None };
+            let child = metadata.relations[aggregate.relation as usize].child;
+            &metadata.tables[child as usize].columns[column as usize]
+        }
+        None => {
+            let mut columns = metadata.tables.iter().flat_map(|table| &table.columns);
+            columns.find(|c| c.index as i32 == column).unwrap()
+        }
+    };
+    match column.stats {
+        ColumnStats::Numerical { mean, std, .. } => Some(f64::from(score) * std + mean),
+        _ => panic!("column {:?} has no numbers", column.name),
     }
 }
 
@@ -186,7 +216,7 @@ fn known_cells(store: &Arc<Store>, settings: &Settings) -> Vec<f64> {
             if cells[at] == 1 {
                 let column = batch.get::<i32>("column_ids").unwrap()[at];
                 let score = batch.get::<f32>("numeric_values").unwrap()[at];
-                let second = marked_second(store, column, score);
+                let Some(second) = marked_second(store, column, score) else { continue };
                 let now = (obs_time / SECOND - 1_600_000_000) as f64;
                 assert!(second <= now + 0.45, "{second} at {now}");
                 seen.push(second - now);

@@ -12,6 +12,7 @@ mod f1db;
 mod f1db_files;
 mod history;
 mod leak;
+mod perturbed;
 #[path = "../shared/random.rs"]
 mod random;
 mod resume;
@@ -89,6 +90,7 @@ fn small(seed: u64) -> Settings {
             compact: false,
             texts: Texts::Batch(vec![]),
         },
+        aggregates: one_of(&[0, 1, 1]) == 1,
         ..Settings::default()
     }
 }

@@ -54,6 +54,9 @@ fn p6_a_cursor_of_another_plan_is_rejected_by_name() {
     changed.shape.sequence_length += 1;
     assert!(refused(store, &changed).contains("\"sequence_length\""));
     let mut changed = settings.clone();
+    changed.aggregates = !changed.aggregates;
+    assert!(refused(store, &changed).contains("\"aggregates\""));
+    changed = settings.clone();
     changed.keep_future_cells = !changed.keep_future_cells;
     assert!(refused(store, &changed).contains("\"keep_future_cells\""));
     assert!(refused(&stores[1].1, &settings).contains("\"database/0/root\""));

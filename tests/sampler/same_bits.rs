@@ -141,7 +141,7 @@ proptest! {
 /// The digests are the same for every build and machine.
 #[test]
 fn p1_golden_digests_of_streams() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints/store-v2-small");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints/store-v3-small");
     let store = Arc::new(Store::open(&path).unwrap());
     let digest = |settings: &Settings| {
         let sampler = sampler(&store, settings, (0, 1), PLAIN).unwrap();
@@ -158,7 +158,8 @@ fn p1_golden_digests_of_streams() {
         settings.shape.compact = true;
         settings
     };
-    let digests = [1, 2, 3, 4, 5].map(|seed| digest(&small(seed)));
+    let without = |seed| Settings { aggregates: false, ..small(seed) };
+    let digests = [1, 2, 3, 4, 5].map(|seed| digest(&without(seed)));
     let expected = [
         "3bda75d92a086f11",
         "98da43fc5e3e8dee",
@@ -167,7 +168,17 @@ fn p1_golden_digests_of_streams() {
         "4ff601b24a5450b3",
     ];
     assert_eq!(digests, expected);
-    assert_eq!(digest(&compact(small(1))), "c1b618d497f2de82");
+    assert_eq!(digest(&compact(without(1))), "c1b618d497f2de82");
+    let with = |seed| Settings { aggregates: true, ..small(seed) };
+    let digests = [1, 2, 3, 4, 5].map(|seed| digest(&with(seed)));
+    let expected = [
+        "e73f1924b279ab66",
+        "b944efcb661ed716",
+        "9562275337779db1",
+        "34fd51d100673ae3",
+        "c8a7e0f104314ba3",
+    ];
+    assert_eq!(digests, expected);
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! The plain twin of the walk and of a sequence: loops over all rows, linear searches, and the same
 //! random words.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use headwater::plan::Split;
 use headwater::random::{Purpose, Stream, name_identity};
 use headwater::sampler::{Batch, Children, Settings, Walk};
 use headwater::store::{
-    Cell, ColumnMetadata, ColumnStats, Seed, Store, TargetMetadata, is_visible,
+    AggregateMetadata, AggregateValue, Cell, ColumnMetadata, ColumnStats, SEES_EVERYTHING, Seed,
+    Store, TargetMetadata, is_visible,
 };
 
 use crate::{PLAIN, random_store, sampler, small};
@@ -24,6 +26,8 @@ struct Twin<'a> {
     rows: Vec<Place>,
     reached: Vec<Reached>,
     cells: usize,
+    /// Whether the seed and its parents have aggregates.
+    aggregates: bool,
     /// Waiting parents, the rows that refer to them, and by which relation.
     parents: Vec<(usize, usize, Place)>,
 }
@@ -83,6 +87,9 @@ impl Twin<'_> {
         self.rows.push(place);
         self.reached.push(reached);
         self.cells += self.store.tables()[place.0].metadata().columns.len();
+        if self.aggregates && has_aggregates(reached) {
+            self.cells += aggregates_of(self.store, place.0).count();
+        }
         let parents = self.parents_of(place).into_iter();
         self.parents.extend(parents.map(|(relation, parent)| (number, relation, parent)));
     }
@@ -196,6 +203,7 @@ fn context(
         rows: vec![],
         reached: vec![],
         cells: usize::from(is_derived),
+        aggregates: settings.aggregates,
         parents: vec![],
     };
     let start = (metadata.anchor as usize, seed.row);
@@ -215,7 +223,7 @@ fn context(
 /// A cell of a sequence.
 struct Expected<'a> {
     row: usize,
-    column: &'a ColumnMetadata,
+    column: Cow<'a, ColumnMetadata>,
     cell: Cell,
     is_target: bool,
 }
@@ -225,7 +233,7 @@ fn cells<'a>(
     settings: &Settings,
     task: usize,
     seed: &Seed,
-    rows: &[Place],
+    (rows, reached): (&[Place], &[Reached]),
 ) -> Vec<Expected<'a>> {
     let task = &store.tasks()[task];
     let mut cells = Vec::new();
@@ -240,14 +248,98 @@ fn cells<'a>(
             if !is_target && (unknown || from_the_future && !settings.keep_future_cells) {
                 cell = Cell::Null;
             }
-            cells.push(Expected { row: number, column, cell, is_target });
+            cells.push(Expected { row: number, column: Cow::Borrowed(column), cell, is_target });
         }
         if let (0, TargetMetadata::Derived { column, .. }) = (number, &task.metadata().target) {
-            cells.push(Expected { row: 0, column, cell: seed.target, is_target: true });
+            let (column, cell) = (Cow::Borrowed(column), seed.target);
+            cells.push(Expected { row: 0, column, cell, is_target: true });
+        }
+        if settings.aggregates && has_aggregates(reached[number]) {
+            for aggregate in aggregates_of(store, table) {
+                let is_known = number > 0 || is_visible(record.time(), seed.obs_time);
+                let number_of = || aggregate_of(store, aggregate, row, rows[0], seed.obs_time);
+                let cell =
+                    if is_known { number_of() } else { None }.map_or(Cell::Null, Cell::Numerical);
+                let column = Cow::Owned(number_column(aggregate));
+                cells.push(Expected { row: number, column, cell, is_target: false });
+            }
         }
     }
     cells.truncate(settings.shape.sequence_length as usize);
     cells
+}
+
+fn has_aggregates(reached: Reached) -> bool {
+    reached.hop == 0 || reached.hop == 1 && reached.direction == 1
+}
+
+/// The aggregates of the children of the rows of a table.
+fn aggregates_of(store: &Store, table: usize) -> impl Iterator<Item = &AggregateMetadata> {
+    store.metadata().aggregates.iter().filter(move |aggregate| {
+        store.relations()[aggregate.relation as usize].metadata().parent as usize == table
+    })
+}
+
+/// The column that the cells of an aggregate have.
+fn number_column(aggregate: &AggregateMetadata) -> ColumnMetadata {
+    let stats = ColumnStats::Numerical { mean: 0.0, std: 1.0, min: 0.0, max: 0.0 };
+    let (name, index) = (aggregate.name.clone(), aggregate.index);
+    ColumnMetadata { name, index, offset: 0, null_count: 0, stats }
+}
+
+/// An aggregate of the children of row `parent`, by a loop over all rows of their table.
+fn aggregate_of(
+    store: &Store,
+    aggregate: &AggregateMetadata,
+    parent: u32,
+    seed: Place,
+    now: i64,
+) -> Option<f32> {
+    let relation = &store.relations()[aggregate.relation as usize];
+    let child = relation.metadata().child as usize;
+    let table = &store.tables()[child];
+    let mut times = Vec::new();
+    let (mut sum, mut count) = (0_i128, 0_i128);
+    for row in 0..table.row_count() {
+        let record = table.row(row).unwrap();
+        let is_child = relation.parent(&record).unwrap() == Some(parent) && (child, row) != seed;
+        let is_in_window = match aggregate.window_us {
+            None => true,
+            Some(length) => {
+                record.time() != i64::MIN
+                    && i128::from(record.time()) > i128::from(now) - i128::from(length)
+            }
+        };
+        if !is_child || !is_visible(record.time(), now) || !is_in_window {
+            continue;
+        }
+        times.push(record.time());
+        if let AggregateValue::Mean { column } = aggregate.value {
+            let value = match record.cell(column as usize) {
+                Cell::Numerical(score) => Some(f64::from(score).clamp(-1000.0, 1000.0)),
+                Cell::Boolean(truth) => Some(f64::from(u8::from(truth))),
+                _ => None,
+            };
+            sum += value.map_or(0, |value| (value * 1_048_576.0).round_ties_even() as i128);
+            count += i128::from(value.is_some());
+        }
+    }
+    if now == SEES_EVERYTHING
+        && (aggregate.window_us.is_some() || aggregate.value == AggregateValue::SinceLast)
+    {
+        return None;
+    }
+    let logarithm = |n: f64, scale: f64| ((1.0 + n).log2() / scale) as f32;
+    match aggregate.value {
+        AggregateValue::Count => Some(logarithm(times.len() as f64, 8.0)),
+        AggregateValue::Mean { .. } => {
+            (count > 0).then(|| (sum as f64 / (count as f64 * 1_048_576.0)) as f32)
+        }
+        AggregateValue::SinceLast => {
+            let last = times.into_iter().max().filter(|&last| last != i64::MIN)?;
+            Some(logarithm(((i128::from(now) - i128::from(last)) / 1_000_000) as f64, 16.0))
+        }
+    }
 }
 
 /// Returns the part of a tensor for one sequence.
@@ -276,6 +368,8 @@ fn check(
         };
     }
     let features = part::<f32>(batch, "timestamp_values", sequence, length * 15);
+    let metadata = store.metadata();
+    let first_aggregate = metadata.embedding.column_count - metadata.aggregates.len() as u32;
     for at in 0..length {
         let Some(expected) = cells.get(at) else {
             assert_eq!(of!("is_padding", u8)[at], 1);
@@ -283,7 +377,12 @@ fn check(
             continue;
         };
         let Expected { row, column, cell, is_target } = expected;
-        let number = |wanted: f32| assert_eq!(of!("numeric_values", f32)[at], wanted);
+        // The twin's logarithm may differ by a rounding from libm's.
+        let number = |wanted: f32| {
+            let found = of!("numeric_values", f32)[at];
+            let slack = if column.index >= first_aggregate { 1e-6 } else { 0.0 };
+            assert!((found - wanted).abs() <= slack * wanted.abs(), "{found} {wanted}");
+        };
         assert_eq!(of!("is_padding", u8)[at], 0);
         assert_eq!(of!("semantic_types", i8)[at], column.semantic() as i8);
         assert_eq!(of!("column_ids", i32)[at], column.index as i32);
@@ -451,7 +550,7 @@ fn with_some_widths(mut settings: Settings, store: &Store) -> Settings {
 
 #[test]
 fn every_sequence_equals_that_of_the_plain_twin() {
-    let (mut cut, mut links, mut contexts) = (0, 0, 0);
+    let (mut cut, mut links, mut contexts, mut aggregates) = (0, 0, 0, 0);
     for number in 0..60 {
         let (_folder, store) = random_store(number);
         let settings = with_some_widths(small(number), &store);
@@ -464,6 +563,7 @@ fn every_sequence_equals_that_of_the_plain_twin() {
             assert_eq!(seeds.len() as u64, sampler.seed_count(task, Split::Train));
             let names = [name.to_owned()];
             let batches = sampler.evaluate(Split::Train, Some(&names)).unwrap();
+            let anchor = store.tasks()[task].metadata().anchor as usize;
             let each = settings.shape.batch_size as usize;
             for (batch, seeds) in batches.zip(seeds.chunks(each)) {
                 let batch = batch.unwrap();
@@ -471,6 +571,7 @@ fn every_sequence_equals_that_of_the_plain_twin() {
                     let rows =
                         check_sequence(&store, &settings, task, name, &batch, sequence, index);
                     contexts += 1;
+                    aggregates += aggregates_of(&store, anchor).count();
                     links += rows;
                     cut += usize::from(rows == settings.shape.max_rows as usize);
                 }
@@ -482,6 +583,7 @@ fn every_sequence_equals_that_of_the_plain_twin() {
         }
     }
     assert!(contexts > 500 && links > 1500 && cut > 50, "{contexts} {links} {cut}");
+    assert!(aggregates > 1000, "{aggregates}");
 }
 
 fn check_sequence(
@@ -499,7 +601,7 @@ fn check_sequence(
     let random =
         Stream::new(settings.seed, Purpose::Walk, [name_identity(name), 0, u64::from(index)]);
     let (rows, reached) = context(store, settings, task, &seed, random);
-    let cells = cells(store, settings, task, &seed, &rows);
+    let cells = cells(store, settings, task, &seed, (&rows, &reached));
     check(store, settings, batch, sequence, (&rows, &reached), &cells);
     assert_eq!(batch.get::<u32>("seed_row").unwrap()[sequence], seed.row);
     assert_eq!(batch.get::<i64>("obs_time").unwrap()[sequence], seed.obs_time);

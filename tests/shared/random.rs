@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use headwater::prepare::schema::{
-    CellTask, Delay, DerivedTask, Limits, Reference, Schema, Table, Task, Time,
+    Aggregate, CellTask, Delay, DerivedTask, Limits, Reference, Schema, Table, Task, Time, Window,
 };
 use headwater::random::{Purpose, Stream};
 use headwater::store::SemanticType;
@@ -203,12 +203,44 @@ impl Maker {
                 tasks.push(task);
             }
         }
+        let aggregates = self.aggregates();
         let names: Vec<_> = self.tables.iter().map(|t| t.source_name().to_owned()).collect();
         let mut data: BTreeMap<_, _> = names.into_iter().zip(self.data).collect();
         data.append(&mut task_data);
         let limits = Limits { unresolved_share: 1.0, ..Limits::default() };
-        let schema = Schema { database: "random".into(), limits, tables: self.tables, tasks };
-        Database { schema, data }
+        let (database, tables) = ("random".into(), self.tables);
+        Database { schema: Schema { database, limits, tables, aggregates, tasks }, data }
+    }
+
+    /// Returns aggregates of about half of the references, of some columns and over some windows.
+    fn aggregates(&mut self) -> Vec<Aggregate> {
+        let mut aggregates = Vec::new();
+        for place in 0..self.tables.len() {
+            let table = self.tables[place].clone();
+            for reference in &table.references {
+                if self.chance(50) {
+                    continue;
+                }
+                let mut columns = Vec::new();
+                for (name, column) in &table.columns {
+                    let is_summed =
+                        [SemanticType::Numerical, SemanticType::Boolean].contains(&column.semantic);
+                    if is_summed && self.chance(50) {
+                        columns.push(name.clone());
+                    }
+                }
+                let days = |count: i64| Window::Last(Delay(count * 86_400_000_000));
+                let mut windows = vec![Window::Ever];
+                for window in [days(500), days(5_000), Window::Last(Delay(1))] {
+                    if table.time.is_some() && self.chance(50) {
+                        windows.push(window);
+                    }
+                }
+                let (table, reference) = (table.name.clone(), reference.name());
+                aggregates.push(Aggregate { table, reference, columns, windows });
+            }
+        }
+        aggregates
     }
 
     fn cell_task(&mut self, place: usize) -> Option<Task> {

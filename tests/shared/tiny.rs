@@ -27,6 +27,17 @@ name = "remarks"
 columns = { customer = "identifier", number = "identifier", words = "text", internal = "ignored" }
 references = [{ columns = ["customer", "number"], to = "orders" }]
 
+[[aggregate]]
+table = "orders"
+reference = "customer"
+columns = "number"
+windows = ["15 days", "ever"]
+
+[[aggregate]]
+table = "customers"
+reference = "advisor"
+columns = "vip"
+
 [[task]]
 name = "vip"
 cell = { table = "customers", column = "vip" }

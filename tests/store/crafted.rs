@@ -3,7 +3,9 @@
 use std::fs;
 
 use headwater::ErrorKind;
-use headwater::store::{ColumnStats, METADATA_FILE, Metadata, Store, TargetMetadata, TimeMetadata};
+use headwater::store::{
+    AggregateValue, ColumnStats, METADATA_FILE, Metadata, Store, TargetMetadata, TimeMetadata,
+};
 
 use crate::{store_of, tiny};
 
@@ -29,7 +31,23 @@ fn p6_wrong_columns_and_categories_are_rejected() {
     let index = refused(|m| m.tables[1].columns[0].index = 9);
     assert_eq!(index, wrong("column \"customer\": expected index 5, found 9"));
     let count = refused(|m| m.embedding.column_count += 1);
-    assert_eq!(count, wrong("expected 13 column embeddings, one for each column, found 14"));
+    let expected = "expected 21 column embeddings, one for each column and aggregate, found 22";
+    assert_eq!(count, wrong(expected));
+    let edits: [fn(&mut Metadata); 7] = [
+        |m| m.aggregates[1].index += 1,
+        |m| m.aggregates[1].relation = 9,
+        |m| m.aggregates[1].window_us = Some(0),
+        |m| m.aggregates[1].window_us = Some(-1),
+        |m| m.aggregates[1].value = AggregateValue::Mean { column: 0 },
+        |m| m.aggregates[1].value = AggregateValue::Mean { column: 9 },
+        // Remarks have no time.
+        |m| (m.aggregates[1].relation, m.aggregates[1].value) = (2, AggregateValue::SinceLast),
+    ];
+    for edit in edits {
+        let name = "orders by customer, last 15 days: mean of number";
+        let what = "names an index, a relation, a column or a window that does not exist";
+        assert_eq!(refused(edit), wrong(&format!("aggregate {name:?} {what}")));
+    }
     let categories = refused(|m| match &mut m.tables[0].columns[3].stats {
         ColumnStats::Categorical { cat_emb_start, .. } => *cat_emb_start = 3,
         other => panic!("{other:?}"),

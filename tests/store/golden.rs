@@ -43,16 +43,19 @@ fn p6_golden_store_is_read_and_prepared_with_the_same_bytes() {
 }
 
 #[test]
-fn p6_a_store_of_version_1_is_refused_by_its_version() {
-    let path = folder().join("store-v1-small");
-    let error = Store::open(&path).err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::Version);
-    assert_eq!(
-        error.to_string(),
-        format!(
-            "{}/metadata.json: expected store format version 2, found version 1; prepare the store \
-             with this version of headwater, or read it with the version that wrote it",
-            path.display()
-        )
-    );
+fn p6_a_store_of_an_older_version_is_refused_by_its_version() {
+    for version in 1..FORMAT_VERSION {
+        let path = folder().join(format!("store-v{version}-small"));
+        let error = Store::open(&path).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Version);
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "{}/metadata.json: expected store format version {FORMAT_VERSION}, found version \
+                 {version}; prepare the store with this version of headwater, or read it with the \
+                 version that wrote it",
+                path.display()
+            )
+        );
+    }
 }

@@ -18,4 +18,4 @@ mod stores;
 mod tiny;
 mod twin;
 
-use stores::{folder, plain_vector, prepared, store_of};
+use stores::{DIMENSION, folder, plain_vector, prepared, store_of};

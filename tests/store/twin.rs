@@ -1,13 +1,13 @@
 //! The plain twin of a store: its expected content, by loops over the values.
 
-use headwater::prepare::schema::{Reference, Table};
+use headwater::prepare::schema::{Aggregate, Reference, Table, Window};
 use headwater::store::{
     ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE, SEES_EVERYTHING,
-    SemanticType, Store,
+    SemanticType, Store, fixed_point,
 };
 
 use crate::database::{Database, Value};
-use crate::plain_vector;
+use crate::{DIMENSION, plain_vector};
 
 /// Returns the mean and the standard deviation, by a loop over the values.
 pub(crate) fn moments<'a>(values: impl Iterator<Item = &'a Value>) -> (f64, f64) {
@@ -161,6 +161,7 @@ pub(crate) fn compare(database: &Database, store: &Store) {
         let vector = &vectors[index as usize * 8..][..8];
         assert_eq!(vector, plain_vector(store.category(index).unwrap()));
     }
+    compare_aggregates(database, store);
     compare_tasks(database, store);
 }
 
@@ -322,6 +323,65 @@ fn compare_relation(
         }
     }
     assert!(relation.children(parent_rows).is_err());
+    compare_totals(database, store, place, index);
+}
+
+/// Compares the totals of a relation's columns with sums over the children of each parent.
+fn compare_totals(database: &Database, store: &Store, place: usize, index: usize) {
+    let (relation, table) = (&store.relations()[index], &store.tables()[place]);
+    let reference = &relation.metadata().name;
+    let aggregate = (database.schema.aggregates.iter())
+        .find(|a| a.table == table.metadata().name && a.reference == *reference);
+    let columns = aggregate.map_or(&[][..], |aggregate| &aggregate.columns);
+    for (column, metadata) in (0..).zip(&table.metadata().columns) {
+        for parent in 0..store.tables()[relation.metadata().parent as usize].row_count() {
+            let children = relation.children(parent).unwrap();
+            let values: Vec<Option<i32>> = (children.rows().unwrap().iter())
+                .map(|&row| fixed_point(table.row(row).unwrap().cell(column as usize)))
+                .collect();
+            for from in 0..=values.len() {
+                let total = children.total(column, from, values.len()).unwrap();
+                assert_eq!(total.is_some(), columns.contains(&metadata.name));
+                let Some(total) = total else { continue };
+                let known = values[from..].iter().flatten();
+                assert_eq!(total.count as usize, known.clone().count());
+                assert_eq!(total.sum, known.map(|&value| i64::from(value)).sum::<i64>());
+            }
+            assert!(children.total(column, 0, values.len() + 1).is_err());
+        }
+    }
+}
+
+/// Compares the aggregates with those of the schema, and their vectors with their names.
+fn compare_aggregates(database: &Database, store: &Store) {
+    let mut expected = Vec::new();
+    for aggregate in &database.schema.aggregates {
+        let Aggregate { table, reference, columns, windows } = aggregate;
+        for window in windows {
+            let when = match window {
+                Window::Ever => String::new(),
+                Window::Last(length) => format!(", last {length}"),
+            };
+            expected.push(format!("{table} by {reference}{when}: count"));
+            let mean = |column| format!("{table} by {reference}{when}: mean of {column}");
+            expected.extend(columns.iter().map(mean));
+        }
+        if database.table(table).time.is_some() {
+            expected.push(format!("{table} by {reference}: time since the last"));
+        }
+    }
+    let found = store.metadata().aggregates.iter().map(|aggregate| aggregate.name.clone());
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    let words = |name: &str| {
+        let parts = name.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
+        parts.map(str::to_lowercase).collect::<Vec<_>>().join(" ")
+    };
+    let first = store.metadata().embedding.column_count as usize - expected.len();
+    let vectors = store.column_embeddings().unwrap();
+    for (number, name) in expected.iter().enumerate() {
+        let vector = &vectors[(first + number) * DIMENSION..][..DIMENSION];
+        assert_eq!(vector, plain_vector(&words(name)), "{name}");
+    }
 }
 
 fn compare_tasks(database: &Database, store: &Store) {
@@ -378,6 +438,7 @@ fn compare_tasks(database: &Database, store: &Store) {
         }
         assert!(task.seed(anchor, rows as u32).is_err());
     }
+    column_index += store.metadata().aggregates.len() as u32;
     assert_eq!(store.metadata().embedding.column_count, column_index);
     assert_eq!(store.column_embeddings().unwrap().len(), column_index as usize * 8);
     let relation_count = store.metadata().relations.len();

@@ -155,7 +155,7 @@ pub(super) fn inherited_times(parents: &Parents, times: &[i64], delay_us: i64) -
     parents.rows.iter().map(time_of).collect()
 }
 
-/// Writes the lists of children of relation `index` to the graph.
+/// Writes the lists of children of relation `index` to the graph; returns the children of all parents.
 ///
 /// `order` is the child table's rows by (time, row); a counting sort by parent keeps this order.
 pub(super) fn write_children(
@@ -165,7 +165,7 @@ pub(super) fn write_children(
     parent_rows: u32,
     order: Option<&[u32]>,
     times: Option<&[i64]>,
-) -> Result<()> {
+) -> Result<Vec<u32>> {
     let mut offsets = vec![0_u32; parent_rows as usize + 1];
     for &parent in parents.rows.iter().filter(|&&parent| is_row(parent)) {
         offsets[parent as usize + 1] += 1;
@@ -196,7 +196,7 @@ pub(super) fn write_children(
             graph.write(bytemuck::cast_slice(&chunk))?;
         }
     }
-    Ok(())
+    Ok(children)
 }
 
 /// Returns the rows by (time, row); `None` if they are in that order already.

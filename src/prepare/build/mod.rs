@@ -4,6 +4,7 @@
 //! writes records and lists of children, when all statistics, categories and keys are known. Memory
 //! holds keys, links and the digests of texts, not the cells.
 
+mod aggregates;
 pub(super) mod columns;
 mod first_pass;
 pub(super) mod keys;

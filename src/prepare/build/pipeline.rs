@@ -6,6 +6,7 @@ use std::path::Path;
 
 use half::f16;
 
+use super::aggregates;
 use super::columns::{ColumnSummary, Summary};
 use super::first_pass::{Indexes, Ingested, TableInput, ingest};
 use super::keys::KeyIndex;
@@ -23,9 +24,9 @@ use crate::prepare::options::{Options, Report};
 use crate::prepare::schema::{CellTask, DerivedTask, Reference, Schema, Task};
 use crate::prepare::source::Source;
 use crate::store::{
-    CATEGORY_FILE, COLUMN_FILE, ColumnMetadata, EmbeddingMetadata, FORMAT_VERSION, FileMetadata,
-    GRAPH_FILE, METADATA_FILE, Metadata, RelationMetadata, TableMetadata, TargetMetadata,
-    TaskMetadata,
+    AggregateMetadata, CATEGORY_FILE, COLUMN_FILE, ColumnMetadata, EmbeddingMetadata,
+    FORMAT_VERSION, FileMetadata, GRAPH_FILE, METADATA_FILE, Metadata, RelationMetadata,
+    TableMetadata, TargetMetadata, TaskMetadata,
 };
 
 /// The state of a preparation.
@@ -86,12 +87,13 @@ impl<'a> Preparation<'a> {
         let derived = self.read_tasks()?;
         let tables = self.write_tables(ingested, &derived)?;
         let tasks = self.write_tasks(&tables, &derived)?;
+        let aggregates = self.place_aggregates(&tables)?;
         self.write_names()?;
         let text_count = texts.count();
         self.options.progress.begin("embedding texts", Some(u64::from(text_count)));
         let embedder = self.options.text_vectors.then_some(self.options.embedder);
         self.files.push(texts.finish(embedder, self.options.progress)?);
-        self.write_metadata(tables, tasks, text_count)
+        self.write_metadata(tables, aggregates, tasks, text_count)
     }
 
     /// The first pass over one table.
@@ -307,6 +309,18 @@ impl<'a> Preparation<'a> {
         })
     }
 
+    /// Numbers the aggregates, after all columns.
+    fn place_aggregates(&mut self, tables: &[TableMetadata]) -> Result<Vec<AggregateMetadata>> {
+        let place = |table: usize, name: &str| {
+            let columns = &tables[table].columns;
+            columns.iter().position(|column| column.name == name).map(|place| place as u32)
+        };
+        let aggregates = aggregates::aggregates(self.schema, self.column_count, place)?;
+        self.column_count += aggregates.len() as u32;
+        self.column_names.extend(aggregates.iter().map(|aggregate| in_words(&aggregate.name)));
+        Ok(aggregates)
+    }
+
     /// Embeds the names of columns, relations and categories.
     fn write_names(&mut self) -> Result<()> {
         self.options.progress.begin("embedding names", None);
@@ -340,6 +354,7 @@ impl<'a> Preparation<'a> {
     fn write_metadata(
         mut self,
         tables: Vec<TableMetadata>,
+        aggregates: Vec<AggregateMetadata>,
         tasks: Vec<TaskMetadata>,
         text_count: u32,
     ) -> Result<Report> {
@@ -358,6 +373,7 @@ impl<'a> Preparation<'a> {
             },
             tables,
             relations: self.relations,
+            aggregates,
             tasks,
             files: self.files,
         };

@@ -19,7 +19,7 @@ use crate::prepare::values::arrow_error;
 use crate::store::ColumnStats;
 
 /// Streams the batches of a staging file in order.
-fn staged(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
+pub(super) fn staged(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
     let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
     let reader = BufReader::with_capacity(1 << 20, file);
     let reader = StreamReader::try_new(reader, None).map_err(arrow_error)?;

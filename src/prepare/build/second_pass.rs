@@ -6,10 +6,10 @@ use super::first_pass::{Indexes, Ingested};
 use super::layout::Layout;
 use super::leaks::reveals_target;
 use super::references::{referred_columns, time_parent};
-use super::{links, records};
+use super::{aggregates, links, records};
 use crate::container::ContainerWriter;
 use crate::error::{Error, Result};
-use crate::prepare::schema::{Reference, Schema};
+use crate::prepare::schema::{Aggregate, Reference, Schema};
 use crate::store::{
     ALWAYS_VISIBLE, ColumnMetadata, FileMetadata, NEVER_VISIBLE, RelationMetadata, TableMetadata,
     TimeMetadata,
@@ -73,6 +73,8 @@ impl SecondPass<'_> {
             &parents,
             inherited,
         )?;
+        let summed =
+            aggregates::summed_columns(self.schema, &table.name, &read.columns, &read.staged)?;
         fs::remove_file(&read.staged).map_err(|e| Error::io(&read.staged, "removing", e))?;
         let file = read.file.finish()?;
 
@@ -83,9 +85,15 @@ impl SecondPass<'_> {
             let index = self.first_relations[place] + number;
             let (order, times) = (order.as_deref(), times.as_deref());
             let parent_rows = self.row_counts[parent];
-            links::write_children(&mut self.graph, index, parents, parent_rows, order, times)?;
+            let graph = &mut self.graph;
+            let children = links::write_children(graph, index, parents, parent_rows, order, times)?;
+            let name = reference.name();
+            let is_own = |a: &&Aggregate| a.table == table.name && a.reference == name;
+            if let Some(aggregate) = self.schema.aggregates.iter().find(is_own) {
+                aggregates::write_totals(graph, index, &children, aggregate, &summed)?;
+            }
             relations.push(RelationMetadata {
-                name: reference.name(),
+                name,
                 child: place as u32,
                 parent: parent as u32,
                 parent_offset: layout.parent_offsets[number],

@@ -95,7 +95,8 @@ pub fn draft(
         notes.insert((subjects[index].name.clone(), Place::Task(task.name.clone())), reason);
         tasks.push(task);
     }
-    let schema = Schema { database: name.to_owned(), limits, tables, tasks };
+    let (database, aggregates) = (name.to_owned(), Vec::new());
+    let schema = Schema { database, limits, tables, aggregates, tasks };
     schema.check()?;
     Ok(Draft { schema, source: source.describe(), notes, left_out })
 }

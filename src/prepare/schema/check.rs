@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{CellTask, DerivedTask, Reference, Schema, Table, Task, Time};
+use super::{Aggregate, CellTask, DerivedTask, Reference, Schema, Table, Task, Time, Window};
 use crate::error::{Context, Error, Result};
 use crate::prepare::names::{did_you_mean, listed, suggest};
 use crate::store::SemanticType;
@@ -36,6 +36,7 @@ impl Schema {
         for table in &self.tables {
             self.check_inheritance(table).context(|| format!("table {:?}: time", table.name))?;
         }
+        self.check_aggregates()?;
         for task in &self.tasks {
             self.check_task(task).context(|| format!("task {:?}", task.name))?;
         }
@@ -126,6 +127,57 @@ impl Schema {
                 ));
             }
             current = parent;
+        }
+        Ok(())
+    }
+
+    fn check_aggregates(&self) -> Result<()> {
+        let mut named = BTreeSet::new();
+        for aggregate in &self.aggregates {
+            let Aggregate { table, reference, .. } = aggregate;
+            let context = || format!("aggregate of {table:?} by {reference:?}");
+            if !named.insert((table, reference)) {
+                return fail("is there twice; write its columns and windows in one")
+                    .context(context);
+            }
+            self.check_aggregate(aggregate).context(context)?;
+        }
+        Ok(())
+    }
+
+    fn check_aggregate(&self, aggregate: &Aggregate) -> Result<()> {
+        let table = self.find_table(&aggregate.table)?;
+        find_reference(table, &aggregate.reference)?;
+        has_columns(table, &aggregate.columns)?;
+        for name in &aggregate.columns {
+            let semantic = table.columns.get(name).map(|column| column.semantic);
+            if !matches!(semantic, Some(SemanticType::Numerical | SemanticType::Boolean)) {
+                return fail(format!(
+                    "column {name:?}: expected a numerical or boolean column, found {}; give the \
+                     column such a type, or leave it out",
+                    semantic.map_or("unknown", SemanticType::name)
+                ));
+            }
+        }
+        if aggregate.windows.is_empty() {
+            return fail("expected at least one window, found none; \"ever\" means all children");
+        }
+        for (place, window) in aggregate.windows.iter().enumerate() {
+            if aggregate.windows[..place].contains(window) {
+                return fail(format!("the window \"{window}\" is there twice; remove one"));
+            }
+            match window {
+                Window::Last(length) if length.is_zero() => {
+                    return fail("expected windows longer than 0, found \"0 us\"");
+                }
+                Window::Last(_) if table.time.is_none() => {
+                    return fail(format!(
+                        "expected a table with a time, because of the window \"{window}\", found \
+                         none; give the table a time, or set windows = [\"ever\"]"
+                    ));
+                }
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -264,19 +316,22 @@ fn check_time(table: &Table, time: &Time) -> Result<()> {
                 )),
             }
         }
-        (None, Some(through)) => match table.reference(through) {
-            Some(_) => Ok(()),
-            None => {
-                let names: Vec<_> = table.references.iter().map(Reference::name).collect();
-                fail(format!(
-                    "there is no reference {through:?}; expected one of: {}",
-                    listed(names.iter().map(String::as_str))
-                ))
-            }
-        },
+        (None, Some(through)) => find_reference(table, through),
         (Some(_), Some(_)) => fail("expected either column or through, found both"),
         (None, None) => fail("expected column = \"...\" or through = \"...\", found neither"),
     }
+}
+
+/// Checks that the table has this reference.
+fn find_reference(table: &Table, name: &str) -> Result<()> {
+    if table.reference(name).is_some() {
+        return Ok(());
+    }
+    let names: Vec<_> = table.references.iter().map(Reference::name).collect();
+    fail(format!(
+        "there is no reference {name:?}; expected one of: {}",
+        listed(names.iter().map(String::as_str))
+    ))
 }
 
 /// Checks that the table has these columns, each named once. An ignored column may link rows; it is

@@ -3,6 +3,7 @@
 //! Reading checks everything that does not need the data: names, references, inherited times.
 //! Preparing checks the rest.
 
+mod aggregate;
 mod check;
 mod column;
 mod text;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Context, Error, Result};
 use crate::store::SemanticType;
 
+pub use aggregate::{Aggregate, Window};
 pub use column::{Column, TimeUnit};
 pub use text::Delay;
 use text::{explain, is_false, one_or_many};
@@ -34,6 +36,9 @@ pub struct Schema {
     /// The tables, in the order of the store.
     #[serde(rename = "table", default)]
     pub tables: Vec<Table>,
+    /// The counts and means of children that rows have as further cells.
+    #[serde(rename = "aggregate", default, skip_serializing_if = "Vec::is_empty")]
+    pub aggregates: Vec<Aggregate>,
     /// The tasks.
     #[serde(rename = "task", default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<Task>,

@@ -29,6 +29,12 @@ time = { through = "raceId+driverId" }
 columns = { raceId = "identifier", driverId = "identifier", lap = "numerical" }
 references = [{ columns = ["raceId", "driverId"], to = "results" }]
 
+[[aggregate]]
+table = "results"
+reference = "driverId"
+columns = "won"
+windows = ["30 days", "ever"]
+
 [[task]]
 name = "results.won"
 cell = { table = "results", column = "won" }
@@ -58,7 +64,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "database = \"league\"",
         "databse = \"league\"",
         "line 2, column 1: unknown field `databse`, expected one of `database`, `limits`, `table`, \
-         `task`; did you mean `database`?",
+         `aggregate`, `task`; did you mean `database`?",
     ),
     (
         "old = \"ignored\"",
@@ -111,7 +117,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "delay = \"9999999999 weeks\"",
         "line 19, column 38: expected a delay of at most 292,000 years, found \"9999999999 weeks\"",
     ),
-    ("name = \"top3\"\n", "", "line 33, column 1: missing field `name`"),
+    ("name = \"top3\"\n", "", "line 39, column 1: missing field `name`"),
     // Limits.
     (
         "\n[[table]]\nname = \"races\"",
@@ -306,6 +312,57 @@ const BAD: &[(&str, &str, &str)] = &[
          contains; predict another column",
     ),
     (
+        "windows = [\"30 days\", \"ever\"]",
+        "windows = [\"30 days\", \"always\"]",
+        "line 33, column 11: expected a window such as \"30 days\", \"12 hours\" or \"ever\", found \
+         \"always\"",
+    ),
+    (
+        "windows = [\"30 days\", \"ever\"]",
+        "windows = []",
+        "aggregate of \"results\" by \"driverId\": expected at least one window, found none; \"ever\" \
+         means all children",
+    ),
+    (
+        "windows = [\"30 days\", \"ever\"]",
+        "windows = [\"30 days\", \"720 hours\"]",
+        "aggregate of \"results\" by \"driverId\": the window \"30 days\" is there twice; remove one",
+    ),
+    (
+        "windows = [\"30 days\", \"ever\"]",
+        "windows = [\"0 days\"]",
+        "aggregate of \"results\" by \"driverId\": expected windows longer than 0, found \"0 us\"",
+    ),
+    (
+        "reference = \"driverId\"",
+        "reference = \"driver\"",
+        "aggregate of \"results\" by \"driver\": there is no reference \"driver\"; expected one of: \
+         \"raceId\", \"driverId\"",
+    ),
+    (
+        "columns = \"won\"\n",
+        "columns = [\"won\", \"woon\"]\n",
+        "aggregate of \"results\" by \"driverId\": there is no column \"woon\" in columns; did you \
+         mean \"won\"? spell both as the source does",
+    ),
+    (
+        "columns = \"won\"\n",
+        "columns = \"seen\"\n",
+        "aggregate of \"results\" by \"driverId\": column \"seen\": expected a numerical or boolean \
+         column, found timestamp; give the column such a type, or leave it out",
+    ),
+    (
+        "[[aggregate]]",
+        "[[aggregate]]\ntable = \"results\"\nreference = \"driverId\"\n[[aggregate]]",
+        "aggregate of \"results\" by \"driverId\": is there twice; write its columns and windows in \
+         one",
+    ),
+    (
+        "table = \"results\"\nreference = \"driverId\"\ncolumns = \"won\"",
+        "table = \"stop\"\nreference = \"driverId\"\ncolumns = \"won\"",
+        "aggregate of \"stop\" by \"driverId\": there is no table \"stop\"; did you mean \"stops\"?",
+    ),
+    (
         "type = \"boolean\"",
         "type = \"text\"",
         "task \"top3\": target \"top3\": expected a numerical, boolean, categorical or timestamp \
@@ -370,6 +427,17 @@ fn a_cell_task_without_a_time_must_set_sees_everything() {
     );
     let text = text.replace("column = \"lap\" }", "column = \"lap\" }\nsees_everything = true");
     Schema::parse(&text).unwrap();
+}
+
+#[test]
+fn a_window_needs_a_time() {
+    let text = GOOD.replace("time = { through = \"raceId\", delay = \"1 day\" }", "");
+    let text = text.replace("time = { through = \"raceId+driverId\" }", "");
+    assert_eq!(
+        Schema::parse(&text).unwrap_err().to_string(),
+        "aggregate of \"results\" by \"driverId\": expected a table with a time, because of the window \
+         \"30 days\", found none; give the table a time, or set windows = [\"ever\"]"
+    );
 }
 
 #[test]

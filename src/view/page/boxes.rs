@@ -51,6 +51,7 @@ pub(super) fn boxes<'a>(
         if row.place == 0 {
             views.extend(own_target(store, context)?);
         }
+        views.extend(row.aggregates.iter().cloned());
         let cells = views.into_iter().zip(at..);
         let cells: Vec<_> = cells.map(|(view, at)| DrawnCell::of(at, view, sequence)).collect();
         at += cells.len();

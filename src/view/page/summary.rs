@@ -77,6 +77,7 @@ pub(super) fn settings(store: &Store, settings: &Settings, view: &ContextView) -
         ("width", width),
         ("S", plural(settings.shape.sequence_length.into(), "cell")),
         ("rows at most", count(settings.shape.max_rows.into())),
+        ("aggregates", if settings.aggregates { "on" } else { "off" }.to_owned()),
         ("times after the observation", future.to_owned()),
         ("seed", settings.seed.to_string()),
         ("split", view.split.to_owned()),

@@ -1,0 +1,171 @@
+//! The aggregates of a row's children as cells: numbers of children and means of their columns over
+//! windows that end at the observation time.
+//!
+//! A relation's children are sorted by time, so a window is a range of places, found by two binary
+//! searches; the store's running totals give the sum of a range from its two ends. The seed row is no
+//! part of any aggregate, because its cells may be the target.
+
+use super::database::{AggregateShape, Database, TableRelation};
+use super::walk::Visit;
+use crate::error::{Error, Result};
+use crate::store::{
+    ALWAYS_VISIBLE, AggregateValue, Cell, Children, Row, SEES_EVERYTHING, Total, fixed_point,
+    is_visible,
+};
+
+/// The seed of a context, as its aggregates need it.
+pub(super) struct SeedRow<'a> {
+    table: u32,
+    row: u32,
+    record: Row<'a>,
+    obs_time: i64,
+}
+
+/// The children in one window.
+struct Scope<'a> {
+    relation: u32,
+    window_us: Option<i64>,
+    children: Children<'a>,
+    from: usize,
+    to: usize,
+    /// Whether the seed row is among them.
+    has_seed: bool,
+}
+
+/// Calls `put` with the cell of each aggregate of a row, in the order of the store; NULL for a seed that
+/// is not known yet.
+pub(super) fn write_aggregates(
+    database: &Database,
+    visit: Visit,
+    seed: &SeedRow<'_>,
+    mut put: impl FnMut(&AggregateShape, Cell),
+) -> Result<()> {
+    let is_known = visit.hop > 0 || is_visible(seed.record.time(), seed.obs_time);
+    let mut last: Option<Scope<'_>> = None;
+    for aggregate in &database.tables[visit.table as usize].aggregates {
+        if !is_known {
+            put(aggregate, Cell::Null);
+            continue;
+        }
+        let is_same = |s: &Scope<'_>| {
+            (s.relation, s.window_us) == (aggregate.relation.index, aggregate.window_us)
+        };
+        let scope = match last.take().filter(is_same) {
+            Some(scope) => scope,
+            None => Scope::of(database, visit.row, aggregate, seed)?,
+        };
+        put(aggregate, scope.cell(aggregate.value, seed)?);
+        last = Some(scope);
+    }
+    Ok(())
+}
+
+impl<'a> Scope<'a> {
+    fn of(
+        database: &'a Database,
+        parent: u32,
+        aggregate: &AggregateShape,
+        seed: &SeedRow<'_>,
+    ) -> Result<Self> {
+        let AggregateShape { relation, window_us, .. } = *aggregate;
+        let children = database.relation(relation).children(parent)?;
+        let to = children.visible_count(seed.obs_time)?;
+        let after = window_us.map(|length| seed.obs_time.saturating_sub(length));
+        let from = match after {
+            // A child of an unknown time counts in no window.
+            Some(after) => children.visible_count(after)?.min(to),
+            None => 0,
+        };
+        let is_in_window = |time| {
+            is_visible(time, seed.obs_time) && after.is_none_or(|after| !is_visible(time, after))
+        };
+        let has_seed =
+            seed.is_child_of(database, relation, parent)? && is_in_window(seed.record.time());
+        Ok(Self { relation: relation.index, window_us, children, from, to, has_seed })
+    }
+
+    fn cell(&self, value: AggregateValue, seed: &SeedRow<'_>) -> Result<Cell> {
+        // Without an observation time no window has an end.
+        if seed.obs_time == SEES_EVERYTHING
+            && (self.window_us.is_some() || value == AggregateValue::SinceLast)
+        {
+            return Ok(Cell::Null);
+        }
+        let number = match value {
+            AggregateValue::Count => {
+                let others = (self.to - self.from).saturating_sub(usize::from(self.has_seed));
+                Some(logarithm(others as u64, COUNT_SCALE))
+            }
+            AggregateValue::Mean { column } => self.total(column, seed)?.mean(),
+            AggregateValue::SinceLast => {
+                let time = self.last_time(seed)?.filter(|&time| time != ALWAYS_VISIBLE);
+                let seconds = |time| seed.obs_time.abs_diff(time) / 1_000_000;
+                time.map(|time| logarithm(seconds(time), SECONDS_SCALE))
+            }
+        };
+        Ok(number.map_or(Cell::Null, Cell::Numerical))
+    }
+
+    /// Returns the total of a column, without the seed's own value.
+    fn total(&self, column: u32, seed: &SeedRow<'_>) -> Result<Total> {
+        let total = self.children.total(column, self.from, self.to)?;
+        let total = total.ok_or_else(|| {
+            Error::corrupt(format!("the store has no totals of column {column}; prepare it again"))
+        })?;
+        let own = self.has_seed.then(|| fixed_point(seed.record.cell(column as usize))).flatten();
+        Ok(own.map_or(total, |own| Total {
+            sum: total.sum.wrapping_sub(i64::from(own)),
+            count: total.count.saturating_sub(1),
+        }))
+    }
+
+    /// Returns the time of the last child but the seed row.
+    fn last_time(&self, seed: &SeedRow<'_>) -> Result<Option<i64>> {
+        for place in (self.from..self.to).rev() {
+            if !self.has_seed || self.children.row(place)? != seed.row {
+                return self.children.time(place);
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<'a> SeedRow<'a> {
+    pub(super) fn of(database: &'a Database, seed: Visit, obs_time: i64) -> Result<Self> {
+        let record = database.store.tables()[seed.table as usize].row(seed.row)?;
+        Ok(Self { table: seed.table, row: seed.row, record, obs_time })
+    }
+
+    fn is_child_of(
+        &self,
+        database: &Database,
+        relation: TableRelation,
+        parent: u32,
+    ) -> Result<bool> {
+        Ok(relation.table == self.table
+            && database.relation(relation).parent(&self.record)? == Some(parent))
+    }
+}
+
+/// The divisors of the logarithms of a count and of seconds, which make them numbers of about 1.
+const COUNT_SCALE: f64 = 8.0;
+const SECONDS_SCALE: f64 = 16.0;
+
+/// Returns log2(1 + n) / scale.
+fn logarithm(n: u64, scale: f64) -> f32 {
+    (libm::log2(1.0 + n as f64) / scale) as f32
+}
+
+/// Returns the count whose cell has this number, as far as 32 bits tell.
+pub(crate) fn count_of(number: f32) -> u64 {
+    inverse(number, COUNT_SCALE)
+}
+
+/// Returns the seconds whose cell has this number, as far as 32 bits tell.
+pub(crate) fn seconds_of(number: f32) -> u64 {
+    inverse(number, SECONDS_SCALE)
+}
+
+fn inverse(number: f32, scale: f64) -> u64 {
+    (libm::exp2(f64::from(number) * scale) - 1.0).round() as u64
+}

@@ -1,0 +1,193 @@
+//! P7 by perturbation: whatever changes after the observation time, and whatever the label is, no
+//! other byte of the batch changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use headwater::prepare::schema::Schema;
+use headwater::random::{Purpose, Stream};
+use headwater::sampler::{Batch, Settings, Shape, Tensor};
+use headwater::store::Store;
+use proptest::prelude::*;
+
+use crate::cases::{cases, walk};
+use crate::database::{Database, Value};
+use crate::{PLAIN, sampler, stores};
+
+const SCHEMA: &str = r#"
+database = "league"
+
+[[table]]
+name = "teams"
+key = "id"
+columns = { id = "identifier", city = "categorical" }
+
+[[table]]
+name = "games"
+key = "id"
+time = { column = "at", delay = "2 seconds" }
+columns = { id = "identifier", at = "timestamp", home = "identifier", away = "identifier", won = "boolean" }
+references = [{ columns = "home", to = "teams" }, { columns = "away", to = "teams" }]
+
+[[aggregate]]
+table = "games"
+reference = "home"
+columns = "won"
+windows = ["20 seconds", "ever"]
+
+[[aggregate]]
+table = "games"
+reference = "away"
+columns = "won"
+windows = ["1 us", "90 seconds"]
+
+[[task]]
+name = "won"
+cell = { table = "games", column = "won" }
+
+[[task]]
+name = "next"
+derived = { anchor = "teams", source = "next", key = "team", time = "at", target = "y", type = "boolean" }
+"#;
+
+const SECOND: i64 = 1_000_000;
+/// Some games are on at the same second.
+const SECONDS: u64 = 150;
+const TEAMS: u64 = 6;
+
+#[derive(Clone, PartialEq)]
+struct Game {
+    second: i64,
+    teams: [i64; 2],
+    /// NULL for a game that was called off.
+    won: Option<bool>,
+}
+
+fn games(seed: u64, count: usize) -> Vec<Game> {
+    let mut random = Stream::new(seed, Purpose::Split, [0x6a3e, 0, 0]);
+    let mut below = |bound| random.below(bound) as i64;
+    (0..count)
+        .map(|_| Game {
+            second: below(SECONDS),
+            teams: [below(TEAMS), below(TEAMS)],
+            won: [None, Some(true), Some(false), Some(true)][below(4) as usize],
+        })
+        .collect()
+}
+
+/// The games as they might have been for somebody who knows them up to second `now`, and the result
+/// of game `asked` not at all.
+fn perturbed(games: &[Game], seed: u64, now: i64, asked: Option<usize>) -> Vec<Game> {
+    let mut random = Stream::new(seed, Purpose::Split, [0x0ddb, 0, 0]);
+    let mut below = |bound| random.below(bound) as i64;
+    let change = |(number, game): (usize, &Game)| {
+        let mut game = game.clone();
+        if game.second + 2 > now {
+            game.second += below(30);
+            game.teams = [below(TEAMS), below(TEAMS)];
+            game.won = [None, Some(true), Some(false)][below(3) as usize];
+        }
+        if asked == Some(number) {
+            game.teams = games[number].teams;
+            game.second = games[number].second;
+            game.won = Some(games[number].won != Some(true));
+        }
+        game
+    };
+    games.iter().enumerate().map(change).collect()
+}
+
+fn store(games: &[Game]) -> (tempfile::TempDir, Arc<Store>) {
+    let mut data = BTreeMap::new();
+    let mut add = |table: &str, columns: Vec<(&str, Vec<Value>)>| {
+        let columns = columns.into_iter().map(|(name, values)| (name.to_owned(), values)).collect();
+        data.insert(table.to_owned(), columns);
+    };
+    let ids = |count: usize| (0..count as i64).map(Value::Integer).collect::<Vec<_>>();
+    let cities = (0..TEAMS).map(|team| Value::Word(format!("city {team}"))).collect();
+    add("teams", vec![("id", ids(TEAMS as usize)), ("city", cities)]);
+    let team = |side: usize| games.iter().map(|g| Value::Integer(g.teams[side])).collect();
+    let at = games.iter().map(|game| Value::Time(game.second * SECOND)).collect();
+    let won = games.iter().map(|game| game.won.map_or(Value::Null, Value::Truth)).collect();
+    add(
+        "games",
+        vec![
+            ("id", ids(games.len())),
+            ("at", at),
+            ("home", team(0)),
+            ("away", team(1)),
+            ("won", won),
+        ],
+    );
+    let one = |value: Value| vec![value];
+    let (at, y) = (one(Value::Time(0)), one(Value::Truth(true)));
+    add("next", vec![("team", one(Value::Integer(0))), ("at", at), ("y", y)]);
+    let database = Database { schema: Schema::parse(SCHEMA).unwrap(), data };
+    let (folder, store) = stores::store_of(&database, &[usize::MAX]);
+    (folder, Arc::new(store))
+}
+
+/// Returns the bytes of each tensor, with zeros in place of the target's value.
+fn content(batch: &Batch) -> Vec<(&'static str, Vec<u8>)> {
+    let target = batch.get::<i32>("target_pos").unwrap()[0] as usize;
+    let bytes = |(tensor, bytes): (&Tensor, &[u8])| {
+        let mut bytes = bytes.to_vec();
+        if ["bool_values", "is_null"].contains(&tensor.name) {
+            bytes[target] = 0;
+        }
+        (tensor.name, bytes)
+    };
+    batch.tensors().map(bytes).collect()
+}
+
+/// Returns the contents for one seed of `task`, and the aggregates that are not NULL in them.
+fn sampled(
+    games: &[Game],
+    settings: &Settings,
+    task: &str,
+    seed: (u32, i64),
+) -> (Vec<(&'static str, Vec<u8>)>, usize) {
+    let (_folder, store) = store(games);
+    let sampler = sampler(&store, settings, (0, 1), PLAIN).unwrap();
+    let batch = sampler.sample(task, &[seed]).unwrap();
+    let first = store.metadata().aggregates[0].index as i32;
+    let columns = batch.get::<i32>("column_ids").unwrap();
+    let is_null = batch.get::<u8>("is_null").unwrap();
+    let known =
+        columns.iter().zip(is_null).filter(|(column, null)| **column >= first && **null == 0);
+    (content(&batch), known.count())
+}
+
+proptest! {
+    #![proptest_config(cases(48))]
+
+    #[test]
+    fn p7_no_byte_tells_of_the_future_or_of_the_label(
+        seed in any::<u64>().no_shrink(),
+        count in 2_usize..120,
+        asked in any::<proptest::sample::Index>(),
+        now in 0..SECONDS as i64,
+        walk in walk(),
+    ) {
+        let shape = Shape {
+            batch_size: 1, sequence_length: 200, max_rows: 60, compact: true,
+            ..Settings::default().shape
+        };
+        let settings = Settings { seed, walk, shape, ..Settings::default() };
+        let games = games(seed, count);
+        let asked = asked.index(count);
+        // A game is asked about when it is known, but for its result.
+        let known = games[asked].second + 2;
+        let other = perturbed(&games, seed, known, Some(asked));
+        prop_assert!(games != other);
+        let seeds = (asked as u32, known * SECOND);
+        let (expected, aggregates) = sampled(&games, &settings, "won", seeds);
+        prop_assert!(aggregates > 0);
+        prop_assert_eq!(expected, sampled(&other, &settings, "won", seeds).0);
+        let other = perturbed(&games, seed, now, None);
+        let seeds = (seed as u32 % TEAMS as u32, now * SECOND);
+        let (expected, aggregates) = sampled(&games, &settings, "next", seeds);
+        prop_assert!(aggregates > 0);
+        prop_assert_eq!(expected, sampled(&other, &settings, "next", seeds).0);
+    }
+}
