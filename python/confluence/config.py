@@ -17,6 +17,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
+import headwater
+from headwater.sampler import micros
+
 Attention = Literal["dense", "structured"]
 Compute = Literal["auto", "float32", "bfloat16"]
 
@@ -68,6 +71,11 @@ class Data:
     # customer, 0 none. A relation is named after the referring side, as `headwater inspect` does:
     # "table.columns", or "database/table.columns" if several stores have it.
     child_widths: Mapping[str, int] = field(default_factory=dict)
+    # Give the seed and its parents the store's aggregates of their children as cells.
+    aggregates: bool = True
+    # The latest observation time, such as "2010-01-01": a seed observed later is observed then, so
+    # that no context knows anything later. "": none.
+    visible_until: str = ""
     # Which children are taken if there are more than the width.
     children: Literal["uniform", "latest"] = "uniform"
     walk: Literal["priority", "breadth"] = "priority"
@@ -366,6 +374,11 @@ def _check(config: Config) -> None:
             f"expected a model.width that model.heads divides, found {model.width} and "
             f"{model.heads}"
         )
+    if data.visible_until:
+        try:
+            micros(data.visible_until)
+        except headwater.InvalidArgument as error:
+            raise ConfigError(f"data.visible_until: {error}") from None
     if data.task_weights and len(data.task_weights) != len(data.tasks):
         raise ConfigError(
             f"expected one weight in data.task_weights per task in data.tasks, found "

@@ -98,7 +98,7 @@ class Feed:
 
 # The settings of [data] that `headwater.Sampler` knows by the same name, and by another one.
 _SAME_NAME = (
-    "max_rows", "child_widths", "children", "walk", "max_hops", "seed", "split_seed",
+    "max_rows", "child_widths", "aggregates", "children", "walk", "max_hops", "seed", "split_seed",
     "split_ratios", "texts",
 )  # fmt: skip
 _OTHER_NAME = {
@@ -125,6 +125,7 @@ def open_sampler(
     arguments: dict[str, Any] = {
         **{name: getattr(data, name) for name in _SAME_NAME},
         **{theirs: getattr(data, ours) for ours, theirs in _OTHER_NAME.items()},
+        "visible_until": data.visible_until or None,
         "rank": processes.rank,
         "world_size": processes.count,
         "default_batch_size": batch_size,

@@ -155,6 +155,7 @@ class SamplerCore:
         neighbor_budget: int,
         row_order: str,
         aggregates: bool,
+        visible_until: int | None,
         keep_future_cells: bool,
         texts: str,
         text_buckets: Sequence[int] | None,

@@ -60,6 +60,8 @@ class Sampler:
             "breadth".
         row_order: The order of `out_perm` and `in_perm`: "walk" or "cuthill-mckee".
         aggregates: Give the seed and its parents the store's aggregates of their children as cells.
+        visible_until: The latest observation time, for evaluations that may know nothing later: a seed
+            observed later is observed at this time. A time that NumPy reads as `datetime64`.
         keep_future_cells: Keep timestamp cells that are later than the observation time; default:
             they are NULL.
         compact: Return `timestamp_us` in place of `timestamp_values`, and no `fk_adj`.
@@ -101,6 +103,7 @@ class Sampler:
         neighbor_budget: int = 16,
         row_order: Literal["walk", "cuthill-mckee"] = "walk",
         aggregates: bool = True,
+        visible_until: Any | None = None,
         keep_future_cells: bool = False,
         texts: Literal["batch", "global"] = "batch",
         text_buckets: Sequence[int] | None = None,
@@ -127,6 +130,7 @@ class Sampler:
             "neighbor_budget": neighbor_budget,
             "row_order": row_order,
             "aggregates": aggregates,
+            "visible_until": None if visible_until is None else micros(visible_until),
             "keep_future_cells": keep_future_cells,
             "texts": texts,
             "text_buckets": text_buckets,

@@ -110,7 +110,7 @@ fn split_of(name: &str) -> Result<Split> {
 #[pymethods]
 impl SamplerCore {
     #[new]
-    #[pyo3(signature = (paths, *, rank, world_size, split_ratios, split_seed, seed, num_prefetch, default_batch_size, default_sequence_length, bfs_child_width, max_rows, tasks, task_weights, num_threads, compact, walk, child_widths, children, max_hops, neighbor_budget, row_order, aggregates, keep_future_cells, texts, text_buckets))]
+    #[pyo3(signature = (paths, *, rank, world_size, split_ratios, split_seed, seed, num_prefetch, default_batch_size, default_sequence_length, bfs_child_width, max_rows, tasks, task_weights, num_threads, compact, walk, child_widths, children, max_hops, neighbor_budget, row_order, aggregates, visible_until, keep_future_cells, texts, text_buckets))]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of headwater.Sampler")]
     fn new(
         py: Python<'_>,
@@ -136,6 +136,7 @@ impl SamplerCore {
         neighbor_budget: &Bound<'_, PyAny>,
         row_order: &Bound<'_, PyAny>,
         aggregates: &Bound<'_, PyAny>,
+        visible_until: &Bound<'_, PyAny>,
         keep_future_cells: &Bound<'_, PyAny>,
         texts: &Bound<'_, PyAny>,
         text_buckets: &Bound<'_, PyAny>,
@@ -158,6 +159,7 @@ impl SamplerCore {
             )?,
             child_widths: child_widths_of(Argument("child_widths", child_widths))?,
             aggregates: Argument("aggregates", aggregates).get()?,
+            visible_until: Argument("visible_until", visible_until).get()?,
             keep_future_cells: Argument("keep_future_cells", keep_future_cells).get()?,
             row_order: Argument("row_order", row_order)
                 .one_of(&[("walk", RowOrder::Walk), ("cuthill-mckee", RowOrder::CuthillMckee)])?,

@@ -187,12 +187,15 @@ impl Engine {
         let stream = |purpose, [a, b]: [u64; 2]| {
             Stream::new(self.settings.seed, purpose, [task.identity, a, b])
         };
+        let until = self.settings.visible_until.unwrap_or(i64::MAX);
         let (seed, mut random) = match source {
             SequenceSource::Seed { seed_index, epoch } => {
                 let seed = stored.seed(&database.store.tables()[table as usize], seed_index)?;
+                let seed = Seed { obs_time: seed.obs_time.min(until), ..seed };
                 (seed, stream(Purpose::Walk, [epoch, u64::from(seed_index)]))
             }
             SequenceSource::Chosen { row, obs_time } => {
+                let obs_time = obs_time.min(until);
                 let seed = Seed { row, obs_time, target: Cell::Null, split: None };
                 (seed, stream(Purpose::ChosenWalk, [obs_time as u64, u64::from(row)]))
             }

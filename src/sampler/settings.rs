@@ -90,6 +90,9 @@ pub struct Settings {
     pub child_widths: Vec<(String, u32)>,
     /// Whether the seed and its parents have the store's aggregates of their children as cells.
     pub aggregates: bool,
+    /// The latest observation time, in microseconds: a seed observed later, or that sees everything, is
+    /// observed at this time.
+    pub visible_until: Option<i64>,
     /// Whether timestamp cells after the observation time are kept; else they are NULL.
     pub keep_future_cells: bool,
     /// The order of `out_perm` and `in_perm`.
@@ -108,6 +111,7 @@ impl Default for Settings {
             walk: Walk::Priority { child_width: 16, children: Children::Uniform },
             child_widths: Vec::new(),
             aggregates: true,
+            visible_until: None,
             keep_future_cells: false,
             row_order: RowOrder::Walk,
             shape: Shape {
@@ -195,6 +199,9 @@ impl Settings {
             }
         }
         plan.add("aggregates", self.aggregates)?;
+        if let Some(time) = self.visible_until {
+            plan.add("visible_until", time.to_string().as_str())?;
+        }
         plan.add("keep_future_cells", self.keep_future_cells)?;
         let by_walk = self.row_order == RowOrder::Walk;
         plan.add("row_order", if by_walk { "walk" } else { "cuthill-mckee" })?;

@@ -27,6 +27,7 @@ from confluence import config
         (["model.attention=sparse"], "expected 'dense' or 'structured' for model.attention"),
         (["data.split_ratios=[0.5, 0.5]"], "expected 3 values for data.split_ratios"),
         (["model.width=10", "model.heads=4"], "that model.heads divides, found 10 and 4"),
+        (["data.visible_until=soon"], "data.visible_until: expected an observation time, found 'soon'"),
         (["data.task_weights=[1.0]"], "found 0 tasks and 1 weights"),
         (["run.sinks=['tensorbord']"], "expected 'tensorboard' or 'wandb' for run.sinks"),
         (["optimizer.muon_rate=-1"], "expected at least 0 for optimizer.muon_rate, found -1.0"),

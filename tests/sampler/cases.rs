@@ -105,6 +105,7 @@ pub(crate) fn settings(batch_size: impl Strategy<Value = u32>) -> impl Strategy<
             walk,
             child_widths: vec![],
             aggregates,
+            visible_until: None,
             keep_future_cells,
             row_order,
             shape,

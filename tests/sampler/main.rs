@@ -91,6 +91,8 @@ fn small(seed: u64) -> Settings {
             texts: Texts::Batch(vec![]),
         },
         aggregates: one_of(&[0, 1, 1]) == 1,
+        visible_until: [None, None, Some(0), Some(1_000_000_000_000_000)]
+            [one_of(&[0, 1, 2, 3]) as usize],
         ..Settings::default()
     }
 }

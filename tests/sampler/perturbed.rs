@@ -188,6 +188,11 @@ proptest! {
         let seeds = (seed as u32 % TEAMS as u32, now * SECOND);
         let (expected, aggregates) = sampled(&games, &settings, "next", seeds);
         prop_assert!(aggregates > 0);
-        prop_assert_eq!(expected, sampled(&other, &settings, "next", seeds).0);
+        prop_assert_eq!(&expected, &sampled(&other, &settings, "next", seeds).0);
+        // Asked about later, but with all knowledge of that time.
+        let frozen = Settings { visible_until: Some(now * SECOND), ..settings };
+        for later in [now * SECOND + 1, i64::MAX] {
+            prop_assert_eq!(&expected, &sampled(&other, &frozen, "next", (seeds.0, later)).0);
+        }
     }
 }

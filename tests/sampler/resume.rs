@@ -36,7 +36,7 @@ fn p3_resume_costs_the_same_at_any_position() {
 fn p6_a_cursor_of_another_plan_is_rejected_by_name() {
     let stores = random_stores(2);
     let store = &stores[0].1;
-    let settings = small(2);
+    let settings = Settings { visible_until: None, ..small(2) };
     let cursor = sampler(store, &settings, (0, 1), PLAIN).unwrap().cursor();
     let refused = |store, settings: &Settings| {
         let other = sampler(store, settings, (0, 1), PLAIN).unwrap();
@@ -56,6 +56,9 @@ fn p6_a_cursor_of_another_plan_is_rejected_by_name() {
     let mut changed = settings.clone();
     changed.aggregates = !changed.aggregates;
     assert!(refused(store, &changed).contains("\"aggregates\""));
+    changed = settings.clone();
+    changed.visible_until = Some(7);
+    assert!(refused(store, &changed).contains("\"visible_until\""));
     changed = settings.clone();
     changed.keep_future_cells = !changed.keep_future_cells;
     assert!(refused(store, &changed).contains("\"keep_future_cells\""));

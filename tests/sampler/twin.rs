@@ -598,6 +598,8 @@ fn check_sequence(
     let stored = &store.tasks()[task];
     let anchor = &store.tables()[stored.metadata().anchor as usize];
     let seed = stored.seed(anchor, index).unwrap();
+    let until = settings.visible_until.unwrap_or(i64::MAX);
+    let seed = Seed { obs_time: seed.obs_time.min(until), ..seed };
     let random =
         Stream::new(settings.seed, Purpose::Walk, [name_identity(name), 0, u64::from(index)]);
     let (rows, reached) = context(store, settings, task, &seed, random);

@@ -3,6 +3,7 @@
 mod csv;
 mod demo;
 mod draft;
+mod draft_aggregates;
 mod draft_keys;
 mod draft_own_times;
 mod draft_times;

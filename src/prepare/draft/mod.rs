@@ -5,6 +5,7 @@
 //! `prepare` accepts the drafted schema unedited; only a person can tell whether it fits the
 //! meaning of the data.
 
+mod aggregates;
 mod columns;
 mod composite;
 mod name_tokens;
@@ -95,7 +96,8 @@ pub fn draft(
         notes.insert((subjects[index].name.clone(), Place::Task(task.name.clone())), reason);
         tasks.push(task);
     }
-    let (database, aggregates) = (name.to_owned(), Vec::new());
+    let aggregates = aggregates::find(&subjects, &kept, &tables, &mut notes);
+    let database = name.to_owned();
     let schema = Schema { database, limits, tables, aggregates, tasks };
     schema.check()?;
     Ok(Draft { schema, source: source.describe(), notes, left_out })

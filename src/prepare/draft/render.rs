@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::subject::{Notes, Place};
-use crate::prepare::schema::{Column, Reference, Schema, Table, Task, Time, TimeUnit};
+use crate::prepare::schema::{Aggregate, Column, Reference, Schema, Table, Task, Time, TimeUnit};
 
 /// A drafted schema, with the reason for each guess.
 #[derive(Clone, Debug)]
@@ -52,6 +52,14 @@ impl Draft {
         for table in &self.schema.tables {
             self.write_table(text, table)?;
         }
+        if !self.schema.aggregates.is_empty() {
+            let heading = "Counts and means of a row's children as cells of the row; correct the \
+                           windows, and delete those that say nothing";
+            writeln!(text, "\n# {heading}.")?;
+        }
+        for aggregate in &self.schema.aggregates {
+            self.write_aggregate(text, aggregate)?;
+        }
         let (cells, others): (Vec<_>, Vec<_>) =
             self.schema.tasks.iter().partition(|task| task.cell.is_some());
         if !cells.is_empty() {
@@ -94,6 +102,18 @@ impl Draft {
             writeln!(text, "{} = {}{note}", key(name), inline_column(*column))?;
         }
         Ok(())
+    }
+
+    fn write_aggregate(&self, text: &mut String, aggregate: &Aggregate) -> std::fmt::Result {
+        let Aggregate { table, reference, columns, windows } = aggregate;
+        let note = self.note(table, Place::Aggregate(reference.clone()));
+        writeln!(text, "\n[[aggregate]]{note}")?;
+        writeln!(text, "table = {}\nreference = {}", quoted(table), quoted(reference))?;
+        if !columns.is_empty() {
+            writeln!(text, "columns = {}", list(columns))?;
+        }
+        let windows: Vec<_> = windows.iter().map(|window| quoted(&window.to_string())).collect();
+        writeln!(text, "windows = [{}]", windows.join(", "))
     }
 
     fn write_task(&self, text: &mut String, task: &Task) -> std::fmt::Result {

@@ -18,6 +18,8 @@ pub(super) enum Place {
     Column(String),
     Reference(String),
     Task(String),
+    /// By its reference.
+    Aggregate(String),
 }
 
 /// A table that the draft examines.
@@ -51,6 +53,8 @@ pub(super) struct ChosenTime {
     pub(super) gaps: Gaps,
     /// The mean of the times, in microseconds, by which tables are compared.
     pub(super) mean_us: i128,
+    /// The time from the earliest to the latest, in microseconds.
+    pub(super) span_us: i128,
 }
 
 /// The origin of the time of a table.

@@ -77,15 +77,17 @@ fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<ChosenTime> 
             nulls: Reverse(profile.nulls),
             column: Reverse(column),
         };
-        is_good(&own).then_some((own, fit, mean_us))
+        is_good(&own).then_some((own, fit, unit, mean_us))
     });
-    let (own, fit, mean_us) = fitting.max_by(|(one, ..), (other, ..)| one.cmp(other))?;
+    let (own, fit, unit, mean_us) = fitting.max_by(|(one, ..), (other, ..)| one.cmp(other))?;
     let Reverse(column) = own.column;
     let profile = &subject.profiles[column];
+    let (first, last) = profile.time_range.or(profile.range).unwrap_or_default();
     Some(ChosenTime {
         from: Origin::Column(column, fit),
         gaps: Gaps::of(profile.nulls, profile.rows),
         mean_us,
+        span_us: (i128::from(last) - i128::from(first)) * microseconds(unit),
     })
 }
 
@@ -125,6 +127,7 @@ fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>) {
                 from: Origin::Reference(reference),
                 gaps: found.gaps(&subjects[index]).min(parent.gaps),
                 mean_us: parent.mean_us,
+                span_us: parent.span_us,
             });
             changed = true;
         }

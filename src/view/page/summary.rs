@@ -7,6 +7,7 @@ use super::markup::{escape, hue, shortened};
 use super::sequence::Sequence;
 use crate::sampler::{Children, Context, Settings, Walk};
 use crate::store::Store;
+use crate::view::cell::time_text;
 use crate::view::context::{ContextView, target_column};
 use crate::view::words::{count, plural};
 
@@ -77,6 +78,7 @@ pub(super) fn settings(store: &Store, settings: &Settings, view: &ContextView) -
         ("width", width),
         ("S", plural(settings.shape.sequence_length.into(), "cell")),
         ("rows at most", count(settings.shape.max_rows.into())),
+        ("observed at the latest", settings.visible_until.map_or("any time".to_owned(), time_text)),
         ("aggregates", if settings.aggregates { "on" } else { "off" }.to_owned()),
         ("times after the observation", future.to_owned()),
         ("seed", settings.seed.to_string()),

@@ -89,6 +89,8 @@ pub(super) struct Profile {
     pub coded: u64,
     /// The least and the greatest integer.
     pub range: Option<(i64, i64)>,
+    /// The earliest and the latest point in time, in microseconds.
+    pub time_range: Option<(i64, i64)>,
     /// The sum of the integers, or of the points in time in microseconds.
     total: i128,
     /// The shortest and the longest text, in bytes.
@@ -118,6 +120,7 @@ impl Profile {
             marker: None,
             coded: 0,
             range: None,
+            time_range: None,
             total: 0,
             lengths: None,
             spaced: 0,
@@ -179,10 +182,9 @@ impl Profile {
                 }
             }
             Storage::Time => {
-                self.times += (array.len() - nulls) as u64;
                 let times = convert(&DataType::Timestamp(TimeUnit::Microsecond, None))?;
                 let times = times.as_primitive::<TimestampMicrosecondType>();
-                self.total += times.iter().flatten().map(i128::from).sum::<i128>();
+                times.iter().flatten().for_each(|time| self.add_time(time));
             }
             Storage::Other => {}
         }
@@ -216,6 +218,13 @@ impl Profile {
         self.range = Some((low.min(value), high.max(value)));
     }
 
+    fn add_time(&mut self, time: i64) {
+        self.times += 1;
+        self.total += i128::from(time);
+        let (low, high) = self.time_range.unwrap_or((time, time));
+        self.time_range = Some((low.min(time), high.max(time)));
+    }
+
     fn add_texts(&mut self, texts: &StringViewArray) {
         let utc: Tz = "+00:00".parse().expect("an offset in digits is a zone");
         for text in texts.iter().flatten() {
@@ -242,10 +251,7 @@ impl Profile {
             self.spaced += u64::from(trimmed.contains(char::is_whitespace));
             self.booleans += u64::from(is_boolean_text(trimmed));
             match time(trimmed, &utc) {
-                Some(time) => {
-                    self.times += 1;
-                    self.total += i128::from(time);
-                }
+                Some(time) => self.add_time(time),
                 None => self.odd_dates += u64::from(is_odd_date(trimmed)),
             }
         }
