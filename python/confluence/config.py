@@ -71,8 +71,9 @@ class Data:
     # customer, 0 none. A relation is named after the referring side, as `headwater inspect` does:
     # "table.columns", or "database/table.columns" if several stores have it.
     child_widths: Mapping[str, int] = field(default_factory=dict)
-    # Give the seed and its parents the store's aggregates of their children as cells.
-    aggregates: bool = True
+    # Which rows have the store's aggregates of their children as cells: "near" is the seed and its
+    # parents, "all" the seed and every row reached as a parent.
+    aggregates: Literal["none", "near", "all"] = "near"
     # The latest observation time, such as "2010-01-01": a seed observed later is observed then, so
     # that no context knows anything later. "": none.
     visible_until: str = ""

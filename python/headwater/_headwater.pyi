@@ -154,7 +154,7 @@ class SamplerCore:
         max_hops: int,
         neighbor_budget: int,
         row_order: str,
-        aggregates: bool,
+        aggregates: str,
         visible_until: int | None,
         keep_future_cells: bool,
         texts: str,

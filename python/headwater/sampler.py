@@ -59,7 +59,8 @@ class Sampler:
         neighbor_budget: The most parents, and the most children, that a row brings in, for walk
             "breadth".
         row_order: The order of `out_perm` and `in_perm`: "walk" or "cuthill-mckee".
-        aggregates: Give the seed and its parents the store's aggregates of their children as cells.
+        aggregates: Which rows have the store's aggregates of their children as cells: "near" is the
+            seed and its parents, "all" the seed and every row reached as a parent, "none" no row.
         visible_until: The latest observation time, for evaluations that may know nothing later: a seed
             observed later is observed at this time. A time that NumPy reads as `datetime64`.
         keep_future_cells: Keep timestamp cells that are later than the observation time; default:
@@ -102,7 +103,7 @@ class Sampler:
         max_hops: int = 3,
         neighbor_budget: int = 16,
         row_order: Literal["walk", "cuthill-mckee"] = "walk",
-        aggregates: bool = True,
+        aggregates: Literal["none", "near", "all"] = "near",
         visible_until: Any | None = None,
         keep_future_cells: bool = False,
         texts: Literal["batch", "global"] = "batch",

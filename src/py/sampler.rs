@@ -15,8 +15,8 @@ use super::store::Store as PyStore;
 use crate::error::Result;
 use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
-    Batch, Children, Evaluation as Pass, RowOrder, Sampler, Settings, Shape, Snapshot, Speed,
-    Texts, Walk, check_owner,
+    Aggregates, Batch, Children, Evaluation as Pass, RowOrder, Sampler, Settings, Shape, Snapshot,
+    Speed, Texts, Walk, check_owner,
 };
 use crate::store::Store;
 use crate::view::ContextPicture;
@@ -94,7 +94,7 @@ pub(super) fn sampler_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     if let Walk::Priority { child_width, .. } = walk {
         defaults.set_item("bfs_child_width", child_width)?;
     }
-    defaults.set_item("aggregates", aggregates)?;
+    defaults.set_item("aggregates", aggregates.name())?;
     defaults.set_item("keep_future_cells", keep_future_cells)?;
     defaults.set_item("default_batch_size", shape.batch_size)?;
     defaults.set_item("default_sequence_length", shape.sequence_length)?;
@@ -158,7 +158,8 @@ impl SamplerCore {
                 Argument("neighbor_budget", neighbor_budget),
             )?,
             child_widths: child_widths_of(Argument("child_widths", child_widths))?,
-            aggregates: Argument("aggregates", aggregates).get()?,
+            aggregates: Argument("aggregates", aggregates)
+                .one_of(&Aggregates::ALL.map(|choice| (choice.name(), choice)))?,
             visible_until: Argument("visible_until", visible_until).get()?,
             keep_future_cells: Argument("keep_future_cells", keep_future_cells).get()?,
             row_order: Argument("row_order", row_order)

@@ -31,8 +31,8 @@ pub struct Context {
     /// The neighbours of each row by relation, in the order of the rows, relations to parents first.
     /// Relations through which a row has no links are left out.
     pub neighbours: Vec<Neighbours>,
-    /// The aggregates of the children of the seed and of its parents, in the order of the rows and of
-    /// the store.
+    /// The aggregates of the children of the rows that have them, in the order of the rows and of the
+    /// store.
     pub aggregates: Vec<AggregateCell>,
     /// The number of rows that the walk reached and skipped, because they came to exist later.
     ///
@@ -120,7 +120,7 @@ impl Sampler {
 fn aggregates(database: &Database, walker: &Walker, obs_time: i64) -> Result<Vec<AggregateCell>> {
     let seed = SeedRow::of(database, walker.visits()[0], obs_time)?;
     let mut cells = Vec::new();
-    for (place, visit) in (0..).zip(walker.visits()).filter(|(_, visit)| visit.has_aggregates()) {
+    for (place, visit) in (0..).zip(walker.visits()).filter(|(_, visit)| visit.has_aggregates) {
         write_aggregates(database, *visit, &seed, |aggregate, cell| {
             cells.push(AggregateCell { place, aggregate: aggregate.number, cell });
         })?;

@@ -74,8 +74,7 @@ impl ColumnShape {
 }
 
 impl Database {
-    /// `aggregates` tells whether rows have the store's aggregates as cells.
-    pub(super) fn new(store: Arc<Store>, aggregates: bool) -> Result<Self> {
+    pub(super) fn new(store: Arc<Store>) -> Result<Self> {
         let metadata = store.metadata();
         let column_count = metadata.embedding.column_count;
         if i32::try_from(column_count).is_err() {
@@ -96,7 +95,7 @@ impl Database {
             tables[child as usize].parents.push(TableRelation { index, table: parent });
             tables[parent as usize].children.push(TableRelation { index, table: child });
         }
-        for (number, aggregate) in (0..).zip(&metadata.aggregates).filter(|_| aggregates) {
+        for (number, aggregate) in (0..).zip(&metadata.aggregates) {
             let relation = &metadata.relations[aggregate.relation as usize];
             tables[relation.parent as usize].aggregates.push(AggregateShape {
                 number,

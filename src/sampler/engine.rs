@@ -78,6 +78,7 @@ impl Engine {
                 walk: settings.walk,
                 cells_max: shape.sequence_length as usize,
                 rows_max: shape.max_rows as usize,
+                aggregates: settings.aggregates,
             },
             tensors: Arc::new(Tensors::new(shape, references_max)),
             text_buckets,

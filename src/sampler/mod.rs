@@ -35,7 +35,7 @@ pub use batch::Batch;
 pub use context::{AggregateCell, Context, Link, Neighbours};
 pub use evaluation::Evaluation;
 pub(crate) use evaluation::check_owner;
-pub use settings::{Children, RowOrder, Settings, Shape, Texts, Walk};
+pub use settings::{Aggregates, Children, RowOrder, Settings, Shape, Texts, Walk};
 pub use tensors::{Dtype, Tensor};
 pub use walk::Visit;
 
@@ -126,10 +126,7 @@ impl Sampler {
         speed: Speed,
     ) -> Result<Self> {
         settings.check()?;
-        let mut databases = stores
-            .into_iter()
-            .map(|store| Database::new(store, settings.aggregates))
-            .collect::<Result<Vec<_>>>()?;
+        let mut databases = stores.into_iter().map(Database::new).collect::<Result<Vec<_>>>()?;
         check_names(&databases)?;
         let tasks = tasks::tasks(&databases, &settings)?;
         let mut plan = Plan::new();

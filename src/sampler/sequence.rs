@@ -198,7 +198,7 @@ impl Sequence<'_> {
                 self.put(target.cell, &shape, cell);
             }
             let mut next = end;
-            if visit.has_aggregates() {
+            if visit.has_aggregates {
                 write_aggregates(database, *visit, &seed, |aggregate, cell| {
                     if next < cells_max {
                         self.put(next, &aggregate.column, cell);

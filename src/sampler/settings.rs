@@ -62,6 +62,32 @@ pub struct Shape {
     pub texts: Texts,
 }
 
+/// The rows that have aggregates of their children as cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aggregates {
+    /// None.
+    None,
+    /// The seed and its parents.
+    Near,
+    /// The seed and every row that was reached as a parent.
+    All,
+}
+
+impl Aggregates {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::None, Self::Near, Self::All];
+
+    /// Returns its name in Python and in a plan.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Near => "near",
+            Self::All => "all",
+        }
+    }
+}
+
 /// The place of the vectors of a batch's texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Texts {
@@ -88,8 +114,8 @@ pub struct Settings {
     /// The child widths of single relations, in place of the walk's. A relation is written as
     /// `table.columns` or `database/table.columns` of its child table.
     pub child_widths: Vec<(String, u32)>,
-    /// Whether the seed and its parents have the store's aggregates of their children as cells.
-    pub aggregates: bool,
+    /// Which rows have the store's aggregates of their children as cells.
+    pub aggregates: Aggregates,
     /// The latest observation time, in microseconds: a seed observed later, or that sees everything, is
     /// observed at this time.
     pub visible_until: Option<i64>,
@@ -110,7 +136,7 @@ impl Default for Settings {
             task_weights: None,
             walk: Walk::Priority { child_width: 16, children: Children::Uniform },
             child_widths: Vec::new(),
-            aggregates: true,
+            aggregates: Aggregates::Near,
             visible_until: None,
             keep_future_cells: false,
             row_order: RowOrder::Walk,
@@ -198,7 +224,7 @@ impl Settings {
                 plan.add("budget", u64::from(budget))?;
             }
         }
-        plan.add("aggregates", self.aggregates)?;
+        plan.add("aggregates", self.aggregates.name())?;
         if let Some(time) = self.visible_until {
             plan.add("visible_until", time.to_string().as_str())?;
         }

@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 
 use super::choice::{Choice, Touched};
 use super::database::{Database, TableRelation};
-use super::settings::{Children, Walk};
+use super::settings::{Aggregates, Children, Walk};
 use super::visited::Visited;
 use crate::error::Result;
 use crate::random::Stream;
@@ -49,6 +49,7 @@ pub(super) struct Bounds {
     pub walk: Walk,
     pub cells_max: usize,
     pub rows_max: usize,
+    pub aggregates: Aggregates,
 }
 
 /// A row of a context; its place is its number in the sequence.
@@ -66,13 +67,8 @@ pub struct Visit {
     pub relation: u32,
     /// Whether it is a parent of that row; else it is a child.
     pub is_parent: bool,
-}
-
-impl Visit {
-    /// Whether the row has cells for the aggregates of its children: the seed and its parents have.
-    pub(super) fn has_aggregates(&self) -> bool {
-        self.hop == 0 || (self.hop == 1 && self.is_parent)
-    }
+    /// Whether it has cells for the aggregates of its children.
+    pub has_aggregates: bool,
 }
 
 /// A row that waits to be visited.
@@ -258,7 +254,9 @@ impl Walking<'_> {
         let Start { table, row, obs_time, extra_cells } = self.start;
         let record = self.database.store.tables()[table as usize].row(row)?;
         self.walker.cells += extra_cells;
-        self.enter(Visit { table, row, hop: 0, from: 0, relation: 0, is_parent: false });
+        let has_aggregates = self.bounds.aggregates != Aggregates::None;
+        let (hop, from, relation, is_parent) = (0, 0, 0, false);
+        self.enter(Visit { table, row, hop, from, relation, is_parent, has_aggregates });
         let is_known = is_visible(record.time(), obs_time);
         if is_known {
             self.queue_parents(0, table, &record)?;
@@ -270,7 +268,7 @@ impl Walking<'_> {
         let place = self.walker.visits.len() as u32;
         self.walker.visited.insert(visit.table, visit.row, place);
         let shape = &self.database.tables[visit.table as usize];
-        let aggregates = if visit.has_aggregates() { shape.aggregates.len() } else { 0 };
+        let aggregates = if visit.has_aggregates { shape.aggregates.len() } else { 0 };
         self.walker.cells += shape.columns.len() + aggregates;
         self.walker.visits.push(visit);
     }
@@ -300,8 +298,13 @@ impl Walking<'_> {
         }
         let place = self.walker.visits.len() as u32;
         let hop = self.walker.visits[from as usize].hop + 1;
+        let has_aggregates = match self.bounds.aggregates {
+            Aggregates::None => false,
+            Aggregates::Near => is_parent && hop == 1,
+            Aggregates::All => is_parent,
+        };
         let (table, relation) = (relation.table, relation.index);
-        self.enter(Visit { table, row, hop, from, relation, is_parent });
+        self.enter(Visit { table, row, hop, from, relation, is_parent, has_aggregates });
         self.queue_parents(place, table, &record)
     }
 

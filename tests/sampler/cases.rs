@@ -5,7 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use headwater::plan::{Split, SplitRatios, SplitRule};
-use headwater::sampler::{Children, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk};
+use headwater::sampler::{
+    Aggregates, Children, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk,
+};
 use headwater::store::Store;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -96,8 +98,8 @@ pub(crate) fn settings(batch_size: impl Strategy<Value = u32>) -> impl Strategy<
     });
     let row_order = select(vec![RowOrder::Walk, RowOrder::CuthillMckee]);
     let seed = any::<u64>().no_shrink();
-    (seed, split, walk(), any::<[bool; 2]>(), row_order, shape).prop_map(
-        |(seed, split, walk, [aggregates, keep_future_cells], row_order, shape)| Settings {
+    (seed, split, walk(), any::<bool>(), select(Aggregates::ALL.to_vec()), row_order, shape)
+        .prop_map(|(seed, split, walk, keep_future_cells, aggregates, row_order, shape)| Settings {
             seed,
             split,
             tasks: None,
@@ -109,8 +111,7 @@ pub(crate) fn settings(batch_size: impl Strategy<Value = u32>) -> impl Strategy<
             keep_future_cells,
             row_order,
             shape,
-        },
-    )
+        })
 }
 
 pub(crate) fn walk() -> impl Strategy<Value = Walk> {

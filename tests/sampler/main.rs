@@ -27,7 +27,9 @@ use std::sync::Arc;
 
 use headwater::plan::{Assignment, Cursor, Split, SplitRatios, SplitRule};
 use headwater::random::{Purpose, Stream};
-use headwater::sampler::{Batch, Children, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk};
+use headwater::sampler::{
+    Aggregates, Batch, Children, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk,
+};
 use headwater::store::Store;
 
 /// A random database whose rows are the same for the same seed.
@@ -90,7 +92,7 @@ fn small(seed: u64) -> Settings {
             compact: false,
             texts: Texts::Batch(vec![]),
         },
-        aggregates: one_of(&[0, 1, 1]) == 1,
+        aggregates: Aggregates::ALL[one_of(&[0, 1, 2]) as usize],
         visible_until: [None, None, Some(0), Some(1_000_000_000_000_000)]
             [one_of(&[0, 1, 2, 3]) as usize],
         ..Settings::default()

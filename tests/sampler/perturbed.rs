@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use headwater::prepare::schema::Schema;
 use headwater::random::{Purpose, Stream};
-use headwater::sampler::{Batch, Settings, Shape, Tensor};
+use headwater::sampler::{Aggregates, Batch, Settings, Shape, Tensor};
 use headwater::store::Store;
 use proptest::prelude::*;
 
@@ -168,12 +168,13 @@ proptest! {
         asked in any::<proptest::sample::Index>(),
         now in 0..SECONDS as i64,
         walk in walk(),
+        rows in proptest::sample::select(vec![Aggregates::Near, Aggregates::All]),
     ) {
         let shape = Shape {
             batch_size: 1, sequence_length: 200, max_rows: 60, compact: true,
             ..Settings::default().shape
         };
-        let settings = Settings { seed, walk, shape, ..Settings::default() };
+        let settings = Settings { seed, walk, shape, aggregates: rows, ..Settings::default() };
         let games = games(seed, count);
         let asked = asked.index(count);
         // A game is asked about when it is known, but for its result.

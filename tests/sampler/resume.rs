@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use headwater::ErrorKind;
 use headwater::plan::{Cursor, CursorKind, Position, Split};
-use headwater::sampler::{Settings, Speed};
+use headwater::sampler::{Aggregates, Settings, Speed};
 
 use crate::{PLAIN, random_stores, sampler, sequences, small};
 
@@ -54,7 +54,10 @@ fn p6_a_cursor_of_another_plan_is_rejected_by_name() {
     changed.shape.sequence_length += 1;
     assert!(refused(store, &changed).contains("\"sequence_length\""));
     let mut changed = settings.clone();
-    changed.aggregates = !changed.aggregates;
+    changed.aggregates = match changed.aggregates {
+        Aggregates::None => Aggregates::Near,
+        _ => Aggregates::None,
+    };
     assert!(refused(store, &changed).contains("\"aggregates\""));
     changed = settings.clone();
     changed.visible_until = Some(7);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headwater::plan::Split;
-use headwater::sampler::{Batch, Sampler, Settings, Speed};
+use headwater::sampler::{Aggregates, Batch, Sampler, Settings, Speed};
 use headwater::store::Store;
 use proptest::prelude::*;
 
@@ -158,7 +158,8 @@ fn p1_golden_digests_of_streams() {
         settings.shape.compact = true;
         settings
     };
-    let without = |seed| Settings { aggregates: false, visible_until: None, ..small(seed) };
+    let without =
+        |seed| Settings { aggregates: Aggregates::None, visible_until: None, ..small(seed) };
     let digests = [1, 2, 3, 4, 5].map(|seed| digest(&without(seed)));
     let expected = [
         "3bda75d92a086f11",
@@ -169,7 +170,7 @@ fn p1_golden_digests_of_streams() {
     ];
     assert_eq!(digests, expected);
     assert_eq!(digest(&compact(without(1))), "c1b618d497f2de82");
-    let with = |seed| Settings { aggregates: true, visible_until: None, ..small(seed) };
+    let with = |seed| Settings { aggregates: Aggregates::Near, visible_until: None, ..small(seed) };
     let digests = [1, 2, 3, 4, 5].map(|seed| digest(&with(seed)));
     let expected = [
         "e73f1924b279ab66",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use headwater::plan::Split;
 use headwater::random::{Purpose, Stream, name_identity};
-use headwater::sampler::{Batch, Children, Settings, Walk};
+use headwater::sampler::{Aggregates, Batch, Children, Settings, Walk};
 use headwater::store::{
     AggregateMetadata, AggregateValue, Cell, ColumnMetadata, ColumnStats, SEES_EVERYTHING, Seed,
     Store, TargetMetadata, is_visible,
@@ -26,8 +26,8 @@ struct Twin<'a> {
     rows: Vec<Place>,
     reached: Vec<Reached>,
     cells: usize,
-    /// Whether the seed and its parents have aggregates.
-    aggregates: bool,
+    /// The rows that have aggregates.
+    aggregates: Aggregates,
     /// Waiting parents, the rows that refer to them, and by which relation.
     parents: Vec<(usize, usize, Place)>,
 }
@@ -87,7 +87,7 @@ impl Twin<'_> {
         self.rows.push(place);
         self.reached.push(reached);
         self.cells += self.store.tables()[place.0].metadata().columns.len();
-        if self.aggregates && has_aggregates(reached) {
+        if has_aggregates(self.aggregates, reached) {
             self.cells += aggregates_of(self.store, place.0).count();
         }
         let parents = self.parents_of(place).into_iter();
@@ -254,7 +254,7 @@ fn cells<'a>(
             let (column, cell) = (Cow::Borrowed(column), seed.target);
             cells.push(Expected { row: 0, column, cell, is_target: true });
         }
-        if settings.aggregates && has_aggregates(reached[number]) {
+        if has_aggregates(settings.aggregates, reached[number]) {
             for aggregate in aggregates_of(store, table) {
                 let is_known = number > 0 || is_visible(record.time(), seed.obs_time);
                 let number_of = || aggregate_of(store, aggregate, row, rows[0], seed.obs_time);
@@ -269,8 +269,12 @@ fn cells<'a>(
     cells
 }
 
-fn has_aggregates(reached: Reached) -> bool {
-    reached.hop == 0 || reached.hop == 1 && reached.direction == 1
+fn has_aggregates(rows: Aggregates, reached: Reached) -> bool {
+    match rows {
+        Aggregates::None => false,
+        Aggregates::Near => reached.hop == 0 || reached.hop == 1 && reached.direction == 1,
+        Aggregates::All => reached.hop == 0 || reached.direction == 1,
+    }
 }
 
 /// The aggregates of the children of the rows of a table.

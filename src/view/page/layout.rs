@@ -167,6 +167,7 @@ mod tests {
                 from: random.below(u64::from(place).max(1)) as u32,
                 relation: random.below(3) as u32,
                 is_parent: random.below(2) == 0,
+                has_aggregates: false,
             })
             .collect()
     }

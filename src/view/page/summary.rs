@@ -79,7 +79,7 @@ pub(super) fn settings(store: &Store, settings: &Settings, view: &ContextView) -
         ("S", plural(settings.shape.sequence_length.into(), "cell")),
         ("rows at most", count(settings.shape.max_rows.into())),
         ("observed at the latest", settings.visible_until.map_or("any time".to_owned(), time_text)),
-        ("aggregates", if settings.aggregates { "on" } else { "off" }.to_owned()),
+        ("aggregates", settings.aggregates.name().to_owned()),
         ("times after the observation", future.to_owned()),
         ("seed", settings.seed.to_string()),
         ("split", view.split.to_owned()),
