@@ -3,7 +3,7 @@
     python benches/aggregates.py --record benches/record/NAME.json
 
 Prepares the demo shop as `headwater schema` drafts it, or `--source` and `--schema` of one's own.
-Each figure is CPU milliseconds a batch, the median of several rounds; the ratio is that of the medians.
+Each figure is CPU milliseconds a batch, the median of several rounds; a ratio is one of medians.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import sys
 import time
 from pathlib import Path
 
-import headwater
 import prepare
+
+import headwater
 
 HEADWATER = str(Path(sys.executable).parent / "headwater")
 LENGTHS = (128, 1024)
@@ -59,7 +60,9 @@ def main() -> None:
     parser.add_argument("--record", type=Path, help="write the figures here as JSON")
     args = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    heading = prepare.heading("aggregates: CPU ms a batch of 32 contexts, compact, with and without")
+    heading = prepare.heading(
+        "aggregates: CPU ms a batch of 32 contexts, by who has them"
+    )
     args.work.mkdir(parents=True, exist_ok=True)
     store = made_store(args.work, args.source, args.schema)
     found: dict[str, dict[str, float]] = {}

@@ -7,6 +7,7 @@ The keys of `[data]` and `[run]` have the names of the sampler's settings in Rus
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
 import os
 import tomllib
@@ -336,6 +337,8 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
         return float(value)
     elif type(value) is kind:
         return value
+    elif kind is str and isinstance(value, datetime.date):
+        return value.isoformat()  # TOML has dates without quotes
     else:
         kind_name = _TYPE_NAMES[kind]
     raise ConfigError(f"expected {kind_name} for {name}, found {value!r}")

@@ -61,8 +61,8 @@ class Sampler:
         row_order: The order of `out_perm` and `in_perm`: "walk" or "cuthill-mckee".
         aggregates: Which rows have the store's aggregates of their children as cells: "near" is the
             seed and its parents, "all" the seed and every row reached as a parent, "none" no row.
-        visible_until: The latest observation time, for evaluations that may know nothing later: a seed
-            observed later is observed at this time. A time that NumPy reads as `datetime64`.
+        visible_until: The latest observation time, for evaluations that may know nothing later: a
+            seed observed later is observed at this time. A time that NumPy reads as `datetime64`.
         keep_future_cells: Keep timestamp cells that are later than the observation time; default:
             they are NULL.
         compact: Return `timestamp_us` in place of `timestamp_values`, and no `fk_adj`.
@@ -131,7 +131,7 @@ class Sampler:
             "neighbor_budget": neighbor_budget,
             "row_order": row_order,
             "aggregates": aggregates,
-            "visible_until": None if visible_until is None else micros(visible_until),
+            "visible_until": _latest(visible_until),
             "keep_future_cells": keep_future_cells,
             "texts": texts,
             "text_buckets": text_buckets,
@@ -351,6 +351,8 @@ def micros(time: Any) -> int:
     try:
         if isinstance(time, int | np.integer) and not isinstance(time, bool):
             return int(np.int64(time))
+        if isinstance(time, str) and not any(character.isdigit() for character in time):
+            raise ValueError('not a date such as "2024-01-31"')  # NumPy takes "today" and "now"
         given = np.datetime64(_without_zone(time))
         year = int(given.astype("datetime64[Y]").astype(np.int64)) + 1970
         # Beyond these years microseconds overflow, and NumPy does not report it.
@@ -359,6 +361,13 @@ def micros(time: Any) -> int:
         return int(given.astype("datetime64[us]").astype(np.int64))
     except (OverflowError, TypeError, ValueError) as error:
         raise InvalidArgument(f"expected an observation time, found {time!r}: {error}") from None
+
+
+def _latest(visible_until: Any | None) -> int | None:
+    try:
+        return None if visible_until is None else micros(visible_until)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"visible_until: {error}") from None
 
 
 def _without_zone(time: Any) -> Any:

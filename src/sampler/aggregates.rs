@@ -2,8 +2,11 @@
 //! windows that end at the observation time.
 //!
 //! A relation's children are sorted by time, so a window is a range of places, found by two binary
-//! searches; the store's running totals give the sum of a range from its two ends. The seed row is no
-//! part of any aggregate, because its cells may be the target.
+//! searches; the store's running totals give the sum of a range from its two ends.
+//!
+//! The seed row is no part of any aggregate, because its cells may be the target. And where a mean is one
+//! of targets, those of the seed and its siblings, it is one of earlier siblings alone: a mean over all
+//! others tells, beside those of the others, what the seed's own value is.
 
 use super::database::{AggregateShape, Database, TableRelation};
 use super::walk::Visit;
@@ -19,6 +22,8 @@ pub(super) struct SeedRow<'a> {
     row: u32,
     record: Row<'a>,
     obs_time: i64,
+    /// The column of its table that is the target, for a cell task.
+    target: Option<u32>,
 }
 
 /// The children in one window.
@@ -28,7 +33,8 @@ struct Scope<'a> {
     children: Children<'a>,
     from: usize,
     to: usize,
-    /// Whether the seed row is among them.
+    /// Whether the seed row is a child of the same row, and whether it is in the window.
+    is_of_siblings: bool,
     has_seed: bool,
 }
 
@@ -79,9 +85,10 @@ impl<'a> Scope<'a> {
         let is_in_window = |time| {
             is_visible(time, seed.obs_time) && after.is_none_or(|after| !is_visible(time, after))
         };
-        let has_seed =
-            seed.is_child_of(database, relation, parent)? && is_in_window(seed.record.time());
-        Ok(Self { relation: relation.index, window_us, children, from, to, has_seed })
+        let is_of_siblings = seed.is_child_of(database, relation, parent)?;
+        let has_seed = is_of_siblings && is_in_window(seed.record.time());
+        let relation = relation.index;
+        Ok(Self { relation, window_us, children, from, to, is_of_siblings, has_seed })
     }
 
     fn cell(&self, value: AggregateValue, seed: &SeedRow<'_>) -> Result<Cell> {
@@ -106,13 +113,22 @@ impl<'a> Scope<'a> {
         Ok(number.map_or(Cell::Null, Cell::Numerical))
     }
 
-    /// Returns the total of a column, without the seed's own value.
+    /// Returns the total of a column, without the seed's own value; of targets, that of the siblings
+    /// before the seed, and none if nobody knows which these are.
     fn total(&self, column: u32, seed: &SeedRow<'_>) -> Result<Total> {
-        let total = self.children.total(column, self.from, self.to)?;
+        let (mut to, mut own) = (self.to, None);
+        if self.is_of_siblings && seed.target == Some(column) {
+            match seed.record.time() {
+                ALWAYS_VISIBLE => return Ok(Total::default()),
+                time => to = to.min(self.children.visible_count(time.saturating_sub(1))?),
+            }
+        } else if self.has_seed {
+            own = fixed_point(seed.record.cell(column as usize));
+        }
+        let total = self.children.total(column, self.from.min(to), to)?;
         let total = total.ok_or_else(|| {
             Error::corrupt(format!("the store has no totals of column {column}; prepare it again"))
         })?;
-        let own = self.has_seed.then(|| fixed_point(seed.record.cell(column as usize))).flatten();
         Ok(own.map_or(total, |own| Total {
             sum: total.sum.wrapping_sub(i64::from(own)),
             count: total.count.saturating_sub(1),
@@ -131,9 +147,14 @@ impl<'a> Scope<'a> {
 }
 
 impl<'a> SeedRow<'a> {
-    pub(super) fn of(database: &'a Database, seed: Visit, obs_time: i64) -> Result<Self> {
+    pub(super) fn of(
+        database: &'a Database,
+        seed: Visit,
+        obs_time: i64,
+        target: Option<u32>,
+    ) -> Result<Self> {
         let record = database.store.tables()[seed.table as usize].row(seed.row)?;
-        Ok(Self { table: seed.table, row: seed.row, record, obs_time })
+        Ok(Self { table: seed.table, row: seed.row, record, obs_time, target })
     }
 
     fn is_child_of(

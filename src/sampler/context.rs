@@ -109,7 +109,10 @@ impl Sampler {
             rows: walker.visits().to_vec(),
             links,
             neighbours,
-            aggregates: aggregates(database, walker, seed.obs_time)?,
+            aggregates: {
+                let target = task.target(&engine.databases, seed.target).column();
+                aggregates(database, walker, seed.obs_time, target)?
+            },
             hidden_count: walker.hidden(),
             cell_count: walker.cells(),
         })
@@ -117,8 +120,13 @@ impl Sampler {
 }
 
 /// Returns the aggregates that a batch has for the rows of a walk.
-fn aggregates(database: &Database, walker: &Walker, obs_time: i64) -> Result<Vec<AggregateCell>> {
-    let seed = SeedRow::of(database, walker.visits()[0], obs_time)?;
+fn aggregates(
+    database: &Database,
+    walker: &Walker,
+    obs_time: i64,
+    target: Option<u32>,
+) -> Result<Vec<AggregateCell>> {
+    let seed = SeedRow::of(database, walker.visits()[0], obs_time, target)?;
     let mut cells = Vec::new();
     for (place, visit) in (0..).zip(walker.visits()).filter(|(_, visit)| visit.has_aggregates) {
         write_aggregates(database, *visit, &seed, |aggregate, cell| {

@@ -147,6 +147,13 @@ pub(super) struct Target {
     pub own: Option<(ColumnShape, Cell)>,
 }
 
+impl Target {
+    /// Returns the column of the seed's table that is the target; none for a derived task.
+    pub(super) fn column(&self) -> Option<u32> {
+        self.own.is_none().then_some(self.cell as u32)
+    }
+}
+
 impl Sequence<'_> {
     /// Writes a sequence that pads a batch: only padding cells, weight 0.
     pub(super) fn fill(mut self) {
@@ -170,7 +177,7 @@ impl Sequence<'_> {
     ) -> Result<()> {
         self.clear();
         let visits = walker.visits();
-        let seed = SeedRow::of(database, visits[0], obs_time)?;
+        let seed = SeedRow::of(database, visits[0], obs_time, target.column())?;
         let mut length = 0;
         for (place, visit) in visits.iter().enumerate() {
             let record = database.store.tables()[visit.table as usize].row(visit.row)?;

@@ -166,6 +166,15 @@ impl Settings {
                 )));
             }
         }
+        // The two least and the two greatest times have meanings of their own.
+        if let Some(time) = self.visible_until
+            && !(i64::MIN + 2..=i64::MAX - 2).contains(&time)
+        {
+            return Err(Error::invalid(format!(
+                "visible_until: expected a time within 292,000 years of 1970, found {time} us; leave \
+                 it out for no limit"
+            )));
+        }
         let widths = match self.walk {
             Walk::Priority { child_width, .. } => [("child width", child_width), ("", 1)],
             Walk::Breadth { max_hops, budget } => [("budget", budget), ("max_hops", max_hops)],

@@ -23,7 +23,7 @@ pub(crate) struct ContextRow {
     pub row: String,
     pub time: Option<String>,
     pub before: Option<String>,
-    /// The aggregates of its children, if it is the seed or a parent of the seed.
+    /// The aggregates of its children, if it has them.
     pub aggregates: Vec<CellView>,
     pub neighbours: Vec<NeighbourCounts>,
 }

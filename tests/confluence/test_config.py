@@ -27,7 +27,7 @@ from confluence import config
         (["model.attention=sparse"], "expected 'dense' or 'structured' for model.attention"),
         (["data.split_ratios=[0.5, 0.5]"], "expected 3 values for data.split_ratios"),
         (["model.width=10", "model.heads=4"], "that model.heads divides, found 10 and 4"),
-        (["data.visible_until=soon"], "data.visible_until: expected an observation time, found 'soon'"),
+        (["data.visible_until=soon"], "data.visible_until: expected an observation time, found"),
         (["data.task_weights=[1.0]"], "found 0 tasks and 1 weights"),
         (["run.sinks=['tensorbord']"], "expected 'tensorboard' or 'wandb' for run.sinks"),
         (["optimizer.muon_rate=-1"], "expected at least 0 for optimizer.muon_rate, found -1.0"),
@@ -103,3 +103,10 @@ def test_the_settings_of_a_run_have_the_defaults_of_the_sampler():
     assert data.child_width == defaults["bfs_child_width"]
     assert data.budget == defaults["neighbor_budget"]
     assert run.prefetch == defaults["num_prefetch"]
+
+
+def test_a_date_needs_no_quotes(tmp_path):
+    path = tmp_path / "train.toml"
+    path.write_text("[data]\nvisible_until = 2010-01-01\n")
+    assert config.load(path).data.visible_until == "2010-01-01"
+    assert config.load(None, ["data.visible_until=2010-01-01"]).data.visible_until == "2010-01-01"

@@ -363,7 +363,9 @@ def test_a_time_with_a_zone_is_converted_to_utc():
     assert headwater.sampler.micros(datetime.datetime(2022, 10, 14, 23, 44, 45, tzinfo=zone)) == at
 
 
-@pytest.mark.parametrize("when", ["NaT", "", "-300000-01-01", "300000-01-01", True, 2**70, "soon"])
+@pytest.mark.parametrize(
+    "when", ["NaT", "", "-300000-01-01", "300000-01-01", True, 2**70, "soon", "today"]
+)
 def test_invalid_times_are_refused(store_path, when):
     running = sampler(store_path)
     task = running.tasks[0]

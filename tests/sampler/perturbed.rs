@@ -197,3 +197,30 @@ proptest! {
         }
     }
 }
+
+/// A mean over all siblings but the seed would tell, beside the means of the siblings, the seed's own
+/// value. So means of targets are those of earlier siblings.
+#[test]
+fn p7_a_mean_of_targets_does_not_tell_the_label() {
+    let game = |second| Game { second, teams: [1, 2], won: Some(second % 2 == 0) };
+    let games: Vec<_> = [3, 3, 3, 8, 8].map(game).to_vec();
+    let (_folder, store) = store(&games);
+    let sampler = sampler(&store, &Settings::default(), (0, 1), PLAIN).unwrap();
+    let mean_of = |game: u32, obs_time: i64| {
+        let batch = sampler.sample("won", &[(game, obs_time)]).unwrap();
+        let name = "games by home: mean of won";
+        let index = store.metadata().aggregates.iter().find(|a| a.name == name).unwrap().index;
+        let columns = batch.get::<i32>("column_ids").unwrap();
+        let at = columns.iter().position(|&column| column == index as i32).unwrap();
+        let is_null = batch.get::<u8>("is_null").unwrap()[at] == 1;
+        (!is_null).then(|| batch.get::<f32>("numeric_values").unwrap()[at])
+    };
+    for obs_time in [10 * SECOND, 100 * SECOND, i64::MAX] {
+        for of_the_first in 0..3 {
+            assert_eq!(mean_of(of_the_first, obs_time), None);
+        }
+        for later in 3..5 {
+            assert_eq!(mean_of(later, obs_time), Some(0.0));
+        }
+    }
+}

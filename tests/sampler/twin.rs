@@ -257,7 +257,12 @@ fn cells<'a>(
         if has_aggregates(settings.aggregates, reached[number]) {
             for aggregate in aggregates_of(store, table) {
                 let is_known = number > 0 || is_visible(record.time(), seed.obs_time);
-                let number_of = || aggregate_of(store, aggregate, row, rows[0], seed.obs_time);
+                let target = match task.metadata().target {
+                    TargetMetadata::Cell { column } => Some(column),
+                    TargetMetadata::Derived { .. } => None,
+                };
+                let asked = (rows[0], target);
+                let number_of = || aggregate_of(store, aggregate, row, asked, seed.obs_time);
                 let cell =
                     if is_known { number_of() } else { None }.map_or(Cell::Null, Cell::Numerical);
                 let column = Cow::Owned(number_column(aggregate));
@@ -296,12 +301,14 @@ fn aggregate_of(
     store: &Store,
     aggregate: &AggregateMetadata,
     parent: u32,
-    seed: Place,
+    (seed, target): (Place, Option<u32>),
     now: i64,
 ) -> Option<f32> {
     let relation = &store.relations()[aggregate.relation as usize];
     let child = relation.metadata().child as usize;
     let table = &store.tables()[child];
+    let own = store.tables()[seed.0].row(seed.1).unwrap();
+    let is_of_siblings = seed.0 == child && relation.parent(&own).unwrap() == Some(parent);
     let mut times = Vec::new();
     let (mut sum, mut count) = (0_i128, 0_i128);
     for row in 0..table.row_count() {
@@ -319,6 +326,11 @@ fn aggregate_of(
         }
         times.push(record.time());
         if let AggregateValue::Mean { column } = aggregate.value {
+            // Of targets only those that were known before the seed came to exist.
+            let is_earlier = own.time() != i64::MIN && record.time() < own.time();
+            if is_of_siblings && target == Some(column) && !is_earlier {
+                continue;
+            }
             let value = match record.cell(column as usize) {
                 Cell::Numerical(score) => Some(f64::from(score).clamp(-1000.0, 1000.0)),
                 Cell::Boolean(truth) => Some(f64::from(u8::from(truth))),

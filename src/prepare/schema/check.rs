@@ -327,11 +327,14 @@ fn find_reference(table: &Table, name: &str) -> Result<()> {
     if table.reference(name).is_some() {
         return Ok(());
     }
+    if table.references.is_empty() {
+        return fail(format!(
+            "there is no reference {name:?}; the table has none, add it to the table"
+        ));
+    }
     let names: Vec<_> = table.references.iter().map(Reference::name).collect();
-    fail(format!(
-        "there is no reference {name:?}; expected one of: {}",
-        listed(names.iter().map(String::as_str))
-    ))
+    let hint = did_you_mean(name, names.iter().map(String::as_str));
+    fail(format!("there is no reference {name:?}; {hint}"))
 }
 
 /// Checks that the table has these columns, each named once. An ignored column may link rows; it is

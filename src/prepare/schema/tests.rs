@@ -336,8 +336,8 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "reference = \"driverId\"",
         "reference = \"driver\"",
-        "aggregate of \"results\" by \"driver\": there is no reference \"driver\"; expected one of: \
-         \"raceId\", \"driverId\"",
+        "aggregate of \"results\" by \"driver\": there is no reference \"driver\"; did you mean \
+         \"driverId\"?",
     ),
     (
         "columns = \"won\"\n",
