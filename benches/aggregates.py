@@ -60,9 +60,7 @@ def main() -> None:
     parser.add_argument("--record", type=Path, help="write the figures here as JSON")
     args = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    heading = prepare.heading(
-        "aggregates: CPU ms a batch of 32 contexts, by who has them"
-    )
+    heading = prepare.heading("aggregates: CPU ms a batch of 32 contexts, by who has them")
     args.work.mkdir(parents=True, exist_ok=True)
     store = made_store(args.work, args.source, args.schema)
     found: dict[str, dict[str, float]] = {}

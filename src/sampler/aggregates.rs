@@ -53,13 +53,12 @@ pub(super) fn write_aggregates(
             put(aggregate, Cell::Null);
             continue;
         }
-        let is_same = |s: &Scope<'_>| {
-            (s.relation, s.window_us) == (aggregate.relation.index, aggregate.window_us)
-        };
-        let scope = match last.take().filter(is_same) {
+        let is_same = |scope: &Scope<'_>| scope.relation == aggregate.relation.index;
+        let mut scope = match last.take().filter(is_same) {
             Some(scope) => scope,
-            None => Scope::of(database, visit.row, aggregate, seed)?,
+            None => Scope::of(database, visit.row, aggregate.relation, seed)?,
         };
+        scope.move_to(aggregate.window_us, seed)?;
         put(aggregate, scope.cell(aggregate.value, seed)?);
         last = Some(scope);
     }
@@ -67,28 +66,37 @@ pub(super) fn write_aggregates(
 }
 
 impl<'a> Scope<'a> {
+    /// Returns the children of row `parent` that are visible, at any time before.
     fn of(
         database: &'a Database,
         parent: u32,
-        aggregate: &AggregateShape,
+        relation: TableRelation,
         seed: &SeedRow<'_>,
     ) -> Result<Self> {
-        let AggregateShape { relation, window_us, .. } = *aggregate;
         let children = database.relation(relation).children(parent)?;
         let to = children.visible_count(seed.obs_time)?;
+        let is_of_siblings = seed.is_child_of(database, relation, parent)?;
+        let has_seed = is_of_siblings && is_visible(seed.record.time(), seed.obs_time);
+        let (relation, window_us, from) = (relation.index, None, 0);
+        Ok(Self { relation, window_us, children, from, to, is_of_siblings, has_seed })
+    }
+
+    /// Moves the beginning to that of a window.
+    fn move_to(&mut self, window_us: Option<i64>, seed: &SeedRow<'_>) -> Result<()> {
+        if self.window_us == window_us {
+            return Ok(());
+        }
         let after = window_us.map(|length| seed.obs_time.saturating_sub(length));
-        let from = match after {
+        self.from = match after {
             // A child of an unknown time counts in no window.
-            Some(after) => children.visible_count(after)?.min(to),
+            Some(after) => self.children.visible_count(after)?.min(self.to),
             None => 0,
         };
-        let is_in_window = |time| {
-            is_visible(time, seed.obs_time) && after.is_none_or(|after| !is_visible(time, after))
-        };
-        let is_of_siblings = seed.is_child_of(database, relation, parent)?;
-        let has_seed = is_of_siblings && is_in_window(seed.record.time());
-        let relation = relation.index;
-        Ok(Self { relation, window_us, children, from, to, is_of_siblings, has_seed })
+        let time = seed.record.time();
+        let is_in_window = after.is_none_or(|after| !is_visible(time, after));
+        self.has_seed = self.is_of_siblings && is_visible(time, seed.obs_time) && is_in_window;
+        self.window_us = window_us;
+        Ok(())
     }
 
     fn cell(&self, value: AggregateValue, seed: &SeedRow<'_>) -> Result<Cell> {
