@@ -403,53 +403,6 @@ def test_other_python_threads_run_while_a_batch_is_made(store_path):
     assert inside > 0
 
 
-def test_jax_adopts_the_buffers_without_a_copy(store_path):
-    jax = pytest.importorskip("jax", reason="JAX is not installed")
-    with sampler(store_path, default_batch_size=32) as running:
-        batch = running.next_train_batch()
-        for name in ("column_ids", "timestamp_values", "fk_adj", "text_batch_embeddings"):
-            array = jax.device_put(batch[name], jax.devices("cpu")[0])
-            assert array.unsafe_buffer_pointer() == batch[name].ctypes.data, name
-
-
-def test_grain_resumes_at_every_step(store_path):
-    pytest.importorskip("grain", reason="grain is not installed")
-    import grain
-
-    from headwater.grain import SamplerDataset
-
-    dataset = SamplerDataset({"db_path": store_path} | SETTINGS, batch_count=6)
-    grain.experimental.assert_equal_output_after_checkpoint(dataset)
-    iterator = iter(dataset)
-    next(iterator)
-    iterator.close()
-    with pytest.raises(ValueError, match="closed"):
-        next(iterator)
-
-
-def test_orbax_restores_the_cursor_beside_the_model(store_path, tmp_path):
-    ocp = pytest.importorskip("orbax.checkpoint", reason="Orbax is not installed")
-    from headwater import orbax
-
-    with sampler(store_path) as running, ocp.CheckpointManager(tmp_path / "ck") as manager:
-        running.next_train_batch()
-        state = {"weights": np.arange(5.0)}
-        args = ocp.args.Composite(
-            state=ocp.args.StandardSave(state), sampler=orbax.save_args(running)
-        )
-        manager.save(1, args=args)
-        manager.wait_until_finished()
-        tail = running.next_train_batch()
-        args = ocp.args.Composite(
-            state=ocp.args.StandardRestore(state), sampler=orbax.restore_args()
-        )
-        restored = manager.restore(1, args=args)
-        orbax.resume(running, restored.sampler)
-        assert same(running.next_train_batch(), tail)
-        with pytest.raises(headwater.InvalidArgument, match="restore_args"):
-            orbax.resume(running, {})
-
-
 @pytest.mark.parametrize("compact", [False, True])
 def test_a_context_is_drawn_with_the_settings_of_the_sampler(store_path, tmp_path, compact):
     page = tmp_path / "context.html"

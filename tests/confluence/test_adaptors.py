@@ -1,0 +1,63 @@
+"""Batches and cursors in JAX, grain and Orbax: here, because the process loads JAX."""
+
+import numpy as np
+import pytest
+
+import headwater
+
+SETTINGS = {"default_batch_size": 4, "default_sequence_length": 64, "max_rows": 16, "seed": 7}
+
+
+def sampler(store, **changes):
+    return headwater.Sampler(store, **(SETTINGS | changes))
+
+
+def same(one, two):
+    return one.keys() == two.keys() and all(np.array_equal(one[k], two[k]) for k in one)
+
+
+def test_jax_adopts_the_buffers_without_a_copy(demo_store):
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    with sampler(demo_store, default_batch_size=32) as running:
+        batch = running.next_train_batch()
+        for name in ("column_ids", "timestamp_values", "fk_adj", "text_batch_embeddings"):
+            array = jax.device_put(batch[name], jax.devices("cpu")[0])
+            assert array.unsafe_buffer_pointer() == batch[name].ctypes.data, name
+
+
+def test_grain_resumes_at_every_step(demo_store):
+    pytest.importorskip("grain", reason="grain is not installed")
+    import grain
+
+    from headwater.grain import SamplerDataset
+
+    dataset = SamplerDataset({"db_path": demo_store} | SETTINGS, batch_count=6)
+    grain.experimental.assert_equal_output_after_checkpoint(dataset)
+    iterator = iter(dataset)
+    next(iterator)
+    iterator.close()
+    with pytest.raises(ValueError, match="closed"):
+        next(iterator)
+
+
+def test_orbax_restores_the_cursor_beside_the_model(demo_store, tmp_path):
+    ocp = pytest.importorskip("orbax.checkpoint", reason="Orbax is not installed")
+    from headwater import orbax
+
+    with sampler(demo_store) as running, ocp.CheckpointManager(tmp_path / "ck") as manager:
+        running.next_train_batch()
+        state = {"weights": np.arange(5.0)}
+        args = ocp.args.Composite(
+            state=ocp.args.StandardSave(state), sampler=orbax.save_args(running)
+        )
+        manager.save(1, args=args)
+        manager.wait_until_finished()
+        tail = running.next_train_batch()
+        args = ocp.args.Composite(
+            state=ocp.args.StandardRestore(state), sampler=orbax.restore_args()
+        )
+        restored = manager.restore(1, args=args)
+        orbax.resume(running, restored.sampler)
+        assert same(running.next_train_batch(), tail)
+        with pytest.raises(headwater.InvalidArgument, match="restore_args"):
+            orbax.resume(running, {})
