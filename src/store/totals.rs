@@ -3,7 +3,7 @@
 use super::metadata::{AggregateMetadata, AggregateValue, ColumnMetadata};
 use super::table::Cell;
 use crate::container::{Container, Section};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The running totals of one column over all children of a relation, in the relation's order.
 pub(super) struct Totals {
@@ -98,17 +98,18 @@ impl Totals {
             None => to.saturating_sub(from) as u32,
             Some(counts) => {
                 let (first, last): (u32, u32) = (counts.value(from)?, counts.value(to)?);
-                last.checked_sub(first).ok_or_else(|| falls(counts))?
+                last.checked_sub(first).ok_or_else(|| {
+                    counts.corrupt("expected running counts that never fall, found one that does")
+                })?
             }
         };
-        let sum = sum(to)?.checked_sub(sum(from)?).ok_or_else(|| falls(&self.sums))?;
+        let sum = sum(to)?.checked_sub(sum(from)?).ok_or_else(|| {
+            self.sums.corrupt(
+                "expected running sums that differ by less than 2^63, found two that do not",
+            )
+        })?;
         Ok(Total { sum, count })
     }
-}
-
-#[cold]
-fn falls(section: &Section) -> Error {
-    section.corrupt("a running total is not the sum of values in range".to_owned())
 }
 
 #[cfg(test)]

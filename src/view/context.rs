@@ -108,9 +108,20 @@ impl ContextView {
             self.size(),
             self.rows[0].line(),
         );
-        self.rows[0].write_aggregates("", &mut text);
+        self.write_aggregates(0, "", &mut text);
         self.write_below(0, "", &mut text);
         text
+    }
+
+    /// Writes the aggregates of the row at `place`, beside the line to the rows that it brought in.
+    fn write_aggregates(&self, place: usize, indent: &str, text: &mut String) {
+        let is_leaf = !self.rows.iter().any(|row| row.place > 0 && row.from == place);
+        let branch = if is_leaf { ' ' } else { '│' };
+        for CellView { column, value, .. } in &self.rows[place].aggregates {
+            let value = value.as_deref().unwrap_or("NULL");
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{indent}{branch}    {column} = {value}");
+        }
     }
 
     /// Writes the rows that the row at `place` brought in.
@@ -123,7 +134,7 @@ impl ContextView {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{indent}{branch}{}", row.line());
             let indent = format!("{indent}{below}");
-            row.write_aggregates(&indent, text);
+            self.write_aggregates(row.place, &indent, text);
             self.write_below(row.place, &indent, text);
         }
     }
@@ -168,13 +179,6 @@ impl ContextRow {
     /// Returns the table and the key of the row.
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.table, self.row)
-    }
-
-    fn write_aggregates(&self, indent: &str, text: &mut String) {
-        for CellView { column, value, .. } in &self.aggregates {
-            let value = value.as_deref().unwrap_or("NULL");
-            let _ = writeln!(text, "{indent}│    {column} = {value}");
-        }
     }
 
     fn line(&self) -> String {

@@ -4,16 +4,7 @@ import numpy as np
 import pytest
 
 import headwater
-
-SETTINGS = {"default_batch_size": 4, "default_sequence_length": 64, "max_rows": 16, "seed": 7}
-
-
-def sampler(store, **changes):
-    return headwater.Sampler(store, **(SETTINGS | changes))
-
-
-def same(one, two):
-    return one.keys() == two.keys() and all(np.array_equal(one[k], two[k]) for k in one)
+from samplers import SETTINGS, same, sampler
 
 
 def test_jax_adopts_the_buffers_without_a_copy(demo_store):

@@ -12,16 +12,7 @@ import numpy as np
 import pytest
 
 import headwater
-
-SETTINGS = {"default_batch_size": 4, "default_sequence_length": 64, "max_rows": 16, "seed": 7}
-
-
-def sampler(store_path, **changes):
-    return headwater.Sampler(store_path, **(SETTINGS | changes))
-
-
-def same(one, two):
-    return one.keys() == two.keys() and all(np.array_equal(one[k], two[k]) for k in one)
+from samplers import same, sampler
 
 
 def test_a_batch_has_the_tensors_of_the_format(store_path):

@@ -1,10 +1,8 @@
 //! P7: a context holds nothing of the future, and the label only at the target.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use headwater::plan::Split;
-use headwater::prepare::schema::Schema;
 use headwater::random::{Purpose, Stream};
 use headwater::sampler::{Children, Settings, Shape, Walk};
 use headwater::store::{AggregateValue, ColumnStats, Store};
@@ -97,12 +95,7 @@ fn shops(sizes: &Sizes) -> Database {
     let mut below = |bound: i64| random.below(bound as u64) as i64;
     let time = |seconds: i64| Value::Time(1_600_000_000 * SECOND + seconds * SECOND);
     let mark = |seconds: i64, row: i64| Value::Number(seconds as f64 + row as f64 * MARK);
-    let mut database =
-        Database { schema: Schema::parse(SCHEMA).unwrap(), data: BTreeMap::default() };
-    let mut add = |table: &str, columns: Vec<(&str, Vec<Value>)>| {
-        let columns = columns.into_iter().map(|(name, values)| (name.to_owned(), values)).collect();
-        database.data.insert(table.to_owned(), columns);
-    };
+    let mut tables = Vec::new();
     let ids = |count: i64| (0..count).map(Value::Integer).collect::<Vec<_>>();
     let shops: Vec<i64> = (0..sizes.shops).map(|_| below(400)).collect();
     let visits: Vec<i64> = (0..sizes.visits).map(|_| below(400)).collect();
@@ -114,7 +107,7 @@ fn shops(sizes: &Sizes) -> Database {
     let marks =
         |times: &[i64]| (0..).zip(times).map(|(row, &at)| mark(at, row)).collect::<Vec<_>>();
     let times = |times: &[i64]| times.iter().map(|&at| time(at)).collect::<Vec<_>>();
-    add(
+    tables.push((
         "shops",
         vec![
             ("id", ids(sizes.shops)),
@@ -122,9 +115,9 @@ fn shops(sizes: &Sizes) -> Database {
             ("due", due(&shops, &mut below)),
             ("mark", marks(&shops)),
         ],
-    );
+    ));
     let known: Vec<i64> = visits.iter().map(|at| at + 3).collect();
-    add(
+    tables.push((
         "visits",
         vec![
             ("id", ids(sizes.visits)),
@@ -134,9 +127,9 @@ fn shops(sizes: &Sizes) -> Database {
             ("shop", (0..sizes.visits).map(|_| Value::Integer(below(sizes.shops))).collect()),
             ("before", (0..sizes.visits).map(|_| Value::Integer(below(sizes.visits))).collect()),
         ],
-    );
+    ));
     let known: Vec<i64> = sales.iter().map(|at| at + 1).collect();
-    add(
+    tables.push((
         "sales",
         vec![
             ("id", ids(sizes.sales)),
@@ -144,17 +137,17 @@ fn shops(sizes: &Sizes) -> Database {
             ("mark", marks(&known)),
             ("visit", visit_of.iter().map(|&visit| Value::Integer(visit)).collect()),
         ],
-    );
+    ));
     let seeds: Vec<i64> = (0..sizes.seeds).map(|_| below(420)).collect();
-    add(
+    tables.push((
         "tomorrow",
         vec![
             ("shop", (0..sizes.seeds).map(|_| Value::Integer(below(sizes.shops))).collect()),
             ("at", times(&seeds)),
             ("y", (0..sizes.seeds).map(|_| Value::Number(below(1_000_000) as f64)).collect()),
         ],
-    );
-    database
+    ));
+    Database::new(SCHEMA, tables)
 }
 
 fn settings(seed: u64, walk: Walk) -> Settings {

@@ -1,10 +1,8 @@
 //! P7 by perturbation: whatever changes after the observation time, and whatever the label is, no
 //! other byte of the batch changes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use headwater::prepare::schema::Schema;
 use headwater::random::{Purpose, Stream};
 use headwater::sampler::{Aggregates, Batch, Settings, Shape, Tensor};
 use headwater::store::Store;
@@ -98,18 +96,14 @@ fn perturbed(games: &[Game], seed: u64, now: i64, asked: Option<usize>) -> Vec<G
 }
 
 fn store(games: &[Game]) -> (tempfile::TempDir, Arc<Store>) {
-    let mut data = BTreeMap::new();
-    let mut add = |table: &str, columns: Vec<(&str, Vec<Value>)>| {
-        let columns = columns.into_iter().map(|(name, values)| (name.to_owned(), values)).collect();
-        data.insert(table.to_owned(), columns);
-    };
+    let mut tables = Vec::new();
     let ids = |count: usize| (0..count as i64).map(Value::Integer).collect::<Vec<_>>();
     let cities = (0..TEAMS).map(|team| Value::Word(format!("city {team}"))).collect();
-    add("teams", vec![("id", ids(TEAMS as usize)), ("city", cities)]);
+    tables.push(("teams", vec![("id", ids(TEAMS as usize)), ("city", cities)]));
     let team = |side: usize| games.iter().map(|g| Value::Integer(g.teams[side])).collect();
     let at = games.iter().map(|game| Value::Time(game.second * SECOND)).collect();
     let won = games.iter().map(|game| game.won.map_or(Value::Null, Value::Truth)).collect();
-    add(
+    tables.push((
         "games",
         vec![
             ("id", ids(games.len())),
@@ -118,12 +112,11 @@ fn store(games: &[Game]) -> (tempfile::TempDir, Arc<Store>) {
             ("away", team(1)),
             ("won", won),
         ],
-    );
+    ));
     let one = |value: Value| vec![value];
     let (at, y) = (one(Value::Time(0)), one(Value::Truth(true)));
-    add("next", vec![("team", one(Value::Integer(0))), ("at", at), ("y", y)]);
-    let database = Database { schema: Schema::parse(SCHEMA).unwrap(), data };
-    let (folder, store) = stores::store_of(&database, &[usize::MAX]);
+    tables.push(("next", vec![("team", one(Value::Integer(0))), ("at", at), ("y", y)]));
+    let (folder, store) = stores::store_of(&Database::new(SCHEMA, tables), &[usize::MAX]);
     (folder, Arc::new(store))
 }
 

@@ -1,9 +1,7 @@
 //! A walk draws its children uniformly.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use headwater::prepare::schema::Schema;
 use headwater::sampler::{Children, Settings, Shape, Walk};
 
 use crate::database::{Database, Value};
@@ -40,21 +38,19 @@ const SEEDS: u32 = 20_000;
 fn family() -> Database {
     let rows = (SEEN + UNBORN) as i64;
     let integers = |values: Vec<i64>| values.into_iter().map(Value::Integer).collect::<Vec<_>>();
-    let parents = vec![("id".to_owned(), integers(vec![7]))];
+    let parents = vec![("id", integers(vec![7]))];
     let children = vec![
-        ("id".to_owned(), integers((0..rows).collect())),
-        ("born".to_owned(), (0..rows).map(|row| Value::Time(row * 1_000_000)).collect()),
-        ("parent".to_owned(), integers(vec![7; rows as usize])),
+        ("id", integers((0..rows).collect())),
+        ("born", (0..rows).map(|row| Value::Time(row * 1_000_000)).collect()),
+        ("parent", integers(vec![7; rows as usize])),
     ];
     let seeds = SEEDS as usize;
     let next = vec![
-        ("parent".to_owned(), integers(vec![7; seeds])),
-        ("at".to_owned(), vec![Value::Time((SEEN as i64 - 1) * 1_000_000); seeds]),
-        ("y".to_owned(), (0..seeds).map(|seed| Value::Truth(seed % 2 == 0)).collect()),
+        ("parent", integers(vec![7; seeds])),
+        ("at", vec![Value::Time((SEEN as i64 - 1) * 1_000_000); seeds]),
+        ("y", (0..seeds).map(|seed| Value::Truth(seed % 2 == 0)).collect()),
     ];
-    let tables = [("parents", parents), ("children", children), ("next", next)];
-    let data: BTreeMap<_, _> = tables.map(|(name, data)| (name.to_owned(), data)).into();
-    Database { schema: Schema::parse(SCHEMA).unwrap(), data }
+    Database::new(SCHEMA, [("parents", parents), ("children", children), ("next", next)])
 }
 
 /// Returns the distance of counts from uniform, as a sum of squares in units of the variance that

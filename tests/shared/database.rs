@@ -50,6 +50,21 @@ pub(crate) struct Database {
 }
 
 impl Database {
+    /// Returns the database of a schema's text and of the columns of each source table.
+    pub(crate) fn new<'a>(
+        schema: &str,
+        tables: impl IntoIterator<Item = (&'a str, Vec<(&'a str, Vec<Value>)>)>,
+    ) -> Self {
+        let owned = |(name, values): (&str, Vec<Value>)| (name.to_owned(), values);
+        let tables = tables.into_iter();
+        Self {
+            schema: Schema::parse(schema).unwrap_or_else(|e| panic!("{e}")),
+            data: tables
+                .map(|(n, columns)| (n.to_owned(), columns.into_iter().map(owned).collect()))
+                .collect(),
+        }
+    }
+
     pub(crate) fn column(&self, table: &str, column: &str) -> &[Value] {
         let found = self.data[table].iter().find(|(name, _)| name == column);
         &found.unwrap_or_else(|| panic!("{table}.{column}")).1

@@ -1,7 +1,5 @@
 //! A fixed database of a dozen rows, with one of each feature.
 
-use headwater::prepare::schema::Schema;
-
 use crate::database::{Database, Value};
 
 const SCHEMA: &str = r#"
@@ -67,7 +65,7 @@ fn day(day: i64) -> Value {
 }
 
 pub(crate) fn database() -> Database {
-    let column = |name: &str, values: Vec<Value>| (name.to_owned(), values);
+    let column = |name: &'static str, values: Vec<Value>| (name, values);
     let words = |text: &str| text.split(' ').map(word).collect::<Vec<_>>();
     let integers = |numbers: &[i64]| numbers.iter().copied().map(integer).collect::<Vec<_>>();
     let days = |days: &[i64]| days.iter().copied().map(day).collect::<Vec<_>>();
@@ -113,8 +111,5 @@ pub(crate) fn database() -> Database {
         ("next", next),
         ("churn", churn),
     ];
-    Database {
-        schema: Schema::parse(SCHEMA).unwrap_or_else(|e| panic!("{e}")),
-        data: tables.into_iter().map(|(name, data)| (name.to_owned(), data)).collect(),
-    }
+    Database::new(SCHEMA, tables)
 }

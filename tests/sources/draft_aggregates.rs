@@ -23,7 +23,7 @@ fn visits(days: f64) -> Vec<u8> {
 }
 
 #[test]
-fn aggregates_are_drafted_of_children_with_a_time_that_are_many() {
+fn aggregates_are_drafted_for_rows_with_many_dated_children() {
     let shops = csv("id,town", 20, |i| format!("{i},t{}", i % 4));
     // A visit has one receipt, and its notes came with it.
     let receipts = csv("id,visit_id,sum", 400, |i| format!("{i},{i},{}", i % 7));

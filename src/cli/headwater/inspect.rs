@@ -194,8 +194,7 @@ fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result
         output.line("\naggregates")?;
         output.columns(metadata.aggregates.iter().map(|aggregate| {
             let parent = metadata.relations[aggregate.relation as usize].parent as usize;
-            let index = aggregate.index.to_string();
-            [index, aggregate.name.clone(), format!("of {}", metadata.tables[parent].name)]
+            [aggregate.name.clone(), format!("of {}", metadata.tables[parent].name)]
         }))?;
     }
     output.line("\ntasks (train / val / test)")?;

@@ -65,7 +65,8 @@ impl<'de> Deserialize<'de> for Window {
         }
         let length = Delay::parse(&text).map_err(|_| {
             serde::de::Error::custom(format!(
-                "expected a window such as \"30 days\", \"12 hours\" or \"{EVER}\", found {text:?}"
+                "expected a window such as \"30 days\", \"12 hours\" or \"{EVER}\", of at most 292,000 \
+                 years, found {text:?}"
             ))
         });
         length.map(Self::Last)

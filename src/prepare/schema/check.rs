@@ -137,7 +137,7 @@ impl Schema {
             let Aggregate { table, reference, .. } = aggregate;
             let context = || format!("aggregate of {table:?} by {reference:?}");
             if !named.insert((table, reference)) {
-                return fail("is there twice; write its columns and windows in one")
+                return fail("the schema has it twice; put all columns and windows into one")
                     .context(context);
             }
             self.check_aggregate(aggregate).context(context)?;
@@ -164,7 +164,7 @@ impl Schema {
         }
         for (place, window) in aggregate.windows.iter().enumerate() {
             if aggregate.windows[..place].contains(window) {
-                return fail(format!("the window \"{window}\" is there twice; remove one"));
+                return fail(format!("the window \"{window}\" is listed twice; remove one"));
             }
             match window {
                 Window::Last(length) if length.is_zero() => {
@@ -329,7 +329,8 @@ fn find_reference(table: &Table, name: &str) -> Result<()> {
     }
     if table.references.is_empty() {
         return fail(format!(
-            "there is no reference {name:?}; the table has none, add it to the table"
+            "there is no reference {name:?}; table {:?} has no references, add it to them",
+            table.name
         ));
     }
     let names: Vec<_> = table.references.iter().map(Reference::name).collect();

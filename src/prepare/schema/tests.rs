@@ -314,8 +314,8 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "windows = [\"30 days\", \"ever\"]",
         "windows = [\"30 days\", \"always\"]",
-        "line 33, column 11: expected a window such as \"30 days\", \"12 hours\" or \"ever\", found \
-         \"always\"",
+        "line 33, column 11: expected a window such as \"30 days\", \"12 hours\" or \"ever\", of \
+         at most 292,000 years, found \"always\"",
     ),
     (
         "windows = [\"30 days\", \"ever\"]",
@@ -326,7 +326,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "windows = [\"30 days\", \"ever\"]",
         "windows = [\"30 days\", \"720 hours\"]",
-        "aggregate of \"results\" by \"driverId\": the window \"30 days\" is there twice; remove one",
+        "aggregate of \"results\" by \"driverId\": the window \"30 days\" is listed twice; remove one",
     ),
     (
         "windows = [\"30 days\", \"ever\"]",
@@ -354,8 +354,8 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "[[aggregate]]",
         "[[aggregate]]\ntable = \"results\"\nreference = \"driverId\"\n[[aggregate]]",
-        "aggregate of \"results\" by \"driverId\": is there twice; write its columns and windows in \
-         one",
+        "aggregate of \"results\" by \"driverId\": the schema has it twice; put all columns and \
+         windows into one",
     ),
     (
         "table = \"results\"\nreference = \"driverId\"\ncolumns = \"won\"",

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::markup::{escape, hue, shortened};
 use super::sequence::Sequence;
-use crate::sampler::{Children, Context, Settings, Walk};
+use crate::sampler::{Aggregates, Children, Context, Settings, Walk};
 use crate::store::Store;
 use crate::view::cell::time_text;
 use crate::view::context::{ContextView, target_column};
@@ -71,6 +71,11 @@ pub(super) fn settings(store: &Store, settings: &Settings, view: &ContextView) -
             plural(budget.into(), "row"),
         ),
     };
+    let aggregates = match settings.aggregates {
+        Aggregates::None => "of no row",
+        Aggregates::Near => "of the seed and its parents",
+        Aggregates::All => "of the seed and of every row reached as a parent",
+    };
     let future = if settings.keep_future_cells { "kept" } else { "NULL" };
     let root = store.root().to_string();
     let all = [
@@ -79,7 +84,7 @@ pub(super) fn settings(store: &Store, settings: &Settings, view: &ContextView) -
         ("S", plural(settings.shape.sequence_length.into(), "cell")),
         ("rows at most", count(settings.shape.max_rows.into())),
         ("observed at the latest", settings.visible_until.map_or("any time".to_owned(), time_text)),
-        ("aggregates", settings.aggregates.name().to_owned()),
+        ("aggregates", aggregates.to_owned()),
         ("times after the observation", future.to_owned()),
         ("seed", settings.seed.to_string()),
         ("split", view.split.to_owned()),
