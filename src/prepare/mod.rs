@@ -67,6 +67,7 @@ pub fn prepare(
     options: &Options<'_>,
 ) -> Result<Report> {
     schema.check()?;
+    let schema = &schema.with_label_tables();
     if fs::symlink_metadata(out).is_ok() {
         return Err(exists(out));
     }

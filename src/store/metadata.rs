@@ -290,6 +290,9 @@ pub enum TargetMetadata {
         column: ColumnMetadata,
         /// Whether each seed's split is recorded.
         recorded_split: bool,
+        /// The time from an observation until its target is known, if labels are rows.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        horizon_us: Option<i64>,
     },
 }
 

@@ -44,7 +44,7 @@ impl Task {
     ) -> Result<Self> {
         let seeds = u64::from(metadata.seed_count);
         let derived = match (&metadata.target, container) {
-            (TargetMetadata::Derived { column, recorded_split }, Some(container)) => {
+            (TargetMetadata::Derived { column, recorded_split, .. }, Some(container)) => {
                 let width = u64::from(target_bytes(&column.stats));
                 Some(Derived {
                     anchors: container.section("anchors", seeds * 4)?,

@@ -553,3 +553,59 @@ fn p7_no_leak_of_a_target_by_a_table_of_the_same_source() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
+
+#[test]
+fn p7_no_leak_of_a_target_by_its_horizon() {
+    let part = "split = \"part\"";
+    let refused = |horizon: &str| with_schema(part, &format!("{part}, horizon = {horizon}"));
+    assert_eq!(
+        refused("\"0 days\""),
+        "schema DIR/schema.toml: task \"churn\": horizon: expected a time longer than 0, found \"0 us\"; set it to the time \
+         from an observation until its target is known"
+    );
+    let sees_everything = SCHEMA.replace(part, "horizon = \"1 day\"") + "sees_everything = true\n";
+    assert_eq!(
+        workshop(&shop()).refused(&sees_everything),
+        "schema DIR/schema.toml: task \"churn\": horizon: expected seeds that each have an observation time, found a task \
+         that sees everything, its own target as well; remove the horizon or sees_everything, and \
+         name the column of times"
+    );
+    let taken =
+        SCHEMA.replace(part, "horizon = \"1 day\"").replacen("\"orders\"", "\"Churn labels\"", 1);
+    assert_eq!(
+        workshop(&shop()).refused(&taken),
+        "schema DIR/schema.toml: task \"churn\": horizon: the task's labels become table \"churn labels\", and there is a \
+         table \"Churn labels\"; rename that table or the task"
+    );
+}
+
+#[test]
+fn a_horizon_makes_the_table_of_labels_that_one_could_write() {
+    let part = ", split = \"part\"";
+    let schema = SCHEMA.replace(part, "");
+    let table = r#"
+[[table]]
+name = "churn labels"
+source = "seeds"
+time = { column = "at", delay = "36 hours" }
+columns = { customer = "ignored", at = "timestamp", y = "numerical" }
+references = [{ columns = "customer", to = "customers" }]
+
+[[aggregate]]
+table = "churn labels"
+reference = "customer"
+columns = "y"
+"#;
+    let (own, aggregate) = table.split_at(table.find("[[aggregate]]").unwrap());
+    let by_hand = schema.replace("[[task]]", &format!("{own}{aggregate}[[task]]"));
+    let type_ = "type = \"numerical\"";
+    let by_horizon = schema.replace("[[task]]", &format!("{aggregate}[[task]]"));
+    let by_horizon = by_horizon.replace(type_, &format!("{type_}, horizon = \"36 hours\""));
+    let files = |schema: &str| {
+        let workshop = workshop(&shop());
+        let output = workshop.prepare(schema);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Store::open(&workshop.path("db")).unwrap().metadata().files.clone()
+    };
+    assert_eq!(files(&by_hand), files(&by_horizon));
+}

@@ -39,13 +39,19 @@ reference = "away"
 columns = "won"
 windows = ["1 us", "90 seconds"]
 
+[[aggregate]]
+table = "next labels"
+reference = "team"
+columns = "y"
+windows = ["30 seconds", "ever"]
+
 [[task]]
 name = "won"
 cell = { table = "games", column = "won" }
 
 [[task]]
 name = "next"
-derived = { anchor = "teams", source = "next", key = "team", time = "at", target = "y", type = "boolean" }
+derived = { anchor = "teams", source = "next", key = "team", time = "at", target = "y", type = "boolean", horizon = "5 seconds" }
 "#;
 
 const SECOND: i64 = 1_000_000;
@@ -59,6 +65,36 @@ struct Game {
     teams: [i64; 2],
     /// NULL for a game that was called off.
     won: Option<bool>,
+}
+
+/// A seed of the task `next`.
+#[derive(Clone, PartialEq)]
+struct Label {
+    team: i64,
+    second: i64,
+    y: bool,
+}
+
+/// The seconds from an observation until the label is known.
+const HORIZON: i64 = 5;
+
+fn labels(seed: u64, count: usize) -> Vec<Label> {
+    let mut random = Stream::new(seed, Purpose::Split, [0x1abe1, 0, 0]);
+    let mut below = |bound| random.below(bound) as i64;
+    (0..count)
+        .map(|_| Label { team: below(TEAMS), second: below(SECONDS), y: below(2) == 1 })
+        .collect()
+}
+
+/// The labels as they might have been for somebody who knows those up to second `now`.
+fn other_labels(labels: &[Label], seed: u64, now: i64) -> Vec<Label> {
+    let mut random = Stream::new(seed, Purpose::Split, [0x1abe1, 1, 0]);
+    let mut below = |bound| random.below(bound) as i64;
+    let change = |label: &Label| match label.second + HORIZON > now {
+        false => label.clone(),
+        true => Label { team: below(TEAMS), second: label.second + below(30), y: !label.y },
+    };
+    labels.iter().map(change).collect()
 }
 
 fn games(seed: u64, count: usize) -> Vec<Game> {
@@ -95,7 +131,7 @@ fn perturbed(games: &[Game], seed: u64, now: i64, asked: Option<usize>) -> Vec<G
     games.iter().enumerate().map(change).collect()
 }
 
-fn store(games: &[Game]) -> (tempfile::TempDir, Arc<Store>) {
+fn store(games: &[Game], labels: &[Label]) -> (tempfile::TempDir, Arc<Store>) {
     let mut tables = Vec::new();
     let ids = |count: usize| (0..count as i64).map(Value::Integer).collect::<Vec<_>>();
     let cities = (0..TEAMS).map(|team| Value::Word(format!("city {team}"))).collect();
@@ -113,9 +149,10 @@ fn store(games: &[Game]) -> (tempfile::TempDir, Arc<Store>) {
             ("won", won),
         ],
     ));
-    let one = |value: Value| vec![value];
-    let (at, y) = (one(Value::Time(0)), one(Value::Truth(true)));
-    tables.push(("next", vec![("team", one(Value::Integer(0))), ("at", at), ("y", y)]));
+    let team = labels.iter().map(|label| Value::Integer(label.team)).collect();
+    let at = labels.iter().map(|label| Value::Time(label.second * SECOND)).collect();
+    let y = labels.iter().map(|label| Value::Truth(label.y)).collect();
+    tables.push(("next", vec![("team", team), ("at", at), ("y", y)]));
     let (folder, store) = stores::store_of(&Database::new(SCHEMA, tables), &[usize::MAX]);
     (folder, Arc::new(store))
 }
@@ -135,12 +172,12 @@ fn content(batch: &Batch) -> Vec<(&'static str, Vec<u8>)> {
 
 /// Returns the contents for one seed of `task`, and the aggregates that are not NULL in them.
 fn sampled(
-    games: &[Game],
+    (games, labels): (&[Game], &[Label]),
     settings: &Settings,
     task: &str,
     seed: (u32, i64),
 ) -> (Vec<(&'static str, Vec<u8>)>, usize) {
-    let (_folder, store) = store(games);
+    let (_folder, store) = store(games, labels);
     let sampler = sampler(&store, settings, (0, 1), PLAIN).unwrap();
     let batch = sampler.sample(task, &[seed]).unwrap();
     let first = store.metadata().aggregates[0].index as i32;
@@ -168,25 +205,27 @@ proptest! {
             ..Settings::default().shape
         };
         let settings = Settings { seed, walk, shape, aggregates: rows, ..Settings::default() };
-        let games = games(seed, count);
+        let (games, labels) = (games(seed, count), labels(seed, count));
         let asked = asked.index(count);
         // A game is asked about when it is known, but for its result.
         let known = games[asked].second + 2;
         let other = perturbed(&games, seed, known, Some(asked));
         prop_assert!(games != other);
+        let (ours, others) = ((&*games, &*labels), other_labels(&labels, seed, known));
         let seeds = (asked as u32, known * SECOND);
-        let (expected, aggregates) = sampled(&games, &settings, "won", seeds);
+        let (expected, aggregates) = sampled(ours, &settings, "won", seeds);
         prop_assert!(aggregates > 0);
-        prop_assert_eq!(expected, sampled(&other, &settings, "won", seeds).0);
-        let other = perturbed(&games, seed, now, None);
+        prop_assert_eq!(expected, sampled((&other, &others), &settings, "won", seeds).0);
+        let (other, others) = (perturbed(&games, seed, now, None), other_labels(&labels, seed, now));
+        let other = (&*other, &*others);
         let seeds = (seed as u32 % TEAMS as u32, now * SECOND);
-        let (expected, aggregates) = sampled(&games, &settings, "next", seeds);
+        let (expected, aggregates) = sampled(ours, &settings, "next", seeds);
         prop_assert!(aggregates > 0);
-        prop_assert_eq!(&expected, &sampled(&other, &settings, "next", seeds).0);
+        prop_assert_eq!(&expected, &sampled(other, &settings, "next", seeds).0);
         // Asked about later, but with all knowledge of that time.
         let frozen = Settings { visible_until: Some(now * SECOND), ..settings };
         for later in [now * SECOND + 1, i64::MAX] {
-            prop_assert_eq!(&expected, &sampled(&other, &frozen, "next", (seeds.0, later)).0);
+            prop_assert_eq!(&expected, &sampled(other, &frozen, "next", (seeds.0, later)).0);
         }
     }
 }
@@ -197,7 +236,7 @@ proptest! {
 fn p7_a_mean_of_targets_does_not_tell_the_label() {
     let game = |second| Game { second, teams: [1, 2], won: Some(second % 2 == 0) };
     let games: Vec<_> = [3, 3, 3, 8, 8].map(game).to_vec();
-    let (_folder, store) = store(&games);
+    let (_folder, store) = store(&games, &labels(0, 1));
     let sampler = sampler(&store, &Settings::default(), (0, 1), PLAIN).unwrap();
     let mean_of = |game: u32, obs_time: i64| {
         let batch = sampler.sample("won", &[(game, obs_time)]).unwrap();
@@ -215,5 +254,37 @@ fn p7_a_mean_of_targets_does_not_tell_the_label() {
         for later in 3..5 {
             assert_eq!(mean_of(later, obs_time), Some(0.0));
         }
+    }
+}
+
+#[test]
+fn p7_a_label_is_a_row_of_the_context_from_its_horizon_on() {
+    let label = |second| Label { team: 1, second, y: second == 20 };
+    let labels = [10, 20, 30].map(label);
+    let (_folder, store) = store(&games(1, 2), &labels);
+    let table = store.tables().iter().find(|t| t.metadata().name == "next labels").unwrap();
+    let column = table.metadata().columns.iter().find(|column| column.name == "y").unwrap();
+    let sampler = sampler(&store, &Settings::default(), (0, 1), PLAIN).unwrap();
+    for (obs_time, expected) in [
+        (15 * SECOND - 1, vec![]),
+        (15 * SECOND, vec![0]),
+        (25 * SECOND - 1, vec![0]),
+        (25 * SECOND, vec![0, 1]),
+        (35 * SECOND, vec![0, 0, 1]),
+    ] {
+        let batch = sampler.sample("next", &[(1, obs_time)]).unwrap();
+        let columns = batch.get::<i32>("column_ids").unwrap().iter();
+        let values = batch.get::<u8>("bool_values").unwrap();
+        let mut found: Vec<u8> = columns
+            .zip(values)
+            .filter(|(found, _)| **found == column.index as i32)
+            .map(|(_, value)| *value)
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, expected, "observed at {obs_time}");
+        // Another team has no label.
+        let batch = sampler.sample("next", &[(2, obs_time)]).unwrap();
+        let is_label = |found: &&i32| **found == column.index as i32;
+        assert_eq!(batch.get::<i32>("column_ids").unwrap().iter().filter(is_label).count(), 0);
     }
 }

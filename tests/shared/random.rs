@@ -61,6 +61,7 @@ impl Maker {
             time: None,
             columns: IndexMap::new(),
             references: vec![],
+            labels_of: None,
         });
         self.data.push(vec![]);
         let rows = 1 + self.below(row_limit);
@@ -290,6 +291,7 @@ impl Maker {
             target: "target".into(),
             target_type,
             split: recorded.then(|| "split".into()),
+            horizon: None,
         };
         let name = format!("derived of {place}");
         Some((Task { name, cell: None, derived: Some(derived), sees_everything: true }, data))

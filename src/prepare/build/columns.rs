@@ -26,6 +26,7 @@ pub(in crate::prepare) struct ColumnSummary {
 }
 
 /// Statistics by semantic type, still growing.
+#[derive(Clone)]
 pub(in crate::prepare) enum Summary {
     Identifier,
     Numerical(Moments),
@@ -36,7 +37,7 @@ pub(in crate::prepare) enum Summary {
 }
 
 /// The categories of a column, numbered in the order of their first row.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(in crate::prepare) struct Dictionary {
     codes: HashMap<Box<str>, u32>,
     names: Vec<Box<str>>,

@@ -25,7 +25,7 @@ use crate::container::{ContainerWriter, StringsWriter};
 use crate::error::{Error, Result};
 use crate::prepare::names::counted;
 use crate::prepare::schema::{Column, Limits, Table};
-use crate::prepare::source::Source;
+use crate::prepare::source::Batches;
 use crate::prepare::values::{Values, arrow_error, to_texts};
 use crate::progress::Progress;
 use crate::store::{ALWAYS_VISIBLE, SemanticType, identity_of};
@@ -94,7 +94,8 @@ struct Ingest<'a> {
 
 /// The input of the first pass over a table.
 pub(super) struct TableInput<'a> {
-    pub source: &'a dyn Source,
+    /// Returns the table's rows, with these columns.
+    pub rows: &'a dyn Fn(&[String]) -> Result<Batches>,
     pub table: &'a Table,
     pub limits: &'a Limits,
     /// The lists of columns that other tables refer to.
@@ -107,10 +108,10 @@ pub(super) struct TableInput<'a> {
 
 /// Reads a table from its source, and stages it.
 pub(super) fn ingest(input: TableInput<'_>, texts: &mut Texts) -> Result<Ingested> {
-    let TableInput { source, table, folder, progress, .. } = input;
+    let TableInput { rows, table, folder, progress, .. } = input;
     let mut ingest = Ingest::new(input)?;
     let names: Vec<String> = ingest.read.iter().map(|c| c.name.clone()).collect();
-    let batches = source.read(table.source_name(), &names)?;
+    let batches = rows(&names)?;
     let staged = folder.join("staging").join(format!("{}.arrow", table.name));
     let create = File::create_new(&staged).map_err(|e| Error::io(&staged, "creating", e))?;
     let writer = BufWriter::with_capacity(1 << 20, create);
@@ -129,10 +130,7 @@ pub(super) fn ingest(input: TableInput<'_>, texts: &mut Texts) -> Result<Ingeste
 }
 
 /// Runs `consume` on each batch while another thread reads the next.
-fn read_ahead(
-    batches: crate::prepare::source::Batches,
-    mut consume: impl FnMut(RecordBatch) -> Result<()>,
-) -> Result<()> {
+fn read_ahead(batches: Batches, mut consume: impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {
     std::thread::scope(|scope| {
         let (send, receive) = std::sync::mpsc::sync_channel(4);
         scope.spawn(move || {

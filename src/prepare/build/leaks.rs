@@ -14,7 +14,11 @@ use crate::store::{ALWAYS_VISIBLE, is_visible};
 ///
 /// Then row i of the table is row i of the task.
 pub(super) fn reveals_target(schema: &Schema, table: &Table, task: &DerivedTask) -> bool {
-    task.source.as_deref() == Some(table.source_name()) && schema.reveals(table, &task.target)
+    let has_its_rows = match schema.labelled_task(table) {
+        Some(labelled) => labelled == task,
+        None => task.source.as_deref() == Some(table.source_name()),
+    };
+    has_its_rows && schema.reveals(table, &task.target)
 }
 
 /// Checks that no seed of a derived task sees its own target in the database.

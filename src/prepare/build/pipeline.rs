@@ -21,8 +21,8 @@ use crate::container::{ContainerWriter, StringsWriter};
 use crate::error::{Context, Error, Result};
 use crate::prepare::names::counted;
 use crate::prepare::options::{Options, Report};
-use crate::prepare::schema::{CellTask, DerivedTask, Reference, Schema, Task};
-use crate::prepare::source::Source;
+use crate::prepare::schema::{CellTask, DerivedTask, Reference, Schema, Table, Task};
+use crate::prepare::source::{Batches, Source};
 use crate::store::{
     AggregateMetadata, CATEGORY_FILE, COLUMN_FILE, ColumnMetadata, EmbeddingMetadata,
     FORMAT_VERSION, FileMetadata, GRAPH_FILE, METADATA_FILE, Metadata, RelationMetadata,
@@ -102,8 +102,9 @@ impl<'a> Preparation<'a> {
         self.options.progress.begin(&format!("reading {}", table.name), None);
         let looked_up = looked_up(self.schema, &table.name);
         let parents = table.references.iter().map(|r| self.index_of(r)).collect();
+        let rows = |columns: &[String]| self.rows_of(table, columns);
         let input = TableInput {
-            source: self.source,
+            rows: &rows,
             table,
             limits: &self.schema.limits,
             looked_up: &looked_up,
@@ -128,6 +129,14 @@ impl<'a> Preparation<'a> {
         self.indexes[parent].get(&referred_columns(self.schema, reference))
     }
 
+    /// Returns the rows of a table, from the source or from the task whose labels they are.
+    fn rows_of(&self, table: &Table, columns: &[String]) -> Result<Batches> {
+        match self.schema.labelled_task(table) {
+            Some(derived) => self.task_rows(derived, columns),
+            None => self.source.read(table.source_name(), columns),
+        }
+    }
+
     fn read_tasks(&self) -> Result<HashMap<String, Derived>> {
         let mut derived_tasks = HashMap::new();
         for task in &self.schema.tasks {
@@ -140,21 +149,7 @@ impl<'a> Preparation<'a> {
     }
 
     fn read_task(&self, task: &Task, derived: &DerivedTask) -> Result<Derived> {
-        let columns = tasks::columns_of(derived);
-        let batches = match (&derived.source, &derived.sql, self.options.sql) {
-            (Some(source), _, _) => self.source.read(source, &columns)?,
-            (None, Some(query), Some(engine)) => {
-                engine.query(query, &columns, &self.folder.join("staging").join("sql"))?
-            }
-            (None, Some(_), None) => {
-                return Err(Error::schema(
-                    "the task has sql, which only the Python package runs (with DuckDB); prepare \
-                     with headwater.prepare or with the headwater command of `pip install \
-                     headwater[sql]`, or give the rows of the task as a file",
-                ));
-            }
-            (None, None, _) => return Err(Error::schema("expected source or sql, found neither")),
-        };
+        let batches = self.task_rows(derived, &tasks::columns_of(derived))?;
         let anchor = self.schema.table(&derived.anchor);
         let index =
             anchor.and_then(|place| self.indexes[place].get(&self.schema.tables[place].key));
@@ -167,12 +162,29 @@ impl<'a> Preparation<'a> {
         tasks::read(task, derived, batches, index, &self.schema.limits)
     }
 
+    /// Returns the rows of a derived task.
+    fn task_rows(&self, derived: &DerivedTask, columns: &[String]) -> Result<Batches> {
+        match (&derived.source, &derived.sql, self.options.sql) {
+            (Some(source), _, _) => self.source.read(source, columns),
+            (None, Some(query), Some(engine)) => {
+                engine.query(query, columns, &self.folder.join("staging").join("sql"))
+            }
+            (None, Some(_), None) => Err(Error::schema(
+                "the task has sql, which only the Python package runs (with DuckDB); prepare with \
+                 headwater.prepare or with the headwater command of `pip install headwater[sql]`, \
+                 or give the rows of the task as a file",
+            )),
+            (None, None, _) => Err(Error::schema("expected source or sql, found neither")),
+        }
+    }
+
     /// Runs the second pass; a table comes after the one whose time it inherits.
     fn write_tables(
         &mut self,
-        ingested: Vec<Ingested>,
+        mut ingested: Vec<Ingested>,
         derived_tasks: &HashMap<String, Derived>,
     ) -> Result<Vec<TableMetadata>> {
+        self.use_target_statistics(&mut ingested, derived_tasks);
         let row_counts: Vec<u32> = ingested.iter().map(|table| table.row_count).collect();
         let rows = row_counts.iter().map(|&count| u64::from(count)).sum();
         self.options.progress.begin("writing rows and links", Some(rows));
@@ -209,6 +221,23 @@ impl<'a> Preparation<'a> {
             tables.push(table);
         }
         Ok(tables)
+    }
+
+    /// Gives labels the statistics of their task's targets, so that both have one scale and neither
+    /// depends on the rows after the train split.
+    fn use_target_statistics(
+        &self,
+        ingested: &mut [Ingested],
+        derived_tasks: &HashMap<String, Derived>,
+    ) {
+        for (read, table) in ingested.iter_mut().zip(&self.schema.tables) {
+            let Some(task) = self.schema.labelled_task(table) else { continue };
+            let targets = table.labels_of.as_ref().and_then(|name| derived_tasks.get(name));
+            let column = read.columns.iter_mut().find(|column| column.name == task.target);
+            if let (Some(column), Some(targets)) = (column, targets) {
+                column.summary = targets.summary.summary.clone();
+            }
+        }
     }
 
     /// Numbers the columns and categories of all tables, in the schema's order.
@@ -277,7 +306,11 @@ impl<'a> Preparation<'a> {
             anchor: anchor.unwrap_or_default() as u32,
             seed_count: read.seed_count(),
             sees_everything: task.sees_everything,
-            target: TargetMetadata::Derived { column, recorded_split: derived.split.is_some() },
+            target: TargetMetadata::Derived {
+                column,
+                recorded_split: derived.split.is_some(),
+                horizon_us: derived.horizon.map(|horizon| horizon.0),
+            },
         })
     }
 

@@ -236,5 +236,6 @@ fn table(subjects: &[Subject], index: usize, limits: &Limits, notes: &mut Notes)
             .iter()
             .map(|found| found.to_schema(subjects, subject))
             .collect(),
+        labels_of: None,
     }
 }

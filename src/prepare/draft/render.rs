@@ -5,6 +5,10 @@ use std::fmt::Write;
 use super::subject::{Notes, Place};
 use crate::prepare::schema::{Aggregate, Column, Reference, Schema, Table, Task, Time, TimeUnit};
 
+/// The data do not tell when a target is known, and too short a horizon would be a leak.
+const HORIZON: &str = "# horizon = \"30 days\" # if a target is known that long after its time, let \
+                       contexts have earlier ones\n";
+
 /// A drafted schema, with the reason for each guess.
 #[derive(Clone, Debug)]
 pub struct Draft {
@@ -153,6 +157,9 @@ impl Draft {
             writeln!(text, "key = {}", list(&derived.key))?;
             writeln!(text, "target = {}", quoted(&derived.target))?;
             writeln!(text, "type = {}", quoted(derived.target_type.name()))?;
+            if derived.time.is_some() {
+                text.push_str(HORIZON);
+            }
         }
         Ok(())
     }

@@ -66,6 +66,7 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
         target: name(target),
         target_type,
         split: split.map(name),
+        horizon: None,
     };
     let is_unused = |name: &&str| subjects.iter().all(|s| !s.name.eq_ignore_ascii_case(name));
     let short = subject.name.strip_prefix("task_").filter(|name| !name.is_empty());

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Aggregate, CellTask, DerivedTask, Reference, Schema, Table, Task, Time, Window};
+use super::labels::label_table_name;
+use super::{
+    Aggregate, CellTask, Delay, DerivedTask, Reference, Schema, Table, Task, Time, Window,
+};
 use crate::error::{Context, Error, Result};
 use crate::prepare::names::{did_you_mean, listed, suggest};
 use crate::store::SemanticType;
@@ -28,6 +31,7 @@ impl Schema {
                 self.database
             ));
         }
+        let whole = self.with_label_tables();
         unique_names("table", self.tables.iter().map(|t| t.name.as_str()))?;
         unique_names("task", self.tasks.iter().map(|t| t.name.as_str()))?;
         for table in &self.tables {
@@ -36,7 +40,7 @@ impl Schema {
         for table in &self.tables {
             self.check_inheritance(table).context(|| format!("table {:?}: time", table.name))?;
         }
-        self.check_aggregates()?;
+        whole.check_aggregates()?;
         for task in &self.tasks {
             self.check_task(task).context(|| format!("task {:?}", task.name))?;
         }
@@ -270,7 +274,36 @@ impl Schema {
                  set sees_everything = true",
             );
         }
-        Ok(())
+        match derived.horizon {
+            Some(horizon) => self.check_horizon(task, derived, horizon).context(|| "horizon"),
+            None => Ok(()),
+        }
+    }
+
+    fn check_horizon(&self, task: &Task, derived: &DerivedTask, horizon: Delay) -> Result<()> {
+        if horizon.0 <= 0 {
+            return fail(format!(
+                "expected a time longer than 0, found \"{horizon}\"; set it to the time from an \
+                 observation until its target is known"
+            ));
+        }
+        if task.sees_everything || derived.time.is_none() {
+            return fail(
+                "expected seeds that each have an observation time, found a task that sees \
+                 everything, its own target as well; remove the horizon or sees_everything, and \
+                 name the column of times",
+            );
+        }
+        let name = label_table_name(task);
+        let is_taken = |table: &&Table| table.name.to_lowercase() == name.to_lowercase();
+        if let Some(table) = self.tables.iter().find(is_taken) {
+            return fail(format!(
+                "the task's labels become table {name:?}, and there is a table {:?}; rename that \
+                 table or the task",
+                table.name
+            ));
+        }
+        safe_name(&name, "; give the task another name")
     }
 
     /// Whether a row of `table` reveals its value of `column`, or that the value is NULL.

@@ -6,6 +6,7 @@
 mod aggregate;
 mod check;
 mod column;
+mod labels;
 mod text;
 
 #[cfg(test)]
@@ -83,6 +84,9 @@ pub struct Table {
     /// The foreign keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<Reference>,
+    /// The task whose labels are the rows, in a table that [`Schema::with_label_tables`] added.
+    #[serde(skip)]
+    pub labels_of: Option<String>,
 }
 
 impl Table {
@@ -189,6 +193,10 @@ pub struct DerivedTask {
     /// The column with each seed's split: train, val or test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<String>,
+    /// The time from an observation until its target is known. If it is set, the labels known at a
+    /// seed's observation time are rows of the database.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub horizon: Option<Delay>,
 }
 
 impl Schema {
