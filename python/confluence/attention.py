@@ -48,25 +48,6 @@ class Attention(Protocol):
         ...
 
 
-def own_mask(cells: Cells, way: int) -> jax.Array:
-    """Returns bool [B, S, S]: whether cell i attends to cell j other than by a reference."""
-    itself = jnp.eye(cells.rows.shape[1], dtype=bool)
-    if way == IN:
-        return jnp.broadcast_to(itself, (len(cells.rows), *itself.shape))
-    of = cells.columns if way == COL else cells.rows
-    return ((of[:, :, None] == of[:, None, :]) & _are_real(cells)) | itself
-
-
-def reference_mask(cells: Cells, way: int, number: int) -> jax.Array:
-    """Returns bool [B, S, S]: whether reference `number` of a row leads cell i to cell j.
-
-    That is a reference of i's row for OUT, and of j's row for IN.
-    """
-    parents = _of_cells(cells.parents[:, number], cells)
-    pairs = parents[:, :, None] == cells.rows[:, None, :]
-    return (pairs if way == OUT else pairs.transpose(0, 2, 1)) & _are_real(cells)
-
-
 def dense_attention(
     cells: Cells,
     way: int,
@@ -79,34 +60,97 @@ def dense_attention(
     logits = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.float32)
     # Logits are bounded, so no maximum needs to be subtracted, and the division can come last.
     exponentials = jnp.exp(logits)
-    weights = jnp.where(own_mask(cells, way)[:, None], exponentials, 0)
     added: jax.Array | float = 0.0
-    if relations is not None:
-        # A pair's key is k + r: its weight is exp(q k) exp(q r), and its value v + r'.
-        of_relation = jnp.exp(
-            jnp.einsum("bqhd,nhd->bhqn", q, relations.keys, preferred_element_type=jnp.float32)
-        )
-        for number in range(cells.parents.shape[1]):
-            which = _of_cells(cells.relations[:, number], cells)
-            one_hot = jax.nn.one_hot(which, len(relations.keys), dtype=jnp.float32)
-            mask = reference_mask(cells, way, number)[:, None]
-            if way == OUT:
-                factor = jnp.sum(of_relation * one_hot[:, None], axis=-1, keepdims=True)
-            else:
-                factor = jnp.einsum("bhqn,bkn->bhqk", of_relation, one_hot)
-            by_reference = jnp.where(mask, exponentials * factor, 0)
-            if way == OUT:
-                total = jnp.sum(by_reference, axis=-1)
-                by_relation = total[..., None] * one_hot[:, None]
-            else:
-                by_relation = jnp.einsum("bhqk,bkn->bhqn", by_reference, one_hot)
-            added += jnp.einsum("bhqn,nhd->bqhd", by_relation, relations.values.astype(jnp.float32))
-            weights += by_reference
+    if relations is None:
+        weights = jnp.where(_same_column(cells)[:, None], exponentials, 0)
+    else:
+        factors, added = _by_reference(cells, way, exponentials, q, relations)
+        weights = exponentials * factors
     total = jnp.sum(weights, axis=-1)
     weighted = jnp.einsum(
         "bhqk,bkhd->bqhd", weights.astype(v.dtype), v, preferred_element_type=jnp.float32
     )
     return ((weighted + added) / total.transpose(0, 2, 1)[..., None]).astype(v.dtype)
+
+
+def column_attention(
+    cells: Cells, at: jax.Array, q: jax.Array, k: jax.Array, v: jax.Array
+) -> jax.Array:
+    """Returns the attention COL [B, H, d] of the cell `at[b]` of each context; q is [B, H, d]."""
+    logits = jnp.einsum("bhd,bkhd->bhk", q, k, preferred_element_type=jnp.float32)
+    at = at[:, None]
+    column, is_padding = (
+        jnp.take_along_axis(of, at, axis=1) for of in (cells.columns, cells.is_padding)
+    )
+    is_attended = (cells.columns == column) & ~cells.is_padding & ~is_padding
+    is_attended |= jnp.arange(cells.columns.shape[1]) == at
+    weights = jnp.where(is_attended[:, None], jnp.exp(logits), 0)
+    weighted = jnp.einsum(
+        "bhk,bkhd->bhd", weights.astype(v.dtype), v, preferred_element_type=jnp.float32
+    )
+    return (weighted / jnp.sum(weights, axis=-1)[..., None]).astype(v.dtype)
+
+
+def _by_reference(
+    cells: Cells, way: int, exponentials: jax.Array, q: jax.Array, relations: RelationVectors
+) -> tuple[jax.Array, jax.Array]:
+    """Returns what the references of OUT or IN make of exp(q k).
+
+    That is the factor [B, H, S, S] of each pair, 0 without a reference, and what the values of the
+    relations add to the weighted sum, [B, S, H, d].
+
+    A pair's key is k + r: its weight is exp(q k) exp(q r), and its value v + r'. exp(q r) depends
+    on the cell i that attends and on the row that it attends to, so there is one array of cells by
+    rows, made before that of cells by cells.
+    """
+    row_count = cells.row_count
+    # Padding is in no row; the number of rows marks a reference to none.
+    rows = jnp.where(cells.is_padding, row_count + 1, cells.rows)
+    of_row = jax.nn.one_hot(rows, row_count, dtype=jnp.float32)
+    by_relation = jnp.exp(
+        jnp.einsum("bqhd,nhd->bhqn", q, relations.keys, preferred_element_type=jnp.float32)
+    )
+    row_exponentials = _product("bhqk,bkr->bhqr", exponentials, of_row)
+    alone = jnp.eye(cells.rows.shape[1], dtype=bool)[None]
+    row_factors = jnp.zeros_like(row_exponentials)
+    if way == OUT:
+        alone &= cells.is_padding[:, None]
+        row_factors += of_row[:, None]
+    relation_totals = jnp.zeros_like(by_relation)
+    for number in range(cells.parents.shape[1]):
+        parents, numbers = cells.parents[:, number], cells.relations[:, number]
+        if way == OUT:
+            parents, numbers = (
+                jnp.take_along_axis(x, cells.rows, axis=1) for x in (parents, numbers)
+            )
+            one_hot = jax.nn.one_hot(numbers, len(relations.keys), dtype=jnp.float32)[:, None]
+            parents = jnp.where(cells.is_padding, row_count, parents)
+            leads = jax.nn.one_hot(parents, row_count, dtype=jnp.float32)[:, None]
+            of_rows = jnp.sum(by_relation * one_hot, axis=-1, keepdims=True) * leads
+            total = jnp.sum(of_rows * row_exponentials, axis=-1, keepdims=True)
+            relation_totals += total * one_hot
+        else:
+            one_hot = jax.nn.one_hot(numbers, len(relations.keys), dtype=jnp.float32)
+            leads = (rows[:, :, None] == parents[:, None, :])[:, None]
+            of_rows = jnp.where(leads, _product("bhqn,brn->bhqr", by_relation, one_hot), 0)
+            relation_totals += _product("bhqr,brn->bhqn", of_rows * row_exponentials, one_hot)
+        row_factors += of_rows
+    factors = _product("bhqr,bkr->bhqk", row_factors, of_row) + alone[:, None]
+    values = relations.values.astype(jnp.float32)
+    return factors, jnp.einsum("bhqn,nhd->bqhd", relation_totals, values)
+
+
+def _product(over: str, left: jax.Array, right: jax.Array) -> jax.Array:
+    """Returns a product with zeros and ones, which chooses or sums and rounds nothing else."""
+    return jnp.einsum(over, left, right, precision=jax.lax.Precision.HIGHEST)
+
+
+def _same_column(cells: Cells) -> jax.Array:
+    """Returns bool [B, S, S]: whether cell i attends to cell j in COL."""
+    is_real = ~cells.is_padding
+    is_same = cells.columns[:, :, None] == cells.columns[:, None, :]
+    is_same &= is_real[:, :, None] & is_real[:, None, :]
+    return is_same | jnp.eye(cells.rows.shape[1], dtype=bool)
 
 
 class Dense:
@@ -125,14 +169,3 @@ class Dense:
     ) -> jax.Array:
         """Returns [B, S, H, d]."""
         return dense_attention(self._cells, way, q, k, v, relations)
-
-
-def _are_real(cells: Cells) -> jax.Array:
-    """Returns bool [B, S, S]: whether neither cell is padding."""
-    is_real = ~cells.is_padding
-    return is_real[:, :, None] & is_real[:, None, :]
-
-
-def _of_cells(of_rows: jax.Array, cells: Cells) -> jax.Array:
-    """Returns for each cell the number of its row, from [B, R] to [B, S]."""
-    return jnp.take_along_axis(of_rows, cells.rows, axis=1)

@@ -18,7 +18,16 @@ import jax
 import jax.numpy as jnp
 
 from confluence import config
-from confluence.attention import COL, WAYS, Attention, Dense, RelationVectors
+from confluence.attention import (
+    COL,
+    IN,
+    OUT,
+    WAYS,
+    Attention,
+    Dense,
+    RelationVectors,
+    column_attention,
+)
 from confluence.batch import (
     AGE_FEATURES,
     BOOLEAN,
@@ -125,8 +134,8 @@ def predict(
     relations = _linear(params["encoder"]["relation"], tables.relations.astype(compute))
     relations = rms_norm(relations, params["encoder"]["relation_norm"])
     attention = _ATTENTION[settings.attention](cells)
-    hidden = _blocks(params["blocks"], hidden, relations, attention, settings)
-    target = jnp.take_along_axis(hidden, batch.target_position[:, None, None], axis=1)[:, 0]
+    at = jnp.asarray(batch.target_position)
+    target = _blocks(params["blocks"], hidden, relations, attention, cells, at, settings)
     target = rms_norm(target, params["norm"])
     known = jax.lax.dynamic_slice_in_dim(
         tables.categories, batch.category_start, shape.target_categories
@@ -204,27 +213,54 @@ def _blocks(
     hidden: jax.Array,
     relations: jax.Array,
     attention: Attention,
+    cells: Cells,
+    at: jax.Array,
     settings: config.Model,
 ) -> jax.Array:
-    def layer(hidden: jax.Array, block: Params) -> tuple[jax.Array, None]:
-        for way in range(WAYS):
-            own = {name: leaf[way] for name, leaf in block["attention"].items()}
-            vectors = None
-            if way != COL:
-                of_way = {name: leaf[way] for name, leaf in block["relation"].items()}
-                vectors = _relation_vectors(of_way, relations, settings.heads)
-            hidden += _attend(own, hidden, attention, way, vectors, settings.heads)
-        feed = block["feed"]
-        x = rms_norm(hidden, feed["norm"])
-        gated = jax.nn.silu(_matmul(x, feed["gate"])) * _matmul(x, feed["up"])
-        hidden += _matmul(gated, feed["down"])
-        return hidden, None
+    """Returns the output [B, D] of all blocks for the cell `at[b]` of each context."""
 
+    def references(hidden: jax.Array, block: Params) -> jax.Array:
+        for way in (OUT, IN):
+            own = _of_way(block["attention"], way)
+            vectors = _relation_vectors(_of_way(block["relation"], way), relations, settings.heads)
+            q, k, v = _projected(own, hidden, settings.heads)
+            hidden += _gated(own, hidden, attention(way, q, k, v, vectors))
+        return hidden
+
+    def feed(hidden: jax.Array, own: Params) -> jax.Array:
+        x = rms_norm(hidden, own["norm"])
+        gated = jax.nn.silu(_matmul(x, own["gate"])) * _matmul(x, own["up"])
+        return hidden + _matmul(gated, own["down"])
+
+    def block_of_all(hidden: jax.Array, block: Params) -> tuple[jax.Array, None]:
+        hidden = references(hidden, block)
+        own = _of_way(block["attention"], COL)
+        q, k, v = _projected(own, hidden, settings.heads)
+        hidden += _gated(own, hidden, attention(COL, q, k, v, None))
+        return feed(hidden, block["feed"]), None
+
+    def block_of_target(hidden: jax.Array, block: Params) -> jax.Array:
+        """The last block: after its references, other cells are keys and values alone."""
+        hidden = references(hidden, block)
+        own = _of_way(block["attention"], COL)
+        target = jnp.take_along_axis(hidden, at[:, None, None], axis=1)
+        q, _, _ = _projected(own, target, settings.heads)
+        _, k, v = _projected(own, hidden, settings.heads)
+        target += _gated(own, target, column_attention(cells, at, q[:, 0], k, v)[:, None])
+        return feed(target, block["feed"])[:, 0]
+
+    first = jax.tree.map(lambda leaf: leaf[:-1], blocks)
+    last = jax.tree.map(lambda leaf: leaf[-1], blocks)
     if settings.rematerialise:
-        layer = jax.checkpoint(layer)
-        return jax.lax.scan(layer, hidden, blocks)[0]
+        hidden, _ = jax.lax.scan(jax.checkpoint(block_of_all), hidden, first)
+        return jax.checkpoint(block_of_target)(hidden, last)
     # Unrolled, so that the backward pass need not gather its inputs from a loop.
-    return jax.lax.scan(layer, hidden, blocks, unroll=settings.layers)[0]
+    hidden, _ = jax.lax.scan(block_of_all, hidden, first, unroll=max(settings.layers - 1, 1))
+    return block_of_target(hidden, last)
+
+
+def _of_way(params: Params, way: int) -> Params:
+    return {name: leaf[way] for name, leaf in params.items()}
 
 
 def _relation_vectors(own: Params, relations: jax.Array, heads: int) -> RelationVectors:
@@ -237,23 +273,23 @@ def _relation_vectors(own: Params, relations: jax.Array, heads: int) -> Relation
     return RelationVectors((unit_length(keys) * scale).astype(values.dtype), values)
 
 
-def _attend(
-    own: Params,
-    hidden: jax.Array,
-    attention: Attention,
-    way: int,
-    relations: RelationVectors | None,
-    heads: int,
-) -> jax.Array:
+def _projected(
+    own: Params, hidden: jax.Array, heads: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns queries, keys and values [B, S, H, d]; products of the first two are logits."""
     x = rms_norm(hidden, own["norm"])
     q, k, v = (
         _matmul(x, own[name]).reshape(*x.shape[:2], heads, -1) for name in ("query", "key", "value")
     )
     scale = jnp.clip(own["scale"], -_MAX_SCALE, _MAX_SCALE)
     q, k = unit_length(q) * scale[:, None], unit_length(k)
-    attended = attention(way, q.astype(v.dtype), k.astype(v.dtype), v, relations)
-    out = _matmul(attended.reshape(x.shape), own["out"])
-    return out * jax.nn.sigmoid(_matmul(x, own["gate"]))
+    return q.astype(v.dtype), k.astype(v.dtype), v
+
+
+def _gated(own: Params, hidden: jax.Array, attended: jax.Array) -> jax.Array:
+    """Returns what an attention adds to the cells `hidden`."""
+    out = _matmul(attended.reshape(hidden.shape), own["out"])
+    return out * jax.nn.sigmoid(_matmul(rms_norm(hidden, own["norm"]), own["gate"]))
 
 
 def _heads(heads: Params, target: jax.Array, categories: jax.Array) -> Predictions:

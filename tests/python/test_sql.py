@@ -89,6 +89,17 @@ def test_the_targets_are_those_of_the_query(schema, tmp_path, shop_folder):
     assert orders.num_rows == 20_000
 
 
+def test_the_labels_of_a_query_are_a_table(tmp_path, shop_folder):
+    schema = SCHEMA + SQL_TASK.replace("[task.derived]", '[task.derived]\nhorizon = "30 days"')
+    (tmp_path / "schema.toml").write_text(schema)
+    headwater.prepare(shop_folder, tmp_path / "schema.toml", tmp_path / "store")
+    metadata = headwater.Store(tmp_path / "store").metadata()
+    task = metadata["tasks"][1]
+    labels = metadata["tables"][-1]
+    assert labels["name"] == f"{task['name']} labels"
+    assert labels["row_count"] == task["seed_count"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
