@@ -17,7 +17,8 @@ The modules, from the ground up: `config` is the configuration; `batch` brings t
 to the device; `attention`, `structured`, `model` and `loss` are pure functions of the parameters;
 `optimizer` updates the parameters; `rollcall` and `parallel` join several processes; `step`
 compiles a training step; `feed` makes batches ahead; `checkpoint` saves and restores a run;
-`evaluation`, `metrics`, `report` and `sinks` score and report; `assembly` puts these parts
+`evaluation`, `metrics`, `report` and `sinks` score and report; `seeds` reads labels, of which
+`baselines` makes predictions without a model; `assembly` puts these parts
 together; `training`, with `run_folder` and `progress`, and `prediction` use them; `api` has the
 functions of this page, and `cli` the command.
 """
@@ -29,9 +30,27 @@ from typing import TYPE_CHECKING, Any
 from confluence.config import Config, load
 
 if TYPE_CHECKING:
-    from confluence.api import Prediction, Results, evaluate, predict, train
+    from confluence.api import (
+        Baseline,
+        Prediction,
+        Results,
+        compare_baselines,
+        evaluate,
+        predict,
+        train,
+    )
 
-__all__ = ["Config", "Prediction", "Results", "evaluate", "load", "predict", "train"]
+__all__ = [
+    "Baseline",
+    "Config",
+    "Prediction",
+    "Results",
+    "compare_baselines",
+    "evaluate",
+    "load",
+    "predict",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

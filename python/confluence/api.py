@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from confluence import assembly, memory, prediction, training
-from confluence.config import Config
+import headwater
+from confluence import assembly, baselines, evaluation, memory, prediction, training
+from confluence.baselines import Baseline
+from confluence.config import Config, Data
+from confluence.feed import open_sampler
 from confluence.parallel import Processes
 from confluence.prediction import Prediction, Seed
 from confluence.report import Results
 from confluence.xla_flags import set_deterministic_flags
 from headwater.sampler import Split
 
-__all__ = ["Prediction", "Results", "evaluate", "predict", "train"]
+__all__ = ["Baseline", "Prediction", "Results", "compare_baselines", "evaluate", "predict", "train"]
 
 
 def train(
@@ -62,6 +65,7 @@ def evaluate(
     splits: Sequence[Split] = ("test",),
     checkpoint: Literal["best", "latest"] = "best",
     stores: Sequence[str] = (),
+    visible_until: str | None = None,
 ) -> Results:
     """Scores a trained model on whole splits, beside the baselines.
 
@@ -70,6 +74,7 @@ def evaluate(
         splits: Some of "train", "val" and "test".
         checkpoint: The best one by validation loss, or the latest.
         stores: Where the stores are now; default: where they were during training.
+        visible_until: Let no context know anything later than this time; default: the run's own.
 
     Raises:
         CheckpointError: There is no checkpoint, or a store is not the one of the training.
@@ -78,8 +83,33 @@ def evaluate(
         >>> confluence.evaluate("runs/1", splits=["val", "test"])  # doctest: +SKIP
     """
     set_deterministic_flags()
-    with assembly.open_run(Path(run), checkpoint, stores) as (parts, params, step):
+    with assembly.open_run(Path(run), checkpoint, stores, visible_until) as (parts, params, step):
         return Results(step, parts.results(params, splits))
+
+
+def compare_baselines(
+    store: str | os.PathLike[str], task: str, *, visible_until: str | None = None
+) -> list[Baseline]:
+    """Scores baselines on a task: its labels repeated, and boosting over the seed's row.
+
+    Args:
+        store: The folder of the store.
+        task: The task, as "task" or "database/task".
+        visible_until: Let no seed know anything later than this time.
+
+    Raises:
+        ConfigError: There is no such task, a split has no label, or scikit-learn is not installed.
+
+    Example:
+        >>> confluence.compare_baselines("shop.store", "churn")  # doctest: +SKIP
+    """
+    data = Data((os.fspath(store),), (task,), visible_until=visible_until or "")
+    settings = Config(data=data)
+    with open_sampler(data, settings.run, Processes()) as sampler:
+        names = sampler.tasks
+    stores = [headwater.Store(store)]
+    (found,) = evaluation.find_tasks(names, stores)
+    return baselines.compare(settings, stores, found)
 
 
 def predict(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import headwater
-from confluence import config, evaluation
+from confluence import baselines, config, evaluation
 from confluence.batch import vocabulary_and_tables
 from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.feed import DeviceTransfer, open_sampler
@@ -69,11 +69,10 @@ class Assembly:
         results = {}
         for task in self.tasks:
             of_task: dict[str, Any] = {"leading": LEADING[task.kind]}
-            labels = evaluation.train_labels(self.settings, self.stores, task)
+            others = baselines.of_labels(self.settings, self.stores, task, splits)
             for split in splits:
                 scores = self.score(params, split, task, after_batch=after_batch)
-                baselines = evaluation.baseline_metrics(labels, split, task, scores)
-                of_task[split] = {**scores.record(), "baselines": baselines}
+                of_task[split] = {**scores.record(), "baselines": others[split]}
             results[task.name] = of_task
         return results
 
@@ -107,11 +106,15 @@ def assemble(settings: config.Config, processes: Processes) -> Iterator[Assembly
 
 @contextmanager
 def open_run(
-    out: Path, checkpoint: Literal["best", "latest"], stores: Sequence[str] = ()
+    out: Path,
+    checkpoint: Literal["best", "latest"],
+    stores: Sequence[str] = (),
+    visible_until: str | None = None,
 ) -> Iterator[tuple[Assembly, Any, int]]:
     """Opens the run in a folder: its parts, the parameters of a checkpoint, and its step.
 
-    The stores are where they were during training, or at `stores`.
+    The stores are where they were during training, or at `stores`. `visible_until` replaces the
+    run's own.
 
     Raises:
         CheckpointError: There is no checkpoint, or a store is not the one of the training.
@@ -125,7 +128,11 @@ def open_run(
     if stores:
         data = dataclasses.replace(settings.data, stores=tuple(stores))
         settings = dataclasses.replace(settings, data=data)
-    with assemble(settings, Processes()) as parts:
+    used = settings
+    if visible_until is not None:
+        data = dataclasses.replace(settings.data, visible_until=visible_until)
+        used = dataclasses.replace(settings, data=data)
+    with assemble(used, Processes()) as parts:
         checkpoints = Checkpoints(
             out.absolute() / "checkpoints", settings.run.keep, is_read_only=True
         )

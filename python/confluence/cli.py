@@ -132,6 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         help="split to score; repeatable; default: test",
     )  # fmt: skip
     _add_checkpoint(evaluate)
+    _add_visible_until(evaluate)
 
     predict = _verb(verbs, "predict", _predict, "predict for chosen rows and times")
     predict.add_argument("run_folder", type=Path, metavar="FOLDER", help="the run's folder")
@@ -145,6 +146,15 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, metavar="FILE", help="CSV file to write; default: standard output"
     )
     _add_checkpoint(predict)
+
+    baselines = _verb(
+        verbs, "baselines", _baselines, "score baselines on a task: labels repeated, boosting"
+    )
+    baselines.add_argument("store", type=Path, metavar="STORE", help="the store")
+    baselines.add_argument(
+        "--task", required=True, help="task to predict, as TASK or DATABASE/TASK"
+    )
+    _add_visible_until(baselines)
 
     bench = _verb(verbs, "bench", _bench, "measure sampling and computing, alone or together")
     _add_config(bench)
@@ -189,6 +199,13 @@ def _add_checkpoint(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--checkpoint", choices=("best", "latest"), default="best",
         help="best by validation loss, or latest; default: best",
+    )  # fmt: skip
+
+
+def _add_visible_until(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--visible-until", metavar="TIME",
+        help="let no context know anything later than this, such as 2010-01-01",
     )  # fmt: skip
 
 
@@ -242,8 +259,17 @@ def _evaluate(args: argparse.Namespace) -> int:
             splits=args.split or ("test",),
             checkpoint=args.checkpoint,
             stores=args.store,
+            visible_until=args.visible_until,
         )
     )
+    return 0
+
+
+def _baselines(args: argparse.Namespace) -> int:
+    from confluence import api, baselines
+
+    found = api.compare_baselines(args.store, args.task, visible_until=args.visible_until)
+    print(baselines.table(found))
     return 0
 
 

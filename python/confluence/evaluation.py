@@ -1,8 +1,7 @@
-"""Evaluation: one pass over a split, its metrics, and those of the baselines."""
+"""Evaluation: one pass over a split, and its metrics."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,8 +13,7 @@ import numpy.typing as npt
 import headwater
 from confluence import config, metrics
 from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP, target_stats
-from confluence.feed import DeviceTransfer, open_sampler
-from confluence.parallel import Processes
+from confluence.feed import DeviceTransfer
 from confluence.step import Program
 
 
@@ -45,13 +43,6 @@ class Scores(NamedTuple):
     def record(self) -> dict[str, Any]:
         """Returns the metrics, for a line of JSON."""
         return {"loss": self.loss, "seeds": self.seeds, "nulls": self.nulls, **self.metrics}
-
-
-class TrainLabels(NamedTuple):
-    """The labels of all train seeds; a row may have several."""
-
-    rows: npt.NDArray[np.uint32]
-    labels: npt.NDArray[np.float64]
 
 
 _KINDS = {
@@ -123,49 +114,3 @@ def score_split(
         values=values,
         labels=labels,
     )
-
-
-def baseline_metrics(
-    train: TrainLabels, split: headwater.sampler.Split, task: Task, scores: Scores
-) -> dict[str, dict[str, float]]:
-    """Returns the metrics of the baselines, which know the train labels alone, on those seeds."""
-    if not len(scores.labels) or not len(train.labels):
-        return {}
-    # On the train split, a row's own train labels are the answer.
-    rows = None if split == "train" else scores.rows
-    count = len(scores.labels)
-    predictions = metrics.baselines(task.kind, train.rows, train.labels, count, rows)
-    return {
-        name: metrics.score(task.kind, values, scores.labels)
-        for name, values in predictions.items()
-    }
-
-
-def train_labels(
-    settings: config.Config, stores: Sequence[headwater.Store], task: Task
-) -> TrainLabels:
-    """Returns the labels of all train seeds, read from contexts of the seed's row alone."""
-    tables = stores[task.store].metadata()["tables"]
-    widest = 1 + max(len(table["columns"]) for table in tables)
-    rows, labels = [np.zeros(0, np.uint32)], [np.zeros(0)]
-    with open_sampler(
-        settings.data, dataclasses.replace(settings.run, prefetch=0), Processes(),
-        tasks=[task.name], task_weights=None,
-        default_batch_size=1024, default_sequence_length=max(widest, 2), max_rows=1,
-        texts="global", text_buckets=None,
-    ) as sampler:  # fmt: skip
-        for batch in sampler.evaluate("train"):
-            at = (np.arange(len(batch["target_pos"])), batch["target_pos"])
-            known = (batch["seq_weight"] > 0) & (batch["is_null"][at] == 0)
-            rows.append(batch["seed_row"][known])
-            labels.append(_labels(batch, task, at)[known])
-    return TrainLabels(np.concatenate(rows), np.concatenate(labels))
-
-
-def _labels(batch: Any, task: Task, at: Any) -> npt.NDArray[np.float64]:
-    if task.kind == TIMESTAMP:
-        return batch["timestamp_us"][at].astype(np.float64)
-    if task.kind == CATEGORICAL:
-        return (batch["categorical_embed_ids"][at] - batch["cat_emb_start"][0]).astype(np.float64)
-    name = "bool_values" if task.kind == BOOLEAN else "numeric_values"
-    return metrics.in_units(task.kind, batch[name][at].astype(np.float64), task.stats)

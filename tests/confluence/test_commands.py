@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import headwater
-from confluence import config, evaluation
+from confluence import baselines, config, evaluation
 from runs import confluence, results, run, sets
 
 
@@ -127,10 +127,12 @@ def test_a_task_without_train_seeds_has_no_baselines(demo_store, tmp_path):
     settings = config.load(None, [f"data.stores={tmp_path / 'store'}", "data.tasks=churn"])
     (task,) = evaluation.find_tasks(["demo-shop/churn"], stores)
     with pytest.warns(UserWarning, match="has no seed in the train split"):
-        known = evaluation.train_labels(settings, stores, task)
-    assert (len(known.rows), len(known.labels)) == (0, 0)
-    scored = evaluation.Scores(0.5, 1, 0, {}, *(np.array([value]) for value in (3, 0.2, 1.0)))
-    assert evaluation.baseline_metrics(known, "test", task, scored) == {}
+        assert baselines.of_labels(settings, stores, task, ["test"]) == {"test": {}}
+    with (
+        pytest.warns(UserWarning, match="has no seed in the train split"),
+        pytest.raises(config.ConfigError, match="expected labels in each split .* none in train"),
+    ):
+        baselines.compare(settings, stores, task)
 
 
 @pytest.mark.parametrize("part", [[], ["--no-train"], ["--synthetic-data"]])
