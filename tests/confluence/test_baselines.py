@@ -1,7 +1,9 @@
 """Baselines against plain loops, and as a command."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import polars
@@ -11,9 +13,10 @@ from hypothesis import strategies as st
 
 import confluence
 import headwater
-from confluence import baselines, config, evaluation, seeds
+from confluence import baselines, config, evaluation, feed, seeds
 from confluence.baselines import History
 from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL
+from confluence.parallel import Processes
 from confluence.seeds import DAY_MICROSECONDS, Seeds
 
 SEEDS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 900), st.integers(0, 5)), min_size=1)
@@ -173,3 +176,24 @@ def test_nothing_known_later_than_visible_until_counts(labelled_store):
     # The first labels are known later: all seeds get the mean.
     assert last_label("2020-01-01")["auroc"] == 0.5
     assert last_label(None)["auroc"] > 0.5
+
+
+def test_the_relf1_example_is_the_board_it_names(tmp_path):
+    root = Path(__file__).parents[2]
+    shared = Path(os.environ.get("HEADWATER_SHARED", root.parent / "shared")) / "data"
+    if not (shared / "relf1").exists():
+        pytest.skip(f"the tasks of rel-f1 are not at {shared / 'relf1'}")
+    (tmp_path / "data").mkdir()
+    for file in (*shared.glob("f1db/*.csv"), *shared.glob("relf1/*.csv")):
+        (tmp_path / "data" / file.name).symlink_to(file)
+    schema = root / "examples/relf1/schema.toml"
+    headwater.prepare(tmp_path / "data", schema, tmp_path / "store", dimension=32)
+    found = {b.name: b for b in confluence.compare_baselines(tmp_path / "store", "driver-top3")}
+    assert found["mean of the last year"].metrics["test"]["auroc"] == pytest.approx(0.907, abs=0.01)
+    assert found["boosting, with its aggregates"].metrics["test"]["auroc"] > 0.92
+    settings = config.load(
+        root / "examples/relf1/train.toml", [f"data.stores={tmp_path / 'store'}"]
+    )
+    with feed.open_sampler(settings.data, settings.run, Processes()) as sampler:
+        assert sampler.seed_counts("val") == dict(zip(sampler.tasks, (499, 566, 588), strict=True))
+        assert sampler.seed_counts("test") == dict(zip(sampler.tasks, (760, 702, 726), strict=True))

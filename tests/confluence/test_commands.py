@@ -31,6 +31,20 @@ def test_evaluate_finds_the_results_of_the_run(whole):
                 )  # fmt: skip
 
 
+def test_an_evaluation_knows_nothing_later_than_visible_until(whole):
+    def shown(*more):
+        found = confluence("evaluate", whole, *more)
+        assert found.returncode == 0, found.stderr
+        return found.stdout
+
+    assert shown("--visible-until", "2100-01-01") == shown()
+    assert shown("--visible-until", "2020-06-01") != shown()
+    refused = confluence("evaluate", whole, "--visible-until", "tomorrow")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "tomorrow" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_a_moved_run_with_a_moved_store_is_evaluated_unchanged(whole, demo_store, tmp_path):
     moved, run_folder = tmp_path / "moved", tmp_path / "run"
     shutil.copytree(demo_store, moved)
