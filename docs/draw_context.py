@@ -20,7 +20,7 @@ import headwater
 RowView = dict[str, Any]
 
 CUSTOMER, OBSERVED = 5, np.datetime64("2022-02-19T00:00:00")
-# The settings of examples/demo-shop/train.toml, with fewer reviews of each product.
+# The settings of examples/demo-shop/train.toml, with some reviews of each product and no labels.
 SETTINGS = {
     "default_batch_size": 1,
     "default_sequence_length": 80,
@@ -30,6 +30,7 @@ SETTINGS = {
         "orders.customer_id": 1,
         "reviews.product_id": 2,
         "order_items.product_id": 0,
+        "churn labels.customer_id": 0,
     },
     "children": "latest",
 }

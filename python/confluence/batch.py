@@ -21,11 +21,15 @@ from confluence.config import ConfigError
 IDENTIFIER, NUMERICAL, TIMESTAMP, BOOLEAN, CATEGORICAL, TEXT = range(6)
 TIMESTAMP_FEATURES = 15
 AGE_FEATURES = 4
+# A row's age, and how the walk reached it: as a parent, as a child, in one, two or more hops.
+ROW_FEATURES = AGE_FEATURES + 5
 
 _DAY_MICROSECONDS = 86_400_000_000
 _DAY_MILLISECONDS = 86_400_000
 # The observation time of a seed without one, whose context has all rows.
 _NO_TIME = np.iinfo(np.int64).max
+# The time of a row without one.
+_ALWAYS_VISIBLE = np.iinfo(np.int64).min
 
 HostBatch = Mapping[str, npt.NDArray[Any]]
 # The statistics of a column, from its store's metadata.
@@ -68,12 +72,15 @@ class Batch(NamedTuple):
     is_padding: Array  # uint8 [B, S]
     edges: Array  # uint16 [B, E, 2]: the places of a row and of the row that it refers to
     relations: Array  # int32 [B, E]
+    # When each row came to exist; the day is `NO_DAY` for a row that is always visible.
+    row_days: Array  # int32 [B, R], since 1970
+    row_milliseconds: Array  # int32 [B, R] of the day
     row_hops: Array  # uint16 [B, R]
     row_relations: Array  # int32 [B, R]
     row_directions: Array  # uint8 [B, R]
     target_position: Array  # int32 [B]
     weights: Array  # float32 [B]
-    # The observation time; without one, the day is -1 << 31.
+    # The observation time; without one, the day is `NO_DAY`.
     observed_days: Array  # int32 [B]
     observed_milliseconds: Array  # int32 [B]
     seed_row: Array  # uint32 [B]
@@ -107,10 +114,8 @@ class Cells(NamedTuple):
     # The references of each row, K at most: the row that it refers to (R for none), by a relation.
     parents: jax.Array  # i32 [B, K, R]
     relations: jax.Array  # i32 [B, K, R]
-    # How the walk reached each row.
-    row_hops: jax.Array  # i32 [B, R]
-    row_relations: jax.Array  # i32 [B, R]
-    row_directions: jax.Array  # i32 [B, R]: 0 the seed, 1 as a parent, 2 as a child
+    # What is known of each cell's row: its age, and how the walk reached it.
+    of_row: jax.Array  # f32 [B, S, 9]
 
     @property
     def row_count(self) -> int:
@@ -187,6 +192,8 @@ def from_sampler(batch: HostBatch, vocabulary: Vocabulary, store: int, rank: int
     text_start = vocabulary.text_starts[store] if vocabulary.has_texts else rank * len(vectors)
     category_start = vocabulary.category_starts[store]
     relation_start = vocabulary.relation_starts[store]
+    has_row_time = batch["row_time"] != _ALWAYS_VISIBLE
+    row_days, row_milliseconds = _split_time(np.where(has_row_time, batch["row_time"], 0))
     return Batch(
         types=batch["semantic_types"],
         columns=_shifted(batch["column_ids"], vocabulary.column_starts[store]),
@@ -201,6 +208,8 @@ def from_sampler(batch: HostBatch, vocabulary: Vocabulary, store: int, rank: int
         is_padding=batch["is_padding"],
         edges=batch["fk_edges"],
         relations=_shifted(batch["fk_relations"], relation_start),
+        row_days=np.where(has_row_time, row_days, np.int32(NO_DAY)),
+        row_milliseconds=row_milliseconds,
         row_hops=batch["row_hop"],
         row_relations=_shifted(batch["row_relation"], relation_start),
         row_directions=batch["row_direction"],
@@ -226,13 +235,14 @@ def expand(batch: Batch, tables: Tables, row_count: int) -> Cells:
     standard_time = from_mean * tables.per_deviation[columns]
     positions = jnp.arange(columns.shape[1])
     parents, relations = _references(batch, row_count)
+    types, rows = batch.types.astype(jnp.int32), batch.rows.astype(jnp.int32)
     return Cells(
-        types=batch.types.astype(jnp.int32),
+        types=types,
         columns=columns,
-        rows=batch.rows.astype(jnp.int32),
+        rows=rows,
         numbers=jnp.asarray(batch.numbers),
         times=_time_features(days, milliseconds, standard_time),
-        ages=_age_features(batch),
+        ages=jnp.where((types == TIMESTAMP)[..., None], _ages(batch, days, milliseconds), 0),
         booleans=batch.booleans.astype(jnp.int32),
         categories=jnp.asarray(batch.categories),
         texts=jnp.asarray(batch.texts),
@@ -241,9 +251,7 @@ def expand(batch: Batch, tables: Tables, row_count: int) -> Cells:
         is_padding=batch.is_padding.astype(bool),
         parents=parents,
         relations=relations,
-        row_hops=batch.row_hops.astype(jnp.int32),
-        row_relations=jnp.asarray(batch.row_relations),
-        row_directions=batch.row_directions.astype(jnp.int32),
+        of_row=jnp.take_along_axis(_row_features(batch), rows[..., None], axis=1),
     )
 
 
@@ -308,18 +316,27 @@ def _calendar(days: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     return month, day, day_of_year
 
 
-def _age_features(batch: Batch) -> jax.Array:
-    """Encodes how long before the observation each time was; 0 for cells that are not a time."""
+def _ages(batch: Batch, days: jax.Array, milliseconds: jax.Array) -> jax.Array:
+    """Encodes how long before the observation each time was; 0 where either is unknown."""
     observed = jnp.asarray(batch.observed_days)[:, None]
-    milliseconds = jnp.asarray(batch.observed_milliseconds)[:, None] - batch.milliseconds
-    days = _days(observed - batch.days, milliseconds)
-    size = jnp.log1p(jnp.abs(days))
+    before = jnp.asarray(batch.observed_milliseconds)[:, None] - milliseconds
+    is_known = (observed != NO_DAY) & (days != NO_DAY)
+    age = _days(jnp.where(is_known, observed - days, 0), before)
+    size = jnp.log1p(jnp.abs(age))
     features = jnp.stack(
-        [jnp.sign(days) * size / 5, jnp.exp(-jnp.abs(days) / 30), jnp.exp(-jnp.abs(days) / 365),
-         jnp.ones_like(days)], axis=-1,
+        [jnp.sign(age) * size / 5, jnp.exp(-jnp.abs(age) / 30), jnp.exp(-jnp.abs(age) / 365),
+         jnp.ones_like(age)], axis=-1,
     )  # fmt: skip
-    is_known = (observed != NO_DAY) & (batch.types == TIMESTAMP)
     return jnp.where(is_known[..., None], features, 0)
+
+
+def _row_features(batch: Batch) -> jax.Array:
+    """Returns what is known of each row, f32 [B, R, 9]."""
+    ages = _ages(batch, jnp.asarray(batch.row_days), jnp.asarray(batch.row_milliseconds))
+    hops = jnp.asarray(batch.row_hops)
+    direction = jnp.asarray(batch.row_directions)
+    reached = [direction == 1, direction == 2, hops == 1, hops == 2, hops > 2]
+    return jnp.concatenate([ages, jnp.stack(reached, axis=-1).astype(jnp.float32)], axis=-1)
 
 
 def _split_time(

@@ -43,7 +43,7 @@ class Model:
     compute: Compute = "auto"
     # Recompute the layers in the backward pass instead of keeping their outputs in memory.
     rematerialise: bool = True
-    # Encode, for each timestamp, how long before the observation time it was.
+    # Encode, for each timestamp and each row, how long before the observation time it was.
     ages: bool = True
     # Encode the timestamp as a whole, beside its position in the year, week and day. Set it to
     # false if the test period lies after all training.

@@ -4,6 +4,7 @@ Parameters are a plain tree of float32 arrays; every function here is pure. Matr
 in the compute type; norms, softmax and logits are float32.
 
 Each timestamp is encoded with its value and with how long before the observation it was (`ages`).
+Each cell has the age of its row, too, and how the walk reached the row.
 Each reference has the encoded name of its relation, which the attentions OUT and IN add.
 The output of the last block is normalised once more before the heads.
 """
@@ -34,6 +35,7 @@ from confluence.batch import (
     CATEGORICAL,
     IDENTIFIER,
     NUMERICAL,
+    ROW_FEATURES,
     TEXT,
     TIMESTAMP,
     TIMESTAMP_FEATURES,
@@ -112,6 +114,7 @@ def initial_params(settings: config.Model, text_width: int, seed: int) -> Params
         },
     }
     params["encoder"]["relation"] = draw.linear(text_width, width)
+    params["encoder"]["row"] = draw.linear(ROW_FEATURES, width)
     # OUT and IN; COL has no relations. They start without effect: otherwise some seeds of the demo
     # shop never find its signal (benches/record/2026-11-23-relations.json).
     ways = (layers, WAYS - 1)
@@ -174,7 +177,7 @@ def _encode(
     settings: config.Model,
     compute: jnp.dtype,
 ) -> jax.Array:
-    """Returns [B, S, D]: the encoded column name of each cell plus its encoded value."""
+    """Returns [B, S, D]: of each cell the encoded name of the column, value and row, added."""
     vectors = {
         name: encoder[name].astype(compute) for name in ("identifier", "boolean", "null", "mask")
     }
@@ -205,7 +208,9 @@ def _encode(
         value = jnp.where((cells.types == kind)[..., None], encoded, value)
     value = jnp.where(cells.is_null[..., None], vectors["null"], value)
     value = jnp.where(cells.is_target[..., None], vectors["mask"], value)
-    return rms_norm(column + value, encoder["norm"])
+    of_row = cells.of_row if settings.ages else cells.of_row.at[..., :AGE_FEATURES].set(0)
+    row = _linear(encoder["row"], of_row.astype(compute))
+    return rms_norm(column + value + row, encoder["norm"])
 
 
 def _blocks(

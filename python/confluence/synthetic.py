@@ -102,6 +102,8 @@ def batch(data: config.Data, target_type: int, draws: np.random.Generator) -> Ba
         is_padding=is_padding.astype(np.uint8),
         edges=edges,
         relations=np.zeros(edges.shape[:2], np.int32),
+        row_days=np.full(of_rows.shape, 20_000, np.int32),
+        row_milliseconds=np.zeros(of_rows.shape, np.int32),
         row_hops=(of_rows > 0).astype(np.uint16),
         row_relations=np.zeros(of_rows.shape, np.int32),
         row_directions=np.where(of_rows > 0, np.where(of_rows == 1, 1, 2), 0).astype(np.uint8),

@@ -274,7 +274,7 @@ def test_the_order_of_cells_and_rows_does_not_change_predictions(kind):
         draws.shuffle(edges[b])
     of_rows = {
         name: np.take_along_axis(getattr(one, name), np.argsort(rows, axis=1), axis=1)
-        for name in ("row_hops", "row_relations", "row_directions")
+        for name in ("row_days", "row_milliseconds", "row_hops", "row_relations", "row_directions")
     }
     cells = {
         name: np.take_along_axis(np.asarray(array), orders, axis=1)
@@ -306,6 +306,23 @@ def test_without_epochs_and_ages_400_years_change_nothing():
         )
         then, now = (predicted(a_batch, params, settings).numerical for a_batch in (later, one))
         assert np.array_equal(then, now) != epochs
+
+
+def test_the_age_of_a_row_and_the_way_to_it_are_inputs():
+    params, one = some_params(), made()
+    others = {
+        "older": one._replace(row_days=one.row_days - np.int32(400)),
+        "always visible": one._replace(row_days=np.full_like(one.row_days, batch.NO_DAY)),
+        "farther": one._replace(row_hops=one.row_hops + np.uint16(1)),
+        "as parents": one._replace(row_directions=np.ones_like(one.row_directions)),
+    }
+    for ages in (True, False):
+        model_settings = dataclasses.replace(SETTINGS.model, ages=ages)
+        settings = dataclasses.replace(SETTINGS, model=model_settings)
+        wanted = predicted(one, params, settings).numerical
+        for name, other in others.items():
+            is_same = np.array_equal(predicted(other, params, settings).numerical, wanted)
+            assert is_same == (name in ("older", "always visible") and not ages), name
 
 
 def test_nan_in_cells_of_another_type_reaches_no_gradient():
