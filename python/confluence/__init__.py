@@ -8,7 +8,7 @@ Example:
     >>> config = confluence.load("cpu-small", ["data.stores=shop.store"])
     >>> results = confluence.train(config, "runs/1")  # doctest: +SKIP
     >>> results.tasks["demo-shop/churn"]["test"]["auroc"]  # doctest: +SKIP
-    0.848
+    0.861
     >>> confluence.evaluate("runs/1", splits=["test"])  # doctest: +SKIP
     >>> confluence.predict("runs/1", "churn", [("17", "2024-05-31")])  # doctest: +SKIP
     [Prediction(value='0.307342', null=0.0012)]
