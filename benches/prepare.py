@@ -170,7 +170,7 @@ def heading(what: str) -> dict[str, object]:
         "what": what,
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
-        "command": " ".join(["python", *sys.argv]),
+        "command": " ".join(["python", f"benches/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
         "machine": machine(),
     }
 

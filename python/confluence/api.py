@@ -103,7 +103,7 @@ def compare_baselines(
     Example:
         >>> confluence.compare_baselines("shop.store", "churn")  # doctest: +SKIP
     """
-    data = Data((os.fspath(store),), (task,), visible_until=visible_until or "")
+    data = Data(stores=(os.fspath(store),), tasks=(task,), visible_until=visible_until or "")
     settings = Config(data=data)
     with open_sampler(data, settings.run, Processes()) as sampler:
         names = sampler.tasks

@@ -30,6 +30,8 @@ _RATE = 0.05
 # HistGradientBoosting knows no category from this number on.
 _MOST_CATEGORIES = 255
 
+_SPLITS: tuple[Split, ...] = ("train", "val", "test")
+
 # The metrics of each baseline on a split, by its name.
 Scores = dict[str, dict[str, float]]
 
@@ -61,10 +63,10 @@ class History(NamedTuple):
         order = np.lexsort((known, rows))
         return cls(rows[order], known[order], labels[order])
 
-    def known_until(
+    def end_of_known(
         self, rows: npt.NDArray[np.uint32], times: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Returns how many labels are of an earlier row, or of that row and known at that time."""
+        """Returns the place after the last label that was known of each row at its time."""
         all_rows = np.concatenate([self.rows, rows])
         all_times = np.concatenate([self.known, times])
         is_asked = np.arange(len(all_rows)) >= len(self.rows)
@@ -81,7 +83,14 @@ def of_labels(
     splits: Sequence[Split],
 ) -> dict[Split, Scores]:
     """Returns the metrics of the baselines from labels, for each split."""
-    return _of_labels(settings, task, _read(settings, stores, task), splits, horizon(stores, task))
+    known_after = horizon(stores, task)
+    needed = _SPLITS if known_after is not None else ("train", *splits)
+    found = {
+        split: seeds.read(settings, stores, task, split, with_cells=False)
+        for split in _SPLITS
+        if split in needed
+    }
+    return _of_labels(task, found, splits, known_after)
 
 
 def compare(
@@ -94,14 +103,14 @@ def compare(
     """
     splits: tuple[Split, ...] = ("val", "test")
     start = time.process_time()
-    found = _read(settings, stores, task)
+    found = {split: seeds.read(settings, stores, task, split, with_cells=True) for split in _SPLITS}
     for split, of_split in found.items():
         if not len(of_split.labels):
             raise config.ConfigError(
                 f"expected labels in each split of {task.name}, found none in {split}; compare "
                 "baselines on a task with seeds in all splits"
             )
-    by_split = _of_labels(settings, task, found, splits, horizon(stores, task))
+    by_split = _of_labels(task, found, splits, horizon(stores, task))
     seconds = time.process_time() - start
     all_baselines = [
         Baseline(name, {split: by_split[split][name] for split in splits}, seconds)
@@ -158,12 +167,12 @@ def from_history(
     The first is the last label, the second the mean of the last year's; a row without labels gets
     those of `otherwise`.
     """
-    until = history.known_until(asked.rows, asked.times)
+    until = history.end_of_known(asked.rows, asked.times)
     begins = np.searchsorted(history.rows, asked.rows)
     last = np.where(until > begins, history.labels[np.maximum(until, 1) - 1], otherwise)
     predictions = {"last label": last}
     if kind != CATEGORICAL:
-        begins = history.known_until(asked.rows, asked.times - _YEAR)
+        begins = history.end_of_known(asked.rows, asked.times - _YEAR)
         sums = np.concatenate([[0.0], np.cumsum(history.labels)])
         count = until - begins
         mean = (sums[until] - sums[begins]) / np.maximum(count, 1)
@@ -171,15 +180,7 @@ def from_history(
     return predictions
 
 
-def _read(
-    settings: config.Config, stores: Sequence[headwater.Store], task: Task
-) -> dict[Split, Seeds]:
-    splits: tuple[Split, ...] = ("train", "val", "test")
-    return {split: seeds.read(settings, stores, task, split) for split in splits}
-
-
 def _of_labels(
-    settings: config.Config,
     task: Task,
     found: Mapping[Split, Seeds],
     splits: Sequence[Split],

@@ -115,7 +115,7 @@ class Cells(NamedTuple):
     parents: jax.Array  # i32 [B, K, R]
     relations: jax.Array  # i32 [B, K, R]
     # What is known of each cell's row: its age, and how the walk reached it.
-    of_row: jax.Array  # f32 [B, S, 9]
+    row_features: jax.Array  # f32 [B, S, 9]
 
     @property
     def row_count(self) -> int:
@@ -251,7 +251,7 @@ def expand(batch: Batch, tables: Tables, row_count: int) -> Cells:
         is_padding=batch.is_padding.astype(bool),
         parents=parents,
         relations=relations,
-        of_row=jnp.take_along_axis(_row_features(batch), rows[..., None], axis=1),
+        row_features=jnp.take_along_axis(_row_features(batch), rows[..., None], axis=1),
     )
 
 

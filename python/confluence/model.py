@@ -208,8 +208,10 @@ def _encode(
         value = jnp.where((cells.types == kind)[..., None], encoded, value)
     value = jnp.where(cells.is_null[..., None], vectors["null"], value)
     value = jnp.where(cells.is_target[..., None], vectors["mask"], value)
-    of_row = cells.of_row if settings.ages else cells.of_row.at[..., :AGE_FEATURES].set(0)
-    row = _linear(encoder["row"], of_row.astype(compute))
+    row_features = (
+        cells.row_features if settings.ages else cells.row_features.at[..., :AGE_FEATURES].set(0)
+    )
+    row = _linear(encoder["row"], row_features.astype(compute))
     return rms_norm(column + value + row, encoder["norm"])
 
 

@@ -32,12 +32,12 @@ class Seeds(NamedTuple):
     times: npt.NDArray[np.int64]
     # In the units of the data; a category is its number within the column.
     labels: Numbers
-    # The cells of the seed's row, and its aggregates; NaN for NULL. Times are days before the
-    # observation. Identifiers and texts are left out.
+    # If asked for, the cells of the seed's row, and its aggregates; NaN for NULL. Times are days
+    # before the observation. Identifiers and texts are left out.
     cells: Numbers
 
 
-class Cells(NamedTuple):
+class Columns(NamedTuple):
     """What the columns of `Seeds.cells` are."""
 
     names: tuple[str, ...]
@@ -46,11 +46,16 @@ class Cells(NamedTuple):
 
 
 def read(
-    settings: config.Config, stores: Sequence[headwater.Store], task: Task, split: Split
+    settings: config.Config,
+    stores: Sequence[headwater.Store],
+    task: Task,
+    split: Split,
+    *,
+    with_cells: bool,
 ) -> Seeds:
     """Returns the seeds of a split, read from contexts of the seed's row alone."""
     metadata = stores[task.store].metadata()
-    columns = dict(_columns(metadata, task))
+    columns = dict(_columns(metadata, task)) if with_cells else {}
     places = np.full(metadata["embedding"]["column_count"], -1)
     places[list(columns)] = np.arange(len(columns))
     longest = 1 + max(len(table["columns"]) for table in metadata["tables"])
@@ -61,14 +66,14 @@ def read(
     parts = [empty]
     with open_sampler(
         settings.data, dataclasses.replace(settings.run, prefetch=0), Processes(),
-        tasks=[task.name], task_weights=None, aggregates="near",
+        tasks=[task.name], task_weights=None, aggregates="near" if with_cells else "none",
         default_batch_size=1024, default_sequence_length=max(longest, 2), max_rows=1,
         texts="global", text_buckets=None,
     ) as sampler:  # fmt: skip
         for batch in sampler.evaluate(split):
             at = (np.arange(len(batch["target_pos"])), batch["target_pos"])
             known = (batch["seq_weight"] > 0) & (batch["is_null"][at] == 0)
-            cells = _cells(batch, places, len(columns))
+            cells = _cells(batch, places, len(columns)) if with_cells else np.zeros((len(known), 0))
             labels = _labels(batch, task, at)
             parts.append(
                 Seeds(*(x[known] for x in (batch["seed_row"], batch["obs_time"], labels, cells)))
@@ -76,12 +81,12 @@ def read(
     return Seeds(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
-def describe(stores: Sequence[headwater.Store], task: Task) -> Cells:
+def describe(stores: Sequence[headwater.Store], task: Task) -> Columns:
     """Returns what the columns of `Seeds.cells` are."""
     metadata = stores[task.store].metadata()
     aggregates = {aggregate["index"] for aggregate in metadata["aggregates"]}
     columns = dict(_columns(metadata, task))
-    return Cells(
+    return Columns(
         tuple(column["name"] for column in columns.values()),
         np.array(["cat_emb_count" in column.get("stats", {}) for column in columns.values()], bool),
         np.array([index in aggregates for index in columns], bool),

@@ -96,6 +96,7 @@ impl Sampler {
             engine.collect(task, SequenceSource::Seed { seed_index, epoch: 0 }, &mut scratch)?;
         let walker = &scratch.walker;
         let (links, neighbours) = links_and_neighbours(database, walker, seed.obs_time)?;
+        let target = task.target(&engine.databases, seed.target).column();
         Ok(Context {
             task: task.name.clone(),
             database: task.database,
@@ -109,10 +110,7 @@ impl Sampler {
             rows: walker.visits().to_vec(),
             links,
             neighbours,
-            aggregates: {
-                let target = task.target(&engine.databases, seed.target).column();
-                aggregates(database, walker, seed.obs_time, target)?
-            },
+            aggregates: aggregates(database, walker, seed.obs_time, target)?,
             hidden_count: walker.hidden(),
             cell_count: walker.cells(),
         })

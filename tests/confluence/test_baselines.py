@@ -69,12 +69,15 @@ def test_seeds_have_the_cells_and_aggregates_of_their_row(labelled_store):
     stores = [headwater.Store(labelled_store)]
     (task,) = evaluation.find_tasks(["demo-shop/churn"], stores)
     settings = config.load(None, [f"data.stores={labelled_store}"])
-    found = seeds.read(settings, stores, task, "val")
+    found = seeds.read(settings, stores, task, "val", with_cells=True)
     cells = seeds.describe(stores, task)
     assert (task.kind, found.cells.shape) == (BOOLEAN, (len(found.labels), len(cells.names)))
     earlier = found.cells[:, cells.names.index("churn labels by customer_id: count")]
     mean = found.cells[:, cells.names.index("churn labels by customer_id: mean of churned")]
-    every = [seeds.read(settings, stores, task, split) for split in ("train", "val", "test")]
+    every = [
+        seeds.read(settings, stores, task, split, with_cells=False)
+        for split in ("train", "val", "test")
+    ]
     history = History.of(every, 60 * DAY_MICROSECONDS)
     for place in range(0, len(found.labels), 97):
         is_known = (history.rows == found.rows[place]) & (history.known <= found.times[place])

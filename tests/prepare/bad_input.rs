@@ -566,9 +566,9 @@ fn p7_no_leak_of_a_target_by_its_horizon() {
     let sees_everything = SCHEMA.replace(part, "horizon = \"1 day\"") + "sees_everything = true\n";
     assert_eq!(
         workshop(&shop()).refused(&sees_everything),
-        "schema DIR/schema.toml: task \"churn\": horizon: expected seeds that each have an observation time, found a task \
-         that sees everything, its own target as well; remove the horizon or sees_everything, and \
-         name the column of times"
+        "schema DIR/schema.toml: task \"churn\": horizon: expected seeds that each have \
+         an observation time, found sees_everything = true, with which a seed without a time sees its \
+         own target; remove one of the two"
     );
     let taken =
         SCHEMA.replace(part, "horizon = \"1 day\"").replacen("\"orders\"", "\"Churn labels\"", 1);

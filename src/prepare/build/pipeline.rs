@@ -223,8 +223,8 @@ impl<'a> Preparation<'a> {
         Ok(tables)
     }
 
-    /// Gives labels the statistics of their task's targets, so that both have one scale and neither
-    /// depends on the rows after the train split.
+    /// Gives labels the statistics of their task's targets, so that both have one scale, which no
+    /// row after the train split changes where splits are recorded.
     fn use_target_statistics(
         &self,
         ingested: &mut [Ingested],

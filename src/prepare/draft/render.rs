@@ -6,8 +6,8 @@ use super::subject::{Notes, Place};
 use crate::prepare::schema::{Aggregate, Column, Reference, Schema, Table, Task, Time, TimeUnit};
 
 /// The data do not tell when a target is known, and too short a horizon would be a leak.
-const HORIZON: &str = "# horizon = \"30 days\" # if a target is known that long after its time, let \
-                       contexts have earlier ones\n";
+const HORIZON: &str = "# horizon = \"30 days\" # the time from an observation until its target is \
+                       known; then contexts have earlier labels\n";
 
 /// A drafted schema, with the reason for each guess.
 #[derive(Clone, Debug)]

@@ -275,23 +275,22 @@ impl Schema {
             );
         }
         match derived.horizon {
-            Some(horizon) => self.check_horizon(task, derived, horizon).context(|| "horizon"),
+            Some(horizon) => self.check_horizon(task, horizon).context(|| "horizon"),
             None => Ok(()),
         }
     }
 
-    fn check_horizon(&self, task: &Task, derived: &DerivedTask, horizon: Delay) -> Result<()> {
+    fn check_horizon(&self, task: &Task, horizon: Delay) -> Result<()> {
         if horizon.0 <= 0 {
             return fail(format!(
                 "expected a time longer than 0, found \"{horizon}\"; set it to the time from an \
                  observation until its target is known"
             ));
         }
-        if task.sees_everything || derived.time.is_none() {
+        if task.sees_everything {
             return fail(
-                "expected seeds that each have an observation time, found a task that sees \
-                 everything, its own target as well; remove the horizon or sees_everything, and \
-                 name the column of times",
+                "expected seeds that each have an observation time, found sees_everything = true, \
+                 with which a seed without a time sees its own target; remove one of the two",
             );
         }
         let name = label_table_name(task);

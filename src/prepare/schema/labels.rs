@@ -14,6 +14,7 @@ impl Schema {
     pub fn with_label_tables(&self) -> Self {
         let mut schema = self.clone();
         let tables = self.tasks.iter().filter_map(label_table);
+        // `check` refuses a task whose table has the name of another.
         schema.tables.extend(tables.filter(|table| self.table(&table.name).is_none()));
         schema
     }
