@@ -27,6 +27,8 @@ pub enum Purpose {
     Walk = 5,
     /// The walk from a row that the caller chose.
     ChosenWalk = 6,
+    /// The sample from which the quantiles of a column are taken.
+    Quantiles = 7,
 }
 
 /// The words that belong to one (seed, purpose, identity).

@@ -12,6 +12,7 @@ from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP
 
 Numbers = npt.NDArray[np.float64]
 _DAY_MICROSECONDS = 86_400_000_000
+_LARGEST_LOG = 700.0
 
 # The leading metric of each type of target: the one to compare models by.
 LEADING = {
@@ -49,10 +50,21 @@ def score(target_type: int, values: Numbers, labels: Numbers) -> dict[str, float
 def in_units(target_type: int, values: Numbers, stats: Mapping[str, Any]) -> Numbers:
     """Returns z-scores in the units of their column, and other values unchanged."""
     if target_type == NUMERICAL:
-        return values * stats["std"] + stats["mean"]
+        return _from_scale(values * stats["std"] + stats["mean"], stats.get("scale", "linear"))
     if target_type == TIMESTAMP:
         return values * stats["std_us"] + stats["mean_us"]
     return values
+
+
+def _from_scale(places: Numbers, scale: Any) -> Numbers:
+    """Returns the numbers at these places on a column's scale, as `headwater::store::Scale` does."""
+    if scale == "linear":
+        return places
+    if scale == "log":
+        # The exponential of a greater place is no finite number.
+        return np.copysign(np.expm1(np.minimum(np.abs(places), _LARGEST_LOG)), places)
+    quantiles = np.asarray(scale["rank"]["quantiles"])
+    return np.interp(places, np.linspace(0, 1, len(quantiles)), quantiles)
 
 
 def auroc(values: Numbers, labels: Numbers) -> float:

@@ -23,7 +23,7 @@ pub(crate) use control::in_default_environment;
 
 pub use columns::{ColumnMoments, Distinct, End, ExponentHistogram, Histogram, TopRows};
 pub use gram::{Cross, Gram};
-pub use moments::{Moments, ZScore};
+pub use moments::{Moments, ZScore, rounded_to_width};
 pub use node::Node;
 pub use rows::{Rows, Values};
 pub use statistic::{Partial, Statistic};

@@ -99,23 +99,34 @@ impl ZScore {
     /// determine.
     #[must_use]
     pub fn certain_value(&self, score: f32) -> f64 {
-        let value = self.value(score);
-        // The rounding errors: half a step of f32 for the score, a step of f64 for the sums.
-        let of_score = f64::from(score.abs() * f32::EPSILON / 2.0) * self.std;
-        let of_sums = (value.abs() + self.mean.abs()) * f64::EPSILON;
-        // The smallest power of ten that is at least the width of both errors.
-        let exponent = (2.0 * (of_score + of_sums)).log10().ceil();
-        let rounded = if exponent > 0.0 {
-            let step = 10_f64.powf(exponent);
-            (value / step).round() * step
-        } else {
-            // As text, because f64 does not hold powers of ten below 1 exactly.
-            let places = (-exponent).min(400.0) as usize;
-            format!("{value:.places$}").parse().unwrap_or(value)
-        };
-        // Turns -0, the result of a mean that cancels, into +0.
-        rounded + 0.0
+        rounded_to_width(self.value(score), 2.0 * self.error(score))
     }
+
+    /// Returns the greatest error of the value of a z-score: half a step of f32 for the score, a
+    /// step of f64 for the sums.
+    #[must_use]
+    pub fn error(&self, score: f32) -> f64 {
+        let of_score = f64::from(score.abs() * f32::EPSILON / 2.0) * self.std;
+        let of_sums = (self.value(score).abs() + self.mean.abs()) * f64::EPSILON;
+        of_score + of_sums
+    }
+}
+
+/// Returns a value that is certain to `width`, rounded to the smallest power of ten that is at
+/// least the width.
+#[must_use]
+pub fn rounded_to_width(value: f64, width: f64) -> f64 {
+    let exponent = width.log10().ceil();
+    let rounded = if exponent > 0.0 {
+        let step = 10_f64.powf(exponent);
+        (value / step).round() * step
+    } else {
+        // As text, because f64 does not hold powers of ten below 1 exactly.
+        let places = (-exponent).min(400.0) as usize;
+        format!("{value:.places$}").parse().unwrap_or(value)
+    };
+    // Turns -0, the result of a mean that cancels, into +0.
+    rounded + 0.0
 }
 
 #[cfg(test)]

@@ -12,10 +12,8 @@ use pyo3::types::PyDict;
 use super::work::{self, Calls};
 use super::{Whole, to_python, type_name};
 use crate::error::{Error, Result};
-use crate::fold::ZScore;
 use crate::store::{
-    ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE, Row, Store as DiskStore,
-    Table,
+    ALWAYS_VISIBLE, Cell, ColumnMetadata, NEVER_VISIBLE, Row, Store as DiskStore, Table,
 };
 
 /// A database on disk, memory-mapped and read-only.
@@ -224,12 +222,8 @@ impl Store {
             Cell::Categorical(index) => self.0.category(index)?.into_pyobject(py)?.into_any(),
             Cell::Text(index) => self.0.text(index)?.into_pyobject(py)?.into_any(),
             Cell::Numerical(score) => {
-                let value = match column.stats {
-                    ColumnStats::Numerical { mean, std, .. } => {
-                        ZScore { mean, std }.certain_value(score)
-                    }
-                    _ => f64::from(score),
-                };
+                let code = column.stats.number_code();
+                let value = code.map_or(f64::from(score), |code| code.certain_value(score));
                 value.into_pyobject(py)?.into_any()
             }
         }))

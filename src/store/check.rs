@@ -19,8 +19,8 @@ impl Metadata {
                 return wrong(format!("table {:?} has a negative delay", table.name));
             }
             let is_own = |relation: &RelationMetadata| relation.child as usize == place;
-            if let Some(TimeMetadata::Inherited { relation, .. }) = table.time
-                && !self.relations.get(relation as usize).is_some_and(is_own)
+            if let Some(TimeMetadata::Inherited { relation, .. }) = &table.time
+                && !self.relations.get(*relation as usize).is_some_and(is_own)
             {
                 return wrong(format!(
                     "table {:?} inherits its time through a relation of another table",
@@ -92,6 +92,9 @@ impl Metadata {
                 ));
             }
         }
+        if !self.scales_are_sound() {
+            return wrong("the quantiles of a column are not in ascending order".to_owned());
+        }
         for file in &self.files {
             let inside = |part: &str| !matches!(part, "" | "." | "..");
             if file.path.contains(['\\', '\0']) || !file.path.split('/').all(inside) {
@@ -99,6 +102,15 @@ impl Metadata {
             }
         }
         Ok(())
+    }
+
+    /// Whether the scale of each column can be read.
+    fn scales_are_sound(&self) -> bool {
+        let columns = self.tables.iter().flat_map(|table| &table.columns);
+        columns.chain(self.derived_columns()).all(|column| match &column.stats {
+            ColumnStats::Numerical { scale, .. } => scale.is_sound(),
+            _ => true,
+        })
     }
 
     /// Whether an aggregate has a relation, and a window and a column of the child table.

@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::SemanticType;
+use super::{NumberCode, Scale, SemanticType};
 use crate::bytes::Digest;
 use crate::container::FileMetadata;
 use crate::error::{Error, Result};
+use crate::fold::ZScore;
 
 /// The version of the store's format that this build reads and writes.
 pub const FORMAT_VERSION: u32 = 3;
@@ -97,13 +98,24 @@ pub enum TimeMetadata {
         /// The offset of the time in the record.
         offset: u32,
     },
+    /// In the record, of a column of the source that is no cell.
+    Ignored {
+        /// The name of the column.
+        column: String,
+        /// The delay in microseconds, which the recorded time includes.
+        delay_us: i64,
+        /// The offset of the time in the record.
+        offset: u32,
+    },
 }
 
 impl TimeMetadata {
     /// Returns the delay in microseconds.
     #[must_use]
     pub fn delay_us(&self) -> i64 {
-        let (Self::Column { delay_us, .. } | Self::Inherited { delay_us, .. }) = self;
+        let (Self::Column { delay_us, .. }
+        | Self::Inherited { delay_us, .. }
+        | Self::Ignored { delay_us, .. }) = self;
         *delay_us
     }
 }
@@ -139,15 +151,19 @@ impl ColumnMetadata {
 pub enum ColumnStats {
     /// Keys and references.
     Identifier,
-    /// Numbers; the z-score is `(value - mean) / std`, or 0 if `std` is 0.
+    /// Numbers; the z-score is `(x - mean) / std`, or 0 if `std` is 0, where `x` is the place of the
+    /// value on the scale.
     Numerical {
-        /// The mean of the values that are not NULL.
+        /// The scale.
+        #[serde(default, skip_serializing_if = "Scale::is_linear")]
+        scale: Scale,
+        /// The mean of the places of the values that are not NULL.
         mean: f64,
         /// Their standard deviation (of the population).
         std: f64,
-        /// The least.
+        /// The least value.
         min: f64,
-        /// The greatest.
+        /// The greatest value.
         max: f64,
     },
     /// Times.
@@ -188,6 +204,18 @@ impl ColumnStats {
             Self::Boolean { .. } => SemanticType::Boolean,
             Self::Categorical { .. } => SemanticType::Categorical,
             Self::Text => SemanticType::Text,
+        }
+    }
+
+    /// Returns the conversion between numbers and z-scores; `None` for other types.
+    #[must_use]
+    pub fn number_code(&self) -> Option<NumberCode> {
+        match self {
+            Self::Numerical { scale, mean, std, .. } => Some(NumberCode {
+                scale: scale.clone(),
+                z_score: ZScore { mean: *mean, std: *std },
+            }),
+            _ => None,
         }
     }
 

@@ -4,6 +4,7 @@
 mod check;
 mod metadata;
 mod relation;
+mod scale;
 mod semantic;
 mod table;
 mod task;
@@ -27,6 +28,7 @@ pub use metadata::{
     TimeMetadata,
 };
 pub use relation::{Children, Relation};
+pub use scale::{NumberCode, Scale};
 pub use semantic::SemanticType;
 pub use table::{Cell, NO_PARENT, Row, Table};
 pub use task::{Seed, Task};

@@ -196,12 +196,12 @@ impl Table {
 
 /// Returns the place of a row's time; checks that it is inside the record.
 fn row_time(metadata: &TableMetadata) -> Result<Option<RowTime>> {
-    let time = match metadata.time {
+    let time = match &metadata.time {
         None => return Ok(None),
-        Some(TimeMetadata::Inherited { offset, .. }) => {
-            RowTime { offset: offset as usize, delay_us: 0, null_bit: None }
+        Some(TimeMetadata::Inherited { offset, .. } | TimeMetadata::Ignored { offset, .. }) => {
+            RowTime { offset: *offset as usize, delay_us: 0, null_bit: None }
         }
-        Some(TimeMetadata::Column { column, delay_us }) => {
+        &Some(TimeMetadata::Column { column, delay_us }) => {
             let place = column as usize;
             match metadata.columns.get(place) {
                 Some(c) if matches!(c.stats, ColumnStats::Timestamp { .. }) => {

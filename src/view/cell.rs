@@ -5,11 +5,10 @@ use serde::Serialize;
 
 use super::words::plural;
 use crate::error::Result;
-use crate::fold::ZScore;
 use crate::sampler::{count_of, seconds_of};
 use crate::store::{
-    AggregateMetadata, AggregateValue, Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE,
-    SemanticType, Store, Table,
+    AggregateMetadata, AggregateValue, Cell, ColumnMetadata, NEVER_VISIBLE, SemanticType, Store,
+    Table,
 };
 
 /// A cell with a readable value.
@@ -48,11 +47,9 @@ fn aggregate_text(store: &Store, aggregate: &AggregateMetadata, number: f32) -> 
     match aggregate.value {
         AggregateValue::Count => count_of(number).to_string(),
         AggregateValue::SinceLast => span(seconds_of(number).saturating_mul(1_000_000)),
-        AggregateValue::Mean { column: place } => match column(place).stats {
-            ColumnStats::Numerical { mean, std, .. } => {
-                ZScore { mean, std }.certain_value(number).to_string()
-            }
-            _ => format!("{:.1} %", f64::from(number) * 100.0),
+        AggregateValue::Mean { column: place } => match column(place).stats.number_code() {
+            Some(code) => code.certain_value(number).to_string(),
+            None => format!("{:.1} %", f64::from(number) * 100.0),
         },
     }
 }
@@ -99,11 +96,9 @@ pub(super) fn cell_text(
         Cell::Timestamp(time) => time_text(time),
         Cell::Categorical(index) => store.category(index)?.to_owned(),
         Cell::Text(index) => store.text(index)?.to_owned(),
-        Cell::Numerical(score) => match column.stats {
-            ColumnStats::Numerical { mean, std, .. } => {
-                ZScore { mean, std }.certain_value(score).to_string()
-            }
-            _ => score.to_string(),
+        Cell::Numerical(score) => match column.stats.number_code() {
+            Some(code) => code.certain_value(score).to_string(),
+            None => score.to_string(),
         },
     }))
 }

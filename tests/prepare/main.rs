@@ -9,6 +9,7 @@ mod f1db_files;
 mod full_disk;
 mod key_types;
 mod page;
+mod scales;
 mod whole;
 
 use std::path::{Path, PathBuf};

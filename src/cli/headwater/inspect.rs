@@ -11,7 +11,9 @@ use crate::error::{Error, Result};
 use crate::plan::Split;
 use crate::random::name_identity;
 use crate::sampler::Settings;
-use crate::store::{ColumnMetadata, ColumnStats, Store, Table, TableMetadata, Task, TimeMetadata};
+use crate::store::{
+    ColumnMetadata, ColumnStats, Scale, Store, Table, TableMetadata, Task, TimeMetadata,
+};
 use crate::view::words::{bytes, count, plural};
 use crate::view::{ContextPicture, RowView, time_text};
 
@@ -220,6 +222,9 @@ fn describe_time(store: &Store, table: &TableMetadata) -> String {
             let relation = store.relations()[*relation as usize].metadata();
             (format!("of its {}", relation.name), *delay_us)
         }
+        Some(TimeMetadata::Ignored { column, delay_us, .. }) => {
+            (format!("{column}, which is no cell"), *delay_us)
+        }
     };
     match delay_us {
         0 => format!("time {from}"),
@@ -249,9 +254,14 @@ fn print_table(store: &Store, table: &TableMetadata, output: &mut Output) -> Res
 fn describe_stats(column: &ColumnMetadata) -> String {
     match &column.stats {
         ColumnStats::Identifier | ColumnStats::Text => String::new(),
-        ColumnStats::Numerical { mean, std, min, max } => {
-            format!("{min} to {max}, mean {}, std {}", significant(*mean), significant(*std))
-        }
+        ColumnStats::Numerical { scale, mean, std, min, max } => match scale {
+            Scale::Rank { .. } => format!("{min} to {max}, by rank"),
+            Scale::Linear | Scale::Log => {
+                let of = if scale.is_linear() { "" } else { "of logarithms: " };
+                let (mean, std) = (significant(*mean), significant(*std));
+                format!("{min} to {max}, {of}mean {mean}, std {std}")
+            }
+        },
         ColumnStats::Timestamp { min_us, max_us, .. } => {
             format!("{} to {}", time_text(*min_us), time_text(*max_us))
         }

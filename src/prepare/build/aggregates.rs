@@ -65,10 +65,10 @@ pub(super) fn summed_columns(
 fn extend(values: &mut Vec<i32>, summary: &ColumnSummary, array: &dyn Array) -> Result<()> {
     let fixed = |cell: Option<Cell>| cell.and_then(fixed_point).unwrap_or(NO_VALUE);
     match &summary.summary {
-        Summary::Numerical(moments) => {
-            let scores = moments.z_score();
+        Summary::Numerical(summary) => {
+            let code = summary.code();
             let numbers = array.as_primitive::<Float64Type>().iter();
-            values.extend(numbers.map(|n| fixed(n.map(|n| Cell::Numerical(scores.of(n))))));
+            values.extend(numbers.map(|n| fixed(n.map(|n| Cell::Numerical(code.score(n))))));
         }
         Summary::Boolean { .. } => {
             let truths = array.as_boolean().iter();

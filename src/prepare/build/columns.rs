@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BooleanArray, UInt32Array};
 
+use super::numbers::Numbers;
 use crate::error::{Context, Error, Result};
 use crate::fold::Moments;
 use crate::prepare::schema::{Column, Limits};
@@ -29,7 +30,7 @@ pub(in crate::prepare) struct ColumnSummary {
 #[derive(Clone)]
 pub(in crate::prepare) enum Summary {
     Identifier,
-    Numerical(Moments),
+    Numerical(Numbers),
     Timestamp { moments: Moments, min: i64, max: i64 },
     Boolean { true_count: u64 },
     Categorical(Dictionary),
@@ -77,7 +78,7 @@ impl ColumnSummary {
         let moments = Moments::default();
         let summary = match column.semantic {
             SemanticType::Identifier | SemanticType::Ignored => Summary::Identifier,
-            SemanticType::Numerical => Summary::Numerical(moments),
+            SemanticType::Numerical => Summary::Numerical(Numbers::new(column.scale)),
             SemanticType::Timestamp => Summary::Timestamp { moments, min: i64::MAX, max: i64::MIN },
             SemanticType::Boolean => Summary::Boolean { true_count: 0 },
             SemanticType::Categorical => Summary::Categorical(Dictionary::default()),
@@ -106,8 +107,8 @@ impl ColumnSummary {
     pub(in crate::prepare) fn add(&mut self, values: &Values) -> ArrayRef {
         self.null_count += values.null_count() as u64;
         match (&mut self.summary, values) {
-            (Summary::Numerical(moments), Values::Numbers(numbers)) => {
-                numbers.iter().flatten().for_each(|number| moments.push(number));
+            (Summary::Numerical(summary), Values::Numbers(numbers)) => {
+                numbers.iter().flatten().for_each(|number| summary.push(number));
                 Arc::new(numbers.clone())
             }
             (Summary::Timestamp { moments, min, max }, Values::Times(times)) => {
@@ -151,7 +152,8 @@ impl ColumnSummary {
             ))
             .context(self.place()));
         }
-        let Summary::Numerical(moments) = &self.summary else { return Ok(()) };
+        let Summary::Numerical(numbers) = &self.summary else { return Ok(()) };
+        let (moments, (min, max)) = (&numbers.moments, numbers.range());
         let (found, direction) = match (moments.mean().is_finite(), moments.std()) {
             (true, std) if std.is_finite() && (std > 0.0 || moments.min() == moments.max()) => {
                 return Ok(());
@@ -160,10 +162,8 @@ impl ColumnSummary {
             _ => ("no finite mean and standard deviation", "down"),
         };
         Err(Error::data(format!(
-            "the numbers from {:e} to {:e} have {found}; scale them {direction}, or make the \
-             column categorical or text",
-            moments.min(),
-            moments.max()
+            "the numbers from {min:e} to {max:e} have {found}; scale them {direction}, or make the \
+             column categorical or text"
         ))
         .context(self.place()))
     }

@@ -202,6 +202,10 @@ impl<'a> Ingest<'a> {
             .collect::<Result<Vec<_>>>()?;
         let time = table.time.as_ref().and_then(|time| time.column.as_ref());
         let time_place = time.map(&mut place_of).transpose()?;
+        if let (Some(place), Some(name)) = (time_place, time) {
+            let column = Column { semantic: SemanticType::Timestamp, ..read[place].column };
+            read[place] = ColumnSummary::new(name, column);
+        }
         let mut file = ContainerWriter::create(folder, &crate::store::table_file(&table.name))?;
         let strings = match table.key.is_empty() {
             true => None,

@@ -9,7 +9,7 @@ use crate::store::{ColumnMetadata, ColumnStats};
 /// Times, then the parents' row numbers, then values of 4, 2 and 1 bytes, then bits: a NULL bit for
 /// each column, and a value bit for each boolean.
 pub(super) struct Layout {
-    /// The offset of an inherited time.
+    /// The offset of a time that is no cell.
     pub time_offset: u32,
     /// The offset of each reference's parent.
     pub parent_offsets: Vec<u32>,
@@ -39,10 +39,10 @@ impl Layout {
     pub(super) fn new(
         mut columns: Vec<ColumnMetadata>,
         reference_count: usize,
-        inherits_time: bool,
+        records_time: bool,
     ) -> Result<Self> {
         let mut offset = Offset(0);
-        let time_offset = offset.take(if inherits_time { 8 } else { 0 });
+        let time_offset = offset.take(if records_time { 8 } else { 0 });
         let place = |columns: &mut [ColumnMetadata], width: u32, offset: &mut Offset| {
             for column in columns.iter_mut().filter(|c| c.stats.value_bytes() == width) {
                 column.offset = offset.take(width);
@@ -66,7 +66,7 @@ impl Layout {
             }
         }
         offset.take(bit.div_ceil(8));
-        let has_times = inherits_time || columns.iter().any(|c| c.stats.value_bytes() == 8);
+        let has_times = records_time || columns.iter().any(|c| c.stats.value_bytes() == 8);
         let stride = offset.0.next_multiple_of(if has_times { 8 } else { 4 });
         let stride = u32::try_from(stride).map_err(|_| {
             Error::limit("expected records of less than 4 GiB, found longer ones; remove columns")
@@ -83,12 +83,7 @@ pub(super) fn column_metadata(
 ) -> Result<ColumnMetadata> {
     let stats = match &summary.summary {
         Summary::Identifier => ColumnStats::Identifier,
-        Summary::Numerical(moments) => ColumnStats::Numerical {
-            mean: moments.mean(),
-            std: moments.std(),
-            min: moments.min(),
-            max: moments.max(),
-        },
+        Summary::Numerical(numbers) => numbers.stats(),
         Summary::Timestamp { moments, min, max } => ColumnStats::Timestamp {
             mean_us: moments.mean(),
             std_us: moments.std(),

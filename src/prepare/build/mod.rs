@@ -11,6 +11,7 @@ pub(super) mod keys;
 mod layout;
 mod leaks;
 mod links;
+mod numbers;
 mod pipeline;
 mod records;
 pub(super) mod references;

@@ -14,9 +14,8 @@ use super::layout::Layout;
 use super::links::Parents;
 use crate::container::ContainerWriter;
 use crate::error::{Context, Error, Result};
-use crate::fold::ZScore;
 use crate::prepare::values::arrow_error;
-use crate::store::ColumnStats;
+use crate::store::{ColumnStats, NumberCode};
 
 /// Streams the batches of a staging file in order.
 pub(super) fn staged(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
@@ -33,7 +32,7 @@ pub(super) fn write_records(
     layout: &Layout,
     summaries: &[ColumnSummary],
     parents: &[Parents],
-    inherited: Option<&[i64]>,
+    recorded_times: Option<&[i64]>,
 ) -> Result<()> {
     let encoders: Vec<Encoder> = summaries.iter().map(Encoder::new).collect();
     let stride = layout.stride as usize;
@@ -45,7 +44,7 @@ pub(super) fn write_records(
         records.clear();
         records.resize(batch.num_rows() * stride, 0);
         let mut target = Records { bytes: &mut records, layout };
-        if let Some(times) = inherited {
+        if let Some(times) = recorded_times {
             let times = &times[first_row..first_row + batch.num_rows()];
             target.put(layout.time_offset, times.iter().map(|time| time.to_le_bytes()));
         }
@@ -89,7 +88,7 @@ impl Records<'_> {
 /// Encodes the cells of one column.
 enum Encoder {
     Identifier,
-    Numerical(ZScore),
+    Numerical(NumberCode),
     Timestamp,
     Boolean,
     Categorical(Vec<u32>),
@@ -100,7 +99,7 @@ impl Encoder {
     fn new(summary: &ColumnSummary) -> Self {
         match &summary.summary {
             Summary::Identifier => Self::Identifier,
-            Summary::Numerical(moments) => Self::Numerical(moments.z_score()),
+            Summary::Numerical(numbers) => Self::Numerical(numbers.code()),
             Summary::Timestamp { .. } => Self::Timestamp,
             Summary::Boolean { .. } => Self::Boolean,
             Summary::Categorical(dictionary) => Self::Categorical(dictionary.sorted().1),
@@ -117,9 +116,9 @@ impl Encoder {
         }
         match self {
             Self::Identifier => {}
-            Self::Numerical(score) => {
+            Self::Numerical(code) => {
                 let numbers = array.as_primitive::<Float64Type>().iter();
-                let scores = numbers.map(|number| number.map_or(0.0, |n| score.of(n)));
+                let scores = numbers.map(|number| number.map_or(0.0, |n| code.score(n)));
                 records.put(offset, scores.map(f32::to_le_bytes));
             }
             Self::Timestamp => {
@@ -156,9 +155,9 @@ pub(super) fn encode_target(
     let row_bytes = crate::store::target_bytes(stats);
     let mut bytes = Vec::with_capacity(array.len() * row_bytes as usize);
     match Encoder::new(summary) {
-        Encoder::Numerical(score) => {
+        Encoder::Numerical(code) => {
             for (row, number) in array.as_primitive::<Float64Type>().iter().enumerate() {
-                let value = number.map_or(0.0, |n| score.of(n));
+                let value = number.map_or(0.0, |n| code.score(n));
                 if !value.is_finite() {
                     return Err(Error::data(format!(
                         "column {:?}: the z-score of {:e} in row {} does not fit 32 bits (standard \
@@ -167,7 +166,7 @@ pub(super) fn encode_target(
                         summary.name,
                         number.unwrap_or_default(),
                         row + 1,
-                        score.std
+                        code.z_score.std
                     )));
                 }
                 bytes.extend(value.to_le_bytes());

@@ -9,7 +9,7 @@ use super::references::{referred_columns, time_parent};
 use super::{aggregates, links, records};
 use crate::container::ContainerWriter;
 use crate::error::{Error, Result};
-use crate::prepare::schema::{Aggregate, Reference, Schema};
+use crate::prepare::schema::{Aggregate, Reference, Schema, Time};
 use crate::store::{
     ALWAYS_VISIBLE, ColumnMetadata, FileMetadata, NEVER_VISIBLE, RelationMetadata, TableMetadata,
     TimeMetadata,
@@ -61,17 +61,21 @@ impl SecondPass<'_> {
     ) -> Result<WrittenTable> {
         let table = &self.schema.tables[place];
         let parents = self.resolve(place, std::mem::take(&mut read.links))?;
-        let inherits = table.time.as_ref().is_some_and(|time| time.through.is_some());
-        let layout = Layout::new(columns, table.references.len(), inherits)?;
+        let is_cell = |time: &Time| {
+            let column = time.column.as_ref();
+            column.is_some_and(|name| read.columns.iter().any(|column| column.name == *name))
+        };
+        let records_time = table.time.as_ref().is_some_and(|time| !is_cell(time));
+        let layout = Layout::new(columns, table.references.len(), records_time)?;
         let (time, times) = self.times(place, &mut read, &layout, &parents)?;
-        let inherited = times.as_deref().filter(|_| inherits);
+        let recorded = times.as_deref().filter(|_| records_time);
         records::write_records(
             &mut read.file,
             &read.staged,
             &layout,
             &read.columns,
             &parents,
-            inherited,
+            recorded,
         )?;
         let summed =
             aggregates::summed_columns(self.schema, &table.name, &read.columns, &read.staged)?;
@@ -156,12 +160,15 @@ impl SecondPass<'_> {
         let Some(time) = &table.time else { return Ok((None, None)) };
         let delay_us = time.delay.0;
         if let Some(column) = &time.column {
-            let column = read.columns.iter().position(|c| c.name == *column);
-            let column = column
-                .ok_or_else(|| Error::schema("the time column is not a column of the table"))?;
             let times = links::column_times(read.times.take().unwrap_or_default(), delay_us);
-            let column = column as u32;
-            return Ok((Some(TimeMetadata::Column { column, delay_us }), Some(times)));
+            let metadata = match read.columns.iter().position(|c| c.name == *column) {
+                Some(place) => TimeMetadata::Column { column: place as u32, delay_us },
+                None => {
+                    let (column, offset) = (column.clone(), layout.time_offset);
+                    TimeMetadata::Ignored { column, delay_us, offset }
+                }
+            };
+            return Ok((Some(metadata), Some(times)));
         }
         let through = time.through.as_deref().and_then(|name| table.reference(name));
         let parent_times = time_parent(self.schema, place).and_then(|p| self.times[p].as_ref());

@@ -74,7 +74,7 @@ pub(super) fn read(
             obs_times: Vec::new(),
             splits: Vec::new(),
             targets: arrow_array::new_empty_array(&arrow_schema::DataType::Null),
-            summary: ColumnSummary::new(&derived.target, Column::from(derived.target_type)),
+            summary: ColumnSummary::new(&derived.target, derived.target_column()),
         },
     };
     for batch in batches {
@@ -253,11 +253,12 @@ impl Derived {
         let train = filter(&self.targets, &train).map_err(arrow_error)?;
         self.summary.null_count = train.logical_null_count() as u64;
         let scale = match &mut self.summary.summary {
-            Summary::Numerical(moments) => {
-                let all = std::mem::take(moments);
+            Summary::Numerical(numbers) => {
+                let empty = numbers.emptied();
+                let all = std::mem::replace(numbers, empty);
                 let targets = train.as_primitive::<Float64Type>();
-                targets.iter().flatten().for_each(|target| moments.push(target));
-                Some((all, *moments))
+                targets.iter().flatten().for_each(|target| numbers.push(target));
+                Some((all.moments, numbers.moments))
             }
             Summary::Timestamp { moments, min, max } => {
                 let all = std::mem::take(moments);

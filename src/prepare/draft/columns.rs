@@ -6,7 +6,7 @@ use super::name_tokens::names_rows;
 use super::profile::{Profile, Storage};
 use super::subject::{ChosenTime, Notes, Origin, Place, Subject};
 use crate::prepare::names::counted;
-use crate::prepare::schema::{Column, Limits, TimeUnit};
+use crate::prepare::schema::{Column, Limits, ScaleName, TimeUnit};
 use crate::store::SemanticType;
 
 /// The reason for which a column named like a key is not a reference.
@@ -93,10 +93,13 @@ pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Colum
     }
     if profile.all(profile.integers) {
         if let Some((unit, note)) = named_epoch(tokens, profile) {
-            let column = Column { semantic: SemanticType::Timestamp, unit: Some(unit) };
+            let column = Column { unit: Some(unit), ..SemanticType::Timestamp.into() };
             return (column, Some(note));
         }
-        return (SemanticType::Numerical.into(), hidden_epoch(profile));
+        return match hidden_epoch(profile) {
+            None => numerical(profile),
+            note => (SemanticType::Numerical.into(), note),
+        };
     }
     if profile.storage == Storage::Real && !profile.all(profile.numbers) {
         return with(
@@ -105,7 +108,7 @@ pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Colum
         );
     }
     if profile.all(profile.numbers) && profile.coded == 0 {
-        return plain(SemanticType::Numerical);
+        return numerical(profile);
     }
     if let Some(note) = unreadable_values(profile) {
         let semantic = match category_count(profile, limits) {
@@ -122,6 +125,18 @@ pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Colum
         Some(count) => with(SemanticType::Categorical, counted(count, "different value")),
         None => plain(SemanticType::Text),
     }
+}
+
+/// Returns a numerical column, on the scale that its tail needs.
+fn numerical(profile: &Profile) -> (Column, Option<String>) {
+    let (scale, note) = match profile.magnitudes.heavy_tail() {
+        None => (ScaleName::Linear, None),
+        Some((scale, times)) => {
+            let note = format!("heavy tail: the largest number is {times:.0} times the median");
+            (scale, Some(note))
+        }
+    };
+    (Column { scale, ..SemanticType::Numerical.into() }, note)
 }
 
 /// Returns a note about texts that look like times or numbers, but cannot be read as such.

@@ -157,6 +157,9 @@ impl Draft {
             writeln!(text, "key = {}", list(&derived.key))?;
             writeln!(text, "target = {}", quoted(&derived.target))?;
             writeln!(text, "type = {}", quoted(derived.target_type.name()))?;
+            if !derived.scale.is_linear() {
+                writeln!(text, "scale = {}", quoted(derived.scale.name()))?;
+            }
             if derived.time.is_some() {
                 text.push_str(HORIZON);
             }
@@ -195,16 +198,16 @@ fn inline_reference(reference: &Reference) -> String {
 
 fn inline_column(column: Column) -> String {
     let semantic = quoted(column.semantic.name());
-    match column.unit {
-        None => semantic,
-        Some(unit) => {
-            let unit = match unit {
-                TimeUnit::Second => "s",
-                TimeUnit::Millisecond => "ms",
-                TimeUnit::Microsecond => "us",
-            };
-            format!("{{ type = {semantic}, unit = \"{unit}\" }}")
-        }
+    let unit = column.unit.map(|unit| match unit {
+        TimeUnit::Second => "s",
+        TimeUnit::Millisecond => "ms",
+        TimeUnit::Microsecond => "us",
+    });
+    let scale = (!column.scale.is_linear()).then(|| column.scale.name());
+    match (unit, scale) {
+        (None, None) => semantic,
+        (Some(unit), _) => format!("{{ type = {semantic}, unit = \"{unit}\" }}"),
+        (_, Some(scale)) => format!("{{ type = {semantic}, scale = \"{scale}\" }}"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::profile::Storage;
 use super::subject::{Notes, Origin, Place, Subject};
 use super::time_names::Gaps;
-use crate::prepare::schema::{CellTask, DerivedTask, Limits, Table, Task};
+use crate::prepare::schema::{CellTask, DerivedTask, Limits, ScaleName, Table, Task};
 use crate::store::SemanticType;
 
 /// The names of the recorded splits of a task.
@@ -51,7 +51,8 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
         return None;
     }
     let profile = &subject.profiles[target];
-    let target_type = match super::columns::guess(subject, target, &Limits::default()).0.semantic {
+    let (guessed, _) = super::columns::guess(subject, target, &Limits::default());
+    let target_type = match guessed.semantic {
         SemanticType::Numerical if profile.all(profile.bits) => SemanticType::Boolean,
         SemanticType::Text | SemanticType::Identifier | SemanticType::Ignored => return None,
         semantic => semantic,
@@ -65,6 +66,7 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
         time: Some(name(time)),
         target: name(target),
         target_type,
+        scale: if target_type == guessed.semantic { guessed.scale } else { ScaleName::Linear },
         split: split.map(name),
         horizon: None,
     };

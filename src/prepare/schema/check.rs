@@ -268,6 +268,13 @@ impl Schema {
             ));
         }
         predictable(derived.target_type).context(|| format!("target {:?}", derived.target))?;
+        if !derived.scale.is_linear() && derived.target_type != SemanticType::Numerical {
+            return fail(format!(
+                "target {:?}: expected type numerical for a target with a scale, found {}; remove \
+                 the scale",
+                derived.target, derived.target_type
+            ));
+        }
         if derived.time.is_none() && !task.sees_everything {
             return fail(
                 "expected an observation time, found none; name its column with time = \"...\", or \
@@ -340,9 +347,9 @@ fn check_time(table: &Table, time: &Time) -> Result<()> {
         (Some(column), None) => {
             has_columns(table, std::slice::from_ref(column))?;
             match table.columns.get(column).map(|c| c.semantic) {
-                Some(SemanticType::Timestamp) => Ok(()),
+                Some(SemanticType::Timestamp | SemanticType::Ignored) => Ok(()),
                 other => fail(format!(
-                    "column {column:?}: expected type timestamp, found {}; give the column this \
+                    "column {column:?}: expected type timestamp or ignored, found {}; give the column this \
                      type, or choose another",
                     other.map_or("unknown", SemanticType::name)
                 )),

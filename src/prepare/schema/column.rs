@@ -1,4 +1,4 @@
-//! Parses a column of a schema file: its semantic type, and the unit of a time.
+//! Parses a column of a schema file: its semantic type, the unit of a time, the scale of a number.
 
 use std::fmt;
 
@@ -6,18 +6,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::store::SemanticType;
 
-/// A column's semantic type, and the unit of a timestamp that is a number in the source.
+/// A column's semantic type, and how its values are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The semantic type of the values.
     pub semantic: SemanticType,
     /// The unit of an integer timestamp since 1970.
     pub unit: Option<TimeUnit>,
+    /// The scale of numbers.
+    pub scale: ScaleName,
 }
 
 impl From<SemanticType> for Column {
     fn from(semantic: SemanticType) -> Self {
-        Self { semantic, unit: None }
+        Self { semantic, unit: None, scale: ScaleName::Linear }
     }
 }
 
@@ -35,7 +37,38 @@ pub enum TimeUnit {
     Microsecond,
 }
 
-/// A column in the form of a table, with a type and a unit.
+/// The scale on which the numbers of a column are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScaleName {
+    /// The numbers as they are.
+    #[default]
+    Linear,
+    /// Their logarithms, which serve a heavy tail.
+    Log,
+    /// The share of smaller numbers, which serves any shape.
+    Rank,
+}
+
+impl ScaleName {
+    /// Whether the numbers stay as they are.
+    #[must_use]
+    pub fn is_linear(&self) -> bool {
+        *self == Self::Linear
+    }
+
+    /// Returns the name in a schema file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Linear => "linear",
+            Self::Log => "log",
+            Self::Rank => "rank",
+        }
+    }
+}
+
+/// A column in the form of a table, with a type and more.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LongColumn {
@@ -43,13 +76,16 @@ struct LongColumn {
     semantic: SemanticType,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unit: Option<TimeUnit>,
+    #[serde(default, skip_serializing_if = "ScaleName::is_linear")]
+    scale: ScaleName,
 }
 
 impl Serialize for Column {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.unit {
-            None => self.semantic.serialize(serializer),
-            unit => LongColumn { semantic: self.semantic, unit }.serialize(serializer),
+        let Self { semantic, unit, scale } = *self;
+        match (unit, scale) {
+            (None, ScaleName::Linear) => semantic.serialize(serializer),
+            _ => LongColumn { semantic, unit, scale }.serialize(serializer),
         }
     }
 }
@@ -76,13 +112,19 @@ impl<'de> de::Visitor<'de> for ColumnVisitor {
     }
 
     fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Column, A::Error> {
-        let LongColumn { semantic, unit } =
+        let LongColumn { semantic, unit, scale } =
             LongColumn::deserialize(de::value::MapAccessDeserializer::new(map))?;
-        if unit.is_some() && semantic != SemanticType::Timestamp {
+        // An ignored column may be the time of its table.
+        if unit.is_some() && !matches!(semantic, SemanticType::Timestamp | SemanticType::Ignored) {
             let message =
                 format!("expected type timestamp for a column with a unit, found {semantic}");
             return Err(de::Error::custom(message));
         }
-        Ok(Column { semantic, unit })
+        if !scale.is_linear() && semantic != SemanticType::Numerical {
+            let message =
+                format!("expected type numerical for a column with a scale, found {semantic}");
+            return Err(de::Error::custom(message));
+        }
+        Ok(Column { semantic, unit, scale })
     }
 }

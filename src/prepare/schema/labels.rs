@@ -34,12 +34,12 @@ pub(super) fn label_table_name(task: &Task) -> String {
 /// Returns the table of the labels of `task`, if it has a horizon.
 fn label_table(task: &Task) -> Option<Table> {
     let derived = task.derived.as_ref()?;
-    let DerivedTask { anchor, source, key, time, target, target_type, .. } = derived;
+    let DerivedTask { anchor, source, key, time, target, .. } = derived;
     let (delay, time) = (derived.horizon?, time.clone()?);
     let mut columns: IndexMap<String, Column> =
         key.iter().map(|name| (name.clone(), SemanticType::Ignored.into())).collect();
     columns.insert(time.clone(), SemanticType::Timestamp.into());
-    columns.insert(target.clone(), (*target_type).into());
+    columns.insert(target.clone(), derived.target_column());
     Some(Table {
         name: label_table_name(task),
         source: source.clone(),

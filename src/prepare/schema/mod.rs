@@ -21,7 +21,7 @@ use crate::error::{Context, Error, Result};
 use crate::store::SemanticType;
 
 pub use aggregate::{Aggregate, Window};
-pub use column::{Column, TimeUnit};
+pub use column::{Column, ScaleName, TimeUnit};
 pub use text::Delay;
 use text::{explain, is_false, one_or_many};
 
@@ -190,6 +190,9 @@ pub struct DerivedTask {
     /// The target's semantic type.
     #[serde(rename = "type")]
     pub target_type: SemanticType,
+    /// The scale of a numerical target.
+    #[serde(default, skip_serializing_if = "ScaleName::is_linear")]
+    pub scale: ScaleName,
     /// The column with each seed's split: train, val or test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<String>,
@@ -197,6 +200,14 @@ pub struct DerivedTask {
     /// seed's observation time are rows of the database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub horizon: Option<Delay>,
+}
+
+impl DerivedTask {
+    /// Returns the target as a column.
+    #[must_use]
+    pub fn target_column(&self) -> Column {
+        Column { scale: self.scale, ..self.target_type.into() }
+    }
 }
 
 impl Schema {

@@ -1,6 +1,7 @@
 //! Profiles the columns of a table in one pass: types, ranges, distinct values.
 
 mod distinct;
+mod magnitudes;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,7 @@ use arrow_schema::{DataType, TimeUnit};
 
 pub(super) use distinct::Distinct;
 use distinct::{canonical_integer, hash_integer, hash_text, mix};
+use magnitudes::Magnitudes;
 
 use crate::error::{Context, Error, Result};
 use crate::prepare::source::{Source, SourceColumn};
@@ -99,6 +101,8 @@ pub(super) struct Profile {
     pub spaced: u64,
     /// The distinct values.
     pub values: Distinct,
+    /// The numbers by magnitude.
+    pub magnitudes: Magnitudes,
 }
 
 impl Profile {
@@ -125,6 +129,7 @@ impl Profile {
             lengths: None,
             spaced: 0,
             values: Distinct::new(limit),
+            magnitudes: Magnitudes::default(),
         }
     }
 
@@ -203,6 +208,7 @@ impl Profile {
         for text in texts.iter().flatten() {
             let is_finite = text.ends_with(|c: char| c.is_ascii_digit());
             self.numbers += u64::from(is_finite);
+            self.magnitudes.add(text.parse().unwrap_or(0.0));
             self.whole += u64::from(is_finite && !text.contains('.'));
             self.bits += u64::from(matches!(text, "0" | "1"));
             self.values.add(hash_text(text));
@@ -212,6 +218,7 @@ impl Profile {
     fn add_integer(&mut self, value: i64) {
         self.integers += 1;
         self.numbers += 1;
+        self.magnitudes.add(value as f64);
         self.bits += u64::from(matches!(value, 0 | 1));
         self.total += i128::from(value);
         let (low, high) = self.range.unwrap_or((value, value));
@@ -238,6 +245,7 @@ impl Profile {
             }
             if let Some(number) = number(trimmed) {
                 self.numbers += 1;
+                self.magnitudes.add(number);
                 self.coded += u64::from(is_coded(trimmed));
                 self.pointed += u64::from(without_point(trimmed).is_some());
                 self.bits += u64::from(matches!(trimmed, "0.0" | "1.0") && number <= 1.0);

@@ -1,0 +1,152 @@
+//! Summarises the numbers of a column: their moments on the column's scale, and their quantiles.
+
+use crate::fold::{Moments, ZScore};
+use crate::prepare::schema::ScaleName;
+use crate::random::{Purpose, Stream};
+use crate::store::{ColumnStats, NumberCode, Scale};
+
+/// The most numbers from which quantiles are taken. A column with more numbers has a sample of this
+/// size, whose quantiles are within a fraction of a percent of the column's.
+const SAMPLE: usize = 1 << 16;
+/// The parts of equal size into which quantiles divide the numbers.
+const PARTS: usize = 256;
+
+/// A summary of the numbers of a column, still growing.
+#[derive(Clone)]
+pub(in crate::prepare) struct Numbers {
+    /// The moments of the places on the scale; for ranks, of the numbers themselves.
+    pub moments: Moments,
+    scale: ScaleName,
+    min: f64,
+    max: f64,
+    sample: Sample,
+}
+
+impl Numbers {
+    pub(super) fn new(scale: ScaleName) -> Self {
+        let (moments, sample) = (Moments::default(), Sample::default());
+        Self { moments, scale, min: f64::INFINITY, max: f64::NEG_INFINITY, sample }
+    }
+
+    /// Returns an empty summary on the same scale.
+    pub(super) fn emptied(&self) -> Self {
+        Self::new(self.scale)
+    }
+
+    pub(super) fn push(&mut self, number: f64) {
+        (self.min, self.max) = (self.min.min(number), self.max.max(number));
+        match self.scale {
+            ScaleName::Linear => self.moments.push(number),
+            ScaleName::Log => self.moments.push(Scale::Log.of(number)),
+            ScaleName::Rank => {
+                self.moments.push(number);
+                self.sample.push(number);
+            }
+        }
+    }
+
+    /// Returns the conversion of the numbers to z-scores.
+    pub(super) fn code(&self) -> NumberCode {
+        match self.scale {
+            ScaleName::Linear => {
+                NumberCode { scale: Scale::Linear, z_score: self.moments.z_score() }
+            }
+            ScaleName::Log => NumberCode { scale: Scale::Log, z_score: self.moments.z_score() },
+            ScaleName::Rank => NumberCode {
+                scale: Scale::Rank { quantiles: self.sample.quantiles() },
+                // Of numbers evenly between 0 and 1, as ranks are.
+                z_score: ZScore { mean: 0.5, std: 12_f64.sqrt().recip() },
+            },
+        }
+    }
+
+    pub(super) fn stats(&self) -> ColumnStats {
+        let NumberCode { scale, z_score: ZScore { mean, std } } = self.code();
+        let is_empty = self.moments.count() == 0;
+        let (min, max) = if is_empty { (0.0, 0.0) } else { (self.min, self.max) };
+        ColumnStats::Numerical { scale, mean, std, min, max }
+    }
+
+    /// Returns the minimum and the maximum; of no numbers, infinity and minus infinity.
+    pub(super) fn range(&self) -> (f64, f64) {
+        (self.min, self.max)
+    }
+}
+
+/// A sample of the numbers of a column: those with the least keys, where the key of a number is the
+/// random word of its place in the column. So the sample depends on the column alone.
+#[derive(Clone)]
+struct Sample {
+    keys: Stream,
+    /// Keys and numbers; after `trim` the least keys alone.
+    kept: Vec<(u64, f64)>,
+    /// A key from here on is not among the least.
+    limit: Option<u64>,
+}
+
+impl Default for Sample {
+    fn default() -> Self {
+        let keys = Stream::new(0, Purpose::Quantiles, [0; 3]);
+        Self { keys, kept: Vec::new(), limit: None }
+    }
+}
+
+impl Sample {
+    fn push(&mut self, number: f64) {
+        let key = self.keys.next_u64();
+        if self.limit.is_none_or(|limit| key < limit) {
+            self.kept.push((key, number));
+        }
+        if self.kept.len() == 2 * SAMPLE {
+            self.limit = Some(trim(&mut self.kept));
+        }
+    }
+
+    /// Returns the numbers that divide the sample into parts of equal size, from the least to the
+    /// greatest.
+    fn quantiles(&self) -> Vec<f64> {
+        let mut kept = self.kept.clone();
+        if kept.len() > SAMPLE {
+            trim(&mut kept);
+        }
+        let mut numbers: Vec<f64> = kept.into_iter().map(|(_, number)| number).collect();
+        numbers.sort_unstable_by(f64::total_cmp);
+        let Some(last) = numbers.len().checked_sub(1) else { return vec![0.0, 0.0] };
+        // Adding 0 turns -0 into +0, so that equal numbers have equal bits.
+        (0..=PARTS).map(|part| numbers[part * last / PARTS] + 0.0).collect()
+    }
+}
+
+/// Keeps the least keys; returns the least key that goes.
+fn trim(kept: &mut Vec<(u64, f64)>) -> u64 {
+    let (_, first_out, _) = kept.select_nth_unstable_by_key(SAMPLE, |&(key, _)| key);
+    let limit = first_out.0;
+    kept.truncate(SAMPLE);
+    limit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_of_a_small_column_are_its_own() {
+        let mut sample = Sample::default();
+        (0..=1000).rev().for_each(|number| sample.push(f64::from(number)));
+        let quantiles = sample.quantiles();
+        assert_eq!(quantiles.len(), PARTS + 1);
+        assert_eq!((quantiles[0], quantiles[128], quantiles[256]), (0.0, 500.0, 1000.0));
+    }
+
+    #[test]
+    fn quantiles_of_a_large_column_are_near_its_own() {
+        let mut sample = Sample::default();
+        let count = 1_000_000_u32;
+        (0..count).for_each(|number| sample.push(f64::from(number)));
+        assert!(sample.kept.len() < 2 * SAMPLE);
+        for (part, quantile) in sample.quantiles().into_iter().enumerate() {
+            let error = quantile / f64::from(count) - part as f64 / PARTS as f64;
+            assert!(error.abs() < 0.01, "{part}: {error}");
+        }
+    }
+}
