@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import headwater
-from confluence import assembly, baselines, evaluation, memory, prediction, training
+from confluence import assembly, baselines, evaluation, memory, prediction, report, training
 from confluence.baselines import Baseline
 from confluence.config import Config, Data
 from confluence.feed import open_sampler
@@ -84,7 +84,8 @@ def evaluate(
     """
     set_deterministic_flags()
     with assembly.open_run(Path(run), checkpoint, stores, visible_until) as (parts, params, step):
-        return Results(step, parts.results(params, splits))
+        tasks = parts.results(params, splits, with_boosting=parts.settings.run.boosting)
+        return Results(step, tasks, report.training_cpu_seconds(report.read_log(Path(run))))
 
 
 def compare_baselines(

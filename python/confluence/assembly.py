@@ -64,15 +64,22 @@ class Assembly:
         splits: Sequence[Split],
         *,
         after_batch: Callable[[], None] = lambda: None,
+        with_boosting: bool,
     ) -> dict[str, Any]:
         """Scores whole splits, for each task, beside the baselines."""
         results = {}
         for task in self.tasks:
-            of_task: dict[str, Any] = {"leading": LEADING[task.kind]}
-            others = baselines.of_labels(self.settings, self.stores, task, splits)
+            others = baselines.of_task(
+                self.settings, self.stores, task, splits, with_boosting=with_boosting
+            )
+            of_task: dict[str, Any] = {
+                "leading": LEADING[task.kind],
+                "boosting": others.boosting,
+                "cpu_seconds": others.seconds,
+            }
             for split in splits:
                 scores = self.score(params, split, task, after_batch=after_batch)
-                of_task[split] = {**scores.record(), "baselines": others[split]}
+                of_task[split] = {**scores.record(), "baselines": others.metrics[split]}
             results[task.name] = of_task
         return results
 

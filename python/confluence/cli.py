@@ -125,7 +125,9 @@ def _parser() -> argparse.ArgumentParser:
         "--profile", metavar="A:B", help="trace the steps A to B into FOLDER/profile, for xprof"
     )
 
-    evaluate = _verb(verbs, "evaluate", _evaluate, "score a run beside the baselines")
+    evaluate = _verb(
+        verbs, "evaluate", _evaluate, "score a run beside the baselines, boosting among them"
+    )
     evaluate.add_argument("run_folder", type=Path, metavar="FOLDER", help="the run's folder")
     evaluate.add_argument(
         "--split", action="append", choices=("train", "val", "test"),
@@ -148,8 +150,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_checkpoint(predict)
 
     baselines = _verb(
-        verbs, "baselines", _baselines, "score baselines on a task: labels repeated, boosting"
-    )
+        verbs, "baselines", _baselines,
+        "score baselines on a task: labels repeated, and boosting over the seed's row, its "
+        "aggregates and its last labels",
+    )  # fmt: skip
     baselines.add_argument("store", type=Path, metavar="STORE", help="the store")
     baselines.add_argument(
         "--task", required=True, help="task to predict, as TASK or DATABASE/TASK"

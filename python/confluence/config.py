@@ -129,6 +129,8 @@ class Run:
     checkpoint_every: int = 500
     # How many of the newest checkpoints are kept, beside the best one by validation.
     keep: int = 2
+    # Compare the results with boosting, which takes seconds to minutes of one core at the end.
+    boosting: bool = True
     # Steps between two records of the speed.
     log_every: int = 20
     # Where metrics go beside `metrics.jsonl`.

@@ -148,10 +148,10 @@ class _Trainer:
         if self._first_step < last:
             self._train_steps(last, profile)
         self._checkpoints.wait()
+        self._log.flush()
         results = self._results()
         if self._is_leader:
             run_folder.write_json(self._out / "results.json", results.to_dict())
-            self._log.flush()
             report.write(self._out, results, self._draw_contexts())
         return results
 
@@ -234,9 +234,15 @@ class _Trainer:
         assert best is not None, "the last step always has a checkpoint"
         found = self._checkpoints.restore(best, self._state, self._settings, self._parts.roots)
         tasks = self._parts.results(
-            found.state.inference_params, ("val", "test"), after_batch=self._stop_in_evaluation
+            found.state.inference_params,
+            ("val", "test"),
+            after_batch=self._stop_in_evaluation,
+            with_boosting=self._settings.run.boosting and self._is_leader,
         )
-        return report.Results(best, tasks)
+        # The log is the leader's.
+        log = report.read_log(self._out) if self._is_leader else []
+        cpu_seconds = report.training_cpu_seconds(log)
+        return report.Results(best, tasks, cpu_seconds)
 
 
 def _mean_of_finite(losses: list[float]) -> float | None:

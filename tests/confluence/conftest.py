@@ -16,7 +16,7 @@ TINY = [
     "data.child_width=3", "data.tasks=['churn', 'spend', 'products.material']",
     "optimizer.steps=24", "optimizer.warmup_steps=4", "optimizer.mean_share=0.5",
     "run.evaluate_every=12", "run.evaluate_batches=2", "run.checkpoint_every=5",
-    "run.log_every=6", "run.threads=1",
+    "run.log_every=6", "run.threads=1", "run.boosting=false",
 ]  # fmt: skip
 
 
