@@ -92,15 +92,7 @@ def assemble(settings: config.Config, processes: Processes) -> Iterator[Assembly
         ConfigError: There is no store, or the number of processes does not divide the batch size.
         HeadwaterError: A store cannot be opened.
     """
-    if not settings.data.stores:
-        raise config.ConfigError("expected a store, found none; set data.stores=FOLDER")
-    for path in settings.data.stores:
-        if not Path(path).exists():
-            raise config.ConfigError(
-                f"expected a store at {path}, found nothing; if it was moved, name its new place: "
-                "--store FOLDER (evaluate, predict) or --set data.stores=FOLDER (train, bench)"
-            )
-    stores = [headwater.Store(path) for path in settings.data.stores]
+    stores = open_stores(settings)
     vocabulary, tables = vocabulary_and_tables(stores, settings.data.texts)
     layout = Layout()
     with open_sampler(settings.data, settings.run, processes) as sampler:
@@ -109,6 +101,24 @@ def assemble(settings: config.Config, processes: Processes) -> Iterator[Assembly
         transfer = DeviceTransfer(vocabulary, stores_of_tasks, layout, processes.rank)
         program = Program(settings, vocabulary, tables, layout)
         yield Assembly(settings, stores, layout, program, sampler, transfer, tasks)
+
+
+def open_stores(settings: config.Config) -> list[headwater.Store]:
+    """Opens the stores of a run.
+
+    Raises:
+        ConfigError: There is no store.
+        HeadwaterError: A store cannot be opened.
+    """
+    if not settings.data.stores:
+        raise config.ConfigError("expected a store, found none; set data.stores=FOLDER")
+    for path in settings.data.stores:
+        if not Path(path).exists():
+            raise config.ConfigError(
+                f"expected a store at {path}, found nothing; if it was moved, name its new place: "
+                "--store FOLDER (evaluate, predict) or --set data.stores=FOLDER (train, bench)"
+            )
+    return [headwater.Store(path) for path in settings.data.stores]
 
 
 @contextmanager

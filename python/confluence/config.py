@@ -23,6 +23,7 @@ from headwater.sampler import micros
 
 Attention = Literal["dense", "structured"]
 Compute = Literal["auto", "float32", "bfloat16"]
+Epochs = Literal["auto", True, False]
 
 
 class ConfigError(ValueError):
@@ -45,9 +46,10 @@ class Model:
     rematerialise: bool = True
     # Encode, for each timestamp and each row, how long before the observation time it was.
     ages: bool = True
-    # Encode the timestamp as a whole, beside its position in the year, week and day. Set it to
-    # false if the test period lies after all training.
-    epochs: bool = True
+    # Encode the timestamp as a whole, beside its position in the year, week and day. "auto" is
+    # decided from the train labels when a run starts: false if val or test lies after training,
+    # unless the target's level moves steadily over the train years. (Outside of a run: true.)
+    epochs: Epochs = "auto"
 
 
 @dataclass(frozen=True)
@@ -312,9 +314,9 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     """Returns the value in the type of its field."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:
-        if value in arguments:
+        if any(value == a and type(value) is type(a) for a in arguments):
             return value
-        kind_name = " or ".join(map(repr, arguments))
+        kind_name = " or ".join(_toml(a) if isinstance(a, bool) else repr(a) for a in arguments)
     elif origin is tuple:
         values = value if isinstance(value, list | tuple) else [value]
         repeated = arguments[-1] is Ellipsis

@@ -15,8 +15,8 @@ from typing import Any
 import jax
 
 import headwater
-from confluence import config, report, run_folder, sinks
-from confluence.assembly import Assembly, assemble
+from confluence import config, epochs, report, run_folder, sinks
+from confluence.assembly import Assembly, assemble, open_stores
 from confluence.checkpoint import Checkpoints
 from confluence.feed import Feed
 from confluence.parallel import Processes
@@ -66,7 +66,8 @@ def train(
     ):
         if processes.rank == 0:
             open_resources.enter_context(run_folder.lock_folder(out))
-        parts = open_resources.enter_context(assemble(_resolved(settings), processes))
+        settings = _resolved(settings, resume, processes)
+        parts = open_resources.enter_context(assemble(settings, processes))
         return _Trainer(parts, out, processes, resume, stop, open_resources).run(profile)
 
 
@@ -286,12 +287,14 @@ def _stop_on_signals() -> Iterator[_StopRequest]:
             signal.signal(number, handler)
 
 
-def _resolved(settings: config.Config) -> config.Config:
+def _resolved(settings: config.Config, resume: bool, processes: Processes) -> config.Config:
     """Returns settings that mean the same on another device and from another folder."""
-    return dataclasses.replace(
+    settings = dataclasses.replace(
         settings,
         model=dataclasses.replace(settings.model, compute=compute_type(settings.model.compute)),
         data=dataclasses.replace(
             settings.data, stores=tuple(os.path.abspath(path) for path in settings.data.stores)
         ),
     )
+    stores = open_stores(settings)
+    return epochs.resolve(settings, stores, is_new=not resume, is_leader=processes.rank == 0)
