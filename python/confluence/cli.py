@@ -22,6 +22,7 @@ Trains a relational transformer on a store that `headwater prepare` made.
 
   confluence train --config cpu-small --set data.stores=my.db --out runs/1
   confluence train --out runs/1 --resume     (also after a kill, or with another --processes)
+  confluence train --from runs/1 --set data.tasks=other --out runs/2    (starts with its parameters)
   confluence evaluate runs/1 --split test
 
 On Linux the command starts itself anew with GLIBC_TUNABLES for huge pages, which make steps on a
@@ -110,6 +111,11 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--resume", action="store_true",
         help="continue from the newest checkpoint; default configuration: the run's own",
+    )  # fmt: skip
+    train.add_argument(
+        "--from", type=Path, metavar="RUN", dest="start_from",
+        help="start from the parameters of the best checkpoint of another run: to train it on, or "
+        "on another task or store; default configuration: that run's",
     )  # fmt: skip
     train.add_argument(
         "--processes", type=int, default=1, metavar="N", help="number of processes; default: 1"
@@ -217,8 +223,9 @@ def _train(args: argparse.Namespace) -> int:
     from confluence import api, config, rollcall
     from confluence.parallel import Processes
 
-    own = args.out / "config.toml"
-    wanted = own if args.resume and args.config is None and own.exists() else args.config
+    defaults = [args.out] if args.resume else [args.start_from] if args.start_from else []
+    of_runs = [run / "config.toml" for run in defaults if (run / "config.toml").exists()]
+    wanted = args.config or next(iter(of_runs), None)
     settings = config.load(wanted, args.settings)
     if args.processes > 1:
         if args.coordinator is None:
@@ -234,6 +241,7 @@ def _train(args: argparse.Namespace) -> int:
         settings,
         args.out,
         resume=args.resume,
+        start_from=args.start_from,
         processes=Processes(args.processes, args.rank, args.coordinator),
         profile=_steps_to_profile(args.profile),
     )

@@ -115,6 +115,10 @@ class Optimizer:
     mean_share: float = 0.0
     # The random seed of the initial parameters.
     seed: int = 0
+    # The folder of a run whose best checkpoint has the initial parameters, and the digest of that
+    # checkpoint, which the run records when it starts. "": parameters drawn at random.
+    start_from: str = ""
+    start_digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -228,8 +232,8 @@ def from_dict(sections: Mapping[str, Any]) -> Config:
 def differences(ours: Config, theirs: Mapping[str, Any]) -> list[str]:
     """Returns the settings that make a checkpoint's configuration `theirs` another run's.
 
-    `theirs` is a result of `to_dict`. The paths of stores may differ, and most of `[run]`. A key
-    that `theirs` lacks, since it is older, has its default.
+    `theirs` is a result of `to_dict`. The paths of stores and of the run to start from may differ,
+    and most of `[run]`. A key that `theirs` lacks, since it is older, has its default.
     """
     defaults = Config().to_dict()
     completed = {
@@ -238,7 +242,8 @@ def differences(ours: Config, theirs: Mapping[str, Any]) -> list[str]:
     return sorted(
         f"{name} is {our!r}, the checkpoint has {their!r}"
         for name, our, their in _unequal(ours.to_dict(), completed)
-        if not name.startswith("run.") or name in ("run.evaluate_every", "run.evaluate_batches")
+        if name != "optimizer.start_from"
+        and (not name.startswith("run.") or name in ("run.evaluate_every", "run.evaluate_batches"))
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 import headwater
-from confluence import config, epochs, report, run_folder, sinks
+from confluence import config, epochs, report, run_folder, sinks, starting
 from confluence.assembly import Assembly, assemble, open_stores
 from confluence.checkpoint import Checkpoints
 from confluence.feed import Feed
@@ -122,6 +122,8 @@ class _Trainer:
         self._first_step = 0
         if resume:
             self._restore()
+        if self._first_step == 0 and self._settings.optimizer.start_from:
+            self._state = starting.load(self._settings, self._state)
         is_leader = self._is_leader
         other_sinks = sinks.open_sinks(self._settings, out, self._first_step) if is_leader else []
         self._log = MetricsLog(
@@ -296,5 +298,5 @@ def _resolved(settings: config.Config, resume: bool, processes: Processes) -> co
             settings.data, stores=tuple(os.path.abspath(path) for path in settings.data.stores)
         ),
     )
-    stores = open_stores(settings)
+    settings, stores = starting.resolve(settings), open_stores(settings)
     return epochs.resolve(settings, stores, is_new=not resume, is_leader=processes.rank == 0)
