@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import headwater
-from confluence import assembly, baselines, evaluation, memory, prediction, training
+from confluence import assembly, baselines, evaluation, memory, prediction, report, training
 from confluence.baselines import Baseline
 from confluence.config import Config, Data
 from confluence.feed import open_sampler
@@ -26,6 +27,7 @@ def train(
     out: str | os.PathLike[str],
     *,
     resume: bool = False,
+    start_from: str | os.PathLike[str] | None = None,
     processes: Processes | None = None,
     profile: tuple[int, int] | None = None,
 ) -> Results:
@@ -38,6 +40,8 @@ def train(
         config: The configuration of the run.
         out: The folder of the run; it is created.
         resume: Continue the run in `out` from its newest checkpoint.
+        start_from: The folder of another run, whose best checkpoint has the initial parameters; the
+            model and the dimension of the stores' embeddings must be the same.
         processes: The processes of the run, and which one this is; default: this one alone.
         profile: The first and the last step to trace into the folder `profile` of the run.
 
@@ -54,6 +58,13 @@ def train(
     """
     set_deterministic_flags()
     memory.report_missing_tunables()
+    if start_from is not None:
+        # A run that is resumed keeps the digest: the parameters may have moved, but not changed.
+        digest = config.optimizer.start_digest if resume else ""
+        start = dataclasses.replace(
+            config.optimizer, start_from=os.fspath(start_from), start_digest=digest
+        )
+        config = dataclasses.replace(config, optimizer=start)
     return training.train(
         config, Path(out), processes or Processes(), resume=resume, profile=profile
     )
@@ -84,7 +95,8 @@ def evaluate(
     """
     set_deterministic_flags()
     with assembly.open_run(Path(run), checkpoint, stores, visible_until) as (parts, params, step):
-        return Results(step, parts.results(params, splits))
+        tasks = parts.results(params, splits, with_boosting=parts.settings.run.boosting)
+        return Results(step, tasks, report.training_cpu_seconds(report.read_log(Path(run))))
 
 
 def compare_baselines(

@@ -64,15 +64,22 @@ class Assembly:
         splits: Sequence[Split],
         *,
         after_batch: Callable[[], None] = lambda: None,
+        with_boosting: bool,
     ) -> dict[str, Any]:
         """Scores whole splits, for each task, beside the baselines."""
         results = {}
         for task in self.tasks:
-            of_task: dict[str, Any] = {"leading": LEADING[task.kind]}
-            others = baselines.of_labels(self.settings, self.stores, task, splits)
+            others = baselines.of_task(
+                self.settings, self.stores, task, splits, with_boosting=with_boosting
+            )
+            of_task: dict[str, Any] = {
+                "leading": LEADING[task.kind],
+                "boosting": others.boosting,
+                "cpu_seconds": others.seconds,
+            }
             for split in splits:
                 scores = self.score(params, split, task, after_batch=after_batch)
-                of_task[split] = {**scores.record(), "baselines": others[split]}
+                of_task[split] = {**scores.record(), "baselines": others.metrics[split]}
             results[task.name] = of_task
         return results
 
@@ -85,15 +92,7 @@ def assemble(settings: config.Config, processes: Processes) -> Iterator[Assembly
         ConfigError: There is no store, or the number of processes does not divide the batch size.
         HeadwaterError: A store cannot be opened.
     """
-    if not settings.data.stores:
-        raise config.ConfigError("expected a store, found none; set data.stores=FOLDER")
-    for path in settings.data.stores:
-        if not Path(path).exists():
-            raise config.ConfigError(
-                f"expected a store at {path}, found nothing; if it was moved, name its new place: "
-                "--store FOLDER (evaluate, predict) or --set data.stores=FOLDER (train, bench)"
-            )
-    stores = [headwater.Store(path) for path in settings.data.stores]
+    stores = open_stores(settings)
     vocabulary, tables = vocabulary_and_tables(stores, settings.data.texts)
     layout = Layout()
     with open_sampler(settings.data, settings.run, processes) as sampler:
@@ -102,6 +101,24 @@ def assemble(settings: config.Config, processes: Processes) -> Iterator[Assembly
         transfer = DeviceTransfer(vocabulary, stores_of_tasks, layout, processes.rank)
         program = Program(settings, vocabulary, tables, layout)
         yield Assembly(settings, stores, layout, program, sampler, transfer, tasks)
+
+
+def open_stores(settings: config.Config) -> list[headwater.Store]:
+    """Opens the stores of a run.
+
+    Raises:
+        ConfigError: There is no store.
+        HeadwaterError: A store cannot be opened.
+    """
+    if not settings.data.stores:
+        raise config.ConfigError("expected a store, found none; set data.stores=FOLDER")
+    for path in settings.data.stores:
+        if not Path(path).exists():
+            raise config.ConfigError(
+                f"expected a store at {path}, found nothing; if it was moved, name its new place: "
+                "--store FOLDER (evaluate, predict) or --set data.stores=FOLDER (train, bench)"
+            )
+    return [headwater.Store(path) for path in settings.data.stores]
 
 
 @contextmanager

@@ -1,34 +1,23 @@
-"""Baselines: what one gets without the model, from labels alone or from boosting.
-
-Those from labels are in the results of each run. Boosting (scikit-learn's HistGradientBoosting, in
-fixed settings, with as many trees as are best on the validation split) takes longer and is a
-command of its own.
-"""
+"""Baselines: what one gets without the model, from labels alone or from boosting."""
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 import headwater
-from confluence import config, metrics, seeds
-from confluence.batch import BOOLEAN, CATEGORICAL
+from confluence import boosting, config, metrics, seeds
+from confluence.batch import CATEGORICAL
 from confluence.evaluation import Task
 from confluence.seeds import Numbers, Seeds
 from headwater.sampler import Split
 
 _YEAR = 365 * seeds.DAY_MICROSECONDS
-# Boosting learns from this many train seeds at most, the first ones.
-_MOST_SEEDS = 200_000
-_ITERATIONS = 300
-_RATE = 0.05
-# HistGradientBoosting knows no category from this number on.
-_MOST_CATEGORIES = 255
+NOT_INSTALLED = "not installed"
 
 _SPLITS: tuple[Split, ...] = ("train", "val", "test")
 
@@ -76,21 +65,50 @@ class History(NamedTuple):
         return counts[len(self.rows) :]
 
 
-def of_labels(
+class Compared(NamedTuple):
+    """All baselines of a task on some splits."""
+
+    metrics: dict[Split, Scores]
+    # The CPU seconds of each boosting.
+    seconds: dict[str, float]
+    # "done", or why there is no boosting, in a word or two.
+    boosting: str
+
+
+def of_task(
     settings: config.Config,
     stores: Sequence[headwater.Store],
     task: Task,
     splits: Sequence[Split],
-) -> dict[Split, Scores]:
-    """Returns the metrics of the baselines from labels, for each split."""
+    *,
+    with_boosting: bool,
+) -> Compared:
+    """Returns the baselines of a task; reads its seeds once.
+
+    Boosting is left out where scikit-learn is not installed, or a split has no label.
+    """
     known_after = horizon(stores, task)
-    needed = _SPLITS if known_after is not None else ("train", *splits)
+    reason = "off" if not with_boosting else "" if boosting.is_installed() else NOT_INSTALLED
+    needed = _SPLITS if known_after is not None or not reason else ("train", *splits)
     found = {
-        split: seeds.read(settings, stores, task, split, with_cells=False)
+        split: seeds.read(settings, stores, task, split, with_cells=not reason)
         for split in _SPLITS
         if split in needed
     }
-    return _of_labels(task, found, splits, known_after)
+    history = None if known_after is None else History.of(list(found.values()), known_after)
+    of_labels = _of_labels(task, found, splits, history)
+    empty = [split for split, of_split in found.items() if not len(of_split.labels)]
+    if not reason and empty:
+        reason = f"no labels in {empty[0]}"
+    if reason:
+        return Compared(of_labels, {}, reason)
+    labels = None if history is None else _earlier_labels(task.kind, history, found)
+    boosted = boosting.compare(task, found, seeds.describe(stores, task), labels)
+    for name, of_name in boosted.items():
+        for split, scores in of_name.metrics.items():
+            if split in splits:
+                of_labels[split][name] = scores
+    return Compared(of_labels, {name: of.seconds for name, of in boosted.items()}, "done")
 
 
 def compare(
@@ -103,34 +121,25 @@ def compare(
     """
     splits: tuple[Split, ...] = ("val", "test")
     start = time.process_time()
-    found = {split: seeds.read(settings, stores, task, split, with_cells=True) for split in _SPLITS}
-    for split, of_split in found.items():
-        if not len(of_split.labels):
-            raise config.ConfigError(
-                f"expected labels in each split of {task.name}, found none in {split}; compare "
-                "baselines on a task with seeds in all splits"
-            )
-    by_split = _of_labels(task, found, splits, horizon(stores, task))
-    seconds = time.process_time() - start
-    all_baselines = [
-        Baseline(name, {split: by_split[split][name] for split in splits}, seconds)
-        for name in by_split["val"]
+    found = of_task(settings, stores, task, splits, with_boosting=True)
+    if found.boosting == NOT_INSTALLED:
+        raise config.ConfigError(
+            "boosting needs scikit-learn, which is not installed; pip install headwater[baselines]"
+        )
+    if found.boosting != "done":
+        raise config.ConfigError(
+            f"expected labels in each split of {task.name}, found {found.boosting}; compare "
+            "baselines on a task with seeds in all splits"
+        )
+    others = time.process_time() - start - sum(found.seconds.values())
+    return [
+        Baseline(
+            name,
+            {split: found.metrics[split][name] for split in splits},
+            found.seconds.get(name, others),
+        )
+        for name in found.metrics["val"]
     ]
-    cells = seeds.describe(stores, task)
-    own = np.flatnonzero(~cells.is_aggregate)
-    chosen = [("boosting, the seed's row", own)]
-    if cells.is_aggregate.any():
-        chosen.append(("boosting, with its aggregates", np.arange(len(cells.names))))
-    for name, places in chosen:
-        start = time.process_time()
-        if len(places):
-            values = _boosted(task, found, places, cells.is_category[places])
-            scores = {
-                split: metrics.score(task.kind, values[split], found[split].labels)
-                for split in splits
-            }
-            all_baselines.append(Baseline(name, scores, time.process_time() - start))
-    return all_baselines
 
 
 def table(all_baselines: Sequence[Baseline]) -> str:
@@ -167,27 +176,55 @@ def from_history(
     The first is the last label, the second the mean of the last year's; a row without labels gets
     those of `otherwise`.
     """
+    known = known_labels(kind, history, asked)
+    return {
+        name: np.where(np.isnan(known[name]), otherwise, known[name])
+        for name in ("last label", "mean of the last year")
+        if name in known
+    }
+
+
+def known_labels(kind: int, history: History, asked: Seeds) -> dict[str, Numbers]:
+    """Returns what was known of the labels of the seed's row at its time; NaN for nothing.
+
+    The last label, the days since it was known, and the means of the last year and of all.
+    Categories have no mean.
+    """
     until = history.end_of_known(asked.rows, asked.times)
-    begins = np.searchsorted(history.rows, asked.rows)
-    last = np.where(until > begins, history.labels[np.maximum(until, 1) - 1], otherwise)
-    predictions = {"last label": last}
-    if kind != CATEGORICAL:
-        begins = history.end_of_known(asked.rows, asked.times - _YEAR)
-        sums = np.concatenate([[0.0], np.cumsum(history.labels)])
+    first = np.searchsorted(history.rows, asked.rows)
+    sums = np.concatenate([[0.0], np.cumsum(history.labels)])
+
+    def mean_since(begins: npt.NDArray[np.int64]) -> Numbers:
         count = until - begins
         mean = (sums[until] - sums[begins]) / np.maximum(count, 1)
-        predictions["mean of the last year"] = np.where(count > 0, mean, otherwise)
-    return predictions
+        return np.where(count > 0, mean, np.nan)
+
+    last, has_label = np.maximum(until, 1) - 1, until > first
+    age = (asked.times - history.known[last]) / seeds.DAY_MICROSECONDS
+    known = {
+        "last label": np.where(has_label, history.labels[last], np.nan),
+        "days since the last label": np.where(has_label, age, np.nan),
+    }
+    if kind != CATEGORICAL:
+        year_ago = history.end_of_known(asked.rows, asked.times - _YEAR)
+        known["mean of the last year"] = mean_since(year_ago)
+        known["mean of all earlier labels"] = mean_since(first)
+    return known
+
+
+def _earlier_labels(kind: int, history: History, found: Mapping[Split, Seeds]) -> boosting.Features:
+    known = {split: known_labels(kind, history, asked) for split, asked in found.items()}
+    cells = {split: np.stack(list(of.values()), axis=1) for split, of in known.items()}
+    names = list(known["train"])
+    return boosting.Features(
+        cells, np.array([kind == CATEGORICAL and name == "last label" for name in names])
+    )
 
 
 def _of_labels(
-    task: Task,
-    found: Mapping[Split, Seeds],
-    splits: Sequence[Split],
-    horizon: int | None,
+    task: Task, found: Mapping[Split, Seeds], splits: Sequence[Split], history: History | None
 ) -> dict[Split, Scores]:
     train = found["train"]
-    history = None if horizon is None else History.of(list(found.values()), horizon)
     results: dict[Split, Scores] = {}
     for split in splits:
         asked, results[split] = found[split], {}
@@ -206,76 +243,3 @@ def _of_labels(
             for name, values in predictions.items()
         }
     return results
-
-
-def _boosted(
-    task: Task,
-    found: Mapping[Split, Seeds],
-    places: npt.NDArray[np.int64],
-    is_category: npt.NDArray[np.bool_],
-) -> dict[Split, Numbers]:
-    """Returns the predictions for val and test, by as many trees as are best on val."""
-    try:
-        from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-    except ImportError as error:
-        raise config.ConfigError(
-            "boosting needs scikit-learn, which is not installed; pip install headwater[baselines]"
-        ) from error
-    features, is_category = _features(found, places, is_category)
-    train = found["train"]
-    labels = train.labels[:_MOST_SEEDS]
-    if not len(is_category) or len(np.unique(labels)) < 2:
-        (typical,) = metrics.baselines(task.kind, train.rows, train.labels, 1, None).values()
-        return {split: np.full(len(of.labels), typical[0]) for split, of in found.items()}
-    options: dict[str, Any] = {
-        "max_iter": _ITERATIONS, "learning_rate": _RATE, "early_stopping": False,
-        "categorical_features": is_category, "random_state": 0,
-    }  # fmt: skip
-    if task.kind in (BOOLEAN, CATEGORICAL):
-        boosting: Any = HistGradientBoostingClassifier(**options)
-    else:
-        boosting = HistGradientBoostingRegressor(loss="absolute_error", **options)
-    boosting.fit(features["train"][:_MOST_SEEDS], labels)
-
-    def staged(split: Split) -> Iterator[Numbers]:
-        """Yields the predictions by one tree, by two, and so on."""
-        if task.kind == BOOLEAN:
-            return (part[:, 1] for part in boosting.staged_predict_proba(features[split]))
-        return boosting.staged_predict(features[split])
-
-    leading = metrics.LEADING[task.kind]
-    sign = -1 if leading.startswith("mae") else 1
-    scores = [
-        sign * metrics.score(task.kind, values, found["val"].labels)[leading]
-        for values in staged("val")
-    ]
-    # A split of one class has no AUROC.
-    best = int(np.argmax(np.nan_to_num(scores, nan=-np.inf)))
-    return {split: next(itertools.islice(staged(split), best, None)) for split in found}
-
-
-def _features(
-    found: Mapping[Split, Seeds],
-    places: npt.NDArray[np.int64],
-    is_category: npt.NDArray[np.bool_],
-) -> tuple[dict[Split, Numbers], npt.NDArray[np.bool_]]:
-    """Returns the cells as HistGradientBoosting takes them, and which columns are categories."""
-    features = {split: of_split.cells[:, places] for split, of_split in found.items()}
-    for column in np.flatnonzero(is_category):
-        _number_categories(features, column)
-    # It refuses a column without a value.
-    has_values = ~np.isnan(features["train"][:_MOST_SEEDS]).all(axis=0)
-    kept = {split: of_split[:, has_values] for split, of_split in features.items()}
-    return kept, is_category[has_values]
-
-
-def _number_categories(features: Mapping[Split, Numbers], column: np.intp) -> None:
-    """Numbers the most frequent categories of the train split; the others are as if NULL."""
-    train = features["train"][:, column]
-    names, counts = np.unique(train[~np.isnan(train)], return_counts=True)
-    names = np.sort(names[np.argsort(-counts, kind="stable")][:_MOST_CATEGORIES])
-    for of_split in features.values():
-        values = of_split[:, column]
-        at = np.searchsorted(names, values)
-        is_known = names[np.minimum(at, len(names) - 1)] == values if len(names) else False
-        of_split[:, column] = np.where(is_known, at, np.nan)

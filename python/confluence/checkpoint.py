@@ -132,11 +132,38 @@ class Checkpoints:
                 f"{self._folder / str(step)} belongs to another run: {'; '.join(differing)}; "
                 "use the run's own configuration and stores, or start another run in another folder"
             )
+        return Restored(self.read_state(step, like), base64.b64decode(run["cursor"]))
+
+    def read_state(self, step: int, like: State) -> State:
+        """Returns the state of a checkpoint, of any run, with the shapes and devices of `like`.
+
+        Raises:
+            CheckpointError: The checkpoint is damaged.
+        """
         form = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
         state = State(*self._read(step, state=ocp.args.StandardRestore(form)).state)
-        if _digest(state) != run["digest"]:
+        if _digest(state) != self.digest(step):
             raise self._damage_error(step)
-        return Restored(state, base64.b64decode(run["cursor"]))
+        return state
+
+    def digest(self, step: int) -> str:
+        """Returns the digest of a checkpoint's state."""
+        digest: str = self._run_record(step)["digest"]
+        return digest
+
+    def settings(self, step: int) -> dict[str, Any]:
+        """Returns the sections of the configuration that a checkpoint was written under."""
+        sections: dict[str, Any] = self._run_record(step)["config"]
+        return sections
+
+    def shapes(self, step: int) -> dict[str, tuple[int, ...]]:
+        """Returns the shapes of a checkpoint's parameters, by name."""
+        with ocp.StandardCheckpointer() as reader:
+            tree = reader.metadata(self._folder / str(step) / "state").item_metadata.tree
+        return {
+            ".".join(key.key for key in path): tuple(leaf.shape)
+            for path, leaf in jax.tree_util.tree_leaves_with_path(tree["params"])
+        }
 
     def close(self) -> None:
         """Waits until all checkpoints are written, and closes the folder.

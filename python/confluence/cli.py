@@ -22,6 +22,7 @@ Trains a relational transformer on a store that `headwater prepare` made.
 
   confluence train --config cpu-small --set data.stores=my.db --out runs/1
   confluence train --out runs/1 --resume     (also after a kill, or with another --processes)
+  confluence train --from runs/1 --set data.tasks=other --out runs/2    (starts with its parameters)
   confluence evaluate runs/1 --split test
 
 On Linux the command starts itself anew with GLIBC_TUNABLES for huge pages, which make steps on a
@@ -112,6 +113,11 @@ def _parser() -> argparse.ArgumentParser:
         help="continue from the newest checkpoint; default configuration: the run's own",
     )  # fmt: skip
     train.add_argument(
+        "--from", type=Path, metavar="RUN", dest="start_from",
+        help="start from the parameters of the best checkpoint of another run: to train it on, or "
+        "on another task or store; default configuration: that run's",
+    )  # fmt: skip
+    train.add_argument(
         "--processes", type=int, default=1, metavar="N", help="number of processes; default: 1"
     )
     train.add_argument(
@@ -125,7 +131,9 @@ def _parser() -> argparse.ArgumentParser:
         "--profile", metavar="A:B", help="trace the steps A to B into FOLDER/profile, for xprof"
     )
 
-    evaluate = _verb(verbs, "evaluate", _evaluate, "score a run beside the baselines")
+    evaluate = _verb(
+        verbs, "evaluate", _evaluate, "score a run beside the baselines, boosting among them"
+    )
     evaluate.add_argument("run_folder", type=Path, metavar="FOLDER", help="the run's folder")
     evaluate.add_argument(
         "--split", action="append", choices=("train", "val", "test"),
@@ -148,8 +156,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_checkpoint(predict)
 
     baselines = _verb(
-        verbs, "baselines", _baselines, "score baselines on a task: labels repeated, boosting"
-    )
+        verbs, "baselines", _baselines,
+        "score baselines on a task: labels repeated, and boosting over the seed's row, its "
+        "aggregates and its last labels",
+    )  # fmt: skip
     baselines.add_argument("store", type=Path, metavar="STORE", help="the store")
     baselines.add_argument(
         "--task", required=True, help="task to predict, as TASK or DATABASE/TASK"
@@ -213,8 +223,9 @@ def _train(args: argparse.Namespace) -> int:
     from confluence import api, config, rollcall
     from confluence.parallel import Processes
 
-    own = args.out / "config.toml"
-    wanted = own if args.resume and args.config is None and own.exists() else args.config
+    defaults = [args.out] if args.resume else [args.start_from] if args.start_from else []
+    of_runs = [run / "config.toml" for run in defaults if (run / "config.toml").exists()]
+    wanted = args.config or next(iter(of_runs), None)
     settings = config.load(wanted, args.settings)
     if args.processes > 1:
         if args.coordinator is None:
@@ -230,6 +241,7 @@ def _train(args: argparse.Namespace) -> int:
         settings,
         args.out,
         resume=args.resume,
+        start_from=args.start_from,
         processes=Processes(args.processes, args.rank, args.coordinator),
         profile=_steps_to_profile(args.profile),
     )

@@ -23,6 +23,7 @@ from headwater.sampler import micros
 
 Attention = Literal["dense", "structured"]
 Compute = Literal["auto", "float32", "bfloat16"]
+Epochs = Literal["auto", True, False]
 
 
 class ConfigError(ValueError):
@@ -45,9 +46,10 @@ class Model:
     rematerialise: bool = True
     # Encode, for each timestamp and each row, how long before the observation time it was.
     ages: bool = True
-    # Encode the timestamp as a whole, beside its position in the year, week and day. Set it to
-    # false if the test period lies after all training.
-    epochs: bool = True
+    # Encode the timestamp as a whole, beside its position in the year, week and day. "auto" is
+    # decided from the train labels when a run starts: false if val or test lies after training,
+    # unless the target's level moves steadily over the train years. (Outside of a run: true.)
+    epochs: Epochs = "auto"
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,10 @@ class Optimizer:
     mean_share: float = 0.0
     # The random seed of the initial parameters.
     seed: int = 0
+    # The folder of a run whose best checkpoint has the initial parameters, and the digest of that
+    # checkpoint, which the run records when it starts. "": parameters drawn at random.
+    start_from: str = ""
+    start_digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -129,6 +135,8 @@ class Run:
     checkpoint_every: int = 500
     # How many of the newest checkpoints are kept, beside the best one by validation.
     keep: int = 2
+    # Compare the results with boosting, which takes seconds to minutes of one core at the end.
+    boosting: bool = True
     # Steps between two records of the speed.
     log_every: int = 20
     # Where metrics go beside `metrics.jsonl`.
@@ -224,8 +232,8 @@ def from_dict(sections: Mapping[str, Any]) -> Config:
 def differences(ours: Config, theirs: Mapping[str, Any]) -> list[str]:
     """Returns the settings that make a checkpoint's configuration `theirs` another run's.
 
-    `theirs` is a result of `to_dict`. The paths of stores may differ, and most of `[run]`. A key
-    that `theirs` lacks, since it is older, has its default.
+    `theirs` is a result of `to_dict`. The paths of stores and of the run to start from may differ,
+    and most of `[run]`. A key that `theirs` lacks, since it is older, has its default.
     """
     defaults = Config().to_dict()
     completed = {
@@ -234,7 +242,8 @@ def differences(ours: Config, theirs: Mapping[str, Any]) -> list[str]:
     return sorted(
         f"{name} is {our!r}, the checkpoint has {their!r}"
         for name, our, their in _unequal(ours.to_dict(), completed)
-        if not name.startswith("run.") or name in ("run.evaluate_every", "run.evaluate_batches")
+        if name != "optimizer.start_from"
+        and (not name.startswith("run.") or name in ("run.evaluate_every", "run.evaluate_batches"))
     )
 
 
@@ -310,9 +319,9 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     """Returns the value in the type of its field."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:
-        if value in arguments:
+        if any(value == a and type(value) is type(a) for a in arguments):
             return value
-        kind_name = " or ".join(map(repr, arguments))
+        kind_name = " or ".join(_toml(a) if isinstance(a, bool) else repr(a) for a in arguments)
     elif origin is tuple:
         values = value if isinstance(value, list | tuple) else [value]
         repeated = arguments[-1] is Ellipsis

@@ -24,12 +24,17 @@ LEADING = {
 
 
 def score(target_type: int, values: Numbers, labels: Numbers) -> dict[str, float]:
-    """Returns the metrics of a target's type; there must be at least one label."""
+    """Returns the metrics of a target's type; there must be at least one label.
+
+    The bias is the mean prediction minus the mean label: the mean probability minus the share of
+    positives.
+    """
     if target_type == BOOLEAN:
         return {
             "auroc": auroc(values, labels),
             "ap": average_precision(values, labels),
             "accuracy": float(np.mean((values >= 0.5) == (labels >= 0.5))),
+            "bias": float(np.mean(values) - np.mean(labels)),
         }
     if target_type == CATEGORICAL:
         return {
@@ -38,13 +43,22 @@ def score(target_type: int, values: Numbers, labels: Numbers) -> dict[str, float
         }
     errors = values - labels
     if target_type == TIMESTAMP:
-        return {"mae_days": float(np.mean(np.abs(errors))) / _DAY_MICROSECONDS}
+        return {
+            "mae_days": float(np.mean(np.abs(errors))) / _DAY_MICROSECONDS,
+            "bias_days": float(np.mean(errors)) / _DAY_MICROSECONDS,
+        }
     spread = float(np.sum(np.square(labels - np.mean(labels))))
     return {
         "mae": float(np.mean(np.abs(errors))),
         "rmse": float(np.sqrt(np.mean(np.square(errors)))),
         "r2": 1 - float(np.sum(np.square(errors))) / spread if spread else float("nan"),
+        "bias": float(np.mean(errors)),
     }
+
+
+def worth(metric: str, value: float) -> float:
+    """Returns the value of a leading metric such that more is better: an error with a minus."""
+    return -value if metric.startswith("mae") else value
 
 
 def in_units(target_type: int, values: Numbers, stats: Mapping[str, Any]) -> Numbers:

@@ -116,12 +116,14 @@ class StepRecorder:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Excludes the time of the `with` block from the speed."""
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.process_time()
         yield
         self._window_start += time.perf_counter() - start
+        self._window_cpu_start += time.process_time() - cpu_start
 
     def _start_window(self) -> None:
         self._window_start = time.perf_counter()
+        self._window_cpu_start = time.process_time()
         self._waited = self._feed.waited_seconds
         self._steps = self._cells = self._capacity = 0
         self._transfer = 0.0
@@ -129,9 +131,12 @@ class StepRecorder:
 
     def _record_speed(self, step: int) -> None:
         seconds = max(time.perf_counter() - self._window_start, 1e-9)
+        cpu_seconds = time.process_time() - self._window_cpu_start
         waited = self._feed.waited_seconds - self._waited
         speed: dict[str, Any] = {
             "step_seconds": seconds / self._steps,
+            # Of all processes, which do the same work.
+            "step_cpu_seconds": cpu_seconds / self._steps * jax.process_count(),
             "cells_per_second": self._cells / seconds,
             "padding": 1 - self._cells / self._capacity,
             "data_wait": waited / seconds,

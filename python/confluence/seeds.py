@@ -21,7 +21,7 @@ Numbers = npt.NDArray[np.float64]
 
 DAY_MICROSECONDS = 86_400_000_000
 # The observation time of a seed without one.
-_NO_TIME = np.iinfo(np.int64).max
+NO_TIME = np.iinfo(np.int64).max
 
 
 class Seeds(NamedTuple):
@@ -109,7 +109,7 @@ def _columns(metadata: Mapping[str, Any], task: Task) -> Iterator[tuple[int, Map
 
 def _cells(batch: Any, places: npt.NDArray[np.int64], count: int) -> Numbers:
     types, observed = batch["semantic_types"], batch["obs_time"][:, None]
-    observed = np.where(observed == _NO_TIME, 0, observed)
+    observed = np.where(observed == NO_TIME, 0, observed)
     values: Numbers = np.full(types.shape, np.nan)
     for kind, of_kind in (
         (NUMERICAL, batch["numeric_values"]),

@@ -15,8 +15,8 @@ from typing import Any
 import jax
 
 import headwater
-from confluence import config, report, run_folder, sinks
-from confluence.assembly import Assembly, assemble
+from confluence import config, epochs, report, run_folder, sinks, starting
+from confluence.assembly import Assembly, assemble, open_stores
 from confluence.checkpoint import Checkpoints
 from confluence.feed import Feed
 from confluence.parallel import Processes
@@ -66,7 +66,8 @@ def train(
     ):
         if processes.rank == 0:
             open_resources.enter_context(run_folder.lock_folder(out))
-        parts = open_resources.enter_context(assemble(_resolved(settings), processes))
+        settings = _resolved(settings, resume, processes)
+        parts = open_resources.enter_context(assemble(settings, processes))
         return _Trainer(parts, out, processes, resume, stop, open_resources).run(profile)
 
 
@@ -121,6 +122,8 @@ class _Trainer:
         self._first_step = 0
         if resume:
             self._restore()
+        if self._first_step == 0 and self._settings.optimizer.start_from:
+            self._state = starting.load(self._settings, self._state)
         is_leader = self._is_leader
         other_sinks = sinks.open_sinks(self._settings, out, self._first_step) if is_leader else []
         self._log = MetricsLog(
@@ -148,10 +151,10 @@ class _Trainer:
         if self._first_step < last:
             self._train_steps(last, profile)
         self._checkpoints.wait()
+        self._log.flush()
         results = self._results()
         if self._is_leader:
             run_folder.write_json(self._out / "results.json", results.to_dict())
-            self._log.flush()
             report.write(self._out, results, self._draw_contexts())
         return results
 
@@ -234,9 +237,15 @@ class _Trainer:
         assert best is not None, "the last step always has a checkpoint"
         found = self._checkpoints.restore(best, self._state, self._settings, self._parts.roots)
         tasks = self._parts.results(
-            found.state.inference_params, ("val", "test"), after_batch=self._stop_in_evaluation
+            found.state.inference_params,
+            ("val", "test"),
+            after_batch=self._stop_in_evaluation,
+            with_boosting=self._settings.run.boosting and self._is_leader,
         )
-        return report.Results(best, tasks)
+        # The log is the leader's.
+        log = report.read_log(self._out) if self._is_leader else []
+        cpu_seconds = report.training_cpu_seconds(log)
+        return report.Results(best, tasks, cpu_seconds)
 
 
 def _mean_of_finite(losses: list[float]) -> float | None:
@@ -280,12 +289,14 @@ def _stop_on_signals() -> Iterator[_StopRequest]:
             signal.signal(number, handler)
 
 
-def _resolved(settings: config.Config) -> config.Config:
+def _resolved(settings: config.Config, resume: bool, processes: Processes) -> config.Config:
     """Returns settings that mean the same on another device and from another folder."""
-    return dataclasses.replace(
+    settings = dataclasses.replace(
         settings,
         model=dataclasses.replace(settings.model, compute=compute_type(settings.model.compute)),
         data=dataclasses.replace(
             settings.data, stores=tuple(os.path.abspath(path) for path in settings.data.stores)
         ),
     )
+    settings, stores = starting.resolve(settings), open_stores(settings)
+    return epochs.resolve(settings, stores, is_new=not resume, is_leader=processes.rank == 0)

@@ -36,6 +36,7 @@ def test_p7_baselines_repeat_what_was_known_at_the_time(known, asked):
     history = History.of([of_days(known)], HORIZON)
     otherwise = np.full(len(asked), -1.0)
     found = baselines.from_history(NUMERICAL, history, of_days(asked), otherwise)
+    told = baselines.known_labels(NUMERICAL, history, of_days(asked))
     for number, (row, day, _) in enumerate(asked):
         # In the order of time; of one time, in the order of the seeds.
         of_row = sorted((d + 30, n) for n, (r, d, _) in enumerate(known) if r == row)
@@ -44,9 +45,15 @@ def test_p7_baselines_repeat_what_was_known_at_the_time(known, asked):
         year = [label for at, label in past if at > day - 365]
         wanted = np.mean(year) if year else -1
         assert found["mean of the last year"][number] == pytest.approx(wanted)
+        features = [of[number] for of in told.values()]
+        wanted = [past[-1][1], day - past[-1][0]] if past else [np.nan] * 2
+        wanted += [np.mean(year) if year else np.nan]
+        wanted += [np.mean([label for _, label in past]) if past else np.nan]
+        assert features == pytest.approx(wanted, nan_ok=True)
     assert list(baselines.from_history(CATEGORICAL, history, of_days(asked), otherwise)) == [
         "last label"
     ]
+    assert len(baselines.known_labels(CATEGORICAL, history, of_days(asked))) == 2
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +161,35 @@ def test_boosting_over_aggregates_finds_what_the_row_does_not_tell(tmp_path):
     assert auroc["boosting, the seed's row"] < 0.7
 
 
+def test_boosting_over_the_last_labels_finds_what_persists(tmp_path):
+    draws = np.random.default_rng(5)
+    customers, months = 60, 20
+    mood = (
+        np.cumsum(draws.random((customers, months)) < 0.1, axis=1) + np.arange(customers)[:, None]
+    )
+    at = np.datetime64("2024-01-01") + np.arange(months) * np.timedelta64(30, "D")
+    split = np.repeat(["train", "val", "test"], [12, 4, 4])
+    tables = {
+        "customers": {"id": np.arange(customers), "age": draws.integers(20, 80, customers)},
+        "orders": {"customer": np.arange(customers), "at": np.repeat(at[:1], customers)},
+        "seeds": {
+            "customer": np.repeat(np.arange(customers), months),
+            "at": np.tile(at, customers),
+            "busy": (mood % 2 == 0).ravel(),
+            "split": np.tile(split, customers),
+        },
+    }
+    (tmp_path / "schema.toml").write_text(BUSY + 'horizon = "30 days"\n')
+    frames = {name: polars.DataFrame(columns) for name, columns in tables.items()}
+    headwater.prepare(frames, tmp_path / "schema.toml", tmp_path / "store", dimension=32)
+    found = {b.name: b for b in confluence.compare_baselines(tmp_path / "store", "busy")}
+    auroc = {name: baseline.metrics["test"]["auroc"] for name, baseline in found.items()}
+    assert auroc["boosting, with the last labels"] > 0.8
+    assert auroc["boosting, with its aggregates"] < 0.7
+    # A label that is known only later, and the seed's own, would make it perfect.
+    assert auroc["boosting, with the last labels"] < 0.95
+
+
 def test_the_command_shows_a_table(labelled_store):
     command = [sys.executable, "-m", "confluence.cli", "baselines", labelled_store]
     shown = subprocess.run(
@@ -162,7 +198,11 @@ def test_the_command_shows_a_table(labelled_store):
     assert shown.returncode == 0, shown.stderr
     header, *lines = shown.stdout.splitlines()
     assert header.split()[:3] == ["baseline", "val", "auroc"]
-    assert len(lines) == 6
+    assert [line.split("  ")[0] for line in lines] == [
+        "mean", "mean of the entity", "last label", "mean of the last year",
+        "boosting, the seed's row", "boosting, with its aggregates",
+        "boosting, with the last labels",
+    ]  # fmt: skip
     wrong = subprocess.run(
         [*command, "--task", "chrun"], capture_output=True, text=True, check=False
     )

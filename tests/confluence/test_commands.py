@@ -141,10 +141,11 @@ def test_a_task_without_train_seeds_has_no_baselines(demo_store, tmp_path):
     settings = config.load(None, [f"data.stores={tmp_path / 'store'}", "data.tasks=churn"])
     (task,) = evaluation.find_tasks(["demo-shop/churn"], stores)
     with pytest.warns(UserWarning, match="has no seed in the train split"):
-        assert baselines.of_labels(settings, stores, task, ["test"]) == {"test": {}}
+        found = baselines.of_task(settings, stores, task, ["test"], with_boosting=True)
+    assert found == ({"test": {}}, {}, "no labels in train")
     with (
         pytest.warns(UserWarning, match="has no seed in the train split"),
-        pytest.raises(config.ConfigError, match="expected labels in each split .* none in train"),
+        pytest.raises(config.ConfigError, match="each split .* found no labels in train"),
     ):
         baselines.compare(settings, stores, task)
 

@@ -24,6 +24,7 @@ from confluence import config
         (["data.sequence_length=true"], "expected an integer for data.sequence_length, found True"),
         (["data.sequence_length=0"], "expected at least 2 for data.sequence_length, found 0"),
         (["model.ages=1"], "expected true or false for model.ages, found 1"),
+        (["model.epochs=1"], "expected 'auto' or true or false for model.epochs, found 1"),
         (["model.attention=sparse"], "expected 'dense' or 'structured' for model.attention"),
         (["data.split_ratios=[0.5, 0.5]"], "expected 3 values for data.split_ratios"),
         (["model.width=10", "model.heads=4"], "that model.heads divides, found 10 and 4"),

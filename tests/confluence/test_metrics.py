@@ -81,6 +81,18 @@ def test_numbers_on_a_scale_return_to_the_units_of_the_column():
     assert values.tolist() == [1.0, 1.5, 2.0, 6.0, 10.0]
 
 
+def test_bias_is_the_mean_prediction_minus_the_mean_label():
+    day = 86_400e6
+    for kind, name, unit in ((NUMERICAL, "bias", 1), (TIMESTAMP, "bias_days", day)):
+        found = metrics.score(kind, np.array([4.0, 6.0]) * unit, np.array([1.0, 3.0]) * unit)
+        assert found[name] == 3.0
+        assert next(iter(found)) == metrics.LEADING[kind]
+    found = metrics.score(BOOLEAN, np.array([0.9, 0.3, 0.3]), np.array([1.0, 0.0, 1.0]))
+    assert found["bias"] == pytest.approx(0.5 - 2 / 3)
+    assert next(iter(found)) == "auroc"
+    assert "bias" not in metrics.score(CATEGORICAL, np.array([1.0]), np.array([2.0]))
+
+
 def test_baselines_use_the_train_labels_alone():
     train_rows = np.array([4, 4, 9], np.uint32)
     predictions = metrics.baselines(

@@ -1,0 +1,124 @@
+"""Starting a run from the parameters of another run's best checkpoint.
+
+The run records where they came from and the digest of that checkpoint, so that it starts again from
+the same numbers, or not at all, until it has a checkpoint of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from confluence import config
+from confluence.checkpoint import CheckpointError, Checkpoints
+from confluence.step import State
+
+# The settings of [model] that change neither the parameters nor what is computed of them.
+_MAY_DIFFER = ("attention", "compute", "rematerialise")
+
+
+def resolve(settings: config.Config) -> config.Config:
+    """Returns the settings with the digest of the checkpoint to start from, if there is one.
+
+    "auto" for `model.epochs` becomes the value that the parameters were trained with.
+
+    Raises:
+        CheckpointError: There is no such run, or it has no checkpoint.
+    """
+    start, model = settings.optimizer, settings.model
+    if not start.start_from:
+        return settings
+    start = dataclasses.replace(start, start_from=os.path.abspath(start.start_from))
+    if not start.start_digest or model.epochs == "auto":
+        with _open(Path(start.start_from)) as (checkpoints, step):
+            trained = checkpoints.settings(step)["model"]
+            digest = start.start_digest or checkpoints.digest(step)
+        start = dataclasses.replace(start, start_digest=digest)
+        if model.epochs == "auto":
+            model = dataclasses.replace(model, epochs=trained["epochs"])
+    return dataclasses.replace(settings, model=model, optimizer=start)
+
+
+def load(settings: config.Config, initial: State) -> State:
+    """Returns the initial state with the parameters of the run to start from.
+
+    Raises:
+        CheckpointError: The run is gone, has changed, or has parameters that this model cannot use;
+            the message names every difference.
+    """
+    run, digest = Path(settings.optimizer.start_from), settings.optimizer.start_digest
+    with _open(run) as (checkpoints, step):
+        found = checkpoints.digest(step)
+        if found != digest:
+            raise CheckpointError(
+                f"expected the best checkpoint of {run} to have the digest {digest}, as when this "
+                f"run started from it, found {found} after step {step}: it has changed since; "
+                "start another run in another folder"
+            )
+        trained = checkpoints.settings(step)
+        differing = _differences(settings.model, trained["model"])
+        if not differing:
+            differing = _other_shapes(initial.params, checkpoints.shapes(step))
+        if differing:
+            raise CheckpointError(
+                f"expected a model that can start from the parameters of {run}, found differences: "
+                f"{'; '.join(differing)}"
+            )
+        has_mean = trained["optimizer"]["mean_share"] > 0
+        like = initial._replace(mean=initial.params if has_mean else {})
+        params = checkpoints.read_state(step, like).inference_params
+    # A copy, since a step consumes the buffers of both.
+    mean = jax.tree.map(jnp.copy, params) if initial.mean else {}
+    return initial._replace(params=params, mean=mean)
+
+
+@contextmanager
+def _open(run: Path) -> Iterator[tuple[Checkpoints, int]]:
+    """Opens the checkpoints of a run; yields them and the step of the best one."""
+    if not (run / "checkpoints").is_dir():
+        raise CheckpointError(
+            f"expected the folder of a run to start from, found no checkpoints in {run}; if it was "
+            "moved, name its new place: --from FOLDER"
+        )
+    checkpoints = Checkpoints(run.absolute() / "checkpoints", 1, is_read_only=True)
+    try:
+        step = checkpoints.best
+        if step is None:
+            raise CheckpointError(f"{run} has no checkpoint yet to start from")
+        yield checkpoints, step
+    finally:
+        checkpoints.close()
+
+
+def _differences(ours: config.Model, theirs: dict[str, Any]) -> list[str]:
+    defaults = dataclasses.asdict(config.Model())
+    return [
+        f"model.{name} is {our!r}, that run has {theirs.get(name, defaults[name])!r}"
+        for name, our in dataclasses.asdict(ours).items()
+        if name not in _MAY_DIFFER and our != theirs.get(name, defaults[name])
+    ]
+
+
+def _other_shapes(params: Any, theirs: dict[str, tuple[int, ...]]) -> list[str]:
+    ours = {
+        ".".join(key.key for key in path): leaf.shape
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+    }
+    column = "encoder.column.weight"
+    if column in theirs and ours[column][0] != theirs[column][0]:
+        return [
+            f"the stores have embeddings of dimension {ours[column][0]}, those of that run have "
+            f"{theirs[column][0]}"
+        ]
+    return [
+        f"the parameter {name} has the shape {ours.get(name)}, in that run {theirs.get(name)}"
+        for name in {**ours, **theirs}
+        if ours.get(name) != theirs.get(name)
+    ]

@@ -1,0 +1,165 @@
+"""Whether the model knows absolute times: decided from the train labels, printed, recorded."""
+
+import numpy as np
+import polars
+
+import headwater
+import runs
+from confluence import assembly, config, epochs
+from confluence.batch import CATEGORICAL, NUMERICAL, TIMESTAMP
+from confluence.seeds import DAY_MICROSECONDS, NO_TIME, Seeds
+
+YEARS = 10
+
+
+def level(of_year, years=YEARS, noise=1.0, count=4000, seed=1):
+    """Measures labels that are the level of their time, in years, and noise."""
+    draws = np.random.default_rng(seed)
+    time = draws.random(count) * years
+    labels = np.array([of_year(t) for t in time]) + noise * draws.normal(size=count)
+    days = 365.25 * (time + 30)  # since 1970
+    return epochs.measure_level((days * DAY_MICROSECONDS).astype(np.int64), labels)
+
+
+def test_a_level_that_grows_or_falls_steadily_moves():
+    assert level(lambda year: 0.3 * year).moves
+    assert level(lambda year: -0.3 * year).moves
+    assert level(lambda year: 0.3 * year).unit == "year"
+    # Over a short span by quarters.
+    found = level(lambda year: year, years=2)
+    assert found.moves
+    assert (found.unit, len(found.means)) in (("quarter", 8), ("quarter", 9))
+
+
+def test_a_level_that_stays_or_wanders_does_not_move():
+    for seed in range(20):
+        assert not level(lambda _: 3.0, seed=seed).moves
+        assert not level(lambda year: np.sin(2 * year), seed=seed).moves
+    # Too few labels, too few periods, too short a move to matter.
+    assert not level(lambda year: 0.3 * year, noise=20, count=300).moves
+    assert not level(lambda year: year, years=0.6).moves
+    assert not level(lambda year: 0.02 * year, count=400_000).moves
+    # One jump is no steady move.
+    assert not level(lambda year: 50 * (int(year) == 9)).moves
+    assert not level(lambda _: 3.0, noise=0.0).moves
+
+
+def test_labels_without_noise_may_move():
+    assert level(lambda year: int(year), noise=0.0).moves
+
+
+def advice(kind, train_days, scored_days, labels=None):
+    times = np.array(train_days, np.int64) * DAY_MICROSECONDS
+    labels = np.zeros(len(times)) if labels is None else labels
+    train = Seeds(np.zeros(len(times), np.uint32), times, labels, np.zeros((len(times), 0)))
+    return epochs._of_task(kind, train, {"test": np.array(scored_days) * DAY_MICROSECONDS})
+
+
+def test_the_advice_depends_on_the_target_and_on_when_it_is_scored():
+    early, late = np.arange(3000), np.arange(3000, 3500)
+    assert advice(NUMERICAL, early, late)[0] is False
+    assert advice(NUMERICAL, early, late, early / 100.0)[0] is True
+    assert advice(NUMERICAL, early, early)[0] is None
+    assert advice(TIMESTAMP, early, late)[0] is True
+    assert advice(CATEGORICAL, early, late, early / 100.0)[0] is False
+    assert advice(NUMERICAL, [], late) == (None, "it has no train labels")
+    timeless = Seeds(np.zeros(3, np.uint32), np.full(3, NO_TIME), np.zeros(3), np.zeros((3, 0)))
+    assert epochs._of_task(NUMERICAL, timeless, {"test": timeless.times})[0] is None
+
+
+def test_one_task_that_needs_absolute_times_decides():
+    def decided(*wanted):
+        return epochs.decide([epochs.Advice("a/b", of, "") for of in wanted])
+
+    assert decided(None, False, True) is True
+    assert decided(None, False) is False
+    assert decided(None) is True
+
+
+SCHEMA = """
+database = "firm"
+
+[[table]]
+name = "people"
+key = "id"
+columns = { id = "ignored", age = "numerical" }
+
+[[task]]
+name = "pay"
+[task.derived]
+anchor = "people"
+source = "seeds"
+key = "person"
+time = "at"
+target = "pay"
+type = "numerical"
+split = "split"
+"""
+
+
+def firm(folder, growth, later):
+    """Makes a store of eight years of labels; those of the last two, val and test, are higher."""
+    draws = np.random.default_rng(2)
+    days = np.sort(draws.integers(0, 8 * 365, 1600))
+    split = np.array(["train", "val", "test"])[np.maximum(0, days // 365 - 5)]
+    tables = {
+        "people": {"id": np.arange(50), "age": draws.integers(20, 60, 50)},
+        "seeds": {
+            "person": draws.integers(0, 50, 1600),
+            "at": np.datetime64("2010-01-01") + days * np.timedelta64(1, "D"),
+            "pay": growth * days + draws.normal(size=1600) + later * (split != "train"),
+            "split": split,
+        },
+    }
+    folder.mkdir()
+    (folder / "schema.toml").write_text(SCHEMA)
+    frames = {name: polars.DataFrame(columns) for name, columns in tables.items()}
+    headwater.prepare(frames, folder / "schema.toml", folder / "store", dimension=32)
+    return folder / "store"
+
+
+def test_a_run_decides_prints_and_records_it(tiny, tmp_path):
+    # Val and test labels, however high, tell nothing.
+    store = firm(tmp_path / "firm", growth=0.0, later=100.0)
+    changed = [
+        f"data.stores={store}", "data.tasks=['pay']", "optimizer.steps=1", "model.layers=1",
+        "optimizer.warmup_steps=0", "model.epochs=auto",
+    ]  # fmt: skip
+    out = tmp_path / "run"
+    finished = runs.run([*tiny, *changed], out)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr.startswith(
+        "confluence: model.epochs = false: firm/pay: val and test lie after training, and its "
+        "level does not move steadily (6 years, mean "
+    )
+    assert finished.stderr.count("\n") == 1
+    assert "epochs = false\n" in (out / "config.toml").read_text()
+    resumed = runs.run([], out, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "model.epochs" not in resumed.stderr
+
+
+def resolved(store, own, is_new):
+    settings = config.load(None, [f"data.stores={store}", f"model.epochs={own}"])
+    stores = assembly.open_stores(settings)
+    return epochs.resolve(settings, stores, is_new=is_new, is_leader=True).model.epochs
+
+
+def test_a_steady_level_is_decided_alike_when_resumed(tmp_path, capsys):
+    store = firm(tmp_path / "firm", growth=0.002, later=0.0)
+    for is_new in (True, False):
+        assert resolved(store, "auto", is_new) is True
+        shown = capsys.readouterr().err
+        assert shown.startswith("confluence: model.epochs = true: firm/pay: ")
+        assert "its level moves steadily" in shown
+
+
+def test_a_setting_against_the_rule_stands_with_advice(tmp_path, capsys):
+    store = firm(tmp_path / "firm", growth=0.002, later=0.0)
+    assert resolved(store, "false", True) is False
+    shown = capsys.readouterr().err
+    assert shown.startswith("confluence: model.epochs is false, advice: true: firm/pay: ")
+    assert shown.count("\n") == 1
+    assert resolved(store, "true", True) is True
+    assert resolved(store, "false", False) is False
+    assert capsys.readouterr().err == ""

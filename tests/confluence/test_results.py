@@ -1,0 +1,94 @@
+"""Results: the model beside baselines and boosting, as a table, a page and JSON."""
+
+import html
+import json
+import re
+import shutil
+
+import pytest
+
+import confluence
+from confluence import boosting, report
+from runs import confluence as command
+
+# Orbax's threads warn of options that are intended; the command silences them.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture
+def with_boosting(whole, tmp_path):
+    """A finished run whose settings ask for boosting."""
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    settings = (out / "config.toml").read_text()
+    assert "boosting = false" in settings
+    (out / "config.toml").write_text(settings.replace("boosting = false", "boosting = true"))
+    return out
+
+
+def test_boosting_stands_beside_the_model(with_boosting):
+    shown = command("evaluate", with_boosting)
+    assert shown.returncode == 0, shown.stderr
+    lines = [re.split("  +", line) for line in shown.stdout.splitlines()]
+    # The tasks have neither aggregates nor a horizon.
+    header = ["task", "metric", "split", "confluence", "boosting: row", "baselines"]
+    assert lines[1] == header
+    found = {(line[0], line[1]): line for line in lines if len(line) >= 4}
+    assert float(found["demo-shop/spend", "mae"][4]) > 0
+    *_, ours, theirs = found["demo-shop/spend", "CPU s"]
+    assert float(ours) > float(theirs) > 0
+
+
+def test_without_scikit_learn_the_results_say_so(with_boosting, monkeypatch):
+    monkeypatch.setattr(boosting, "is_installed", lambda: False)
+    found = confluence.evaluate(with_boosting)
+    of_task = found.tasks["demo-shop/churn"]
+    assert (of_task["boosting"], of_task["cpu_seconds"]) == ("not installed", {})
+    header, *lines = found.table().splitlines()
+    assert "  boosting" in header
+    assert "not installed" in lines[0]
+    assert "<td>boosting</td><td>not installed</td>" in found._repr_html_()
+
+
+def test_a_run_ends_with_boosting_and_its_seconds(tiny, tmp_path):
+    settings = [*tiny, "data.tasks=['churn']", "run.boosting=true"]
+    found = confluence.train(confluence.load(None, settings), tmp_path / "run")
+    written = json.loads((tmp_path / "run/results.json").read_text())
+    of_task = written["tasks"]["demo-shop/churn"]
+    names = [boosting.ROW]
+    assert list(of_task["cpu_seconds"]) == names
+    for split in ("val", "test"):
+        scores = of_task[split]
+        assert set(names) < set(scores["baselines"])
+        assert scores["baselines"][boosting.ROW].keys() == scores["baselines"]["mean"].keys()
+        assert "bias" in scores
+    assert written["cpu_seconds"] > 0
+    assert written["remarks"] == found.remarks
+    page = (tmp_path / "run/report.html").read_text()
+    assert html.escape(boosting.ROW) in page
+    for line in found.remarks:
+        assert line in found.table()
+        assert html.escape(line) in page
+
+
+def results(ours, **others):
+    baselines = {name.replace("_", " "): {"mae": value} for name, value in others.items()}
+    scores = {"loss": 0.1, "seeds": 3, "mae": ours, "baselines": baselines}
+    task = {"leading": "mae", "boosting": "off", "cpu_seconds": {}, "test": scores}
+    return report.Results(7, {"shop/spend": task})
+
+
+def test_a_model_that_does_not_beat_the_best_baseline_is_named():
+    nan = float("nan")
+    assert results(1.0, mean=3.0, last_label=1.5).remarks == []
+    assert results(nan, mean=3.0).remarks == []
+    assert results(1.0, mean=nan).remarks == []
+    for ours in (1.5, 2.0):
+        found = results(ours, mean=3.0, last_label=1.5)
+        line = (
+            "shop/spend: confluence does not beat the best baseline on the test split: mae "
+            f"{ours:.4f}, 1.5000 (last label)"
+        )
+        assert found.remarks == [line]
+        assert found.table().splitlines()[-1] == line
+        assert f"<p>{line}</p>" in found._repr_html_()
