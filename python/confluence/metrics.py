@@ -71,7 +71,7 @@ def in_units(target_type: int, values: Numbers, stats: Mapping[str, Any]) -> Num
 
 
 def _from_scale(places: Numbers, scale: Any) -> Numbers:
-    """Returns the numbers at these places on a column's scale, as `headwater::store::Scale` does."""
+    """Returns the numbers at these places on a column's scale, as `store::Scale` does in Rust."""
     if scale == "linear":
         return places
     if scale == "log":

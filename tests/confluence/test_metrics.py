@@ -75,7 +75,8 @@ def test_numbers_on_a_scale_return_to_the_units_of_the_column():
     log = {"std": 2.0, "mean": 5.0, "scale": "log"}
     values = metrics.in_units(NUMERICAL, np.array([-2.5, 0.0, 1e6, -1e6]), log)
     assert values[:2] == pytest.approx([0.0, math.expm1(5)])
-    assert np.isfinite(values).all() and values[3] < 0
+    assert np.isfinite(values).all()
+    assert values[3] < 0
     rank = {"std": 1.0, "mean": 0.5, "scale": {"rank": {"quantiles": [1.0, 2.0, 10.0]}}}
     values = metrics.in_units(NUMERICAL, np.array([-0.5, -0.25, 0.0, 0.25, 3.0]), rank)
     assert values.tolist() == [1.0, 1.5, 2.0, 6.0, 10.0]
