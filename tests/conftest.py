@@ -2,6 +2,12 @@
 
 import signal
 
+from hypothesis import HealthCheck, settings
+
+# A busy machine is slow, not wrong.
+settings.register_profile("headwater", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("headwater")
+
 
 def pytest_configure():
     # What a script starts with `&` ignores Ctrl-C, and the tests of it would wait for ever.
