@@ -29,6 +29,8 @@ pub enum Purpose {
     ChosenWalk = 6,
     /// The sample from which the quantiles of a column are taken.
     Quantiles = 7,
+    /// How much earlier a train seed is observed.
+    Staleness = 8,
 }
 
 /// The words that belong to one (seed, purpose, identity).

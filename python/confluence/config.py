@@ -80,6 +80,9 @@ class Data:
     # The latest observation time, such as "2010-01-01": a seed observed later is observed then, so
     # that no context knows anything later. "": none.
     visible_until: str = ""
+    # Observe each train seed earlier, by a random time of up to this number of days, another one in
+    # each epoch: for predictions from older data.
+    staleness_days: int = 0
     # Which children are taken if there are more than the width.
     children: Literal["uniform", "latest"] = "uniform"
     walk: Literal["priority", "breadth"] = "priority"
@@ -360,7 +363,8 @@ def _check(config: Config) -> None:
     """Refuses values out of range, and values that contradict each other."""
     at_least: dict[str, dict[str, float]] = {
         "model": {"width": 1, "heads": 1, "layers": 1, "hidden": 1},
-        "data": {"batch_size": 1, "sequence_length": 2, "max_rows": 1, "child_width": 1},
+        "data": {"batch_size": 1, "sequence_length": 2, "max_rows": 1, "child_width": 1,
+                 "staleness_days": 0},
         "optimizer": {
             "steps": 1, "warmup_steps": 0, "muon_rate": 0, "adam_rate": 0, "final_share": 0,
             "weight_decay": 0, "clip_norm": 1e-12, "mean_share": 0,

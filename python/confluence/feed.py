@@ -99,7 +99,7 @@ class Feed:
 # The settings of [data] that `headwater.Sampler` knows by the same name, and by another one.
 _SAME_NAME = (
     "max_rows", "child_widths", "aggregates", "children", "walk", "max_hops", "seed", "split_seed",
-    "split_ratios", "texts",
+    "split_ratios", "staleness_days", "texts",
 )  # fmt: skip
 _OTHER_NAME = {
     "sequence_length": "default_sequence_length",

@@ -156,6 +156,7 @@ class SamplerCore:
         row_order: str,
         aggregates: str,
         visible_until: int | None,
+        staleness_days: int,
         keep_future_cells: bool,
         texts: str,
         text_buckets: Sequence[int] | None,

@@ -63,6 +63,8 @@ class Sampler:
             seed and its parents, "all" the seed and every row reached as a parent, "none" no row.
         visible_until: The latest observation time, for evaluations that may know nothing later: a
             seed observed later is observed at this time. A time that NumPy reads as `datetime64`.
+        staleness_days: In the train stream, observe each seed earlier, by a random time of up to
+            this number of days, another one in each epoch: for predictions from older data.
         keep_future_cells: Keep timestamp cells that are later than the observation time; default:
             they are NULL.
         compact: Return `timestamp_us` in place of `timestamp_values`, and no `fk_adj`.
@@ -105,6 +107,7 @@ class Sampler:
         row_order: Literal["walk", "cuthill-mckee"] = "walk",
         aggregates: Literal["none", "near", "all"] = "near",
         visible_until: Any | None = None,
+        staleness_days: int = 0,
         keep_future_cells: bool = False,
         texts: Literal["batch", "global"] = "batch",
         text_buckets: Sequence[int] | None = None,
@@ -132,6 +135,7 @@ class Sampler:
             "row_order": row_order,
             "aggregates": aggregates,
             "visible_until": _latest(visible_until),
+            "staleness_days": staleness_days,
             "keep_future_cells": keep_future_cells,
             "texts": texts,
             "text_buckets": text_buckets,

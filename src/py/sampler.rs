@@ -12,7 +12,7 @@ use super::arguments::{Argument, in_range, one_of, thread_count};
 use super::batch::arrays;
 use super::cursor::Cursor;
 use super::store::Store as PyStore;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
     Aggregates, Batch, Children, Evaluation as Pass, RowOrder, Sampler, Settings, Shape, Snapshot,
@@ -107,10 +107,21 @@ fn split_of(name: &str) -> Result<Split> {
     one_of("split", name, &Split::ALL.map(|split| (split.name(), split)))
 }
 
+/// Returns whole days in microseconds.
+fn days(count: u32) -> Result<i64> {
+    const LONGEST: u32 = 3_650_000;
+    if count > LONGEST {
+        return Err(Error::invalid(format!(
+            "staleness_days: expected 0 to {LONGEST}, found {count}"
+        )));
+    }
+    Ok(i64::from(count) * 86_400_000_000)
+}
+
 #[pymethods]
 impl SamplerCore {
     #[new]
-    #[pyo3(signature = (paths, *, rank, world_size, split_ratios, split_seed, seed, num_prefetch, default_batch_size, default_sequence_length, bfs_child_width, max_rows, tasks, task_weights, num_threads, compact, walk, child_widths, children, max_hops, neighbor_budget, row_order, aggregates, visible_until, keep_future_cells, texts, text_buckets))]
+    #[pyo3(signature = (paths, *, rank, world_size, split_ratios, split_seed, seed, num_prefetch, default_batch_size, default_sequence_length, bfs_child_width, max_rows, tasks, task_weights, num_threads, compact, walk, child_widths, children, max_hops, neighbor_budget, row_order, aggregates, visible_until, staleness_days, keep_future_cells, texts, text_buckets))]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of headwater.Sampler")]
     fn new(
         py: Python<'_>,
@@ -137,6 +148,7 @@ impl SamplerCore {
         row_order: &Bound<'_, PyAny>,
         aggregates: &Bound<'_, PyAny>,
         visible_until: &Bound<'_, PyAny>,
+        staleness_days: &Bound<'_, PyAny>,
         keep_future_cells: &Bound<'_, PyAny>,
         texts: &Bound<'_, PyAny>,
         text_buckets: &Bound<'_, PyAny>,
@@ -161,6 +173,7 @@ impl SamplerCore {
             aggregates: Argument("aggregates", aggregates)
                 .one_of(&Aggregates::ALL.map(|choice| (choice.name(), choice)))?,
             visible_until: Argument("visible_until", visible_until).get()?,
+            staleness: days(Argument("staleness_days", staleness_days).number()?)?,
             keep_future_cells: Argument("keep_future_cells", keep_future_cells).get()?,
             row_order: Argument("row_order", row_order)
                 .one_of(&[("walk", RowOrder::Walk), ("cuthill-mckee", RowOrder::CuthillMckee)])?,

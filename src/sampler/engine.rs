@@ -17,13 +17,15 @@ use crate::error::{Error, Result};
 use crate::handoff::{Begun, Pool, begin};
 use crate::process::pool;
 use crate::random::{Purpose, Stream};
-use crate::store::{Cell, Seed};
+use crate::store::{ALWAYS_VISIBLE, Cell, SEES_EVERYTHING, Seed};
 
 /// The source of one sequence of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SequenceSource {
     /// A seed of the task, in some epoch.
     Seed { seed_index: u32, epoch: u64 },
+    /// A seed of the task to learn from, in some epoch.
+    TrainSeed { seed_index: u32, epoch: u64 },
     /// A row of the anchor table that the caller chose, and a time.
     Chosen { row: u32, obs_time: i64 },
     /// No context: the sequence pads the batch.
@@ -190,10 +192,19 @@ impl Engine {
         };
         let until = self.settings.visible_until.unwrap_or(i64::MAX);
         let (seed, mut random) = match source {
-            SequenceSource::Seed { seed_index, epoch } => {
+            SequenceSource::Seed { seed_index, epoch }
+            | SequenceSource::TrainSeed { seed_index, epoch } => {
                 let seed = stored.seed(&database.store.tables()[table as usize], seed_index)?;
-                let seed = Seed { obs_time: seed.obs_time.min(until), ..seed };
-                (seed, stream(Purpose::Walk, [epoch, u64::from(seed_index)]))
+                let identity = [epoch, u64::from(seed_index)];
+                let obs_time = match source {
+                    SequenceSource::TrainSeed { .. } => {
+                        let mut random = stream(Purpose::Staleness, identity);
+                        earlier(seed.obs_time, self.settings.staleness, &mut random)
+                    }
+                    _ => seed.obs_time,
+                };
+                let seed = Seed { obs_time: obs_time.min(until), ..seed };
+                (seed, stream(Purpose::Walk, identity))
             }
             SequenceSource::Chosen { row, obs_time } => {
                 let obs_time = obs_time.min(until);
@@ -207,6 +218,17 @@ impl Engine {
         scratch.walker.walk(database, start, &self.bounds, &mut random)?;
         Ok(seed)
     }
+}
+
+/// Returns a time up to `staleness` microseconds earlier, each one equally likely. A seed that sees
+/// everything still does.
+fn earlier(obs_time: i64, staleness: i64, random: &mut Stream) -> i64 {
+    if staleness == 0 || obs_time == SEES_EVERYTHING {
+        return obs_time;
+    }
+    let step = random.below(staleness.cast_unsigned() + 1).cast_signed();
+    // The two least times have meanings of their own.
+    obs_time.saturating_sub(step).max(ALWAYS_VISIBLE + 2)
 }
 
 /// Rejects batches of more than 2^47 bytes. For smaller ones, the allocation tells whether they fit.

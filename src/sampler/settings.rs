@@ -98,6 +98,9 @@ pub enum Texts {
     Global,
 }
 
+/// The greatest staleness: 10,000 years in microseconds.
+const STALENESS_MAX: i64 = 10_000 * 365 * 86_400_000_000;
+
 /// The settings of a sampler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -119,6 +122,10 @@ pub struct Settings {
     /// The latest observation time, in microseconds: a seed observed later, or that sees everything, is
     /// observed at this time.
     pub visible_until: Option<i64>,
+    /// The most microseconds by which a seed is observed earlier in the shuffled stream of the train
+    /// split: in each epoch by a random time up to this. So a model learns to predict from data that
+    /// are not of the day.
+    pub staleness: i64,
     /// Whether timestamp cells after the observation time are kept; else they are NULL.
     pub keep_future_cells: bool,
     /// The order of `out_perm` and `in_perm`.
@@ -138,6 +145,7 @@ impl Default for Settings {
             child_widths: Vec::new(),
             aggregates: Aggregates::Near,
             visible_until: None,
+            staleness: 0,
             keep_future_cells: false,
             row_order: RowOrder::Walk,
             shape: Shape {
@@ -173,6 +181,12 @@ impl Settings {
             return Err(Error::invalid(format!(
                 "visible_until: expected a time within 292,000 years of 1970, found {time} us; leave \
                  it out for no limit"
+            )));
+        }
+        if !(0..=STALENESS_MAX).contains(&self.staleness) {
+            return Err(Error::invalid(format!(
+                "staleness: expected 0 to {STALENESS_MAX} us, found {}",
+                self.staleness
             )));
         }
         let widths = match self.walk {
@@ -236,6 +250,9 @@ impl Settings {
         plan.add("aggregates", self.aggregates.name())?;
         if let Some(time) = self.visible_until {
             plan.add("visible_until", time.to_string().as_str())?;
+        }
+        if self.staleness > 0 {
+            plan.add("staleness", self.staleness.cast_unsigned())?;
         }
         plan.add("keep_future_cells", self.keep_future_cells)?;
         let by_walk = self.row_order == RowOrder::Walk;

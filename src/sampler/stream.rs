@@ -99,8 +99,11 @@ impl Steps {
                 shuffle = Some((epoch, task.shuffle(self.seed, self.split, epoch)?));
             }
             let ordinal = shuffle.as_ref().map_or(0, |(_, shuffle)| shuffle.at(position));
-            sources
-                .push(SequenceSource::Seed { seed_index: task.seed(self.split, ordinal), epoch });
+            let seed_index = task.seed(self.split, ordinal);
+            sources.push(match self.split {
+                Split::Train => SequenceSource::TrainSeed { seed_index, epoch },
+                _ => SequenceSource::Seed { seed_index, epoch },
+            });
         }
         let global = self.batch_size.checked_mul(self.assignment.world());
         let draws = global.and_then(|global| base.checked_add(global));

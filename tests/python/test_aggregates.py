@@ -72,6 +72,47 @@ def test_aggregates_can_be_left_out(store):
         cells_of_customer(store, 50, START, aggregates="far")
 
 
+def test_p7_a_stale_train_seed_is_observed_earlier(store):
+    most = 3
+    with headwater.Sampler(store, tasks=["price"], default_batch_size=512, max_rows=4) as sampler:
+        own = observed(sampler.evaluate("train"))
+        fresh = [sampler.next_train_batch() for _ in range(60)]
+    with headwater.Sampler(
+        store, tasks=["price"], default_batch_size=512, max_rows=4, staleness_days=most
+    ) as sampler:
+        assert observed(sampler.evaluate("train")) == own
+        stale = [sampler.next_train_batch() for _ in range(60)]
+        val = observed(sampler.evaluate("val"))
+    with headwater.Sampler(store, tasks=["price"], default_batch_size=512, max_rows=4) as sampler:
+        assert observed(sampler.evaluate("val")) == val
+    days = {row: set() for row in own}
+    for before, after in zip(fresh, stale, strict=True):
+        assert np.array_equal(before["seed_row"], after["seed_row"])
+        for row, time in zip(after["seed_row"], after["obs_time"], strict=True):
+            days[row].add((own[row] - time) / 86_400e6)
+        assert (after["row_time"].max(axis=1) <= after["obs_time"]).all()
+    found = np.array(sorted(set().union(*days.values())))
+    assert found.min() >= 0
+    assert found.max() <= most
+    # Evenly, and another time in each epoch.
+    assert abs(found.mean() - most / 2) < 0.2
+    assert max(map(len, days.values())) > 1
+    with pytest.raises(headwater.InvalidArgument, match="staleness_days: expected 0 to 3650000"):
+        headwater.Sampler(store, staleness_days=4_000_000)
+
+
+def observed(batches):
+    """Returns the observation time of each seed row."""
+    return {
+        row: time
+        for batch in batches
+        for row, time, weight in zip(
+            batch["seed_row"], batch["obs_time"], batch["seq_weight"], strict=True
+        )
+        if weight
+    }
+
+
 def test_p7_nothing_later_than_visible_until_is_known(store):
     until = datetime.datetime(2023, 1, 3)
     with headwater.Sampler(
