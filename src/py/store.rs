@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::fold::ZScore;
 use crate::store::{
     ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE, Row, Store as DiskStore,
-    Table,
+    Table, scale,
 };
 
 /// A database on disk, memory-mapped and read-only.
@@ -62,7 +62,8 @@ impl Store {
         self.matrix(py, self.0.column_embeddings()?)
     }
 
-    /// Returns the vectors of the relations' names, float16 [relations, D_t].
+    /// Returns the vectors of the relations' names, and then of the summaries without parents, float16
+    /// [relations, D_t].
     fn relation_embeddings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f16>>> {
         self.matrix(py, self.0.relation_embeddings()?)
     }
@@ -228,6 +229,7 @@ impl Store {
                     ColumnStats::Numerical { mean, std, .. } => {
                         ZScore { mean, std }.certain_value(score)
                     }
+                    ColumnStats::Count { .. } => scale::count_of(score) as f64,
                     _ => f64::from(score),
                 };
                 value.into_pyobject(py)?.into_any()

@@ -6,10 +6,9 @@ use serde::Serialize;
 use super::words::plural;
 use crate::error::Result;
 use crate::fold::ZScore;
-use crate::sampler::{count_of, seconds_of};
 use crate::store::{
     AggregateMetadata, AggregateValue, Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE,
-    SemanticType, Store, Table,
+    SemanticType, Store, Table, scale,
 };
 
 /// A cell with a readable value.
@@ -46,8 +45,8 @@ fn aggregate_text(store: &Store, aggregate: &AggregateMetadata, number: f32) -> 
         &store.tables()[child as usize].metadata().columns[column as usize]
     };
     match aggregate.value {
-        AggregateValue::Count => count_of(number).to_string(),
-        AggregateValue::SinceLast => span(seconds_of(number).saturating_mul(1_000_000)),
+        AggregateValue::Count => scale::count_of(number).to_string(),
+        AggregateValue::SinceLast => span(scale::seconds_of(number).saturating_mul(1_000_000)),
         AggregateValue::Mean { column: place } => match column(place).stats {
             ColumnStats::Numerical { mean, std, .. } => {
                 ZScore { mean, std }.certain_value(number).to_string()
@@ -103,6 +102,7 @@ pub(super) fn cell_text(
             ColumnStats::Numerical { mean, std, .. } => {
                 ZScore { mean, std }.certain_value(score).to_string()
             }
+            ColumnStats::Count { .. } => scale::count_of(score).to_string(),
             _ => score.to_string(),
         },
     }))

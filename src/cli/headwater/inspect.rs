@@ -197,6 +197,17 @@ fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result
             [aggregate.name.clone(), format!("of {}", metadata.tables[parent].name)]
         }))?;
     }
+    if !metadata.summaries.is_empty() {
+        output.line("\nsummaries")?;
+        output.columns(metadata.summaries.iter().map(|summary| {
+            let name = |table: u32| &metadata.tables[table as usize].name;
+            let reached = match metadata.relations.get(summary.relation as usize) {
+                Some(relation) => format!("as a child of {}", name(relation.parent)),
+                None => "in every context".to_owned(),
+            };
+            [name(summary.table).clone(), format!("of {}", name(summary.of)), reached]
+        }))?;
+    }
     output.line("\ntasks (train / val / test)")?;
     output.columns(tasks.iter().map(|task| {
         [
@@ -220,6 +231,7 @@ fn describe_time(store: &Store, table: &TableMetadata) -> String {
             let relation = store.relations()[*relation as usize].metadata();
             (format!("of its {}", relation.name), *delay_us)
         }
+        Some(TimeMetadata::Period { .. }) => ("end of its period".to_owned(), 0),
     };
     match delay_us {
         0 => format!("time {from}"),
@@ -251,6 +263,9 @@ fn describe_stats(column: &ColumnMetadata) -> String {
         ColumnStats::Identifier | ColumnStats::Text => String::new(),
         ColumnStats::Numerical { mean, std, min, max } => {
             format!("{min} to {max}, mean {}, std {}", significant(*mean), significant(*std))
+        }
+        ColumnStats::Count { min, max } => {
+            format!("{} to {}", count((*min).into()), count((*max).into()))
         }
         ColumnStats::Timestamp { min_us, max_us, .. } => {
             format!("{} to {}", time_text(*min_us), time_text(*max_us))

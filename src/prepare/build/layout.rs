@@ -2,6 +2,7 @@
 
 use super::columns::{ColumnSummary, Summary};
 use crate::error::{Error, Result};
+use crate::fold::Moments;
 use crate::store::{ColumnMetadata, ColumnStats};
 
 /// The layout of a table's records. The widest values come first, so only the end needs padding.
@@ -75,6 +76,17 @@ impl Layout {
     }
 }
 
+impl From<&Moments> for ColumnStats {
+    fn from(moments: &Moments) -> Self {
+        Self::Numerical {
+            mean: moments.mean(),
+            std: moments.std(),
+            min: moments.min(),
+            max: moments.max(),
+        }
+    }
+}
+
 /// Returns a column's metadata without its offset.
 pub(super) fn column_metadata(
     summary: &ColumnSummary,
@@ -83,12 +95,7 @@ pub(super) fn column_metadata(
 ) -> Result<ColumnMetadata> {
     let stats = match &summary.summary {
         Summary::Identifier => ColumnStats::Identifier,
-        Summary::Numerical(moments) => ColumnStats::Numerical {
-            mean: moments.mean(),
-            std: moments.std(),
-            min: moments.min(),
-            max: moments.max(),
-        },
+        Summary::Numerical(moments) => moments.into(),
         Summary::Timestamp { moments, min, max } => ColumnStats::Timestamp {
             mean_us: moments.mean(),
             std_us: moments.std(),
