@@ -83,10 +83,11 @@
 //! | parts that know nothing of each other | [`prepare`], [`sampler`], [`reducer`] |
 //! | what they share | [`plan`], [`store`], [`fold`], [`matrix`] |
 //! | files with digests; batches made ahead | `container`, `handoff` |
-//! | the ground | [`durable`], [`random`], [`progress`], `error`, `bytes`, `map`, `panics`, `process` |
+//! | the ground | [`durable`], [`random`], [`progress`], `error`, `bytes`, `days`, `map`, `panics`, `process` |
 
 mod bytes;
 mod container;
+mod days;
 mod error;
 mod handoff;
 mod map;

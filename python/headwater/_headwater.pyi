@@ -230,7 +230,8 @@ class Store:
         """Returns the vectors of the relations' names.
 
         Returns:
-            A new array, float16 [relations, D_t], in the order of `metadata()["relations"]`.
+            A new array, float16 [relations, D_t], in the order of `metadata()["relations"]`; then
+            the vectors of the summaries without parents, in that of `metadata()["summaries"]`.
         """
 
     def categorical_embeddings(self) -> npt.NDArray[np.float16]:

@@ -53,7 +53,8 @@ class Sampler:
         child_widths: Another `bfs_child_width` for single relations, as {"orders.customer_id": 2};
             0 brings in no children. "table.columns" is the table that has the reference, and its
             columns joined by "+", as `headwater inspect` shows them; it means the relation in every
-            store that has it, "database/table.columns" in one. For walk "priority" only.
+            store that has it, "database/table.columns" in one. Summaries have 1 by default, always
+            the latest. For walk "priority" only.
         children: The choice among more children than the width: "uniform" or "latest".
         max_hops: The most links between a row and the seed, for walk "breadth".
         neighbor_budget: The most parents, and the most children, that a row brings in, for walk
@@ -239,7 +240,10 @@ class Sampler:
         return self._stores[database].column_embeddings()
 
     def relation_embeddings(self, database: int = 0) -> npt.NDArray[np.float16]:
-        """Returns the vectors of the relations' names, float16 [relations, D_t]."""
+        """Returns the vectors of the relations' names, float16 [relations, D_t].
+
+        Those of the summaries without parents come last.
+        """
         return self._stores[database].relation_embeddings()
 
     def categorical_embeddings(self, database: int = 0) -> npt.NDArray[np.float16]:

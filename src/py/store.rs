@@ -60,7 +60,8 @@ impl Store {
         self.matrix(py, self.0.column_embeddings()?)
     }
 
-    /// Returns the vectors of the relations' names, float16 [relations, D_t].
+    /// Returns the vectors of the relations' names, and then of the summaries without parents, float16
+    /// [relations, D_t].
     fn relation_embeddings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f16>>> {
         self.matrix(py, self.0.relation_embeddings()?)
     }
@@ -222,8 +223,7 @@ impl Store {
             Cell::Categorical(index) => self.0.category(index)?.into_pyobject(py)?.into_any(),
             Cell::Text(index) => self.0.text(index)?.into_pyobject(py)?.into_any(),
             Cell::Numerical(score) => {
-                let code = column.stats.number_code();
-                let value = code.map_or(f64::from(score), |code| code.certain_value(score));
+                let value = column.stats.number(score).unwrap_or(f64::from(score));
                 value.into_pyobject(py)?.into_any()
             }
         }))

@@ -12,8 +12,8 @@ use super::database::{AggregateShape, Database, TableRelation};
 use super::walk::Visit;
 use crate::error::{Error, Result};
 use crate::store::{
-    ALWAYS_VISIBLE, AggregateValue, Cell, Children, Row, SEES_EVERYTHING, Total, fixed_point,
-    is_visible,
+    ALWAYS_VISIBLE, AggregateValue, Cell, Children, Row, SEES_EVERYTHING, Total, counts,
+    fixed_point, is_visible,
 };
 
 /// The seed of a context, as its aggregates need it.
@@ -109,13 +109,13 @@ impl<'a> Scope<'a> {
         let number = match value {
             AggregateValue::Count => {
                 let others = (self.to - self.from).saturating_sub(usize::from(self.has_seed));
-                Some(logarithm(others as u64, COUNT_SCALE))
+                Some(counts::of_count(others as u64))
             }
             AggregateValue::Mean { column } => self.total(column, seed)?.mean(),
             AggregateValue::SinceLast => {
                 let time = self.last_time(seed)?.filter(|&time| time != ALWAYS_VISIBLE);
                 let seconds = |time| seed.obs_time.abs_diff(time) / 1_000_000;
-                time.map(|time| logarithm(seconds(time), SECONDS_SCALE))
+                time.map(|time| counts::of_seconds(seconds(time)))
             }
         };
         Ok(number.map_or(Cell::Null, Cell::Numerical))
@@ -174,30 +174,4 @@ impl<'a> SeedRow<'a> {
         Ok(relation.table == self.table
             && database.relation(relation).parent(&self.record)? == Some(parent))
     }
-}
-
-/// The divisors of the logarithms of a count and of seconds, which make them numbers of about 1.
-const COUNT_SCALE: f64 = 8.0;
-const SECONDS_SCALE: f64 = 16.0;
-
-/// Returns log2(1 + n) / scale.
-fn logarithm(n: u64, scale: f64) -> f32 {
-    (libm::log2(1.0 + n as f64) / scale) as f32
-}
-
-/// Returns the count whose cell has this number, as far as 32 bits tell.
-#[cfg(feature = "prepare")]
-pub(crate) fn count_of(number: f32) -> u64 {
-    inverse(number, COUNT_SCALE)
-}
-
-/// Returns the seconds whose cell has this number, as far as 32 bits tell.
-#[cfg(feature = "prepare")]
-pub(crate) fn seconds_of(number: f32) -> u64 {
-    inverse(number, SECONDS_SCALE)
-}
-
-#[cfg(feature = "prepare")]
-fn inverse(number: f32, scale: f64) -> u64 {
-    (libm::exp2(f64::from(number) * scale) - 1.0).round() as u64
 }

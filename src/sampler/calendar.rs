@@ -3,6 +3,8 @@
 use std::f64::consts::TAU;
 use std::sync::LazyLock;
 
+use crate::days::{Date, weekday};
+
 /// The number of features of a timestamp.
 pub(super) const FEATURES: usize = 15;
 
@@ -36,32 +38,9 @@ pub(super) fn places(time_us: i64) -> [usize; 7] {
     let seconds = time_us.div_euclid(MICROS_PER_SECOND);
     let (days, second) = (seconds.div_euclid(SECONDS_PER_DAY), seconds.rem_euclid(SECONDS_PER_DAY));
     let second = second as usize;
-    // 1970-01-01 was a Thursday; Monday is 0.
-    let weekday = (days + 3).rem_euclid(7) as usize;
-    let (month, day, day_of_year) = civil(days);
+    let Date { month, day, day_of_year, .. } = Date::of(days);
+    let weekday = weekday(days) as usize;
     [second % 60, second / 60 % 60, second / 3600, weekday, day, month, day_of_year]
-}
-
-/// Returns month, day of month and day of year, each from 0, of a day since 1970-01-01 in the
-/// Gregorian calendar, which is extended to all times.
-fn civil(days: i64) -> (usize, usize, usize) {
-    // A year that starts in March has its leap day at the end.
-    let since_0000_03_01 = days + 719_468;
-    let day_of_era = since_0000_03_01.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let from_march = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * from_march + 2) / 153;
-    let day = from_march - (153 * month_from_march + 2) / 5;
-    let month = (month_from_march + 2) % 12;
-    // An era begins with a year that is a multiple of 400; January belongs to the next year.
-    let year_in_era = year_of_era + i64::from(month < 2);
-    let is_leap = year_in_era % 4 == 0 && (year_in_era % 100 != 0 || year_in_era % 400 == 0);
-    let day_of_year = match month {
-        0 | 1 => from_march - 306,
-        _ => from_march + 59 + i64::from(is_leap),
-    };
-    (month as usize, day as usize, day_of_year as usize)
 }
 
 /// Writes the features of a time with its z-score.

@@ -4,6 +4,7 @@ use super::Sampler;
 use super::aggregates::{SeedRow, write_aggregates};
 use super::database::{Database, TableRelation};
 use super::engine::SequenceSource;
+use super::summaries::{Sight, latest_rows};
 use super::walk::{Visit, Walker};
 use crate::error::Result;
 use crate::plan::Split;
@@ -95,8 +96,8 @@ impl Sampler {
         let seed =
             engine.collect(task, SequenceSource::Seed { seed_index, epoch: 0 }, &mut scratch)?;
         let walker = &scratch.walker;
-        let (links, neighbours) = links_and_neighbours(database, walker, seed.obs_time)?;
         let target = task.target(&engine.databases, seed.target).column();
+        let (links, neighbours) = links_and_neighbours(database, walker, seed.obs_time, target)?;
         Ok(Context {
             task: task.name.clone(),
             database: task.database,
@@ -140,9 +141,13 @@ fn links_and_neighbours(
     database: &Database,
     walker: &Walker,
     obs_time: i64,
+    target: Option<u32>,
 ) -> Result<(Vec<Link>, Vec<Neighbours>)> {
     let (mut links, mut neighbours) = (Vec::new(), Vec::new());
     let tables = database.store.tables();
+    let Visit { table, row, .. } = walker.visits()[0];
+    let own_time = tables[table as usize].row(row)?.time();
+    let sight = Sight { obs_time, table, own_time, target };
     for (place, visit) in (0..).zip(walker.visits()) {
         let record = tables[visit.table as usize].row(visit.row)?;
         // Only the seed can be invisible; then its links are not known.
@@ -160,9 +165,20 @@ fn links_and_neighbours(
             let (visible, hidden) = (u64::from(is_visible), u64::from(!is_visible));
             neighbours.push(Neighbours { place, relation, is_parent: true, visible, hidden });
         }
+        // The seed refers to summaries as if they were its parents.
+        let summaries = (place == 0).then(|| latest_rows(database, sight));
+        for latest in summaries.into_iter().flatten() {
+            let (TableRelation { index: relation, table }, row) = latest?;
+            if let Some(parent) = walker.place(table, row) {
+                links.push(Link { child: place, parent, relation });
+            }
+            let (visible, hidden) = (1, 0);
+            neighbours.push(Neighbours { place, relation, is_parent: true, visible, hidden });
+        }
         for &table_relation in &shape.children {
             let children = database.relation(table_relation).children(visit.row)?;
-            let visible = children.visible_count(obs_time)? as u64;
+            let until = sight.until_of(database, table_relation);
+            let visible = children.visible_count(until)? as u64;
             let hidden = children.count() as u64 - visible;
             if visible + hidden > 0 {
                 let relation = table_relation.index;

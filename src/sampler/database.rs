@@ -13,6 +13,7 @@ pub(super) struct Database {
     pub tables: Vec<TableShape>,
     /// The child width of each relation that has one of its own in the settings.
     pub child_widths: Vec<Option<u32>>,
+    pub summaries: Vec<SummaryShape>,
     /// The number of column embeddings: the tables' columns, the derived targets and the aggregates.
     pub column_count: u32,
 }
@@ -46,6 +47,17 @@ pub(super) struct AggregateShape {
     pub relation: TableRelation,
     pub window_us: Option<i64>,
     pub value: AggregateValue,
+}
+
+/// A summary: a table with a row for each period.
+pub(super) struct SummaryShape {
+    /// By which the walk reaches its rows, and their table.
+    pub relation: TableRelation,
+    /// Whether every seed has the latest row; else each parent has rows of its own as children.
+    pub is_global: bool,
+    /// The table that is summarised, and the columns of it that are.
+    pub of: u32,
+    pub columns: Vec<u32>,
 }
 
 /// The part of a column that every cell of it carries.
@@ -105,8 +117,32 @@ impl Database {
                 value: aggregate.value,
             });
         }
+        let summaries = metadata.summaries.iter().map(|summary| SummaryShape {
+            relation: TableRelation { index: summary.relation, table: summary.table },
+            is_global: !metadata.has_parents(summary),
+            of: summary.of,
+            columns: summary.columns.clone(),
+        });
+        let summaries = summaries.collect();
         let child_widths = vec![None; metadata.relations.len()];
-        Ok(Self { store, tables, child_widths, column_count })
+        Ok(Self { store, tables, child_widths, summaries, column_count })
+    }
+
+    /// Returns the summary whose rows are the children through a relation.
+    pub(super) fn summary_of(&self, relation: TableRelation) -> Option<&SummaryShape> {
+        self.summaries.iter().find(|summary| summary.relation.index == relation.index)
+    }
+
+    /// Returns the most references that a row of a context has: those of its table and, for a seed of
+    /// any task, to the summaries that are of no parent.
+    pub(super) fn references_max(&self) -> usize {
+        let metadata = self.store.metadata();
+        let of_table = |table: usize| self.tables[table].parents.len();
+        let of_rows = (0..self.tables.len()).map(of_table);
+        let to_summaries = metadata.global_summaries().count();
+        let of_seeds =
+            metadata.tasks.iter().map(|task| of_table(task.anchor as usize) + to_summaries);
+        of_rows.chain(of_seeds).max().unwrap_or(0)
     }
 
     pub(super) fn relation(&self, relation: TableRelation) -> &Relation {

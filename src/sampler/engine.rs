@@ -68,8 +68,7 @@ impl Engine {
                 shape.batch_size, shape.sequence_length
             ))
         })?;
-        let references = databases.iter().flat_map(|database| &database.tables);
-        let references_max = references.map(|table| table.parents.len()).max().unwrap_or(0);
+        let references_max = databases.iter().map(Database::references_max).max().unwrap_or(0);
         let text_buckets = match &shape.texts {
             Texts::Batch(given) => buckets(given, cell_count)?,
             Texts::Global => Vec::new(),
@@ -213,8 +212,14 @@ impl Engine {
             }
             SequenceSource::Filler => unreachable!("a filler has no context"),
         };
-        let extra_cells = usize::from(task.target(&self.databases, seed.target).own.is_some());
-        let start = Start { table, row: seed.row, obs_time: seed.obs_time, extra_cells };
+        let target = task.target(&self.databases, seed.target);
+        let start = Start {
+            table,
+            row: seed.row,
+            obs_time: seed.obs_time,
+            extra_cells: usize::from(target.own.is_some()),
+            target: target.column(),
+        };
         scratch.walker.walk(database, start, &self.bounds, &mut random)?;
         Ok(seed)
     }

@@ -14,6 +14,7 @@ mod sequence;
 mod settings;
 mod stream;
 mod subset;
+mod summaries;
 mod tasks;
 mod tensors;
 mod texts;
@@ -29,8 +30,6 @@ use crate::handoff::{Gate, InFlight, Producer, shut_down_error};
 use crate::plan::{Assignment, Cursor, CursorKind, Plan, Position, Split};
 use crate::store::Store;
 
-#[cfg(feature = "prepare")]
-pub(crate) use aggregates::{count_of, seconds_of};
 pub use batch::Batch;
 pub use context::{AggregateCell, Context, Link, Neighbours};
 pub use evaluation::Evaluation;

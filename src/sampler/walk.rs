@@ -4,7 +4,7 @@
 //! hop by hop, in random order within a hop:
 //!
 //! ```text
-//! visit the seed; level = 0
+//! visit the seed, and the latest row of each summary that is of no parent; level = 0
 //! until the context is full:
 //!     a parent waits?             visit the first one
 //!     else a ticket is left?      draw one; visit a child of its row and relation
@@ -28,6 +28,7 @@ use std::collections::VecDeque;
 use super::choice::{Choice, Touched};
 use super::database::{Database, TableRelation};
 use super::settings::{Aggregates, Children, Walk};
+use super::summaries::{Sight, latest_rows};
 use super::visited::Visited;
 use crate::error::Result;
 use crate::random::Stream;
@@ -41,6 +42,8 @@ pub(super) struct Start {
     pub obs_time: i64,
     /// The extra cells of the seed row: 1 for the target of a derived task, else 0.
     pub extra_cells: usize,
+    /// The column of the table that is the target, for a cell task.
+    pub target: Option<u32>,
 }
 
 /// The limits of a walk.
@@ -85,6 +88,10 @@ struct Brood {
     parent: u32,
     from: u32,
     choice: Choice,
+    /// The place of the first child to choose from.
+    first: u64,
+    /// Whether the children are rows of a summary, of which the latest come first.
+    is_summary: bool,
 }
 
 /// A drawn child: the one at `place` among the parent's children.
@@ -196,8 +203,11 @@ impl Walker {
         random: &mut Stream,
     ) -> Result<()> {
         self.clear();
-        let mut walk = Walking { walker: self, database, start, bounds, random };
-        if walk.begin()? {
+        let record = database.store.tables()[start.table as usize].row(start.row)?;
+        let Start { table, obs_time, target, .. } = start;
+        let sight = Sight { obs_time, table, own_time: record.time(), target };
+        let mut walk = Walking { walker: self, database, start, sight, bounds, random };
+        if walk.begin(&record)? {
             match bounds.walk {
                 Walk::Priority { child_width, children } => walk.by_priority(child_width, children),
                 Walk::Breadth { max_hops, budget } => walk.by_breadth(max_hops, budget),
@@ -238,6 +248,7 @@ struct Walking<'a> {
     walker: &'a mut Walker,
     database: &'a Database,
     start: Start,
+    sight: Sight,
     bounds: &'a Bounds,
     random: &'a mut Stream,
 }
@@ -250,18 +261,31 @@ impl Walking<'_> {
 
     /// Visits the seed; false if its row came to exist after the observation time: then the row and
     /// its links are not known, and there is no context.
-    fn begin(&mut self) -> Result<bool> {
-        let Start { table, row, obs_time, extra_cells } = self.start;
-        let record = self.database.store.tables()[table as usize].row(row)?;
+    fn begin(&mut self, record: &Row<'_>) -> Result<bool> {
+        let Start { table, row, obs_time, extra_cells, .. } = self.start;
         self.walker.cells += extra_cells;
         let has_aggregates = self.bounds.aggregates != Aggregates::None;
         let (hop, from, relation, is_parent) = (0, 0, 0, false);
         self.enter(Visit { table, row, hop, from, relation, is_parent, has_aggregates });
         let is_known = is_visible(record.time(), obs_time);
         if is_known {
-            self.queue_parents(0, table, &record)?;
+            self.queue_parents(0, table, record)?;
+            self.visit_summaries()?;
         }
         Ok(is_known)
+    }
+
+    /// Visits the latest row of each summary that is of no parent, as if the seed referred to it.
+    fn visit_summaries(&mut self) -> Result<()> {
+        for latest in latest_rows(self.database, self.sight) {
+            let (relation, row) = latest?;
+            if self.is_full() {
+                break;
+            }
+            self.walker.references.push(Reference { from: 0, relation, row });
+            self.visit(Candidate { relation, row, from: 0 }, true)?;
+        }
+        Ok(())
     }
 
     fn enter(&mut self, visit: Visit) {
@@ -326,9 +350,11 @@ impl Walking<'_> {
         Ok(())
     }
 
-    /// Returns the child width of a relation: its own, or the walk's.
+    /// Returns the child width of a relation: its own, or 1 for a summary, or the walk's.
     fn width_of(&self, relation: TableRelation, default: u32) -> u32 {
-        self.database.child_widths[relation.index as usize].unwrap_or(default)
+        let is_summary = || self.database.summary_of(relation).is_some();
+        let own = self.database.child_widths[relation.index as usize];
+        own.unwrap_or_else(|| if is_summary() { 1 } else { default })
     }
 
     /// Makes the broods and tickets of the rows of one hop.
@@ -351,9 +377,12 @@ impl Walking<'_> {
                     continue;
                 }
                 let choice = Choice::new(visible, width, &mut self.walker.touched);
-                let brood = self.walker.broods.len() as u32;
-                self.walker.tickets.extend(std::iter::repeat_n(brood, choice.width() as usize));
-                self.walker.broods.push(Brood { relation, parent: visit.row, from, choice });
+                let number = self.walker.broods.len() as u32;
+                self.walker.tickets.extend(std::iter::repeat_n(number, choice.width() as usize));
+                let is_summary = self.database.summary_of(relation).is_some();
+                let (parent, first) = (visit.row, 0);
+                let brood = Brood { relation, parent, from, choice, first, is_summary };
+                self.walker.broods.push(brood);
             }
         }
         Ok(())
@@ -381,7 +410,7 @@ impl Walking<'_> {
 
     fn visible_children(&mut self, relation: TableRelation, parent: u32) -> Result<u64> {
         let children = self.database.relation(relation).children(parent)?;
-        let visible = children.visible_count(self.start.obs_time)?;
+        let visible = children.visible_count(self.sight.until_of(self.database, relation))?;
         self.walker.hidden += (children.count() - visible) as u64;
         Ok(visible as u64)
     }
@@ -414,8 +443,8 @@ impl Walking<'_> {
         let ticket = self.random.below(tickets.len() as u64) as usize;
         let brood = &mut broods[tickets.swap_remove(ticket) as usize];
         let place = match order {
-            Children::Uniform => brood.choice.draw(self.random, touched),
-            Children::Latest => brood.choice.latest(),
+            Children::Uniform if !brood.is_summary => brood.choice.draw(self.random, touched),
+            _ => brood.choice.latest(),
         };
         let Brood { relation, parent, from, .. } = *brood;
         Drawn { relation, parent, from, place: place as usize }
@@ -460,9 +489,14 @@ impl Walking<'_> {
         let mut total = 0;
         for &relation in &self.database.tables[visit.table as usize].children {
             let visible = self.visible_children(relation, visit.row)?;
-            total += visible;
-            let choice = Choice::new(visible, 0, &mut self.walker.touched);
-            self.walker.broods.push(Brood { relation, parent: visit.row, from: place, choice });
+            // Of a summary only the latest row.
+            let is_summary = self.database.summary_of(relation).is_some();
+            let first = if is_summary { visible.saturating_sub(1) } else { 0 };
+            total += visible - first;
+            let choice = Choice::new(visible - first, 0, &mut self.walker.touched);
+            let (parent, from) = (visit.row, place);
+            let brood = Brood { relation, parent, from, choice, first, is_summary };
+            self.walker.broods.push(brood);
         }
         let mut choice = Choice::new(total, budget, &mut self.walker.touched);
         for _ in 0..choice.width() {
@@ -481,7 +515,7 @@ impl Walking<'_> {
         for brood in &self.walker.broods {
             if place < brood.choice.count() {
                 let relation = self.database.relation(brood.relation);
-                let row = relation.children(brood.parent)?.row(place as usize)?;
+                let row = relation.children(brood.parent)?.row((brood.first + place) as usize)?;
                 return Ok(Candidate { relation: brood.relation, row, from: brood.from });
             }
             place -= brood.choice.count();

@@ -1,8 +1,8 @@
 //! Checks that all numbers and paths of the metadata lie inside the store.
 
 use super::metadata::{
-    AggregateMetadata, AggregateValue, ColumnStats, Metadata, RelationMetadata, TableMetadata,
-    TargetMetadata, TimeMetadata,
+    AggregateMetadata, AggregateValue, ColumnStats, Metadata, RelationMetadata, SummaryMetadata,
+    TableMetadata, TargetMetadata, TimeMetadata,
 };
 use super::table;
 use crate::error::{Error, Result};
@@ -77,6 +77,17 @@ impl Metadata {
                 self.embedding.column_count
             ));
         }
+        let mut relation = self.relations.len() as u32;
+        for summary in &self.summaries {
+            if !self.is_sound_summary(summary, relation) {
+                return wrong(format!(
+                    "the summary with table {} names a table, a column or a relation that does not \
+                     exist",
+                    summary.table
+                ));
+            }
+            relation += u32::from(!self.has_parents(summary));
+        }
         for task in &self.tasks {
             let anchor = self.tables.get(task.anchor as usize);
             let inside = match task.target {
@@ -111,6 +122,22 @@ impl Metadata {
             ColumnStats::Numerical { scale, .. } => scale.is_sound(),
             _ => true,
         })
+    }
+
+    /// Whether a summary has rows with the times of its periods, the columns that it is of, and a
+    /// relation: from its rows to their parents, or `own`, the next number after all relations.
+    fn is_sound_summary(&self, summary: &SummaryMetadata, own: u32) -> bool {
+        let tables =
+            (self.tables.get(summary.table as usize), self.tables.get(summary.of as usize));
+        let (Some(table), Some(of)) = tables else { return false };
+        let inside = |&column: &u32| (column as usize) < of.columns.len();
+        let is_related = match self.relations.get(summary.relation as usize) {
+            Some(relation) => relation.child == summary.table,
+            None => summary.relation == own,
+        };
+        matches!(table.time, Some(TimeMetadata::Period { .. }))
+            && summary.columns.iter().all(inside)
+            && is_related
     }
 
     /// Whether an aggregate has a relation, and a window and a column of the child table.

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{NumberCode, Scale, SemanticType};
+use super::counts::count_of;
+use super::{Period, Scale, SemanticType};
 use crate::bytes::Digest;
 use crate::container::FileMetadata;
 use crate::error::{Error, Result};
@@ -33,6 +34,9 @@ pub struct Metadata {
     pub relations: Vec<RelationMetadata>,
     /// The aggregates of children that parents have as cells.
     pub aggregates: Vec<AggregateMetadata>,
+    /// The summaries: tables of what came to be known in each period.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub summaries: Vec<SummaryMetadata>,
     /// The tasks.
     pub tasks: Vec<TaskMetadata>,
     /// Every other file of the store.
@@ -107,16 +111,23 @@ pub enum TimeMetadata {
         /// The offset of the time in the record.
         offset: u32,
     },
+    /// In the record: the end of the period that a row of a summary is of.
+    Period {
+        /// The offset of the time in the record.
+        offset: u32,
+    },
 }
 
 impl TimeMetadata {
     /// Returns the delay in microseconds.
     #[must_use]
     pub fn delay_us(&self) -> i64 {
-        let (Self::Column { delay_us, .. }
-        | Self::Inherited { delay_us, .. }
-        | Self::Ignored { delay_us, .. }) = self;
-        *delay_us
+        match self {
+            Self::Column { delay_us, .. }
+            | Self::Inherited { delay_us, .. }
+            | Self::Ignored { delay_us, .. } => *delay_us,
+            Self::Period { .. } => 0,
+        }
     }
 }
 
@@ -166,6 +177,13 @@ pub enum ColumnStats {
         /// The greatest value.
         max: f64,
     },
+    /// Numbers of rows in a summary; a cell holds log2(1 + n) / 8.
+    Count {
+        /// The least.
+        min: u32,
+        /// The greatest.
+        max: u32,
+    },
     /// Times.
     Timestamp {
         /// The mean in microseconds since 1970.
@@ -199,7 +217,7 @@ impl ColumnStats {
     pub fn semantic(&self) -> SemanticType {
         match self {
             Self::Identifier => SemanticType::Identifier,
-            Self::Numerical { .. } => SemanticType::Numerical,
+            Self::Numerical { .. } | Self::Count { .. } => SemanticType::Numerical,
             Self::Timestamp { .. } => SemanticType::Timestamp,
             Self::Boolean { .. } => SemanticType::Boolean,
             Self::Categorical { .. } => SemanticType::Categorical,
@@ -207,14 +225,15 @@ impl ColumnStats {
         }
     }
 
-    /// Returns the conversion between numbers and z-scores; `None` for other types.
+    /// Returns the number that a numerical cell was made from, rounded for display to the digits that
+    /// 32 bits determine; `None` for other types.
     #[must_use]
-    pub fn number_code(&self) -> Option<NumberCode> {
+    pub fn number(&self, cell: f32) -> Option<f64> {
         match self {
-            Self::Numerical { scale, mean, std, .. } => Some(NumberCode {
-                scale: scale.clone(),
-                z_score: ZScore { mean: *mean, std: *std },
-            }),
+            Self::Numerical { scale, mean, std, .. } => {
+                Some(scale.certain_value(ZScore { mean: *mean, std: *std }, cell))
+            }
+            Self::Count { .. } => Some(count_of(cell) as f64),
             _ => None,
         }
     }
@@ -224,7 +243,7 @@ impl ColumnStats {
     pub fn value_bytes(&self) -> u32 {
         match self {
             Self::Identifier | Self::Boolean { .. } => 0,
-            Self::Numerical { .. } | Self::Text => 4,
+            Self::Numerical { .. } | Self::Count { .. } | Self::Text => 4,
             Self::Timestamp { .. } => 8,
             Self::Categorical { cat_emb_count, .. } => match cat_emb_count {
                 0..=0x100 => 1,
@@ -285,6 +304,23 @@ pub enum AggregateValue {
     },
     /// The time since the last of them came to exist.
     SinceLast,
+}
+
+/// One summary: a table with a row for each period in which rows of another table came to be known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SummaryMetadata {
+    /// The table of its rows.
+    pub table: u32,
+    /// The table that is summarised.
+    pub of: u32,
+    /// The summarised columns, by their places in that table.
+    pub columns: Vec<u32>,
+    /// The length of a period.
+    pub period: Period,
+    /// The relation by which a context reaches its rows. Where each parent has rows of its own, it is
+    /// the relation from these to the parent; else it is a number after those of all relations.
+    pub relation: u32,
 }
 
 /// One task.
@@ -384,6 +420,19 @@ impl Metadata {
                 &self.tables[task.anchor as usize].columns[*column as usize]
             }
         }
+    }
+
+    /// Returns the summaries that every seed sees, because they are of no parent, in the order of their
+    /// relations, which follow those of the tables.
+    pub fn global_summaries(&self) -> impl Iterator<Item = &SummaryMetadata> {
+        let is_global = |summary: &&SummaryMetadata| !self.has_parents(summary);
+        self.summaries.iter().filter(is_global)
+    }
+
+    /// Whether each parent has rows of its own in a summary of this store.
+    #[must_use]
+    pub fn has_parents(&self, summary: &SummaryMetadata) -> bool {
+        (summary.relation as usize) < self.relations.len()
     }
 
     /// Returns the targets of the derived tasks.

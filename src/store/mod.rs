@@ -2,7 +2,9 @@
 #![doc = include_str!("FORMAT.md")]
 
 mod check;
+pub(crate) mod counts;
 mod metadata;
+mod period;
 mod relation;
 mod scale;
 mod semantic;
@@ -24,9 +26,10 @@ pub use crate::bytes::identity_of;
 pub use crate::container::FileMetadata;
 pub use metadata::{
     AggregateMetadata, AggregateValue, ColumnMetadata, ColumnStats, EmbeddingMetadata,
-    FORMAT_VERSION, Metadata, RelationMetadata, TableMetadata, TargetMetadata, TaskMetadata,
-    TimeMetadata,
+    FORMAT_VERSION, Metadata, RelationMetadata, SummaryMetadata, TableMetadata, TargetMetadata,
+    TaskMetadata, TimeMetadata,
 };
+pub use period::Period;
 pub use relation::{Children, Relation};
 pub use scale::{NumberCode, Scale};
 pub use semantic::SemanticType;
@@ -172,12 +175,13 @@ impl Store {
         let row_bytes = u64::from(embedding.dimension) * 2;
         // Two such counts multiplied can pass even 64 bits; no section is that long.
         let vectors = |count: u32| u64::from(count).saturating_mul(row_bytes);
+        let relation_count =
+            (metadata.relations.len() + metadata.global_summaries().count()) as u32;
         let (columns, categories, texts) =
             (file(COLUMN_FILE)?, file(CATEGORY_FILE)?, file(TEXT_FILE)?);
         Ok(Self {
             column_vectors: columns.section("vectors", vectors(embedding.column_count))?,
-            relation_vectors: columns
-                .section("relations", vectors(metadata.relations.len() as u32))?,
+            relation_vectors: columns.section("relations", vectors(relation_count))?,
             category_vectors: categories.section("vectors", vectors(embedding.category_count))?,
             category_names: Strings::open(categories, "names", embedding.category_count as usize)?,
             text_vectors: match embedding.text_vectors {
@@ -281,14 +285,36 @@ impl Store {
     }
 
     /// Returns a relation's name with its child table: `orders.customer_id`. Only relations by the
-    /// same columns to several tables share a name.
+    /// same columns to several tables share a name. That of a summary without parents is the name of
+    /// its table.
     ///
     /// # Panics
     /// When there is no such relation.
     #[must_use]
     pub fn relation_name(&self, relation: usize) -> String {
-        let relation = self.relations[relation].metadata();
-        format!("{}.{}", self.tables[relation.child as usize].metadata().name, relation.name)
+        let table = |table: u32| &self.tables[table as usize].metadata().name;
+        match self.relations.get(relation).map(Relation::metadata) {
+            Some(relation) => format!("{}.{}", table(relation.child), relation.name),
+            None => table(self.summary_of(relation).table).clone(),
+        }
+    }
+
+    /// Returns a relation's name without its child table: `customer_id`.
+    ///
+    /// # Panics
+    /// When there is no such relation.
+    #[must_use]
+    pub fn short_relation_name(&self, relation: usize) -> String {
+        match self.relations.get(relation) {
+            Some(relation) => relation.metadata().name.clone(),
+            None => self.relation_name(relation),
+        }
+    }
+
+    /// Returns the summary of a relation after those of the tables.
+    fn summary_of(&self, relation: usize) -> &SummaryMetadata {
+        let summary = self.metadata.global_summaries().nth(relation - self.relations.len());
+        summary.expect("the store has this relation")
     }
 
     /// Returns the tasks, in the order of the schema.
@@ -306,7 +332,8 @@ impl Store {
         self.column_vectors.slice(0, self.column_vectors.len() / 2)
     }
 
-    /// Returns the vectors of the relations' names, in order.
+    /// Returns the vectors of the relations' names, in order, then those of the summaries that are of
+    /// no parent.
     ///
     /// # Errors
     /// `Corrupt` when damaged.

@@ -50,6 +50,18 @@ impl Scale {
         }
     }
 
+    /// Returns the value of a z-score of places, rounded for display to the digits that its 32 bits
+    /// determine.
+    #[must_use]
+    pub fn certain_value(&self, z_score: ZScore, score: f32) -> f64 {
+        if self.is_linear() {
+            return z_score.certain_value(score);
+        }
+        let (place, error) = (z_score.value(score), z_score.error(score));
+        let width = self.value(place + error) - self.value(place - error);
+        rounded_to_width(self.value(place), width)
+    }
+
     /// Whether every number has a place, and every place a number.
     pub(super) fn is_sound(&self) -> bool {
         match self {
@@ -91,7 +103,7 @@ fn quantile(quantiles: &[f64], rank: f64) -> f64 {
     quantiles[low] * (1.0 - share) + quantiles[low + 1] * share
 }
 
-/// The conversion between the numbers of a column and their z-scores.
+/// The conversion of the numbers of a column to z-scores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NumberCode {
     /// The scale.
@@ -107,18 +119,6 @@ impl NumberCode {
     pub fn score(&self, value: f64) -> f32 {
         self.z_score.of(self.scale.of(value))
     }
-
-    /// Returns the value of a z-score, rounded for display to the digits that its 32 bits
-    /// determine.
-    #[must_use]
-    pub fn certain_value(&self, score: f32) -> f64 {
-        if self.scale.is_linear() {
-            return self.z_score.certain_value(score);
-        }
-        let (place, error) = (self.z_score.value(score), self.z_score.error(score));
-        let width = self.scale.value(place + error) - self.scale.value(place - error);
-        rounded_to_width(self.scale.value(place), width)
-    }
 }
 
 #[cfg(test)]
@@ -127,10 +127,6 @@ mod tests {
 
     use super::*;
 
-    fn code(scale: Scale) -> NumberCode {
-        NumberCode { scale, z_score: ZScore { mean: 2.0, std: 3.0 } }
-    }
-
     fn ranks(mut quantiles: Vec<f64>) -> Scale {
         quantiles.sort_unstable_by(f64::total_cmp);
         Scale::Rank { quantiles }
@@ -138,16 +134,17 @@ mod tests {
 
     #[test]
     fn a_score_shows_the_number_it_was_made_from() {
-        let log = code(Scale::Log);
-        for value in [0.0, 1.0, -1.0, 12.5, 250_000.0, -3e6] {
-            assert_eq!(log.certain_value(log.score(value)), value, "{value}");
-        }
+        let shown = |scale: Scale, z_score, values: &[f64]| {
+            let code = NumberCode { scale, z_score };
+            let shown = |&value| code.scale.certain_value(z_score, code.score(value));
+            values.iter().map(shown).collect::<Vec<_>>()
+        };
+        let values = [0.0, 1.0, -1.0, 12.5, 250_000.0, -3e6];
+        assert_eq!(shown(Scale::Log, ZScore { mean: 2.0, std: 3.0 }, &values), values);
         // The mean of a rank is a half, its deviation 1 / sqrt(12).
         let z_score = ZScore { mean: 0.5, std: 12_f64.sqrt().recip() };
-        let rank = NumberCode { scale: ranks(vec![1.0, 2.0, 2.0, 2.0, 500.0]), z_score };
-        for value in [1.0, 2.0, 500.0, 1.25, 300.0] {
-            assert_eq!(rank.certain_value(rank.score(value)), value, "{value}");
-        }
+        let values = [1.0, 2.0, 500.0, 1.25, 300.0];
+        assert_eq!(shown(ranks(vec![1.0, 2.0, 2.0, 2.0, 500.0]), z_score, &values), values);
     }
 
     #[test]

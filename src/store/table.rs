@@ -198,9 +198,11 @@ impl Table {
 fn row_time(metadata: &TableMetadata) -> Result<Option<RowTime>> {
     let time = match &metadata.time {
         None => return Ok(None),
-        Some(TimeMetadata::Inherited { offset, .. } | TimeMetadata::Ignored { offset, .. }) => {
-            RowTime { offset: *offset as usize, delay_us: 0, null_bit: None }
-        }
+        Some(
+            TimeMetadata::Inherited { offset, .. }
+            | TimeMetadata::Ignored { offset, .. }
+            | TimeMetadata::Period { offset },
+        ) => RowTime { offset: *offset as usize, delay_us: 0, null_bit: None },
         &Some(TimeMetadata::Column { column, delay_us }) => {
             let place = column as usize;
             match metadata.columns.get(place) {
@@ -304,7 +306,9 @@ impl Row<'_> {
         }
         match metadata.stats {
             ColumnStats::Identifier => Cell::Identifier,
-            ColumnStats::Numerical { .. } => Cell::Numerical(f32::from_bits(self.u32_at(offset))),
+            ColumnStats::Numerical { .. } | ColumnStats::Count { .. } => {
+                Cell::Numerical(f32::from_bits(self.u32_at(offset)))
+            }
             ColumnStats::Timestamp { .. } => Cell::Timestamp(self.i64_at(offset)),
             ColumnStats::Boolean { .. } => Cell::Boolean(self.bit(offset)),
             ColumnStats::Text => Cell::Text(self.u32_at(offset)),

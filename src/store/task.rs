@@ -155,9 +155,10 @@ impl Derived {
                 ColumnStats::Categorical { cat_emb_start, .. } => Cell::Categorical(
                     cat_emb_start.saturating_add(self.targets.value::<u32>(index)?),
                 ),
-                ColumnStats::Identifier | ColumnStats::Text => {
+                ColumnStats::Identifier | ColumnStats::Text | ColumnStats::Count { .. } => {
                     return Err(self.targets.corrupt(
-                        "expected a target that can be predicted, found an identifier or a text",
+                        "expected a target that can be predicted, found an identifier, a text or a \
+                         count",
                     ));
                 }
             }

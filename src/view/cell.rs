@@ -5,10 +5,9 @@ use serde::Serialize;
 
 use super::words::plural;
 use crate::error::Result;
-use crate::sampler::{count_of, seconds_of};
 use crate::store::{
     AggregateMetadata, AggregateValue, Cell, ColumnMetadata, NEVER_VISIBLE, SemanticType, Store,
-    Table,
+    Table, counts,
 };
 
 /// A cell with a readable value.
@@ -45,10 +44,10 @@ fn aggregate_text(store: &Store, aggregate: &AggregateMetadata, number: f32) -> 
         &store.tables()[child as usize].metadata().columns[column as usize]
     };
     match aggregate.value {
-        AggregateValue::Count => count_of(number).to_string(),
-        AggregateValue::SinceLast => span(seconds_of(number).saturating_mul(1_000_000)),
-        AggregateValue::Mean { column: place } => match column(place).stats.number_code() {
-            Some(code) => code.certain_value(number).to_string(),
+        AggregateValue::Count => counts::count_of(number).to_string(),
+        AggregateValue::SinceLast => span(counts::seconds_of(number).saturating_mul(1_000_000)),
+        AggregateValue::Mean { column: place } => match column(place).stats.number(number) {
+            Some(mean) => mean.to_string(),
             None => format!("{:.1} %", f64::from(number) * 100.0),
         },
     }
@@ -96,8 +95,8 @@ pub(super) fn cell_text(
         Cell::Timestamp(time) => time_text(time),
         Cell::Categorical(index) => store.category(index)?.to_owned(),
         Cell::Text(index) => store.text(index)?.to_owned(),
-        Cell::Numerical(score) => match column.stats.number_code() {
-            Some(code) => code.certain_value(score).to_string(),
+        Cell::Numerical(score) => match column.stats.number(score) {
+            Some(number) => number.to_string(),
             None => score.to_string(),
         },
     }))

@@ -145,7 +145,7 @@ impl ContextRow {
         let table = &store.tables()[row.table as usize];
         let time = table.row(row.row)?.time();
         let has_time = time != ALWAYS_VISIBLE;
-        let relation = || store.relations()[row.relation as usize].metadata().name.clone();
+        let relation = || store.short_relation_name(row.relation as usize);
         let since = context.obs_time.checked_sub(time);
         let before = since.filter(|_| has_time && context.obs_time != SEES_EVERYTHING);
         Ok(Self {

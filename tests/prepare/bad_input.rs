@@ -580,6 +580,24 @@ fn p7_no_leak_of_a_target_by_its_horizon() {
 }
 
 #[test]
+fn a_summary_without_any_row_is_refused() {
+    let summary = "\n[[summary]]\ntable = \"orders\"\nperiod = \"year\"\n";
+    let mut files = shop();
+    files[1].1 = "customer,at,total,note\n1,,2,a\n2,,3,b\n".to_owned();
+    let refused = |by: &str| workshop(&files).refused(&format!("{SCHEMA}{summary}{by}"));
+    assert_eq!(
+        refused(""),
+        "table \"orders\": summary \"orders by year\": no row of table \"orders\" has a time; remove \
+         the summary, or correct the data"
+    );
+    assert_eq!(
+        refused("by = \"customer\""),
+        "table \"orders\": summary \"orders by year and customer\": no row of table \"orders\" has a \
+         time and a parent; remove the summary, or correct the data"
+    );
+}
+
+#[test]
 fn a_horizon_makes_the_table_of_labels_that_one_could_write() {
     let part = ", split = \"part\"";
     let schema = SCHEMA.replace(part, "");

@@ -1,9 +1,10 @@
 //! A context agrees with its batch, and counts the hidden neighbours of each row.
 
 use headwater::plan::Split;
-use headwater::sampler::{Context, Link, Neighbours, Sampler, Settings, Walk};
+use headwater::sampler::{Context, Link, Neighbours, Sampler, Settings, Visit, Walk};
 use headwater::store::{Store, Task, is_visible};
 
+use crate::summaries::{Asked, summary_of};
 use crate::{PLAIN, random_store, sampler, sequences, small};
 
 /// Finds the neighbours of a context's rows by reading every row of every table.
@@ -11,11 +12,29 @@ fn plain_links_and_neighbours(store: &Store, context: &Context) -> (Vec<Link>, V
     let (mut links, mut neighbours) = (vec![], vec![]);
     let time = |table: u32, row: u32| store.tables()[table as usize].row(row).unwrap().time();
     let sees = |table: u32, row: u32| is_visible(time(table, row), context.obs_time);
+    let seed = (context.rows[0].table as usize, context.rows[0].row);
+    let asked = Asked { seed, obs_time: context.obs_time, target: context.target_column };
     for (place, visit) in (0..).zip(&context.rows) {
         if !sees(visit.table, visit.row) {
             continue;
         }
         for is_parent in [true, false] {
+            // The seed refers to summaries as to parents, after all others.
+            for (relation, row) in asked.summary_rows(store) {
+                if place == 0 && !is_parent {
+                    let at = |v: &Visit| (v.table as usize, v.row) == row;
+                    let (relation, is_parent) = (relation as u32, true);
+                    let found = context.rows.iter().position(at);
+                    links.extend(found.map(|at| Link { child: 0, parent: at as u32, relation }));
+                    neighbours.push(Neighbours {
+                        place,
+                        relation,
+                        is_parent,
+                        visible: 1,
+                        hidden: 0,
+                    });
+                }
+            }
             for (number, relation) in (0..).zip(store.relations()) {
                 let ends = (relation.metadata().child, relation.metadata().parent);
                 let (own, other) = if is_parent { ends } else { (ends.1, ends.0) };
@@ -33,7 +52,11 @@ fn plain_links_and_neighbours(store: &Store, context: &Context) -> (Vec<Link>, V
                         false => refers(row, visit.row),
                     })
                     .collect();
-                let visible = linked.iter().filter(|&&row| sees(other, row)).count() as u64;
+                let is_known = |row: u32| match summary_of(store, number as usize) {
+                    None => sees(other, row),
+                    Some(summary) => asked.sees(store, summary, time(other, row)),
+                };
+                let visible = linked.iter().filter(|&&row| is_known(row)).count() as u64;
                 let hidden = linked.len() as u64 - visible;
                 if !linked.is_empty() {
                     neighbours.push(Neighbours {

@@ -20,6 +20,7 @@ mod same_bits;
 mod several_databases;
 #[path = "../shared/stores.rs"]
 mod stores;
+mod summaries;
 mod twin;
 mod uniform;
 

@@ -12,14 +12,12 @@ use headwater::store::{
     Store, TargetMetadata, is_visible,
 };
 
+use crate::summaries::{Asked, Place, summary_of};
 use crate::{PLAIN, random_store, sampler, small};
-
-/// A table and a row of it.
-type Place = (usize, u32);
 
 struct Twin<'a> {
     store: &'a Store,
-    obs_time: i64,
+    asked: Asked,
     cells_max: usize,
     rows_max: usize,
     random: Stream,
@@ -68,8 +66,11 @@ impl Twin<'_> {
                 let all = 0..self.store.tables()[child].row_count();
                 let is_child = |child_row: &u32| {
                     let record = self.store.tables()[child].row(*child_row).unwrap();
-                    relation.parent(&record).unwrap() == Some(row)
-                        && is_visible(record.time(), self.obs_time)
+                    let is_known = match summary_of(self.store, number) {
+                        None => is_visible(record.time(), self.asked.obs_time),
+                        Some(summary) => self.asked.sees(self.store, summary, record.time()),
+                    };
+                    relation.parent(&record).unwrap() == Some(row) && is_known
                 };
                 let mut rows: Vec<Place> = all.filter(is_child).map(|row| (child, row)).collect();
                 rows.sort_by_key(|&place| (self.time(place), place.1));
@@ -95,8 +96,16 @@ impl Twin<'_> {
     }
 
     fn visit(&mut self, place: Place, hop: u32, relation: usize, direction: u8) {
-        if !self.rows.contains(&place) && is_visible(self.time(place), self.obs_time) {
+        if !self.rows.contains(&place) && is_visible(self.time(place), self.asked.obs_time) {
             self.enter(place, Reached { hop, relation, direction });
+        }
+    }
+
+    fn visit_summaries(&mut self) {
+        for (relation, place) in self.asked.summary_rows(self.store) {
+            if !self.is_full() {
+                self.enter(place, Reached { hop: 1, relation, direction: 1 });
+            }
         }
     }
 
@@ -113,6 +122,8 @@ impl Twin<'_> {
                 let brood = tickets.swap_remove(ticket);
                 let (hop, relation, children, drawn) = &mut broods[brood];
                 let last = children.len() - 1;
+                let of_summary = summary_of(self.store, *relation).is_some();
+                let order = if of_summary { Children::Latest } else { order };
                 let at = match order {
                     Children::Uniform => {
                         *drawn + self.random.below((children.len() - *drawn) as u64) as usize
@@ -133,7 +144,9 @@ impl Twin<'_> {
                         for (relation, children) in self.children_of(self.rows[number]) {
                             let name = self.store.relation_name(relation);
                             let own = widths.iter().find(|(wanted, _)| *wanted == name);
-                            let width = own.map_or(width, |&(_, width)| width);
+                            let of_summary = summary_of(self.store, relation).is_some();
+                            let default = if of_summary { 1 } else { width };
+                            let width = own.map_or(default, |&(_, width)| width);
                             let wanted = children.len().min(width as usize);
                             tickets.extend(std::iter::repeat_n(broods.len(), wanted));
                             broods.push((hop, relation, children, 0));
@@ -156,7 +169,9 @@ impl Twin<'_> {
                 self.visit_some(parents, hop, 1, budget);
                 let children = self.children_of(self.rows[next]).into_iter();
                 let of_relation = |(relation, rows): (usize, Vec<Place>)| {
-                    rows.into_iter().map(move |row| (relation, row))
+                    let of_summary = summary_of(self.store, relation).is_some();
+                    let first = if of_summary { rows.len().saturating_sub(1) } else { 0 };
+                    rows.into_iter().skip(first).map(move |row| (relation, row))
                 };
                 let children = children.flat_map(of_relation).collect();
                 self.visit_some(children, hop, 2, budget);
@@ -196,7 +211,7 @@ fn context(
     let is_derived = matches!(metadata.target, TargetMetadata::Derived { .. });
     let mut twin = Twin {
         store,
-        obs_time: seed.obs_time,
+        asked: Asked::of(store, task, seed),
         cells_max: settings.shape.sequence_length as usize,
         rows_max: settings.shape.max_rows as usize,
         random,
@@ -210,6 +225,7 @@ fn context(
     twin.enter(start, SEED);
     // Before it came to exist a row has no links.
     if is_visible(twin.time(start), seed.obs_time) {
+        twin.visit_summaries();
         match settings.walk {
             Walk::Priority { child_width, children } => {
                 twin.by_priority(child_width, &settings.child_widths, children);
@@ -235,6 +251,7 @@ fn cells<'a>(
     seed: &Seed,
     (rows, reached): (&[Place], &[Reached]),
 ) -> Vec<Expected<'a>> {
+    let asked = Asked::of(store, task, seed);
     let task = &store.tasks()[task];
     let mut cells = Vec::new();
     for (number, &(table, row)) in rows.iter().enumerate() {
@@ -257,12 +274,7 @@ fn cells<'a>(
         if has_aggregates(settings.aggregates, reached[number]) {
             for aggregate in aggregates_of(store, table) {
                 let is_known = number > 0 || is_visible(record.time(), seed.obs_time);
-                let target = match task.metadata().target {
-                    TargetMetadata::Cell { column } => Some(column),
-                    TargetMetadata::Derived { .. } => None,
-                };
-                let asked = (rows[0], target);
-                let number_of = || aggregate_of(store, aggregate, row, asked, seed.obs_time);
+                let number_of = || aggregate_of(store, aggregate, row, asked);
                 let cell =
                     if is_known { number_of() } else { None }.map_or(Cell::Null, Cell::Numerical);
                 let column = Cow::Owned(number_column(aggregate));
@@ -301,8 +313,7 @@ fn aggregate_of(
     store: &Store,
     aggregate: &AggregateMetadata,
     parent: u32,
-    (seed, target): (Place, Option<u32>),
-    now: i64,
+    Asked { seed, target, obs_time: now }: Asked,
 ) -> Option<f32> {
     let relation = &store.relations()[aggregate.relation as usize];
     let child = relation.metadata().child as usize;
@@ -373,6 +384,7 @@ fn check(
     settings: &Settings,
     batch: &Batch,
     sequence: usize,
+    asked: Asked,
     (rows, reached): (&[Place], &[Reached]),
     cells: &[Expected<'_>],
 ) {
@@ -432,32 +444,57 @@ fn check(
         }
     }
     let adjacency = part::<u8>(batch, "fk_adj", sequence, row_count * row_count);
-    let obs_time = batch.get::<i64>("obs_time").unwrap()[sequence];
-    check_links(store, adjacency, row_count, rows, obs_time);
-    check_edges(store, batch, sequence, rows, obs_time);
-    check_rows(store, batch, sequence, (rows, reached), obs_time);
+    let linked = summaries_linked(store, asked, rows);
+    check_links(store, adjacency, row_count, rows, asked.obs_time, &linked);
+    check_edges(store, batch, sequence, rows, asked.obs_time, &linked);
+    check_rows(store, batch, sequence, (rows, reached), asked.obs_time);
     check_orders(batch, sequence, length, cells);
 }
 
-fn check_links(store: &Store, adjacency: &[u8], row_count: usize, rows: &[Place], now: i64) {
+/// The places of the rows of summaries that the seed refers to, and their relations.
+fn summaries_linked(store: &Store, asked: Asked, rows: &[Place]) -> Vec<(usize, usize)> {
+    // A seed from the future refers to nothing.
+    let own = store.tables()[asked.seed.0].row(asked.seed.1).unwrap().time();
+    let all = asked.summary_rows(store).into_iter().filter(|_| is_visible(own, asked.obs_time));
+    let place = |wanted: Place| rows.iter().position(|&place| place == wanted);
+    all.filter_map(|(relation, row)| Some((place(row)?, relation))).collect()
+}
+
+fn check_links(
+    store: &Store,
+    adjacency: &[u8],
+    row_count: usize,
+    rows: &[Place],
+    now: i64,
+    summaries: &[(usize, usize)],
+) {
     for from in 0..row_count {
         for to in 0..row_count {
-            let is_linked = from < rows.len() && to < rows.len() && {
-                let record = store.tables()[rows[from].0].row(rows[from].1).unwrap();
-                // A seed from the future has no links yet, not even to itself.
-                is_visible(record.time(), now)
-                    && store.relations().iter().any(|relation| {
-                        relation.metadata().child as usize == rows[from].0
-                            && relation.metadata().parent as usize == rows[to].0
-                            && relation.parent(&record).unwrap() == Some(rows[to].1)
-                    })
-            };
+            let is_summary = from == 0 && summaries.iter().any(|&(place, _)| place == to);
+            let is_linked = is_summary
+                || from < rows.len() && to < rows.len() && {
+                    let record = store.tables()[rows[from].0].row(rows[from].1).unwrap();
+                    // A seed from the future has no links yet, not even to itself.
+                    is_visible(record.time(), now)
+                        && store.relations().iter().any(|relation| {
+                            relation.metadata().child as usize == rows[from].0
+                                && relation.metadata().parent as usize == rows[to].0
+                                && relation.parent(&record).unwrap() == Some(rows[to].1)
+                        })
+                };
             assert_eq!(adjacency[from * row_count + to], u8::from(is_linked), "{from} to {to}");
         }
     }
 }
 
-fn check_edges(store: &Store, batch: &Batch, sequence: usize, rows: &[Place], now: i64) {
+fn check_edges(
+    store: &Store,
+    batch: &Batch,
+    sequence: usize,
+    rows: &[Place],
+    now: i64,
+    summaries: &[(usize, usize)],
+) {
     let mut expected = Vec::new();
     for (from, &(table, row)) in rows.iter().enumerate() {
         let record = store.tables()[table].row(row).unwrap();
@@ -471,6 +508,10 @@ fn check_edges(store: &Store, batch: &Batch, sequence: usize, rows: &[Place], no
                 let to = rows.iter().position(|&place| place == parent);
                 expected.extend(to.map(|to| ([from as u16, to as u16], number as i32)));
             }
+        }
+        if from == 0 {
+            let edge = |&(to, relation): &(usize, usize)| ([0, to as u16], relation as i32);
+            expected.extend(summaries.iter().map(edge));
         }
     }
     let sequences = batch.get::<f32>("seq_weight").unwrap().len();
@@ -620,7 +661,8 @@ fn check_sequence(
         Stream::new(settings.seed, Purpose::Walk, [name_identity(name), 0, u64::from(index)]);
     let (rows, reached) = context(store, settings, task, &seed, random);
     let cells = cells(store, settings, task, &seed, (&rows, &reached));
-    check(store, settings, batch, sequence, (&rows, &reached), &cells);
+    let asked = Asked::of(store, task, &seed);
+    check(store, settings, batch, sequence, asked, (&rows, &reached), &cells);
     assert_eq!(batch.get::<u32>("seed_row").unwrap()[sequence], seed.row);
     assert_eq!(batch.get::<i64>("obs_time").unwrap()[sequence], seed.obs_time);
     assert_eq!(batch.get::<f32>("seq_weight").unwrap()[sequence], 1.0);

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use headwater::prepare::schema::{
-    Aggregate, CellTask, Delay, DerivedTask, Limits, Reference, Schema, Table, Task, Time, Window,
+    Aggregate, CellTask, Delay, DerivedTask, Limits, Reference, Schema, Summary, Table, Task, Time,
+    Window,
 };
 use headwater::random::{Purpose, Stream};
-use headwater::store::SemanticType;
+use headwater::store::{Period, SemanticType};
 use indexmap::IndexMap;
 
 use crate::database::{Data, Database, Value};
@@ -205,12 +206,13 @@ impl Maker {
             }
         }
         let aggregates = self.aggregates();
+        let summaries = self.summaries();
         let names: Vec<_> = self.tables.iter().map(|t| t.source_name().to_owned()).collect();
         let mut data: BTreeMap<_, _> = names.into_iter().zip(self.data).collect();
         data.append(&mut task_data);
         let limits = Limits { unresolved_share: 1.0, ..Limits::default() };
         let (database, tables) = ("random".into(), self.tables);
-        Database { schema: Schema { database, limits, tables, aggregates, tasks }, data }
+        Database { schema: Schema { database, limits, tables, aggregates, summaries, tasks }, data }
     }
 
     /// Returns aggregates of about half of the references, of some columns and over some windows.
@@ -242,6 +244,79 @@ impl Maker {
             }
         }
         aggregates
+    }
+
+    /// Returns summaries of about half of the tables with times, of some columns, and some by a
+    /// reference.
+    fn summaries(&mut self) -> Vec<Summary> {
+        let mut summaries: Vec<Summary> = Vec::new();
+        for place in 0..self.tables.len() {
+            let rows = 0..self.data[place][0].1.len();
+            if self.chance(40) || !rows.clone().any(|row| self.has_time(place, row)) {
+                continue;
+            }
+            let table = self.tables[place].clone();
+            let is_useful = |by: &&Reference| {
+                let is_grouped = |row| self.has_time(place, row) && self.has_parent(place, by, row);
+                rows.clone().any(is_grouped)
+            };
+            let by: Vec<_> =
+                table.references.iter().filter(is_useful).map(Reference::name).collect();
+            for by in [None].into_iter().chain(by.into_iter().map(Some)) {
+                if self.chance(30) {
+                    continue;
+                }
+                let mut columns = Vec::new();
+                for (name, column) in &table.columns {
+                    let has_mean =
+                        [SemanticType::Numerical, SemanticType::Boolean].contains(&column.semantic);
+                    if has_mean && self.chance(60) {
+                        columns.push(name.clone());
+                    }
+                }
+                let (table, period) = (table.name.clone(), Period::ALL[self.below(5)]);
+                summaries.push(Summary { table, columns, period, by });
+            }
+        }
+        summaries
+    }
+
+    /// The parent of a row, by a search of all rows.
+    fn parent(&self, place: usize, reference: &Reference, row: usize) -> Option<(usize, usize)> {
+        let parent = self.tables.iter().position(|table| table.name == reference.to)?;
+        let target = match &reference.to_columns[..] {
+            [] => &self.tables[parent].key,
+            columns => columns,
+        };
+        let value = |table: usize, name: &String, row: usize| {
+            let (_, values) = self.data[table].iter().find(|(n, _)| n == name).unwrap();
+            values[row].clone()
+        };
+        let is_parent = |of: &usize| {
+            let mut parts = reference.columns.iter().zip(target);
+            parts.all(|(own, name)| {
+                let own = value(place, own, row);
+                own != Value::Null && own == value(parent, name, *of)
+            })
+        };
+        let row = (0..self.data[parent][0].1.len()).find(is_parent)?;
+        Some((parent, row))
+    }
+
+    fn has_parent(&self, place: usize, reference: &Reference, row: usize) -> bool {
+        self.parent(place, reference, row).is_some()
+    }
+
+    fn has_time(&self, place: usize, row: usize) -> bool {
+        let table = &self.tables[place];
+        let Some(time) = &table.time else { return false };
+        if let Some(column) = &time.column {
+            let (_, values) = self.data[place].iter().find(|(name, _)| name == column).unwrap();
+            return values[row] != Value::Null;
+        }
+        let through = &table.references[table.reference(time.through.as_ref().unwrap()).unwrap()];
+        let parent = self.parent(place, through, row);
+        parent.is_some_and(|(place, row)| self.has_time(place, row))
     }
 
     fn cell_task(&mut self, place: usize) -> Option<Task> {

@@ -3,15 +3,22 @@
 use std::fs;
 
 use headwater::ErrorKind;
+use headwater::prepare::schema::Summary;
 use headwater::store::{
-    AggregateValue, ColumnStats, METADATA_FILE, Metadata, Store, TargetMetadata, TimeMetadata,
+    AggregateValue, ColumnStats, METADATA_FILE, Metadata, Period, Store, TargetMetadata,
+    TimeMetadata,
 };
 
+use crate::database::Database;
 use crate::{store_of, tiny};
 
 /// Returns the error of opening a store after its metadata are edited and sealed again.
 fn refused(edit: impl FnOnce(&mut Metadata)) -> String {
-    let (folder, store) = store_of(&tiny::database(), &[5]);
+    refused_of(&tiny::database(), edit)
+}
+
+fn refused_of(database: &Database, edit: impl FnOnce(&mut Metadata)) -> String {
+    let (folder, store) = store_of(database, &[5]);
     let mut metadata = store.metadata().clone();
     drop(store);
     edit(&mut metadata);
@@ -26,6 +33,8 @@ fn wrong(what: &str) -> String {
     format!("DB/metadata.json: the metadata are wrong: {what}; prepare the store again")
 }
 
+type Edit = fn(&mut Metadata);
+
 #[test]
 fn p6_wrong_columns_and_categories_are_rejected() {
     let index = refused(|m| m.tables[1].columns[0].index = 9);
@@ -33,7 +42,7 @@ fn p6_wrong_columns_and_categories_are_rejected() {
     let count = refused(|m| m.embedding.column_count += 1);
     let expected = "expected 21 column embeddings, one for each column and aggregate, found 22";
     assert_eq!(count, wrong(expected));
-    let edits: [fn(&mut Metadata); 7] = [
+    let edits: [Edit; 7] = [
         |m| m.aggregates[1].index += 1,
         |m| m.aggregates[1].relation = 9,
         |m| m.aggregates[1].window_us = Some(0),
@@ -70,6 +79,35 @@ fn p6_wrong_columns_and_categories_are_rejected() {
 }
 
 #[test]
+fn p6_wrong_summaries_are_rejected() {
+    let mut database = tiny::database();
+    let (table, period) = ("orders".to_owned(), Period::Month);
+    let summary = |by: Option<&str>| Summary {
+        table: table.clone(),
+        columns: vec!["number".into()],
+        period,
+        by: by.map(str::to_owned),
+    };
+    database.schema.summaries = vec![summary(None), summary(Some("customer"))];
+    let edits: [(u32, Edit); 8] = [
+        (9, |m| m.summaries[0].table = 9),
+        (1, |m| m.summaries[0].table = 1),
+        (3, |m| m.summaries[0].of = 9),
+        (3, |m| m.summaries[0].columns = vec![3]),
+        // The first is of no parent, the second by relation 3.
+        (3, |m| m.summaries[0].relation = 5),
+        (3, |m| m.summaries[0].relation = 3),
+        (4, |m| m.summaries[1].relation = 4),
+        (4, |m| m.summaries[1].relation = 1),
+    ];
+    for (table, edit) in edits {
+        let what = "names a table, a column or a relation that does not exist";
+        let expected = wrong(&format!("the summary with table {table} {what}"));
+        assert_eq!(refused_of(&database, edit), expected);
+    }
+}
+
+#[test]
 fn p6_wrong_relations_tasks_and_paths_are_rejected() {
     let nowhere = wrong("relation \"advisor\" names a table or an offset that does not exist");
     assert_eq!(refused(|m| m.relations[0].parent = 3), nowhere);
@@ -103,7 +141,7 @@ fn p6_wrong_relations_tasks_and_paths_are_rejected() {
 #[test]
 fn p6_counts_that_disagree_with_the_files_are_rejected() {
     let most = u32::MAX;
-    let edits: [fn(&mut Metadata); 8] = [
+    let edits: [Edit; 8] = [
         |m| (m.embedding.dimension, m.embedding.text_count) = (u32::MAX, u32::MAX),
         |m| (m.embedding.dimension, m.embedding.category_count) = (u32::MAX, u32::MAX),
         |m| m.embedding.dimension = 0,

@@ -319,6 +319,7 @@ fn p6_no_silent_change_in_the_second_block() {
     (table.key, table.time, table.references) = (vec![], None, vec![]);
     database.schema.tasks.clear();
     database.schema.aggregates.clear();
+    database.schema.summaries.clear();
     let note = |row| crate::database::Value::Word(format!("{row} {}", "x".repeat(100)));
     let data = vec![("note".to_owned(), (0..2000).map(note).collect())];
     let source = database.schema.tables[0].source_name().to_owned();

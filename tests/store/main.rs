@@ -14,6 +14,7 @@ mod read_back;
 mod same_bits;
 #[path = "../shared/stores.rs"]
 mod stores;
+mod summaries;
 #[path = "../shared/tiny.rs"]
 mod tiny;
 mod twin;

@@ -9,7 +9,7 @@ use imports::Imports;
 
 /// The floors of the house, the ground first. A room may use those below it.
 const FLOORS: [&[&str]; 8] = [
-    &["error", "bytes", "map", "panics", "random", "durable", "progress", "process"],
+    &["error", "bytes", "days", "map", "panics", "random", "durable", "progress", "process"],
     &["container", "handoff"],
     &["plan", "fold", "store", "matrix"],
     &["prepare", "sampler", "reducer"],

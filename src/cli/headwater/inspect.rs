@@ -199,6 +199,17 @@ fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result
             [aggregate.name.clone(), format!("of {}", metadata.tables[parent].name)]
         }))?;
     }
+    if !metadata.summaries.is_empty() {
+        output.line("\nsummaries")?;
+        output.columns(metadata.summaries.iter().map(|summary| {
+            let name = |table: u32| &metadata.tables[table as usize].name;
+            let reached = match metadata.relations.get(summary.relation as usize) {
+                Some(relation) => format!("as a child of {}", name(relation.parent)),
+                None => "in every context".to_owned(),
+            };
+            [name(summary.table).clone(), format!("of {}", name(summary.of)), reached]
+        }))?;
+    }
     output.line("\ntasks (train / val / test)")?;
     output.columns(tasks.iter().map(|task| {
         [
@@ -225,6 +236,7 @@ fn describe_time(store: &Store, table: &TableMetadata) -> String {
         Some(TimeMetadata::Ignored { column, delay_us, .. }) => {
             (format!("{column}, which is no cell"), *delay_us)
         }
+        Some(TimeMetadata::Period { .. }) => ("end of its period".to_owned(), 0),
     };
     match delay_us {
         0 => format!("time {from}"),
@@ -262,6 +274,9 @@ fn describe_stats(column: &ColumnMetadata) -> String {
                 format!("{min} to {max}, {of}mean {mean}, std {std}")
             }
         },
+        ColumnStats::Count { min, max } => {
+            format!("{} to {}", count((*min).into()), count((*max).into()))
+        }
         ColumnStats::Timestamp { min_us, max_us, .. } => {
             format!("{} to {}", time_text(*min_us), time_text(*max_us))
         }

@@ -71,6 +71,16 @@ impl Links {
 }
 
 impl Parents {
+    /// Returns the links of rows that all have a parent.
+    pub(super) fn of_rows(rows: Vec<u32>) -> Self {
+        Self { link_count: rows.len() as u32, rows, ..Self::default() }
+    }
+
+    /// Returns the parent of a row, if it has one.
+    pub(super) fn row(&self, row: usize) -> Option<u32> {
+        Some(self.rows[row]).filter(|&parent| is_row(parent))
+    }
+
     fn extend(
         &mut self,
         keys: &[KeyDigest],

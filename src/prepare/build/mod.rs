@@ -2,7 +2,8 @@
 //!
 //! The first pass reads each table once from its source and stages its cells; the second pass
 //! writes records and lists of children, when all statistics, categories and keys are known. Memory
-//! holds keys, links and the digests of texts, not the cells.
+//! holds keys, links and the digests of texts, not the cells; only the columns that aggregates or
+//! summaries are of are in memory, those of one table at a time.
 
 mod aggregates;
 pub(super) mod columns;
@@ -16,6 +17,7 @@ mod pipeline;
 mod records;
 pub(super) mod references;
 mod second_pass;
+mod summaries;
 mod tasks;
 mod texts;
 

@@ -13,7 +13,7 @@ use super::keys::KeyIndex;
 use super::layout::column_metadata;
 use super::leaks;
 use super::references::{first_relations, looked_up, reading_order, referred_columns, time_order};
-use super::second_pass::{SecondPass, Undated};
+use super::second_pass::{SecondPass, Undated, WrittenTable};
 use super::tasks::{self, Derived};
 use super::texts::Texts;
 use crate::bytes::Digest;
@@ -26,7 +26,7 @@ use crate::prepare::source::{Batches, Source};
 use crate::store::{
     AggregateMetadata, CATEGORY_FILE, COLUMN_FILE, ColumnMetadata, EmbeddingMetadata,
     FORMAT_VERSION, FileMetadata, GRAPH_FILE, METADATA_FILE, Metadata, RelationMetadata,
-    TableMetadata, TargetMetadata, TaskMetadata,
+    SummaryMetadata, TableMetadata, TargetMetadata, TaskMetadata,
 };
 
 /// The state of a preparation.
@@ -45,6 +45,7 @@ pub(in crate::prepare) struct Preparation<'a> {
     column_names: Vec<String>,
     files: Vec<FileMetadata>,
     relations: Vec<RelationMetadata>,
+    summaries: Vec<SummaryMetadata>,
     remarks: Vec<String>,
     /// The number of rows without a time of each table.
     undated: Vec<Undated>,
@@ -69,6 +70,7 @@ impl<'a> Preparation<'a> {
             column_names: Vec::new(),
             files: Vec::new(),
             relations: Vec::new(),
+            summaries: Vec::new(),
             remarks: Vec::new(),
             undated: Vec::new(),
         }
@@ -88,7 +90,7 @@ impl<'a> Preparation<'a> {
         let tables = self.write_tables(ingested, &derived)?;
         let tasks = self.write_tasks(&tables, &derived)?;
         let aggregates = self.place_aggregates(&tables)?;
-        self.write_names()?;
+        self.write_names(&tables)?;
         let text_count = texts.count();
         self.options.progress.begin("embedding texts", Some(u64::from(text_count)));
         let embedder = self.options.text_vectors.then_some(self.options.embedder);
@@ -197,6 +199,7 @@ impl<'a> Preparation<'a> {
             first_relations: first_relations(schema),
             times: vec![None; schema.tables.len()],
             undated: vec![Undated::default(); schema.tables.len()],
+            summaries: Vec::new(),
             graph: ContainerWriter::create(self.folder, GRAPH_FILE)?,
         };
         let mut written: Vec<_> = schema.tables.iter().map(|_| None).collect();
@@ -210,17 +213,57 @@ impl<'a> Preparation<'a> {
             self.files.push(table.file);
             written[place] = Some((table.metadata, table.relations));
         }
-        self.files.push(second.graph.finish()?);
-        self.undated = second.undated;
         leaks::check(schema, derived_tasks, &second.times)?;
         let mut tables = Vec::new();
+        self.undated = std::mem::take(&mut second.undated);
         for (place, (table, relations)) in written.into_iter().flatten().enumerate() {
             self.remarks.extend(undated_remarks(&table, self.undated[place]));
             self.remarks.extend(relations.iter().filter_map(|r| unresolved_remark(&table, r)));
             self.relations.extend(relations);
             tables.push(table);
         }
+        self.write_summaries(&mut second, &mut tables)?;
+        self.files.push(second.graph.finish()?);
         Ok(tables)
+    }
+
+    /// Writes the summaries as further tables, in the schema's order.
+    fn write_summaries(
+        &mut self,
+        second: &mut SecondPass<'_>,
+        tables: &mut Vec<TableMetadata>,
+    ) -> Result<()> {
+        let mut all = std::mem::take(&mut second.summaries);
+        all.sort_unstable_by_key(|rows| rows.number);
+        for rows in &all {
+            let summary = &self.schema.summaries[rows.number];
+            let columns = rows.column_metadata(self.column_count);
+            self.column_count += columns.len() as u32;
+            let names = columns.iter().map(|column| name_of(&column.name, &summary.name()));
+            self.column_names.extend(names);
+            let (place, relation) = (tables.len(), self.relations.len());
+            let WrittenTable { metadata, relations, file } =
+                second.write_summary(place, relation, rows, columns, self.folder)?;
+            self.summaries.push(SummaryMetadata {
+                table: place as u32,
+                of: self.schema.table(&summary.table).unwrap_or_default() as u32,
+                columns: rows.of_columns.clone(),
+                period: summary.period,
+                relation: relation as u32,
+            });
+            self.relations.extend(relations);
+            self.files.push(file);
+            tables.push(metadata);
+        }
+        // Those of no parent come after all relations.
+        let mut own = self.relations.len() as u32;
+        for (summary, rows) in self.summaries.iter_mut().zip(&all) {
+            if rows.parents.is_none() {
+                summary.relation = own;
+                own += 1;
+            }
+        }
+        Ok(())
     }
 
     /// Gives labels the statistics of their task's targets, so that both have one scale, which no
@@ -355,7 +398,7 @@ impl<'a> Preparation<'a> {
     }
 
     /// Embeds the names of columns, relations and categories.
-    fn write_names(&mut self) -> Result<()> {
+    fn write_names(&mut self, tables: &[TableMetadata]) -> Result<()> {
         self.options.progress.begin("embedding names", None);
         let embed = |names: &[String]| -> Result<Vec<f16>> {
             let embedder = self.options.embedder;
@@ -366,11 +409,13 @@ impl<'a> Preparation<'a> {
         };
         let mut columns = ContainerWriter::create(self.folder, COLUMN_FILE)?;
         columns.section("vectors", &embed(&self.column_names)?)?;
-        let child_table =
-            |relation: &RelationMetadata| &self.schema.tables[relation.child as usize];
-        let relation_names: Vec<_> = (self.relations.iter())
-            .map(|relation| name_of(&relation.name, &child_table(relation).name))
-            .collect();
+        let table = |place: u32| &*tables[place as usize].name;
+        let of_tables =
+            self.relations.iter().map(|relation| name_of(&relation.name, table(relation.child)));
+        let own = (self.summaries.iter())
+            .filter(|summary| summary.relation as usize >= self.relations.len())
+            .map(|summary| in_words(table(summary.table)));
+        let relation_names: Vec<_> = of_tables.chain(own).collect();
         columns.section("relations", &embed(&relation_names)?)?;
         let mut categories = ContainerWriter::create(self.folder, CATEGORY_FILE)?;
         categories.section("vectors", &embed(&self.categories)?)?;
@@ -407,6 +452,7 @@ impl<'a> Preparation<'a> {
             tables,
             relations: self.relations,
             aggregates,
+            summaries: self.summaries,
             tasks,
             files: self.files,
         };

@@ -61,6 +61,27 @@ pub(super) fn write_records(
     Ok(())
 }
 
+/// Writes the records of a summary: the time of each row, its parent, and its numbers.
+pub(super) fn write_numbers(
+    file: &mut ContainerWriter,
+    layout: &Layout,
+    times: &[i64],
+    parents: Option<&[u32]>,
+    columns: &[&[Option<f32>]],
+) -> Result<()> {
+    let mut bytes = vec![0; times.len() * layout.stride as usize];
+    let mut records = Records { bytes: &mut bytes, layout };
+    records.put(layout.time_offset, times.iter().map(|time| time.to_le_bytes()));
+    for (&offset, parents) in layout.parent_offsets.iter().zip(parents) {
+        records.put(offset, parents.iter().map(|parent| parent.to_le_bytes()));
+    }
+    for (place, (column, cells)) in layout.columns.iter().zip(columns).enumerate() {
+        records.set_bits(place, cells.iter().map(Option::is_none));
+        records.put(column.offset, cells.iter().map(|cell| cell.unwrap_or(0.0).to_le_bytes()));
+    }
+    file.section("rows", &bytes)
+}
+
 /// The records of one batch.
 struct Records<'a> {
     bytes: &'a mut [u8],

@@ -1,18 +1,20 @@
 //! The second pass over a table: writes its records, and the children of its parents.
 
 use std::fs;
+use std::path::Path;
 
 use super::first_pass::{Indexes, Ingested};
 use super::layout::Layout;
 use super::leaks::reveals_target;
 use super::references::{referred_columns, time_parent};
-use super::{aggregates, links, records};
+use super::summaries::{SummarisedTable, SummaryRows};
+use super::{aggregates, links, records, summaries};
 use crate::container::ContainerWriter;
 use crate::error::{Error, Result};
 use crate::prepare::schema::{Aggregate, Reference, Schema, Time};
 use crate::store::{
     ALWAYS_VISIBLE, ColumnMetadata, FileMetadata, NEVER_VISIBLE, RelationMetadata, TableMetadata,
-    TimeMetadata,
+    TimeMetadata, table_file,
 };
 
 /// The state of the second pass over all tables.
@@ -24,6 +26,8 @@ pub(super) struct SecondPass<'a> {
     /// The times of the rows of each table, if a later step needs them.
     pub times: Vec<Option<Vec<i64>>>,
     pub undated: Vec<Undated>,
+    /// The rows of the summaries so far, which are written after all tables.
+    pub summaries: Vec<SummaryRows>,
     pub graph: ContainerWriter,
 }
 
@@ -79,6 +83,11 @@ impl SecondPass<'_> {
         )?;
         let summed =
             aggregates::summed_columns(self.schema, &table.name, &read.columns, &read.staged)?;
+        let (times_of_rows, staged) = (times.as_deref(), &read.staged);
+        let columns = &read.columns;
+        let of =
+            SummarisedTable { table, columns, staged, times: times_of_rows, parents: &parents };
+        self.summaries.extend(summaries::summarise(self.schema, &of)?);
         fs::remove_file(&read.staged).map_err(|e| Error::io(&read.staged, "removing", e))?;
         let file = read.file.finish()?;
 
@@ -118,6 +127,59 @@ impl SecondPass<'_> {
             columns: layout.columns,
         };
         Ok(WrittenTable { metadata, relations, file })
+    }
+
+    /// Writes a summary as table `place` of the store, whose relation to parents, if it has one, has the
+    /// number `relation`.
+    pub(super) fn write_summary(
+        &mut self,
+        place: usize,
+        relation: usize,
+        rows: &SummaryRows,
+        columns: Vec<ColumnMetadata>,
+        folder: &Path,
+    ) -> Result<WrittenTable> {
+        let summary = &self.schema.summaries[rows.number];
+        let name = summary.name();
+        let layout = Layout::new(columns, usize::from(rows.parents.is_some()), true)?;
+        let mut file = ContainerWriter::create(folder, &table_file(&name))?;
+        let cells: Vec<_> = rows.columns.iter().map(|column| &*column.cells).collect();
+        records::write_numbers(&mut file, &layout, &rows.ends, rows.parents.as_deref(), &cells)?;
+        file.section("identities", &rows.identities())?;
+        let mut relations = Vec::new();
+        if let (Some(by), Some(parents)) = (&summary.by, &rows.parents) {
+            let parent = self.parent_of(&summary.table, by)?;
+            let (links, times) = (links::Parents::of_rows(parents.clone()), Some(&*rows.ends));
+            let (graph, parent_rows) = (&mut self.graph, self.row_counts[parent]);
+            links::write_children(graph, relation, &links, parent_rows, None, times)?;
+            relations.push(RelationMetadata {
+                name: by.clone(),
+                child: place as u32,
+                parent: parent as u32,
+                parent_offset: layout.parent_offsets[0],
+                edge_count: links.link_count,
+                null_count: 0,
+                unresolved_count: 0,
+            });
+        }
+        let metadata = TableMetadata {
+            name,
+            row_count: rows.ends.len() as u32,
+            stride: layout.stride,
+            null_offset: layout.null_offset,
+            time: Some(TimeMetadata::Period { offset: layout.time_offset }),
+            key: Vec::new(),
+            columns: layout.columns,
+        };
+        Ok(WrittenTable { metadata, relations, file: file.finish()? })
+    }
+
+    /// Returns the table that a table refers to.
+    fn parent_of(&self, table: &str, reference: &str) -> Result<usize> {
+        let table = self.schema.table(table).map(|place| &self.schema.tables[place]);
+        let parent = table
+            .and_then(|table| self.schema.table(&table.references[table.reference(reference)?].to));
+        parent.ok_or_else(|| Error::schema(format!("there is no reference {reference:?}")))
     }
 
     /// Whether another table inherits the time of table `place`, or a task has its targets in it.

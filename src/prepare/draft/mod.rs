@@ -98,7 +98,7 @@ pub fn draft(
     }
     let aggregates = aggregates::find(&subjects, &kept, &tables, &mut notes);
     let database = name.to_owned();
-    let schema = Schema { database, limits, tables, aggregates, tasks };
+    let schema = Schema { database, limits, tables, aggregates, summaries: Vec::new(), tasks };
     schema.check()?;
     Ok(Draft { schema, source: source.describe(), notes, left_out })
 }

@@ -41,6 +41,7 @@ impl Schema {
             self.check_inheritance(table).context(|| format!("table {:?}: time", table.name))?;
         }
         whole.check_aggregates()?;
+        whole.check_summaries()?;
         for task in &self.tasks {
             self.check_task(task).context(|| format!("task {:?}", task.name))?;
         }
@@ -153,16 +154,7 @@ impl Schema {
         let table = self.find_table(&aggregate.table)?;
         find_reference(table, &aggregate.reference)?;
         has_columns(table, &aggregate.columns)?;
-        for name in &aggregate.columns {
-            let semantic = table.columns.get(name).map(|column| column.semantic);
-            if !matches!(semantic, Some(SemanticType::Numerical | SemanticType::Boolean)) {
-                return fail(format!(
-                    "column {name:?}: expected a numerical or boolean column, found {}; give the \
-                     column such a type, or leave it out",
-                    semantic.map_or("unknown", SemanticType::name)
-                ));
-            }
-        }
+        has_averages(table, &aggregate.columns)?;
         if aggregate.windows.is_empty() {
             return fail("expected at least one window, found none; \"ever\" means all children");
         }
@@ -327,7 +319,7 @@ impl Schema {
         own.chain(incoming.flat_map(|r| &r.to_columns)).any(|linking| linking == column)
     }
 
-    fn find_table(&self, name: &str) -> Result<&Table> {
+    pub(super) fn find_table(&self, name: &str) -> Result<&Table> {
         self.table(name).map(|index| &self.tables[index]).ok_or_else(|| {
             let names = self.tables.iter().map(|t| t.name.as_str());
             Error::schema(format!("there is no table {name:?}; {}", did_you_mean(name, names)))
@@ -335,7 +327,7 @@ impl Schema {
     }
 }
 
-fn fail<T>(message: impl Into<String>) -> Result<T> {
+pub(super) fn fail<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::schema(message))
 }
 
@@ -362,7 +354,7 @@ fn check_time(table: &Table, time: &Time) -> Result<()> {
 }
 
 /// Checks that the table has this reference.
-fn find_reference(table: &Table, name: &str) -> Result<()> {
+pub(super) fn find_reference(table: &Table, name: &str) -> Result<()> {
     if table.reference(name).is_some() {
         return Ok(());
     }
@@ -379,7 +371,7 @@ fn find_reference(table: &Table, name: &str) -> Result<()> {
 
 /// Checks that the table has these columns, each named once. An ignored column may link rows; it is
 /// not a cell.
-fn has_columns(table: &Table, names: &[String]) -> Result<()> {
+pub(super) fn has_columns(table: &Table, names: &[String]) -> Result<()> {
     for (index, name) in names.iter().enumerate() {
         match table.columns.get(name) {
             None => {
@@ -395,6 +387,21 @@ fn has_columns(table: &Table, names: &[String]) -> Result<()> {
                 return fail(format!("column {name:?} is named twice; remove one"));
             }
             Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Checks that these columns of the table have means: that they are numerical or boolean.
+pub(super) fn has_averages(table: &Table, names: &[String]) -> Result<()> {
+    for name in names {
+        let semantic = table.columns.get(name).map(|column| column.semantic);
+        if !matches!(semantic, Some(SemanticType::Numerical | SemanticType::Boolean)) {
+            return fail(format!(
+                "column {name:?}: expected a numerical or boolean column, found {}; give the column \
+                 such a type, or leave it out",
+                semantic.map_or("unknown", SemanticType::name)
+            ));
         }
     }
     Ok(())
@@ -429,7 +436,7 @@ fn unique_names<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Result<
 }
 
 /// Checks that a name is valid for one file in the store's folder.
-fn safe_name(name: &str, remedy: &str) -> Result<()> {
+pub(super) fn safe_name(name: &str, remedy: &str) -> Result<()> {
     let reason = if name.is_empty() {
         "is empty".to_owned()
     } else if name.len() > NAME_BYTES {

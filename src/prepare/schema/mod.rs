@@ -7,6 +7,7 @@ mod aggregate;
 mod check;
 mod column;
 mod labels;
+mod summary;
 mod text;
 
 #[cfg(test)]
@@ -22,6 +23,7 @@ use crate::store::SemanticType;
 
 pub use aggregate::{Aggregate, Window};
 pub use column::{Column, ScaleName, TimeUnit};
+pub use summary::Summary;
 pub use text::Delay;
 use text::{explain, is_false, one_or_many};
 
@@ -40,6 +42,9 @@ pub struct Schema {
     /// The counts and means of children that rows have as further cells.
     #[serde(rename = "aggregate", default, skip_serializing_if = "Vec::is_empty")]
     pub aggregates: Vec<Aggregate>,
+    /// The tables of what came to be known in each period.
+    #[serde(rename = "summary", default, skip_serializing_if = "Vec::is_empty")]
+    pub summaries: Vec<Summary>,
     /// The tasks.
     #[serde(rename = "task", default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<Task>,

@@ -42,6 +42,12 @@ cell = { table = "results", column = "won" }
 [[task]]
 name = "top3"
 derived = { anchor = "drivers", source = "task_top3", key = "driverId", time = "obs", target = "top3", type = "boolean" }
+
+[[summary]]
+table = "results"
+columns = ["won"]
+period = "year"
+by = "driverId"
 "#;
 
 #[test]
@@ -64,7 +70,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "database = \"league\"",
         "databse = \"league\"",
         "line 2, column 1: unknown field `databse`, expected one of `database`, `limits`, `table`, \
-         `aggregate`, `task`; did you mean `database`?",
+         `aggregate`, `summary`, `task`; did you mean `database`?",
     ),
     (
         "old = \"ignored\"",
@@ -361,6 +367,81 @@ const BAD: &[(&str, &str, &str)] = &[
         "table = \"results\"\nreference = \"driverId\"\ncolumns = \"won\"",
         "table = \"stop\"\nreference = \"driverId\"\ncolumns = \"won\"",
         "aggregate of \"stop\" by \"driverId\": there is no table \"stop\"; did you mean \"stops\"?",
+    ),
+    (
+        "period = \"year\"",
+        "period = \"decade\"",
+        "line 46, column 10: unknown variant `decade`, expected one of `day`, `week`, `month`, \
+         `quarter`, `year`",
+    ),
+    (
+        "period = \"year\"\nby",
+        "periods = \"year\"\nby",
+        "line 46, column 1: unknown field `periods`, expected one of `table`, `columns`, `period`, \
+         `by`; did you mean `period`?",
+    ),
+    (
+        "period = \"year\"\nby = \"driverId\"",
+        "by = \"driverId\"",
+        "line 43, column 1: missing field `period`",
+    ),
+    (
+        "by = \"driverId\"",
+        "by = \"driver\"",
+        "summary \"results by year and driver\": by: there is no reference \"driver\"; did you mean \
+         \"driverId\"?",
+    ),
+    (
+        "[[summary]]\ntable = \"results\"",
+        "[[summary]]\ntable = \"result\"",
+        "summary \"result by year and driverId\": there is no table \"result\"; did you mean \
+         \"results\"?",
+    ),
+    (
+        "columns = [\"won\"]\nperiod",
+        "columns = \"seen\"\nperiod",
+        "summary \"results by year and driverId\": column \"seen\": expected a numerical or boolean \
+         column, found timestamp; give the column such a type, or leave it out",
+    ),
+    (
+        "columns = [\"won\"]\nperiod",
+        "columns = [\"won\", \"won\"]\nperiod",
+        "summary \"results by year and driverId\": column \"won\" is named twice; remove one",
+    ),
+    (
+        "columns = [\"won\"]\nperiod",
+        "columns = \"woon\"\nperiod",
+        "summary \"results by year and driverId\": there is no column \"woon\" in columns; did you \
+         mean \"won\"? spell both as the source does",
+    ),
+    (
+        "[[summary]]",
+        "[[summary]]\ntable = \"results\"\nperiod = \"year\"\nby = \"driverId\"\n[[summary]]",
+        "summary \"results by year and driverId\": the schema has it twice; put all columns into one",
+    ),
+    (
+        "[[summary]]",
+        "[[summary]]\ntable = \"drivers\"\nperiod = \"year\"\n[[summary]]",
+        "summary \"drivers by year\": expected a table with a time, found \"drivers\", which has \
+         none; give the table a time",
+    ),
+    (
+        "[[summary]]",
+        "[[summary]]\ntable = \"results by year and driverId\"\nperiod = \"year\"\n[[summary]]",
+        "summary \"results by year and driverId by year\": expected a table of the source or of \
+         labels, found \"results by year and driverId\", which is a summary itself",
+    ),
+    (
+        "name = \"stops\"",
+        "name = \"Results by year and driverid\"",
+        "summary \"results by year and driverId\": there is a table \"Results by year and driverid\" \
+         already; rename that table",
+    ),
+    (
+        "name = \"stops\"",
+        "name = \"results by year and driverId\"",
+        "summary \"results by year and driverId\": there is a table \"results by year and driverId\" \
+         already; rename that table",
     ),
     (
         "type = \"boolean\"",

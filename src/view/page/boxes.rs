@@ -168,7 +168,7 @@ impl RowBox<'_> {
                 parent.place,
                 escape(&parent.name()),
                 parent.place,
-                escape(&store.relations()[link.relation as usize].metadata().name),
+                escape(&store.short_relation_name(link.relation as usize)),
                 escape(&parent.name()),
             );
         }
