@@ -16,12 +16,12 @@ Example:
 The modules, from the ground up: `config` is the configuration; `batch` brings the sampler's batches
 to the device; `attention`, `structured`, `model` and `loss` are pure functions of the parameters;
 `optimizer` updates the parameters; `rollcall` and `parallel` join several processes; `step`
-compiles a training step; `feed` makes batches ahead; `checkpoint` saves and restores a run;
-`evaluation`, `metrics`, `report` and `sinks` score and report; `seeds` reads labels, of which
-`baselines` and `boosting` make predictions without a model, and `epochs` advice; `starting` takes
-the parameters of another run; `assembly` puts these parts together; `training`, with `run_folder`
-and `progress`, and `prediction` use them; `api` has the functions of this page, and `cli` the
-command.
+compiles a training step; `feed` makes batches ahead; `checkpoint` saves and restores a run, with
+the state of its `patience`; `evaluation`, `metrics`, `results`, `report` and `sinks` score and
+report; `seeds` reads labels, of which `baselines` and `boosting` make predictions without a model,
+and `epochs` advice; `starting` takes the parameters of another run, and `members` averages several;
+`assembly` puts these parts together; `training`, with `run_folder` and `progress`, and `prediction`
+use them; `api` has the functions of this page, and `cli` the command.
 """
 
 from __future__ import annotations

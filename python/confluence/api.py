@@ -9,13 +9,22 @@ from pathlib import Path
 from typing import Literal
 
 import headwater
-from confluence import assembly, baselines, evaluation, memory, prediction, report, training
+from confluence import (
+    assembly,
+    baselines,
+    evaluation,
+    members,
+    memory,
+    prediction,
+    report,
+    training,
+)
 from confluence.baselines import Baseline
 from confluence.config import Config, Data
 from confluence.feed import open_sampler
 from confluence.parallel import Processes
 from confluence.prediction import Prediction, Seed
-from confluence.report import Results
+from confluence.results import Results
 from confluence.xla_flags import set_deterministic_flags
 from headwater.sampler import Split
 
@@ -94,9 +103,18 @@ def evaluate(
         >>> confluence.evaluate("runs/1", splits=["val", "test"])  # doctest: +SKIP
     """
     set_deterministic_flags()
-    with assembly.open_run(Path(run), checkpoint, stores, visible_until) as (parts, params, step):
-        tasks = parts.results(params, splits, with_boosting=parts.settings.run.boosting)
-        return Results(step, tasks, report.training_cpu_seconds(report.read_log(Path(run))))
+    with assembly.open_run(Path(run), checkpoint, stores, visible_until) as (parts, trained):
+        tasks = parts.results(
+            [of.params for of in trained], splits, with_boosting=parts.settings.run.boosting
+        )
+        folders, steps = members.folders(Path(run), parts.settings), [of.step for of in trained]
+        return Results(
+            steps[0] if len(steps) == 1 else None,
+            tasks,
+            report.training_cpu_seconds(folders),
+            report.early_stops(folders),
+            steps if len(steps) > 1 else [],
+        )
 
 
 def compare_baselines(
@@ -157,5 +175,5 @@ def predict(
     """
     set_deterministic_flags()
     rows = [Seed(key if isinstance(key, tuple) else (key,), time) for key, time in seeds]
-    with assembly.open_run(Path(run), checkpoint, stores) as (parts, params, _):
-        return prediction.predict_seeds(parts, params, task, rows)
+    with assembly.open_run(Path(run), checkpoint, stores) as (parts, trained):
+        return prediction.predict_seeds(parts, [of.params for of in trained], task, rows)

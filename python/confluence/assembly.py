@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import headwater
-from confluence import baselines, config, evaluation
+from confluence import baselines, config, evaluation, members
 from confluence.batch import vocabulary_and_tables
 from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.feed import DeviceTransfer, open_sampler
 from confluence.metrics import LEADING
 from confluence.parallel import Layout, Processes
-from confluence.step import Program
+from confluence.step import Program, State
 from headwater.sampler import Split
 
 
@@ -39,17 +39,20 @@ class Assembly:
 
     def score(
         self,
-        params: Any,
+        models: Sequence[Any],
         split: Split,
         task: evaluation.Task,
         *,
         batch_limit: int = 0,
         after_batch: Callable[[], None] = lambda: None,
-    ) -> evaluation.Scores:
-        """Scores the seeds of a split, or of its first batches; calls `after_batch` after each."""
+    ) -> list[evaluation.Scores]:
+        """Scores the seeds of a split, or of its first batches; calls `after_batch` after each.
+
+        The first of several scores is that of the models' mean.
+        """
         return evaluation.score_split(
             self.program,
-            params,
+            models,
             self.sampler,
             self.transfer,
             split,
@@ -60,13 +63,16 @@ class Assembly:
 
     def results(
         self,
-        params: Any,
+        models: Sequence[Any],
         splits: Sequence[Split],
         *,
         after_batch: Callable[[], None] = lambda: None,
         with_boosting: bool,
     ) -> dict[str, Any]:
-        """Scores whole splits, for each task, beside the baselines."""
+        """Scores whole splits, for each task, beside the baselines.
+
+        Several models are scored by their mean, which has no loss.
+        """
         results = {}
         for task in self.tasks:
             others = baselines.of_task(
@@ -78,8 +84,13 @@ class Assembly:
                 "cpu_seconds": others.seconds,
             }
             for split in splits:
-                scores = self.score(params, split, task, after_batch=after_batch)
-                of_task[split] = {**scores.record(), "baselines": others.metrics[split]}
+                scores, *each = self.score(models, split, task, after_batch=after_batch)
+                record = scores.record()
+                if each:
+                    del record["loss"]
+                    leading = LEADING[task.kind]
+                    record["members"] = [of.metrics[leading] for of in each if of.metrics]
+                of_task[split] = {**record, "baselines": others.metrics[split]}
             results[task.name] = of_task
         return results
 
@@ -121,14 +132,22 @@ def open_stores(settings: config.Config) -> list[headwater.Store]:
     return [headwater.Store(path) for path in settings.data.stores]
 
 
+class Trained(NamedTuple):
+    """The parameters of a checkpoint, and its step."""
+
+    params: Any
+    step: int
+
+
 @contextmanager
 def open_run(
     out: Path,
     checkpoint: Literal["best", "latest"],
     stores: Sequence[str] = (),
     visible_until: str | None = None,
-) -> Iterator[tuple[Assembly, Any, int]]:
-    """Opens the run in a folder: its parts, the parameters of a checkpoint, and its step.
+    processes: Processes | None = None,
+) -> Iterator[tuple[Assembly, list[Trained]]]:
+    """Opens the run in a folder: its parts, and what it trained, of each member if it has some.
 
     The stores are where they were during training, or at `stores`. `visible_until` replaces the
     run's own.
@@ -149,14 +168,25 @@ def open_run(
     if visible_until is not None:
         data = dataclasses.replace(settings.data, visible_until=visible_until)
         used = dataclasses.replace(settings, data=data)
-    with assemble(used, Processes()) as parts:
-        checkpoints = Checkpoints(
-            out.absolute() / "checkpoints", settings.run.keep, is_read_only=True
-        )
+    with assemble(used, processes or Processes()) as parts:
+        like = parts.program.initial()
+        each = zip(members.folders(out, settings), members.settings_of(settings), strict=True)
+        yield parts, [_trained(parts, folder, own, checkpoint, like) for folder, own in each]
+
+
+def _trained(
+    parts: Assembly,
+    out: Path,
+    settings: config.Config,
+    checkpoint: Literal["best", "latest"],
+    like: State,
+) -> Trained:
+    checkpoints = Checkpoints(out.absolute() / "checkpoints", settings.run.keep, is_read_only=True)
+    try:
         step = checkpoints.best if checkpoint == "best" else checkpoints.latest
         if step is None:
             raise CheckpointError(f"{out} has no checkpoint yet; train until the first one")
-        like = parts.program.initial()
         found = checkpoints.restore(step, like, settings, parts.roots)
+    finally:
         checkpoints.close()
-        yield parts, found.state.inference_params, step
+    return Trained(found.state.inference_params, step)

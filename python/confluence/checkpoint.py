@@ -15,6 +15,7 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
 from confluence import config
+from confluence.patience import Validation
 from confluence.step import State
 
 
@@ -27,6 +28,7 @@ class Restored(NamedTuple):
 
     state: State
     cursor: bytes
+    validation: Validation
 
 
 class Checkpoints:
@@ -81,6 +83,7 @@ class Checkpoints:
         cursor: bytes,
         settings: config.Config,
         roots: Sequence[str],
+        validation: Validation,
         loss: float | None = None,
     ) -> None:
         """Starts to write a checkpoint; training may continue meanwhile.
@@ -93,6 +96,7 @@ class Checkpoints:
             "config": settings.to_dict(),
             "stores": list(roots),
             "loss": loss,
+            "validation": list(validation),
             "digest": _digest(state),
         }
         run["seal"] = _seal(run)
@@ -132,7 +136,12 @@ class Checkpoints:
                 f"{self._folder / str(step)} belongs to another run: {'; '.join(differing)}; "
                 "use the run's own configuration and stores, or start another run in another folder"
             )
-        return Restored(self.read_state(step, like), base64.b64decode(run["cursor"]))
+        return Restored(
+            self.read_state(step, like),
+            base64.b64decode(run["cursor"]),
+            # Older checkpoints have none.
+            Validation(*run.get("validation", ())),
+        )
 
     def read_state(self, step: int, like: State) -> State:
         """Returns the state of a checkpoint, of any run, with the shapes and devices of `like`.

@@ -23,6 +23,7 @@ Trains a relational transformer on a store that `headwater prepare` made.
   confluence train --config cpu-small --set data.stores=my.db --out runs/1
   confluence train --out runs/1 --resume     (also after a kill, or with another --processes)
   confluence train --from runs/1 --set data.tasks=other --out runs/2    (starts with its parameters)
+  confluence train --config cpu-small --set data.stores=my.db --members 3 --out runs/3     (a mean)
   confluence evaluate runs/1 --split test
 
 On Linux the command starts itself anew with GLIBC_TUNABLES for huge pages, which make steps on a
@@ -116,6 +117,12 @@ def _parser() -> argparse.ArgumentParser:
         "--from", type=Path, metavar="RUN", dest="start_from",
         help="start from the parameters of the best checkpoint of another run: to train it on, or "
         "on another task or store; default configuration: that run's",
+    )  # fmt: skip
+    train.add_argument(
+        "--members", type=int, metavar="N",
+        help="train N runs that differ in optimizer.seed, in FOLDER/member-0, FOLDER/member-1 and "
+        "so on, one after the other, and average their predictions; evaluate and predict take "
+        "FOLDER; default: one run, in FOLDER itself",
     )  # fmt: skip
     train.add_argument(
         "--processes", type=int, default=1, metavar="N", help="number of processes; default: 1"
@@ -226,7 +233,8 @@ def _train(args: argparse.Namespace) -> int:
     defaults = [args.out] if args.resume else [args.start_from] if args.start_from else []
     of_runs = [run / "config.toml" for run in defaults if (run / "config.toml").exists()]
     wanted = args.config or next(iter(of_runs), None)
-    settings = config.load(wanted, args.settings)
+    more = [] if args.members is None else [f"run.members={args.members}"]
+    settings = config.load(wanted, [*args.settings, *more])
     if args.processes > 1:
         if args.coordinator is None:
             raise config.ConfigError(

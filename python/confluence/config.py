@@ -116,6 +116,8 @@ class Optimizer:
     # Evaluate and predict with a running mean of the parameters: each step keeps this share of the
     # mean. 0: no mean, the parameters themselves.
     mean_share: float = 0.0
+    # Training ends after this many evaluations without a better mean validation loss; 0: never.
+    patience: int = 0
     # The random seed of the initial parameters.
     seed: int = 0
     # The folder of a run whose best checkpoint has the initial parameters, and the digest of that
@@ -138,6 +140,8 @@ class Run:
     checkpoint_every: int = 500
     # How many of the newest checkpoints are kept, beside the best one by validation.
     keep: int = 2
+    # Runs whose predictions are averaged; they differ in optimizer.seed, one more for each.
+    members: int = 1
     # Compare the results with boosting, which takes seconds to minutes of one core at the end.
     boosting: bool = True
     # Steps between two records of the speed.
@@ -367,10 +371,11 @@ def _check(config: Config) -> None:
                  "staleness_days": 0},
         "optimizer": {
             "steps": 1, "warmup_steps": 0, "muon_rate": 0, "adam_rate": 0, "final_share": 0,
-            "weight_decay": 0, "clip_norm": 1e-12, "mean_share": 0,
+            "weight_decay": 0, "clip_norm": 1e-12, "mean_share": 0, "patience": 0,
         },
         "run": {
             "evaluate_every": 0, "evaluate_batches": 0, "checkpoint_every": 1, "keep": 1,
+            "members": 1,
             "log_every": 1, "ahead_on_device": 1, "prefetch": 0, "threads": 0, "timeout_seconds": 1,
         },
     }  # fmt: skip
@@ -385,6 +390,11 @@ def _check(config: Config) -> None:
         raise ConfigError(
             f"expected less than 1 for optimizer.mean_share, found {config.optimizer.mean_share}: "
             "the mean would never change"
+        )
+    if config.optimizer.patience and not config.run.evaluate_every:
+        raise ConfigError(
+            "expected at least 1 for run.evaluate_every with optimizer.patience, which counts "
+            "evaluations, found 0"
         )
     if model.width % model.heads:
         raise ConfigError(

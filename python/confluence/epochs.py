@@ -31,6 +31,8 @@ _LEAST_ERRORS = 4.0
 _LEAST_DEVIATIONS = 0.25
 # The mean of fewer labels is no level.
 _LEAST_LABELS = 10
+# The training period ends after this share of the train seeds.
+_TRAINED = 0.99
 _YEAR = np.timedelta64(365, "D")
 
 
@@ -65,7 +67,7 @@ class Level(NamedTuple):
 
     def __str__(self) -> str:
         if len(self.means) < _LEAST_PERIODS:
-            return f"{len(self.means)} {self.unit}s of labels, of at least {_LEAST_PERIODS}"
+            return f"{len(self.means)} {self.unit}s of labels, fewer than {_LEAST_PERIODS}"
         return (
             f"{len(self.means)} {self.unit}s, mean {self.means[0]:.3g} to {self.means[-1]:.3g}, "
             f"rank correlation {self.correlation:.2f}"
@@ -129,8 +131,9 @@ def _of_task(
     times, labels = train.times[has_time], train.labels[has_time]
     if not len(times):
         return None, "it has no train labels"
-    # At least half of them, since a single late label makes no training period longer.
-    later = [split for split, of in scored.items() if len(of) and np.mean(of > times.max()) >= 0.5]
+    # A few late train seeds make no training period longer.
+    end = np.quantile(times, _TRAINED, method="lower")
+    later = [split for split, of in scored.items() if len(of) and np.mean(of > end) >= 0.5]
     if not later:
         return None, "val and test do not lie after training"
     after = f"{' and '.join(later)} {'lie' if len(later) > 1 else 'lies'} after training, and"

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 import headwater
-from confluence import config, metrics
-from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP, target_stats
+from confluence import config, members, metrics
+from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP, Batch, target_stats
 from confluence.feed import DeviceTransfer
 from confluence.step import Program
 
@@ -76,9 +76,21 @@ def find_tasks(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[
     return found
 
 
+def predict_batch(program: Program, models: Sequence[Any], batch: Batch, kind: int) -> list[Any]:
+    """Returns the `Outputs` of each model, given by its parameters, as arrays of NumPy.
+
+    The first of several outputs is their mean.
+    """
+    outputs = [jax.device_get(program.predict(params, batch)) for params in models]
+    if len(outputs) > 1:
+        outputs.insert(0, members.mean(outputs, kind))
+    # Only the mean needs them, and a split of them may be large.
+    return [of._replace(categories=of.categories[:, :0]) for of in outputs]
+
+
 def score_split(
     program: Program,
-    params: Any,
+    models: Sequence[Any],
     sampler: headwater.Sampler,
     transfer: DeviceTransfer,
     split: headwater.sampler.Split,
@@ -86,18 +98,25 @@ def score_split(
     *,
     batch_limit: int,
     after_batch: Callable[[], None],
-) -> Scores:
-    """Scores each seed of a split once over all processes.
+) -> list[Scores]:
+    """Scores each seed of a split once over all processes, with each model's parameters.
+
+    The first of several scores is that of the models' mean.
 
     `batch_limit` takes the first batches alone; 0 takes all. `after_batch` is called after each.
     """
-    outputs = []
+    batches = []
     for batch in itertools.islice(sampler.evaluate(split, [task.name]), batch_limit or None):
-        outputs.append(jax.device_get(program.predict(params, transfer.to_device(batch))))
+        batches.append(predict_batch(program, models, transfer.to_device(batch), task.kind))
         after_batch()
-    if not outputs:
+    if not batches:
         empty = np.zeros(0)
-        return Scores(float("nan"), 0, 0, {}, empty.astype(np.uint32), empty, empty)
+        nothing = Scores(float("nan"), 0, 0, {}, empty.astype(np.uint32), empty, empty)
+        return [nothing] * (len(models) + (len(models) > 1))
+    return [_score(task, outputs) for outputs in zip(*batches, strict=True)]
+
+
+def _score(task: Task, outputs: Sequence[Any]) -> Scores:
     whole = type(outputs[0])(*(np.concatenate(parts) for parts in zip(*outputs, strict=True)))
     counted = whole.weight > 0
     known = counted & ~whole.is_null

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-import jax
 import numpy as np
 
 import headwater
-from confluence import metrics
+from confluence import evaluation, metrics
 from confluence.assembly import Assembly
 from confluence.batch import BOOLEAN, CATEGORICAL, TIMESTAMP
 from confluence.config import ConfigError
@@ -82,9 +81,9 @@ def _is_time(text: str) -> bool:
 
 
 def predict_seeds(
-    parts: Assembly, params: Any, task_name: str, seeds: Sequence[Seed]
+    parts: Assembly, models: Sequence[Any], task_name: str, seeds: Sequence[Seed]
 ) -> list[Prediction]:
-    """Returns the model's prediction for each seed, in the units of the data.
+    """Returns the prediction of the models' mean for each seed, in the units of the data.
 
     Raises:
         ConfigError: A seed lacks the observation time it needs.
@@ -107,7 +106,7 @@ def predict_seeds(
             [seed.time for seed in chunk],
         )
         on_device = parts.transfer.to_device(batch)
-        outputs = jax.device_get(parts.program.predict(params, on_device))
+        outputs, *_ = evaluation.predict_batch(parts.program, models, on_device, task.kind)
         values = metrics.in_units(task.kind, outputs.value.astype(np.float64), task.stats)
         predictions += [
             Prediction(_formatted(parts, task, value), float(null))

@@ -42,6 +42,23 @@ def create_folder(out: Path, *, resume: bool) -> None:
         raise config.ConfigError(f"cannot create the folder {out}: {error.strerror}") from None
 
 
+def has_ended(out: Path, settings: config.Config) -> bool:
+    """Returns whether the folder holds the results of a run with these settings.
+
+    Raises:
+        CheckpointError: It holds a run of other settings.
+    """
+    if not (out / "config.toml").exists():
+        return False
+    differing = config.differences(settings, config.load(out / "config.toml").to_dict())
+    if differing:
+        raise CheckpointError(
+            f"{out} holds another run: {'; '.join(differing)}; use the run's own configuration, or "
+            "start another run in another folder"
+        )
+    return (out / "results.json").exists()
+
+
 @contextmanager
 def lock_folder(out: Path) -> Iterator[None]:
     """Keeps other processes from training in the folder; the lock ends with the process.

@@ -50,6 +50,7 @@ class Outputs(NamedTuple):
     null: jax.Array  # f32 [B], the probability of NULL
     # The prediction: a z-score, a probability, or a category's number within its column.
     value: jax.Array  # f32 [B]
+    categories: jax.Array  # f32 [B, K], the probabilities of a categorical target
     is_null: jax.Array  # bool [B]
     label: jax.Array  # f32 [B], in the unit of `value`; 0 or 1 for a boolean
     row: jax.Array  # u32 [B], the row of the seed
@@ -141,9 +142,11 @@ class Program:
         predictions = model.predict(params, batch, tables, self._settings.model, self.shape)
         labels = loss.labels(expand(batch, tables, self.shape.max_rows), batch)
         value, label = loss.values_and_labels(predictions, labels, batch)
+        known = loss.known_categories(predictions.categories, batch.category_count)
         return Outputs(
             loss.context_losses(predictions, labels, batch), batch.weights,
-            jax.nn.sigmoid(predictions.null), value, labels.is_null, label, batch.seed_row,
+            jax.nn.sigmoid(predictions.null), value, jax.nn.softmax(known), labels.is_null, label,
+            batch.seed_row,
         )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,14 @@ from typing import Any
 import jax
 
 import headwater
-from confluence import config, epochs, report, run_folder, sinks, starting
-from confluence.assembly import Assembly, assemble, open_stores
+from confluence import config, epochs, members, report, run_folder, sinks, starting
+from confluence.assembly import Assembly, assemble, open_run, open_stores
 from confluence.checkpoint import Checkpoints
 from confluence.feed import Feed
 from confluence.parallel import Processes
+from confluence.patience import Validation
 from confluence.progress import MetricsLog, ProfilerTrace, StepRecorder
+from confluence.results import Results
 from confluence.rollcall import RunIdentity
 from confluence.step import StepMetrics, compute_type
 
@@ -43,7 +45,7 @@ def train(
     *,
     resume: bool = False,
     profile: tuple[int, int] | None = None,
-) -> report.Results:
+) -> Results:
     """Trains to the last step; returns the content of `results.json` in the run's folder.
 
     The steps from the first to the last of `profile` are traced into the folder's `profile`.
@@ -52,6 +54,7 @@ def train(
         ConfigError, CheckpointError, JoinError, TrainingError: The message says what to do.
         Interrupted: SIGINT or SIGTERM came; the run can be resumed.
     """
+    members.check(out, settings)
     run_folder.create_folder(out, resume=resume)
     if processes.count > 1:
         identity = _run_identity(settings, out, resume)
@@ -67,13 +70,98 @@ def train(
         if processes.rank == 0:
             open_resources.enter_context(run_folder.lock_folder(out))
         settings = _resolved(settings, resume, processes)
+        if settings.run.members == 1:
+            return _train_run(settings, out, processes, resume, stop, profile)
+        _train_members(settings, out, processes, stop, profile)
+        return _average_members(settings, out, processes, stop)
+
+
+def _train_run(
+    settings: config.Config,
+    out: Path,
+    processes: Processes,
+    resume: bool,
+    stop: _StopRequest,
+    profile: tuple[int, int] | None,
+) -> Results:
+    """Trains a run without members, with settings that are resolved."""
+    with (
+        ExitStack() as open_resources,
+        processes.exit_on_error(Interrupted),
+        run_folder.report_full_disk(out),
+    ):
         parts = open_resources.enter_context(assemble(settings, processes))
         return _Trainer(parts, out, processes, resume, stop, open_resources).run(profile)
 
 
+def _train_members(
+    settings: config.Config,
+    out: Path,
+    processes: Processes,
+    stop: _StopRequest,
+    profile: tuple[int, int] | None,
+) -> None:
+    """Trains the members that have not ended, one after the other."""
+    all_members = list(
+        zip(members.folders(out, settings), members.settings_of(settings), strict=True)
+    )
+    left = [(folder, own) for folder, own in all_members if not run_folder.has_ended(folder, own)]
+    if processes.rank == 0:
+        run_folder.write_text(out / "config.toml", settings.to_toml())
+    for folder, own in left:
+        folder.mkdir(exist_ok=True)
+        if processes.rank == 0:
+            print(f"confluence: training {folder}", file=sys.stderr)
+        # All processes agree on what is there: no checkpoint is written before all have looked.
+        resume = any(path.name.isdigit() for path in folder.glob("checkpoints/*"))
+        _train_run(own, folder, processes, resume, stop, profile)
+
+
+def _average_members(
+    settings: config.Config, out: Path, processes: Processes, stop: _StopRequest
+) -> Results:
+    """Scores the mean of the members' best checkpoints; writes its results and its report."""
+
+    def after_batch() -> None:
+        if stop.is_requested and processes.count == 1:
+            raise Interrupted(f"stopped while scoring the members of {out}; continue with --resume")
+
+    is_leader = processes.rank == 0
+    with ExitStack() as open_resources, processes.exit_on_error(Interrupted):
+        parts, trained = open_resources.enter_context(open_run(out, "best", processes=processes))
+        tasks = parts.results(
+            [of.params for of in trained],
+            ("val", "test"),
+            after_batch=after_batch,
+            with_boosting=settings.run.boosting and is_leader,
+        )
+        folders = members.folders(out, settings) if is_leader else []
+        results = Results(
+            None,
+            tasks,
+            report.training_cpu_seconds(folders),
+            report.early_stops(folders),
+            [of.step for of in trained],
+        )
+        if is_leader:
+            _write_results(parts, out, folders, results)
+    return results
+
+
+def _write_results(parts: Assembly, out: Path, folders: Sequence[Path], results: Results) -> None:
+    """Writes the report, with a context of each task, and last the results: the run has ended."""
+    pages = {task.name: f"context-{n}.html" for n, task in enumerate(parts.tasks)}
+    for task, name in pages.items():
+        parts.sampler.render_context(task, 0, out / name)
+    report.write(out, results, pages, folders)
+    run_folder.write_json(out / "results.json", results.to_dict())
+
+
 def _run_identity(settings: config.Config, out: Path, resume: bool) -> RunIdentity:
     """Returns what must be equal in all processes of a run."""
-    steps = [int(path.name) for path in out.glob("checkpoints/*") if path.name.isdigit()]
+    folders = members.folders(out, settings)
+    checkpoints = [path for folder in folders for path in folder.glob("checkpoints/*")]
+    steps = [int(path.name) for path in checkpoints if path.name.isdigit()]
     return {
         "config": settings.to_dict(),
         "stores": [headwater.Store(path).root for path in settings.data.stores],
@@ -120,6 +208,7 @@ class _Trainer:
         open_resources.callback(self._checkpoints.close)
         self._state = self._program.initial()
         self._first_step = 0
+        self._validation = Validation()
         if resume:
             self._restore()
         if self._first_step == 0 and self._settings.optimizer.start_from:
@@ -141,29 +230,26 @@ class _Trainer:
         found = self._checkpoints.restore(step, self._state, self._settings, self._parts.roots)
         self._parts.sampler.resume(found.cursor)
         self._state, self._first_step = found.state, step
+        self._validation = found.validation
         if self._is_leader:
             print(f"confluence: resuming after step {step}", file=sys.stderr)
 
-    def run(self, profile: tuple[int, int] | None) -> report.Results:
+    def run(self, profile: tuple[int, int] | None) -> Results:
         last = self._settings.optimizer.steps
         if self._first_step == 0:
             self._evaluate(0, b"")
-        if self._first_step < last:
+        if self._first_step < last and not self._is_out_of_patience:
             self._train_steps(last, profile)
         self._checkpoints.wait()
         self._log.flush()
         results = self._results()
         if self._is_leader:
-            run_folder.write_json(self._out / "results.json", results.to_dict())
-            report.write(self._out, results, self._draw_contexts())
+            _write_results(self._parts, self._out, [self._out], results)
         return results
 
-    def _draw_contexts(self) -> dict[str, str]:
-        """Draws the first context of each task, as the model saw it; returns the pages' names."""
-        names = {task.name: f"context-{n}.html" for n, task in enumerate(self._parts.tasks)}
-        for task, name in names.items():
-            self._parts.sampler.render_context(task, 0, self._out / name)
-        return names
+    @property
+    def _is_out_of_patience(self) -> bool:
+        return self._validation.is_over(self._settings.optimizer.patience)
 
     def _train_steps(self, last: int, profile: tuple[int, int] | None) -> None:
         run = self._settings.run
@@ -185,9 +271,12 @@ class _Trainer:
                 if is_last or (run.evaluate_every and step % run.evaluate_every == 0):
                     with recorder.paused():
                         self._evaluate(step, fed.cursor)
+                    is_last = is_last or self._is_out_of_patience
                 elif step % run.checkpoint_every == 0 or metrics.stop_requested:
                     self._save(step, fed.cursor)
-                if metrics.stop_requested and not is_last:
+                if is_last:
+                    break
+                if metrics.stop_requested:
                     self._checkpoints.wait()
                     raise Interrupted(
                         f"stopped after step {step} of {last}, whose checkpoint is in "
@@ -200,14 +289,16 @@ class _Trainer:
     def _save(self, step: int, cursor: bytes, loss: float | None = None) -> None:
         # The log on the disk must never be behind the checkpoint.
         self._log.flush()
-        self._checkpoints.save(step, self._state, cursor, self._settings, self._parts.roots, loss)
+        self._checkpoints.save(
+            step, self._state, cursor, self._settings, self._parts.roots, self._validation, loss
+        )
 
     def _evaluate(self, step: int, cursor: bytes) -> None:
         """Scores the validation split of all tasks; saves the state with their mean loss."""
         losses = []
         for task in self._parts.tasks:
-            scores = self._parts.score(
-                self._state.inference_params,
+            (scores,) = self._parts.score(
+                [self._state.inference_params],
                 "val",
                 task,
                 batch_limit=self._settings.run.evaluate_batches,
@@ -219,7 +310,9 @@ class _Trainer:
                     {"step": step, "split": "val", "task": task.name, **scores.record()}
                 )
         if step:
-            self._save(step, cursor, _mean_of_finite(losses))
+            loss = _mean_of_finite(losses)
+            self._validation = self._validation.after(step, loss)
+            self._save(step, cursor, loss)
 
     def _stop_in_evaluation(self) -> None:
         """Stops a run of one process during an evaluation; several agree on it in a step."""
@@ -231,21 +324,30 @@ class _Trainer:
                 f"stopped during an evaluation; {newest} in {self._out}; continue with --resume"
             )
 
-    def _results(self) -> report.Results:
+    def _results(self) -> Results:
         """Scores val and test with the best parameters by validation, beside the baselines."""
         best = self._checkpoints.best
         assert best is not None, "the last step always has a checkpoint"
         found = self._checkpoints.restore(best, self._state, self._settings, self._parts.roots)
         tasks = self._parts.results(
-            found.state.inference_params,
+            [found.state.inference_params],
             ("val", "test"),
             after_batch=self._stop_in_evaluation,
             with_boosting=self._settings.run.boosting and self._is_leader,
         )
         # The log is the leader's.
-        log = report.read_log(self._out) if self._is_leader else []
-        cpu_seconds = report.training_cpu_seconds(log)
-        return report.Results(best, tasks, cpu_seconds)
+        folders = [self._out] if self._is_leader else []
+        return Results(best, tasks, report.training_cpu_seconds(folders), self._early_stop(), [])
+
+    def _early_stop(self) -> list[str]:
+        """Returns a line if training ended before its last step."""
+        step = self._checkpoints.latest
+        if step == self._settings.optimizer.steps:
+            return []
+        return [
+            f"stopped early after step {step}: no better validation loss since step "
+            f"{self._validation.best_step}"
+        ]
 
 
 def _mean_of_finite(losses: list[float]) -> float | None:

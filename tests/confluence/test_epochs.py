@@ -60,6 +60,8 @@ def test_the_advice_depends_on_the_target_and_on_when_it_is_scored():
     assert advice(NUMERICAL, early, late)[0] is False
     assert advice(NUMERICAL, early, late, early / 100.0)[0] is True
     assert advice(NUMERICAL, early, early)[0] is None
+    # A single late train seed makes no training period longer.
+    assert advice(NUMERICAL, np.append(early, 4000), late)[0] is False
     assert advice(TIMESTAMP, early, late)[0] is True
     assert advice(CATEGORICAL, early, late, early / 100.0)[0] is False
     assert advice(NUMERICAL, [], late) == (None, "it has no train labels")

@@ -8,7 +8,8 @@ import shutil
 import pytest
 
 import confluence
-from confluence import boosting, report
+from confluence import boosting
+from confluence.results import Results
 from runs import confluence as command
 
 # Orbax's threads warn of options that are intended; the command silences them.
@@ -75,7 +76,7 @@ def results(ours, **others):
     baselines = {name.replace("_", " "): {"mae": value} for name, value in others.items()}
     scores = {"loss": 0.1, "seeds": 3, "mae": ours, "baselines": baselines}
     task = {"leading": "mae", "boosting": "off", "cpu_seconds": {}, "test": scores}
-    return report.Results(7, {"shop/spend": task})
+    return Results(7, {"shop/spend": task})
 
 
 def test_a_model_that_does_not_beat_the_best_baseline_is_named():

@@ -209,7 +209,7 @@ def test_a_checkpoint_of_other_data_is_refused(whole, tiny, tmp_path, tiny_confi
 
 def test_p6_a_checkpoint_with_a_flipped_bit_is_refused(whole, tmp_path):
     """Or the bit is in bytes of the file that hold no number, and nothing changes."""
-    with assembly.open_run(whole, "latest") as (parts, _, step):
+    with assembly.open_run(whole, "latest") as (parts, [(_, step)]):
         like = parts.program.initial()
         settings, roots = parts.settings, parts.roots
     intact = jax.tree.map(np.asarray, restored(whole, step, like, settings, roots))

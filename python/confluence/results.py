@@ -1,0 +1,170 @@
+"""The results of a run: its metrics beside the baselines, as a table and as JSON."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from confluence import boosting, metrics
+
+# The entries of a split's record that are not metrics.
+_NOT_METRICS = ("loss", "seeds", "nulls", "members", "baselines")
+# The columns of the table, by the name of the boosting.
+_BOOSTING = {
+    boosting.ROW: "boosting: row",
+    boosting.AGGREGATES: "+ aggregates",
+    boosting.LABELS: "+ last labels",
+}
+_HEADER = "<tr><th>task<th>split<th>model<th>metrics<th>CPU s</tr>"
+
+
+@dataclass(frozen=True, repr=False)
+class Results:
+    """The metrics of a run beside the baselines; a notebook shows them as a table.
+
+    Attributes:
+        step: The step whose checkpoint was scored; None for the mean of members.
+        tasks: For each task the name of its leading metric, and for each split its metrics:
+            `results.tasks["shop/churn"]["test"]["auroc"]`. The metrics of the baselines are under
+            `"baselines"`, and the CPU seconds of boosting under `"cpu_seconds"` of the task.
+        cpu_seconds: What the training took, about, on all tasks together.
+        stopped: A line for each training that ended early.
+        members: The steps of the members whose mean was scored; their own leading metrics are under
+            `"members"` of the split.
+    """
+
+    step: int | None
+    tasks: Mapping[str, Any]
+    cpu_seconds: float | None = None
+    stopped: Sequence[str] = ()
+    members: Sequence[int] = ()
+
+    @property
+    def remarks(self) -> list[str]:
+        """What nobody should overlook in these results, a line each."""
+        beaten = [line for name, of_task in self.tasks.items() for line in _beaten(name, of_task)]
+        return [*self.stopped, *beaten]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the content of the run's `results.json`."""
+        return {
+            "step": self.step,
+            "members": list(self.members),
+            "stopped": list(self.stopped),
+            "cpu_seconds": self.cpu_seconds,
+            "remarks": self.remarks,
+            "tasks": dict(self.tasks),
+        }
+
+    def __repr__(self) -> str:
+        return f"{self._model()}\n{self.table()}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self._model()}</p>\n{html_table(self)}"
+
+    def _model(self) -> str:
+        if not self.members:
+            return f"step {self.step}"
+        return f"mean of {len(self.members)} members, steps {', '.join(map(str, self.members))}"
+
+    def table(self) -> str:
+        """Returns the metrics beside the baselines, and the remarks, as lines of text."""
+        others = _boosting_columns(self.tasks)
+        header = ["task", "metric", "split", "confluence", *others.values(), "baselines"]
+        rows = [(*header, "members")] if self.members else [tuple(header)]
+        for name, of_task in self.tasks.items():
+            for split, scores in _splits(of_task):
+                for metric in _metrics(scores, of_task["leading"]):
+                    boosted = _boosting_cells(of_task, scores, metric, others)
+                    repeated = ", ".join(
+                        f"{other} {found[metric]:.4f}"
+                        for other, found in scores["baselines"].items()
+                        if other not in _BOOSTING
+                    )
+                    row = (name, metric, split, f"{scores[metric]:.4f}", *boosted, repeated)
+                    each = scores.get("members", []) if metric == of_task["leading"] else []
+                    rows.append((*row, " ".join(f"{of:.4f}" for of in each)))
+            if of_task["cpu_seconds"]:
+                seconds = [_seconds(of_task["cpu_seconds"].get(other)) for other in others]
+                rows.append((name, "CPU s", "", _seconds(self.cpu_seconds), *seconds))
+        columns = list(zip_longest(*rows, fillvalue=""))
+        widths = [max(map(len, column)) for column in columns]
+        lines = [
+            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)).rstrip()
+            for row in rows
+        ]
+        return "\n".join([*lines, *self.remarks])
+
+
+def _beaten(name: str, of_task: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a line if the best baseline is as good as the model on the test split."""
+    scores, leading = of_task.get("test", {}), of_task["leading"]
+    others = {
+        other: found[leading]
+        for other, found in scores.get("baselines", {}).items()
+        if not math.isnan(found[leading])
+    }
+    if not others or math.isnan(scores.get(leading, math.nan)):
+        return
+    best = max(others, key=lambda other: metrics.worth(leading, others[other]))
+    if metrics.worth(leading, scores[leading]) <= metrics.worth(leading, others[best]):
+        yield (
+            f"{name}: confluence does not beat the best baseline on the test split: {leading} "
+            f"{scores[leading]:.4f}, {others[best]:.4f} ({best})"
+        )
+
+
+def _boosting_columns(tasks: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the columns of boosting that any task has, by name; one if it could not run."""
+    names = {name for of_task in tasks.values() for name in of_task["cpu_seconds"]}
+    if names:
+        return {name: column for name, column in _BOOSTING.items() if name in names}
+    is_missing = any(of_task["boosting"] != "off" for of_task in tasks.values())
+    return {boosting.ROW: "boosting"} if is_missing else {}
+
+
+def _boosting_cells(
+    of_task: Mapping[str, Any], scores: Mapping[str, Any], metric: str, names: Mapping[str, str]
+) -> list[str]:
+    """Returns the metric of each boosting, or why there is none."""
+    reason = "-" if of_task["boosting"] == "done" else of_task["boosting"]
+    found = scores["baselines"]
+    return [f"{found[name][metric]:.4f}" if name in found else reason for name in names]
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _metrics(scores: Mapping[str, Any], leading: str) -> list[str]:
+    """Returns the metrics of a split, the leading one first; none if nothing was scored."""
+    others = [name for name in scores if name not in (leading, *_NOT_METRICS)]
+    return [leading, *others] if leading in scores else []
+
+
+def _splits(of_task: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(name, of_task[name]) for name in ("train", "val", "test") if name in of_task]
+
+
+def html_table(results: Results) -> str:
+    """Returns the remarks, and a row for each model, with its CPU seconds after its metrics."""
+    rows = []
+    for name, of_task in results.tasks.items():
+        seconds = {"confluence": results.cpu_seconds, **of_task["cpu_seconds"]}
+        leading = of_task["leading"]
+        for split, scores in _splits(of_task):
+            for model, found in {"confluence": scores, **scores["baselines"]}.items():
+                values = [f"{k} {v:.4f}" for k, v in found.items() if isinstance(v, float)]
+                rows.append((name, split, model, " ".join(values), _seconds(seconds.get(model))))
+            for number, value in enumerate(scores.get("members", [])):
+                rows.append((name, split, f"member {number}", f"{leading} {value:.4f}", "-"))
+            if of_task["boosting"] not in ("done", "off"):
+                rows.append((name, split, "boosting", of_task["boosting"], "-"))
+    lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
+    table = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    remarks = "".join(f"<p>{html.escape(line)}</p>\n" for line in results.remarks)
+    return f"{remarks}<table>{_HEADER}\n{table}\n</table>"
