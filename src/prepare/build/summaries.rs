@@ -1,6 +1,7 @@
 //! Summaries: for each period and parent the number of rows that came to be known, and means and
 //! quantiles of their columns, as tables of their own.
 
+use std::ops::Range;
 use std::path::Path;
 
 use arrow_array::Array;
@@ -45,17 +46,12 @@ pub(super) struct SummaryColumn {
     pub cells: Vec<Option<f32>>,
 }
 
-/// The rows of a table that came to be known in one period, of one parent.
-struct Group {
-    /// The rows' places in [`Grouped::rows`].
-    from: usize,
-    to: usize,
-}
-
-/// The rows of a table in the order of their groups.
+/// The rows of a table in the order of their groups: those that came to be known in one period, of one
+/// parent.
 struct Grouped {
     rows: Vec<u32>,
-    groups: Vec<Group>,
+    /// The places of each group's rows.
+    groups: Vec<Range<usize>>,
 }
 
 /// A table that has been written, as its summaries need it.
@@ -96,11 +92,11 @@ impl SummarisedTable<'_> {
             )));
         }
         let is_same = |a: &(i64, u32, u32), b: &(i64, u32, u32)| (a.0, a.1) == (b.0, b.1);
-        let mut groups: Vec<Group> = Vec::new();
+        let mut groups: Vec<Range<usize>> = Vec::new();
         let (mut ends, mut of_parents) = (Vec::new(), Vec::new());
         for chunk in keys.chunk_by(is_same) {
-            let from = groups.last().map_or(0, |last| last.to);
-            groups.push(Group { from, to: from + chunk.len() });
+            let from = groups.last().map_or(0, |last| last.end);
+            groups.push(from..from + chunk.len());
             ends.push(chunk[0].0);
             of_parents.push(chunk[0].1);
         }
@@ -174,7 +170,7 @@ fn extend(values: &mut Vec<f32>, column: &ColumnSummary, array: &dyn Array) -> R
 impl Grouped {
     /// Returns the column with the number of rows.
     fn count(&self) -> SummaryColumn {
-        let counts = || self.groups.iter().map(|group| (group.to - group.from) as u32);
+        let counts = || self.groups.iter().map(|group| group.len() as u32);
         SummaryColumn {
             name: "count".to_owned(),
             stats: ColumnStats::Count {
@@ -204,7 +200,7 @@ impl Grouped {
             .collect();
         let mut known = Vec::new();
         for group in &self.groups {
-            let rows = &self.rows[group.from..group.to];
+            let rows = &self.rows[group.clone()];
             known.clear();
             known.extend(rows.iter().map(|&row| values[row as usize]).filter(|v| !v.is_nan()));
             known.sort_unstable_by(f32::total_cmp);
