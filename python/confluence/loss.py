@@ -14,6 +14,9 @@ from confluence.model import Predictions
 
 # The weight of the z-loss, which keeps the logits of the categories small.
 _Z_WEIGHT = 1e-4
+# Beyond this, in standard deviations, the loss of a number grows with the error and not its square:
+# predictions are scored by the mean absolute error.
+_SMALL_ERROR = 0.25
 # The weights of a time's 14 sines and cosines and of its z-score. They sum to one, so that a
 # timestamp weighs as much as a number.
 _TIME_WEIGHTS = np.array([1.0] * 14 + [2.0], np.float32) / 16
@@ -56,7 +59,7 @@ def context_losses(predictions: Predictions, truth: Labels, batch: Batch) -> jax
     """Returns the loss of each context, f32 [B]."""
     null = optax.sigmoid_binary_cross_entropy(predictions.null, truth.is_null.astype(jnp.float32))
     by_type = {
-        NUMERICAL: optax.huber_loss(predictions.numerical, truth.number),
+        NUMERICAL: 2 * optax.huber_loss(predictions.numerical, truth.number, delta=_SMALL_ERROR),
         BOOLEAN: optax.sigmoid_binary_cross_entropy(
             predictions.boolean, truth.boolean.astype(jnp.float32)
         ),

@@ -8,8 +8,8 @@ use headwater::plan::Split;
 use headwater::random::{Purpose, Stream, name_identity};
 use headwater::sampler::{Aggregates, Batch, Children, Settings, Walk};
 use headwater::store::{
-    AggregateMetadata, AggregateValue, Cell, ColumnMetadata, ColumnStats, SEES_EVERYTHING, Seed,
-    Store, TargetMetadata, is_visible,
+    AggregateMetadata, AggregateValue, Cell, ColumnMetadata, ColumnStats, SEES_EVERYTHING, Scale,
+    Seed, Store, TargetMetadata, is_visible,
 };
 
 use crate::summaries::{Asked, Place, summary_of};
@@ -303,7 +303,8 @@ fn aggregates_of(store: &Store, table: usize) -> impl Iterator<Item = &Aggregate
 
 /// The column that the cells of an aggregate have.
 fn number_column(aggregate: &AggregateMetadata) -> ColumnMetadata {
-    let stats = ColumnStats::Numerical { mean: 0.0, std: 1.0, min: 0.0, max: 0.0 };
+    let stats =
+        ColumnStats::Numerical { scale: Scale::Linear, mean: 0.0, std: 1.0, min: 0.0, max: 0.0 };
     let (name, index) = (aggregate.name.clone(), aggregate.index);
     ColumnMetadata { name, index, offset: 0, null_count: 0, stats }
 }

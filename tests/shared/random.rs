@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use headwater::prepare::schema::{
-    Aggregate, CellTask, Delay, DerivedTask, Limits, Reference, Schema, Summary, Table, Task, Time,
-    Window,
+    Aggregate, CellTask, Delay, DerivedTask, Limits, Reference, ScaleName, Schema, Summary, Table,
+    Task, Time, Window,
 };
 use headwater::random::{Purpose, Stream};
 use headwater::store::{Period, SemanticType};
@@ -365,6 +365,7 @@ impl Maker {
             time: Some("at".into()),
             target: "target".into(),
             target_type,
+            scale: ScaleName::Linear,
             split: recorded.then(|| "split".into()),
             horizon: None,
         };

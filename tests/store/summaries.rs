@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use headwater::prepare::schema::{Summary, Table};
 use headwater::store::{
-    Cell, ColumnStats, NEVER_VISIBLE, Period, SemanticType, Store, SummaryMetadata, TimeMetadata,
+    Cell, ColumnStats, NEVER_VISIBLE, Period, Scale, SemanticType, Store, SummaryMetadata,
+    TimeMetadata,
 };
 
 use crate::database::{Database, Value};
@@ -196,9 +197,13 @@ fn compare_summary(database: &Database, store: &Store, summary: &Summary, found:
         let summarised = of.columns.iter().find(|column| Some(&*column.name) == base);
         let expected = match summarised.map(|column| &column.stats) {
             None => ColumnStats::Count { min, max },
-            Some(ColumnStats::Boolean { .. }) => {
-                ColumnStats::Numerical { mean: 0.0, std: 1.0, min: 0.0, max: 1.0 }
-            }
+            Some(ColumnStats::Boolean { .. }) => ColumnStats::Numerical {
+                scale: Scale::Linear,
+                mean: 0.0,
+                std: 1.0,
+                min: 0.0,
+                max: 1.0,
+            },
             // A mean has the scale of the numbers, so that it compares with them.
             Some(stats) => stats.clone(),
         };

@@ -19,10 +19,11 @@ const FLOORS: [&[&str]; 8] = [
     &["bin"],
 ];
 
-/// What rooms of one floor may use of each other: `store` the split of `plan`, `matrix` the rows of
-/// `fold`.
-const NEIGHBOURS: [(&str, &str); 12] = [
+/// What rooms of one floor may use of each other: `store` the split of `plan` and the z-score of
+/// `fold`, `matrix` the rows of `fold`.
+const NEIGHBOURS: [(&str, &str); 13] = [
     ("store", "plan"),
+    ("store", "fold"),
     ("matrix", "fold"),
     ("progress", "error"),
     ("process", "error"),

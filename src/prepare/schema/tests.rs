@@ -250,7 +250,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "time = { column = \"date\" }",
         "time = { column = \"laps\" }",
-        "table \"races\": time: column \"laps\": expected type timestamp, found numerical; give \
+        "table \"races\": time: column \"laps\": expected type timestamp or ignored, found numerical; give \
          the column this type, or choose another",
     ),
     (
