@@ -57,10 +57,9 @@ class Level(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Whether it moves steadily, and far enough to matter."""
+        """Whether it moves steadily, and far enough to matter; never over too few periods."""
         return (
-            len(self.means) >= _LEAST_PERIODS
-            and abs(self.correlation) >= _LEAST_CORRELATION
+            abs(self.correlation) >= _LEAST_CORRELATION
             and abs(self.errors) >= _LEAST_ERRORS
             and abs(self.deviations) >= _LEAST_DEVIATIONS
         )

@@ -35,6 +35,8 @@ def test_a_level_that_stays_or_wanders_does_not_move():
     for seed in range(20):
         assert not level(lambda _: 3.0, seed=seed).moves
         assert not level(lambda year: np.sin(2 * year), seed=seed).moves
+        # Of few labels some means are in order by chance.
+        assert not level(lambda _: 3.0, years=5, count=80, seed=seed).moves
     # Too few labels, too few periods, too short a move to matter.
     assert not level(lambda year: 0.3 * year, noise=20, count=300).moves
     assert not level(lambda year: year, years=0.6).moves
