@@ -10,9 +10,44 @@ use crate::error::{Error, Result};
 impl Metadata {
     /// Checks all references of the metadata, so that no later read goes out of range.
     pub(super) fn check(&self) -> Result<()> {
-        let wrong = |what: String| {
-            Err(Error::corrupt(format!("the metadata are wrong: {what}; prepare the store again")))
-        };
+        self.check_tables()?;
+        self.check_columns()?;
+        let mut relation = self.relations.len() as u32;
+        for summary in &self.summaries {
+            if !self.is_sound_summary(summary, relation) {
+                return wrong(format!(
+                    "the summary with table {} names a table, a column or a relation that does not \
+                     exist",
+                    summary.table
+                ));
+            }
+            relation += u32::from(!self.has_parents(summary));
+        }
+        for task in &self.tasks {
+            let anchor = self.tables.get(task.anchor as usize);
+            let inside = match task.target {
+                TargetMetadata::Cell { column } => anchor.is_some_and(|table| {
+                    (column as usize) < table.columns.len() && task.seed_count == table.row_count
+                }),
+                TargetMetadata::Derived { .. } => anchor.is_some(),
+            };
+            if !inside {
+                return wrong(format!(
+                    "task {:?} names a table, a column or seeds that do not exist",
+                    task.name
+                ));
+            }
+        }
+        for file in &self.files {
+            let inside = |part: &str| !matches!(part, "" | "." | "..");
+            if file.path.contains(['\\', '\0']) || !file.path.split('/').all(inside) {
+                return wrong(format!("the file {:?} lies outside the store", file.path));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_tables(&self) -> Result<()> {
         for (place, table) in self.tables.iter().enumerate() {
             table::check_layout(table)?;
             if table.time.as_ref().is_some_and(|time| time.delay_us() < 0) {
@@ -40,6 +75,11 @@ impl Metadata {
                 ));
             }
         }
+        Ok(())
+    }
+
+    /// Checks the numbers, the categories and the scales of all columns and aggregates.
+    fn check_columns(&self) -> Result<()> {
         let columns = self.tables.iter().flat_map(|t| &t.columns).chain(self.derived_columns());
         let mut column_count = 0;
         for column in columns {
@@ -77,40 +117,8 @@ impl Metadata {
                 self.embedding.column_count
             ));
         }
-        let mut relation = self.relations.len() as u32;
-        for summary in &self.summaries {
-            if !self.is_sound_summary(summary, relation) {
-                return wrong(format!(
-                    "the summary with table {} names a table, a column or a relation that does not \
-                     exist",
-                    summary.table
-                ));
-            }
-            relation += u32::from(!self.has_parents(summary));
-        }
-        for task in &self.tasks {
-            let anchor = self.tables.get(task.anchor as usize);
-            let inside = match task.target {
-                TargetMetadata::Cell { column } => anchor.is_some_and(|table| {
-                    (column as usize) < table.columns.len() && task.seed_count == table.row_count
-                }),
-                TargetMetadata::Derived { .. } => anchor.is_some(),
-            };
-            if !inside {
-                return wrong(format!(
-                    "task {:?} names a table, a column or seeds that do not exist",
-                    task.name
-                ));
-            }
-        }
         if !self.scales_are_sound() {
-            return wrong("the quantiles of a column are not in ascending order".to_owned());
-        }
-        for file in &self.files {
-            let inside = |part: &str| !matches!(part, "" | "." | "..");
-            if file.path.contains(['\\', '\0']) || !file.path.split('/').all(inside) {
-                return wrong(format!("the file {:?} lies outside the store", file.path));
-            }
+            return wrong("the quantiles of a column are not in ascending order");
         }
         Ok(())
     }
@@ -161,4 +169,8 @@ impl Metadata {
                 AggregateValue::Count | AggregateValue::SinceLast => true,
             }
     }
+}
+
+fn wrong(what: impl std::fmt::Display) -> Result<()> {
+    Err(Error::corrupt(format!("the metadata are wrong: {what}; prepare the store again")))
 }
