@@ -19,7 +19,6 @@ fn logarithm(n: u64, scale: f64) -> f32 {
 }
 
 /// Returns the count whose cell has this number, as far as 32 bits tell.
-#[cfg(feature = "prepare")]
 pub(crate) fn count_of(number: f32) -> u64 {
     inverse(number, COUNT_SCALE)
 }
@@ -30,7 +29,6 @@ pub(crate) fn seconds_of(number: f32) -> u64 {
     inverse(number, SECONDS_SCALE)
 }
 
-#[cfg(feature = "prepare")]
 fn inverse(number: f32, scale: f64) -> u64 {
     (libm::exp2(f64::from(number) * scale) - 1.0).round() as u64
 }
