@@ -251,7 +251,7 @@ references = [{ columns = "a", to = "a" }]
     assert_eq!(
         with_schema("time = { column = \"at\" }", "time = { column = \"total\" }"),
         "schema DIR/schema.toml: table \"orders\": time: column \"total\": expected type \
-         timestamp, found numerical; give the column this type, or choose another"
+         timestamp or ignored, found numerical; give the column this type, or choose another"
     );
 }
 
