@@ -128,6 +128,9 @@ impl Sampler {
         let mut databases = stores.into_iter().map(Database::new).collect::<Result<Vec<_>>>()?;
         check_names(&databases)?;
         let tasks = tasks::tasks(&databases, &settings)?;
+        if settings.staleness > 0 {
+            tasks.iter().try_for_each(|task| task.check_staleness(&databases))?;
+        }
         let mut plan = Plan::new();
         settings.add_to(&mut plan)?;
         set_child_widths(&mut databases, &settings.child_widths, &mut plan)?;

@@ -58,6 +58,23 @@ impl Task {
         Ok(Self { database, place, name, weight: 1.0, heading, identity, subsets })
     }
 
+    /// Checks that seeds of the task can be observed earlier.
+    pub(super) fn check_staleness(&self, databases: &[Database]) -> Result<()> {
+        let task = databases[self.database].store.tasks()[self.place].metadata();
+        let found = match task.target {
+            TargetMetadata::Cell { .. } => {
+                "a cell of the seed row as its target, and that row is not there earlier"
+            }
+            TargetMetadata::Derived { .. } if task.sees_everything => "seeds that see everything",
+            TargetMetadata::Derived { .. } => return Ok(()),
+        };
+        Err(Error::invalid(format!(
+            "staleness: expected tasks with targets from a table of their own and an observation time \
+             for each seed, found task {:?} with {found}; name other tasks, or set no staleness",
+            self.name
+        )))
+    }
+
     /// Returns the number of seeds of a split.
     pub(super) fn count(&self, split: Split) -> u64 {
         self.subsets[split as usize].count()

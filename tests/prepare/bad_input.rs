@@ -529,7 +529,7 @@ fn p7_no_leak_of_a_target_by_a_table_of_the_same_source() {
             "task \"churn\": {count} of 3 seeds could see their own target: table \"answers\" is \
              also read from \"seeds\", and its row with the seed's \"y\" is visible at the \
              observation time; remove that table, give \"y\" the type ignored there and use it in \
-             no key or reference, or give the table the time at which the target was known"
+             no key, reference or time, or give the table the time at which the target was known"
         )
     };
     let at = "time = { column = \"at\" }";

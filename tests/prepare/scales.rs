@@ -19,8 +19,7 @@ fn schema(amount: &str, at: &str) -> String {
     format!(
         "database = \"x\"\n[[table]]\nname = \"payments\"\nkey = \"id\"\n\
          time = {{ column = \"at\", delay = \"1 day\" }}\n\
-         columns = {{ id = \"identifier\", amount = {amount}, at = {at} }}\n\
-         [[task]]\nname = \"amount\"\ncell = {{ table = \"payments\", column = \"amount\" }}\n"
+         columns = {{ id = \"identifier\", amount = {amount}, at = {at} }}\n"
     )
 }
 
@@ -112,6 +111,15 @@ fn a_scale_that_a_column_cannot_have_is_refused() {
         workshop.refused(&schema(amount, at))
     };
     let text = r#""timestamp""#;
+    let message = refused(
+        r#""numerical""#,
+        r#"{ type = "ignored", unit = "s" }, other = { type = "ignored", unit = "s" }"#,
+    );
+    assert!(
+        message
+            .contains("column \"other\": expected a unit only for a timestamp or the table's time"),
+        "{message}"
+    );
     let message = refused(r#"{ type = "categorical", scale = "log" }"#, text);
     assert!(
         message.contains("expected type numerical for a column with a scale, found categorical"),
@@ -121,6 +129,38 @@ fn a_scale_that_a_column_cannot_have_is_refused() {
     assert!(message.contains("`linear`, `log`, `rank`"), "{message}");
     let message = refused(r#""numerical""#, r#""numerical""#);
     assert!(message.contains("expected type timestamp or ignored, found numerical"), "{message}");
+}
+
+#[test]
+fn a_target_by_rank_is_refused_because_its_numbers_are_lost() {
+    let workshop = Workshop::new(&[("payments.csv", &payments())]);
+    let task =
+        "[[task]]\nname = \"amount\"\ncell = { table = \"payments\", column = \"amount\" }\n";
+    let by_rank = schema(r#"{ type = "numerical", scale = "rank" }"#, r#""timestamp""#) + task;
+    let message = workshop.refused(&by_rank);
+    assert!(
+        message.contains("expected the scale linear or log for a target, found rank"),
+        "{message}"
+    );
+}
+
+#[test]
+fn p7_no_leak_of_a_target_by_a_time_that_is_no_cell() {
+    let visits: Vec<_> =
+        (0..60).map(|n| format!("{},2020-01-{:02},2020-03-01", n % 5, n % 28 + 1)).collect();
+    let visits = format!("cust,at,obs\n{}\n", visits.join("\n"));
+    let customers = "id,age\n0,1\n1,2\n2,3\n3,4\n4,5\n";
+    let workshop = Workshop::new(&[("visits.csv", &visits), ("customers.csv", customers)]);
+    let message = workshop.refused(
+        "database = \"x\"\n[[table]]\nname = \"customers\"\nkey = \"id\"\n\
+         columns = { id = \"identifier\", age = \"numerical\" }\n\
+         [[table]]\nname = \"visits\"\ntime = { column = \"at\" }\n\
+         references = [{ columns = \"cust\", to = \"customers\" }]\n\
+         columns = { cust = \"identifier\", at = \"ignored\" }\n\
+         [[task]]\nname = \"when\"\nderived = { anchor = \"customers\", source = \"visits\", \
+         key = \"cust\", time = \"obs\", target = \"at\", type = \"timestamp\" }\n",
+    );
+    assert!(message.contains("60 of 60 seeds could see their own target"), "{message}");
 }
 
 #[test]

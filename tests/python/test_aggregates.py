@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import headwater
-from shop import SCHEMA, orders, shop, write_csv
+from shop import SCHEMA, SQL_TASK, orders, shop, write_csv
 
 AGGREGATES = """
 [[aggregate]]
@@ -22,7 +22,7 @@ MINUTE = np.timedelta64(60_000_000, "us")
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     folder = tmp_path_factory.mktemp("aggregates")
-    (folder / "schema.toml").write_text(SCHEMA + AGGREGATES)
+    (folder / "schema.toml").write_text(SCHEMA + AGGREGATES + SQL_TASK)
     source = write_csv(folder / "shop", shop())
     headwater.prepare(source, folder / "schema.toml", folder / "shop.db")
     return folder / "shop.db"
@@ -72,19 +72,25 @@ def test_aggregates_can_be_left_out(store):
         cells_of_customer(store, 50, START, aggregates="far")
 
 
-def test_p7_a_stale_train_seed_is_observed_earlier(store):
+def test_p7_a_stale_train_seed_is_observed_earlier(store, tmp_path):
     most = 3
-    with headwater.Sampler(store, tasks=["price"], default_batch_size=512, max_rows=4) as sampler:
+    settings = {"tasks": ["spending"], "default_batch_size": 64, "max_rows": 8}
+    with headwater.Sampler(store, **settings) as sampler:
         own = observed(sampler.evaluate("train"))
         fresh = [sampler.next_train_batch() for _ in range(60)]
-    with headwater.Sampler(
-        store, tasks=["price"], default_batch_size=512, max_rows=4, staleness_days=most
-    ) as sampler:
+    with headwater.Sampler(store, **settings, staleness_days=most) as sampler:
         assert observed(sampler.evaluate("train")) == own
-        stale = [sampler.next_train_batch() for _ in range(60)]
-        val = observed(sampler.evaluate("val"))
-    with headwater.Sampler(store, tasks=["price"], default_batch_size=512, max_rows=4) as sampler:
-        assert observed(sampler.evaluate("val")) == val
+        stale = []
+        for step in range(60):
+            if step == 20:
+                sampler.save_cursor(tmp_path / "cursor")
+            stale.append(sampler.next_train_batch())
+    # Also in a run that is resumed, on other threads.
+    with headwater.Sampler(store, **settings, staleness_days=most, num_threads=1) as sampler:
+        sampler.resume(tmp_path / "cursor")
+        for batch in stale[20:]:
+            resumed = sampler.next_train_batch()
+            assert all(np.array_equal(batch[name], resumed[name]) for name in batch)
     days = {row: set() for row in own}
     for before, after in zip(fresh, stale, strict=True):
         assert np.array_equal(before["seed_row"], after["seed_row"])
@@ -95,10 +101,24 @@ def test_p7_a_stale_train_seed_is_observed_earlier(store):
     assert found.min() >= 0
     assert found.max() <= most
     # Evenly, and another time in each epoch.
-    assert abs(found.mean() - most / 2) < 0.2
-    assert max(map(len, days.values())) > 1
+    assert abs(found.mean() - most / 2) < 0.1
+    assert min(map(len, days.values())) > 20
+
+
+def test_a_staleness_without_effect_is_refused(store, tmp_path):
     with pytest.raises(headwater.InvalidArgument, match="staleness_days: expected 0 to 3650000"):
         headwater.Sampler(store, staleness_days=4_000_000)
+    with pytest.raises(
+        headwater.InvalidArgument, match="found task .*price.* a cell of the seed row"
+    ):
+        headwater.Sampler(store, tasks=["price"], staleness_days=1)
+    with headwater.Sampler(store, tasks=["spending"], staleness_days=1) as sampler:
+        sampler.save_cursor(tmp_path / "cursor")
+    with (
+        headwater.Sampler(store, tasks=["spending"], staleness_days=2) as sampler,
+        pytest.raises(headwater.PlanMismatch, match='"staleness"'),
+    ):
+        sampler.resume(tmp_path / "cursor")
 
 
 def observed(batches):

@@ -108,7 +108,7 @@ pub(crate) fn settings(batch_size: impl Strategy<Value = u32>) -> impl Strategy<
             child_widths: vec![],
             aggregates,
             visible_until: None,
-            staleness: (seed % 3) as i64 * 1_000_000_000,
+            staleness: 0,
             keep_future_cells,
             row_order,
             shape,

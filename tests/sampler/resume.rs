@@ -63,9 +63,6 @@ fn p6_a_cursor_of_another_plan_is_rejected_by_name() {
     changed.visible_until = Some(7);
     assert!(refused(store, &changed).contains("\"visible_until\""));
     changed = settings.clone();
-    changed.staleness = 1;
-    assert!(refused(store, &changed).contains("\"staleness\""));
-    changed = settings.clone();
     changed.keep_future_cells = !changed.keep_future_cells;
     assert!(refused(store, &changed).contains("\"keep_future_cells\""));
     assert!(refused(&stores[1].1, &settings).contains("\"database/0/root\""));

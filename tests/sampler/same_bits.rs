@@ -110,9 +110,7 @@ proptest! {
             found.map(|(task, name)| (task, name.to_owned())).unwrap()
         };
         let (task, name) = first_task(&case.plain());
-        // A seed is told by its observation time, which staleness would change.
-        let settings =
-            Settings { tasks: Some(vec![name]), staleness: 0, ..case.settings.clone() };
+        let settings = Settings { tasks: Some(vec![name]), ..case.settings.clone() };
         let ranks = world(&case.stores, &settings, ranks, PLAIN);
         let count = ranks[0].seed_count(0, Split::Train) as usize;
         let global = settings.shape.batch_size as usize * ranks.len();

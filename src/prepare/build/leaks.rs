@@ -61,8 +61,8 @@ fn check_table(
     Err(Error::data(format!(
         "{count} of {} seeds could see their own target: table {name:?} is also read from {:?}, \
          and its row with the seed's {target:?} is visible at the observation time; remove that \
-         table, give {target:?} the type ignored there and use it in no key or reference, or give \
-         the table the time at which the target was known",
+         table, give {target:?} the type ignored there and use it in no key, reference or time, or \
+         give the table the time at which the target was known",
         obs_times.len(),
         table.source_name(),
     )))

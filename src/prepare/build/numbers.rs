@@ -14,7 +14,7 @@ const PARTS: usize = 256;
 /// A summary of the numbers of a column, still growing.
 #[derive(Clone)]
 pub(in crate::prepare) struct Numbers {
-    /// The moments of the places on the scale; for ranks, of the numbers themselves.
+    /// The moments of the places on the scale; none for ranks, whose moments are known.
     pub moments: Moments,
     scale: ScaleName,
     min: f64,
@@ -38,10 +38,7 @@ impl Numbers {
         match self.scale {
             ScaleName::Linear => self.moments.push(number),
             ScaleName::Log => self.moments.push(Scale::Log.of(number)),
-            ScaleName::Rank => {
-                self.moments.push(number);
-                self.sample.push(number);
-            }
+            ScaleName::Rank => self.sample.push(number),
         }
     }
 
@@ -53,7 +50,7 @@ impl Numbers {
             }
             ScaleName::Log => NumberCode { scale: Scale::Log, z_score: self.moments.z_score() },
             ScaleName::Rank => NumberCode {
-                scale: Scale::Rank { quantiles: self.sample.quantiles() },
+                scale: Scale::Rank { quantiles: self.sample.quantiles(self.stored_range()) },
                 // Of numbers evenly between 0 and 1, as ranks are.
                 z_score: ZScore { mean: 0.5, std: 12_f64.sqrt().recip() },
             },
@@ -62,9 +59,13 @@ impl Numbers {
 
     pub(super) fn stats(&self) -> ColumnStats {
         let NumberCode { scale, z_score: ZScore { mean, std } } = self.code();
-        let is_empty = self.moments.count() == 0;
-        let (min, max) = if is_empty { (0.0, 0.0) } else { (self.min, self.max) };
+        let (min, max) = self.stored_range();
         ColumnStats::Numerical { scale, mean, std, min, max }
+    }
+
+    /// Returns the minimum and the maximum; 0 of no numbers.
+    fn stored_range(&self) -> (f64, f64) {
+        if self.min > self.max { (0.0, 0.0) } else { (self.min, self.max) }
     }
 
     /// Returns the minimum and the maximum; of no numbers, infinity and minus infinity.
@@ -102,9 +103,9 @@ impl Sample {
         }
     }
 
-    /// Returns the numbers that divide the sample into parts of equal size, from the least to the
-    /// greatest.
-    fn quantiles(&self) -> Vec<f64> {
+    /// Returns the numbers that divide the sample into parts of equal size, from the minimum of the
+    /// column to its maximum.
+    fn quantiles(&self, (min, max): (f64, f64)) -> Vec<f64> {
         let mut kept = self.kept.clone();
         if kept.len() > SAMPLE {
             trim(&mut kept);
@@ -113,7 +114,10 @@ impl Sample {
         numbers.sort_unstable_by(f64::total_cmp);
         let Some(last) = numbers.len().checked_sub(1) else { return vec![0.0, 0.0] };
         // Adding 0 turns -0 into +0, so that equal numbers have equal bits.
-        (0..=PARTS).map(|part| numbers[part * last / PARTS] + 0.0).collect()
+        let mut quantiles: Vec<f64> =
+            (0..=PARTS).map(|part| numbers[part * last / PARTS] + 0.0).collect();
+        (quantiles[0], quantiles[PARTS]) = (min + 0.0, max + 0.0);
+        quantiles
     }
 }
 
@@ -133,7 +137,7 @@ mod tests {
     fn quantiles_of_a_small_column_are_its_own() {
         let mut sample = Sample::default();
         (0..=1000).rev().for_each(|number| sample.push(f64::from(number)));
-        let quantiles = sample.quantiles();
+        let quantiles = sample.quantiles((0.0, 1000.0));
         assert_eq!(quantiles.len(), PARTS + 1);
         assert_eq!((quantiles[0], quantiles[128], quantiles[256]), (0.0, 500.0, 1000.0));
     }
@@ -144,7 +148,7 @@ mod tests {
         let count = 1_000_000_u32;
         (0..count).for_each(|number| sample.push(f64::from(number)));
         assert!(sample.kept.len() < 2 * SAMPLE);
-        for (part, quantile) in sample.quantiles().into_iter().enumerate() {
+        for (part, quantile) in sample.quantiles((0.0, 1e6)).into_iter().enumerate() {
             let error = quantile / f64::from(count) - part as f64 / PARTS as f64;
             assert!(error.abs() < 0.01, "{part}: {error}");
         }

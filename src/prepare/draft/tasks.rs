@@ -66,7 +66,10 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
         time: Some(name(time)),
         target: name(target),
         target_type,
-        scale: if target_type == guessed.semantic { guessed.scale } else { ScaleName::Linear },
+        scale: match guessed.scale {
+            ScaleName::Log if target_type == guessed.semantic => ScaleName::Log,
+            _ => ScaleName::Linear,
+        },
         split: split.map(name),
         horizon: None,
     };
@@ -95,7 +98,9 @@ pub(super) fn cell_tasks(
                 found.semantic,
                 SemanticType::Numerical | SemanticType::Boolean | SemanticType::Categorical
             );
-            if !predictable || is_constant(subject, place) {
+            // From a rank, a number cannot be told again.
+            let is_rank = found.scale == ScaleName::Rank;
+            if !predictable || is_rank || is_constant(subject, place) {
                 continue;
             }
             let name = format!("{}.{column}", table.name);

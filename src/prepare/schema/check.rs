@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::labels::label_table_name;
 use super::{
-    Aggregate, CellTask, Delay, DerivedTask, Reference, Schema, Table, Task, Time, Window,
+    Aggregate, CellTask, Column, Delay, DerivedTask, Reference, ScaleName, Schema, Table, Task,
+    Time, Window,
 };
 use crate::error::{Context, Error, Result};
 use crate::prepare::names::{did_you_mean, listed, suggest};
@@ -66,6 +67,16 @@ impl Schema {
             return fail(
                 "every column of the table is ignored; give at least one column another type",
             );
+        }
+        let time = table.time.as_ref().and_then(|time| time.column.as_ref());
+        let is_unused = |(name, column): &(&String, &Column)| {
+            column.semantic == SemanticType::Ignored && column.unit.is_some() && time != Some(*name)
+        };
+        if let Some((name, _)) = table.columns.iter().find(is_unused) {
+            return fail(format!(
+                "column {name:?}: expected a unit only for a timestamp or the table's time, found \
+                 one for an ignored column; remove the unit"
+            ));
         }
         has_columns(table, &table.key).context(|| "key")?;
         let mut names = BTreeSet::new();
@@ -197,6 +208,7 @@ impl Schema {
             .context(|| format!("table {:?}", table.name))?;
         if let Some(column) = table.columns.get(&cell.column) {
             predictable(column.semantic)
+                .and_then(|()| exact(column.scale))
                 .context(|| format!("column {:?} of {:?}", cell.column, cell.table))?;
         }
         let time = table.time.as_ref();
@@ -259,7 +271,9 @@ impl Schema {
                 derived.key.len(),
             ));
         }
-        predictable(derived.target_type).context(|| format!("target {:?}", derived.target))?;
+        predictable(derived.target_type)
+            .and_then(|()| exact(derived.scale))
+            .context(|| format!("target {:?}", derived.target))?;
         if !derived.scale.is_linear() && derived.target_type != SemanticType::Numerical {
             return fail(format!(
                 "target {:?}: expected type numerical for a target with a scale, found {}; remove \
@@ -307,7 +321,9 @@ impl Schema {
     /// Whether a row of `table` reveals its value of `column`, or that the value is NULL.
     pub(in crate::prepare) fn reveals(&self, table: &Table, column: &str) -> bool {
         let kept = table.columns.get(column);
+        let time = table.time.as_ref().and_then(|time| time.column.as_deref());
         kept.is_some_and(|column| column.semantic != SemanticType::Ignored)
+            || time == Some(column)
             || self.links_rows(table, column)
     }
 
@@ -414,6 +430,18 @@ fn predictable(semantic: SemanticType) -> Result<()> {
             "expected a numerical, boolean, categorical or timestamp target, found {semantic}"
         )),
         _ => Ok(()),
+    }
+}
+
+/// Refuses the scale of ranks for a target, because a rank tells numbers beyond the quantiles apart as
+/// little as those between two of them.
+fn exact(scale: ScaleName) -> Result<()> {
+    match scale {
+        ScaleName::Linear | ScaleName::Log => Ok(()),
+        ScaleName::Rank => fail(
+            "expected the scale linear or log for a target, found rank, from which its numbers \
+             cannot be told again; give the column another scale",
+        ),
     }
 }
 

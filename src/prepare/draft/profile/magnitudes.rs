@@ -31,8 +31,8 @@ impl Magnitudes {
         self.any_negative |= number < 0.0;
     }
 
-    /// Returns the scale for a heavy tail, and how many times the median the largest magnitude is;
-    /// `None` if the tail is not heavy.
+    /// Returns the scale for a heavy tail, and about how many times the median of the magnitudes other
+    /// than 0 the largest is; `None` if the tail is not heavy.
     pub(in crate::prepare::draft) fn heavy_tail(&self) -> Option<(ScaleName, f64)> {
         if self.count < FEWEST {
             return None;
