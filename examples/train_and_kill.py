@@ -114,7 +114,7 @@ def compare(whole: Path, killed: Path, kept: int) -> int:
     for name, of_task in results.items():
         metric, test = of_task["leading"], of_task["test"]
         baselines = {baseline: found[metric] for baseline, found in test["baselines"].items()}
-        listed = ", ".join(f"{baseline} {value:.3f}" for baseline, value in baselines.items())
+        listed = "; ".join(f"{baseline} {value:.3f}" for baseline, value in baselines.items())
         print(f"{name}, test: {metric} {test[metric]:.3f} (baselines: {listed})")
     print(f"curves and contexts: {whole / 'report.html'}")
     return 0

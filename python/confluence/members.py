@@ -48,11 +48,14 @@ def check(out: Path, settings: config.Config) -> None:
     start = settings.optimizer.start_from
     if start and (Path(start) / "member-0").is_dir():
         raise config.ConfigError(
-            f"{start} has members; start from one of them: --from {Path(start) / 'member-0'}"
+            f"expected one run to start from, found the members of {start}; start from one of "
+            f"them: --from {Path(start) / 'member-0'}"
         )
     if settings.run.members == 1:
         if (out / "member-0").exists():
-            raise config.ConfigError(f"{out} holds a run of members; say how many: --members N")
+            raise config.ConfigError(
+                f"expected --members N for {out}, which holds a run of members, found none; add it"
+            )
         return
     if (out / "checkpoints").exists():
         raise config.ConfigError(

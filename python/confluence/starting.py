@@ -91,7 +91,9 @@ def _open(run: Path) -> Iterator[tuple[Checkpoints, int]]:
     try:
         step = checkpoints.best
         if step is None:
-            raise CheckpointError(f"{run} has no checkpoint yet to start from")
+            raise CheckpointError(
+                f"expected a checkpoint to start from in {run}, found none; train that run first"
+            )
         yield checkpoints, step
     finally:
         checkpoints.close()

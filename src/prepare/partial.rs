@@ -44,10 +44,15 @@ impl Partial {
             return Err(in_use(&path));
         }
         // The previous holder of the lock may have given the folder its name.
+        let is_at_path = is_still_at(&locked, &path).map_err(io("examining", &path))?;
         if fs::symlink_metadata(out).is_ok() {
+            if is_at_path {
+                // Made above, after the holder's rename. Only an empty folder is removed.
+                let _ = fs::remove_dir(&path);
+            }
             return Err(exists(out));
         }
-        if !is_still_at(&locked, &path).map_err(io("examining", &path))? {
+        if !is_at_path {
             return Err(in_use(&path));
         }
         let listed = fs::read_dir(&path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
@@ -122,4 +127,19 @@ pub(super) fn exists(out: &Path) -> Error {
         "{} is there already; remove it, or choose another folder",
         out.display()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Partial;
+
+    #[test]
+    fn a_store_that_got_its_name_meanwhile_leaves_no_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("shop.store");
+        std::fs::create_dir(&out).unwrap();
+        let refused = Partial::create(&out).err().unwrap().to_string();
+        assert!(refused.ends_with("is there already; remove it, or choose another folder"));
+        assert!(!folder.path().join("shop.store.partial").exists());
+    }
 }

@@ -12,11 +12,12 @@ use super::arguments::{Argument, in_range, one_of, thread_count};
 use super::batch::arrays;
 use super::cursor::Cursor;
 use super::store::Store as PyStore;
+use crate::days::DAY_US;
 use crate::error::{Error, Result};
 use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
-    Aggregates, Batch, Children, Evaluation as Pass, RowOrder, Sampler, Settings, Shape, Snapshot,
-    Speed, Texts, Walk, check_owner,
+    Aggregates, Batch, Children, Evaluation as Pass, RowOrder, STALENESS_DAYS_MAX, Sampler,
+    Settings, Shape, Snapshot, Speed, Texts, Walk, check_owner,
 };
 use crate::store::Store;
 use crate::view::ContextPicture;
@@ -107,15 +108,14 @@ fn split_of(name: &str) -> Result<Split> {
     one_of("split", name, &Split::ALL.map(|split| (split.name(), split)))
 }
 
-/// Returns whole days in microseconds.
-fn days(count: u32) -> Result<i64> {
-    const LONGEST: u32 = 3_650_000;
-    if count > LONGEST {
+/// Returns the staleness of the settings, in microseconds.
+fn staleness(days: u32) -> Result<i64> {
+    if days > STALENESS_DAYS_MAX {
         return Err(Error::invalid(format!(
-            "staleness_days: expected 0 to {LONGEST}, found {count}"
+            "staleness_days: expected 0 to {STALENESS_DAYS_MAX}, found {days}"
         )));
     }
-    Ok(i64::from(count) * 86_400_000_000)
+    Ok(i64::from(days) * DAY_US)
 }
 
 #[pymethods]
@@ -173,7 +173,7 @@ impl SamplerCore {
             aggregates: Argument("aggregates", aggregates)
                 .one_of(&Aggregates::ALL.map(|choice| (choice.name(), choice)))?,
             visible_until: Argument("visible_until", visible_until).get()?,
-            staleness: days(Argument("staleness_days", staleness_days).number()?)?,
+            staleness: staleness(Argument("staleness_days", staleness_days).number()?)?,
             keep_future_cells: Argument("keep_future_cells", keep_future_cells).get()?,
             row_order: Argument("row_order", row_order)
                 .one_of(&[("walk", RowOrder::Walk), ("cuthill-mckee", RowOrder::CuthillMckee)])?,

@@ -34,6 +34,8 @@ pub use batch::Batch;
 pub use context::{AggregateCell, Context, Link, Neighbours};
 pub use evaluation::Evaluation;
 pub(crate) use evaluation::check_owner;
+#[cfg(feature = "python")]
+pub(crate) use settings::STALENESS_DAYS_MAX;
 pub use settings::{Aggregates, Children, RowOrder, Settings, Shape, Texts, Walk};
 pub use tensors::{Dtype, Tensor};
 pub use walk::Visit;

@@ -1,5 +1,6 @@
 //! The settings of a sampler: those that determine its sequence, and the form of its batches.
 
+use crate::days::DAY_US;
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Split, SplitRatios, SplitRule};
 
@@ -98,8 +99,8 @@ pub enum Texts {
     Global,
 }
 
-/// The greatest staleness: 10,000 years in microseconds.
-const STALENESS_MAX: i64 = 10_000 * 365 * 86_400_000_000;
+/// The greatest staleness in days: 10,000 years.
+pub(crate) const STALENESS_DAYS_MAX: u32 = 10_000 * 365;
 
 /// The settings of a sampler.
 #[derive(Clone, Debug, PartialEq)]
@@ -183,9 +184,10 @@ impl Settings {
                  it out for no limit"
             )));
         }
-        if !(0..=STALENESS_MAX).contains(&self.staleness) {
+        let longest = i64::from(STALENESS_DAYS_MAX) * DAY_US;
+        if !(0..=longest).contains(&self.staleness) {
             return Err(Error::invalid(format!(
-                "staleness: expected 0 to {STALENESS_MAX} us, found {}",
+                "staleness: expected 0 to {longest} us, found {}",
                 self.staleness
             )));
         }

@@ -63,14 +63,16 @@ impl Task {
         let task = databases[self.database].store.tasks()[self.place].metadata();
         let found = match task.target {
             TargetMetadata::Cell { .. } => {
-                "a cell of the seed row as its target, and that row is not there earlier"
+                "which predicts a cell of the seed row, and no context has that row before its time"
             }
-            TargetMetadata::Derived { .. } if task.sees_everything => "seeds that see everything",
+            TargetMetadata::Derived { .. } if task.sees_everything => {
+                "whose seeds may have no observation time"
+            }
             TargetMetadata::Derived { .. } => return Ok(()),
         };
         Err(Error::invalid(format!(
             "staleness: expected tasks with targets from a table of their own and an observation time \
-             for each seed, found task {:?} with {found}; name other tasks, or set no staleness",
+             for each seed, found task {:?}, {found}; name other tasks, or set the staleness to 0",
             self.name
         )))
     }

@@ -31,7 +31,7 @@ pub use metadata::{
 };
 pub use period::Period;
 pub use relation::{Children, Relation};
-pub use scale::{NumberCode, Scale};
+pub use scale::{Scale, Scorer};
 pub use semantic::SemanticType;
 pub use table::{Cell, NO_PARENT, Row, Table};
 pub use task::{Seed, Task};

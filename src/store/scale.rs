@@ -105,14 +105,14 @@ fn quantile(quantiles: &[f64], rank: f64) -> f64 {
 
 /// The conversion of the numbers of a column to z-scores.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NumberCode {
+pub struct Scorer {
     /// The scale.
     pub scale: Scale,
     /// The z-score of a place on the scale.
     pub z_score: ZScore,
 }
 
-impl NumberCode {
+impl Scorer {
     /// Returns the z-score of `value`.
     #[inline]
     #[must_use]
@@ -135,8 +135,8 @@ mod tests {
     #[test]
     fn a_score_shows_the_number_it_was_made_from() {
         let shown = |scale: Scale, z_score, values: &[f64]| {
-            let code = NumberCode { scale, z_score };
-            let shown = |&value| code.scale.certain_value(z_score, code.score(value));
+            let scorer = Scorer { scale, z_score };
+            let shown = |&value| scorer.scale.certain_value(z_score, scorer.score(value));
             values.iter().map(shown).collect::<Vec<_>>()
         };
         let values = [0.0, 1.0, -1.0, 12.5, 250_000.0, -3e6];

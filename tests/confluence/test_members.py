@@ -100,7 +100,7 @@ def test_members_of_other_settings_or_kinds_are_refused(pair, whole, tiny, tmp_p
     before = (pair / "config.toml").read_text()
     for arguments, message in (
         (([*tiny, "data.seed=7"], pair, "--resume", "--members", 2), "data.seed is 7, the check"),
-        ((["run.members=1"], pair, "--resume"), "holds a run of members; say how many: --me"),
+        ((["run.members=1"], pair, "--resume"), "which holds a run of members, found none"),
         (([], whole, "--resume", "--members", 2), "found a run without members in"),
         ((tiny, tmp_path / "a", "--members", 2, "--from", whole), "--from or --members, found bo"),
         ((tiny, tmp_path / "b", "--from", pair), f"start from one of them: --from {pair}/member"),

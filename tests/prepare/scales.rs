@@ -101,7 +101,7 @@ fn an_ignored_time_gives_rows_the_same_times_and_no_cell() {
     let db = second.text("db");
     succeed(&["verify", &db]);
     let shown = succeed(&["inspect", &db, "--table", "payments"]);
-    assert!(shown.contains("time at, which is no cell + 1 day"), "{shown}");
+    assert!(shown.contains("time at (ignored as a cell) + 1 day"), "{shown}");
 }
 
 #[test]

@@ -205,7 +205,7 @@ fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result
             let name = |table: u32| &metadata.tables[table as usize].name;
             let reached = match metadata.relations.get(summary.relation as usize) {
                 Some(relation) => format!("as a child of {}", name(relation.parent)),
-                None => "in every context".to_owned(),
+                None => "the latest row for every seed".to_owned(),
             };
             [name(summary.table).clone(), format!("of {}", name(summary.of)), reached]
         }))?;
@@ -234,7 +234,7 @@ fn describe_time(store: &Store, table: &TableMetadata) -> String {
             (format!("of its {}", relation.name), *delay_us)
         }
         Some(TimeMetadata::Ignored { column, delay_us, .. }) => {
-            (format!("{column}, which is no cell"), *delay_us)
+            (format!("{column} (ignored as a cell)"), *delay_us)
         }
         Some(TimeMetadata::Period { .. }) => ("end of its period".to_owned(), 0),
     };

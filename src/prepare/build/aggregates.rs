@@ -2,12 +2,8 @@
 
 use std::path::Path;
 
-use arrow_array::Array;
-use arrow_array::cast::AsArray;
-use arrow_array::types::Float64Type;
-
-use super::columns::{ColumnSummary, Summary};
-use super::records::staged;
+use super::columns::ColumnSummary;
+use super::records::{MeanReader, staged};
 use super::references::first_relations;
 use crate::container::ContainerWriter;
 use crate::error::{Error, Result};
@@ -42,41 +38,25 @@ pub(super) fn summed_columns(
         of_table.flat_map(|aggregate| &aggregate.columns).any(|name| *name == summary.name)
     };
     let summed = (0..).zip(summaries).filter(|(_, summary)| is_summed(summary));
-    let mut columns: Vec<(SummedColumn, &ColumnSummary)> = summed
+    let mut columns = summed
         .map(|(place, summary)| {
-            let has_nulls = summary.null_count > 0;
-            let name = summary.name.clone();
-            (SummedColumn { name, place, has_nulls, values: Vec::new() }, summary)
+            let (name, has_nulls) = (summary.name.clone(), summary.null_count > 0);
+            let column = SummedColumn { name, place, has_nulls, values: Vec::new() };
+            Ok((column, MeanReader::new(summary)?))
         })
-        .collect();
+        .collect::<Result<Vec<_>>>()?;
     if columns.is_empty() {
         return Ok(Vec::new());
     }
     for batch in staged(staged_path)? {
         let batch = batch?;
-        for (column, summary) in &mut columns {
-            extend(&mut column.values, summary, batch.column(column.place as usize))?;
+        for (column, reader) in &mut columns {
+            let cells = reader.cells(batch.column(column.place as usize));
+            let fixed = |cell: Option<Cell>| cell.and_then(fixed_point).unwrap_or(NO_VALUE);
+            column.values.extend(cells.map(fixed));
         }
     }
     Ok(columns.into_iter().map(|(column, _)| column).collect())
-}
-
-/// Appends the values of a batch in fixed point.
-fn extend(values: &mut Vec<i32>, summary: &ColumnSummary, array: &dyn Array) -> Result<()> {
-    let fixed = |cell: Option<Cell>| cell.and_then(fixed_point).unwrap_or(NO_VALUE);
-    match &summary.summary {
-        Summary::Numerical(summary) => {
-            let code = summary.code();
-            let numbers = array.as_primitive::<Float64Type>().iter();
-            values.extend(numbers.map(|n| fixed(n.map(|n| Cell::Numerical(code.score(n))))));
-        }
-        Summary::Boolean { .. } => {
-            let truths = array.as_boolean().iter();
-            values.extend(truths.map(|truth| fixed(truth.map(Cell::Boolean))));
-        }
-        _ => return Err(Error::schema(format!("column {:?} has no mean", summary.name))),
-    }
-    Ok(())
 }
 
 /// Writes the running totals of an aggregate's columns over the `children` of its relation.

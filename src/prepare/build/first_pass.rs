@@ -202,6 +202,7 @@ impl<'a> Ingest<'a> {
             .collect::<Result<Vec<_>>>()?;
         let time = table.time.as_ref().and_then(|time| time.column.as_ref());
         let time_place = time.map(&mut place_of).transpose()?;
+        // A column that is ignored as a cell is read as a time all the same.
         if let (Some(place), Some(name)) = (time_place, time) {
             let column = Column { semantic: SemanticType::Timestamp, ..read[place].column };
             read[place] = ColumnSummary::new(name, column);

@@ -3,10 +3,10 @@
 use crate::fold::{Moments, ZScore};
 use crate::prepare::schema::ScaleName;
 use crate::random::{Purpose, Stream};
-use crate::store::{ColumnStats, NumberCode, Scale};
+use crate::store::{ColumnStats, Scale, Scorer};
 
-/// The most numbers from which quantiles are taken. A column with more numbers has a sample of this
-/// size, whose quantiles are within a fraction of a percent of the column's.
+/// The most numbers from which quantiles are taken: all of a column, or a sample of this size, in which
+/// the share of smaller numbers is that of the column to within some tenths of a percent.
 const SAMPLE: usize = 1 << 16;
 /// The parts of equal size into which quantiles divide the numbers.
 const PARTS: usize = 256;
@@ -43,14 +43,12 @@ impl Numbers {
     }
 
     /// Returns the conversion of the numbers to z-scores.
-    pub(super) fn code(&self) -> NumberCode {
+    pub(super) fn scorer(&self) -> Scorer {
         match self.scale {
-            ScaleName::Linear => {
-                NumberCode { scale: Scale::Linear, z_score: self.moments.z_score() }
-            }
-            ScaleName::Log => NumberCode { scale: Scale::Log, z_score: self.moments.z_score() },
-            ScaleName::Rank => NumberCode {
-                scale: Scale::Rank { quantiles: self.sample.quantiles(self.stored_range()) },
+            ScaleName::Linear => Scorer { scale: Scale::Linear, z_score: self.moments.z_score() },
+            ScaleName::Log => Scorer { scale: Scale::Log, z_score: self.moments.z_score() },
+            ScaleName::Rank => Scorer {
+                scale: Scale::Rank { quantiles: self.sample.quantiles(self.range()) },
                 // Of numbers evenly between 0 and 1, as ranks are.
                 z_score: ZScore { mean: 0.5, std: 12_f64.sqrt().recip() },
             },
@@ -58,19 +56,14 @@ impl Numbers {
     }
 
     pub(super) fn stats(&self) -> ColumnStats {
-        let NumberCode { scale, z_score: ZScore { mean, std } } = self.code();
-        let (min, max) = self.stored_range();
+        let Scorer { scale, z_score: ZScore { mean, std } } = self.scorer();
+        let (min, max) = self.range();
         ColumnStats::Numerical { scale, mean, std, min, max }
     }
 
     /// Returns the minimum and the maximum; 0 of no numbers.
-    fn stored_range(&self) -> (f64, f64) {
-        if self.min > self.max { (0.0, 0.0) } else { (self.min, self.max) }
-    }
-
-    /// Returns the minimum and the maximum; of no numbers, infinity and minus infinity.
     pub(super) fn range(&self) -> (f64, f64) {
-        (self.min, self.max)
+        if self.min > self.max { (0.0, 0.0) } else { (self.min, self.max) }
     }
 }
 

@@ -15,7 +15,7 @@ use super::links::Parents;
 use crate::container::ContainerWriter;
 use crate::error::{Context, Error, Result};
 use crate::prepare::values::arrow_error;
-use crate::store::{ColumnStats, NumberCode};
+use crate::store::{Cell, ColumnStats, Scorer};
 
 /// Streams the batches of a staging file in order.
 pub(super) fn staged(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
@@ -23,6 +23,38 @@ pub(super) fn staged(path: &Path) -> Result<impl Iterator<Item = Result<RecordBa
     let reader = BufReader::with_capacity(1 << 20, file);
     let reader = StreamReader::try_new(reader, None).map_err(arrow_error)?;
     Ok(reader.map(|batch| batch.map_err(arrow_error)))
+}
+
+/// Reads the staged values of a column that has a mean.
+pub(super) enum MeanReader {
+    Numerical(Scorer),
+    Boolean,
+}
+
+impl MeanReader {
+    pub(super) fn new(column: &ColumnSummary) -> Result<Self> {
+        match &column.summary {
+            Summary::Numerical(numbers) => Ok(Self::Numerical(numbers.scorer())),
+            Summary::Boolean { .. } => Ok(Self::Boolean),
+            _ => Err(Error::schema(format!("column {:?} has no mean", column.name))),
+        }
+    }
+
+    /// Returns the cell of each row of a staged batch; none for NULL.
+    pub(super) fn cells<'a>(
+        &'a self,
+        array: &'a ArrayRef,
+    ) -> Box<dyn Iterator<Item = Option<Cell>> + 'a> {
+        match self {
+            Self::Numerical(scorer) => {
+                let numbers = array.as_primitive::<Float64Type>().iter();
+                Box::new(numbers.map(|number| number.map(|n| Cell::Numerical(scorer.score(n)))))
+            }
+            Self::Boolean => {
+                Box::new(array.as_boolean().iter().map(|truth| truth.map(Cell::Boolean)))
+            }
+        }
+    }
 }
 
 /// Writes the records of a table.
@@ -109,7 +141,7 @@ impl Records<'_> {
 /// Encodes the cells of one column.
 enum Encoder {
     Identifier,
-    Numerical(NumberCode),
+    Numerical(Scorer),
     Timestamp,
     Boolean,
     Categorical(Vec<u32>),
@@ -120,7 +152,7 @@ impl Encoder {
     fn new(summary: &ColumnSummary) -> Self {
         match &summary.summary {
             Summary::Identifier => Self::Identifier,
-            Summary::Numerical(numbers) => Self::Numerical(numbers.code()),
+            Summary::Numerical(numbers) => Self::Numerical(numbers.scorer()),
             Summary::Timestamp { .. } => Self::Timestamp,
             Summary::Boolean { .. } => Self::Boolean,
             Summary::Categorical(dictionary) => Self::Categorical(dictionary.sorted().1),
@@ -137,9 +169,9 @@ impl Encoder {
         }
         match self {
             Self::Identifier => {}
-            Self::Numerical(code) => {
+            Self::Numerical(scorer) => {
                 let numbers = array.as_primitive::<Float64Type>().iter();
-                let scores = numbers.map(|number| number.map_or(0.0, |n| code.score(n)));
+                let scores = numbers.map(|number| number.map_or(0.0, |n| scorer.score(n)));
                 records.put(offset, scores.map(f32::to_le_bytes));
             }
             Self::Timestamp => {
@@ -176,9 +208,9 @@ pub(super) fn encode_target(
     let row_bytes = crate::store::target_bytes(stats);
     let mut bytes = Vec::with_capacity(array.len() * row_bytes as usize);
     match Encoder::new(summary) {
-        Encoder::Numerical(code) => {
+        Encoder::Numerical(scorer) => {
             for (row, number) in array.as_primitive::<Float64Type>().iter().enumerate() {
-                let value = number.map_or(0.0, |n| code.score(n));
+                let value = number.map_or(0.0, |n| scorer.score(n));
                 if !value.is_finite() {
                     return Err(Error::data(format!(
                         "column {:?}: the z-score of {:e} in row {} does not fit 32 bits (standard \
@@ -187,7 +219,7 @@ pub(super) fn encode_target(
                         summary.name,
                         number.unwrap_or_default(),
                         row + 1,
-                        code.z_score.std
+                        scorer.z_score.std
                     )));
                 }
                 bytes.extend(value.to_le_bytes());

@@ -4,13 +4,9 @@
 use std::ops::Range;
 use std::path::Path;
 
-use arrow_array::Array;
-use arrow_array::cast::AsArray;
-use arrow_array::types::Float64Type;
-
 use super::columns::{ColumnSummary, Summary as Statistics};
 use super::links::Parents;
-use super::records::staged;
+use super::records::{MeanReader, staged};
 use crate::error::{Context, Error, Result};
 use crate::prepare::schema::{Schema, Summary, Table};
 use crate::store::{
@@ -132,39 +128,32 @@ impl SummarisedTable<'_> {
     /// a number for NULL.
     fn values(&self, summary: &Summary) -> Result<Vec<(usize, Vec<f32>)>> {
         let missing = |name: &String| Error::schema(format!("there is no column {name:?}"));
-        let place = |name: &String| {
+        let column = |name: &String| {
             let place = self.columns.iter().position(|column| column.name == *name);
-            Ok((place.ok_or_else(|| missing(name))?, Vec::new()))
+            let place = place.ok_or_else(|| missing(name))?;
+            Ok((place, MeanReader::new(&self.columns[place])?, Vec::new()))
         };
-        let mut values = summary.columns.iter().map(place).collect::<Result<Vec<_>>>()?;
-        if values.is_empty() {
-            return Ok(values);
+        let mut columns = summary.columns.iter().map(column).collect::<Result<Vec<_>>>()?;
+        if columns.is_empty() {
+            return Ok(Vec::new());
         }
         for batch in staged(self.staged)? {
             let batch = batch?;
-            for (place, values) in &mut values {
-                extend(values, &self.columns[*place], batch.column(*place))?;
+            for (place, reader, values) in &mut columns {
+                values.extend(reader.cells(batch.column(*place)).map(number));
             }
         }
-        Ok(values)
+        Ok(columns.into_iter().map(|(place, _, values)| (place, values)).collect())
     }
 }
 
-/// Appends the values of a batch.
-fn extend(values: &mut Vec<f32>, column: &ColumnSummary, array: &dyn Array) -> Result<()> {
-    match &column.summary {
-        Statistics::Numerical(summary) => {
-            let code = summary.code();
-            let numbers = array.as_primitive::<Float64Type>().iter();
-            values.extend(numbers.map(|n| n.map_or(f32::NAN, |n| code.score(n))));
-        }
-        Statistics::Boolean { .. } => {
-            let truths = array.as_boolean().iter();
-            values.extend(truths.map(|t| t.map_or(f32::NAN, |t| f32::from(u8::from(t)))));
-        }
-        _ => return Err(Error::schema(format!("column {:?} has no mean", column.name))),
+/// Returns the number of a cell with a mean; not a number for NULL.
+fn number(cell: Option<Cell>) -> f32 {
+    match cell {
+        Some(Cell::Numerical(number)) => number,
+        Some(Cell::Boolean(truth)) => f32::from(u8::from(truth)),
+        _ => f32::NAN,
     }
-    Ok(())
 }
 
 impl Grouped {

@@ -132,7 +132,8 @@ fn numerical(profile: &Profile) -> (Column, Option<String>) {
     let (scale, note) = match profile.magnitudes.heavy_tail() {
         None => (ScaleName::Linear, None),
         Some((scale, times)) => {
-            let note = format!("heavy tail: the largest size is about {times:.0} times the median");
+            let note =
+                format!("heavy tail: the largest magnitude is about {times:.0} times the median");
             (scale, Some(note))
         }
     };

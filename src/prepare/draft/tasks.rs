@@ -98,7 +98,7 @@ pub(super) fn cell_tasks(
                 found.semantic,
                 SemanticType::Numerical | SemanticType::Boolean | SemanticType::Categorical
             );
-            // From a rank, a number cannot be told again.
+            // A rank does not keep the number exactly.
             let is_rank = found.scale == ScaleName::Rank;
             if !predictable || is_rank || is_constant(subject, place) {
                 continue;

@@ -208,7 +208,7 @@ impl Schema {
             .context(|| format!("table {:?}", table.name))?;
         if let Some(column) = table.columns.get(&cell.column) {
             predictable(column.semantic)
-                .and_then(|()| exact(column.scale))
+                .and_then(|()| keeps_numbers(column.scale))
                 .context(|| format!("column {:?} of {:?}", cell.column, cell.table))?;
         }
         let time = table.time.as_ref();
@@ -272,7 +272,7 @@ impl Schema {
             ));
         }
         predictable(derived.target_type)
-            .and_then(|()| exact(derived.scale))
+            .and_then(|()| keeps_numbers(derived.scale))
             .context(|| format!("target {:?}", derived.target))?;
         if !derived.scale.is_linear() && derived.target_type != SemanticType::Numerical {
             return fail(format!(
@@ -357,8 +357,8 @@ fn check_time(table: &Table, time: &Time) -> Result<()> {
             match table.columns.get(column).map(|c| c.semantic) {
                 Some(SemanticType::Timestamp | SemanticType::Ignored) => Ok(()),
                 other => fail(format!(
-                    "column {column:?}: expected type timestamp or ignored, found {}; give the column this \
-                     type, or choose another",
+                    "column {column:?}: expected type timestamp or ignored, found {}; give the \
+                     column this type, or choose another",
                     other.map_or("unknown", SemanticType::name)
                 )),
             }
@@ -433,14 +433,14 @@ fn predictable(semantic: SemanticType) -> Result<()> {
     }
 }
 
-/// Refuses the scale of ranks for a target, because a rank tells numbers beyond the quantiles apart as
-/// little as those between two of them.
-fn exact(scale: ScaleName) -> Result<()> {
+/// Refuses the scale of ranks for a target: labels and predictions need their numbers, and a rank has
+/// them only as nearly as 257 quantiles do.
+fn keeps_numbers(scale: ScaleName) -> Result<()> {
     match scale {
         ScaleName::Linear | ScaleName::Log => Ok(()),
         ScaleName::Rank => fail(
-            "expected the scale linear or log for a target, found rank, from which its numbers \
-             cannot be told again; give the column another scale",
+            "expected the scale linear or log for a target, found rank, which does not keep the \
+             numbers exactly; give the column another scale",
         ),
     }
 }

@@ -51,11 +51,12 @@ impl Schema {
 
     fn check_summary(&self, summary: &Summary, name: &str, is_first: bool) -> Result<()> {
         if !is_first {
-            return fail("the schema has it twice; put all columns into one");
+            return fail("the schema has this summary twice; put all columns into one of them");
         }
         if self.summaries.iter().any(|other| other.name() == summary.table) {
             return fail(format!(
-                "expected a table of the source or of labels, found {:?}, which is a summary itself",
+                "expected a table of the source or of labels, found {:?}, which is a summary itself; \
+                 name the table that it summarises",
                 summary.table
             ));
         }

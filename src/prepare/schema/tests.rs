@@ -250,8 +250,8 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "time = { column = \"date\" }",
         "time = { column = \"laps\" }",
-        "table \"races\": time: column \"laps\": expected type timestamp or ignored, found numerical; give \
-         the column this type, or choose another",
+        "table \"races\": time: column \"laps\": expected type timestamp or ignored, found \
+         numerical; give the column this type, or choose another",
     ),
     (
         "time = { column = \"date\" }",
@@ -417,7 +417,8 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "[[summary]]",
         "[[summary]]\ntable = \"results\"\nperiod = \"year\"\nby = \"driverId\"\n[[summary]]",
-        "summary \"results by year and driverId\": the schema has it twice; put all columns into one",
+        "summary \"results by year and driverId\": the schema has this summary twice; \
+         put all columns into one of them",
     ),
     (
         "[[summary]]",
@@ -429,7 +430,8 @@ const BAD: &[(&str, &str, &str)] = &[
         "[[summary]]",
         "[[summary]]\ntable = \"results by year and driverId\"\nperiod = \"year\"\n[[summary]]",
         "summary \"results by year and driverId by year\": expected a table of the source or of \
-         labels, found \"results by year and driverId\", which is a summary itself",
+         labels, found \"results by year and driverId\", which is a summary itself; name the table that \
+         it summarises",
     ),
     (
         "name = \"stops\"",
