@@ -15,6 +15,7 @@ same from the existing pairs alone, in tiles.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import jax
@@ -57,20 +58,19 @@ def dense_attention(
     relations: RelationVectors | None,
 ) -> jax.Array:
     """Returns the attention [B, S, H, d] of all pairs of cells."""
-    logits = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=jnp.float32)
+    # Arrays of pairs have the keys before the queries: see `_take` and `_add_up`.
+    q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
     # Logits are bounded, so no maximum needs to be subtracted, and the division can come last.
-    exponentials = jnp.exp(logits)
+    exponentials = jnp.exp(_logits(q, k))
     added: jax.Array | float = 0.0
     if relations is None:
         weights = jnp.where(_same_column(cells)[:, None], exponentials, 0)
     else:
         factors, added = _by_reference(cells, way, exponentials, q, relations)
         weights = exponentials * factors
-    total = jnp.sum(weights, axis=-1)
-    weighted = jnp.einsum(
-        "bhqk,bkhd->bqhd", weights.astype(v.dtype), v, preferred_element_type=jnp.float32
-    )
-    return ((weighted + added) / total.transpose(0, 2, 1)[..., None]).astype(v.dtype)
+    total = jnp.sum(weights, axis=2)[..., None]
+    weighted = _weighted(weights.astype(v.dtype), v)
+    return ((weighted + added) / total).astype(v.dtype).swapaxes(1, 2)
 
 
 def column_attention(
@@ -97,52 +97,130 @@ def _by_reference(
     """Returns what the references of OUT or IN make of exp(q k).
 
     That is the factor [B, H, S, S] of each pair, 0 without a reference, and what the values of the
-    relations add to the weighted sum, [B, S, H, d].
+    relations add to the weighted sum, [B, H, S, d].
 
     A pair's key is k + r: its weight is exp(q k) exp(q r), and its value v + r'. exp(q r) depends
-    on the cell i that attends and on the row that it attends to, so there is one array of cells by
-    rows, made before that of cells by cells.
+    on the cell i that attends and on the row that it attends to, so there is one array of rows by
+    cells, made before that of cells by cells.
     """
-    row_count = cells.row_count
+    row_count, relation_count = cells.row_count, len(relations.keys)
     # Padding is in no row; the number of rows marks a reference to none.
     rows = jnp.where(cells.is_padding, row_count + 1, cells.rows)
-    of_row = jax.nn.one_hot(rows, row_count, dtype=jnp.float32)
     by_relation = jnp.exp(
-        jnp.einsum("bqhd,nhd->bhqn", q, relations.keys, preferred_element_type=jnp.float32)
+        jnp.einsum("nhd,bhqd->bhnq", relations.keys, q, preferred_element_type=jnp.float32)
     )
-    row_exponentials = _product("bhqk,bkr->bhqr", exponentials, of_row)
-    alone = jnp.eye(cells.rows.shape[1], dtype=bool)[None]
+    row_exponentials = _add_up(exponentials, rows, row_count)
     row_factors = jnp.zeros_like(row_exponentials)
+    relation_totals = jnp.zeros_like(by_relation)
+    alone = jnp.eye(cells.rows.shape[1], dtype=bool)[None]
+    every_row = jnp.arange(row_count)[:, None]
     if way == OUT:
         alone &= cells.is_padding[:, None]
-        row_factors += of_row[:, None]
-    relation_totals = jnp.zeros_like(by_relation)
+        row_factors += (every_row == rows[:, None])[:, None]
     for number in range(cells.parents.shape[1]):
         parents, numbers = cells.parents[:, number], cells.relations[:, number]
         if way == OUT:
             parents, numbers = (
                 jnp.take_along_axis(x, cells.rows, axis=1) for x in (parents, numbers)
             )
-            one_hot = jax.nn.one_hot(numbers, len(relations.keys), dtype=jnp.float32)[:, None]
-            parents = jnp.where(cells.is_padding, row_count, parents)
-            leads = jax.nn.one_hot(parents, row_count, dtype=jnp.float32)[:, None]
-            of_rows = jnp.sum(by_relation * one_hot, axis=-1, keepdims=True) * leads
-            total = jnp.sum(of_rows * row_exponentials, axis=-1, keepdims=True)
+            leads = every_row == jnp.where(cells.is_padding, row_count, parents)[:, None]
+            one_hot = jax.nn.one_hot(numbers, relation_count, axis=1, dtype=jnp.float32)[:, None]
+            factor = jnp.sum(by_relation * one_hot, axis=2, keepdims=True)
+            of_rows = jnp.where(leads[:, None], factor, 0)
+            total = jnp.sum(of_rows * row_exponentials, axis=2, keepdims=True)
             relation_totals += total * one_hot
         else:
-            one_hot = jax.nn.one_hot(numbers, len(relations.keys), dtype=jnp.float32)
-            leads = (rows[:, :, None] == parents[:, None, :])[:, None]
-            of_rows = jnp.where(leads, _product("bhqn,brn->bhqr", by_relation, one_hot), 0)
-            relation_totals += _product("bhqr,brn->bhqn", of_rows * row_exponentials, one_hot)
+            leads = parents[:, :, None] == rows[:, None]
+            of_rows = jnp.where(leads[:, None], _take(by_relation, numbers), 0)
+            relation_totals += _add_up(of_rows * row_exponentials, numbers, relation_count)
         row_factors += of_rows
-    factors = _product("bhqr,bkr->bhqk", row_factors, of_row) + alone[:, None]
     values = relations.values.astype(jnp.float32)
-    return factors, jnp.einsum("bhqn,nhd->bqhd", relation_totals, values)
+    added = jnp.einsum("bhnq,nhd->bhqd", relation_totals, values)
+    return _take(row_factors, rows) + alone[:, None], added
 
 
-def _product(over: str, left: jax.Array, right: jax.Array) -> jax.Array:
-    """Returns a product with zeros and ones, which chooses or sums and rounds nothing else."""
-    return jnp.einsum(over, left, right, precision=jax.lax.Precision.HIGHEST)
+# JAX would derive the gradients of these four, too. But of the first two, it would transpose the
+# array of pairs; and it would sum by scattering, which on a GPU is slow or in no fixed order.
+
+
+@jax.custom_vjp
+def _logits(q: jax.Array, k: jax.Array) -> jax.Array:
+    """Returns the products [B, H, keys, queries] of queries and keys [B, H, S, d]."""
+    return jnp.einsum("bhqd,bhkd->bhkq", q, k, preferred_element_type=jnp.float32)
+
+
+def _logits_gradient(
+    given: tuple[jax.Array, jax.Array], gradient: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    q, k = given
+    gradient = gradient.astype(q.dtype)
+    return (k.swapaxes(2, 3) @ gradient).swapaxes(2, 3), gradient @ q
+
+
+_logits.defvjp(lambda q, k: (_logits(q, k), (q, k)), _logits_gradient)
+
+
+@jax.custom_vjp
+def _weighted(weights: jax.Array, v: jax.Array) -> jax.Array:
+    """Returns the sums [B, H, queries, d] of values, by weights [B, H, keys, queries]."""
+    v = v.swapaxes(2, 3)
+    return jnp.matmul(v, weights, preferred_element_type=jnp.float32).swapaxes(2, 3)
+
+
+def _weighted_gradient(
+    given: tuple[jax.Array, jax.Array], gradient: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    weights, v = given
+    gradient = gradient.astype(v.dtype)
+    return v @ gradient.swapaxes(2, 3), weights @ gradient
+
+
+_weighted.defvjp(lambda weights, v: (_weighted(weights, v), (weights, v)), _weighted_gradient)
+
+
+def _take(x: jax.Array, at: jax.Array) -> jax.Array:
+    """Returns [B, H, T, S]: of x [B, H, R, S] the rows `at` [B, T], 0 for a row beyond the last."""
+    return _take_of(x, at, x.shape[2])
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _take_of(x: jax.Array, at: jax.Array, _count: int) -> jax.Array:
+    found = x.reshape(-1, x.shape[-1]).at[_flat(at, x)].get(mode="fill", fill_value=0)
+    return found.reshape(*x.shape[:2], at.shape[1], -1)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _add_up(x: jax.Array, at: jax.Array, count: int) -> jax.Array:
+    """Returns [B, H, R, S]: the sums of the rows of x [B, H, T, S] that have the same `at`."""
+    if jax.default_backend() == "cpu":
+        sums = jnp.zeros((*x.shape[:2], count, x.shape[3]), x.dtype)
+        found = jax.lax.scatter_add(
+            sums.reshape(-1, x.shape[3]), _flat(at, sums)[:, None], x.reshape(-1, 1, x.shape[3]),
+            # Rows as they are: `at[].add` makes XLA copy all of x.
+            jax.lax.ScatterDimensionNumbers((1, 2), (), (0,)), mode="drop",
+        )  # fmt: skip
+        return found.reshape(sums.shape)
+    # In a fixed order on a GPU, and exact but for the order of the sums.
+    one_hot = jax.nn.one_hot(at, count, dtype=x.dtype)
+    return jnp.einsum("btr,bhts->bhrs", one_hot, x, precision=jax.lax.Precision.HIGHEST)
+
+
+def _flat(at: jax.Array, x: jax.Array) -> jax.Array:
+    """Returns where the rows `at` [B, T] of x [B, H, R, S] are if its first three axes are one."""
+    batch, heads, count = x.shape[:3]
+    first = count * jnp.arange(batch * heads).reshape(batch, heads, 1)
+    at = at[:, None]
+    return jnp.where(at < count, first + at, batch * heads * count).reshape(-1)
+
+
+_take_of.defvjp(
+    lambda x, at, count: (_take_of(x, at, count), at),
+    lambda count, at, gradient: (_add_up(gradient, at, count), None),
+)
+_add_up.defvjp(
+    lambda x, at, count: (_add_up(x, at, count), at),
+    lambda count, at, gradient: (_take(gradient, at), None),
+)
 
 
 def _same_column(cells: Cells) -> jax.Array:

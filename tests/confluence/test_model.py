@@ -194,6 +194,27 @@ def test_structured_equals_dense_in_values_and_gradients(
             np.testing.assert_allclose(our, slope, rtol=1e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+def test_rows_are_summed_alike_with_the_method_of_each_device(monkeypatch, backend):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    draws = np.random.default_rng(2)
+    x, at = draws.standard_normal((2, 3, 5, 4)), np.array([[2, 0, 2, 4, 9], [3, 3, 3, 3, 0]])
+    sums, found = np.zeros((2, 3, 4, 4)), np.zeros(x.shape)
+    for b, t in np.ndindex(at.shape):
+        if at[b, t] < 4:  # rows beyond the last are left out
+            sums[b, :, at[b, t]] += x[b, :, t]
+    for b, t in np.ndindex(at.shape):
+        if at[b, t] < 4:
+            found[b, :, t] = sums[b, :, at[b, t]]
+    x, towards = jnp.asarray(x, jnp.float32), jnp.asarray(sums, jnp.float32)
+    ours, backward = jax.vjp(lambda x: attention._add_up(x, jnp.asarray(at), 4), x)
+    np.testing.assert_allclose(ours, sums, atol=1e-6)
+    np.testing.assert_allclose(backward(towards)[0], found, atol=1e-6)
+    taken, backward = jax.vjp(lambda x: attention._take(x, jnp.asarray(at)), towards)
+    np.testing.assert_allclose(taken, found, atol=1e-6)
+    np.testing.assert_allclose(backward(x)[0], sums, atol=1e-6)
+
+
 def test_a_store_without_text_vectors_does_not_use_anothers(demo_store, tmp_path):
     data = demo_store.parent / "data"
     headwater.prepare(
