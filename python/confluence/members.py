@@ -51,6 +51,12 @@ def check(out: Path, settings: config.Config) -> None:
             f"expected one run to start from, found the members of {start}; start from one of "
             f"them: --from {Path(start) / 'member-0'}"
         )
+    beyond = out / f"member-{settings.run.members}"
+    if settings.run.members > 1 and beyond.exists():
+        raise config.ConfigError(
+            f"expected no more than {settings.run.members} members in {out}, found {beyond.name}; "
+            "resume with as many members as the run has, or name another folder"
+        )
     if settings.run.members == 1:
         if (out / "member-0").exists():
             raise config.ConfigError(

@@ -129,12 +129,15 @@ def baselines(
 ) -> dict[str, Numbers]:
     """Returns the predictions of the baselines for `count` seeds, from the train labels alone.
 
-    The first baseline predicts the mean, or the most frequent category, of all train labels. The
-    second, if `rows` are given, predicts that of the seed's own row, where it has train labels.
+    The first baseline predicts the mean, or the most frequent category, of all train labels; of
+    numbers and times the next one predicts the median, which has the least absolute error. The
+    last, if `rows` are given, predicts that of the seed's own row, where it has train labels.
     """
     name, typical = ("majority", _majorities) if target_type == CATEGORICAL else ("mean", _means)
     (overall,) = typical(np.zeros(len(train_labels), np.int64), train_labels)
     predictions = {name: np.full(count, overall)}
+    if target_type in (NUMERICAL, TIMESTAMP):
+        predictions["median"] = np.full(count, np.median(train_labels))
     if rows is not None:
         known, groups = np.unique(train_rows, return_inverse=True)
         own = typical(groups, train_labels)

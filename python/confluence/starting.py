@@ -84,8 +84,8 @@ def _open(run: Path) -> Iterator[tuple[Checkpoints, int]]:
     """Opens the checkpoints of a run; yields them and the step of the best one."""
     if not (run / "checkpoints").is_dir():
         raise CheckpointError(
-            f"expected the folder of a run to start from, found no checkpoints in {run}; if it was "
-            "moved, name its new place: --from FOLDER"
+            f"expected the folder of a run to start from, found no checkpoints in {run}; name "
+            "the folder of a trained run, or where it is now: --from FOLDER"
         )
     checkpoints = Checkpoints(run.absolute() / "checkpoints", 1, is_read_only=True)
     try:

@@ -100,6 +100,7 @@ def test_baselines_use_the_train_labels_alone():
         NUMERICAL, train_rows, np.array([1.0, 2.0, 6.0]), 3, np.array([9, 4, 5], np.uint32)
     )
     assert predictions["mean"].tolist() == [3.0, 3.0, 3.0]
+    assert predictions["median"].tolist() == [2.0, 2.0, 2.0]
     assert predictions["mean of the entity"].tolist() == [6.0, 1.5, 3.0]
     predictions = metrics.baselines(
         CATEGORICAL, train_rows, np.array([2.0, 2.0, 1.0]), 2, np.array([9, 5], np.uint32)

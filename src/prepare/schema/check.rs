@@ -337,6 +337,14 @@ impl Schema {
 
     pub(super) fn find_table(&self, name: &str) -> Result<&Table> {
         self.table(name).map(|index| &self.tables[index]).ok_or_else(|| {
+            let is_labels = |t: &&Task| t.derived.is_some() && label_table_name(t) == name;
+            if let Some(task) = self.tasks.iter().find(is_labels) {
+                return Error::schema(format!(
+                    "there is no table {name:?}, because the task {:?} has no horizon; add one to \
+                     its [task.derived], such as horizon = \"30 days\"",
+                    task.name
+                ));
+            }
             let names = self.tables.iter().map(|t| t.name.as_str());
             Error::schema(format!("there is no table {name:?}; {}", did_you_mean(name, names)))
         })

@@ -369,6 +369,13 @@ const BAD: &[(&str, &str, &str)] = &[
         "aggregate of \"stop\" by \"driverId\": there is no table \"stop\"; did you mean \"stops\"?",
     ),
     (
+        "table = \"results\"\nreference = \"driverId\"\ncolumns = \"won\"",
+        "table = \"top3 labels\"\nreference = \"driverId\"\ncolumns = \"top3\"",
+        "aggregate of \"top3 labels\" by \"driverId\": there is no table \"top3 labels\", because \
+         the task \"top3\" has no horizon; add one to its [task.derived], such as horizon = \
+         \"30 days\"",
+    ),
+    (
         "period = \"year\"",
         "period = \"decade\"",
         "line 46, column 10: unknown variant `decade`, expected one of `day`, `week`, `month`, \
