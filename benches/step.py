@@ -6,7 +6,7 @@
 Without a store it takes synthetic contexts. `floor_cpu_seconds` is the time of the same number of
 operations (as XLA counts them) in products of the cells of a batch with a square matrix of the
 model's width, in turn with the steps. The profile has the share of each kind of operation in the
-time of all, and the slowest operations.
+time of all, and the slowest operations. A fused operation is of one kind as a whole.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def kind(name: str, source: str) -> str:
         return "rows by index"
     if "transpose" in name or "copy" in name:
         return "copies"
-    return "sums" if last.startswith("reduce") else "each number by itself"
+    return "sums" if last.startswith("reduce") else "elementwise"
 
 
 if __name__ == "__main__":

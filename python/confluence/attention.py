@@ -185,8 +185,10 @@ def _take(x: jax.Array, at: jax.Array) -> jax.Array:
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _take_of(x: jax.Array, at: jax.Array, _count: int) -> jax.Array:
-    found = x.reshape(-1, x.shape[-1]).at[_flat(at, x)].get(mode="fill", fill_value=0)
-    return found.reshape(*x.shape[:2], at.shape[1], -1)
+    numbers = jax.lax.GatherDimensionNumbers((3,), (2,), (2,), (0, 1), (0, 1))
+    return jax.lax.gather(
+        x, _of_each_head(at, x), numbers, (1, 1, 1, x.shape[3]), mode="fill", fill_value=0
+    )
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -194,23 +196,21 @@ def _add_up(x: jax.Array, at: jax.Array, count: int) -> jax.Array:
     """Returns [B, H, R, S]: the sums of the rows of x [B, H, T, S] that have the same `at`."""
     if jax.default_backend() == "cpu":
         sums = jnp.zeros((*x.shape[:2], count, x.shape[3]), x.dtype)
-        found = jax.lax.scatter_add(
-            sums.reshape(-1, x.shape[3]), _flat(at, sums)[:, None], x.reshape(-1, 1, x.shape[3]),
-            # Rows as they are: `at[].add` makes XLA copy all of x.
-            jax.lax.ScatterDimensionNumbers((1, 2), (), (0,)), mode="drop",
-        )  # fmt: skip
-        return found.reshape(sums.shape)
+        # Rows as they are: `at[].add` makes XLA copy all of x.
+        numbers = jax.lax.ScatterDimensionNumbers((3, 4), (), (2,), (0, 1), (0, 1))
+        added = x[:, :, :, None]
+        return jax.lax.scatter_add(sums, _of_each_head(at, x), added, numbers, mode="drop")
     # In a fixed order on a GPU, and exact but for the order of the sums.
     one_hot = jax.nn.one_hot(at, count, dtype=x.dtype)
     return jnp.einsum("btr,bhts->bhrs", one_hot, x, precision=jax.lax.Precision.HIGHEST)
 
 
-def _flat(at: jax.Array, x: jax.Array) -> jax.Array:
-    """Returns where the rows `at` [B, T] of x [B, H, R, S] are if its first three axes are one."""
-    batch, heads, count = x.shape[:3]
-    first = count * jnp.arange(batch * heads).reshape(batch, heads, 1)
-    at = at[:, None]
-    return jnp.where(at < count, first + at, batch * heads * count).reshape(-1)
+def _of_each_head(at: jax.Array, x: jax.Array) -> jax.Array:
+    """Returns `at` [B, T] as indices [B, H, T, 1] into the rows of x [B, H, R, S].
+
+    Contexts stay an axis of their own: else XLA would send them to all devices of a run.
+    """
+    return jnp.broadcast_to(at[:, None, :, None], (*x.shape[:2], at.shape[1], 1))
 
 
 _take_of.defvjp(

@@ -51,18 +51,19 @@ def check(out: Path, settings: config.Config) -> None:
             f"expected one run to start from, found the members of {start}; start from one of "
             f"them: --from {Path(start) / 'member-0'}"
         )
-    beyond = out / f"member-{settings.run.members}"
-    if settings.run.members > 1 and beyond.exists():
-        raise config.ConfigError(
-            f"expected no more than {settings.run.members} members in {out}, found {beyond.name}; "
-            "resume with as many members as the run has, or name another folder"
-        )
+    found = len(list(out.glob("member-*")))
     if settings.run.members == 1:
-        if (out / "member-0").exists():
+        if found:
             raise config.ConfigError(
-                f"expected --members N for {out}, which holds a run of members, found none; add it"
+                f"expected --members N for {out}, which holds a run of members, found none; it has "
+                f"{found} so far: add --members {found} or more"
             )
         return
+    if found > settings.run.members:
+        raise config.ConfigError(
+            f"expected no more than {settings.run.members} members in {out}, found {found}; add "
+            f"--members {found}, or name another folder"
+        )
     if (out / "checkpoints").exists():
         raise config.ConfigError(
             f"expected a folder for members, found a run without members in {out}; name another "

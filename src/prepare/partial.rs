@@ -47,7 +47,7 @@ impl Partial {
         let is_at_path = is_still_at(&locked, &path).map_err(io("examining", &path))?;
         if fs::symlink_metadata(out).is_ok() {
             if is_at_path {
-                // Made above, after the holder's rename. Only an empty folder is removed.
+                // Empty if it was made above. No other folder is removed.
                 let _ = fs::remove_dir(&path);
             }
             return Err(exists(out));

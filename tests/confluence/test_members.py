@@ -98,11 +98,12 @@ def test_p2_a_run_killed_in_a_member_resumes_in_it(pair, tiny, tmp_path):
 
 def test_members_of_other_settings_or_kinds_are_refused(pair, whole, tiny, tmp_path):
     before = (pair / "config.toml").read_text()
-    (tmp_path / "three" / "member-2").mkdir(parents=True)
+    for number in range(3):
+        (tmp_path / "three" / f"member-{number}").mkdir(parents=True)
     for arguments, message in (
         (([*tiny, "data.seed=7"], pair, "--resume", "--members", 2), "data.seed is 7, the check"),
         ((["run.members=1"], pair, "--resume"), "which holds a run of members, found none"),
-        ((tiny, tmp_path / "three", "--members", 2), f"2 members in {tmp_path / 'three'}, found m"),
+        ((tiny, tmp_path / "three", "--members", 2), f"2 members in {tmp_path / 'three'}, found 3"),
         (([], whole, "--resume", "--members", 2), "found a run without members in"),
         ((tiny, tmp_path / "a", "--members", 2, "--from", whole), "--from or --members, found bo"),
         ((tiny, tmp_path / "b", "--from", pair), f"start from one of them: --from {pair}/member"),

@@ -106,6 +106,7 @@ def test_baselines_use_the_train_labels_alone():
         CATEGORICAL, train_rows, np.array([2.0, 2.0, 1.0]), 2, np.array([9, 5], np.uint32)
     )
     assert predictions["majority of the entity"].tolist() == [1.0, 2.0]
+    assert "median" not in predictions
 
 
 @given(

@@ -2,6 +2,9 @@
 
 import dataclasses
 import functools
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -213,6 +216,25 @@ def test_rows_are_summed_alike_with_the_method_of_each_device(monkeypatch, backe
     taken, backward = jax.vjp(lambda x: attention._take(x, jnp.asarray(at)), towards)
     np.testing.assert_allclose(taken, found, atol=1e-6)
     np.testing.assert_allclose(backward(x)[0], sums, atol=1e-6)
+
+
+def test_no_device_needs_the_contexts_of_another():
+    program = """
+import jax, jax.numpy as jnp, numpy as np
+from confluence import attention
+mesh = jax.sharding.Mesh(np.array(jax.devices()), ("contexts",))
+shared = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("contexts"))
+x, at = jnp.ones((4, 2, 8, 6)), jnp.zeros((4, 8), jnp.int32)
+def both(x, at):
+    sums, back = jax.vjp(lambda x: attention._add_up(x, at, 5), x)
+    found, again = jax.vjp(lambda sums: attention._take(sums, at), sums)
+    return back(sums), again(found)
+text = jax.jit(both, in_shardings=shared, out_shardings=shared).lower(x, at).compile().as_text()
+assert len(jax.devices()) == 2 and "num_partitions=2" in text
+assert not any(word in text for word in ("all-", "reduce-scatter", "permute")), text
+"""
+    two = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, **two})
 
 
 def test_a_store_without_text_vectors_does_not_use_anothers(demo_store, tmp_path):
