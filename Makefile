@@ -88,6 +88,7 @@ bench: setup ## measure; takes minutes and 20 GB in target/bench
 	$(BIN)/python benches/sampler.py
 	$(BIN)/python benches/gram.py
 	$(BIN)/python benches/reduce.py
+	$(BIN)/python benches/step.py
 
 lint: $(VENV)/.tools ## check formatting, lints and types
 	cargo fmt --check

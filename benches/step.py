@@ -40,6 +40,8 @@ def main() -> None:
     parser.add_argument("--core", type=int, default=0, help="core number to run on; default: 0")
     parser.add_argument("--record", type=Path, help="JSON file to write")
     args = parser.parse_args()
+
+    # JAX reads the environment when it is first imported, so what imports it comes later.
     from confluence import memory
 
     memory.restart_with_tunables()
@@ -52,10 +54,9 @@ def main() -> None:
     from confluence import config
 
     settings = config.load(args.config, args.set)
-    with program_and_batch(settings) as (program, batch):
-        stop = program._layout.flag_to_devices(False)
+    with program_and_batch(settings) as (program, batch, stop):
         state = program.initial()
-        compiled = program._step.lower(state, batch, stop, program._tables).compile()
+        compiled = program.compiled_step(state, batch, stop)
 
         def step() -> None:
             nonlocal state
@@ -78,27 +79,20 @@ def main() -> None:
 
 
 @contextmanager
-def program_and_batch(settings: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields the compiled functions and a batch, of the stores or synthetic."""
-    import numpy as np
-
-    from confluence import synthetic
+def program_and_batch(settings: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Yields the compiled functions, a batch (of the stores or synthetic), and the flag to stop."""
+    from confluence import bench
     from confluence.assembly import assemble
     from confluence.feed import Feed
-    from confluence.parallel import Layout, Processes
-    from confluence.step import Program
+    from confluence.parallel import Processes
 
     if not settings.data.stores:
-        layout = Layout()
-        draws = np.random.default_rng(1)
-        batch = synthetic.batch(settings.data, synthetic.TARGET_TYPES[0], draws)
-        program = Program(settings, *synthetic.vocabulary_and_tables(), layout)
-        yield program, layout.to_devices(batch)
+        yield bench.synthetic_program(settings)
         return
     with assemble(settings, Processes()) as parts:
         feed = Feed(parts.sampler, parts.transfer, settings.run.ahead_on_device)
         try:
-            yield parts.program, feed.next_batch().batch
+            yield parts.program, feed.next_batch().batch, parts.layout.flag_to_devices(False)
         finally:
             feed.close()
 

@@ -58,7 +58,7 @@ def dense_attention(
     relations: RelationVectors | None,
 ) -> jax.Array:
     """Returns the attention [B, S, H, d] of all pairs of cells."""
-    # Arrays of pairs have the keys before the queries: see `_take` and `_add_up`.
+    # Arrays of pairs have the keys before the queries: so the row of a key lies in one piece.
     q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
     # Logits are bounded, so no maximum needs to be subtracted, and the division can come last.
     exponentials = jnp.exp(_logits(q, k))
@@ -139,8 +139,8 @@ def _by_reference(
     return _take(row_factors, rows) + alone[:, None], added
 
 
-# JAX would derive the gradients of these four, too. But of the first two, it would transpose the
-# array of pairs; and it would sum by scattering, which on a GPU is slow or in no fixed order.
+# The gradients of these four are written out. JAX's own ones of `_logits` and `_weighted` would
+# transpose an array of pairs; its own one of `_take` would scatter on every device.
 
 
 @jax.custom_vjp
@@ -184,25 +184,30 @@ def _take(x: jax.Array, at: jax.Array) -> jax.Array:
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _take_of(x: jax.Array, at: jax.Array, _count: int) -> jax.Array:
-    numbers = jax.lax.GatherDimensionNumbers((3,), (2,), (2,), (0, 1), (0, 1))
-    return jax.lax.gather(
-        x, _of_each_head(at, x), numbers, (1, 1, 1, x.shape[3]), mode="fill", fill_value=0
-    )
+def _take_of(x: jax.Array, at: jax.Array, _count_for_gradient: int) -> jax.Array:
+    numbers = jax.lax.GatherDimensionNumbers(
+        offset_dims=(3,), collapsed_slice_dims=(2,), start_index_map=(2,),
+        operand_batching_dims=(0, 1), start_indices_batching_dims=(0, 1),
+    )  # fmt: skip
+    whole_row = (1, 1, 1, x.shape[3])
+    return jax.lax.gather(x, _of_each_head(at, x), numbers, whole_row, mode="fill", fill_value=0)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _add_up(x: jax.Array, at: jax.Array, count: int) -> jax.Array:
     """Returns [B, H, R, S]: the sums of the rows of x [B, H, T, S] that have the same `at`."""
-    if jax.default_backend() == "cpu":
-        sums = jnp.zeros((*x.shape[:2], count, x.shape[3]), x.dtype)
-        # Rows as they are: `at[].add` makes XLA copy all of x.
-        numbers = jax.lax.ScatterDimensionNumbers((3, 4), (), (2,), (0, 1), (0, 1))
-        added = x[:, :, :, None]
-        return jax.lax.scatter_add(sums, _of_each_head(at, x), added, numbers, mode="drop")
-    # In a fixed order on a GPU, and exact but for the order of the sums.
-    one_hot = jax.nn.one_hot(at, count, dtype=x.dtype)
-    return jnp.einsum("btr,bhts->bhrs", one_hot, x, precision=jax.lax.Precision.HIGHEST)
+    if jax.default_backend() != "cpu":
+        # A GPU scatters slowly, or in no fixed order.
+        one_hot = jax.nn.one_hot(at, count, dtype=x.dtype)
+        return jnp.einsum("btr,bhts->bhrs", one_hot, x, precision=jax.lax.Precision.HIGHEST)
+    sums = jnp.zeros((*x.shape[:2], count, x.shape[3]), x.dtype)
+    # Whole rows are the windows. Otherwise, as with `at[].add`, XLA copies x first.
+    numbers = jax.lax.ScatterDimensionNumbers(
+        update_window_dims=(3, 4), inserted_window_dims=(), scatter_dims_to_operand_dims=(2,),
+        operand_batching_dims=(0, 1), scatter_indices_batching_dims=(0, 1),
+    )  # fmt: skip
+    windows = x[:, :, :, None]
+    return jax.lax.scatter_add(sums, _of_each_head(at, x), windows, numbers, mode="drop")
 
 
 def _of_each_head(at: jax.Array, x: jax.Array) -> jax.Array:

@@ -11,6 +11,7 @@ import numpy as np
 
 from confluence import config, synthetic
 from confluence.assembly import assemble
+from confluence.batch import Batch
 from confluence.feed import Feed
 from confluence.parallel import Layout, Processes
 from confluence.step import Program
@@ -53,12 +54,18 @@ def bench(settings: config.Config, steps: int, subject: Subject) -> dict[str, An
     }
 
 
-def _bench_computing(settings: config.Config, steps: int) -> dict[str, Any]:
+def synthetic_program(settings: config.Config) -> tuple[Program, Batch, jax.Array]:
+    """Returns the compiled functions, a synthetic batch, and the unset flag to stop."""
     layout = Layout()
     program = Program(settings, *synthetic.vocabulary_and_tables(), layout)
-    state, stop = program.initial(), layout.flag_to_devices(False)
     draws = np.random.default_rng(1)
-    batch = layout.to_devices(synthetic.batch(settings.data, synthetic.TARGET_TYPES[0], draws))
+    batch = synthetic.batch(settings.data, synthetic.TARGET_TYPES[0], draws)
+    return program, layout.to_devices(batch), layout.flag_to_devices(False)
+
+
+def _bench_computing(settings: config.Config, steps: int) -> dict[str, Any]:
+    program, batch, stop = synthetic_program(settings)
+    state = program.initial()
     seconds, cpu = [], 0.0
     for step in range(_WARM_UP + steps):
         if step == _WARM_UP:

@@ -93,6 +93,10 @@ class Program:
         """Returns the state after a batch, and consumes the buffers of the given state."""
         return self._step(state, batch, stop, self._tables)
 
+    def compiled_step(self, state: State, batch: Batch, stop: jax.Array) -> jax.stages.Compiled:
+        """Returns the step as it is compiled for such a batch, for its text and its costs."""
+        return self._step.lower(state, batch, stop, self._tables).compile()
+
     def predict(self, params: Any, batch: Batch) -> Outputs:
         """Returns the predictions of a global batch, on all processes."""
         return self._predict(params, batch, self._tables)

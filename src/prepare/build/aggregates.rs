@@ -51,9 +51,9 @@ pub(super) fn summed_columns(
     for batch in staged(staged_path)? {
         let batch = batch?;
         for (column, reader) in &mut columns {
-            let cells = reader.cells(batch.column(column.place as usize));
+            let array = batch.column(column.place as usize);
             let fixed = |cell: Option<Cell>| cell.and_then(fixed_point).unwrap_or(NO_VALUE);
-            column.values.extend(cells.map(fixed));
+            reader.read(array, &mut column.values, fixed);
         }
     }
     Ok(columns.into_iter().map(|(column, _)| column).collect())

@@ -40,18 +40,22 @@ impl MeanReader {
         }
     }
 
-    /// Returns the cell of each row of a staged batch; none for NULL.
-    pub(super) fn cells<'a>(
-        &'a self,
-        array: &'a ArrayRef,
-    ) -> Box<dyn Iterator<Item = Option<Cell>> + 'a> {
+    /// Appends what `convert` makes of the cell of each row of a staged batch; `None` is NULL.
+    pub(super) fn read<T>(
+        &self,
+        array: &ArrayRef,
+        values: &mut Vec<T>,
+        convert: impl Fn(Option<Cell>) -> T,
+    ) {
         match self {
             Self::Numerical(scorer) => {
+                let cell = |number| Cell::Numerical(scorer.score(number));
                 let numbers = array.as_primitive::<Float64Type>().iter();
-                Box::new(numbers.map(|number| number.map(|n| Cell::Numerical(scorer.score(n)))))
+                values.extend(numbers.map(|number| convert(number.map(cell))));
             }
             Self::Boolean => {
-                Box::new(array.as_boolean().iter().map(|truth| truth.map(Cell::Boolean)))
+                let truths = array.as_boolean().iter();
+                values.extend(truths.map(|truth| convert(truth.map(Cell::Boolean))));
             }
         }
     }

@@ -140,7 +140,7 @@ impl SummarisedTable<'_> {
         for batch in staged(self.staged)? {
             let batch = batch?;
             for (place, reader, values) in &mut columns {
-                values.extend(reader.cells(batch.column(*place)).map(number));
+                reader.read(batch.column(*place), values, number);
             }
         }
         Ok(columns.into_iter().map(|(place, _, values)| (place, values)).collect())

@@ -337,11 +337,17 @@ impl Schema {
 
     pub(super) fn find_table(&self, name: &str) -> Result<&Table> {
         self.table(name).map(|index| &self.tables[index]).ok_or_else(|| {
-            let is_labels = |t: &&Task| t.derived.is_some() && label_table_name(t) == name;
-            if let Some(task) = self.tasks.iter().find(is_labels) {
+            let of_labels = self.tasks.iter().find(|task| label_table_name(task) == name);
+            if let Some((task, derived)) =
+                of_labels.and_then(|task| Some((task, task.derived.as_ref()?)))
+            {
+                let (missing, example) = match derived.horizon {
+                    None => ("horizon", "30 days"),
+                    Some(_) => ("time", "the column of the observation time"),
+                };
                 return Error::schema(format!(
-                    "there is no table {name:?}, because the task {:?} has no horizon; add one to \
-                     its [task.derived], such as horizon = \"30 days\"",
+                    "there is no table {name:?}, because the task {:?} has no {missing}; add one \
+                     to its [task.derived], such as {missing} = {example:?}",
                     task.name
                 ));
             }

@@ -376,6 +376,14 @@ const BAD: &[(&str, &str, &str)] = &[
          \"30 days\"",
     ),
     (
+        "time = \"obs\", target = \"top3\", type = \"boolean\" }",
+        "horizon = \"1 day\", target = \"top3\", type = \"boolean\" }\n\
+         [[aggregate]]\ntable = \"top3 labels\"\nreference = \"driverId\"\ncolumns = \"top3\"",
+        "aggregate of \"top3 labels\" by \"driverId\": there is no table \"top3 labels\", because \
+         the task \"top3\" has no time; add one to its [task.derived], such as time = \
+         \"the column of the observation time\"",
+    ),
+    (
         "period = \"year\"",
         "period = \"decade\"",
         "line 46, column 10: unknown variant `decade`, expected one of `day`, `week`, `month`, \
