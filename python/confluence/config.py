@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import difflib
 import math
 import os
 import tomllib
@@ -318,8 +319,10 @@ def _parsed(setting: str) -> tuple[str, str, Any]:
 def _check_keys(prefix: str, found: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     for key in found:
         if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
             names = ", ".join(prefix + name for name in known)
-            raise ConfigError(f"unknown key {prefix}{key}; expected one of {names}")
+            hint = f"did you mean {prefix}{near[0]}?" if near else f"expected one of {names}"
+            raise ConfigError(f"unknown key {prefix}{key}; {hint}")
 
 
 def _typed(name: str, value: Any, kind: Any) -> Any:
@@ -357,18 +360,24 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
         return value.isoformat()  # TOML has dates without quotes
     else:
         kind_name = _TYPE_NAMES[kind]
-    raise ConfigError(f"expected {kind_name} for {name}, found {value!r}")
+    hint = f'; write {name}="{value}"' if kind is str else ""
+    raise ConfigError(f"expected {kind_name} for {name}, found {value!r}{hint}")
 
 
 _TYPE_NAMES = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
+
+
+_MOST_STALE_DAYS = 36_525
 
 
 def _check(config: Config) -> None:
     """Refuses values out of range, and values that contradict each other."""
     at_least: dict[str, dict[str, float]] = {
         "model": {"width": 1, "heads": 1, "layers": 1, "hidden": 1},
-        "data": {"batch_size": 1, "sequence_length": 2, "max_rows": 1, "child_width": 1,
-                 "staleness_days": 0},
+        "data": {
+            "batch_size": 1, "sequence_length": 2, "max_rows": 1, "child_width": 1,
+            "staleness_days": 0,
+        },
         "optimizer": {
             "steps": 1, "warmup_steps": 0, "muon_rate": 0, "adam_rate": 0, "final_share": 0,
             "weight_decay": 0, "clip_norm": 1e-12, "mean_share": 0, "patience": 0,
@@ -386,6 +395,11 @@ def _check(config: Config) -> None:
                 found = sections[section][key]
                 raise ConfigError(f"expected at least {least} for {section}.{key}, found {found}")
     model, data = config.model, config.data
+    if data.staleness_days > _MOST_STALE_DAYS:
+        raise ConfigError(
+            f"expected at most {_MOST_STALE_DAYS} (100 years) for data.staleness_days, found "
+            f"{data.staleness_days}"
+        )
     if config.optimizer.mean_share >= 1:
         raise ConfigError(
             f"expected less than 1 for optimizer.mean_share, found {config.optimizer.mean_share}: "

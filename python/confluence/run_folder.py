@@ -21,8 +21,8 @@ from confluence.parallel import Processes
 from headwater._headwater import Claim, InvalidArgument, write_file
 
 
-def create_folder(out: Path, *, resume: bool) -> None:
-    """Creates the folder of a run.
+def check_folder(out: Path, *, resume: bool) -> None:
+    """Checks that a run can start in the folder, or resume.
 
     Raises:
         ConfigError: The folder holds another run, or none although `resume` is set.
@@ -36,6 +36,14 @@ def create_folder(out: Path, *, resume: bool) -> None:
             f"expected the folder of a run, found no config.toml in {out}; start a run without "
             "--resume"
         )
+
+
+def create_folder(out: Path) -> None:
+    """Creates the folder of a run.
+
+    Raises:
+        ConfigError: It cannot be created.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -55,7 +55,10 @@ def train(
         Interrupted: SIGINT or SIGTERM came; the run can be resumed.
     """
     members.check(out, settings)
-    run_folder.create_folder(out, resume=resume)
+    run_folder.check_folder(out, resume=resume)
+    # Before the folder is created: a run that is refused leaves none behind.
+    settings = _resolved(settings, resume, processes)
+    run_folder.create_folder(out)
     if processes.count > 1:
         identity = _run_identity(settings, out, resume)
         processes.join(settings.run.timeout_seconds, identity, _identity_differences)
@@ -69,7 +72,6 @@ def train(
     ):
         if processes.rank == 0:
             open_resources.enter_context(run_folder.lock_folder(out))
-        settings = _resolved(settings, resume, processes)
         if settings.run.members == 1:
             return _train_run(settings, out, processes, resume, stop, profile)
         _train_members(settings, out, processes, stop, profile)

@@ -1,6 +1,7 @@
 """Configurations: invalid settings are refused by name."""
 
 import inspect
+import re
 
 import pytest
 
@@ -13,10 +14,11 @@ from confluence import config
     [
         (
             ["data.sequence_len=96"],
-            "unknown key data.sequence_len; expected one of data.stores, da",
+            "unknown key data.sequence_len; did you mean data.sequence_length?",
         ),
         (["data.cells=96"], "unknown key data.cells; expected one of data.stores, data.tasks, dat"),
-        (["dat.seed=96"], "unknown key dat; expected one of model, data, optimizer, run"),
+        (["dat.seed=96"], "unknown key dat; did you mean data?"),
+        (["task.seed=96"], "unknown key task; expected one of model, data, optimizer, run"),
         (["seed=96"], "section.key=value, such as data.sequence_length=96, found 'seed=96'"),
         (["data.seed"], "expected section.key=value"),
         (["data.sequence_length=many"], "expected an integer for data.sequence_length, found 'ma"),
@@ -29,6 +31,11 @@ from confluence import config
         (["data.split_ratios=[0.5, 0.5]"], "expected 3 values for data.split_ratios"),
         (["model.width=10", "model.heads=4"], "that model.heads divides, found 10 and 4"),
         (["data.visible_until=soon"], "data.visible_until: expected an observation time, found"),
+        (
+            ["data.visible_until=2022"],
+            "expected a string for data.visible_until, found 2022; write data.visible_until=\"2022\"",
+        ),
+        (["data.staleness_days=100000"], "expected at most 36525 (100 years) for data.stalen"),
         (["data.task_weights=[1.0]"], "found 0 tasks and 1 weights"),
         (["run.sinks=['tensorbord']"], "expected 'tensorboard' or 'wandb' for run.sinks"),
         (["optimizer.muon_rate=-1"], "expected at least 0 for optimizer.muon_rate, found -1.0"),
@@ -45,7 +52,7 @@ from confluence import config
     ],
 )
 def test_an_invalid_setting_is_refused_by_name(settings, message):
-    with pytest.raises(config.ConfigError, match=message.replace("[", r"\[").replace("(", r"\(")):
+    with pytest.raises(config.ConfigError, match=re.escape(message)):
         config.load(None, settings)
 
 

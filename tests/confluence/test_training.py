@@ -338,6 +338,7 @@ def test_invalid_settings_give_one_line_and_no_traceback(setting, message, tiny,
     assert finished.stderr.startswith("confluence: ")
     assert finished.stderr.count("\n") == 1
     assert message in finished.stderr
+    assert not (tmp_path / "run").exists(), "a refused run leaves nothing behind"
 
 
 def test_gradients_that_stay_infinite_end_a_run():

@@ -627,3 +627,18 @@ columns = "y"
     };
     assert_eq!(files(&by_hand), files(&by_horizon));
 }
+
+#[test]
+fn a_horizon_that_hides_every_target_is_remarked() {
+    let part = "split = \"part\"";
+    let prepared = |horizon: &str| {
+        let schema = SCHEMA.replace(part, &format!("{part}, horizon = \"{horizon}\""));
+        let output = workshop(&shop()).prepare(&schema);
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let remark = "note: task \"churn\": no seed sees an earlier target, because the horizon of 3000 \
+                  days is longer than the ";
+    assert!(prepared("3000 days").contains(remark), "{}", prepared("3000 days"));
+    assert!(!prepared("1 second").contains("no seed sees"));
+}

@@ -252,13 +252,23 @@ fn print_table(store: &Store, table: &TableMetadata, output: &mut Output) -> Res
         table.stride,
         describe_time(store, table)
     ))?;
+    let metadata = store.metadata();
+    let is_summary =
+        metadata.summaries.iter().any(|s| metadata.tables[s.table as usize].name == table.name);
     output.columns(table.columns.iter().map(|column| {
+        let stats = match &column.stats {
+            // Its cells have the scale of the summarised column, whose statistics these are.
+            ColumnStats::Numerical { mean, std, .. } if is_summary => {
+                format!("scaled by mean {}, std {}", significant(*mean), significant(*std))
+            }
+            _ => describe_stats(column),
+        };
         [
             column.index.to_string(),
             column.name.clone(),
             column.semantic().to_string(),
             format!("{} NULL", count(column.null_count)),
-            describe_stats(column),
+            stats,
         ]
     }))
 }

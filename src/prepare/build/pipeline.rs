@@ -139,12 +139,13 @@ impl<'a> Preparation<'a> {
         }
     }
 
-    fn read_tasks(&self) -> Result<HashMap<String, Derived>> {
+    fn read_tasks(&mut self) -> Result<HashMap<String, Derived>> {
         let mut derived_tasks = HashMap::new();
         for task in &self.schema.tasks {
             let Some(derived) = &task.derived else { continue };
             self.options.progress.begin(&format!("reading task {}", task.name), None);
             let read = self.read_task(task, derived).context(|| format!("task {:?}", task.name))?;
+            self.remarks.extend(unknown_labels_remark(task, derived, read.obs_times()));
             derived_tasks.insert(task.name.clone(), read);
         }
         Ok(derived_tasks)
@@ -482,6 +483,20 @@ fn undated_remarks(table: &TableMetadata, undated: Undated) -> Vec<String> {
             format!("table {:?}: {count} of {} rows {remark}", table.name, table.row_count)
         })
         .collect()
+}
+
+/// Returns a remark if the target of no seed is known at the observation of another.
+fn unknown_labels_remark(task: &Task, derived: &DerivedTask, times: &[i64]) -> Option<String> {
+    let horizon = derived.horizon?;
+    let span = times.iter().max()?.saturating_sub(*times.iter().min()?);
+    (horizon.0 > span).then(|| {
+        format!(
+            "task {:?}: no seed sees an earlier target, because the horizon of {horizon} is longer \
+             than the {} days from the first observation to the last; correct or remove it",
+            task.name,
+            span / 86_400_000_000
+        )
+    })
 }
 
 fn unresolved_remark(table: &TableMetadata, relation: &RelationMetadata) -> Option<String> {

@@ -63,12 +63,7 @@ impl<'de> Deserialize<'de> for Window {
         if text.trim() == EVER {
             return Ok(Self::Ever);
         }
-        let length = Delay::parse(&text).map_err(|_| {
-            serde::de::Error::custom(format!(
-                "expected a window such as \"30 days\", \"12 hours\" or \"{EVER}\", of at most 292,000 \
-                 years, found {text:?}"
-            ))
-        });
-        length.map(Self::Last)
+        let expected = format!("a window such as \"30 days\", \"12 hours\" or \"{EVER}\"");
+        Delay::parse(&text, &expected).map(Self::Last).map_err(serde::de::Error::custom)
     }
 }

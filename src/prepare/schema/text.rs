@@ -23,7 +23,10 @@ const UNITS: [(&[&str], i64); 7] = [
 
 /// A description of delays for messages.
 const DELAYS: &str =
-    "a delay such as \"1 day\", \"12 hours\", \"30 minutes\", \"90 s\" or \"5 ms\"";
+    "a time such as \"30 days\", \"12 hours\", \"30 minutes\", \"90 s\" or \"5 ms\"";
+
+/// The longest delay: 100 years. A longer one is a slip.
+const LONGEST: Delay = Delay(36_525 * 86_400_000_000);
 
 impl Delay {
     /// Whether the delay is zero.
@@ -32,20 +35,25 @@ impl Delay {
         self.0 == 0
     }
 
-    /// Parses the text form.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    /// Parses the text form; `expected` describes it in the message of an error.
+    pub(super) fn parse(text: &str, expected: &str) -> Result<Self, String> {
         let trimmed = text.trim();
         let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(digits);
         let unit = unit.trim().to_ascii_lowercase();
         let size = UNITS.iter().find(|(names, _)| names.contains(&unit.as_str()));
         let (Ok(number), Some(&(_, size))) = (number.parse::<i64>(), size) else {
-            return Err(format!("expected {DELAYS}, found {text:?}"));
+            let hint = match unit.trim_end_matches('s') {
+                "month" => "; a month has no fixed length, write days: \"30 days\"",
+                "year" => "; a year has no fixed length, write days: \"365 days\"",
+                _ => "",
+            };
+            return Err(format!("expected {expected}, found {text:?}{hint}"));
         };
-        let total = number.checked_mul(size);
-        total
-            .map(Self)
-            .ok_or_else(|| format!("expected a delay of at most 292,000 years, found {text:?}"))
+        let total = number.checked_mul(size).map(Self).filter(|total| *total <= LONGEST);
+        total.ok_or_else(|| {
+            format!("expected at most 100 years (\"36525 days\"), found {text:?}; correct it")
+        })
     }
 }
 
@@ -83,7 +91,7 @@ impl de::Visitor<'_> for DelayVisitor {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Delay, E> {
-        Delay::parse(text).map_err(E::custom)
+        Delay::parse(text, DELAYS).map_err(E::custom)
     }
 }
 
@@ -136,18 +144,58 @@ pub(super) fn is_false(flag: &bool) -> bool {
 
 /// Returns the message about an error of TOML in `text`: its place, and the nearest known name.
 pub(super) fn explain(text: &str, error: &toml::de::Error) -> String {
-    let mut message = error.message().trim_end().replace('\n', "; ");
-    if message.starts_with("unknown ") {
-        // serde: unknown field `colums`, expected one of `name`, `columns`
-        let mut quoted = message.split('`').skip(1).step_by(2);
-        let unknown = quoted.next().unwrap_or_default();
-        if let Some(near) = suggest(unknown, quoted) {
-            message = format!("{message}; did you mean `{near}`?");
-        }
-    }
+    let message = in_plain_words(&error.message().trim_end().replace('\n', "; "));
     let Some(span) = error.span() else { return message };
     let before = text.get(..span.start).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     format!("line {line}, column {column}: {message}")
 }
+
+/// Returns a message of serde in the words of a schema file, with a remedy where there is one.
+fn in_plain_words(message: &str) -> String {
+    // unknown field `colums`, expected one of `name`, `columns`
+    if message.starts_with("unknown ") {
+        let mut quoted = message.split('`').skip(1).step_by(2);
+        let unknown = quoted.next().unwrap_or_default();
+        let known: Vec<&str> = quoted.collect();
+        if let Some(near) = suggest(unknown, known.iter().copied()) {
+            return format!("{message}; did you mean `{near}`?");
+        }
+        let section = SECTIONS.iter().find(|(name, _)| known.contains(name));
+        return match section.filter(|(_, fields)| fields.contains(&unknown)) {
+            Some((name, _)) => {
+                format!("`{unknown}` belongs into `{name}`: {name} = {{ {unknown} = ... }}")
+            }
+            None => message.to_owned(),
+        };
+    }
+    if let Some(field) = message.strip_prefix("missing field ") {
+        return format!("the field {field} is missing; add {} = ...", field.trim_matches('`'));
+    }
+    // invalid type: string "30 days", expected a sequence
+    let found_and_expected = message
+        .strip_prefix("invalid type: ")
+        .or_else(|| message.strip_prefix("invalid value: "))
+        .and_then(|rest| rest.split_once(", expected "));
+    let Some((found, expected)) = found_and_expected else { return message.to_owned() };
+    let named = |word: &str| {
+        let names = [
+            ("sequence", "list in square brackets"),
+            ("map", "table in braces"),
+            ("floating point ", "number "),
+        ];
+        names.iter().fold(word.to_owned(), |word, (from, to)| word.replace(from, to))
+    };
+    let (expected, found) = (named(expected), named(found));
+    format!("expected {expected}, found {found}")
+}
+
+/// Fields that are written into a section of a task or table, not beside it.
+const SECTIONS: [(&str, &[&str]); 2] = [
+    (
+        "derived",
+        &["anchor", "source", "sql", "key", "time", "target", "type", "scale", "split", "horizon"],
+    ),
+    ("time", &["column", "through", "delay"]),
+];
