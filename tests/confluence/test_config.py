@@ -33,7 +33,7 @@ from confluence import config
         (["data.visible_until=soon"], "data.visible_until: expected an observation time, found"),
         (
             ["data.visible_until=2022"],
-            "expected a string for data.visible_until, found 2022; write data.visible_until=\"2022\"",
+            'expected a string for data.visible_until, found 2022; write data.visible_until="2022"',
         ),
         (["data.staleness_days=100000"], "expected at most 36525 (100 years) for data.stalen"),
         (["data.task_weights=[1.0]"], "found 0 tasks and 1 weights"),
