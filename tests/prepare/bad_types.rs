@@ -115,9 +115,8 @@ fn values_that_are_not_finite_numbers_are_rejected() {
 fn times_out_of_range_are_rejected() {
     let message = |shown: &str| {
         format!(
-            "table \"t\": column \"x\": 1 value cannot be read as timestamp: expected a time such \
-             as 2020-01-31, 2020-01-31 12:00:00 or with a zone, found \"{shown}\" in row 2; correct \
-             the data or the column's type"
+            "table \"t\": column \"x\": 1 value cannot be read as timestamp: expected whole seconds \
+             since 1970, found \"{shown}\" in row 2; correct the data or the column's type"
         )
     };
     // A conversion to NULL would make the row always visible.
@@ -135,12 +134,51 @@ fn times_out_of_range_are_rejected() {
     let dates = refused(Date32Array::from(vec![1, i32::MAX]), TIMESTAMP, ErrorKind::Data);
     assert!(dates.contains(": 1 value cannot be read as timestamp: "), "{dates}");
     assert_eq!(
-        refused(UInt64Array::from(vec![1]), TIMESTAMP, ErrorKind::Schema),
-        "table \"t\": column \"x\": expected a time, found integers (UInt64); give their unit, as \
-         in { type = \"timestamp\", unit = \"s\" } (or \"ms\", \"us\")"
+        refused(UInt64Array::from(vec![None, Some(7)]), TIMESTAMP, ErrorKind::Schema),
+        "table \"t\": column \"x\": expected a time, found integers such as 7; give their unit, as \
+         in { type = \"timestamp\", unit = \"s\" } (or ms, us, yyyymmdd, month, quarter, season, year)"
     );
-    let fine = outcome(Arc::new(UInt64Array::from(vec![Some(1), None])), SECONDS).unwrap();
+    let fine = outcome(Arc::new(UInt64Array::from(vec![Some(86_400), None])), SECONDS).unwrap();
     assert_eq!(fine.tables()[0].metadata().columns[0].null_count, 1);
+}
+
+#[test]
+fn years_are_not_read_as_seconds() {
+    let years = || arrow_array::Int64Array::from(vec![Some(1998), None, Some(2003)]);
+    let message = refused(years(), TIMESTAMP, ErrorKind::Schema);
+    assert!(message.contains("integers such as 1998; give their unit, as in { type = \"timestamp\", unit = \"year\" }"), "{message}");
+    assert_eq!(
+        refused(years(), SECONDS, ErrorKind::Data),
+        "table \"t\": column \"x\": every time is on 1970-01-01, the day on which counting begins, as \
+         2003 would be; correct the unit, as in { type = \"timestamp\", unit = \"year\" }, or make the \
+         column numerical"
+    );
+    assert_eq!(
+        refused(StringArray::from(vec!["2003", "2004"]), TIMESTAMP, ErrorKind::Data),
+        "table \"t\": column \"x\": 2 values cannot be read as timestamp: expected a time such as \
+         2020-01-31 (a year or another period needs its unit, as in { type = \"timestamp\", unit = \
+         \"year\" }), found \"2003\" in row 1; correct the data or the column's type"
+    );
+    assert_eq!(
+        refused(years(), "{ type = \"timestamp\", unit = \"month\" }", ErrorKind::Data),
+        "table \"t\": column \"x\": 2 values cannot be read as timestamp: expected a month such as \
+         200304 or 2003-04, found \"1998\" in row 1; correct the data or the column's type"
+    );
+}
+
+#[test]
+fn a_period_has_one_time_in_every_type_of_the_source() {
+    let year = "{ type = \"timestamp\", unit = \"year\", end = true }";
+    let root = |array: ArrayRef| {
+        let store = outcome(array, year).unwrap();
+        store.metadata().files.clone()
+    };
+    let integers =
+        root(Arc::new(arrow_array::Int32Array::from(vec![Some(1998), None, Some(2003)])));
+    let floats = root(Arc::new(Float64Array::from(vec![Some(1998.0), None, Some(2003.0)])));
+    let texts = root(Arc::new(StringArray::from(vec![Some("1998"), None, Some("2003.0")])));
+    assert_eq!(integers, floats);
+    assert_eq!(integers, texts);
 }
 
 #[test]

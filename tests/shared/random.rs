@@ -362,7 +362,7 @@ impl Maker {
             source: Some(format!("task_{place}")),
             sql: None,
             key: (0..key.len()).map(|part| format!("key {part}")).collect(),
-            time: Some("at".into()),
+            time: Some("at".to_owned().into()),
             target: "target".into(),
             target_type,
             scale: ScaleName::Linear,

@@ -92,7 +92,10 @@ fn drafted_references_of_formula_one_are_correct() {
     }
     let dnf = task(&schema, "driver_dnf").unwrap().derived.as_ref().unwrap();
     assert_eq!((dnf.anchor.as_str(), dnf.target_type), ("drivers", SemanticType::Boolean));
-    assert_eq!((dnf.time.as_deref(), dnf.split.as_deref()), (Some("obs_time"), Some("split")));
+    assert_eq!(
+        (dnf.time.as_ref().map(|time| &*time.column), dnf.split.as_deref()),
+        (Some("obs_time"), Some("split"))
+    );
     let position = task(&schema, "driver_position").unwrap().derived.as_ref().unwrap();
     assert_eq!(position.target_type, SemanticType::Numerical);
     assert!(task(&schema, "race_results.points").is_some());
@@ -482,7 +485,10 @@ fn tables_of_seeds_become_tasks() {
     assert_eq!(schema.tasks.iter().filter(|task| task.name == "users.n").count(), 1);
     let next = schema.tasks.iter().find(|task| task.name == "next").unwrap();
     let next = next.derived.as_ref().unwrap();
-    assert_eq!((next.time.as_deref(), &*next.target), (Some("obs_time"), "target"));
+    assert_eq!(
+        (next.time.as_ref().map(|time| &*time.column), &*next.target),
+        (Some("obs_time"), "target")
+    );
 }
 
 #[test]

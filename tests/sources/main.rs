@@ -6,6 +6,7 @@ mod draft;
 mod draft_aggregates;
 mod draft_keys;
 mod draft_own_times;
+mod draft_periods;
 mod draft_times;
 mod draft_values;
 mod folder;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, BooleanArray, UInt32Array};
 
 use super::numbers::Numbers;
+use crate::days::DAY_US;
 use crate::error::{Context, Error, Result};
 use crate::fold::Moments;
-use crate::prepare::schema::{Column, Limits};
+use crate::prepare::schema::{Column, Limits, TimeUnit};
 use crate::prepare::values::{BadValues, Values};
 use crate::store::SemanticType;
 
@@ -152,7 +153,13 @@ impl ColumnSummary {
             ))
             .context(self.place()));
         }
-        let Summary::Numerical(numbers) = &self.summary else { return Ok(()) };
+        let numbers = match &self.summary {
+            Summary::Timestamp { min, max, .. } => {
+                return self.check_epoch(*min, *max).context(|| self.place());
+            }
+            Summary::Numerical(numbers) => numbers,
+            _ => return Ok(()),
+        };
         let (moments, (min, max)) = (&numbers.moments, numbers.range());
         let (found, direction) = match (moments.mean().is_finite(), moments.std()) {
             (true, std) if std.is_finite() && (std > 0.0 || moments.min() == moments.max()) => {
@@ -166,6 +173,22 @@ impl ColumnSummary {
              column categorical or text"
         ))
         .context(self.place()))
+    }
+
+    /// Checks that not all times lie on the first day of 1970: years and other numbers do if they
+    /// are read as steps since 1970.
+    fn check_epoch(&self, min: i64, max: i64) -> Result<()> {
+        if min > max || min < 0 || max >= DAY_US {
+            return Ok(());
+        }
+        let found = match self.column.unit.and_then(TimeUnit::microseconds) {
+            Some(step) => format!(" as {} would be", max / step),
+            None => String::new(),
+        };
+        Err(Error::data(format!(
+            "every time is on 1970-01-01, the day on which counting begins{found}; correct the \
+             unit, as in {{ type = \"timestamp\", unit = \"year\" }}, or make the column numerical"
+        )))
     }
 
     /// Checks the number of categories after each batch, to bound the memory.

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::fold::Moments;
 use crate::plan::Split;
 use crate::prepare::names::counted;
-use crate::prepare::schema::{Column, DerivedTask, Limits, Task};
+use crate::prepare::schema::{DerivedTask, Limits, Task};
 use crate::prepare::source::Batches;
 use crate::prepare::values::{Values, arrow_error, to_texts};
 use crate::store::{ColumnMetadata, FileMetadata, SEES_EVERYTHING, task_file};
@@ -36,7 +36,7 @@ pub(super) struct Derived {
 pub(super) fn columns_of(task: &DerivedTask) -> Vec<String> {
     let mut columns = task.key.clone();
     columns.push(task.target.clone());
-    columns.extend(task.time.clone());
+    columns.extend(task.time.iter().map(|time| time.column.clone()));
     columns.extend(task.split.clone());
     columns
 }
@@ -64,10 +64,10 @@ pub(super) fn read(
         index,
         row: 0,
         faults: SeedFaults::default(),
-        times: ColumnSummary::new(
-            derived.time.as_deref().unwrap_or_default(),
-            Column::from(crate::store::SemanticType::Timestamp),
-        ),
+        times: match &derived.time {
+            Some(time) => ColumnSummary::new(&time.column, time.as_column()),
+            None => ColumnSummary::new("", crate::store::SemanticType::Timestamp.into()),
+        },
         targets: Vec::new(),
         result: Derived {
             anchors: Vec::new(),
@@ -133,7 +133,11 @@ impl Reading<'_> {
     fn add_times(&mut self, times: Option<&ArrayRef>, rows: usize) -> Result<()> {
         let values = match times {
             None => None,
-            Some(times) => Some(self.times.read(times, self.row)?),
+            Some(times) => {
+                let values = self.times.read(times, self.row)?;
+                self.times.add(&values);
+                Some(values)
+            }
         };
         for row in 0..rows {
             let time = match &values {
@@ -207,7 +211,7 @@ impl SeedFaults {
         }
         if null_time.count > 0 {
             let fault = match &derived.time {
-                Some(time) => format!("the observation time ({time:?}) is NULL"),
+                Some(time) => format!("the observation time ({:?}) is NULL", time.column),
                 None => "the observation time is missing".to_owned(),
             };
             return Err(Error::data(format!(

@@ -20,9 +20,16 @@ pub(super) fn columns(
 ) -> IndexMap<String, Column> {
     let mut columns = IndexMap::new();
     for (place, column) in subject.source.columns.iter().enumerate() {
-        let (found, note) = match is_identifier(subject, place) {
+        let (mut found, note) = match is_identifier(subject, place) {
             true => (SemanticType::Identifier.into(), unused_feature(subject, place, limits)),
             false => guess(subject, place, limits),
+        };
+        // What a row says of its year is known at the end of the year.
+        found.end = is_own_time(subject, place)
+            && found.unit.is_some_and(|unit| TimeUnit::PERIODS.contains(&unit));
+        let note = match found.end {
+            true => note.map(|note| format!("{note}; end = true: known when it is over")),
+            false => note,
         };
         if let Some(note) = note {
             let place = (subject.name.clone(), Place::Column(column.name.clone()));
@@ -36,9 +43,14 @@ pub(super) fn columns(
 
 /// Whether a column is part of the key or of a reference.
 fn is_identifier(subject: &Subject, column: usize) -> bool {
-    let is_time = |time: &ChosenTime| matches!(time.from, Origin::Column(own, _) if own == column);
     let refers = subject.references.iter().any(|reference| reference.columns.contains(&column));
-    (refers || subject.key.contains(&column)) && !subject.time.as_ref().is_some_and(is_time)
+    (refers || subject.key.contains(&column)) && !is_own_time(subject, column)
+}
+
+/// Whether a column is the time of its table.
+fn is_own_time(subject: &Subject, column: usize) -> bool {
+    let is_time = |time: &ChosenTime| matches!(time.from, Origin::Column(own, _) if own == column);
+    subject.time.as_ref().is_some_and(is_time)
 }
 
 /// Returns a note about a part of a key that could be a feature, but is not as an identifier.
@@ -82,6 +94,10 @@ pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Colum
     if profile.all(profile.bits) && is_boolean {
         return with(SemanticType::Boolean, "0 and 1, named like a flag".into());
     }
+    if let Some(unit) = named_period(tokens, profile) {
+        let column = Column { unit: Some(unit), ..SemanticType::Timestamp.into() };
+        return (column, Some(format!("each value is {}", unit.values())));
+    }
     if names_rows(tokens) {
         return match category_count(profile, limits) {
             Some(count) => with(
@@ -96,7 +112,7 @@ pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Colum
             let column = Column { unit: Some(unit), ..SemanticType::Timestamp.into() };
             return (column, Some(note));
         }
-        return match hidden_epoch(profile) {
+        return match hidden_time(profile) {
             None => numerical(profile),
             note => (SemanticType::Numerical.into(), note),
         };
@@ -193,15 +209,34 @@ fn named_epoch(tokens: &[String], profile: &Profile) -> Option<(TimeUnit, String
     Some((unit, format!("integers that look like {name} since 1970")))
 }
 
+/// Returns the unit of the calendar of which all values are, if their form or their name says so.
+fn named_period(tokens: &[String], profile: &Profile) -> Option<TimeUnit> {
+    let named =
+        |words: &[&str]| tokens.iter().any(|token| words.iter().any(|word| token.ends_with(word)));
+    // 2003/04 and 2003Q2 are nothing else; 200304 and 20032 may be any number.
+    let has_form = profile.storage == Storage::Text && profile.integers == 0;
+    TimeUnit::PERIODS.into_iter().find(|&unit| {
+        profile.periods.of(unit).is_some()
+            && match unit {
+                TimeUnit::Yyyymmdd => {
+                    named(&["date", "day", "dt", "time", "yyyymmdd"]) || profile.present() >= 100
+                }
+                TimeUnit::Season => has_form || named(&["season"]),
+                TimeUnit::Month => has_form || named(&["month", "ym", "yyyymm", "period"]),
+                TimeUnit::Quarter => has_form || named(&["quarter", "qtr"]),
+                _ => named(&["year", "yr", "fy", "season", "yyyy"]),
+            }
+    })
+}
+
 /// Returns a note about integers that may be times by their range, but not by their name.
-fn hidden_epoch(profile: &Profile) -> Option<String> {
+fn hidden_time(profile: &Profile) -> Option<String> {
+    if profile.periods.of(TimeUnit::Year).is_some() {
+        return Some("could be years: { type = \"timestamp\", unit = \"year\" }".to_owned());
+    }
     // The years 1990 to 2040, in seconds.
-    let (name, unit) = match unit_since_1970(profile, 631_152_000, 2_208_988_800)? {
-        (TimeUnit::Second, name) => (name, "s"),
-        (TimeUnit::Millisecond, name) => (name, "ms"),
-        (TimeUnit::Microsecond, name) => (name, "us"),
-    };
-    let column = format!("{{ type = \"timestamp\", unit = \"{unit}\" }}");
+    let (unit, name) = unit_since_1970(profile, 631_152_000, 2_208_988_800)?;
+    let column = format!("{{ type = \"timestamp\", unit = \"{}\" }}", unit.name());
     Some(format!("could be a time in {name} since 1970: {column}"))
 }
 

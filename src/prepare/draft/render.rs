@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use super::subject::{Notes, Place};
-use crate::prepare::schema::{Aggregate, Column, Reference, Schema, Table, Task, Time, TimeUnit};
+use crate::prepare::schema::{
+    Aggregate, Column, ObservationTime, Reference, Schema, Table, Task, Time, TimeUnit,
+};
 
 /// The data do not tell when a target is known, and too short a horizon would be a leak.
 const HORIZON: &str = "# horizon = \"30 days\" # the time from an observation until its target is \
@@ -143,16 +145,15 @@ impl Draft {
         if let Some(derived) = &task.derived {
             writeln!(text, "[task.derived]")?;
             writeln!(text, "anchor = {}", quoted(&derived.anchor))?;
-            let optional = [
-                ("source", &derived.source),
-                ("sql", &derived.sql),
-                ("time", &derived.time),
-                ("split", &derived.split),
-            ];
+            let optional =
+                [("source", &derived.source), ("sql", &derived.sql), ("split", &derived.split)];
             for (name, value) in optional {
                 if let Some(value) = value {
                     writeln!(text, "{name} = {}", quoted(value))?;
                 }
+            }
+            if let Some(time) = &derived.time {
+                writeln!(text, "time = {}", inline_observation(time))?;
             }
             writeln!(text, "key = {}", list(&derived.key))?;
             writeln!(text, "target = {}", quoted(&derived.target))?;
@@ -198,17 +199,24 @@ fn inline_reference(reference: &Reference) -> String {
 
 fn inline_column(column: Column) -> String {
     let semantic = quoted(column.semantic.name());
-    let unit = column.unit.map(|unit| match unit {
-        TimeUnit::Second => "s",
-        TimeUnit::Millisecond => "ms",
-        TimeUnit::Microsecond => "us",
-    });
     let scale = (!column.scale.is_linear()).then(|| column.scale.name());
-    match (unit, scale) {
+    match (column.unit, scale) {
         (None, None) => semantic,
-        (Some(unit), _) => format!("{{ type = {semantic}, unit = \"{unit}\" }}"),
+        (Some(unit), _) => format!("{{ type = {semantic}, {} }}", unit_fields(unit, column.end)),
         (_, Some(scale)) => format!("{{ type = {semantic}, scale = \"{scale}\" }}"),
     }
+}
+
+fn inline_observation(time: &ObservationTime) -> String {
+    let column = quoted(&time.column);
+    match time.unit {
+        None => column,
+        Some(unit) => format!("{{ column = {column}, {} }}", unit_fields(unit, time.end)),
+    }
+}
+
+fn unit_fields(unit: TimeUnit, end: bool) -> String {
+    format!("unit = \"{}\"{}", unit.name(), if end { ", end = true" } else { "" })
 }
 
 fn list(names: &[String]) -> String {

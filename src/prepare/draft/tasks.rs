@@ -63,7 +63,7 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
         source: Some(subject.source.name.clone()),
         sql: None,
         key: vec![name(key)],
-        time: Some(name(time)),
+        time: Some(name(time).into()),
         target: name(target),
         target_type,
         scale: match guessed.scale {

@@ -252,6 +252,15 @@ fn beginning(token: &str) -> Option<Fit> {
     recorded.or_else(|| STARTED.contains(&token).then_some(Fit::Started))
 }
 
+/// Whether a name is that of a period and nothing more: `year`, `yearID`, `fiscal_year`, `season`.
+pub(super) fn names_period_alone(column: &[String]) -> bool {
+    let words = [
+        "year", "yr", "yyyy", "fiscal", "fy", "season", "quarter", "qtr", "month", "ym", "yyyymm",
+        "period", "id", "no", "number", "date", "day", "dt", "time", "yyyymmdd",
+    ];
+    column.iter().all(|token| words.contains(&token.as_str()))
+}
+
 /// Whether two tokens mean the same event: `delivered` in `deliveries`.
 fn are_related(one: &str, other: &str) -> bool {
     let pairs = one.char_indices().zip(other.chars());

@@ -9,8 +9,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::profile::Profile;
 use super::subject::{ChosenTime, Notes, Origin, Place, Subject};
-use super::time_names::{Fit, Gaps, fit};
+use super::time_names::{Fit, Gaps, fit, names_period_alone};
 use crate::prepare::build::references::parents_first;
 use crate::prepare::names::{counted, shortened};
 use crate::prepare::schema::{Delay, Limits, Task, Time, TimeUnit};
@@ -56,6 +57,8 @@ struct Own {
     /// Rows without a time are always visible, which is worse than a bad name.
     gaps: Gaps,
     rank: u32,
+    /// A day is nearer to a row than its year.
+    is_exact: bool,
     /// The mean time. The latest beginning is safest: a row may have been unknown at the others. Of
     /// later stages the earliest is nearest: the row was known at each of them.
     nearness: i128,
@@ -69,26 +72,53 @@ fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<ChosenTime> 
         let profile = &subject.profiles[column];
         let gaps = Gaps::of(profile.nulls, profile.rows);
         let fit = fit(&subject.column_tokens[column], &subject.tokens, gaps)?;
-        let mean_us = profile.mean() * microseconds(unit);
+        let span = Span::of(profile, unit);
         let own = Own {
             gaps: gaps.min(Gaps::Few),
             rank: fit.rank(),
-            nearness: if fit == Fit::Stage { -mean_us } else { mean_us },
+            is_exact: !is_period(unit),
+            nearness: if fit == Fit::Stage { -span.mean_us } else { span.mean_us },
             nulls: Reverse(profile.nulls),
             column: Reverse(column),
         };
-        is_good(&own).then_some((own, fit, unit, mean_us))
+        // The year of a model or of a birth says something about a row, not when it came to exist.
+        let is_meant = fit != Fit::Unknown
+            || !is_period(unit)
+            || names_period_alone(&subject.column_tokens[column]);
+        (is_meant && is_good(&own)).then_some((own, fit, span))
     });
-    let (own, fit, unit, mean_us) = fitting.max_by(|(one, ..), (other, ..)| one.cmp(other))?;
+    let (own, fit, span) = fitting.max_by(|(one, ..), (other, ..)| one.cmp(other))?;
     let Reverse(column) = own.column;
     let profile = &subject.profiles[column];
-    let (first, last) = profile.time_range.or(profile.range).unwrap_or_default();
     Some(ChosenTime {
         from: Origin::Column(column, fit),
         gaps: Gaps::of(profile.nulls, profile.rows),
-        mean_us,
-        span_us: (i128::from(last) - i128::from(first)) * microseconds(unit),
+        mean_us: span.mean_us,
+        span_us: span.length_us,
     })
+}
+
+/// The times of a column, in microseconds.
+struct Span {
+    mean_us: i128,
+    length_us: i128,
+}
+
+impl Span {
+    fn of(profile: &Profile, unit: Option<TimeUnit>) -> Self {
+        let length = |first: i64, last: i64| i128::from(last) - i128::from(first);
+        if let Some(periods) = unit.and_then(|unit| profile.periods.of(unit)) {
+            let length_us = length(periods.first, periods.last);
+            return Self { mean_us: periods.mean(), length_us };
+        }
+        let step = i128::from(unit.and_then(TimeUnit::microseconds).unwrap_or(1));
+        let (first, last) = profile.time_range.or(profile.range).unwrap_or_default();
+        Self { mean_us: profile.mean() * step, length_us: length(first, last) * step }
+    }
+}
+
+fn is_period(unit: Option<TimeUnit>) -> bool {
+    unit.is_some_and(|unit| TimeUnit::PERIODS.contains(&unit))
 }
 
 /// Returns the columns of a table that hold times, and their units.
@@ -97,14 +127,6 @@ fn timestamps(subject: &Subject) -> impl Iterator<Item = (usize, Option<TimeUnit
         let (found, _) = super::columns::guess(subject, column, &Limits::default());
         (found.semantic == SemanticType::Timestamp).then_some((column, found.unit))
     })
-}
-
-fn microseconds(unit: Option<TimeUnit>) -> i128 {
-    match unit {
-        Some(TimeUnit::Second) => 1_000_000,
-        Some(TimeUnit::Millisecond) => 1_000,
-        Some(TimeUnit::Microsecond) | None => 1,
-    }
 }
 
 /// Gives each table without a time that of its event, until nothing changes.
@@ -214,7 +236,7 @@ fn note(subjects: &[Subject], index: usize) -> String {
     };
     let alternatives: Vec<_> = timestamps(subject)
         .filter(|&(column, _)| own != Some(column))
-        .map(|(column, _)| with_nulls(subject, column))
+        .map(|(column, unit)| passed_over(subject, column, unit))
         .collect();
     if !alternatives.is_empty() {
         parts.push(format!("not chosen: {}", shortened(&alternatives)));
@@ -296,12 +318,25 @@ fn reference_gaps(
     gaps
 }
 
-/// Returns the name of a column, with the number of its NULLs.
-fn with_nulls(subject: &Subject, column: usize) -> String {
+/// Returns the name of a time that was not chosen, with what speaks against it.
+fn passed_over(subject: &Subject, column: usize, unit: Option<TimeUnit>) -> String {
     let name = &subject.source.columns[column].name;
-    match subject.profiles[column].nulls {
-        0 => format!("{name:?}"),
-        nulls => format!("{name:?} (NULL in {})", counted(nulls, "row")),
+    let profile = &subject.profiles[column];
+    let mut reasons = Vec::new();
+    if profile.nulls > 0 {
+        reasons.push(format!("NULL in {}", counted(profile.nulls, "row")));
+    }
+    let is_meant = fit(&subject.column_tokens[column], &subject.tokens, Gaps::None).is_some();
+    let is_alone = names_period_alone(&subject.column_tokens[column]);
+    match unit.filter(|_| is_period(unit)) {
+        _ if !is_meant => reasons.push("by its name a birth, plan, change or end".to_owned()),
+        Some(unit) if is_alone => reasons.push(format!("only the {}", unit.name())),
+        Some(_) => reasons.push("by its name a property of the row".to_owned()),
+        None => {}
+    }
+    match reasons[..] {
+        [] => format!("{name:?}"),
+        _ => format!("{name:?} ({})", reasons.join("; ")),
     }
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::text::is_false;
+use super::time_unit::TimeUnit;
 use crate::store::SemanticType;
 
 /// A column's semantic type, and how its values are read.
@@ -11,30 +13,18 @@ use crate::store::SemanticType;
 pub struct Column {
     /// The semantic type of the values.
     pub semantic: SemanticType,
-    /// The unit of an integer timestamp since 1970.
+    /// The unit of a timestamp that is an integer, or a period of the calendar.
     pub unit: Option<TimeUnit>,
+    /// Whether the time of a period is its end, not its beginning.
+    pub end: bool,
     /// The scale of numbers.
     pub scale: ScaleName,
 }
 
 impl From<SemanticType> for Column {
     fn from(semantic: SemanticType) -> Self {
-        Self { semantic, unit: None, scale: ScaleName::Linear }
+        Self { semantic, unit: None, end: false, scale: ScaleName::Linear }
     }
-}
-
-/// The unit of a timestamp that is an integer since 1970-01-01 UTC in the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TimeUnit {
-    /// Seconds.
-    #[serde(rename = "s")]
-    Second,
-    /// Milliseconds.
-    #[serde(rename = "ms")]
-    Millisecond,
-    /// Microseconds.
-    #[serde(rename = "us")]
-    Microsecond,
 }
 
 /// The scale on which the numbers of a column are compared.
@@ -76,16 +66,18 @@ struct LongColumn {
     semantic: SemanticType,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unit: Option<TimeUnit>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    end: bool,
     #[serde(default, skip_serializing_if = "ScaleName::is_linear")]
     scale: ScaleName,
 }
 
 impl Serialize for Column {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { semantic, unit, scale } = *self;
+        let Self { semantic, unit, end, scale } = *self;
         match (unit, scale) {
             (None, ScaleName::Linear) => semantic.serialize(serializer),
-            _ => LongColumn { semantic, unit, scale }.serialize(serializer),
+            _ => LongColumn { semantic, unit, end, scale }.serialize(serializer),
         }
     }
 }
@@ -112,7 +104,7 @@ impl<'de> de::Visitor<'de> for ColumnVisitor {
     }
 
     fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Column, A::Error> {
-        let LongColumn { semantic, unit, scale } =
+        let LongColumn { semantic, unit, end, scale } =
             LongColumn::deserialize(de::value::MapAccessDeserializer::new(map))?;
         // An ignored column may be the time of its table.
         if unit.is_some() && !matches!(semantic, SemanticType::Timestamp | SemanticType::Ignored) {
@@ -120,11 +112,25 @@ impl<'de> de::Visitor<'de> for ColumnVisitor {
                 format!("expected type timestamp for a column with a unit, found {semantic}");
             return Err(de::Error::custom(message));
         }
+        check_end(unit, end).map_err(de::Error::custom)?;
         if !scale.is_linear() && semantic != SemanticType::Numerical {
             let message =
                 format!("expected type numerical for a column with a scale, found {semantic}");
             return Err(de::Error::custom(message));
         }
-        Ok(Column { semantic, unit, scale })
+        Ok(Column { semantic, unit, end, scale })
     }
+}
+
+/// Checks that only the time of a period is its end.
+pub(super) fn check_end(unit: Option<TimeUnit>, end: bool) -> Result<(), String> {
+    if !end || unit.is_some_and(|unit| TimeUnit::PERIODS.contains(&unit)) {
+        return Ok(());
+    }
+    let periods: Vec<_> = TimeUnit::PERIODS.into_iter().map(TimeUnit::name).collect();
+    Err(format!(
+        "expected a unit with end = true, one of {}; other times have no end: set a delay in the \
+         table's time",
+        periods.join(", ")
+    ))
 }

@@ -1,9 +1,86 @@
-//! The labels of a task as a table: what was known of earlier targets.
+//! The observation times of a task, and its labels as a table: what was known of earlier targets.
+
+use std::fmt;
 
 use indexmap::IndexMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Column, DerivedTask, Reference, Schema, Table, Task, Time};
+use super::column::check_end;
+use super::text::is_false;
+use super::{Column, DerivedTask, Reference, Schema, Table, Task, Time, TimeUnit};
 use crate::store::SemanticType;
+
+/// The column of a task's observation times; in a schema file its name, or its name and a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservationTime {
+    /// The column's name.
+    pub column: String,
+    /// The unit of integers and periods.
+    pub unit: Option<TimeUnit>,
+    /// Whether the time of a period is its end, not its beginning.
+    pub end: bool,
+}
+
+impl ObservationTime {
+    /// Returns how the column is read.
+    #[must_use]
+    pub fn as_column(&self) -> Column {
+        Column { unit: self.unit, end: self.end, ..SemanticType::Timestamp.into() }
+    }
+}
+
+impl From<String> for ObservationTime {
+    fn from(column: String) -> Self {
+        Self { column, unit: None, end: false }
+    }
+}
+
+/// An observation time with a unit.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LongTime {
+    column: String,
+    unit: Option<TimeUnit>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    end: bool,
+}
+
+impl Serialize for ObservationTime {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { column, unit, end } = self.clone();
+        match unit {
+            None => column.serialize(serializer),
+            Some(_) => LongTime { column, unit, end }.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ObservationTime {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TimeVisitor)
+    }
+}
+
+struct TimeVisitor;
+
+impl<'de> de::Visitor<'de> for TimeVisitor {
+    type Value = ObservationTime;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a column name, or { column = \"season\", unit = \"year\" }")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<ObservationTime, E> {
+        Ok(name.to_owned().into())
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<ObservationTime, A::Error> {
+        let LongTime { column, unit, end } =
+            LongTime::deserialize(de::value::MapAccessDeserializer::new(map))?;
+        check_end(unit, end).map_err(de::Error::custom)?;
+        Ok(ObservationTime { column, unit, end })
+    }
+}
 
 impl Schema {
     /// Returns the schema with a table of labels for each task with a horizon.
@@ -38,13 +115,13 @@ fn label_table(task: &Task) -> Option<Table> {
     let (delay, time) = (derived.horizon?, time.clone()?);
     let mut columns: IndexMap<String, Column> =
         key.iter().map(|name| (name.clone(), SemanticType::Ignored.into())).collect();
-    columns.insert(time.clone(), SemanticType::Timestamp.into());
+    columns.insert(time.column.clone(), time.as_column());
     columns.insert(target.clone(), derived.target_column());
     Some(Table {
         name: label_table_name(task),
         source: source.clone(),
         key: Vec::new(),
-        time: Some(Time { column: Some(time), through: None, delay }),
+        time: Some(Time { column: Some(time.column), through: None, delay }),
         columns,
         references: vec![Reference {
             columns: key.clone(),

@@ -9,6 +9,7 @@ mod column;
 mod labels;
 mod summary;
 mod text;
+mod time_unit;
 
 #[cfg(test)]
 mod tests;
@@ -22,10 +23,12 @@ use crate::error::{Context, Error, Result};
 use crate::store::SemanticType;
 
 pub use aggregate::{Aggregate, Window};
-pub use column::{Column, ScaleName, TimeUnit};
+pub use column::{Column, ScaleName};
+pub use labels::ObservationTime;
 pub use summary::Summary;
 pub use text::Delay;
 use text::{explain, is_false, one_or_many};
+pub use time_unit::TimeUnit;
 
 /// A database as the schema file describes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -187,9 +190,9 @@ pub struct DerivedTask {
     /// The task's columns with the anchor's key.
     #[serde(with = "one_or_many")]
     pub key: Vec<String>,
-    /// The column of observation times.
+    /// The observation times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time: Option<String>,
+    pub time: Option<ObservationTime>,
     /// The column of targets.
     pub target: String,
     /// The target's semantic type.

@@ -87,7 +87,14 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "unit = \"ms\"",
         "unit = \"ns\"",
-        "line 20, column 114: unknown variant `ns`, expected one of `s`, `ms`, `us`",
+        "line 20, column 114: unknown variant `ns`, expected one of `s`, `ms`, `us`, \
+         `yyyymmdd`, `month`, `quarter`, `season`, `year`",
+    ),
+    (
+        "unit = \"ms\"",
+        "unit = \"ms\", end = true",
+        "line 20, column 85: expected a unit with end = true, one of yyyymmdd, season, month, \
+         quarter, year; other times have no end: set a delay in the table's time",
     ),
     (
         "{ type = \"timestamp\", unit = \"ms\" }",

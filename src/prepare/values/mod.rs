@@ -1,11 +1,11 @@
 //! Converts Arrow arrays of any type to the few that a store has.
 
 mod cast;
+mod periods;
 mod text;
 
 use arrow_array::builder::BooleanBuilder;
 use arrow_array::cast::AsArray;
-use arrow_array::temporal_conversions::MICROSECONDS;
 use arrow_array::timezone::Tz;
 use arrow_array::types::{
     Float64Type, Int64Type, TimestampMicrosecondType, TimestampNanosecondType,
@@ -15,11 +15,12 @@ use arrow_cast::parse::string_to_datetime;
 use arrow_schema::{DataType, TimeUnit as ArrowUnit};
 
 pub(super) use cast::{BadValues, Normalised, arrow_error};
+pub(super) use periods::time_of_period;
 pub(super) use text::{float_text, to_texts};
 
 use cast::{convert, convert_all, note, unpack, wrong_type};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::prepare::schema::{Column, TimeUnit};
 use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, SemanticType};
 
@@ -42,7 +43,7 @@ impl Values {
         Ok(match column.semantic {
             SemanticType::Numerical => numbers(array)?.map(Self::Numbers),
             SemanticType::Timestamp => {
-                times(array, column.unit)?.and_then(reject_reserved_times).map(Self::Times)
+                times(array, column)?.and_then(reject_reserved_times).map(Self::Times)
             }
             SemanticType::Boolean => booleans(array)?.map(Self::Booleans),
             SemanticType::Identifier
@@ -174,47 +175,32 @@ fn numbers(array: &ArrayRef) -> Normalised<Float64Array> {
     })
 }
 
-fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
+fn times(array: &ArrayRef, column: Column) -> Normalised<Int64Array> {
     const EXPECTED: &str = "a time such as 2020-01-31, 2020-01-31 12:00:00 or with a zone";
+    const UNIT: &str = "a time such as 2020-01-31 (a year or another period needs its unit, as in \
+                        { type = \"timestamp\", unit = \"year\" })";
     let array = unpack(array)?;
-    let per_unit = |unit| match unit {
-        TimeUnit::Second => MICROSECONDS,
-        TimeUnit::Millisecond => 1_000,
-        TimeUnit::Microsecond => 1,
+    let parsed = |texts: &StringViewArray, expected, parse: &dyn Fn(&str) -> Option<i64>| {
+        Ok(Parser::parse(texts, expected, parse).map(|values| values.into_iter().collect()))
     };
-    match (array.data_type(), unit) {
-        (DataType::Utf8View, Some(unit)) => {
-            let read = Parser::parse(array.as_string_view(), "an integer", |text| {
-                text.parse::<i64>().ok()?.checked_mul(per_unit(unit))
-            });
-            Ok(read.map(|values| values.into_iter().collect()))
+    match (array.data_type(), column.unit) {
+        (kind, Some(unit)) if *kind == DataType::Utf8View || kind.is_numeric() => {
+            // A number with a fraction has a text that no unit reads.
+            let texts = to_texts(&array)?;
+            parsed(&texts, unit.values(), &|text| match unit.microseconds() {
+                Some(step) => text.parse::<i64>().ok()?.checked_mul(step),
+                None => time_of_period(text, unit, column.end),
+            })
         }
         (DataType::Utf8View, None) => {
             let utc: Tz = "+00:00".parse().map_err(arrow_error)?;
-            let read = Parser::parse(array.as_string_view(), EXPECTED, |text| {
+            let read = parsed(array.as_string_view(), EXPECTED, &|text| {
                 Some(string_to_datetime(&utc, text).ok()?.timestamp_micros())
-            });
-            Ok(read.map(|values| values.into_iter().collect()))
-        }
-        (kind, Some(unit)) if kind.is_integer() => {
-            let integers = match convert_all(&array, &DataType::Int64, EXPECTED)? {
-                Ok(integers) => integers,
-                Err(bad) => return Ok(Err(bad)),
-            };
-            let mut bad = None;
-            let scaled = (integers.as_primitive::<Int64Type>().iter().enumerate())
-                .map(|(row, value)| {
-                    let scaled = value?.checked_mul(per_unit(unit));
-                    if scaled.is_none() {
-                        note(&mut bad, row, EXPECTED, || value.unwrap_or_default().to_string());
-                    }
-                    scaled
-                })
-                .collect();
-            Ok(match bad {
-                None => Ok(scaled),
-                Some(bad) => Err(bad),
-            })
+            })?;
+            Ok(read.map_err(|bad| match likely_period(&bad.value) {
+                Some(_) => BadValues { expected: UNIT, ..bad },
+                None => bad,
+            }))
         }
         (DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 | DataType::Null, None) => {
             let micros = DataType::Timestamp(ArrowUnit::Microsecond, None);
@@ -235,12 +221,31 @@ fn times(array: &ArrayRef, unit: Option<TimeUnit>) -> Normalised<Int64Array> {
                 times.reinterpret_cast::<Int64Type>()
             }))
         }
-        (kind, None) if kind.is_integer() => Err(Error::schema(format!(
-            "expected a time, found integers ({kind}); give their unit, as in {{ type = \
-             \"timestamp\", unit = \"s\" }} (or \"ms\", \"us\")"
-        ))),
+        (kind, None) if kind.is_integer() => Err(unit_missing(&array)?),
         _ => Err(wrong_type(&array, "timestamp")),
     }
+}
+
+/// Returns the error about integers without a unit, with the units that they could have.
+fn unit_missing(array: &ArrayRef) -> Result<Error> {
+    let texts = to_texts(array)?;
+    let Some(first) = texts.iter().flatten().next() else {
+        return Ok(wrong_type(array, "timestamp"));
+    };
+    let likely = likely_period(first).unwrap_or(TimeUnit::Second);
+    let others: Vec<_> =
+        TimeUnit::ALL.into_iter().filter(|unit| *unit != likely).map(TimeUnit::name).collect();
+    Ok(Error::schema(format!(
+        "expected a time, found integers such as {first}; give their unit, as in {{ type = \
+         \"timestamp\", unit = \"{}\" }} (or {})",
+        likely.name(),
+        others.join(", ")
+    )))
+}
+
+/// Returns the unit of the calendar that a text could be of.
+fn likely_period(text: &str) -> Option<TimeUnit> {
+    TimeUnit::PERIODS.into_iter().find(|unit| time_of_period(text.trim(), *unit, false).is_some())
 }
 
 /// Another value that databases use for minus infinity.

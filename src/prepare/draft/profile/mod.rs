@@ -2,6 +2,7 @@
 
 mod distinct;
 mod magnitudes;
+mod periods;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ use arrow_schema::{DataType, TimeUnit};
 pub(super) use distinct::Distinct;
 use distinct::{canonical_integer, hash_integer, hash_text, mix};
 use magnitudes::Magnitudes;
+use periods::Periods;
 
 use crate::error::{Context, Error, Result};
 use crate::prepare::source::{Source, SourceColumn};
@@ -103,6 +105,8 @@ pub(super) struct Profile {
     pub values: Distinct,
     /// The numbers by magnitude.
     pub magnitudes: Magnitudes,
+    /// The values as periods of the calendar.
+    pub periods: Periods,
 }
 
 impl Profile {
@@ -130,6 +134,7 @@ impl Profile {
             spaced: 0,
             values: Distinct::new(limit),
             magnitudes: Magnitudes::default(),
+            periods: Periods::default(),
         }
     }
 
@@ -198,6 +203,9 @@ impl Profile {
 
     fn add_integers(&mut self, integers: &Int64Array) {
         for integer in integers.iter().flatten() {
+            if self.periods.are_possible() {
+                self.periods.add(&integer.to_string());
+            }
             self.add_integer(integer);
             self.values.add(hash_integer(integer));
         }
@@ -206,6 +214,7 @@ impl Profile {
     /// Adds floats and decimals by their texts, by which keys are compared.
     fn add_reals(&mut self, texts: &StringViewArray) {
         for text in texts.iter().flatten() {
+            self.periods.add(text);
             let is_finite = text.ends_with(|c: char| c.is_ascii_digit());
             self.numbers += u64::from(is_finite);
             self.magnitudes.add(text.parse().unwrap_or(0.0));
@@ -239,6 +248,7 @@ impl Profile {
             self.lengths = Some((low.min(text.len()), high.max(text.len())));
             self.values.add(hash_text(text));
             let trimmed = text.trim();
+            self.periods.add(trimmed);
             if let Some(integer) = canonical_integer(trimmed) {
                 self.add_integer(integer);
                 continue;
