@@ -72,13 +72,13 @@ fn other_numbers_and_other_years_are_not_the_time_of_their_table() {
             "{ type = \"timestamp\", unit = \"year\" } # each value is a year such as 2003"
         );
         let reason = match name {
-            "model_year" => "a property of the row",
-            _ => "a birth, plan, change or end",
+            "model_year" => "property of the row",
+            _ => "birth, plan, change or end",
         };
         assert_eq!(
             time,
             &format!(
-                ": its rows are always visible; not chosen: \"{name}\" (by its name {reason})"
+                ": its rows are always visible; not chosen: \"{name}\" (its name suggests a {reason})"
             )
         );
     }

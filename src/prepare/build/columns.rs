@@ -182,7 +182,7 @@ impl ColumnSummary {
             return Ok(());
         }
         let found = match self.column.unit.and_then(TimeUnit::microseconds) {
-            Some(step) => format!(" as {} would be", max / step),
+            Some(step) => format!(", as {} would be", max / step),
             None => String::new(),
         };
         Err(Error::data(format!(

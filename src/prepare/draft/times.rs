@@ -329,9 +329,9 @@ fn passed_over(subject: &Subject, column: usize, unit: Option<TimeUnit>) -> Stri
     let is_meant = fit(&subject.column_tokens[column], &subject.tokens, Gaps::None).is_some();
     let is_alone = names_period_alone(&subject.column_tokens[column]);
     match unit.filter(|_| is_period(unit)) {
-        _ if !is_meant => reasons.push("by its name a birth, plan, change or end".to_owned()),
+        _ if !is_meant => reasons.push("its name suggests a birth, plan, change or end".to_owned()),
         Some(unit) if is_alone => reasons.push(format!("only the {}", unit.name())),
-        Some(_) => reasons.push("by its name a property of the row".to_owned()),
+        Some(_) => reasons.push("its name suggests a property of the row".to_owned()),
         None => {}
     }
     match reasons[..] {
