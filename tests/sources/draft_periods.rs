@@ -73,7 +73,7 @@ fn other_numbers_and_other_years_are_not_the_time_of_their_table() {
         );
         let reason = match name {
             "model_year" => "property of the row",
-            _ => "birth, plan, change or end",
+            _ => "birth, change or end",
         };
         assert_eq!(
             time,

@@ -91,9 +91,9 @@ fn own_times_come_first_then_those_of_the_latest_event() {
         &draft.render(),
         &[
             "time = { column = \"added\" } # when a row came to exist, by its name; not chosen: \
-             \"valid_until\" (its name suggests a birth, plan, change or end)\n",
+             \"valid_until\" (its name suggests a birth, change or end)\n",
             "time = { column = \"created_at\" } # when a row came to exist, by its name; not \
-             chosen: \"birth_date\" (its name suggests a birth, plan, change or end)\n",
+             chosen: \"birth_date\" (its name suggests a birth, change or end)\n",
             "time = { column = \"entered\" } # a time that every row has; check that a row came to \
              exist then\n",
             "time = { through = \"order_id\" } # the time of \"orders\", to which a row belongs; \

@@ -10,12 +10,15 @@ use crate::store::SemanticType;
 const CELLS_MAX: usize = 32;
 /// The most references that share these cells: those with the most children.
 const REFERENCES_MAX: usize = 4;
-/// The fewest children that the rows of a table have on average.
+/// The fewest children that the rows with children have on average.
 const CHILDREN_MIN: u64 = 2;
 
 const HOUR: i64 = 3_600_000_000;
+const DAY: i64 = 24 * HOUR;
 /// The shortest windows to choose from; the next are 4 and 16 times as long.
-const PERIODS: [i64; 4] = [30 * 24 * HOUR, 7 * 24 * HOUR, 24 * HOUR, HOUR];
+const PERIODS: [i64; 6] = [HOUR, DAY, 7 * DAY, 30 * DAY, 90 * DAY, 365 * DAY];
+/// Longer windows only come where the times themselves are further apart.
+const USUAL_MAX: i64 = 30 * DAY;
 
 /// A reference by which rows have many children.
 struct Candidate {
@@ -24,6 +27,8 @@ struct Candidate {
     reference: usize,
     parent: usize,
     children: u64,
+    /// The rows of the parent that have children; all of them if the draft did not count.
+    parents: u64,
 }
 
 /// Proposes aggregates by the references of the tables in the schema; `tables` are those of `kept`.
@@ -38,13 +43,17 @@ pub(super) fn find(
     let mut found = Vec::new();
     for of_parent in candidates.chunk_by(|one, other| one.parent == other.parent) {
         let chosen = &of_parent[..of_parent.len().min(REFERENCES_MAX)];
-        for &Candidate { child, reference, parent, children } in chosen {
+        for &Candidate { child, reference, parent, children, parents } in chosen {
             let table = kept.iter().position(|&index| index == child).map(|place| &tables[place]);
             let Some(table) = table else { continue };
             let (subject, parent) = (&subjects[child], &subjects[parent]);
             let name = subject.references[reference].name(subject);
-            let each = children as f64 / row_count(parent) as f64;
-            let note = format!("{each:.1} of them for each row of {:?}, on average", parent.name);
+            let each = children as f64 / parents.max(1) as f64;
+            let rows = match parents < row_count(parent) {
+                true => format!("each of the {parents} rows of {:?} that have any", parent.name),
+                false => format!("each row of {:?}", parent.name),
+            };
+            let note = format!("{each:.1} of them for {rows}, on average");
             notes.insert((subject.name.clone(), Place::Aggregate(name.clone())), note);
             found.push((child, reference, largest(subject, name, table, CELLS_MAX / chosen.len())));
         }
@@ -60,9 +69,20 @@ fn candidates(subjects: &[Subject], kept: &[usize]) -> Vec<Candidate> {
         let subject = &subjects[child];
         for (reference, found) in subject.references.iter().enumerate() {
             let children = row_count(subject).saturating_sub(found.missing_rows(subject));
-            let is_many = children >= CHILDREN_MIN * row_count(&subjects[found.to]);
+            let rows = row_count(&subjects[found.to]);
+            let parents = match found.columns[..] {
+                [column] => subject.profiles[column].values.count().map_or(rows, |n| n.min(rows)),
+                _ => rows,
+            };
+            let is_many = children >= CHILDREN_MIN * parents;
             if is_many && has_times(subject, reference) {
-                candidates.push(Candidate { child, reference, parent: found.to, children });
+                candidates.push(Candidate {
+                    child,
+                    reference,
+                    parent: found.to,
+                    children,
+                    parents,
+                });
             }
         }
     }
@@ -92,7 +112,8 @@ fn largest(subject: &Subject, reference: String, table: &Table, room: usize) -> 
     let all = windows(subject);
     // Each window has a count and the means; the time since the last comes once.
     let cells = |windows: usize, columns: usize| windows * (1 + columns) + 1;
-    let sizes = [(4, 3), (4, 2), (4, 1), (3, 1), (2, 1), (1, 1)];
+    // A second column tells more than a third window.
+    let sizes = [(4, 3), (4, 2), (3, 2), (2, 2), (2, 1), (1, 1)];
     let fits = |&(windows, most): &(usize, usize)| cells(windows, columns.len().min(most)) <= room;
     let (window_count, column_count) = sizes.into_iter().find(fits).unwrap_or((1, 0));
     columns.truncate(column_count);
@@ -106,11 +127,16 @@ fn varies(subject: &Subject, column: usize) -> bool {
     subject.profiles[column].values.count().is_none_or(|count| count > 1)
 }
 
-/// Returns windows of which the longest is a small part of the table's times, and `ever`.
+/// Returns windows of which the longest is a small part of the table's times, and `ever`; the
+/// shortest holds more than one of the times.
 fn windows(subject: &Subject) -> Vec<Window> {
     let Some(time) = &subject.time else { return vec![Window::Ever] };
-    let fits = |period: &&i64| i128::from(16 * **period) <= time.span_us;
-    let period = PERIODS.iter().find(fits).unwrap_or(&HOUR);
+    let fits = |period: &&i64| i128::from(16 * **period) <= time.span_us && **period <= USUAL_MAX;
+    let usual = PERIODS.iter().rev().find(fits).unwrap_or(&HOUR);
+    // Years are 365 or 366 days apart.
+    let holds = |period: &&i64| i128::from(**period) * 102 / 100 >= time.gap_us;
+    let least = PERIODS.iter().find(holds).unwrap_or(&PERIODS[PERIODS.len() - 1]);
+    let period = usual.max(least);
     let lengths = [1, 4, 16].map(|times| Window::Last(Delay(times * period)));
     lengths.into_iter().chain([Window::Ever]).collect()
 }

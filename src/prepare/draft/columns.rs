@@ -98,7 +98,8 @@ pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Colum
         let column = Column { unit: Some(unit), ..SemanticType::Timestamp.into() };
         return (column, Some(format!("each value is {}", unit.values())));
     }
-    if names_rows(tokens) {
+    let has_fractions = profile.storage == Storage::Real && !profile.all(profile.whole);
+    if names_rows(tokens) && !has_fractions {
         return match category_count(profile, limits) {
             Some(count) => with(
                 SemanticType::Categorical,

@@ -55,6 +55,8 @@ pub(super) struct ChosenTime {
     pub(super) mean_us: i128,
     /// The time from the earliest to the latest, in microseconds.
     pub(super) span_us: i128,
+    /// The mean time from one distinct time to the next, in microseconds; 0 if not counted.
+    pub(super) gap_us: i128,
 }
 
 /// The origin of the time of a table.

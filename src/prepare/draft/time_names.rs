@@ -1,7 +1,7 @@
 //! Judges by the name of a time column whether a row came to exist then.
 
-/// Tokens of times other than the creation of a row: births, plans, ends and later changes.
-const NOT_THE_CREATION: [&str; 52] = [
+/// Tokens of times other than the creation of a row: births, ends and later changes.
+const NOT_THE_CREATION: [&str; 45] = [
     "birth",
     "birthday",
     "born",
@@ -9,14 +9,10 @@ const NOT_THE_CREATION: [&str; 52] = [
     "death",
     "died",
     "dod",
-    "due",
-    "deadline",
-    "required",
     "expire",
     "expiry",
     "expiration",
     "expires",
-    "expected",
     "end",
     "ended",
     "until",
@@ -30,9 +26,6 @@ const NOT_THE_CREATION: [&str; 52] = [
     "cancelled",
     "canceled",
     "deleted",
-    "scheduled",
-    "planned",
-    "estimated",
     "next",
     "last",
     "updated",
@@ -55,6 +48,10 @@ const NOT_THE_CREATION: [&str; 52] = [
     "stop",
     "stopped",
 ];
+
+/// Tokens of planned times, at which a row is known at the latest.
+const PLANNED: [&str; 8] =
+    ["due", "deadline", "required", "expected", "scheduled", "planned", "estimated", "sched"];
 
 /// Tokens of later stages of an existing row.
 const LATER_STAGES: [&str; 24] = [
@@ -187,6 +184,8 @@ impl Gaps {
 /// The meaning of a time by its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
+    /// A planned time.
+    Planned,
     /// A later stage of the row, such as its shipping.
     Stage,
     /// An unknown meaning; nearly every row has the time.
@@ -207,10 +206,11 @@ impl Fit {
     /// Ranks how likely the row came to exist then; the greatest is the likeliest.
     pub(super) fn rank(self) -> u32 {
         match self {
-            Self::Stage => 0,
-            Self::Unknown | Self::Started => 1,
-            Self::Entrance => 2,
-            Self::Recorded | Self::Plain | Self::Related => 3,
+            Self::Planned => 0,
+            Self::Stage => 1,
+            Self::Unknown | Self::Started => 2,
+            Self::Entrance => 3,
+            Self::Recorded | Self::Plain | Self::Related => 4,
         }
     }
 }
@@ -230,7 +230,9 @@ pub(super) fn fit(column: &[String], table: &[String], gaps: Gaps) -> Option<Fit
     if has(&NOT_THE_CREATION) {
         return None;
     }
-    if all_related(&are_related) {
+    if has(&PLANNED) {
+        (gaps == Gaps::None).then_some(Fit::Planned)
+    } else if all_related(&are_related) {
         Some(Fit::Related)
     } else if rest.iter().all(|token| EVENT.contains(token)) {
         Some(Fit::Plain)
@@ -317,11 +319,11 @@ mod tests {
     fn recorded_times_rank_above_starts_and_changes_are_rejected() {
         for column in ["created_at", "recorded", "inserted_on", "booked", "incident_reported", "ts"]
         {
-            assert_eq!(found(column, "cases"), Some(3), "{column}");
+            assert_eq!(found(column, "cases"), Some(4), "{column}");
         }
         for column in ["started_at", "season_start", "booking_start", "incident_date", "checked_at"]
         {
-            assert_eq!(found(column, "cases"), Some(1), "{column}");
+            assert_eq!(found(column, "cases"), Some(2), "{column}");
         }
         for column in ["edited_at", "modified", "last_activity", "update_date", "maturity_date"] {
             assert_eq!(found(column, "cases"), None, "{column}");

@@ -1,10 +1,11 @@
 //! Guesses when the rows of each table came to exist.
 //!
 //! A row without a time is always visible, so a time with few gaps comes before one with many,
-//! whatever their names. A time of the table itself is best, unless it is a later stage of the row
-//! or most rows lack it. Otherwise the table inherits the time of a parent: an event rather than a
-//! thing, then the parent that the table is named after, then the latest, because a row cannot have
-//! existed before any of its parents.
+//! whatever their names. A time of the table itself is best, unless it is planned, or a later stage
+//! of the row, or most rows lack it. Then comes the time of the event to which a row belongs; then
+//! its planned time or a later stage, because it was known by then; then the time of any parent: the
+//! one that the table is named after, or the latest, because a row cannot have existed before any of
+//! its parents. A flight has its departure in place of the year of its plane.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,14 +24,17 @@ pub(super) fn find_times(
     derived: &BTreeMap<usize, Task>,
     notes: &mut Notes,
 ) {
-    // An inherited time is better than a later stage, and than a time that most rows lack.
-    for is_good in
-        [|own: &Own| own.rank > Fit::Stage.rank() && own.gaps > Gaps::Most, |_: &Own| true]
-    {
+    type IsGood = fn(&Own) -> bool;
+    let passes: [(IsGood, Parents); 3] = [
+        (|own| own.rank > Fit::Stage.rank() && own.gaps > Gaps::Most, Parents::Events),
+        (|own| own.gaps > Gaps::Most, Parents::All),
+        (|_| true, Parents::All),
+    ];
+    for (is_good, parents) in passes {
         for subject in subjects.iter_mut().filter(|subject| subject.time.is_none()) {
             subject.time = own_time(subject, is_good);
         }
-        inherit(subjects, derived);
+        inherit(subjects, derived, parents);
     }
     for (index, subject) in subjects.iter().enumerate() {
         notes.insert((subject.name.clone(), Place::Time), note(subjects, index));
@@ -51,6 +55,14 @@ pub(super) fn time(subject: &Subject) -> Option<Time> {
     Some(time)
 }
 
+/// The parents whose time a table may inherit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parents {
+    /// Events, and those after which the table is named.
+    Events,
+    All,
+}
+
 /// How likely the rows of a table came to exist at one of its own times, the main criterion first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Own {
@@ -60,7 +72,7 @@ struct Own {
     /// A day is nearer to a row than its year.
     is_exact: bool,
     /// The mean time. The latest beginning is safest: a row may have been unknown at the others. Of
-    /// later stages the earliest is nearest: the row was known at each of them.
+    /// plans and later stages the earliest is nearest: the row was known at each of them.
     nearness: i128,
     nulls: Reverse<u64>,
     column: Reverse<usize>,
@@ -77,7 +89,7 @@ fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<ChosenTime> 
             gaps: gaps.min(Gaps::Few),
             rank: fit.rank(),
             is_exact: !is_period(unit),
-            nearness: if fit == Fit::Stage { -span.mean_us } else { span.mean_us },
+            nearness: if fit.rank() <= Fit::Stage.rank() { -span.mean_us } else { span.mean_us },
             nulls: Reverse(profile.nulls),
             column: Reverse(column),
         };
@@ -95,6 +107,7 @@ fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<ChosenTime> 
         gaps: Gaps::of(profile.nulls, profile.rows),
         mean_us: span.mean_us,
         span_us: span.length_us,
+        gap_us: span.gap_us,
     })
 }
 
@@ -102,18 +115,24 @@ fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<ChosenTime> 
 struct Span {
     mean_us: i128,
     length_us: i128,
+    /// From one distinct time to the next, in the mean; 0 if there are too many to count.
+    gap_us: i128,
 }
 
 impl Span {
     fn of(profile: &Profile, unit: Option<TimeUnit>) -> Self {
         let length = |first: i64, last: i64| i128::from(last) - i128::from(first);
-        if let Some(periods) = unit.and_then(|unit| profile.periods.of(unit)) {
-            let length_us = length(periods.first, periods.last);
-            return Self { mean_us: periods.mean(), length_us };
-        }
-        let step = i128::from(unit.and_then(TimeUnit::microseconds).unwrap_or(1));
-        let (first, last) = profile.time_range.or(profile.range).unwrap_or_default();
-        Self { mean_us: profile.mean() * step, length_us: length(first, last) * step }
+        let (mean_us, length_us) = match unit.and_then(|unit| profile.periods.of(unit)) {
+            Some(periods) => (periods.mean(), length(periods.first, periods.last)),
+            None => {
+                let step = i128::from(unit.and_then(TimeUnit::microseconds).unwrap_or(1));
+                let (first, last) = profile.time_range.or(profile.range).unwrap_or_default();
+                (profile.mean() * step, length(first, last) * step)
+            }
+        };
+        let steps = profile.values.count().map_or(0, |count| i128::from(count) - 1);
+        let gap_us = if steps > 0 { length_us / steps } else { 0 };
+        Self { mean_us, length_us, gap_us }
     }
 }
 
@@ -132,17 +151,17 @@ fn timestamps(subject: &Subject) -> impl Iterator<Item = (usize, Option<TimeUnit
 /// Gives each table without a time that of its event, until nothing changes.
 ///
 /// A parent has a time before its child inherits it, so the inheritance cannot be circular.
-fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>) {
-    let parents =
+fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>, parents: Parents) {
+    let parents_of =
         |index: usize| subjects[index].references.iter().map(|reference| reference.to).collect();
-    let order = parents_first(subjects.len(), &parents);
+    let order = parents_first(subjects.len(), &parents_of);
     loop {
         let mut changed = false;
         for &index in &order {
             if subjects[index].time.is_some() || derived.contains_key(&index) {
                 continue;
             }
-            let Some(reference) = event(subjects, index) else { continue };
+            let Some(reference) = event(subjects, index, parents) else { continue };
             let found = &subjects[index].references[reference];
             let Some(parent) = &subjects[found.to].time else { continue };
             subjects[index].time = Some(ChosenTime {
@@ -150,6 +169,7 @@ fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>) {
                 gaps: found.gaps(&subjects[index]).min(parent.gaps),
                 mean_us: parent.mean_us,
                 span_us: parent.span_us,
+                gap_us: parent.gap_us,
             });
             changed = true;
         }
@@ -160,7 +180,7 @@ fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>) {
 }
 
 /// Returns the reference to the event that the rows of a table belong to.
-fn event(subjects: &[Subject], index: usize) -> Option<usize> {
+fn event(subjects: &[Subject], index: usize, parents: Parents) -> Option<usize> {
     let subject = &subjects[index];
     let rank = |reference: usize| {
         let found = &subject.references[reference];
@@ -176,7 +196,7 @@ fn event(subjects: &[Subject], index: usize) -> Option<usize> {
     // are things: with an inherited time they would disappear before it.
     let column_count: usize =
         subject.references.iter().map(|reference| reference.columns.len()).sum();
-    let is_connection = subject.key.len() != 1 || column_count >= 2;
+    let is_connection = parents == Parents::All && (subject.key.len() != 1 || column_count >= 2);
     let ranked =
         timed(subjects, index).filter_map(|reference| Some((rank(reference)?, Reverse(reference))));
     let (_, Reverse(best)) =
@@ -216,9 +236,10 @@ fn is_event(subjects: &[Subject], index: usize) -> bool {
     match subjects[index].time.as_ref().map(|time| &time.from) {
         None | Some(Origin::Column(_, Fit::Entrance)) => false,
         Some(Origin::Column(_, Fit::Plain | Fit::Related) | Origin::Reference(_)) => true,
-        Some(Origin::Column(_, Fit::Stage | Fit::Unknown | Fit::Started | Fit::Recorded)) => {
-            refers()
-        }
+        Some(Origin::Column(
+            _,
+            Fit::Planned | Fit::Stage | Fit::Unknown | Fit::Started | Fit::Recorded,
+        )) => refers(),
     }
 }
 
@@ -329,7 +350,7 @@ fn passed_over(subject: &Subject, column: usize, unit: Option<TimeUnit>) -> Stri
     let is_meant = fit(&subject.column_tokens[column], &subject.tokens, Gaps::None).is_some();
     let is_alone = names_period_alone(&subject.column_tokens[column]);
     match unit.filter(|_| is_period(unit)) {
-        _ if !is_meant => reasons.push("its name suggests a birth, plan, change or end".to_owned()),
+        _ if !is_meant => reasons.push("its name suggests a birth, change or end".to_owned()),
         Some(unit) if is_alone => reasons.push(format!("only the {}", unit.name())),
         Some(_) => reasons.push("its name suggests a property of the row".to_owned()),
         None => {}
@@ -352,6 +373,7 @@ fn own_reason(subject: &Subject, column: usize, fit: Fit) -> String {
         }
         Fit::Unknown => "a time that nearly every row has; check that a row came to exist then",
         Fit::Stage => "a later stage, by its name: a row may have been known before",
+        Fit::Planned => "a planned time, by its name: a row may have been known before",
     };
     match subject.profiles[column].nulls {
         0 => reason.to_owned(),
