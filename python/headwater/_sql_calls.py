@@ -47,15 +47,17 @@ _ROW_FUNCTIONS = {
 class Calls:
     """The functions of a connection whose results vary.
 
-    DuckDB lists for each function whether its result depends only on the arguments, and for each
-    macro its definition.
+    DuckDB lists for each form of a function whether its result depends only on the arguments, and for
+    each macro its definition. A form that takes a time with a zone also depends on the session's time
+    zone, which is always UTC here, so it counts as one that does not vary.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         functions = connection.execute(
             "SELECT lower(function_name), stability, lower(coalesce(macro_definition, '')) "
-            "FROM duckdb_functions()"
+            "FROM duckdb_functions() WHERE NOT regexp_matches(CAST(parameter_types AS VARCHAR), "
+            "'TIME ZONE|TIMESTAMPTZ') OR parameter_types IS NULL"
         ).fetchall()
         varying = {
             name

@@ -67,7 +67,7 @@ pub fn prepare(
     options: &Options<'_>,
 ) -> Result<Report> {
     schema.check()?;
-    let schema = &schema.with_label_tables();
+    let schema = &schema.with_declared_tasks()?.with_label_tables();
     if fs::symlink_metadata(out).is_ok() {
         return Err(exists(out));
     }

@@ -283,3 +283,10 @@ def test_a_long_query_is_interrupted(tmp_path, shop_folder):
         process.communicate()
     assert "KeyboardInterrupt" in errors
     assert not (tmp_path / "db.partial").exists()
+
+
+def test_arithmetic_and_the_calendar_do_not_vary(tmp_path, shop_folder):
+    target = "sum(date_part('year', placed_at - INTERVAL 1 DAY) - 2000)"
+    (tmp_path / "schema.toml").write_text(with_query(target, "orders GROUP BY customer_id"))
+    report = headwater.prepare(shop_folder, tmp_path / "schema.toml", tmp_path / "db")
+    assert report["row_count"] == 20_040

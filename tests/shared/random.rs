@@ -331,7 +331,7 @@ impl Maker {
             .find(|(n, c)| *n != "when" && !links(n) && is_target(c.semantic))?;
         let cell = CellTask { table: table.name.clone(), column: column.clone() };
         let name = format!("cell of {}", table.name);
-        Some(Task { name, cell: Some(cell), derived: None, sees_everything: true })
+        Some(Task { name, cell: Some(cell), derived: None, predict: None, sees_everything: true })
     }
 
     fn derived_task(&mut self, place: usize) -> Option<(Task, Data)> {
@@ -370,7 +370,10 @@ impl Maker {
             horizon: None,
         };
         let name = format!("derived of {place}");
-        Some((Task { name, cell: None, derived: Some(derived), sees_everything: true }, data))
+        Some((
+            Task { name, cell: None, derived: Some(derived), predict: None, sees_everything: true },
+            data,
+        ))
     }
 }
 

@@ -6,6 +6,7 @@ mod demo;
 mod inspect;
 mod prepare;
 mod schema;
+mod sql;
 mod verify;
 
 use std::ffi::OsString;
@@ -40,6 +41,7 @@ struct Command {
 #[derive(Subcommand)]
 enum Verb {
     Schema(schema::SchemaArgs),
+    Sql(sql::SqlArgs),
     Prepare(prepare::PrepareArgs),
     Verify(verify::VerifyArgs),
     Inspect(inspect::InspectArgs),
@@ -58,6 +60,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
     };
     let result = match command.verb {
         Verb::Schema(args) => schema::run(&args, hooks),
+        Verb::Sql(args) => sql::run(&args),
         Verb::Prepare(args) => prepare::run(&args, hooks),
         Verb::Verify(args) => verify::run(&args, hooks),
         Verb::Inspect(args) => inspect::run(&args),

@@ -114,7 +114,11 @@ impl<'a> Preparation<'a> {
             folder: self.folder,
             progress: self.options.progress,
         };
-        let read = ingest(input, texts).context(|| format!("table {:?}", table.name))?;
+        let read = ingest(input, texts).context(|| match &table.labels_of {
+            // Its rows are the task's.
+            Some(task) => format!("task {task:?}"),
+            None => format!("table {:?}", table.name),
+        })?;
         if read.duplicate_keys > 0 {
             self.remarks.push(format!(
                 "table {:?}: a key repeats in {}; references link to the first row with the key",

@@ -76,7 +76,13 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
     let is_unused = |name: &&str| subjects.iter().all(|s| !s.name.eq_ignore_ascii_case(name));
     let short = subject.name.strip_prefix("task_").filter(|name| !name.is_empty());
     let task_name = short.filter(is_unused).unwrap_or(&subject.name).to_owned();
-    Some(Task { name: task_name, cell: None, derived: Some(derived), sees_everything: false })
+    Some(Task {
+        name: task_name,
+        cell: None,
+        derived: Some(derived),
+        predict: None,
+        sees_everything: false,
+    })
 }
 
 /// Returns a task for each column that is worth predicting: not a key, a time or a constant.
@@ -116,7 +122,13 @@ pub(super) fn cell_tasks(
             notes.extend(
                 warning.map(|note| ((table.name.clone(), Place::Task(name.clone())), note)),
             );
-            tasks.push(Task { name, cell: Some(cell), derived: None, sees_everything });
+            tasks.push(Task {
+                name,
+                cell: Some(cell),
+                derived: None,
+                predict: None,
+                sees_everything,
+            });
         }
     }
     tasks

@@ -32,7 +32,6 @@ impl Schema {
                 self.database
             ));
         }
-        let whole = self.with_label_tables();
         unique_names("table", self.tables.iter().map(|t| t.name.as_str()))?;
         unique_names("task", self.tasks.iter().map(|t| t.name.as_str()))?;
         for table in &self.tables {
@@ -41,9 +40,11 @@ impl Schema {
         for table in &self.tables {
             self.check_inheritance(table).context(|| format!("table {:?}: time", table.name))?;
         }
+        let declared = self.with_declared_tasks()?;
+        let whole = declared.with_label_tables();
         whole.check_aggregates()?;
         whole.check_summaries()?;
-        for task in &self.tasks {
+        for task in &declared.tasks {
             self.check_task(task).context(|| format!("task {:?}", task.name))?;
         }
         Ok(())
@@ -196,8 +197,9 @@ impl Schema {
             (None, Some(derived)) => self.check_derived(task, derived),
             (Some(_), Some(_)) => fail("expected either cell or derived, found both"),
             (None, None) => fail(
-                "expected cell = { table, column } or derived = { anchor, source, key, time, \
-                 target, type }, found neither",
+                "expected cell = { table, column }, derived = { anchor, source, key, time, target, \
+                 type } or predict = { anchor, what, of, horizon, train_until, val_until }, found \
+                 none of them",
             ),
         }
     }

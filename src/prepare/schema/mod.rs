@@ -6,7 +6,10 @@
 mod aggregate;
 mod check;
 mod column;
+mod declared;
 mod labels;
+mod predict;
+mod predict_sql;
 mod summary;
 mod text;
 mod time_unit;
@@ -25,6 +28,7 @@ use crate::store::SemanticType;
 pub use aggregate::{Aggregate, Window};
 pub use column::{Column, ScaleName};
 pub use labels::ObservationTime;
+pub use predict::{Predict, What};
 pub use summary::Summary;
 pub use text::Delay;
 use text::{explain, is_false, one_or_many};
@@ -160,6 +164,9 @@ pub struct Task {
     /// The targets are in a table of anchor keys, observation times and targets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub derived: Option<DerivedTask>,
+    /// The targets are made from the children of the anchor's rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predict: Option<Predict>,
     /// Whether a seed without an observation time sees every row; otherwise it is an error.
     #[serde(default, skip_serializing_if = "is_false")]
     pub sees_everything: bool,

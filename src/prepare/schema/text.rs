@@ -192,10 +192,11 @@ fn in_plain_words(message: &str) -> String {
 }
 
 /// Fields that are written into a section of a task or table, not beside it.
-const SECTIONS: [(&str, &[&str]); 2] = [
+const SECTIONS: [(&str, &[&str]); 3] = [
     (
         "derived",
         &["anchor", "source", "sql", "key", "time", "target", "type", "scale", "split", "horizon"],
     ),
+    ("predict", &["what", "of", "where", "every", "active_within", "train_until", "val_until"]),
     ("time", &["column", "through", "delay"]),
 ];

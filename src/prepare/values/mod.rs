@@ -193,10 +193,7 @@ fn times(array: &ArrayRef, column: Column) -> Normalised<Int64Array> {
             })
         }
         (DataType::Utf8View, None) => {
-            let utc: Tz = "+00:00".parse().map_err(arrow_error)?;
-            let read = parsed(array.as_string_view(), EXPECTED, &|text| {
-                Some(string_to_datetime(&utc, text).ok()?.timestamp_micros())
-            })?;
+            let read = parsed(array.as_string_view(), EXPECTED, &time_of_text)?;
             Ok(read.map_err(|bad| match likely_period(&bad.value) {
                 Some(_) => BadValues { expected: UNIT, ..bad },
                 None => bad,
@@ -224,6 +221,12 @@ fn times(array: &ArrayRef, column: Column) -> Normalised<Int64Array> {
         (kind, None) if kind.is_integer() => Err(unit_missing(&array)?),
         _ => Err(wrong_type(&array, "timestamp")),
     }
+}
+
+/// Returns the microseconds since 1970 of a time as a person writes it; `None` if it is none.
+pub(super) fn time_of_text(text: &str) -> Option<i64> {
+    let utc: Tz = "+00:00".parse().ok()?;
+    Some(string_to_datetime(&utc, text).ok()?.timestamp_micros())
 }
 
 /// Returns the error about integers without a unit, with the units that they could have.

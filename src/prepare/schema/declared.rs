@@ -1,0 +1,213 @@
+//! Turns each declared task into a derived one.
+//!
+//! A declared task is a [`DerivedTask`] whose SQL is written by [`super::predict_sql`]: the seeds are
+//! the rows of the anchor at the times `train_until + k * every`, and the target is made from the
+//! child rows in the horizon after each of these times. A seed is in the split in which its whole
+//! horizon lies, so no label of training tells of the validation period, and none of the test period.
+
+use super::check::{fail, find_reference, has_columns};
+use super::predict::{Predict, Question, What};
+use super::predict_sql::{KEY, OBSERVED_AT, OWN_TABLES, SPLIT, TARGET, query};
+use super::{Column, Delay, DerivedTask, Reference, Schema, Table, Task};
+use crate::error::{Context, Error, Result};
+use crate::prepare::names::listed;
+use crate::store::SemanticType;
+
+impl Schema {
+    /// Returns the schema with a derived task, whose SQL says the same, for each declared task.
+    ///
+    /// # Errors
+    /// `Schema`: a declared task names what is not there, or asks what cannot be known.
+    pub fn with_declared_tasks(&self) -> Result<Self> {
+        let mut schema = self.clone();
+        for task in &mut schema.tasks {
+            let Some(predict) = &task.predict else { continue };
+            let derived =
+                self.derived(task, predict).context(|| format!("task {:?}: predict", task.name))?;
+            task.derived = Some(derived);
+        }
+        Ok(schema)
+    }
+
+    fn derived(&self, task: &Task, predict: &Predict) -> Result<DerivedTask> {
+        let is_own = |name: &&str| OWN_TABLES.contains(&name.to_ascii_lowercase().as_str());
+        if let Some(name) = self.tables.iter().map(Table::source_name).find(is_own) {
+            return fail(format!(
+                "the source has a table {name:?}, a name that the SQL of declared tasks uses itself; \
+                 rename the table in the source"
+            ));
+        }
+        if task.cell.is_some() || task.derived.is_some() {
+            return fail("expected only one of cell, derived and predict, found several");
+        }
+        if task.sees_everything {
+            return fail(
+                "its seeds have observation times, so they do not see everything; remove \
+                 sees_everything",
+            );
+        }
+        let question = self.question(predict)?;
+        let target = target(predict, question.children)?;
+        // A label is known when the last child of its horizon can be known.
+        let delay = self.delay(question.children);
+        let count = question.anchor.key.len();
+        Ok(DerivedTask {
+            anchor: predict.anchor.clone(),
+            source: None,
+            sql: Some(query(self, &question)?),
+            key: (1..=count).map(|part| format!("{KEY}{part}")).collect(),
+            time: Some(OBSERVED_AT.to_owned().into()),
+            target: TARGET.to_owned(),
+            target_type: target.semantic,
+            scale: target.scale,
+            split: Some(SPLIT.to_owned()),
+            horizon: Some(Delay(predict.horizon.0.saturating_add(delay))),
+        })
+    }
+
+    /// Returns the delays of the time of a table and of those that it inherits.
+    fn delay(&self, table: &Table) -> i64 {
+        let times = self.lineage(table).into_iter().filter_map(|table| table.time.as_ref());
+        times.fold(0, |total, time| total.saturating_add(time.delay.0))
+    }
+
+    /// Returns a table and the tables from which it inherits its time, up to the one with a column.
+    pub(super) fn lineage<'a>(&'a self, table: &'a Table) -> Vec<&'a Table> {
+        let parent = |table: &&'a Table| {
+            let through = table.time.as_ref()?.through.as_ref()?;
+            self.find_table(&table.references[table.reference(through)?].to).ok()
+        };
+        // `check` refuses a circle; it must not hang what runs without it.
+        std::iter::successors(Some(table), parent).take(self.tables.len()).collect()
+    }
+
+    fn question<'a>(&'a self, predict: &'a Predict) -> Result<Question<'a>> {
+        let anchor = self.find_table(&predict.anchor).context(|| "anchor")?;
+        if anchor.key.is_empty() {
+            return fail(format!(
+                "anchor {:?} has no key, so its rows cannot be named; give the table a key",
+                anchor.name
+            ));
+        }
+        let children = self.find_table(&predict.of).context(|| "of")?;
+        if children.time.is_none() {
+            return fail(format!(
+                "of: table {:?} has no time, so which of its rows lie after an observation cannot \
+                 be known; give the table a time",
+                children.name
+            ));
+        }
+        let reference = reference(predict, children)?;
+        if !reference.to_columns.is_empty() && reference.to_columns != anchor.key {
+            return fail(format!(
+                "reference {:?} refers to {}, expected the key of {:?}; choose another reference",
+                reference.name(),
+                listed(reference.to_columns.iter().map(String::as_str)),
+                anchor.name
+            ));
+        }
+        for (name, length) in [
+            ("horizon", Some(predict.horizon)),
+            ("every", predict.every),
+            ("active_within", predict.active_within),
+        ] {
+            if length.is_some_and(|length| length.0 <= 0) {
+                return fail(format!("{name}: expected a time longer than 0, found 0"));
+            }
+        }
+        let train_until = time(&predict.train_until).context(|| "train_until")?;
+        let val_until = time(&predict.val_until).context(|| "val_until")?;
+        if val_until.saturating_sub(train_until) < predict.horizon.0 {
+            return fail(format!(
+                "expected val_until at least one horizon ({}) after train_until, found {:?} and \
+                 {:?}; choose a later val_until or a shorter horizon",
+                predict.horizon, predict.val_until, predict.train_until
+            ));
+        }
+        Ok(Question { predict, anchor, children, reference, train_until, val_until })
+    }
+}
+
+/// Returns the reference from the children to the anchor.
+fn reference<'a>(predict: &Predict, children: &'a Table) -> Result<&'a Reference> {
+    if let Some(name) = &predict.reference {
+        find_reference(children, name).context(|| "reference")?;
+    }
+    let is_meant = |reference: &&Reference| {
+        reference.to == predict.anchor
+            && predict.reference.as_ref().is_none_or(|name| *name == reference.name())
+    };
+    let found: Vec<_> = children.references.iter().filter(is_meant).collect();
+    match found[..] {
+        [reference] => Ok(reference),
+        [] => fail(format!(
+            "expected a reference from {:?} to the anchor {:?}, found none; name other tables, or \
+             add the reference",
+            children.name, predict.anchor
+        )),
+        _ => {
+            let names: Vec<_> = found.iter().map(|reference| reference.name()).collect();
+            fail(format!(
+                "table {:?} has several references to {:?}; choose one with reference = \"...\": {}",
+                children.name,
+                predict.anchor,
+                listed(names.iter().map(String::as_str))
+            ))
+        }
+    }
+}
+
+/// Returns the type and scale of the target.
+fn target(predict: &Predict, children: &Table) -> Result<Column> {
+    let Predict { what, .. } = *predict;
+    let name = what.name();
+    let scaled = |semantic| Ok(Column { scale: predict.scale, ..Column::from(semantic) });
+    let column = match (&predict.column, what.needs_column()) {
+        (None, true) => {
+            return fail(format!("what = {name:?} needs a column; add column = \"...\""));
+        }
+        (Some(column), false) => {
+            return fail(format!(
+                "what = {name:?} is about rows and takes no column; remove column = {column:?}, or \
+                 say with where which rows count"
+            ));
+        }
+        (None, false) if what == What::Exists => return scaled(SemanticType::Boolean),
+        (None, false) => return scaled(SemanticType::Numerical),
+        (Some(column), true) => column,
+    };
+    has_columns(children, std::slice::from_ref(column)).context(|| "column")?;
+    let semantic = children.columns[column].semantic;
+    let is_fit = match what {
+        What::First | What::Last => !matches!(
+            semantic,
+            SemanticType::Text | SemanticType::Identifier | SemanticType::Ignored
+        ),
+        What::Mean => matches!(semantic, SemanticType::Numerical | SemanticType::Boolean),
+        _ => semantic == SemanticType::Numerical,
+    };
+    if !is_fit {
+        let expected = match what {
+            What::First | What::Last => "a numerical, boolean, categorical or timestamp column",
+            What::Mean => "a numerical or boolean column",
+            _ => "a numerical column",
+        };
+        return fail(format!(
+            "column {column:?}: expected {expected} for what = {name:?}, found {semantic}; choose \
+             another column, or give it such a type"
+        ));
+    }
+    match what {
+        What::First | What::Last => scaled(semantic),
+        _ => scaled(SemanticType::Numerical),
+    }
+}
+
+/// Parses a time of a schema file.
+fn time(text: &str) -> Result<i64> {
+    crate::prepare::values::time_of_text(text).ok_or_else(|| {
+        Error::schema(format!(
+            "expected a time such as \"2020-01-31\" or \"2020-01-31 12:00:00\", found {text:?}"
+        ))
+    })
+}

@@ -1,0 +1,101 @@
+//! Declared tasks: what becomes of each row of a table within a horizon, asked at regular times.
+
+use serde::{Deserialize, Serialize};
+
+use super::text::Delay;
+use super::{Reference, ScaleName, Table};
+
+/// A question about the children of each row of a table: how many come within the horizon, say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Predict {
+    /// The table whose rows the task asks about.
+    pub anchor: String,
+    /// What is made of the children in the horizon.
+    pub what: What,
+    /// The table of the children, which has a time.
+    pub of: String,
+    /// The column of the children; `count` and `exists` need none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<String>,
+    /// The reference of the children to the anchor, if they have several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    /// A condition of SQL on the columns of a child; other children do not count.
+    #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+    /// The time after the observation in which the children count.
+    pub horizon: Delay,
+    /// The time from one observation to the next; default: the horizon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<Delay>,
+    /// Rows are asked about only if a child came within this time before the observation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_within: Option<Delay>,
+    /// The end of the horizons of the train seeds, and the first observation of the val seeds.
+    pub train_until: String,
+    /// The end of the horizons of the val seeds, and the first observation of the test seeds.
+    pub val_until: String,
+    /// The scale of a numerical target.
+    #[serde(default, skip_serializing_if = "ScaleName::is_linear")]
+    pub scale: ScaleName,
+}
+
+/// What a target is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// The number of children.
+    Count,
+    /// The sum of a column.
+    Sum,
+    /// The mean of a column; without a value there is no seed.
+    Mean,
+    /// The least value of a column; without a value there is no seed.
+    Min,
+    /// The greatest value of a column; without a value there is no seed.
+    Max,
+    /// Whether there is a child.
+    Exists,
+    /// The value of the earliest child that has one; without one there is no seed.
+    First,
+    /// The value of the latest child that has one; without one there is no seed.
+    Last,
+}
+
+impl What {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Sum => "sum",
+            Self::Mean => "mean",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Exists => "exists",
+            Self::First => "first",
+            Self::Last => "last",
+        }
+    }
+
+    pub(super) fn needs_column(self) -> bool {
+        !matches!(self, Self::Count | Self::Exists)
+    }
+}
+
+impl Predict {
+    /// Returns the time from one observation to the next.
+    pub(super) fn step(&self) -> Delay {
+        self.every.unwrap_or(self.horizon)
+    }
+}
+
+/// The parts of a schema that a declared task names.
+pub(super) struct Question<'a> {
+    pub(super) predict: &'a Predict,
+    pub(super) anchor: &'a Table,
+    pub(super) children: &'a Table,
+    pub(super) reference: &'a Reference,
+    /// The microseconds since 1970 of `train_until` and `val_until`.
+    pub(super) train_until: i64,
+    pub(super) val_until: i64,
+}

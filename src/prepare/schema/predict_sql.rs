@@ -1,0 +1,242 @@
+//! The SQL of a declared task, in DuckDB's dialect.
+//!
+//! Observation k is at `train_until + k * every`. A child at time t lies in the horizon of the
+//! observations with `at < t <= at + horizon`, so the numbers of these observations are an
+//! arithmetic range: the query makes a row for each of them and joins by number, in time that grows
+//! with the children, whatever the number of observations.
+
+use std::fmt::Write;
+
+use super::predict::{Question, What};
+use super::{Schema, Table};
+use crate::error::{Error, Result};
+
+/// The columns of the query: the parts of the anchor's key by number, the observation time, the
+/// target and the split.
+pub(super) const KEY: &str = "key_";
+pub(super) const OBSERVED_AT: &str = "observed_at";
+pub(super) const TARGET: &str = "target";
+pub(super) const SPLIT: &str = "split";
+
+/// The names of the query's own tables; a table of the source with such a name would be hidden.
+pub(super) const OWN_TABLES: [&str; 7] = [
+    "task_question",
+    "task_child",
+    "task_bound",
+    "task_anchor",
+    "task_seed",
+    "task_outcome",
+    "task_answer",
+];
+
+/// Returns the query whose rows are the seeds of a declared task.
+pub(super) fn query(schema: &Schema, question: &Question<'_>) -> Result<String> {
+    let Question { predict, anchor, train_until, val_until, .. } = *question;
+    let keys: Vec<String> = (1..=anchor.key.len()).map(|part| format!("{KEY}{part}")).collect();
+    let keys = keys.join(", ");
+    let (children, seeds) = (children(schema, question)?, seeds(schema, question, &keys)?);
+    let made = made_of_children(predict.what);
+    let target = match predict.what {
+        What::Count | What::Sum => format!("coalesce({TARGET}, 0)"),
+        What::Exists => format!("coalesce({TARGET}, false)"),
+        _ => TARGET.to_owned(),
+    };
+    let (first, end) = (number_from("t - horizon"), number_from("t"));
+    Ok(format!(
+        "\
+-- In microseconds: train_until = {:?}, val_until = {:?}, horizon {}, every {}.
+WITH task_question AS (
+  SELECT {train_until} AS train_until, {val_until} AS val_until,
+    {} AS horizon, {} AS every
+),
+-- The children, when they came to exist, and which of them count.
+task_child AS (
+{children}
+),
+-- Observation k is at train_until + k * every. Its horizon ends within the data.
+task_bound AS (
+  SELECT min({end}) AS low,
+    max(CAST(floor((t - horizon - train_until) / every) AS BIGINT)) AS high
+  FROM task_child CROSS JOIN task_question
+),
+{seeds},
+task_outcome AS (
+  SELECT {keys}, k, {made} AS {TARGET}
+  FROM (
+    SELECT task_child.*, unnest(range({first}, {end})) AS k
+    FROM task_child CROSS JOIN task_question WHERE counts
+  )
+  GROUP BY {keys}, k
+),
+task_answer AS (
+  SELECT {keys}, train_until + k * every AS asked_at, {target} AS {TARGET}
+  FROM task_seed LEFT JOIN task_outcome USING ({keys}, k) CROSS JOIN task_bound CROSS JOIN task_question
+  WHERE k BETWEEN low AND high
+)
+-- The whole horizon of a seed lies in its split.
+SELECT {keys}, make_timestamp(asked_at) AS {OBSERVED_AT}, {TARGET},
+  CASE WHEN asked_at < train_until THEN 'train' WHEN asked_at < val_until THEN 'val' ELSE 'test' END AS {SPLIT}
+FROM task_answer CROSS JOIN task_question
+WHERE {TARGET} IS NOT NULL
+  AND (asked_at >= train_until OR asked_at + horizon <= train_until)
+  AND (asked_at < train_until OR asked_at >= val_until OR asked_at + horizon <= val_until)",
+        predict.train_until,
+        predict.val_until,
+        predict.horizon,
+        predict.step(),
+        predict.horizon.0,
+        predict.step().0,
+    ))
+}
+
+/// Returns the number of the first observation at `time` or later.
+fn number_from(time: &str) -> String {
+    format!("CAST(ceil(({time} - train_until) / every) AS BIGINT)")
+}
+
+/// Returns the anchor's rows at the observations at which the task asks about them.
+fn seeds(schema: &Schema, question: &Question<'_>, keys: &str) -> Result<String> {
+    let Question { predict, anchor, .. } = *question;
+    let parts = key_parts(anchor.key.iter());
+    let rows = quoted(anchor.source_name());
+    let (from, since) = match &anchor.time {
+        None => (format!("FROM {rows} AS x0"), "NULL".to_owned()),
+        Some(_) => {
+            let (from, time) = timed(schema, anchor, &rows)?;
+            (from, format!("epoch_us({time})"))
+        }
+    };
+    let asked_about = match predict.active_within {
+        None => "  FROM task_anchor CROSS JOIN (SELECT unnest(range(low, high + 1)) AS k FROM task_bound)"
+            .to_owned(),
+        Some(active) => {
+            let (first, end) = (number_from("t"), number_from(&format!("t + {}", active.0)));
+            format!(
+                "\
+  -- Rows with a child within {active} before the observation.
+  FROM task_anchor JOIN (
+    SELECT DISTINCT {keys}, unnest(range({first}, {end})) AS k
+    FROM task_child CROSS JOIN task_question
+  ) USING ({keys})"
+            )
+        }
+    };
+    Ok(format!(
+        "\
+task_anchor AS (
+  SELECT DISTINCT {parts}, {since} AS since
+  {from}
+),
+task_seed AS (
+  SELECT {keys}, k
+{asked_about}
+  CROSS JOIN task_question
+  WHERE since IS NULL OR since <= train_until + k * every
+)"
+    ))
+}
+
+/// Returns these columns of x0 as the parts of a key.
+fn key_parts<'a>(columns: impl Iterator<Item = &'a String>) -> String {
+    let parts = columns.enumerate();
+    let parts: Vec<_> = parts
+        .map(|(part, column)| format!("{} AS {KEY}{}", as_text(0, column), part + 1))
+        .collect();
+    parts.join(", ")
+}
+
+/// Returns the SELECT of all children that have a time and refer to a row.
+fn children(schema: &Schema, question: &Question<'_>) -> Result<String> {
+    let Question { predict, children, reference, anchor, .. } = *question;
+    let counts = match &predict.condition {
+        // On lines of its own, so that a comment in it ends.
+        Some(condition) => format!("coalesce((\n{condition}\n), false)"),
+        None => "true".to_owned(),
+    };
+    let rows =
+        format!("(SELECT *, {counts} AS headwater_counts FROM {})", quoted(children.source_name()));
+    let (from, time) = timed(schema, children, &rows)?;
+    // In the order of the anchor's key.
+    let referred =
+        if reference.to_columns.is_empty() { &anchor.key } else { &reference.to_columns };
+    let columns: Option<Vec<_>> = (anchor.key.iter())
+        .map(|key| reference.columns.get(referred.iter().position(|column| column == key)?))
+        .collect();
+    let columns = columns.ok_or_else(|| {
+        Error::schema(format!(
+            "reference {:?} does not name the whole key of {:?}; name all its columns",
+            reference.name(),
+            anchor.name
+        ))
+    })?;
+    let value = match &predict.column {
+        Some(column) => format!("x0.{}", quoted(column)),
+        None => "NULL".to_owned(),
+    };
+    let present: Vec<_> = reference
+        .columns
+        .iter()
+        .map(|column| format!("x0.{} IS NOT NULL", quoted(column)))
+        .collect();
+    Ok(format!(
+        "  SELECT {}, epoch_us({time}) AS t,\n    {value} AS value, x0.headwater_counts AS counts\n  \
+         {from}\n  WHERE {time} IS NOT NULL AND {}",
+        key_parts(columns.into_iter()),
+        present.join(" AND ")
+    ))
+}
+
+/// Returns a FROM clause in which the rows of `table`, named x0, have their time, and that time.
+///
+/// A time through references comes from the rows that they lead to, named x1, x2 and so on.
+fn timed(schema: &Schema, table: &Table, rows: &str) -> Result<(String, String)> {
+    let mut from = format!("FROM {rows} AS x0");
+    let lineage = schema.lineage(table);
+    for (place, pair) in lineage.windows(2).enumerate() {
+        let (child, parent) = (pair[0], pair[1]);
+        let through = child.time.as_ref().and_then(|time| time.through.as_ref());
+        let reference = through.and_then(|name| child.reference(name));
+        let Some(reference) = reference.map(|place| &child.references[place]) else { break };
+        let keys =
+            if reference.to_columns.is_empty() { &parent.key } else { &reference.to_columns };
+        let pairs: Vec<_> = (reference.columns.iter().zip(keys))
+            .map(|(own, key)| {
+                let (own, key) = (as_text(place, own), as_text(place + 1, key));
+                format!("{own} = {key}")
+            })
+            .collect();
+        let (parent, pairs) = (quoted(parent.source_name()), pairs.join(" AND "));
+        let _ = write!(from, " JOIN {parent} AS x{} ON {pairs}", place + 1);
+    }
+    let last = lineage.last().and_then(|table| table.time.as_ref()?.column.as_ref());
+    let column = last.ok_or_else(|| {
+        Error::schema(format!("table {:?} has no time; give the table a time", table.name))
+    })?;
+    Ok((from, format!("x{}.{}", lineage.len() - 1, quoted(column))))
+}
+
+/// Keys are compared as texts.
+fn as_text(place: usize, column: &str) -> String {
+    format!("CAST(x{place}.{} AS VARCHAR)", quoted(column))
+}
+
+/// Returns what is made of the children of one row and one observation.
+///
+/// Of children at one time the least value counts, and sums add in the order of times and values, so
+/// that the order of rows does not matter.
+fn made_of_children(what: What) -> &'static str {
+    match what {
+        What::Count => "count(*)",
+        What::Exists => "count(*) > 0",
+        What::Sum => "sum(value ORDER BY t, value)",
+        What::Mean => "avg(CAST(value AS DOUBLE) ORDER BY t, value)",
+        What::Min => "min(value)",
+        What::Max => "max(value)",
+        What::First => "first(value ORDER BY t, value) FILTER (value IS NOT NULL)",
+        What::Last => "first(value ORDER BY t DESC, value) FILTER (value IS NOT NULL)",
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
