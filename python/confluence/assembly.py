@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import headwater
-from confluence import baselines, config, evaluation, members
+from confluence import baselines, config, evaluation, members, metrics
 from confluence.batch import vocabulary_and_tables
 from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.feed import DeviceTransfer, open_sampler
@@ -68,10 +68,12 @@ class Assembly:
         *,
         after_batch: Callable[[], None] = lambda: None,
         with_boosting: bool,
+        keep: Callable[[evaluation.Task, Split, evaluation.Scores], None] = lambda *_: None,
     ) -> dict[str, Any]:
         """Scores whole splits, for each task, beside the baselines.
 
-        Several models are scored by their mean, which has no loss.
+        Several models are scored by their mean, which has no loss. `keep` is called with the scores
+        of each task and split.
         """
         results = {}
         for task in self.tasks:
@@ -85,7 +87,12 @@ class Assembly:
             }
             for split in splits:
                 scores, *each = self.score(models, split, task, after_batch=after_batch)
+                keep(task, split, scores)
                 record = scores.record()
+                if scores.metrics:
+                    record["interval"] = metrics.interval(
+                        task.kind, scores.rows, scores.values, scores.labels
+                    )
                 if each:
                     del record["loss"]
                     leading = LEADING[task.kind]

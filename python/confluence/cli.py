@@ -146,6 +146,15 @@ def _parser() -> argparse.ArgumentParser:
         "--split", action="append", choices=("train", "val", "test"),
         help="split to score; repeatable; default: test",
     )  # fmt: skip
+    evaluate.add_argument(
+        "--out", type=Path, metavar="FILE",
+        help=".csv or .parquet file to write: key, observation time, prediction and label of each "
+        "seed",
+    )  # fmt: skip
+    evaluate.add_argument(
+        "--by", choices=("day", "week", "month", "quarter", "year"),
+        help="score the seeds of each such period of the observation times as well",
+    )  # fmt: skip
     _add_checkpoint(evaluate)
     _add_visible_until(evaluate)
 
@@ -271,17 +280,20 @@ def _steps_to_profile(text: str | None) -> tuple[int, int] | None:
 
 
 def _evaluate(args: argparse.Namespace) -> int:
-    from confluence import api
+    from confluence import answers, api
 
-    print(
-        api.evaluate(
-            args.run_folder,
-            splits=args.split or ("test",),
-            checkpoint=args.checkpoint,
-            stores=args.store,
-            visible_until=args.visible_until,
-        )
+    results = api.evaluate(
+        args.run_folder,
+        splits=args.split or ("test",),
+        checkpoint=args.checkpoint,
+        stores=args.store,
+        visible_until=args.visible_until,
+        out=args.out,
+        by=args.by,
     )
+    print(results)
+    if results.periods:
+        print(f"\n{answers.table(results.periods)}")
     return 0
 
 

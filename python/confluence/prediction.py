@@ -109,7 +109,7 @@ def predict_seeds(
         outputs, *_ = evaluation.predict_batch(parts.program, models, on_device, task.kind)
         values = metrics.in_units(task.kind, outputs.value.astype(np.float64), task.stats)
         predictions += [
-            Prediction(_formatted(parts, task, value), float(null))
+            Prediction(formatted(parts, task, value), float(null))
             for value, null in zip(values[: len(chunk)], outputs.null, strict=False)
         ]
     return predictions
@@ -133,9 +133,14 @@ def _write(seeds: Sequence[Seed], predictions: Iterable[Prediction], file: TextI
         writer.writerow(["|".join(seed.key), seed.time or "", found.value, f"{found.null:.6g}"])
 
 
-def _formatted(parts: Assembly, task: Any, value: float) -> str:
+def formatted(
+    parts: Assembly, task: evaluation.Task, value: float, *, is_label: bool = False
+) -> str:
+    """Returns a prediction, or a label, as text in the units of the data."""
     if task.kind == CATEGORICAL:
         return parts.stores[task.store].category(task.stats["cat_emb_start"] + int(value))
     if task.kind == TIMESTAMP:
         return str(np.datetime64(round(value), "us"))
-    return f"{value:.6f}" if task.kind == BOOLEAN else f"{value:.6g}"
+    if task.kind == BOOLEAN:
+        return ("true" if value else "false") if is_label else f"{value:.6f}"
+    return f"{value:.6g}"

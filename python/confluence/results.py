@@ -5,14 +5,14 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
 from confluence import boosting, metrics
 
 # The entries of a split's record that are not metrics.
-_NOT_METRICS = ("loss", "seeds", "nulls", "members", "baselines")
+_NOT_METRICS = ("loss", "seeds", "nulls", "interval", "members", "baselines")
 # The columns of the table, by the name of the boosting.
 _BOOSTING = {
     boosting.ROW: "boosting: row",
@@ -35,6 +35,7 @@ class Results:
         stopped: A line for each training that ended early.
         members: The steps of the members whose mean was scored; their own leading metrics are under
             `"members"` of the split.
+        periods: If asked for, the metrics of each task and split by the period of the observation.
     """
 
     step: int | None
@@ -42,6 +43,7 @@ class Results:
     cpu_seconds: float | None = None
     stopped: Sequence[str] = ()
     members: Sequence[int] = ()
+    periods: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
 
     @property
     def remarks(self) -> list[str]:
@@ -74,7 +76,7 @@ class Results:
     def table(self) -> str:
         """Returns the metrics beside the baselines, and the remarks, as lines of text."""
         others = _boosting_columns(self.tasks)
-        header = ["task", "metric", "split", "confluence", *others.values(), "baselines"]
+        header = ["task", "metric", "split", "confluence", "95 %", *others.values(), "baselines"]
         rows = [(*header, "members")] if self.members else [tuple(header)]
         for name, of_task in self.tasks.items():
             for split, scores in _splits(of_task):
@@ -85,12 +87,13 @@ class Results:
                         for other, found in scores["baselines"].items()
                         if other not in _BOOSTING
                     )
-                    row = (name, metric, split, f"{scores[metric]:.4f}", *boosted, repeated)
+                    spread = _interval(scores) if metric == of_task["leading"] else ""
+                    row = (name, metric, split, f"{scores[metric]:.4f}", spread, *boosted, repeated)
                     each = scores.get("members", []) if metric == of_task["leading"] else []
                     rows.append((*row, " ".join(f"{of:.4f}" for of in each)))
             if of_task["cpu_seconds"]:
                 seconds = [_seconds(of_task["cpu_seconds"].get(other)) for other in others]
-                rows.append((name, "CPU s", "", _seconds(self.cpu_seconds), *seconds))
+                rows.append((name, "CPU s", "", _seconds(self.cpu_seconds), "", *seconds))
         columns = list(zip_longest(*rows, fillvalue=""))
         widths = [max(map(len, column)) for column in columns]
         lines = [
@@ -98,6 +101,12 @@ class Results:
             for row in rows
         ]
         return "\n".join([*lines, *self.remarks])
+
+
+def _interval(scores: Mapping[str, Any]) -> str:
+    """Returns the interval of the leading metric; runs of earlier versions have none."""
+    low, high = scores.get("interval", (math.nan, math.nan))
+    return "" if math.isnan(low) else f"{low:.4f} to {high:.4f}"
 
 
 def _beaten(name: str, of_task: Mapping[str, Any]) -> Iterator[str]:

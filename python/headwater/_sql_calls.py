@@ -47,9 +47,9 @@ _ROW_FUNCTIONS = {
 class Calls:
     """The functions of a connection whose results vary.
 
-    DuckDB lists for each form of a function whether its result depends only on the arguments, and for
-    each macro its definition. A form that takes a time with a zone also depends on the session's time
-    zone, which is always UTC here, so it counts as one that does not vary.
+    DuckDB lists for each form of a function whether its result depends only on the arguments, and
+    for each macro its definition. A form that takes a time with a zone also depends on the
+    time zone of the session, which is always UTC here, so it counts as one that does not vary.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:

@@ -32,10 +32,12 @@ def test_boosting_stands_beside_the_model(with_boosting):
     assert shown.returncode == 0, shown.stderr
     lines = [re.split("  +", line) for line in shown.stdout.splitlines()]
     # The tasks have neither aggregates nor a horizon.
-    header = ["task", "metric", "split", "confluence", "boosting: row", "baselines"]
+    header = ["task", "metric", "split", "confluence", "95 %", "boosting: row", "baselines"]
     assert lines[1] == header
     found = {(line[0], line[1]): line for line in lines if len(line) >= 4}
-    assert float(found["demo-shop/spend", "mae"][4]) > 0
+    low, high = map(float, found["demo-shop/spend", "mae"][4].split(" to "))
+    assert low <= float(found["demo-shop/spend", "mae"][3]) <= high
+    assert float(found["demo-shop/spend", "mae"][5]) > 0
     *_, ours, theirs = found["demo-shop/spend", "CPU s"]
     assert float(ours) > float(theirs) > 0
 

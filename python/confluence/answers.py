@@ -1,0 +1,174 @@
+"""The answers of a run on a split: each prediction beside its label, and metrics by period."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from confluence import metrics, seeds
+from confluence.assembly import Assembly
+from confluence.batch import BOOLEAN, NUMERICAL, TIMESTAMP
+from confluence.config import ConfigError
+from confluence.evaluation import Scores, Task
+from confluence.prediction import formatted
+from headwater.sampler import Split
+
+Period = Literal["day", "week", "month", "quarter", "year"]
+PERIODS: tuple[Period, ...] = get_args(Period)
+
+# The header of a file of answers.
+_COLUMNS = ("task", "split", "key", "obs_time", "prediction", "label")
+
+
+class Answers(NamedTuple):
+    """The seeds of a split that have a label, in the order of the evaluation."""
+
+    task: Task
+    split: Split
+    rows: npt.NDArray[np.uint32]
+    times: npt.NDArray[np.datetime64]
+    # In the units of the data; a category is its number within the column.
+    values: metrics.Numbers
+    labels: metrics.Numbers
+
+
+def of_split(parts: Assembly, scores: Scores, task: Task, split: Split) -> Answers:
+    """Returns the answers of which `scores` are the metrics, from one process."""
+    found = seeds.read(parts.settings, parts.stores, task, split, with_cells=False)
+    assert np.array_equal(found.rows, scores.rows), "both passes have the same seeds, in one order"
+    times = found.times.astype("datetime64[us]")
+    times[found.times == seeds.NO_TIME] = np.datetime64("NaT")
+    return Answers(task, split, scores.rows, times, scores.values, scores.labels)
+
+
+def by_period(answers: Answers, period: Period) -> dict[str, dict[str, float]]:
+    """Returns the metrics of the seeds that are observed in each period, and their number."""
+    names = np.array([_period_name(time, period) for time in answers.times])
+    found = {}
+    for name in np.unique(names):
+        inside = names == name
+        scores = metrics.score(answers.task.kind, answers.values[inside], answers.labels[inside])
+        found[str(name)] = {"seeds": int(np.count_nonzero(inside)), **scores}
+    return found
+
+
+def _period_name(time: np.datetime64, period: Period) -> str:
+    if np.isnat(time):
+        return "no time"
+    if period in ("day", "week"):
+        day = time.astype("datetime64[D]")
+        # 1970-01-01 was a Thursday; weeks begin on Monday.
+        return str(day - (day.astype(np.int64) + 3) % 7 if period == "week" else day)
+    month = time.astype("datetime64[M]")
+    if period == "month":
+        return str(month)
+    year, number = divmod(int(month.astype(np.int64)), 12)
+    name = f"{1970 + year:04}"
+    return name if period == "year" else f"{name}-Q{number // 3 + 1}"
+
+
+def table(of_tasks: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+    """Returns the metrics of tasks by period, as lines of text."""
+    blocks = []
+    for name, periods in of_tasks.items():
+        columns = list(next(iter(periods.values()), {}))
+        rows = [[name, *columns]]
+        for period, scores in periods.items():
+            rows.append([period, *(_number(scores[column]) for column in columns)])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        cells = [[f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)] for row in rows]
+        blocks.append("\n".join("  ".join(row).rstrip() for row in cells))
+    return "\n\n".join(blocks)
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.4f}"
+
+
+def check_file(out: Path) -> None:
+    """Checks that answers can be written to a file of this name.
+
+    Raises:
+        ConfigError: The name has another ending, pyarrow is not installed, or the file exists.
+    """
+    if out.suffix not in (".csv", ".parquet"):
+        raise ConfigError(f"expected a file that ends in .csv or .parquet for --out, found {out}")
+    if out.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
+        raise ConfigError(
+            f"{out}: Parquet needs pyarrow; install it (pip install pyarrow), or choose a .csv file"
+        )
+    if out.exists():
+        raise ConfigError(f"{out} is there already; remove it, or choose another file")
+    if not out.absolute().parent.is_dir():
+        raise ConfigError(f"expected the folder {out.absolute().parent}, found none; create it")
+
+
+def write(out: Path, parts: Assembly, of_splits: Sequence[Answers]) -> None:
+    """Writes a row for each seed to a CSV or Parquet file: its key, time, prediction and label.
+
+    The prediction of a boolean is its probability. Times are in UTC. A Parquet file has numbers as
+    numbers and times as times, unless its tasks have targets of several types, which become text.
+    """
+    rows = [row for answers in of_splits for row in _rows(parts, answers)]
+    if out.suffix == ".csv":
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        writer.writerows(rows)
+        out.write_text(text.getvalue())
+        return
+    import pyarrow
+    import pyarrow.parquet
+
+    kinds = {answers.task.kind for answers in of_splits}
+    is_number = kinds <= {BOOLEAN, NUMERICAL}
+    numbers = {
+        "prediction": np.concatenate([answers.values for answers in of_splits]),
+        "label": np.concatenate([answers.labels for answers in of_splits]),
+    }
+    arrays = {}
+    for place, name in enumerate(_COLUMNS):
+        values: Any = [row[place] for row in rows]
+        kind = pyarrow.string()
+        if name == "obs_time":
+            kind = pyarrow.timestamp("us", "UTC")
+        elif name in numbers and is_number:
+            values, kind = numbers[name], pyarrow.float64()
+        elif name in numbers and kinds == {TIMESTAMP}:
+            values = np.round(numbers[name]).astype("datetime64[us]")
+            kind = pyarrow.timestamp("us", "UTC")
+        arrays[name] = pyarrow.array(values, kind)
+    pyarrow.parquet.write_table(pyarrow.table(arrays), out)
+
+
+def _rows(parts: Assembly, answers: Answers) -> list[tuple[Any, ...]]:
+    """Returns the fields of a file for each seed, the times as `datetime`, the others as text."""
+    store = parts.stores[answers.task.store]
+    metadata = store.metadata()
+    name = answers.task.name.partition("/")[2]
+    anchor = next(task["anchor"] for task in metadata["tasks"] if task["name"] == name)
+    anchor_name = metadata["tables"][anchor]["name"]
+    keys = {
+        row: store.row(anchor_name, index=int(row))["key"] or f"row {row}"
+        for row in np.unique(answers.rows)
+    }
+    return [
+        (
+            answers.task.name,
+            answers.split,
+            keys[row],
+            None if np.isnat(time) else time.item(),
+            formatted(parts, answers.task, value),
+            formatted(parts, answers.task, label, is_label=True),
+        )
+        for row, time, value, label in zip(
+            answers.rows, answers.times, answers.values, answers.labels, strict=True
+        )
+    ]
