@@ -98,6 +98,7 @@ class SqlTables:
     """The tables of a source, as the SQL of tasks sees them."""
 
     def open(self, name: str) -> SqlRows: ...
+    def open_prepared(self, name: str) -> SqlRows: ...
 
 @final
 class GramWorkerCore:

@@ -7,6 +7,11 @@ texts and columns that are not in the schema stay VARCHAR. A column with a type 
 tables in memory) keeps it. A BLOB column of SQLite is left out, unless the schema gives it a type
 other than ignored, because the reader rejects blobs.
 
+`prepared.orders` is the table of the schema as `prepare` reads it: every column has the type that
+the schema says, times with a unit are times, the columns of keys and references also have the text
+by which keys are compared, as "customer_id as a key", and "row of the table" numbers the rows. The
+query of a declared task reads these.
+
 DuckDB runs on one thread and in UTC, and the rows are sorted by the texts of all columns, also for
 a query with its own ORDER BY. So neither the order of rows nor the last bit of a sum depends on the
 machine, and the order does not depend on the type of a key in the source.
@@ -25,7 +30,7 @@ import os
 from typing import TYPE_CHECKING
 
 from headwater._headwater import SchemaError
-from headwater._sql_calls import Calls, folded
+from headwater._sql_calls import PREPARED, Calls, folded
 
 if TYPE_CHECKING:
     import pyarrow
@@ -52,7 +57,7 @@ class Engine:
             ) from error
         self._tables = tables
         self._error_type = duckdb.Error
-        self._copied: set[str] = set()
+        self._copied: set[tuple[str, str]] = set()
         self._connection = duckdb.connect(
             ":memory:",
             config={
@@ -96,8 +101,8 @@ class Engine:
                 raise SchemaError(
                     f"expected one SELECT as the SQL of a task, found {query.strip()!r}"
                 )
-            for name in self._calls.tables(query):
-                self._copy(name)
+            for schema, name in self._calls.tables(query):
+                self._copy(schema, name)
             self._connection.execute(f"CREATE OR REPLACE TEMP VIEW headwater_query AS\n{query}")
             # By text, so that keys sort alike as integers and as texts.
             rows = self._connection.sql("FROM headwater_query ORDER BY CAST(COLUMNS(*) AS VARCHAR)")
@@ -105,17 +110,20 @@ class Engine:
         except (self._error_type, ValueError) as error:
             raise SchemaError(f"DuckDB rejects the query: {error}") from error
 
-    def _copy(self, name: str) -> None:
-        """Copies a table of the source to DuckDB, if it is not copied yet."""
+    def _copy(self, schema: str, name: str) -> None:
+        """Copies a table of the source, or of the schema, to DuckDB, if it is not copied yet."""
         import pyarrow
 
-        if folded(name) in self._copied:
+        if (schema, folded(name)) in self._copied:
             return
-        rows = pyarrow.RecordBatchReader.from_stream(self._tables.open(name))
+        is_prepared = schema == PREPARED
+        open_rows = self._tables.open_prepared if is_prepared else self._tables.open
+        rows = pyarrow.RecordBatchReader.from_stream(open_rows(name))
         self._connection.register("headwater_rows", rows)
-        self._connection.execute(f"CREATE TABLE {_quoted(name)} AS FROM headwater_rows")
+        self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        self._connection.execute(f"CREATE TABLE {schema}.{_quoted(name)} AS FROM headwater_rows")
         self._connection.unregister("headwater_rows")
-        self._copied.add(folded(name))
+        self._copied.add((schema, folded(name)))
 
 
 def _quoted(name: str) -> str:

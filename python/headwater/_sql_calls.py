@@ -44,6 +44,10 @@ _ROW_FUNCTIONS = {
 }
 
 
+# The tables of the schema, as `prepare` reads them; all others are those of the source.
+PREPARED = "prepared"
+
+
 class Calls:
     """The functions of a connection whose results vary.
 
@@ -67,8 +71,10 @@ class Calls:
         macros = {name for name, _, body in functions if _varies(body, varying)}
         self._varying = varying | macros | _BARE_FUNCTIONS | _ENVIRONMENT
 
-    def tables(self, query: str) -> list[str]:
+    def tables(self, query: str) -> list[tuple[str, str]]:
         """Returns the tables that a SELECT reads, except those of its own WITH.
+
+        Each has its DuckDB schema, `main` or `prepared`, and its name.
 
         Raises:
             ValueError: The query cannot be parsed; the message names the place.
@@ -79,7 +85,7 @@ class Calls:
         tree = json.loads(row[0])
         if tree["error"]:
             raise ValueError(tree["error_message"])
-        found: dict[str, None] = {}
+        found: dict[tuple[str, str], None] = {}
         for node, own in _nodes(tree, frozenset()):
             if varying := self._varying_node(node):
                 raise SchemaError(
@@ -93,7 +99,7 @@ class Calls:
                     "table"
                 )
             if node.get("type") == "BASE_TABLE" and not _is_own(node, own):
-                found[node["table_name"]] = None
+                found[folded(node["schema_name"]) or "main", node["table_name"]] = None
         return list(found)
 
     def _varying_node(self, node: dict[str, Any]) -> str | None:
@@ -125,7 +131,7 @@ def _foreign(node: dict[str, Any]) -> str | None:
     match node.get("type"):
         case "BASE_TABLE":
             path = [node["catalog_name"], node["schema_name"], node["table_name"]]
-            is_plain = not path[0] and folded(path[1]) in ("", "main")
+            is_plain = not path[0] and folded(path[1]) in ("", "main", PREPARED)
             return None if is_plain else ".".join(filter(None, path))
         case "TABLE_FUNCTION":
             name: str = node["function"].get("function_name", "").lower()

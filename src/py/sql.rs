@@ -95,15 +95,32 @@ pub(super) struct SqlTables {
 impl SqlTables {
     /// Opens the rows of a table; the name ignores case, as in SQL.
     fn open(&self, name: &str) -> PyResult<SqlRows> {
-        let rows = TypedRows::open(&*self.source, &self.schema, &self.find(name)?)?;
+        self.stream(name, TypedRows::open(&*self.source, &self.schema, &self.find(name)?)?)
+    }
+
+    /// Opens the rows of a table of the schema, as `prepare` reads them.
+    fn open_prepared(&self, name: &str) -> PyResult<SqlRows> {
+        let tables = &self.schema.tables;
+        let table = tables.iter().find(|table| table.name.eq_ignore_ascii_case(name));
+        let table = table.ok_or_else(|| {
+            let names = tables.iter().map(|table| table.name.as_str());
+            Error::schema(format!(
+                "the SQL of a task reads prepared.{name:?}, which is not a table of the schema; {}",
+                did_you_mean(name, names)
+            ))
+        })?;
+        self.stream(name, TypedRows::open_prepared(&*self.source, table)?)
+    }
+}
+
+impl SqlTables {
+    fn stream(&self, name: &str, rows: TypedRows) -> PyResult<SqlRows> {
         check_columns(&rows, name)?;
         let rows =
             Stream { schema: rows.schema(), rows, first_error: Arc::clone(&self.first_error) };
         Ok(SqlRows { rows: Mutex::new(Some(rows)) })
     }
-}
 
-impl SqlTables {
     /// Returns the source's spelling of a table's name.
     fn find(&self, name: &str) -> Result<String> {
         let names = self.source.names()?;

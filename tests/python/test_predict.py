@@ -5,6 +5,8 @@ import random
 import subprocess
 import sys
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 import headwater
@@ -125,11 +127,14 @@ def expected(tables, what, place, counts, *, horizon=20, every=20, active=None):
     at = TRAIN_UNTIL - 30 * every
     while at + horizon <= last:
         split = "train" if at < TRAIN_UNTIL else "val" if at < VAL_UNTIL else "test"
-        end = {"train": TRAIN_UNTIL, "val": VAL_UNTIL, "test": last}[split]
-        if at >= first and at + horizon <= end:
+        # A line is known a day after its time.
+        end = {"train": TRAIN_UNTIL, "val": VAL_UNTIL, "test": last + DAY}[split]
+        if at >= first and at + horizon + DAY <= end:
             for user, joined in zip(*tables["users"].values(), strict=True):
                 own = [event for event in all_events if event[0] == user]
-                was_active = active is None or any(at - active * DAY < e[1] <= at for e in own)
+                was_active = active is None or any(
+                    at - active * DAY < e[1] + DAY <= at for e in own
+                )
                 inside = [e for e in own if at < e[1] <= at + horizon and counts(e)]
                 target = answer(what, [(e[1], e[place]) for e in inside])
                 if joined <= at and was_active and target is not None:
@@ -189,6 +194,120 @@ def test_seeds_are_those_of_a_plain_program(
     assert {key[0] for key in wanted} == {"train", "val", "test"}
     assert found.keys() == wanted.keys()
     assert found == pytest.approx(wanted, abs=1e-4)
+
+
+def as_parquet(tables, folder):
+    """Writes the tables with types that a careless export has: years, seconds, floats as keys."""
+    folder.mkdir()
+    for name, columns in tables.items():
+        table = pyarrow.table(columns)
+        for key in ("user", "buy"):
+            if key in table.column_names:
+                place = table.column_names.index(key)
+                table = table.set_column(place, key, table[key].cast(pyarrow.float64()))
+        for time in ("joined", "at"):
+            if time in table.column_names:
+                place = table.column_names.index(time)
+                seconds = table[time].cast(pyarrow.timestamp("s")).cast(pyarrow.int64())
+                table = table.set_column(place, time, seconds)
+        pyarrow.parquet.write_table(table, folder / f"{name}.parquet")
+    return folder
+
+
+def test_p1_seeds_do_not_depend_on_the_types_of_the_source(tables, folder, tmp_path):
+    (tmp_path / "csv.toml").write_text(predict(what="last", column="price"))
+    report = headwater.prepare(folder, tmp_path / "csv.toml", tmp_path / "csv")
+    # Seconds for keys of users that are integers, and of lines that are floats.
+    schema = predict(what="last", column="price").replace(
+        'at = "timestamp"', 'at = { type = "timestamp", unit = "s" }'
+    )
+    schema = schema.replace('joined = "timestamp"', 'joined = { type = "timestamp", unit = "s" }')
+    (tmp_path / "typed.toml").write_text(schema)
+    source = as_parquet(tables, tmp_path / "typed")
+    typed = headwater.prepare(source, tmp_path / "typed.toml", tmp_path / "db")
+    assert seeds(tmp_path / "db") == seeds(tmp_path / "csv")
+    assert typed["row_count"] == report["row_count"]
+
+
+def test_p7_a_row_is_asked_about_when_it_is_known(tables, folder, tmp_path):
+    late = predict().replace('{ column = "joined" }', '{ column = "joined", delay = "50 days" }')
+    (tmp_path / "schema.toml").write_text(late)
+    headwater.prepare(folder, tmp_path / "schema.toml", tmp_path / "db")
+    found = seeds(tmp_path / "db")
+    assert found
+    for _, user, at in found:
+        assert tables["users"]["joined"][user] + 50 * DAY <= at
+
+
+def test_a_row_has_its_seeds_once_though_its_key_repeats(tables, folder, tmp_path):
+    """As references do, the seeds belong to the first row of a key."""
+    (tmp_path / "one.toml").write_text(predict())
+    headwater.prepare(folder, tmp_path / "one.toml", tmp_path / "one")
+    users, buys = tables["users"], tables["buys"]
+    repeated = {
+        **tables,
+        "users": {
+            "id": [*users["id"], 0, 1],
+            "joined": [*users["joined"], START - 900 * DAY, START + 900 * DAY],
+        },
+        "buys": {
+            name: [*values, *(values[:5] if name != "at" else [START + 3 * DAY] * 5)]
+            for name, values in buys.items()
+        },
+    }
+    source = write_csv(tmp_path / "repeated", repeated)
+    schema = predict().replace(
+        'database = "shop"', 'database = "shop"\n[limits]\nduplicate_keys = 9'
+    )
+    (tmp_path / "two.toml").write_text(schema)
+    headwater.prepare(source, tmp_path / "two.toml", tmp_path / "two")
+    assert seeds(tmp_path / "two") == seeds(tmp_path / "one")
+
+
+def test_a_key_of_several_columns_is_named_in_any_order(tmp_path):
+    """Its parts may be periods, and the reference may name them in another order."""
+    source = write_csv(
+        tmp_path / "source",
+        {
+            "teams": {"club": ["a", "b"] * 2, "year": [2001, 2001, 2002, 2002]},
+            "games": {
+                "year": [2001, 2001, 2001, 2002, 2002],
+                "club": ["a", "a", "b", "b", "b"],
+                "day": [f"{2002 + n // 3}-0{n + 2}-01" for n in range(5)],
+            },
+        },
+    )
+    schema = """
+database = "league"
+[[table]]
+name = "teams"
+key = ["club", "year"]
+columns = { club = "categorical", year = { type = "timestamp", unit = "year" } }
+[[table]]
+name = "games"
+time = { column = "day" }
+references = [{ columns = ["year", "club"], to = "teams", to_columns = ["year", "club"] }]
+columns = { year = "identifier", club = "identifier", day = "timestamp" }
+[[task]]
+name = "games"
+[task.predict]
+anchor = "teams"
+what = "count"
+of = "games"
+horizon = "180 days"
+train_until = "2002-08-01"
+val_until = "2003-01-30"
+"""
+    (tmp_path / "schema.toml").write_text(schema)
+    headwater.prepare(source, tmp_path / "schema.toml", tmp_path / "db")
+    found = seeds(tmp_path / "db")
+    counts = {}
+    for (_, team, _), count in found.items():
+        counts[team] = counts.get(team, 0) + round(count)
+    # Team 3 is b in 2002; the last games are within no whole horizon.
+    assert counts[0] == 2
+    assert counts[1] == 1
+    assert counts[2] == 0
 
 
 def test_a_category_can_be_the_target(tables, folder, tmp_path):
@@ -264,6 +383,9 @@ horizon = "21 days"
         ({"where": "prise > 1"}, 'task "question": DuckDB rejects the query'),
         ({"where": "random() > .5"}, "result can change from run to run"),
         ({"train_until": None}, "the field `train_until` is missing"),
+        ({"where": " "}, "where: expected a condition of SQL, found none"),
+        ({"train_until": "1990-01-01", "val_until": "2090-01-01", "horizon": "9000 days"},
+         'task "question": the task has no seed'),
         ({"reference": "buy"}, 'expected a reference from "lines" to the anchor "users"'),
     ],
 )  # fmt: skip

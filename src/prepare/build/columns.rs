@@ -175,19 +175,18 @@ impl ColumnSummary {
         .context(self.place()))
     }
 
-    /// Checks that not all times lie on the first day of 1970: years and other numbers do if they
-    /// are read as steps since 1970.
+    /// Checks that not all times that are steps since 1970 lie on its first day, as years do if they
+    /// are read as seconds.
     fn check_epoch(&self, min: i64, max: i64) -> Result<()> {
-        if min > max || min < 0 || max >= DAY_US {
+        let Some(step) = self.column.unit.and_then(TimeUnit::microseconds) else { return Ok(()) };
+        // A column of zeros says nothing.
+        if min > max || min < 0 || max == 0 || max >= DAY_US {
             return Ok(());
         }
-        let found = match self.column.unit.and_then(TimeUnit::microseconds) {
-            Some(step) => format!(", as {} would be", max / step),
-            None => String::new(),
-        };
         Err(Error::data(format!(
-            "every time is on 1970-01-01, the day on which counting begins{found}; correct the \
-             unit, as in {{ type = \"timestamp\", unit = \"year\" }}, or make the column numerical"
+            "every time is on 1970-01-01, the day on which counting begins, as {} would be; correct \
+             the unit, as in {{ type = \"timestamp\", unit = \"year\" }}, or make the column numerical",
+            max / step
         )))
     }
 

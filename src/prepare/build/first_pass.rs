@@ -332,9 +332,12 @@ impl<'a> Ingest<'a> {
 
     fn finish(mut self, staged: PathBuf) -> Result<Ingested> {
         if self.row_count == 0 {
-            return Err(Error::data(
-                "the table has no rows; remove it, and the references to it, from the schema",
-            ));
+            return Err(Error::data(match self.table.labels_of {
+                Some(_) => "the task has no seed; correct its rows or times, or remove it",
+                None => {
+                    "the table has no rows; remove it, and the references to it, from the schema"
+                }
+            }));
         }
         self.read.iter().try_for_each(ColumnSummary::check)?;
         let mut duplicate_keys = 0;

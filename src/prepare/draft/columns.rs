@@ -220,7 +220,9 @@ fn named_period(tokens: &[String], profile: &Profile) -> Option<TimeUnit> {
         profile.periods.of(unit).is_some()
             && match unit {
                 TimeUnit::Yyyymmdd => {
-                    named(&["date", "day", "dt", "time", "yyyymmdd"]) || profile.present() >= 100
+                    // By chance a number is a day in one of 27 cases.
+                    named(&["date", "day", "dt", "time", "yyyymmdd"])
+                        || profile.values.count().is_none_or(|count| count >= 50)
                 }
                 TimeUnit::Season => has_form || named(&["season"]),
                 TimeUnit::Month => has_form || named(&["month", "ym", "yyyymm", "period"]),

@@ -26,7 +26,10 @@ pub(super) fn find_times(
 ) {
     type IsGood = fn(&Own) -> bool;
     let passes: [(IsGood, Parents); 3] = [
-        (|own| own.rank > Fit::Stage.rank() && own.gaps > Gaps::Most, Parents::Events),
+        (
+            |own| own.is_exact && own.rank > Fit::Stage.rank() && own.gaps > Gaps::Most,
+            Parents::Events,
+        ),
         (|own| own.gaps > Gaps::Most, Parents::All),
         (|_| true, Parents::All),
     ];
@@ -373,7 +376,9 @@ fn own_reason(subject: &Subject, column: usize, fit: Fit) -> String {
         }
         Fit::Unknown => "a time that nearly every row has; check that a row came to exist then",
         Fit::Stage => "a later stage, by its name: a row may have been known before",
-        Fit::Planned => "a planned time, by its name: a row may have been known before",
+        Fit::Planned => {
+            "a planned time, by its name: cells that say what became of the plan are known later"
+        }
     };
     match subject.profiles[column].nulls {
         0 => reason.to_owned(),

@@ -2,12 +2,12 @@
 //!
 //! A declared task is a [`DerivedTask`] whose SQL is written by [`super::predict_sql`]: the seeds are
 //! the rows of the anchor at the times `train_until + k * every`, and the target is made from the
-//! child rows in the horizon after each of these times. A seed is in the split in which its whole
-//! horizon lies, so no label of training tells of the validation period, and none of the test period.
+//! child rows in the horizon after each of these times. A seed is in the split in which its target is
+//! known, so no label of training tells of the validation period, and none of the test period.
 
 use super::check::{fail, find_reference, has_columns};
 use super::predict::{Predict, Question, What};
-use super::predict_sql::{KEY, OBSERVED_AT, OWN_TABLES, SPLIT, TARGET, query};
+use super::predict_sql::{COUNTS, KEY, OBSERVED_AT, SPLIT, TARGET, query};
 use super::{Column, Delay, DerivedTask, Reference, Schema, Table, Task};
 use crate::error::{Context, Error, Result};
 use crate::prepare::names::listed;
@@ -30,13 +30,6 @@ impl Schema {
     }
 
     fn derived(&self, task: &Task, predict: &Predict) -> Result<DerivedTask> {
-        let is_own = |name: &&str| OWN_TABLES.contains(&name.to_ascii_lowercase().as_str());
-        if let Some(name) = self.tables.iter().map(Table::source_name).find(is_own) {
-            return fail(format!(
-                "the source has a table {name:?}, a name that the SQL of declared tasks uses itself; \
-                 rename the table in the source"
-            ));
-        }
         if task.cell.is_some() || task.derived.is_some() {
             return fail("expected only one of cell, derived and predict, found several");
         }
@@ -66,7 +59,7 @@ impl Schema {
     }
 
     /// Returns the delays of the time of a table and of those that it inherits.
-    fn delay(&self, table: &Table) -> i64 {
+    pub(super) fn delay(&self, table: &Table) -> i64 {
         let times = self.lineage(table).into_iter().filter_map(|table| table.time.as_ref());
         times.fold(0, |total, time| total.saturating_add(time.delay.0))
     }
@@ -98,12 +91,27 @@ impl Schema {
             ));
         }
         let reference = reference(predict, children)?;
-        if !reference.to_columns.is_empty() && reference.to_columns != anchor.key {
+        let refers_to_key = reference.to_columns.is_empty()
+            || (reference.to_columns.len() == anchor.key.len()
+                && anchor.key.iter().all(|column| reference.to_columns.contains(column)));
+        if !refers_to_key {
             return fail(format!(
                 "reference {:?} refers to {}, expected the key of {:?}; choose another reference",
                 reference.name(),
                 listed(reference.to_columns.iter().map(String::as_str)),
                 anchor.name
+            ));
+        }
+        if predict.condition.as_ref().is_some_and(|condition| condition.trim().is_empty()) {
+            return fail(
+                "where: expected a condition of SQL, found none; write one, or remove where",
+            );
+        }
+        if children.columns.contains_key(COUNTS) {
+            return fail(format!(
+                "table {:?} has a column {COUNTS:?}, a name that declared tasks use themselves; \
+                 leave the column out",
+                children.name
             ));
         }
         for (name, length) in [

@@ -10,6 +10,7 @@ use std::fmt::Write;
 use super::predict::{Question, What};
 use super::{Schema, Table};
 use crate::error::{Error, Result};
+use crate::prepare::source::typed::{ROW, key_column};
 
 /// The columns of the query: the parts of the anchor's key by number, the observation time, the
 /// target and the split.
@@ -18,16 +19,8 @@ pub(super) const OBSERVED_AT: &str = "observed_at";
 pub(super) const TARGET: &str = "target";
 pub(super) const SPLIT: &str = "split";
 
-/// The names of the query's own tables; a table of the source with such a name would be hidden.
-pub(super) const OWN_TABLES: [&str; 7] = [
-    "task_question",
-    "task_child",
-    "task_bound",
-    "task_anchor",
-    "task_seed",
-    "task_outcome",
-    "task_answer",
-];
+/// The column that says which children count.
+pub(super) const COUNTS: &str = "counts for the task";
 
 /// Returns the query whose rows are the seeds of a declared task.
 pub(super) fn query(schema: &Schema, question: &Question<'_>) -> Result<String> {
@@ -44,10 +37,11 @@ pub(super) fn query(schema: &Schema, question: &Question<'_>) -> Result<String> 
     let (first, end) = (number_from("t - horizon"), number_from("t"));
     Ok(format!(
         "\
--- In microseconds: train_until = {:?}, val_until = {:?}, horizon {}, every {}.
+-- In microseconds: train_until = {:?}, val_until = {:?}, horizon {}, every {};
+-- delay is the time until a child is known.
 WITH task_question AS (
   SELECT {train_until} AS train_until, {val_until} AS val_until,
-    {} AS horizon, {} AS every
+    {} AS horizon, {} AS every, {} AS delay
 ),
 -- The children, when they came to exist, and which of them count.
 task_child AS (
@@ -73,19 +67,20 @@ task_answer AS (
   FROM task_seed LEFT JOIN task_outcome USING ({keys}, k) CROSS JOIN task_bound CROSS JOIN task_question
   WHERE k BETWEEN low AND high
 )
--- The whole horizon of a seed lies in its split.
+-- The target of a seed is known within its split.
 SELECT {keys}, make_timestamp(asked_at) AS {OBSERVED_AT}, {TARGET},
   CASE WHEN asked_at < train_until THEN 'train' WHEN asked_at < val_until THEN 'val' ELSE 'test' END AS {SPLIT}
 FROM task_answer CROSS JOIN task_question
 WHERE {TARGET} IS NOT NULL
-  AND (asked_at >= train_until OR asked_at + horizon <= train_until)
-  AND (asked_at < train_until OR asked_at >= val_until OR asked_at + horizon <= val_until)",
+  AND (asked_at >= train_until OR asked_at + horizon + delay <= train_until)
+  AND (asked_at < train_until OR asked_at >= val_until OR asked_at + horizon + delay <= val_until)",
         predict.train_until,
         predict.val_until,
         predict.horizon,
         predict.step(),
         predict.horizon.0,
         predict.step().0,
+        schema.delay(question.children),
     ))
 }
 
@@ -98,22 +93,22 @@ fn number_from(time: &str) -> String {
 fn seeds(schema: &Schema, question: &Question<'_>, keys: &str) -> Result<String> {
     let Question { predict, anchor, .. } = *question;
     let parts = key_parts(anchor.key.iter());
-    let rows = quoted(anchor.source_name());
     let (from, since) = match &anchor.time {
-        None => (format!("FROM {rows} AS x0"), "NULL".to_owned()),
+        None => (format!("FROM {} AS x0", first_rows(anchor, &anchor.key)), "NULL".to_owned()),
         Some(_) => {
-            let (from, time) = timed(schema, anchor, &rows)?;
-            (from, format!("epoch_us({time})"))
+            let (from, time) = timed(schema, anchor, &first_rows(anchor, &anchor.key))?;
+            (from, format!("epoch_us({time}) + {}", schema.delay(anchor)))
         }
     };
+    let named = not_null(anchor.key.iter());
     let asked_about = match predict.active_within {
         None => "  FROM task_anchor CROSS JOIN (SELECT unnest(range(low, high + 1)) AS k FROM task_bound)"
             .to_owned(),
         Some(active) => {
-            let (first, end) = (number_from("t"), number_from(&format!("t + {}", active.0)));
+            let (first, end) = (number_from("t + delay"), number_from(&format!("t + delay + {}", active.0)));
             format!(
                 "\
-  -- Rows with a child within {active} before the observation.
+  -- Rows of which a child came to be known within {active} before the observation.
   FROM task_anchor JOIN (
     SELECT DISTINCT {keys}, unnest(range({first}, {end})) AS k
     FROM task_child CROSS JOIN task_question
@@ -124,8 +119,9 @@ fn seeds(schema: &Schema, question: &Question<'_>, keys: &str) -> Result<String>
     Ok(format!(
         "\
 task_anchor AS (
-  SELECT DISTINCT {parts}, {since} AS since
+  SELECT {parts}, {since} AS since
   {from}
+  WHERE {named}
 ),
 task_seed AS (
   SELECT {keys}, k
@@ -153,8 +149,7 @@ fn children(schema: &Schema, question: &Question<'_>) -> Result<String> {
         Some(condition) => format!("coalesce((\n{condition}\n), false)"),
         None => "true".to_owned(),
     };
-    let rows =
-        format!("(SELECT *, {counts} AS headwater_counts FROM {})", quoted(children.source_name()));
+    let rows = format!("(SELECT *, {counts} AS {} FROM {})", quoted(COUNTS), prepared(children));
     let (from, time) = timed(schema, children, &rows)?;
     // In the order of the anchor's key.
     let referred =
@@ -173,16 +168,12 @@ fn children(schema: &Schema, question: &Question<'_>) -> Result<String> {
         Some(column) => format!("x0.{}", quoted(column)),
         None => "NULL".to_owned(),
     };
-    let present: Vec<_> = reference
-        .columns
-        .iter()
-        .map(|column| format!("x0.{} IS NOT NULL", quoted(column)))
-        .collect();
     Ok(format!(
-        "  SELECT {}, epoch_us({time}) AS t,\n    {value} AS value, x0.headwater_counts AS counts\n  \
-         {from}\n  WHERE {time} IS NOT NULL AND {}",
+        "  SELECT {}, epoch_us({time}) AS t,\n    {value} AS value, x0.{} AS counts\n  {from}\n  \
+         WHERE {time} IS NOT NULL AND {}",
         key_parts(columns.into_iter()),
-        present.join(" AND ")
+        quoted(COUNTS),
+        not_null(reference.columns.iter())
     ))
 }
 
@@ -205,8 +196,8 @@ fn timed(schema: &Schema, table: &Table, rows: &str) -> Result<(String, String)>
                 format!("{own} = {key}")
             })
             .collect();
-        let (parent, pairs) = (quoted(parent.source_name()), pairs.join(" AND "));
-        let _ = write!(from, " JOIN {parent} AS x{} ON {pairs}", place + 1);
+        let (parent, pairs) = (first_rows(parent, keys), pairs.join(" AND "));
+        let _ = write!(from, "\n  LEFT JOIN {parent} AS x{} ON {pairs}", place + 1);
     }
     let last = lineage.last().and_then(|table| table.time.as_ref()?.column.as_ref());
     let column = last.ok_or_else(|| {
@@ -215,9 +206,31 @@ fn timed(schema: &Schema, table: &Table, rows: &str) -> Result<(String, String)>
     Ok((from, format!("x{}.{}", lineage.len() - 1, quoted(column))))
 }
 
-/// Keys are compared as texts.
+/// Returns the rows of a table of the schema.
+fn prepared(table: &Table) -> String {
+    format!("prepared.{}", quoted(&table.name))
+}
+
+/// Returns the first row of each key: the one to which references lead.
+fn first_rows(table: &Table, key: &[String]) -> String {
+    let parts: Vec<_> = key.iter().map(|column| quoted(&key_column(column))).collect();
+    format!(
+        "(\n    FROM {} QUALIFY row_number() OVER (PARTITION BY {} ORDER BY {}) = 1\n  )",
+        prepared(table),
+        parts.join(", "),
+        quoted(ROW)
+    )
+}
+
+fn not_null<'a>(columns: impl Iterator<Item = &'a String>) -> String {
+    let parts: Vec<_> =
+        columns.map(|column| format!("{} IS NOT NULL", as_text(0, column))).collect();
+    parts.join(" AND ")
+}
+
+/// Returns a column of keys as the text by which they are compared.
 fn as_text(place: usize, column: &str) -> String {
-    format!("CAST(x{place}.{} AS VARCHAR)", quoted(column))
+    format!("x{place}.{}", quoted(&key_column(column)))
 }
 
 /// Returns what is made of the children of one row and one observation.

@@ -5,24 +5,41 @@
 use std::sync::Arc;
 
 use arrow_array::types::TimestampMicrosecondType;
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef, TimeUnit};
 
 use super::{Batches, Source};
 use crate::error::{Context, Result};
 use crate::prepare::build::columns::ColumnSummary;
-use crate::prepare::schema::{Column, Schema};
+use crate::prepare::schema::{Column, Schema, Table};
 use crate::prepare::values::{Values, arrow_error};
 use crate::store::SemanticType;
+
+/// The column with the number of each prepared row, from 0.
+pub(in crate::prepare) const ROW: &str = "row of the table";
+
+/// Returns the name of the column with the texts by which the keys in a column are compared.
+pub(in crate::prepare) fn key_column(name: &str) -> String {
+    format!("{name} as a key")
+}
 
 /// The rows of a table, with their types.
 pub(crate) struct TypedRows {
     batches: Batches,
     table: String,
     schema: SchemaRef,
-    /// The conversion of each column; `None` if it keeps the source's type.
-    conversions: Vec<Option<ColumnSummary>>,
+    columns: Vec<TypedColumn>,
+    /// Whether the last column has the numbers of the rows.
+    is_numbered: bool,
     row: u64,
+}
+
+/// A column of the rows.
+struct TypedColumn {
+    /// The place in a batch of the source.
+    place: usize,
+    /// `None` if the column keeps the source's type.
+    conversion: Option<ColumnSummary>,
 }
 
 impl TypedRows {
@@ -33,7 +50,7 @@ impl TypedRows {
     /// As [`Source::read`]; at the end of the rows also `Data`, when values cannot be converted.
     pub(crate) fn open(source: &dyn Source, schema: &Schema, table: &str) -> Result<Self> {
         let place = || format!("table {table:?}");
-        let (mut names, mut fields, mut conversions) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut names, mut fields, mut columns) = (Vec::new(), Vec::new(), Vec::new());
         for column in source.columns(table).context(place)? {
             let described = column_of(schema, table, &column.name);
             // The reader rejects blobs, so it leaves out columns of blobs that have no type.
@@ -51,12 +68,48 @@ impl TypedRows {
                 None => (None, column.data_type),
             };
             fields.push(Field::new(&column.name, data_type, true));
+            columns.push(TypedColumn { place: names.len(), conversion });
             names.push(column.name);
-            conversions.push(conversion);
         }
         let batches = source.read(table, &names).context(place)?;
         let schema = Arc::new(ArrowSchema::new(fields));
-        Ok(Self { batches, table: table.to_owned(), schema, conversions, row: 0 })
+        Ok(Self { batches, table: table.to_owned(), schema, columns, is_numbered: false, row: 0 })
+    }
+
+    /// Reads the columns of a table of the schema as `prepare` does, whatever their types in the
+    /// source; beside them the texts of keys and references, and the numbers of the rows.
+    ///
+    /// # Errors
+    /// As [`TypedRows::open`].
+    pub(crate) fn open_prepared(source: &dyn Source, table: &Table) -> Result<Self> {
+        let place = || format!("table {:?}", table.name);
+        let time = table.time.as_ref().and_then(|time| time.column.as_ref());
+        let keys: Vec<_> =
+            table.key.iter().chain(table.references.iter().flat_map(|r| &r.columns)).collect();
+        let (mut names, mut fields, mut columns) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, &column) in &table.columns {
+            let mut add = |field: String, column: Column| {
+                let data_type = arrow_type(column.semantic).unwrap_or(DataType::Utf8View);
+                fields.push(Field::new(field, data_type, true));
+                let conversion = Some(ColumnSummary::new(name, column));
+                columns.push(TypedColumn { place: names.len(), conversion });
+            };
+            match column.semantic {
+                SemanticType::Ignored if time == Some(name) => {
+                    add(name.clone(), Column { semantic: SemanticType::Timestamp, ..column });
+                }
+                SemanticType::Ignored => {}
+                _ => add(name.clone(), column),
+            }
+            if keys.contains(&name) {
+                add(key_column(name), SemanticType::Identifier.into());
+            }
+            names.push(name.clone());
+        }
+        fields.push(Field::new(ROW, DataType::Int64, false));
+        let batches = source.read(table.source_name(), &names).context(place)?;
+        let schema = Arc::new(ArrowSchema::new(fields));
+        Ok(Self { batches, table: table.name.clone(), schema, columns, is_numbered: true, row: 0 })
     }
 
     /// The columns and their types.
@@ -67,20 +120,27 @@ impl TypedRows {
     fn typed(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
         let row = self.row;
         self.row += batch.num_rows() as u64;
-        let columns = (batch.columns().iter().zip(&mut self.conversions))
-            .map(|(array, conversion)| match conversion {
-                Some(conversion) => Ok(as_array(&conversion.read(array, row)?)),
-                None => Ok(ArrayRef::clone(array)),
-            })
-            .collect::<Result<_>>()?;
+        let mut columns = Vec::with_capacity(self.columns.len() + 1);
+        for TypedColumn { place, conversion } in &mut self.columns {
+            let array = batch.column(*place);
+            columns.push(match conversion {
+                Some(conversion) => as_array(&conversion.read(array, row)?),
+                None => ArrayRef::clone(array),
+            });
+        }
+        if self.is_numbered {
+            let numbers = (row..self.row).map(|row| row as i64);
+            columns.push(Arc::new(numbers.collect::<Int64Array>()));
+        }
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(self.schema(), columns, &options).map_err(arrow_error)
     }
 
     fn check(&mut self) -> Result<()> {
         // Reports an error once, even if the stream is polled again.
-        let conversions = std::mem::take(&mut self.conversions);
-        conversions.iter().flatten().try_for_each(ColumnSummary::check)
+        let columns = std::mem::take(&mut self.columns);
+        let mut conversions = columns.iter().filter_map(|column| column.conversion.as_ref());
+        conversions.try_for_each(ColumnSummary::check)
     }
 
     fn step(&mut self) -> Option<Result<RecordBatch>> {

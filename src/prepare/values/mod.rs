@@ -16,6 +16,7 @@ use arrow_schema::{DataType, TimeUnit as ArrowUnit};
 
 pub(super) use cast::{BadValues, Normalised, arrow_error};
 pub(super) use periods::time_of_period;
+use periods::whole;
 pub(super) use text::{float_text, to_texts};
 
 use cast::{convert, convert_all, note, unpack, wrong_type};
@@ -188,7 +189,7 @@ fn times(array: &ArrayRef, column: Column) -> Normalised<Int64Array> {
             // A number with a fraction has a text that no unit reads.
             let texts = to_texts(&array)?;
             parsed(&texts, unit.values(), &|text| match unit.microseconds() {
-                Some(step) => text.parse::<i64>().ok()?.checked_mul(step),
+                Some(step) => whole(text).parse::<i64>().ok()?.checked_mul(step),
                 None => time_of_period(text, unit, column.end),
             })
         }

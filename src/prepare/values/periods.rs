@@ -10,8 +10,7 @@ const SEASON_START: i64 = 6;
 ///
 /// `None` if the text is no such period, or the unit is not one of the calendar.
 pub(in crate::prepare) fn time_of_period(text: &str, unit: TimeUnit, end: bool) -> Option<i64> {
-    // pandas writes integers with missing values as 2003.0.
-    let text = text.strip_suffix(".0").unwrap_or(text);
+    let text = whole(text);
     let months = |first: i64, count: i64| first_day(first + if end { count } else { 0 });
     let day = match unit {
         TimeUnit::Year => months(year(text)? * 12, 12),
@@ -34,6 +33,11 @@ pub(in crate::prepare) fn time_of_period(text: &str, unit: TimeUnit, end: bool) 
         TimeUnit::Second | TimeUnit::Millisecond | TimeUnit::Microsecond => return None,
     };
     Some(day * DAY_US)
+}
+
+/// Returns an integer without the point that pandas writes where values are missing: 2003.0.
+pub(super) fn whole(text: &str) -> &str {
+    text.strip_suffix(".0").unwrap_or(text)
 }
 
 fn year(text: &str) -> Option<i64> {
