@@ -6,20 +6,28 @@ import argparse
 import json
 import logging
 import os
+import shlex
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from confluence.compile_cache import use_compile_cache
 from confluence.memory import restart_with_tunables
+from confluence.status import StatusLine
 from confluence.xla_flags import set_deterministic_flags
+
+if TYPE_CHECKING:
+    from confluence.config import Config
+    from confluence.draft import Draft
 
 _DESCRIPTION = """\
 Trains a relational transformer on a store that `headwater prepare` made.
 
+  confluence train my.db --task churn --minutes 12 --out runs/0     (chooses the configuration)
+  confluence init my.db --task churn --minutes 12 --out my.toml     (writes it, to be changed)
   confluence train --config cpu-small --set data.stores=my.db --out runs/1
   confluence train --out runs/1 --resume     (also after a kill, or with another --processes)
   confluence train --from runs/1 --set data.tasks=other --out runs/2    (starts with its parameters)
@@ -73,6 +81,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     try:
         return int(args.run(args))
     except (*expected, OSError) as error:
+        StatusLine().end()
         print(f"confluence: {error}", file=sys.stderr)
         return 1
     except Interrupted as error:
@@ -106,7 +115,26 @@ def _parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
+    init = _verb(
+        verbs, "init", _init,
+        "write a configuration for a store, from its contexts and the speed of this machine",
+    )  # fmt: skip
+    init.add_argument("store", metavar="STORE", help="the store")
+    _add_draft(init)
+    init.add_argument(
+        "--out", type=Path, metavar="FILE", help="TOML file to write; default: standard output"
+    )
+
+    presets = _verb(verbs, "presets", _presets, "print the names of the presets, or one preset")
+    presets.add_argument("name", nargs="?", metavar="NAME", help="the preset to print")
+
     train = _verb(verbs, "train", _train, "train a model, or resume a run")
+    train.add_argument(
+        "store", nargs="?", metavar="STORE",
+        help="a store to choose the configuration for, as `confluence init` does; default: "
+        "--config says all",
+    )  # fmt: skip
+    _add_draft(train)
     _add_config(train)
     train.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="the run's folder")
     train.add_argument(
@@ -199,6 +227,17 @@ def _verb(verbs: Any, name: str, run: Callable[..., int], text: str) -> argparse
     return verb
 
 
+def _add_draft(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--task", action="append", default=[], dest="tasks",
+        help="task of STORE to train on, as TASK or DATABASE/TASK; repeatable",
+    )  # fmt: skip
+    verb.add_argument(
+        "--minutes", type=float, metavar="M",
+        help="how long choosing and training may take on this machine; default: 12",
+    )  # fmt: skip
+
+
 def _add_config(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--config", metavar="FILE", help="a TOML file, or a preset: base, cpu-small")
     verb.add_argument(
@@ -226,15 +265,52 @@ def _add_visible_until(verb: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def _init(args: argparse.Namespace) -> int:
+    from confluence import config
+
+    if args.out is None:
+        print(_drafted(args).to_toml(), end="")
+        return 0
+    if args.out.exists():
+        raise config.ConfigError(
+            f"expected no file at {args.out}, found one; name another --out, or remove it"
+        )
+    if not args.out.absolute().parent.is_dir():
+        raise config.ConfigError(
+            f"expected a folder for {args.out}, found none; create it, or name another --out"
+        )
+    drafted = _drafted(args)
+    with args.out.open("x") as file:
+        file.write(drafted.to_toml())
+    print("\n".join(drafted.summary[1:]))
+    print(f"next: confluence train --config {shlex.quote(str(args.out))} --out FOLDER")
+    return 0
+
+
+def _drafted(args: argparse.Namespace) -> Draft:
+    """Returns the draft for the store."""
+    StatusLine().show("starting")
+    # Imported here, since it imports JAX, which takes a second.
+    from confluence import draft
+
+    minutes = draft.MINUTES if args.minutes is None else args.minutes
+    return draft.init(args.store, args.tasks, minutes)
+
+
+def _presets(args: argparse.Namespace) -> int:
+    from confluence import config
+
+    names = "".join(f"{name}\n" for name in config.presets())
+    print(names if args.name is None else config.preset(args.name), end="")
+    return 0
+
+
 def _train(args: argparse.Namespace) -> int:
-    from confluence import api, config, rollcall
+    StatusLine(is_leader=args.rank == 0).show("starting")
+    from confluence import api, config, rollcall, run_folder
     from confluence.parallel import Processes
 
-    defaults = [args.out] if args.resume else [args.start_from] if args.start_from else []
-    of_runs = [run / "config.toml" for run in defaults if (run / "config.toml").exists()]
-    wanted = args.config or next(iter(of_runs), None)
-    more = [] if args.members is None else [f"run.members={args.members}"]
-    settings = config.load(wanted, [*args.settings, *more])
+    _check_store_options(args)
     if args.processes > 1:
         if args.coordinator is None:
             raise config.ConfigError(
@@ -245,18 +321,63 @@ def _train(args: argparse.Namespace) -> int:
         raise config.ConfigError(
             f"expected a --rank from 0 to {args.processes - 1}, found {args.rank}"
         )
+    profile = _steps_to_profile(args.profile)
+    if args.store is None:
+        settings = _loaded(args)
+    else:
+        run_folder.check_folder(args.out, resume=False)
+        drafted = _drafted(args)
+        print("\n".join(f"confluence: {line}" for line in drafted.summary[1:]), file=sys.stderr)
+        settings = config.changed(drafted.config, args.settings)
     results = api.train(
         settings,
         args.out,
         resume=args.resume,
         start_from=args.start_from,
         processes=Processes(args.processes, args.rank, args.coordinator),
-        profile=_steps_to_profile(args.profile),
+        profile=profile,
     )
     if args.rank == 0:
         print(results.table())
         print(f"curves and contexts: {args.out / 'report.html'}")
     return 0
+
+
+def _check_store_options(args: argparse.Namespace) -> None:
+    """Refuses options that contradict STORE, and those that need it."""
+    from confluence.config import ConfigError
+
+    if args.store is None:
+        for name, value in (("--task", args.tasks), ("--minutes", args.minutes is not None)):
+            if value:
+                raise ConfigError(
+                    f"expected a STORE with {name}, found none; name the store first, as in "
+                    "`confluence train my.db --task churn --minutes 12 --out runs/1`"
+                )
+        return
+    others = {
+        "--config": args.config is not None, "--resume": args.resume,
+        "--from": args.start_from is not None, "--members": args.members is not None,
+        "--processes": args.processes > 1,
+    }  # fmt: skip
+    for name, is_given in others.items():
+        if is_given:
+            raise ConfigError(
+                f"expected either STORE, which chooses the configuration, or {name}, found both; "
+                f"leave out {name}, or write the configuration first with `confluence init "
+                f"{args.store} --out FILE` and name it with --config FILE"
+            )
+
+
+def _loaded(args: argparse.Namespace) -> Config:
+    """Returns the configuration that is named, or that of the run to continue or start from."""
+    from confluence import config
+
+    defaults = [args.out] if args.resume else [args.start_from] if args.start_from else []
+    of_runs = [run / "config.toml" for run in defaults if (run / "config.toml").exists()]
+    wanted = args.config or next(iter(of_runs), None)
+    more = [] if args.members is None else [f"run.members={args.members}"]
+    return config.load(wanted, [*args.settings, *more])
 
 
 def _steps_to_profile(text: str | None) -> tuple[int, int] | None:

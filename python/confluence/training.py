@@ -24,6 +24,7 @@ from confluence.patience import Validation
 from confluence.progress import MetricsLog, ProfilerTrace, StepRecorder
 from confluence.results import Results
 from confluence.rollcall import RunIdentity
+from confluence.status import StatusLine
 from confluence.step import StepMetrics, compute_type
 
 # A run ends after this many steps in a row without a finite gradient: it will not recover.
@@ -56,6 +57,7 @@ def train(
     """
     members.check(out, settings)
     run_folder.check_folder(out, resume=resume)
+    StatusLine(is_leader=processes.rank == 0).show("reading the store")
     # Before the folder is created: a run that is refused leaves none behind.
     settings = _resolved(settings, resume, processes)
     run_folder.create_folder(out)
@@ -255,6 +257,7 @@ class _Trainer:
 
     def _train_steps(self, last: int, profile: tuple[int, int] | None) -> None:
         run = self._settings.run
+        self._parts.status.show("compiling")
         feed = Feed(self._parts.sampler, self._parts.transfer, run.ahead_on_device)
         recorder = StepRecorder(self._parts, self._log, feed, int(self._state.skipped))
         trace = ProfilerTrace(self._out / "profile", profile)
