@@ -14,11 +14,11 @@ from typing import Any
 import jax
 
 import headwater
-from confluence import config, evaluation, pace, speed, widths
+from confluence import config, epochs, evaluation, pace, speed, widths
 from confluence.config import ConfigError
 from confluence.contexts import PARENT
 from confluence.feed import open_sampler
-from confluence.pace import Pace, SeedCounts
+from confluence.pace import SeedCounts
 from confluence.parallel import Processes
 from confluence.status import StatusLine
 from confluence.xla_flags import set_deterministic_flags
@@ -121,7 +121,8 @@ def init(
     status = StatusLine()
     _check_minutes(minutes)
     status.show("reading the store")
-    metadata = _open(store).metadata()
+    opened = _open(store)
+    metadata = opened.metadata()
     _check_tasks(tasks, metadata)
     is_cpu = jax.default_backend() == "cpu"
     settings = config.load("cpu-small" if is_cpu else "base")
@@ -130,7 +131,11 @@ def init(
     )
     counts = _seed_counts(data, metadata)
     shape = widths.choose(data, metadata, _most_cells(minutes, is_cpu), status.show)
-    settings = dataclasses.replace(settings, data=shape.data)
+    status.show("reading the labels")
+    advice = epochs.advise(dataclasses.replace(settings, data=shape.data), [opened])
+    # Decided here, so that a run of this configuration needs nothing else compiled.
+    model = dataclasses.replace(settings.model, epochs=epochs.decide(advice))
+    settings = dataclasses.replace(settings, model=model, data=shape.data)
     found = speed.measure(settings)
     chosen = pace.choose(
         minutes * 60, time.perf_counter() - start, found, counts, settings.data.batch_size
@@ -148,7 +153,10 @@ def init(
     )  # fmt: skip
     summary = [
         f"Written by: {_command(store, tasks, minutes)}",
-        *_summary(shape, metadata, counts, found, chosen),
+        *_seed_lines(counts),
+        *_context_lines(shape, metadata),
+        *(f"model.epochs: {of.task}: {of.reason}." for of in advice),
+        *chosen.lines(found),
     ]
     return Draft(settings, summary, shape)
 
@@ -220,24 +228,20 @@ def _command(store: str | os.PathLike[str], tasks: Sequence[str], minutes: float
     )
 
 
-def _summary(
-    shape: widths.Shape,
-    metadata: Mapping[str, Any],
-    counts: SeedCounts,
-    found: speed.Speed,
-    chosen: Pace,
-) -> list[str]:
-    tables, held = metadata["tables"], shape.contexts
-    cells = shape.data.sequence_length
+def _seed_lines(counts: SeedCounts) -> list[str]:
+    return [
+        f"{name}: {of['train']:,} train, {of['val']:,} val and {of['test']:,} test seeds."
+        for name, of in counts.items()
+    ]
+
+
+def _context_lines(shape: widths.Shape, metadata: Mapping[str, Any]) -> list[str]:
+    held, cells = shape.contexts, shape.data.sequence_length
     lines = [
-        *(
-            f"{name}: {of['train']:,} train, {of['val']:,} val and {of['test']:,} test seeds"
-            for name, of in counts.items()
-        ),
         f"A context has at most {cells} cells and {shape.data.max_rows} rows, by the contexts of "
         f"{len(held.rows):,} train seeds.",
-        f"Cut: {shape.cut:.0%} of the contexts. Padding: "
-        f"{1 - held.cells.mean() / cells:.0%} of the cells.",
+        f"Cut: {shape.cut:.0%} of the contexts. Padding: {1 - held.cells.mean() / cells:.0%} of "
+        "the cells.",
         "Rows of a context, in the mean:",
     ]
     for number, of in enumerate(shape.widths):
@@ -247,10 +251,8 @@ def _summary(
     parents = held.reached[:, :, PARENT].sum(axis=2).mean(axis=0)
     lines += [
         f"  {rows:.1f} of {table['name']} as parents"
-        for table, rows in zip(tables, parents, strict=True)
+        for table, rows in zip(metadata["tables"], parents, strict=True)
         if rows >= 0.05
     ]
     left_out = [of.relation.name for of in shape.widths if not of.width]
-    if left_out:
-        lines.append(f"  none by {', '.join(left_out)}")
-    return [*lines, *chosen.lines(found)]
+    return [*lines, f"  none by {', '.join(left_out)}"] if left_out else lines

@@ -17,7 +17,7 @@ import jax
 from confluence import sinks
 from confluence.assembly import Assembly
 from confluence.feed import FedBatch, Feed
-from confluence.optimizer import learning_rate
+from confluence.optimizer import Length, learning_rate
 from confluence.run_folder import strict_json, truncate_log
 from confluence.step import StepMetrics
 
@@ -67,9 +67,10 @@ class StepRecorder:
         self._settings, self._tasks, self._program = parts.settings, parts.tasks, parts.program
         self._log, self._feed, self._status = log, feed, parts.status
         optimizer = self._settings.optimizer
+        length = Length.of(optimizer)
         self._rates = {
-            "muon_rate": learning_rate(optimizer, optimizer.muon_rate),
-            "adam_rate": learning_rate(optimizer, optimizer.adam_rate),
+            "muon_rate": learning_rate(optimizer, optimizer.muon_rate, length),
+            "adam_rate": learning_rate(optimizer, optimizer.adam_rate, length),
         }
         self._losses: dict[str, list[float]] = defaultdict(list)
         # For the terminal: the losses and speed of the last window, when the last step ended, and

@@ -325,7 +325,7 @@ def test_training_a_store_runs_its_draft(site, fixed_speed, tmp_path):
     assert "site/returns: 120 train, 40 val and 40 test seeds" in finished.stderr
     ran, expected = config.load(out / "config.toml"), drafted(site, 0.1).config
     assert ran.data == dataclasses.replace(expected.data, stores=(str(site),))
-    assert dataclasses.replace(ran.model, epochs="auto", compute="auto") == expected.model
+    assert dataclasses.replace(ran.model, compute="auto") == expected.model
     assert (ran.run.threads, ran.run.boosting) == (1, False)
     results = json.loads((out / "results.json").read_text())
     assert results["tasks"]["site/returns"]["test"]["seeds"] == 40
