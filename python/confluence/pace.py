@@ -18,7 +18,7 @@ _STEPS_OF_FEW_SEEDS = 500
 _LEAST_STEPS = 16
 # Evaluations after steps; one more comes before the first step.
 _EVALUATIONS = 8
-_PATIENCE = 3
+_PATIENCE = 4
 # The share of the time that evaluations take at most.
 _EVALUATION_SHARE = 0.15
 _LEAST_EVALUATION_BATCHES = 4
