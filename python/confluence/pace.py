@@ -21,7 +21,7 @@ _EVALUATIONS = 8
 _PATIENCE = 4
 # The share of the time that evaluations take at most.
 _EVALUATION_SHARE = 0.15
-_LEAST_EVALUATION_BATCHES = 4
+_LEAST_EVALUATION_BATCHES = 16
 # For opening the store, baselines and the report.
 _OTHER_SHARE = 0.05
 _CHECKPOINT_SECONDS = 30
@@ -76,7 +76,7 @@ def choose(
     train = sum(of["train"] for of in counts.values())
     val, test = (sum(-(-of[split] // batch_size) for of in counts.values()) for split in SPLITS[1:])
     last = (val + test) * speed.predict_seconds
-    fixed = spent_seconds + speed.compile_seconds + last
+    fixed = spent_seconds + speed.compile_again_seconds + last
     left = max(0.0, seconds * (1 - _OTHER_SHARE) - fixed)
     evaluations = _EVALUATIONS + 1
     affordable = left * _EVALUATION_SHARE / evaluations / speed.predict_seconds

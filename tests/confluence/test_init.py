@@ -115,7 +115,7 @@ def fixed_speed(monkeypatch):
     """Replaces what is measured of the machine by these seconds."""
 
     def fix(compile_seconds=5.0, step_seconds=0.2, predict_seconds=0.05):
-        found = speed.Speed(compile_seconds, step_seconds, predict_seconds)
+        found = speed.Speed(compile_seconds, compile_seconds, step_seconds, predict_seconds)
         monkeypatch.setattr(speed, "measure", lambda _: found)
 
     fix()
@@ -151,10 +151,12 @@ def test_the_own_history_is_wide_and_hubs_are_narrow(site, fixed_speed):
     child_widths = drafted(site).config.data.child_widths
     assert child_widths["events.user"] >= 6
     assert 1 <= child_widths["clicks.event"] <= 4
-    # A context has more than four pages; and all users of a country tell little of one of them.
-    assert child_widths["events.page"] == 0
+    # All users of a country tell little of one of them.
     assert child_widths["users.country"] <= child_widths["events.user"] // 2
     assert child_widths["refunds.user"] == 0
+    # Nearly each event has a page of its own, so other events of the pages stay out, with room too.
+    assert child_widths["events.page"] == 0
+    assert drafted(site, 600).config.data.child_widths["events.page"] == 0
 
 
 def test_more_minutes_give_more_cells_of_the_own_history(site, fixed_speed):
@@ -166,6 +168,7 @@ def test_more_minutes_give_more_cells_of_the_own_history(site, fixed_speed):
 def test_the_median_context_is_not_cut_and_little_is_padded(site, fixed_speed):
     shape = drafted(site).shape
     assert shape.cut < 0.5
+    assert shape.data.sequence_length <= 128
     assert 1 - shape.contexts.cells.mean() / shape.data.sequence_length < 0.3
 
 
@@ -206,25 +209,31 @@ COUNTS = {"site/returns": {"train": 32_000, "val": 3_200, "test": 3_200}}
 
 
 def test_steps_and_evaluations_fill_the_time_and_no_more():
-    of_speed = speed.Speed(10.0, 0.2, 0.05)
+    of_speed = speed.Speed(10.0, 10.0, 0.2, 0.05)
     found = pace.choose(720, 30, of_speed, COUNTS, 32)
     assert 0.8 * 12 < found.minutes <= 12
     assert found.steps % found.evaluate_every == 0
-    batches = found.evaluate_batches or 100
-    assert batches * 0.05 * 9 <= 0.15 * 720
     assert found.epochs == found.steps * 32 / 32_000
     assert found.epochs >= 1 or "too few for one epoch" in " ".join(found.lines(of_speed))
 
 
+def test_evaluations_take_a_small_share_of_the_time():
+    for predict_seconds, is_whole in ((0.05, True), (0.3, False)):
+        of_speed = speed.Speed(10.0, 10.0, 0.2, predict_seconds)
+        found = pace.choose(720, 30, of_speed, COUNTS, 32)
+        assert (found.evaluate_batches == 0) == is_whole
+        assert (found.evaluate_batches or 100) * predict_seconds * 9 <= 0.15 * 720
+
+
 def test_epochs_are_limited_and_few_seeds_get_some_steps():
-    fast = speed.Speed(1.0, 0.001, 0.001)
+    fast = speed.Speed(1.0, 1.0, 0.001, 0.001)
     assert pace.choose(3600, 1, fast, COUNTS, 32).epochs == pytest.approx(4, abs=0.1)
     few = {"site/returns": {"train": 64, "val": 32, "test": 32}}
     assert pace.choose(3600, 1, fast, few, 32).steps == 496
 
 
 def test_too_few_minutes_for_an_epoch_are_reported():
-    slow = speed.Speed(10.0, 2.0, 1.0)
+    slow = speed.Speed(10.0, 10.0, 2.0, 1.0)
     found = pace.choose(120, 30, slow, COUNTS, 32)
     assert found.steps >= 16
     text = " ".join(found.lines(slow))
