@@ -24,7 +24,8 @@ and `epochs` advice; `starting` takes the parameters of another run, and `member
 `assembly` puts these parts together; `draft` chooses a configuration, for which `contexts` counts
 rows and cells, `widths` chooses what each relation brings in, `speed` measures steps and `pace`
 chooses how many; `status` is the line on a terminal; `training`, with `run_folder` and `progress`,
-and `prediction` use the parts; `api` has the functions of this page, and `cli` the command.
+and `prediction` use the parts; `api` has the functions of this page; `cli` and
+`cli_draft` are the command.
 """
 
 from __future__ import annotations

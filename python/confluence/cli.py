@@ -6,7 +6,6 @@ import argparse
 import json
 import logging
 import os
-import shlex
 import signal
 import sys
 import warnings
@@ -14,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from confluence import cli_draft
 from confluence.compile_cache import use_compile_cache
 from confluence.memory import restart_with_tunables
 from confluence.status import StatusLine
@@ -21,7 +21,6 @@ from confluence.xla_flags import set_deterministic_flags
 
 if TYPE_CHECKING:
     from confluence.config import Config
-    from confluence.draft import Draft
 
 _DESCRIPTION = """\
 Trains a relational transformer on a store that `headwater prepare` made.
@@ -116,16 +115,18 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     init = _verb(
-        verbs, "init", _init,
+        verbs, "init", cli_draft.init,
         "write a configuration for a store, from its contexts and the speed of this machine",
     )  # fmt: skip
     init.add_argument("store", metavar="STORE", help="the store")
-    _add_draft(init)
+    cli_draft.add_options(init)
     init.add_argument(
         "--out", type=Path, metavar="FILE", help="TOML file to write; default: standard output"
     )
 
-    presets = _verb(verbs, "presets", _presets, "print the names of the presets, or one preset")
+    presets = _verb(
+        verbs, "presets", cli_draft.print_presets, "print the names of the presets, or one preset"
+    )
     presets.add_argument("name", nargs="?", metavar="NAME", help="the preset to print")
 
     train = _verb(verbs, "train", _train, "train a model, or resume a run")
@@ -134,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a store to choose the configuration for, as `confluence init` does; default: "
         "--config says all",
     )  # fmt: skip
-    _add_draft(train)
+    cli_draft.add_options(train)
     _add_config(train)
     train.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="the run's folder")
     train.add_argument(
@@ -227,17 +228,6 @@ def _verb(verbs: Any, name: str, run: Callable[..., int], text: str) -> argparse
     return verb
 
 
-def _add_draft(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument(
-        "--task", action="append", default=[], dest="tasks",
-        help="task of STORE to train on, as TASK or DATABASE/TASK; repeatable",
-    )  # fmt: skip
-    verb.add_argument(
-        "--minutes", type=float, metavar="M",
-        help="how long choosing and training may take on this machine; default: 12",
-    )  # fmt: skip
-
-
 def _add_config(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--config", metavar="FILE", help="a TOML file, or a preset: base, cpu-small")
     verb.add_argument(
@@ -265,52 +255,12 @@ def _add_visible_until(verb: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _init(args: argparse.Namespace) -> int:
-    from confluence import config
-
-    if args.out is None:
-        print(_drafted(args).to_toml(), end="")
-        return 0
-    if args.out.exists():
-        raise config.ConfigError(
-            f"expected no file at {args.out}, found one; name another --out, or remove it"
-        )
-    if not args.out.absolute().parent.is_dir():
-        raise config.ConfigError(
-            f"expected a folder for {args.out}, found none; create it, or name another --out"
-        )
-    drafted = _drafted(args)
-    with args.out.open("x") as file:
-        file.write(drafted.to_toml())
-    print("\n".join(drafted.summary[1:]))
-    print(f"next: confluence train --config {shlex.quote(str(args.out))} --out FOLDER")
-    return 0
-
-
-def _drafted(args: argparse.Namespace) -> Draft:
-    """Returns the draft for the store."""
-    StatusLine().show("starting")
-    # Imported here, since it imports JAX, which takes a second.
-    from confluence import draft
-
-    minutes = draft.MINUTES if args.minutes is None else args.minutes
-    return draft.init(args.store, args.tasks, minutes)
-
-
-def _presets(args: argparse.Namespace) -> int:
-    from confluence import config
-
-    names = "".join(f"{name}\n" for name in config.presets())
-    print(names if args.name is None else config.preset(args.name), end="")
-    return 0
-
-
 def _train(args: argparse.Namespace) -> int:
     StatusLine(is_leader=args.rank == 0).show("starting")
     from confluence import api, config, rollcall, run_folder
     from confluence.parallel import Processes
 
-    _check_store_options(args)
+    cli_draft.check_options(args)
     if args.processes > 1:
         if args.coordinator is None:
             raise config.ConfigError(
@@ -326,7 +276,7 @@ def _train(args: argparse.Namespace) -> int:
         settings = _loaded(args)
     else:
         run_folder.check_folder(args.out, resume=False)
-        drafted = _drafted(args)
+        drafted = cli_draft.make_draft(args)
         print("\n".join(f"confluence: {line}" for line in drafted.summary[1:]), file=sys.stderr)
         settings = config.changed(drafted.config, args.settings)
     results = api.train(
@@ -341,32 +291,6 @@ def _train(args: argparse.Namespace) -> int:
         print(results.table())
         print(f"curves and contexts: {args.out / 'report.html'}")
     return 0
-
-
-def _check_store_options(args: argparse.Namespace) -> None:
-    """Refuses options that contradict STORE, and those that need it."""
-    from confluence.config import ConfigError
-
-    if args.store is None:
-        for name, value in (("--task", args.tasks), ("--minutes", args.minutes is not None)):
-            if value:
-                raise ConfigError(
-                    f"expected a STORE with {name}, found none; name the store first, as in "
-                    "`confluence train my.db --task churn --minutes 12 --out runs/1`"
-                )
-        return
-    others = {
-        "--config": args.config is not None, "--resume": args.resume,
-        "--from": args.start_from is not None, "--members": args.members is not None,
-        "--processes": args.processes > 1,
-    }  # fmt: skip
-    for name, is_given in others.items():
-        if is_given:
-            raise ConfigError(
-                f"expected either STORE, which chooses the configuration, or {name}, found both; "
-                f"leave out {name}, or write the configuration first with `confluence init "
-                f"{args.store} --out FILE` and name it with --config FILE"
-            )
 
 
 def _loaded(args: argparse.Namespace) -> Config:

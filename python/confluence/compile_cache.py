@@ -42,7 +42,7 @@ def use_compile_cache() -> None:
 
 
 def is_used() -> bool:
-    """Returns whether JAX keeps what it compiles, for all that the environment says."""
+    """Returns whether JAX keeps what it compiles, by the variables of the environment."""
     is_off = os.environ.get("JAX_ENABLE_COMPILATION_CACHE", "").lower() in ("false", "0")
     return _VARIABLE in os.environ and not is_off
 

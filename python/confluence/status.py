@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-# Faster than this nobody reads.
+# Between two lines that follow each other often.
 _LEAST_SECONDS = 0.1
 
 
