@@ -60,7 +60,18 @@ def train(
     StatusLine(is_leader=processes.rank == 0).show("reading the store")
     # Before the folder is created: a run that is refused leaves none behind.
     settings = _resolved(settings, resume, processes)
-    run_folder.create_folder(out)
+    with run_folder.created_folder(out, is_alone=processes.count == 1):
+        return _train(settings, out, processes, resume, profile)
+
+
+def _train(
+    settings: config.Config,
+    out: Path,
+    processes: Processes,
+    resume: bool,
+    profile: tuple[int, int] | None,
+) -> Results:
+    """Trains in a folder that is there, with settings that are resolved."""
     if processes.count > 1:
         identity = _run_identity(settings, out, resume)
         processes.join(settings.run.timeout_seconds, identity, _identity_differences)

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import headwater
 from confluence import cli, config, contexts, draft, pace, speed
 from confluence.feed import open_sampler
 from confluence.parallel import Processes
-from runs import confluence
+from runs import confluence, sets
 
 USERS, EVENTS, PAGES = 200, 6000, 20
 
@@ -341,3 +342,20 @@ def test_training_a_store_runs_its_draft(site, fixed_speed, tmp_path):
     again = confluence("train", site, "--task", "returns", "--out", out)
     assert again.returncode == 1
     assert "already holds a run" in again.stderr
+
+
+def test_a_run_that_is_refused_late_leaves_no_folder(site, monkeypatch, tmp_path, capsys):
+    """A sink is opened after the folder is made; a folder that was there before stays."""
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    settings = [
+        f"data.stores={site}", "data.tasks=returns", "data.sequence_length=16", "data.max_rows=4",
+        "run.sinks=wandb",
+    ]  # fmt: skip
+    command = ["train", *sets(settings), "--config", "cpu-small", "--out"]
+    status, _, errors = shown(capsys, *command, tmp_path / "run")
+    assert status == 1
+    assert "wandb cannot be imported" in errors
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "mine").mkdir()
+    assert shown(capsys, *command, tmp_path / "mine")[0] == 1
+    assert (tmp_path / "mine").exists()
