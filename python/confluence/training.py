@@ -58,9 +58,16 @@ def train(
     members.check(out, settings)
     run_folder.check_folder(out, resume=resume)
     StatusLine(is_leader=processes.rank == 0).show("reading the store")
-    # Before the folder is created: a run that is refused leaves none behind.
-    settings = _resolved(settings, resume, processes)
-    with run_folder.created_folder(out, is_alone=processes.count == 1):
+    is_alone = processes.count == 1
+    if is_alone:
+        # Before the folder is created: a run that is refused leaves none behind.
+        settings = _resolved(settings, resume, processes)
+    with run_folder.created_folder(out, is_alone=is_alone):
+        if not is_alone:
+            identity = _run_identity(settings, out, resume)
+            processes.join(settings.run.timeout_seconds, identity, _identity_differences)
+            # After they have joined: JAX must not be used before.
+            settings = _resolved(settings, resume, processes)
         return _train(settings, out, processes, resume, profile)
 
 
@@ -72,9 +79,6 @@ def _train(
     profile: tuple[int, int] | None,
 ) -> Results:
     """Trains in a folder that is there, with settings that are resolved."""
-    if processes.count > 1:
-        identity = _run_identity(settings, out, resume)
-        processes.join(settings.run.timeout_seconds, identity, _identity_differences)
     with (
         run_folder.report_full_disk(out),  # for files that are written while closing
         _stop_on_signals() as stop,
