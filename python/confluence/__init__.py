@@ -5,6 +5,7 @@ configuration on the same store gives the same run, also if it was killed and re
 
 Example:
     >>> import confluence
+    >>> draft = confluence.init("shop.store", ["churn"], minutes=12)  # doctest: +SKIP
     >>> config = confluence.load("cpu-small", ["data.stores=shop.store"])
     >>> results = confluence.train(config, "runs/1")  # doctest: +SKIP
     >>> results.tasks["demo-shop/churn"]["test"]["auroc"]  # doctest: +SKIP
@@ -20,8 +21,11 @@ compiles a training step; `feed` makes batches ahead; `checkpoint` saves and res
 the state of its `patience`; `evaluation`, `metrics`, `results`, `report` and `sinks` score and
 report; `seeds` reads labels, of which `baselines` and `boosting` make predictions without a model,
 and `epochs` advice; `starting` takes the parameters of another run, and `members` averages several;
-`assembly` puts these parts together; `training`, with `run_folder` and `progress`, and `prediction`
-use them; `api` has the functions of this page, and `cli` the command.
+`assembly` puts these parts together; `draft` chooses a configuration, for which `contexts` counts
+rows and cells, `widths` chooses what each relation brings in, `speed` measures steps and `pace`
+chooses how many; `status` is the line on a terminal; `training`, with `run_folder` and `progress`,
+and `prediction` use the parts; `api` has the functions of this page; `cli` and
+`cli_draft` are the command.
 """
 
 from __future__ import annotations
@@ -33,10 +37,12 @@ from confluence.config import Config, load
 if TYPE_CHECKING:
     from confluence.api import (
         Baseline,
+        Draft,
         Prediction,
         Results,
         compare_baselines,
         evaluate,
+        init,
         predict,
         train,
     )
@@ -44,10 +50,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Baseline",
     "Config",
+    "Draft",
     "Prediction",
     "Results",
     "compare_baselines",
     "evaluate",
+    "init",
     "load",
     "predict",
     "train",

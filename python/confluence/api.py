@@ -22,6 +22,7 @@ from confluence import (
 )
 from confluence.baselines import Baseline
 from confluence.config import Config, Data
+from confluence.draft import Draft, init
 from confluence.feed import open_sampler
 from confluence.parallel import Processes
 from confluence.prediction import Prediction, Seed
@@ -29,7 +30,17 @@ from confluence.results import Results
 from confluence.xla_flags import set_deterministic_flags
 from headwater.sampler import Split
 
-__all__ = ["Baseline", "Prediction", "Results", "compare_baselines", "evaluate", "predict", "train"]
+__all__ = [
+    "Baseline",
+    "Draft",
+    "Prediction",
+    "Results",
+    "compare_baselines",
+    "evaluate",
+    "init",
+    "predict",
+    "train",
+]
 
 
 def train(

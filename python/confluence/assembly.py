@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.feed import DeviceTransfer, open_sampler
 from confluence.metrics import LEADING
 from confluence.parallel import Layout, Processes
+from confluence.status import StatusLine
 from confluence.step import Program, State
 from headwater.sampler import Split
 
@@ -31,6 +33,7 @@ class Assembly:
     sampler: headwater.Sampler
     transfer: DeviceTransfer
     tasks: list[evaluation.Task]
+    status: StatusLine
 
     @property
     def roots(self) -> list[str]:
@@ -50,6 +53,18 @@ class Assembly:
 
         The first of several scores is that of the models' mean.
         """
+        seeds = self.sampler.seed_counts(split)[task.name]
+        batches = -(-seeds // self.settings.data.batch_size)
+        numbers = itertools.count(1)
+
+        def show_and_go_on() -> None:
+            number = next(numbers)
+            self.status.show_sometimes(
+                f"scoring {split} of {task.name}: batch {number} of "
+                f"{min(batches, batch_limit or batches)}"
+            )
+            after_batch()
+
         return evaluation.score_split(
             self.program,
             models,
@@ -58,7 +73,7 @@ class Assembly:
             split,
             task,
             batch_limit=batch_limit,
-            after_batch=after_batch,
+            after_batch=show_and_go_on,
         )
 
     def results(
@@ -77,6 +92,7 @@ class Assembly:
         """
         results = {}
         for task in self.tasks:
+            self.status.show(f"comparing with the baselines of {task.name}")
             others = baselines.of_task(
                 self.settings, self.stores, task, splits, with_boosting=with_boosting
             )
@@ -106,10 +122,14 @@ class Assembly:
 def assemble(settings: config.Config, processes: Processes) -> Iterator[Assembly]:
     """Opens the stores of a run; shuts its sampler down at the end of the `with` block.
 
+    Shows on a terminal what is being done.
+
     Raises:
         ConfigError: There is no store, or the number of processes does not divide the batch size.
         HeadwaterError: A store cannot be opened.
     """
+    status = StatusLine(is_leader=processes.rank == 0)
+    status.show("reading the store")
     stores = open_stores(settings)
     vocabulary, tables = vocabulary_and_tables(stores, settings.data.texts)
     layout = Layout()
@@ -118,7 +138,11 @@ def assemble(settings: config.Config, processes: Processes) -> Iterator[Assembly
         stores_of_tasks = [task.store for task in tasks]
         transfer = DeviceTransfer(vocabulary, stores_of_tasks, layout, processes.rank)
         program = Program(settings, vocabulary, tables, layout)
-        yield Assembly(settings, stores, layout, program, sampler, transfer, tasks)
+        status.show("compiling")
+        try:
+            yield Assembly(settings, stores, layout, program, sampler, transfer, tasks, status)
+        finally:
+            status.end()
 
 
 def open_stores(settings: config.Config) -> list[headwater.Store]:

@@ -37,6 +37,7 @@ def bench(settings: config.Config, steps: int, subject: Subject) -> dict[str, An
             seconds, cells, waited, cpu = [], 0, 0.0, 0.0
             for step in range(_WARM_UP + steps):
                 if step == _WARM_UP:
+                    parts.status.show("measuring steps")
                     cells, waited, cpu = 0, feed.waited_seconds, time.process_time()
                 start = time.perf_counter()
                 fed = feed.next_batch()

@@ -11,15 +11,22 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from confluence import cli_draft
 from confluence.compile_cache import use_compile_cache
 from confluence.memory import restart_with_tunables
+from confluence.status import StatusLine
 from confluence.xla_flags import set_deterministic_flags
+
+if TYPE_CHECKING:
+    from confluence.config import Config
 
 _DESCRIPTION = """\
 Trains a relational transformer on a store that `headwater prepare` made.
 
+  confluence train my.db --task churn --minutes 12 --out runs/0     (chooses the configuration)
+  confluence init my.db --task churn --minutes 12 --out my.toml     (writes it, to be changed)
   confluence train --config cpu-small --set data.stores=my.db --out runs/1
   confluence train --out runs/1 --resume     (also after a kill, or with another --processes)
   confluence train --from runs/1 --set data.tasks=other --out runs/2    (starts with its parameters)
@@ -73,6 +80,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     try:
         return int(args.run(args))
     except (*expected, OSError) as error:
+        StatusLine().end()
         print(f"confluence: {error}", file=sys.stderr)
         return 1
     except Interrupted as error:
@@ -106,7 +114,28 @@ def _parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
+    init = _verb(
+        verbs, "init", cli_draft.init,
+        "write a configuration for a store, from its contexts and the speed of this machine",
+    )  # fmt: skip
+    init.add_argument("store", metavar="STORE", help="the store")
+    cli_draft.add_options(init)
+    init.add_argument(
+        "--out", type=Path, metavar="FILE", help="TOML file to write; default: standard output"
+    )
+
+    presets = _verb(
+        verbs, "presets", cli_draft.print_presets, "print the names of the presets, or one preset"
+    )
+    presets.add_argument("name", nargs="?", metavar="NAME", help="the preset to print")
+
     train = _verb(verbs, "train", _train, "train a model, or resume a run")
+    train.add_argument(
+        "store", nargs="?", metavar="STORE",
+        help="a store to choose the configuration for, as `confluence init` does; default: "
+        "--config says all",
+    )  # fmt: skip
+    cli_draft.add_options(train)
     _add_config(train)
     train.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="the run's folder")
     train.add_argument(
@@ -236,14 +265,11 @@ def _add_visible_until(verb: argparse.ArgumentParser) -> None:
 
 
 def _train(args: argparse.Namespace) -> int:
-    from confluence import api, config, rollcall
+    StatusLine(is_leader=args.rank == 0).show("starting")
+    from confluence import api, config, rollcall, run_folder
     from confluence.parallel import Processes
 
-    defaults = [args.out] if args.resume else [args.start_from] if args.start_from else []
-    of_runs = [run / "config.toml" for run in defaults if (run / "config.toml").exists()]
-    wanted = args.config or next(iter(of_runs), None)
-    more = [] if args.members is None else [f"run.members={args.members}"]
-    settings = config.load(wanted, [*args.settings, *more])
+    cli_draft.check_options(args)
     if args.processes > 1:
         if args.coordinator is None:
             raise config.ConfigError(
@@ -254,18 +280,37 @@ def _train(args: argparse.Namespace) -> int:
         raise config.ConfigError(
             f"expected a --rank from 0 to {args.processes - 1}, found {args.rank}"
         )
+    profile = _steps_to_profile(args.profile)
+    if args.store is None:
+        settings = _loaded(args)
+    else:
+        run_folder.check_folder(args.out, resume=False)
+        drafted = cli_draft.make_draft(args)
+        print("\n".join(f"confluence: {line}" for line in drafted.summary[1:]), file=sys.stderr)
+        settings = config.changed(drafted.config, args.settings)
     results = api.train(
         settings,
         args.out,
         resume=args.resume,
         start_from=args.start_from,
         processes=Processes(args.processes, args.rank, args.coordinator),
-        profile=_steps_to_profile(args.profile),
+        profile=profile,
     )
     if args.rank == 0:
         print(results.table())
         print(f"curves and contexts: {args.out / 'report.html'}")
     return 0
+
+
+def _loaded(args: argparse.Namespace) -> Config:
+    """Returns the configuration that is named, or that of the run to continue or start from."""
+    from confluence import config
+
+    defaults = [args.out] if args.resume else [args.start_from] if args.start_from else []
+    of_runs = [run / "config.toml" for run in defaults if (run / "config.toml").exists()]
+    wanted = args.config or next(iter(of_runs), None)
+    more = [] if args.members is None else [f"run.members={args.members}"]
+    return config.load(wanted, [*args.settings, *more])
 
 
 def _steps_to_profile(text: str | None) -> tuple[int, int] | None:

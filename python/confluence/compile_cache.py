@@ -41,6 +41,12 @@ def use_compile_cache() -> None:
         os.environ.setdefault(_THRESHOLD, "0")
 
 
+def is_used() -> bool:
+    """Returns whether JAX keeps what it compiles, by the variables of the environment."""
+    is_off = os.environ.get("JAX_ENABLE_COMPILATION_CACHE", "").lower() in ("false", "0")
+    return _VARIABLE in os.environ and not is_off
+
+
 def _remove_unused(folder: Path) -> None:
     """Removes what no process has read for a month."""
     oldest = time.time() - _KEPT_SECONDS

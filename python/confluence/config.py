@@ -186,7 +186,11 @@ class Config:
         """Returns the text of a file that `load` reads back."""
         lines: list[str] = []
         for section, fields in self.to_dict().items():
-            lines += [f"[{section}]", *(f"{key} = {_toml(v)}" for key, v in fields.items()), ""]
+            lines += [
+                f"[{section}]",
+                *(f"{key} = {toml_value(v)}" for key, v in fields.items()),
+                "",
+            ]
         return "\n".join(lines)
 
 
@@ -194,6 +198,17 @@ def presets() -> list[str]:
     """Returns the names of the presets that `load` takes."""
     files = resources.files("confluence").joinpath("presets").iterdir()
     return sorted(file.name.removesuffix(".toml") for file in files)
+
+
+def preset(name: str) -> str:
+    """Returns the text of a preset.
+
+    Raises:
+        ConfigError: There is no such preset.
+    """
+    if name not in presets():
+        raise ConfigError(f"expected a preset ({', '.join(presets())}), found {name!r}")
+    return resources.files("confluence").joinpath("presets", f"{name}.toml").read_text()
 
 
 def load(config: str | os.PathLike[str] | None = None, settings: Sequence[str] = ()) -> Config:
@@ -206,7 +221,19 @@ def load(config: str | os.PathLike[str] | None = None, settings: Sequence[str] =
     Raises:
         ConfigError: A key is unknown, or a value is not valid.
     """
-    sections = {} if config is None else _read(os.fspath(config))
+    return _changed({} if config is None else _read(os.fspath(config)), settings)
+
+
+def changed(config: Config, settings: Sequence[str]) -> Config:
+    """Returns the configuration with single settings changed, as `load` changes them.
+
+    Raises:
+        ConfigError: A key is unknown, or a value is not valid.
+    """
+    return _changed(config.to_dict(), settings)
+
+
+def _changed(sections: dict[str, Any], settings: Sequence[str]) -> Config:
     for setting in settings:
         section, key, value = _parsed(setting)
         fields = sections.setdefault(section, {})
@@ -284,7 +311,7 @@ def _unequal(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[tup
 
 def _read(config: str) -> dict[str, Any]:
     if config in presets():
-        text = resources.files("confluence").joinpath("presets", f"{config}.toml").read_text()
+        text = preset(config)
     else:
         try:
             text = Path(config).read_text()
@@ -331,7 +358,9 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     if origin is Literal:
         if any(value == a and type(value) is type(a) for a in arguments):
             return value
-        kind_name = " or ".join(_toml(a) if isinstance(a, bool) else repr(a) for a in arguments)
+        kind_name = " or ".join(
+            toml_value(a) if isinstance(a, bool) else repr(a) for a in arguments
+        )
     elif origin is tuple:
         values = value if isinstance(value, list | tuple) else [value]
         repeated = arguments[-1] is Ellipsis
@@ -427,13 +456,14 @@ def _check(config: Config) -> None:
         )
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """Returns a value as TOML has it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, Mapping):
-        return f"{{ {', '.join(f'{_toml(k)} = {_toml(v)}' for k, v in value.items())} }}"
+        return f"{{ {', '.join(f'{toml_value(k)} = {toml_value(v)}' for k, v in value.items())} }}"
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'

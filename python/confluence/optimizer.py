@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,20 +15,38 @@ from confluence import config
 MUON, ADAM = "muon", "adam"
 
 
-def optimizer(settings: config.Optimizer) -> optax.GradientTransformation:
-    """Returns the optimiser: clips by the global norm, then updates each group of parameters."""
+class Length(NamedTuple):
+    """How long a run is: numbers, or traced arrays so that runs of all lengths compile alike."""
+
+    steps: Any
+    warmup_steps: Any
+
+    @classmethod
+    def of(cls, settings: config.Optimizer) -> Length:
+        """Returns the length that the settings say."""
+        return cls(settings.steps, settings.warmup_steps)
+
+
+def optimizer(
+    settings: config.Optimizer, length: Length | None = None
+) -> optax.GradientTransformation:
+    """Returns the optimiser: clips by the global norm, then updates each group of parameters.
+
+    `length` is that of the settings by default.
+    """
+    length = length or Length.of(settings)
     decay = optax.add_decayed_weights(settings.weight_decay, mask=_matrices)
     muon = optax.chain(
         # The last two axes are a matrix; the leading axes number independent matrices.
         contrib.scale_by_muon(weight_dimension_numbers=_dimensions),
         optax.stateless(lambda updates, _: jax.tree.map(_scaled_for_shape, updates)),
         decay,
-        optax.scale_by_learning_rate(learning_rate(settings, settings.muon_rate)),
+        optax.scale_by_learning_rate(learning_rate(settings, settings.muon_rate, length)),
     )
     adam = optax.chain(
         optax.scale_by_adam(b1=0.9, b2=0.95, eps=1e-8),
         decay,
-        optax.scale_by_learning_rate(learning_rate(settings, settings.adam_rate)),
+        optax.scale_by_learning_rate(learning_rate(settings, settings.adam_rate, length)),
     )
     return optax.chain(
         optax.clip_by_global_norm(settings.clip_norm),
@@ -36,15 +54,20 @@ def optimizer(settings: config.Optimizer) -> optax.GradientTransformation:
     )
 
 
-def learning_rate(settings: config.Optimizer, peak: float) -> Callable[[Any], Any]:
+def learning_rate(
+    settings: config.Optimizer, peak: float, length: Length
+) -> Callable[[Any], jax.Array]:
     """Returns the learning rate by step: a linear warm-up, then a cosine decay."""
-    return optax.warmup_cosine_decay_schedule(
-        init_value=0.0,
-        peak_value=peak,
-        warmup_steps=settings.warmup_steps,
-        decay_steps=max(settings.steps, settings.warmup_steps + 1),
-        end_value=peak * settings.final_share,
-    )
+    warmup = length.warmup_steps
+    decay = jnp.maximum(length.steps - warmup, 1)
+
+    def rate(step: Any) -> jax.Array:
+        share = jnp.clip((step - warmup) / decay, 0, 1)
+        cosine = 0.5 * (1 + jnp.cos(jnp.pi * share))
+        decayed = (1 - settings.final_share) * cosine + settings.final_share
+        return peak * jnp.where(step < warmup, step / jnp.maximum(warmup, 1), decayed)
+
+    return rate
 
 
 def parameter_groups(params: Any) -> Any:

@@ -1,11 +1,10 @@
-"""What a run reports while it trains: its log, a line on the terminal, a trace of some steps."""
+"""What a run reports while it trains: its log, the steps on a terminal, a trace of some steps."""
 
 from __future__ import annotations
 
 import json
 import os
 import resource
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -18,13 +17,13 @@ import jax
 from confluence import sinks
 from confluence.assembly import Assembly
 from confluence.feed import FedBatch, Feed
-from confluence.optimizer import learning_rate
+from confluence.optimizer import Length, learning_rate
 from confluence.run_folder import strict_json, truncate_log
 from confluence.step import StepMetrics
 
 
 class MetricsLog:
-    """The run's metrics, one line of JSON each, and on a terminal a line that is overwritten."""
+    """The run's metrics, one line of JSON each."""
 
     def __init__(
         self, path: Path, step: int, *, is_leader: bool, other_sinks: list[sinks.Sink]
@@ -32,7 +31,6 @@ class MetricsLog:
         """Continues the log at `path` after `step`; only the leader, rank 0, writes one."""
         self._file: TextIO | None = None
         self._sinks = other_sinks
-        self._shows_progress = is_leader and sys.stderr.isatty()
         if is_leader:
             truncate_log(path, step)
             self._file = path.open("a")
@@ -44,15 +42,6 @@ class MetricsLog:
         for sink in self._sinks:
             sink.write(record["step"], sinks.numbers(record))
 
-    def show(self, line: str) -> None:
-        """Flushes, and overwrites the line on the terminal."""
-        self.flush()
-        if self._shows_progress:
-            # A terminal whose size nobody set reports 0 columns.
-            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            sys.stderr.write(f"\r{line[: width - 1]:<{width - 1}}")
-            sys.stderr.flush()
-
     def flush(self) -> None:
         """Writes all records through to the disk."""
         if self._file is not None:
@@ -63,8 +52,6 @@ class MetricsLog:
 
     def close(self) -> None:
         """Closes the log and the other sinks."""
-        if self._shows_progress:
-            sys.stderr.write("\n")
         if self._file is not None:
             self._file.close()
         for sink in self._sinks:
@@ -78,13 +65,19 @@ class StepRecorder:
         # Skipped steps changed nothing, and did not advance the rates either.
         self._skipped = skipped
         self._settings, self._tasks, self._program = parts.settings, parts.tasks, parts.program
-        self._log, self._feed = log, feed
+        self._log, self._feed, self._status = log, feed, parts.status
         optimizer = self._settings.optimizer
+        length = Length.of(optimizer)
         self._rates = {
-            "muon_rate": learning_rate(optimizer, optimizer.muon_rate),
-            "adam_rate": learning_rate(optimizer, optimizer.adam_rate),
+            "muon_rate": learning_rate(optimizer, optimizer.muon_rate, length),
+            "adam_rate": learning_rate(optimizer, optimizer.adam_rate, length),
         }
         self._losses: dict[str, list[float]] = defaultdict(list)
+        # For the terminal: the losses and speed of the last window, when the last step ended, and
+        # how long the last ones took.
+        self._shown = ""
+        self._step_end: float | None = None
+        self._step_seconds: float | None = None
         self._start_window()
 
     def record(self, step: int, fed: FedBatch, metrics: StepMetrics) -> None:
@@ -112,6 +105,20 @@ class StepRecorder:
         if step % self._settings.run.log_every == 0:
             self._record_speed(step)
             self._start_window()
+        self._show(step)
+
+    def _show(self, step: int) -> None:
+        now, steps = time.perf_counter(), self._settings.optimizer.steps
+        # The first step compiles, and tells nothing of the others.
+        if self._step_end is not None:
+            seconds = now - self._step_end
+            before = seconds if self._step_seconds is None else self._step_seconds
+            self._step_seconds = 0.9 * before + 0.1 * seconds
+        self._step_end = now
+        line = f"step {step}/{steps}{self._shown}"
+        if self._step_seconds is not None:
+            line += f"  {(steps - step) * self._step_seconds / 60:.0f} min left"
+        self._status.show_sometimes(line)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -120,6 +127,7 @@ class StepRecorder:
         yield
         self._window_start += time.perf_counter() - start
         self._window_cpu_start += time.process_time() - cpu_start
+        self._step_end = time.perf_counter()
 
     def _start_window(self) -> None:
         self._window_start = time.perf_counter()
@@ -150,12 +158,11 @@ class StepRecorder:
             f"{name.rpartition('/')[2]} {sum(of_task) / len(of_task):.4f}"
             for name, of_task in sorted(self._losses.items())
         )
-        left = (self._settings.optimizer.steps - step) * speed["step_seconds"]
-        self._log.show(
-            f"step {step}/{self._settings.optimizer.steps}  {losses}  "
-            f"{speed['step_seconds']:.3f} s/step  waiting for data {speed['data_wait']:.0%}  "
-            f"{left / 60:.0f} min left"
+        self._shown = (
+            f"  {losses}  {speed['step_seconds']:.3f} s/step  waiting for data "
+            f"{speed['data_wait']:.0%}"
         )
+        self._log.flush()
 
 
 class ProfilerTrace:

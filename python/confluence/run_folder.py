@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -38,16 +39,28 @@ def check_folder(out: Path, *, resume: bool) -> None:
         )
 
 
-def create_folder(out: Path) -> None:
-    """Creates the folder of a run.
+@contextmanager
+def created_folder(out: Path, *, is_alone: bool) -> Iterator[None]:
+    """Creates the folder of a run; removes it if the run is refused before it has begun.
+
+    A folder that was there before stays, and so does that of several processes.
 
     Raises:
         ConfigError: It cannot be created.
     """
+    is_new = True
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(parents=True)
     except OSError as error:
-        raise config.ConfigError(f"cannot create the folder {out}: {error.strerror}") from None
+        if not out.is_dir():
+            raise config.ConfigError(f"cannot create the folder {out}: {error.strerror}") from None
+        is_new = False
+    try:
+        yield
+    except (config.ConfigError, CheckpointError):
+        if is_new and is_alone and not (out / "config.toml").exists():
+            shutil.rmtree(out, ignore_errors=True)
+        raise
 
 
 def has_ended(out: Path, settings: config.Config) -> bool:

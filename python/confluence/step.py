@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from confluence import config, loss, model
 from confluence.batch import Batch, Tables, Vocabulary, expand
-from confluence.optimizer import optimizer
+from confluence.optimizer import Length, optimizer
 from confluence.parallel import Layout
 
 
@@ -63,10 +64,12 @@ class Program:
         self, settings: config.Config, vocabulary: Vocabulary, tables: Tables, layout: Layout
     ) -> None:
         self._settings = settings
-        self._optimizer = optimizer(settings.optimizer)
         self._text_width = tables.columns.shape[1]
         self._layout = layout
         self._tables = layout.copy_to_all(tables)
+        # An argument of the step, not a part of it: runs of all lengths share what is compiled.
+        length = Length.of(settings.optimizer)
+        self._length = layout.copy_to_all(jax.tree.map(np.float32, length))
         self.shape = model.Shape(
             max_rows=settings.data.max_rows,
             target_categories=vocabulary.target_categories,
@@ -76,7 +79,7 @@ class Program:
         replicated, batch = layout.replicated, layout.batch
         self._step = jax.jit(
             self._train,
-            in_shardings=(replicated, batch, layout.sharded, replicated),
+            in_shardings=(replicated, batch, layout.sharded, replicated, replicated),
             out_shardings=replicated,
             donate_argnums=0,
         )
@@ -91,11 +94,11 @@ class Program:
 
     def step(self, state: State, batch: Batch, stop: jax.Array) -> tuple[State, StepMetrics]:
         """Returns the state after a batch, and consumes the buffers of the given state."""
-        return self._step(state, batch, stop, self._tables)
+        return self._step(state, batch, stop, self._tables, self._length)
 
     def compiled_step(self, state: State, batch: Batch, stop: jax.Array) -> jax.stages.Compiled:
         """Returns the step as it is compiled for such a batch, for its text and its costs."""
-        return self._step.lower(state, batch, stop, self._tables).compile()
+        return self._step.lower(state, batch, stop, self._tables, self._length).compile()
 
     def predict(self, params: Any, batch: Batch) -> Outputs:
         """Returns the predictions of a global batch, on all processes."""
@@ -112,15 +115,17 @@ class Program:
         )
         zero = jnp.zeros((), jnp.int32)
         mean = params if self._settings.optimizer.mean_share else {}
-        return State(params, self._optimizer.init(params), zero, zero, mean)
+        changed = optimizer(self._settings.optimizer).init(params)
+        return State(params, changed, zero, zero, mean)
 
     def _train(
-        self, state: State, batch: Batch, stop: jax.Array, tables: Tables
+        self, state: State, batch: Batch, stop: jax.Array, tables: Tables, length: Length
     ) -> tuple[State, StepMetrics]:
         cost, gradients = jax.value_and_grad(self._loss)(state.params, batch, tables)
         norm = optax.tree.norm(gradients)
         is_finite = jnp.isfinite(norm) & jnp.isfinite(cost)
-        updates, changed = self._optimizer.update(gradients, state.optimizer, state.params)
+        made = optimizer(self._settings.optimizer, length)
+        updates, changed = made.update(gradients, state.optimizer, state.params)
         params = optax.apply_updates(state.params, updates)
         after = (params, changed, self._mean(state, params))
         choose = partial(jnp.where, is_finite)

@@ -24,6 +24,7 @@ from confluence.patience import Validation
 from confluence.progress import MetricsLog, ProfilerTrace, StepRecorder
 from confluence.results import Results
 from confluence.rollcall import RunIdentity
+from confluence.status import StatusLine
 from confluence.step import StepMetrics, compute_type
 
 # A run ends after this many steps in a row without a finite gradient: it will not recover.
@@ -56,12 +57,28 @@ def train(
     """
     members.check(out, settings)
     run_folder.check_folder(out, resume=resume)
-    # Before the folder is created: a run that is refused leaves none behind.
-    settings = _resolved(settings, resume, processes)
-    run_folder.create_folder(out)
-    if processes.count > 1:
-        identity = _run_identity(settings, out, resume)
-        processes.join(settings.run.timeout_seconds, identity, _identity_differences)
+    StatusLine(is_leader=processes.rank == 0).show("reading the store")
+    is_alone = processes.count == 1
+    if is_alone:
+        # Before the folder is created: a run that is refused leaves none behind.
+        settings = _resolved(settings, resume, processes)
+    with run_folder.created_folder(out, is_alone=is_alone):
+        if not is_alone:
+            identity = _run_identity(settings, out, resume)
+            processes.join(settings.run.timeout_seconds, identity, _identity_differences)
+            # After they have joined: JAX must not be used before.
+            settings = _resolved(settings, resume, processes)
+        return _train(settings, out, processes, resume, profile)
+
+
+def _train(
+    settings: config.Config,
+    out: Path,
+    processes: Processes,
+    resume: bool,
+    profile: tuple[int, int] | None,
+) -> Results:
+    """Trains in a folder that is there, with settings that are resolved."""
     with (
         run_folder.report_full_disk(out),  # for files that are written while closing
         _stop_on_signals() as stop,
@@ -255,6 +272,7 @@ class _Trainer:
 
     def _train_steps(self, last: int, profile: tuple[int, int] | None) -> None:
         run = self._settings.run
+        self._parts.status.show("compiling")
         feed = Feed(self._parts.sampler, self._parts.transfer, run.ahead_on_device)
         recorder = StepRecorder(self._parts, self._log, feed, int(self._state.skipped))
         trace = ProfilerTrace(self._out / "profile", profile)

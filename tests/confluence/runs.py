@@ -11,8 +11,8 @@ from confluence.compile_cache import use_compile_cache
 from confluence.xla_flags import set_deterministic_flags
 
 # As the command does, and before JAX is imported: the flags are part of the keys of what JAX keeps.
-# The tests use few settings that change the compiled step, since compiling takes seconds:
-# `optimizer.steps` is one of them, the tasks and the checkpoints are not.
+# The tests use few settings that change the compiled step, since compiling takes seconds: the sizes
+# and rates do, the steps, the tasks and the checkpoints do not.
 set_deterministic_flags()
 use_compile_cache()
 

@@ -483,6 +483,28 @@ def test_each_optimiser_uses_its_own_rate():
         assert bool(np.asarray(update).any()) == (kind == optimizer.MUON)
 
 
+def test_runs_of_all_lengths_share_a_compiled_step():
+    layout = Layout(jax.devices()[:1])
+    batch, stop = layout.to_devices(made(CATEGORICAL)), layout.flag_to_devices(False)
+
+    def text(steps):
+        length = config.Optimizer(steps=steps, warmup_steps=steps // 10)
+        of = dataclasses.replace(SETTINGS, optimizer=length)
+        program = Program(of, *synthetic.vocabulary_and_tables(), layout)
+        return program._step.lower(
+            program.initial(), batch, stop, program._tables, program._length
+        ).as_text()
+
+    assert text(100) == text(2000)
+
+
+def test_the_rate_rises_in_the_warm_up_and_falls_to_its_final_share():
+    rates = config.Optimizer(steps=100, warmup_steps=10, final_share=0.1)
+    rate = optimizer.learning_rate(rates, 0.5, optimizer.Length.of(rates))
+    found = [float(rate(step)) for step in (0, 5, 10, 55, 100, 200)]
+    assert found == pytest.approx([0, 0.25, 0.5, 0.275, 0.05, 0.05])
+
+
 def test_training_overfits_one_batch():
     learning = learning_program(0.0)
     layout = Layout(jax.devices()[:1])

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import headwater
-from confluence import assembly, checkpoint, config, feed, progress, run_folder, training
+from confluence import assembly, checkpoint, config, feed, run_folder, status, training
 from confluence.parallel import Processes
 from confluence.step import StepMetrics
 from runs import (
@@ -288,16 +288,18 @@ def test_resuming_under_other_versions_is_reported_and_recorded(whole, tmp_path)
     assert [of["after_step"] for of in again] == [0, 24]
 
 
-def test_a_terminal_without_a_size_shows_progress(monkeypatch, tmp_path):
+def test_a_terminal_without_a_size_shows_progress(monkeypatch):
     monkeypatch.setattr("os.get_terminal_size", lambda _: os.terminal_size((0, 0)))
     shown = io.StringIO()
     shown.isatty = lambda: True
     shown.fileno = lambda: 2
     monkeypatch.setattr("sys.stderr", shown)
-    log = progress.MetricsLog(tmp_path / "metrics.jsonl", 0, is_leader=True, other_sinks=[])
-    log.show("step 1")
-    log.close()
+    line = status.StatusLine()
+    line.show("step 1")
+    line.end()
     assert "step 1" in shown.getvalue()
+    status.StatusLine(is_leader=False).show("step 2")
+    assert "step 2" not in shown.getvalue()
 
 
 def restored(out, step, like, settings, roots):

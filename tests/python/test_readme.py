@@ -43,6 +43,12 @@ NOT_RUN = {
     ("README.md", "make demo"): "it builds everything",
     ("README.md", "import os"): "test_the_training_loop_runs_and_resumes runs it twice",
     ("docs/guide.md", "let store = headwater::store::Store::open("): "cargo compiles Rust",
+    ("docs/guide.md", "confluence train shop.db --task leaves --minutes 3"): (
+        "three minutes; tests/confluence/test_init.py trains a store in less"
+    ),
+    ("docs/model.md", "confluence train shop.db --task churn --minutes 12"): (
+        "12 minutes; tests/confluence/test_init.py trains a store in less"
+    ),
     ("docs/model.md", "confluence smoke"): "a minute; tests/confluence/test_smoke.py runs it",
     ("docs/model.md", "confluence train --config examples/demo-shop/train.toml"): (
         "four CPU minutes; the guide runs the same commands on a smaller shop"

@@ -1,0 +1,361 @@
+"""`confluence init`: a configuration from what contexts hold and how fast the machine is."""
+
+import csv
+import dataclasses
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import headwater
+from confluence import cli, config, contexts, draft, pace, speed
+from confluence.feed import open_sampler
+from confluence.parallel import Processes
+from runs import confluence, sets
+
+USERS, EVENTS, PAGES = 200, 6000, 20
+
+SCHEMA = """
+database = "site"
+
+[[table]]
+name = "countries"
+key = "id"
+columns = { id = "ignored", size = "numerical" }
+
+[[table]]
+name = "users"
+key = "id"
+columns = { id = "ignored", country = "ignored", age = "numerical" }
+references = [{ columns = "country", to = "countries" }]
+
+[[table]]
+name = "pages"
+key = "id"
+columns = { id = "ignored", length = "numerical" }
+
+[[table]]
+name = "events"
+key = "id"
+time = { column = "at" }
+columns = { id = "ignored", user = "ignored", page = "ignored", at = "timestamp" }
+references = [{ columns = "user", to = "users" }, { columns = "page", to = "pages" }]
+
+[[table]]
+name = "clicks"
+key = "id"
+time = { through = "event" }
+columns = { id = "ignored", event = "ignored", seconds = "numerical" }
+references = [{ columns = "event", to = "events" }]
+
+[[table]]
+name = "refunds"
+key = "id"
+columns = { id = "ignored", user = "ignored", amount = "numerical" }
+references = [{ columns = "user", to = "users" }]
+"""
+
+TASK = """
+[[task]]
+name = "{name}"
+[task.derived]
+anchor = "users"
+source = "{name}"
+key = "user"
+time = "at"
+target = "returns"
+type = "boolean"
+split = "split"
+"""
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """A store of users with events of their own, on pages that all of them visit."""
+    folder = tmp_path_factory.mktemp("site")
+    draws = np.random.default_rng(3)
+    days = np.datetime64("2022-01-01") + draws.integers(0, 700, EVENTS)
+    seeds = [
+        (
+            user,
+            "2023-12-15",
+            user % 3 > 0,
+            "val" if user % 5 == 0 else "test" if user % 5 == 1 else "train",
+        )
+        for user in range(USERS)
+    ]
+    tables = {
+        "countries": (("id", "size"), [(n, n * 10.5) for n in range(3)]),
+        "users": (("id", "country", "age"), [(n, n % 3, 20 + n % 50) for n in range(USERS)]),
+        "pages": (("id", "length"), [(n, n * 1.5) for n in range(PAGES)]),
+        "events": (
+            ("id", "user", "page", "at"),
+            [(n, n % USERS, draws.integers(PAGES), days[n]) for n in range(EVENTS)],
+        ),
+        "clicks": (("id", "event", "seconds"), [(n, n // 2, n % 7) for n in range(2 * EVENTS)]),
+        # One user has refunds: too few to be seen in contexts of other users.
+        "refunds": (("id", "user", "amount"), [(n, 0, n / 2) for n in range(5)]),
+        "returns": (("user", "at", "returns", "split"), seeds),
+        "untrained": (
+            ("user", "at", "returns", "split"), [seed for seed in seeds if seed[3] != "train"],
+        ),
+    }  # fmt: skip
+    for name, (header, rows) in tables.items():
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerows([header, *([str(cell).lower() for cell in row] for row in rows)])
+    tasks = "".join(TASK.format(name=name) for name in ("returns", "untrained"))
+    (folder / "schema.toml").write_text(SCHEMA + tasks)
+    headwater.prepare(folder, folder / "schema.toml", folder / "store", dimension=32)
+    return folder / "store"
+
+
+@pytest.fixture
+def fixed_speed(monkeypatch):
+    """Replaces what is measured of the machine by these seconds."""
+
+    def fix(compile_seconds=5.0, step_seconds=0.2, predict_seconds=0.05):
+        found = speed.Speed(compile_seconds, compile_seconds, step_seconds, predict_seconds)
+        monkeypatch.setattr(speed, "measure", lambda _: found)
+
+    fix()
+    return fix
+
+
+def drafted(store, minutes=6.0):
+    return draft.init(store, ["returns"], minutes)
+
+
+def test_the_written_file_loads_back_to_the_same_configuration(site, fixed_speed, tmp_path):
+    found = drafted(site)
+    (tmp_path / "my.toml").write_text(found.to_toml())
+    assert config.load(tmp_path / "my.toml") == found.config
+    assert found.to_toml().startswith(f"# Written by: confluence init {site} --task returns")
+    for line in ("site/returns: 120 train, 40 val and 40 test seeds", "epochs", "minutes", "Cut:"):
+        assert any(line in of for of in found.summary)
+
+
+def test_a_second_draft_differs_in_lines_of_the_machine_alone(site, fixed_speed):
+    def lines(found):
+        return [line for line in found.to_toml().splitlines() if "machine" not in line]
+
+    first = drafted(site)
+    fixed_speed(9.0, 1.1, 0.3)
+    second = drafted(site)
+    assert first.to_toml() != second.to_toml()
+    assert lines(first) == lines(second)
+    assert first.config.optimizer.steps > second.config.optimizer.steps
+
+
+def test_the_own_history_is_wide_and_hubs_are_narrow(site, fixed_speed):
+    child_widths = drafted(site).config.data.child_widths
+    assert child_widths["events.user"] >= 6
+    assert 1 <= child_widths["clicks.event"] <= 4
+    # All users of a country tell little of one of them.
+    assert child_widths["users.country"] <= child_widths["events.user"] // 2
+    assert child_widths["refunds.user"] == 0
+    # Nearly each event has a page of its own, so other events of the pages stay out, with room too.
+    assert child_widths["events.page"] == 0
+    assert drafted(site, 600).config.data.child_widths["events.page"] == 0
+
+
+def test_more_minutes_give_more_cells_of_the_own_history(site, fixed_speed):
+    few, many = drafted(site, 3).config.data, drafted(site, 60).config.data
+    assert few.sequence_length < many.sequence_length
+    assert few.child_widths["events.user"] < many.child_widths["events.user"]
+
+
+def test_the_median_context_is_not_cut_and_little_is_padded(site, fixed_speed):
+    shape = drafted(site).shape
+    assert shape.cut < 0.5
+    assert shape.data.sequence_length <= 128
+    assert 1 - shape.contexts.cells.mean() / shape.data.sequence_length < 0.3
+
+
+def test_every_relation_of_the_store_is_named_and_no_other(site, demo_store, fixed_speed):
+    for store, task in ((site, "returns"), (demo_store, "spend")):
+        found = draft.init(store, [task], 6).config
+        metadata = headwater.Store(store).metadata()
+        names = {relation.name for relation in contexts.relations_of(metadata)}
+        assert set(found.data.child_widths) == names
+        with open_sampler(found.data, found.run, Processes()) as sampler:
+            sampler.next_train_batch()
+
+
+def test_a_task_without_history_learns_from_its_parents_children(demo_store, fixed_speed):
+    found = draft.init(demo_store, ["products.material"], 6)
+    roles = {of.relation.name: of.role for of in found.shape.widths}
+    assert roles["order_items.product_id"] == "history"
+    assert found.config.data.child_widths["order_items.product_id"] > 0
+
+
+def test_widths_count_rows_as_the_sampler_does(site):
+    data = config.Data(stores=(str(site),), tasks=("returns",), children="latest")
+    metadata = headwater.Store(site).metadata()
+    only = {of.name: 0 for of in contexts.relations_of(metadata)} | {"events.user": 3}
+    data = dataclasses.replace(data, child_widths=only)
+    found = contexts.count(data, metadata, 1, sequence_length=64, max_rows=32)
+    number = [of.name for of in contexts.relations_of(metadata)].index("events.user")
+    assert len(found.rows) == contexts.SEEDS
+    assert (found.children[:, number, 1] == 3).all()
+    assert (found.children.sum(axis=(1, 2)) == 3).all()
+    # The user, the country, three events and one to three pages.
+    assert set(found.rows) <= {6, 7, 8}
+    assert (found.near_cells == found.cells).all()
+    assert found.quantile(1.0) == found.cells.max()
+
+
+COUNTS = {"site/returns": {"train": 32_000, "val": 3_200, "test": 3_200}}
+
+
+def test_steps_and_evaluations_fill_the_time_and_no_more():
+    of_speed = speed.Speed(10.0, 10.0, 0.2, 0.05)
+    found = pace.choose(720, 30, of_speed, COUNTS, 32)
+    assert 0.8 * 12 < found.minutes <= 12
+    assert found.steps % found.evaluate_every == 0
+    assert found.epochs == found.steps * 32 / 32_000
+    assert found.epochs >= 1 or "too few for one epoch" in " ".join(found.lines(of_speed))
+
+
+def test_evaluations_take_a_small_share_of_the_time():
+    for predict_seconds, is_whole in ((0.05, True), (0.3, False)):
+        of_speed = speed.Speed(10.0, 10.0, 0.2, predict_seconds)
+        found = pace.choose(720, 30, of_speed, COUNTS, 32)
+        assert (found.evaluate_batches == 0) == is_whole
+        assert (found.evaluate_batches or 100) * predict_seconds * 9 <= 0.15 * 720
+
+
+def test_epochs_are_limited_and_few_seeds_get_some_steps():
+    fast = speed.Speed(1.0, 1.0, 0.001, 0.001)
+    assert pace.choose(3600, 1, fast, COUNTS, 32).epochs == pytest.approx(4, abs=0.1)
+    few = {"site/returns": {"train": 64, "val": 32, "test": 32}}
+    assert pace.choose(3600, 1, fast, few, 32).steps == 496
+
+
+def test_too_few_minutes_for_an_epoch_are_reported():
+    slow = speed.Speed(10.0, 10.0, 2.0, 1.0)
+    found = pace.choose(120, 30, slow, COUNTS, 32)
+    assert found.steps >= 16
+    text = " ".join(found.lines(slow))
+    assert "2 minutes are too few for one epoch" in text
+    assert "the last evaluation of val and test takes" in text
+
+
+@pytest.mark.parametrize(
+    ("tasks", "minutes", "message"),
+    [
+        (["return"], 6, "unknown task 'return' in site; did you mean returns?"),
+        (["zzz"], 6, "unknown task 'zzz' in site; expected one of returns, untrained"),
+        ([], 6, "expected the task to train on, found none; set --task to one of returns"),
+        (["untrained"], 6, "expected train seeds of the task site/untrained, found none (40 val"),
+        (["returns"], 0, "expected 0.1 to 10,080 minutes (a week), found 0; set --minutes"),
+        (["returns"], -3, "found -3"),
+        (["returns"], 1e9, "found 1e+09"),
+        (["returns"], float("nan"), "found nan"),
+    ],
+)
+def test_what_cannot_be_drafted_is_refused(tasks, minutes, message, site):
+    with pytest.raises(config.ConfigError) as refused:
+        draft.init(site, tasks, minutes)
+    assert message in str(refused.value)
+
+
+def shown(capsys, *arguments):
+    """Runs the command in this process; returns its status, output and errors."""
+    status = cli.main([str(argument) for argument in arguments])
+    return status, *capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["/nowhere", "--task", "returns"], "expected a store at /nowhere, found nothing"),
+        (["SITE/..", "--task", "returns"], "not a store: expected a metadata.json"),
+        (["SITE", "--task", "retruns"], "did you mean returns?"),
+        (["SITE"], "set --task to one of returns, untrained"),
+        (["SITE", "--task", "returns", "--minutes", 0], "found 0; set --minutes"),
+        (
+            ["SITE", "--config", "cpu-small"],
+            "expected either STORE, which chooses the configuration, or --config, found both",
+        ),
+        (["SITE", "--resume"], "or --resume, found both"),
+        (["SITE", "--members", 3], "or --members, found both"),
+        (["--minutes", 3], "expected a STORE with --minutes, found none; name the store first"),
+        (["--config", "cpu-small", "--task", "returns"], "expected a STORE with --task"),
+    ],
+)
+def test_a_refused_training_leaves_no_folder(arguments, message, site, tmp_path, capsys):
+    arguments = [str(of).replace("SITE", str(site)) for of in arguments]
+    status, output, errors = shown(capsys, "train", *arguments, "--out", tmp_path / "run")
+    assert (status, output) == (1, "")
+    assert message in errors
+    assert not (tmp_path / "run").exists()
+
+
+def test_init_writes_a_new_file_or_standard_output(site, fixed_speed, tmp_path, capsys):
+    command = ["init", site, "--task", "returns", "--minutes", 6]
+    path = tmp_path / "my.toml"
+    status, output, _ = shown(capsys, *command, "--out", path)
+    assert status == 0
+    assert f"next: confluence train --config {path} --out FOLDER" in output
+    status, text, _ = shown(capsys, *command)
+    kept = [
+        [line for line in of.splitlines() if "machine" not in line]
+        for of in (text, path.read_text())
+    ]
+    assert (status, kept[0]) == (0, kept[1])
+    before = path.read_text()
+    status, output, errors = shown(capsys, *command, "--out", path)
+    assert (status, output) == (1, "")
+    assert f"expected no file at {path}, found one; name another --out, or remove it" in errors
+    assert path.read_text() == before
+    status, _, errors = shown(capsys, *command, "--out", tmp_path / "no/my.toml")
+    assert status == 1
+    assert "expected a folder for" in errors
+
+
+def test_presets_are_printed(capsys):
+    assert shown(capsys, "presets") == (0, "base\ncpu-small\n", "")
+    status, text, _ = shown(capsys, "presets", "cpu-small")
+    assert status == 0
+    assert "sequence_length = 128" in text
+    status, _, errors = shown(capsys, "presets", "small")
+    assert status == 1
+    assert "expected a preset (base, cpu-small), found 'small'" in errors
+
+
+def test_training_a_store_runs_its_draft(site, fixed_speed, tmp_path):
+    out = tmp_path / "run"
+    finished = confluence(
+        "train", site, "--task", "returns", "--minutes", 0.1, "--set", "run.boosting=false",
+        "--set", "run.threads=1", "--out", out,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
+    assert "site/returns: 120 train, 40 val and 40 test seeds" in finished.stderr
+    ran, expected = config.load(out / "config.toml"), drafted(site, 0.1).config
+    assert ran.data == dataclasses.replace(expected.data, stores=(str(site),))
+    assert dataclasses.replace(ran.model, compute="auto") == expected.model
+    assert (ran.run.threads, ran.run.boosting) == (1, False)
+    results = json.loads((out / "results.json").read_text())
+    assert results["tasks"]["site/returns"]["test"]["seeds"] == 40
+    again = confluence("train", site, "--task", "returns", "--out", out)
+    assert again.returncode == 1
+    assert "already holds a run" in again.stderr
+
+
+def test_a_run_that_is_refused_late_leaves_no_folder(site, monkeypatch, tmp_path, capsys):
+    """A sink is opened after the folder is made; a folder that was there before stays."""
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    settings = [
+        f"data.stores={site}", "data.tasks=returns", "data.sequence_length=16", "data.max_rows=4",
+        "run.sinks=wandb",
+    ]  # fmt: skip
+    command = ["train", *sets(settings), "--config", "cpu-small", "--out"]
+    status, _, errors = shown(capsys, *command, tmp_path / "run")
+    assert status == 1
+    assert "wandb cannot be imported" in errors
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "mine").mkdir()
+    assert shown(capsys, *command, tmp_path / "mine")[0] == 1
+    assert (tmp_path / "mine").exists()
