@@ -8,6 +8,8 @@
 mod aggregates;
 mod columns;
 mod composite;
+mod containment;
+mod keys;
 mod name_tokens;
 mod profile;
 mod references;
@@ -23,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::prepare::schema::{Limits, Schema, Table};
 use crate::prepare::source::{Source, SourceTable};
 use name_tokens::{key_rank, may_number_rows, names_rows, names_same_table, shared_prefix, tokens};
-use profile::{Profile, Storage, profile};
+use profile::{Keep, Profile, Storage, profile};
 use subject::{Notes, Place, Subject};
 
 pub use render::Draft;
@@ -82,8 +84,9 @@ pub fn draft(
         )));
     }
     let mut notes = Notes::new();
-    references::find_keys(&mut subjects, &limits, &mut notes);
+    keys::find_keys(&mut subjects, &limits, &mut notes);
     references::find_references(source, &limits, &mut subjects, &mut notes)?;
+    keys::find_first_columns(&mut subjects, &mut notes);
     composite::find_composite_keys(source, &mut subjects, &mut notes)?;
     let derived = tasks::find_derived(&subjects);
     times::find_times(&mut subjects, &derived, &mut notes);
@@ -143,14 +146,14 @@ fn examine(
                 || table_tokens.contains(tokens)
                 || may_number_rows(tokens)
         };
-        let limit = |name: &str| match place(name).is_some_and(keep_all_values) {
-            true => None,
-            false => Some(limits.categories as usize),
+        let keep = |name: &str| match place(name).is_some_and(keep_all_values) {
+            true => Keep::All,
+            false => Keep::Unique(limits.categories as usize),
         };
-        let profiles = profile(source, &table.name, &table.columns, |c| limit(&c.name))?;
+        let profiles = profile(source, &table.name, &table.columns, |c| keep(&c.name))?;
         progress(&table.name)?;
         let tokens = table_tokens[index].clone();
-        let (key, references) = (vec![], vec![]);
+        let (key, references, doubtful) = (vec![], vec![], vec![]);
         Ok(Subject {
             source: table,
             name,
@@ -159,6 +162,7 @@ fn examine(
             profiles,
             key,
             references,
+            doubtful,
             time: None,
         })
     });

@@ -1,0 +1,166 @@
+//! Reads columns of a source again: to compare rows with keys, and lists of columns with each other.
+
+use arrow_array::{Array, ArrayRef};
+
+use super::distinct::{Distinct, Keep, hash_integer, hash_text, mix};
+use super::integers;
+use crate::error::Result;
+use crate::prepare::source::{Source, SourceColumn};
+use crate::prepare::values::to_texts;
+
+/// Counts the rows of a column whose value, after `rewrite`, is not among `keys`.
+pub(in crate::prepare::draft) fn unresolved_rows(
+    source: &dyn Source,
+    table: &str,
+    column: &SourceColumn,
+    keys: &Distinct,
+    rewrite: fn(&str) -> &str,
+) -> Result<u64> {
+    let mut count = 0;
+    for batch in source.read(table, std::slice::from_ref(&column.name))? {
+        let texts = to_texts(batch?.column(0))?;
+        let missing = |text: &&str| !keys.contains(hash_text(rewrite(text)));
+        count += texts.iter().flatten().filter(missing).count() as u64;
+    }
+    Ok(count)
+}
+
+/// Returns for each list of columns whether its values are unique; the columns are never NULL.
+///
+/// # Cost
+/// Reads the columns once, or until each list has repeated. Keeps eight bytes for each row and each
+/// list that has not.
+pub(in crate::prepare::draft) fn unique_lists(
+    source: &dyn Source,
+    table: &str,
+    columns: &[SourceColumn],
+    lists: &[Vec<usize>],
+) -> Result<Vec<bool>> {
+    let mut read: Vec<usize> = lists.concat();
+    read.sort_unstable();
+    read.dedup();
+    let names: Vec<_> = read.iter().map(|&column| columns[column].name.clone()).collect();
+    let mut distinct_lists: Vec<_> = lists.iter().map(|_| Some(Distinct::new(Keep::All))).collect();
+    for batch in source.read(table, &names)? {
+        let batch = batch?;
+        let hashes = batch.columns().iter().map(hashes).collect::<Result<Vec<_>>>()?;
+        for (list, entry) in lists.iter().zip(&mut distinct_lists) {
+            let Some(distinct) = entry else { continue };
+            let parts: Vec<_> = read
+                .iter()
+                .zip(&hashes)
+                .filter(|(c, _)| list.contains(c))
+                .map(|(_, h)| h)
+                .collect();
+            for row in 0..batch.num_rows() {
+                distinct.add(parts.iter().fold(0, |hash, part| mix(hash ^ part[row])));
+            }
+            if distinct.repeats {
+                *entry = None;
+            }
+        }
+        if distinct_lists.iter().all(Option::is_none) {
+            break;
+        }
+    }
+    let is_unique = |distinct: &mut Distinct| {
+        distinct.settle();
+        !distinct.repeats
+    };
+    Ok(distinct_lists.iter_mut().map(|entry| entry.as_mut().is_some_and(is_unique)).collect())
+}
+
+/// Returns the hash of each row's value.
+fn hashes(array: &ArrayRef) -> Result<Vec<u64>> {
+    if let Some(integers) = integers(array)? {
+        return Ok(integers.values().iter().map(|&integer| hash_integer(integer)).collect());
+    }
+    Ok(to_texts(array)?.iter().map(|text| text.map_or(0, hash_text)).collect())
+}
+
+/// Lists of columns of one table whose values may be the keys of another.
+pub(in crate::prepare::draft) struct Lists<'a> {
+    pub source: &'a dyn Source,
+    pub table: &'a str,
+    pub columns: &'a [SourceColumn],
+}
+
+impl Lists<'_> {
+    /// Calls `each` with the hash of every row in which no column of a list is NULL, and the position
+    /// of the list.
+    fn visit(&self, lists: &[Vec<usize>], mut each: impl FnMut(usize, u64)) -> Result<()> {
+        let mut read: Vec<usize> = lists.concat();
+        read.sort_unstable();
+        read.dedup();
+        let names: Vec<_> = read.iter().map(|&column| self.columns[column].name.clone()).collect();
+        for batch in self.source.read(self.table, &names)? {
+            let batch = batch?;
+            let hashes = batch.columns().iter().map(hashes).collect::<Result<Vec<_>>>()?;
+            for (place, list) in lists.iter().enumerate() {
+                let position = |column| read.binary_search(column).unwrap_or_default();
+                let parts: Vec<_> = list.iter().map(position).collect();
+                let nulls: Vec<_> =
+                    parts.iter().map(|&part| batch.column(part).logical_nulls()).collect();
+                for row in 0..batch.num_rows() {
+                    if nulls.iter().flatten().any(|nulls| nulls.is_null(row)) {
+                        continue;
+                    }
+                    each(place, parts.iter().fold(0, |hash, &part| mix(hash ^ hashes[part][row])));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the values of a list of columns.
+    pub fn distinct(&self, list: &[usize]) -> Result<Distinct> {
+        let mut distinct = Distinct::new(Keep::All);
+        self.visit(&[list.to_vec()], |_, hash| distinct.add(hash))?;
+        distinct.settle();
+        Ok(distinct)
+    }
+}
+
+/// Returns for each list the number of rows without NULL, of those whose values are not among `keys`,
+/// and a sample of the values.
+pub(in crate::prepare::draft) fn missing_lists(
+    child: &Lists,
+    lists: &[Vec<usize>],
+    keys: &Distinct,
+    sample: usize,
+) -> Result<Vec<(u64, u64, Distinct)>> {
+    let mut found: Vec<_> =
+        lists.iter().map(|_| (0, 0, Distinct::new(Keep::Few(sample)))).collect();
+    child.visit(lists, |list, hash| {
+        let (rows, missing, values) = &mut found[list];
+        *rows += 1;
+        *missing += u64::from(!keys.contains(hash));
+        values.add(hash);
+    })?;
+    found.iter_mut().for_each(|(.., values)| values.settle());
+    Ok(found)
+}
+
+/// Returns of the first `most` rows the hash of `key`, and that of `column` unless it is NULL.
+pub(in crate::prepare::draft) fn parent_rows(
+    source: &dyn Source,
+    table: &str,
+    (key, column): (&SourceColumn, &SourceColumn),
+    most: usize,
+) -> Result<Vec<(u64, Option<u64>)>> {
+    let mut rows = Vec::new();
+    for batch in source.read(table, &[key.name.clone(), column.name.clone()])? {
+        let batch = batch?;
+        let (keys, values) = (hashes(batch.column(0))?, hashes(batch.column(1))?);
+        let nulls = batch.column(1).logical_nulls();
+        let value = |row: usize| match &nulls {
+            Some(nulls) if nulls.is_null(row) => None,
+            _ => Some(values[row]),
+        };
+        rows.extend((0..batch.num_rows()).map(|row| (keys[row], value(row))));
+        if rows.len() >= most {
+            break;
+        }
+    }
+    Ok(rows)
+}
