@@ -12,6 +12,8 @@ pub(super) struct Containment {
     pub(super) holds: bool,
     /// How many rows have another value than NULL that is not a key; 0 where too many values are not.
     pub(super) unresolved: u64,
+    /// The share of the values, or of a sample of them, that are not keys.
+    pub(super) missing: f64,
     /// The finding in words, for a note.
     pub(super) reason: String,
 }
@@ -27,9 +29,9 @@ pub(super) fn contained(
     keys: &Profile,
 ) -> Result<Containment> {
     let profile = &subject.profiles[column];
-    let refused = |reason: String| Ok(Containment { holds: false, unresolved: 0, reason });
     if keys.values.count().is_none() {
-        return refused("its values could not be compared".to_owned());
+        let reason = "its values could not be compared".to_owned();
+        return Ok(Containment { holds: false, unresolved: 0, missing: 1.0, reason });
     }
     // Few values can be many rows, and `prepare` counts rows.
     let unresolved = |rewrite| {
@@ -37,6 +39,10 @@ pub(super) fn contained(
         unresolved_rows(source, &subject.source.name, name, &keys.values, rewrite)
     };
     let (count, missing) = (profile.values.kept(), profile.values.missing_from(&keys.values));
+    let missing_share = missing as f64 / count.max(1) as f64;
+    let refused = |reason: String| {
+        Ok(Containment { holds: false, unresolved: 0, missing: missing_share, reason })
+    };
     let few = |missing: u64, of: u64| are_few(missing, of, limits);
     let is_sample = profile.values.count().is_none();
     if missing == 0 && !is_sample {
@@ -44,7 +50,7 @@ pub(super) fn contained(
             1 => "its one value is a key there".to_owned(),
             count => format!("all {count} values are keys there"),
         };
-        return Ok(Containment { holds: true, unresolved: 0, reason });
+        return Ok(Containment { holds: true, unresolved: 0, missing: 0.0, reason });
     }
     let missing_values = match is_sample {
         false => format!("{} values are not keys there", share(missing, count)),
@@ -57,7 +63,7 @@ pub(super) fn contained(
             0 => format!("the values of all {} rows are keys there", profile.present()),
             _ => format!("{missing_values}, in {} rows", share(rows, profile.present())),
         };
-        return Ok(Containment { holds, unresolved: rows, reason });
+        return Ok(Containment { holds, unresolved: rows, missing: missing_share, reason });
     }
     let pointed = profile.pointed > 0 && profile.all(profile.integers + profile.pointed);
     match pointed && few(unresolved(without_fraction)?, profile.present()) {

@@ -6,9 +6,11 @@
 //! meaning of the data.
 
 mod aggregates;
+mod by_value;
 mod columns;
 mod composite;
 mod containment;
+mod evidence;
 mod keys;
 mod name_tokens;
 mod profile;
@@ -27,6 +29,8 @@ use crate::prepare::source::{Source, SourceTable};
 use name_tokens::{key_rank, may_number_rows, names_rows, names_same_table, shared_prefix, tokens};
 use profile::{Keep, Profile, Storage, profile};
 use subject::{Notes, Place, Subject};
+
+use render::Doubtful;
 
 pub use render::Draft;
 
@@ -86,6 +90,7 @@ pub fn draft(
     let mut notes = Notes::new();
     keys::find_keys(&mut subjects, &limits, &mut notes);
     references::find_references(source, &limits, &mut subjects, &mut notes)?;
+    by_value::find_by_value(source, &limits, &mut subjects, &mut notes)?;
     keys::find_first_columns(&mut subjects, &mut notes);
     composite::find_composite_keys(source, &mut subjects, &mut notes)?;
     let derived = tasks::find_derived(&subjects);
@@ -103,7 +108,8 @@ pub fn draft(
     let database = name.to_owned();
     let schema = Schema { database, limits, tables, aggregates, summaries: Vec::new(), tasks };
     schema.check()?;
-    Ok(Draft { schema, source: source.describe(), notes, left_out })
+    let doubtful = doubtful(&subjects, &kept);
+    Ok(Draft { schema, source: source.describe(), notes, doubtful, left_out })
 }
 
 /// Reads every table except the views once.
@@ -221,6 +227,19 @@ fn safe_names(tables: &[SourceTable]) -> Vec<String> {
         names.push(name);
     }
     names
+}
+
+/// Returns the doubtful references between the tables of the schema, with the reasons.
+fn doubtful(subjects: &[Subject], kept: &[usize]) -> Doubtful {
+    let mut doubtful = Doubtful::new();
+    for subject in kept.iter().map(|&index| &subjects[index]) {
+        for (found, reason) in subject.doubtful.iter().filter(|(found, _)| kept.contains(&found.to))
+        {
+            let reference = found.to_schema(subjects, subject);
+            doubtful.entry(subject.name.clone()).or_default().push((reference, reason.clone()));
+        }
+    }
+    doubtful
 }
 
 /// Returns one table of the schema.

@@ -1,10 +1,11 @@
 //! Finds references: declared ones, and ones guessed by name and verified by value.
 
 use super::containment::contained;
+use super::evidence::MISSING;
 use super::keys::places;
-use super::name_tokens::{key_rank, names_rows, names_same_table, reference_rank};
+use super::name_tokens::{names_rows, names_same_table, reference_rank};
 use super::profile::Storage;
-use super::subject::{FoundReference, Notes, Place, Subject, ranks};
+use super::subject::{FoundReference, Notes, Place, Subject, names_own_rows, ranks};
 use super::time_names::Gaps;
 use crate::error::Result;
 use crate::prepare::schema::{Limits, Reference};
@@ -53,19 +54,29 @@ pub(super) fn find_references(
 ) -> Result<()> {
     let ranks = ranks(subjects);
     for index in 0..subjects.len() {
-        let mut finder = Finder { source, limits, subjects, ranks: &ranks, index, notes: vec![] };
+        let (notes_of_table, doubtful) = (vec![], vec![]);
+        let mut finder = Finder {
+            source,
+            limits,
+            subjects,
+            ranks: &ranks,
+            index,
+            notes: notes_of_table,
+            doubtful,
+        };
         let mut references = finder.declared()?;
         let taken: Vec<_> =
             references.iter().flat_map(|reference| reference.columns.clone()).collect();
         for column in (0..subjects[index].profiles.len()).filter(|c| !taken.contains(c)) {
             references.extend(finder.guessed(column)?);
         }
-        let found = finder.notes;
+        let (found, doubtful) = (finder.notes, finder.doubtful);
         let subject = &mut subjects[index];
         for (place, note) in found {
             notes.insert((subject.name.clone(), place), note);
         }
         subject.references = references;
+        subject.doubtful = doubtful;
     }
     Ok(())
 }
@@ -79,11 +90,7 @@ struct Finder<'a> {
     ranks: &'a [usize],
     index: usize,
     notes: Vec<(Place, String)>,
-}
-
-/// Whether a column has the name of its own table's key: `id`, or `user_id` in `users`.
-fn names_own_rows(subject: &Subject, column: usize) -> bool {
-    key_rank(&subject.column_tokens[column], &subject.tokens).is_some_and(|rank| rank <= 1)
+    doubtful: Vec<(FoundReference, String)>,
 }
 
 impl Finder<'_> {
@@ -163,13 +170,19 @@ impl Finder<'_> {
                 return Ok(Some(Self::single_column(column, to, found.unresolved)));
             }
             let parent = &self.subjects[to].name;
-            refused.get_or_insert(format!(
-                "named like a reference to {parent:?}, but {}",
-                found.reason
+            refused.get_or_insert((
+                format!("named like a reference to {parent:?}, but {}", found.reason),
+                (found.missing <= MISSING).then_some(to),
             ));
         }
         let Some(to) = self.only_container(column) else {
-            self.notes.extend(refused.map(|note| (Place::Column(name), note)));
+            match refused {
+                Some((note, Some(to))) => {
+                    self.doubtful.push((Self::single_column(column, to, 0), note));
+                }
+                Some((note, None)) => self.notes.push((Place::Column(name), note)),
+                None => {}
+            }
             return Ok(None);
         };
         let note = "its values are keys of this table only".to_owned();

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::name_tokens::key_rank;
 use super::profile::Profile;
 use super::time_names::{Fit, Gaps};
 use crate::prepare::source::SourceTable;
@@ -70,6 +71,11 @@ pub(super) fn ranks(subjects: &[Subject]) -> Vec<usize> {
     let mut ranks = vec![0; order.len()];
     order.iter().enumerate().for_each(|(rank, &index)| ranks[index] = rank);
     ranks
+}
+
+/// Whether a column has the name of its own table's key: `id`, or `user_id` in `users`.
+pub(super) fn names_own_rows(subject: &Subject, column: usize) -> bool {
+    key_rank(&subject.column_tokens[column], &subject.tokens).is_some_and(|rank| rank <= 1)
 }
 
 /// A reference that the draft found.

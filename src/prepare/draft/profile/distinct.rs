@@ -100,9 +100,14 @@ impl Distinct {
     /// Counts the values, or those of the sample, that are not among `keys`; `None` if they are more
     /// than `most`, which a few values show.
     pub(in crate::prepare) fn few_missing_from(&self, keys: &Self, most: u64) -> Option<u64> {
-        let missing = self.hashes.iter().filter(|&&hash| !keys.contains(hash));
-        let count = missing.take(most as usize + 1).count() as u64;
-        (count <= most).then_some(count)
+        let missing = |hashes: &[u64], most: u64| {
+            let missing = hashes.iter().filter(|&&hash| !keys.contains(hash));
+            let count = missing.take(most as usize + 1).count() as u64;
+            (count <= most).then_some(count)
+        };
+        let first = &self.hashes[..self.hashes.len().min(16)];
+        missing(first, most.min(first.len() as u64 / 2))?;
+        missing(&self.hashes, most)
     }
 
     /// Whether each value is one of `texts`.
@@ -135,7 +140,7 @@ pub(super) fn hash_text(text: &str) -> u64 {
 }
 
 /// A bijection of 64 bits that mixes all of them (the finaliser of SplitMix64).
-pub(super) fn mix(mut value: u64) -> u64 {
+pub(in crate::prepare) fn mix(mut value: u64) -> u64 {
     value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -14,7 +14,7 @@ use arrow_array::{Array, ArrayRef, Int64Array, StringViewArray, timezone::Tz};
 use arrow_cast::cast;
 use arrow_schema::{DataType, TimeUnit};
 
-pub(super) use distinct::{Distinct, Keep, hash_integer};
+pub(super) use distinct::{Distinct, Keep, hash_integer, mix};
 use distinct::{canonical_integer, hash_text};
 pub(super) use forms::without_point;
 use forms::{MARKERS, has_decimal_comma, is_boolean_text, is_coded, is_odd_date, number, time};
