@@ -28,9 +28,10 @@ use rayon::prelude::*;
 
 use super::containment::contained;
 use super::evidence::{Evidence, Kind, MISSING, Naming, Verdict, kind, weigh};
+use super::keys::find_first_columns;
 use super::name_tokens::{is_named_after, names_rows};
 use super::profile::parent_rows;
-use super::subject::{FoundReference, Notes, Place, Subject, names_own_rows, ranks};
+use super::subject::{FoundReference, Notes, Place, Subject, names_own_rows, names_speak, ranks};
 use crate::error::Result;
 use crate::prepare::schema::Limits;
 use crate::prepare::source::Source;
@@ -69,6 +70,7 @@ pub(super) fn find_by_value(
     let checked = found.into_par_iter().map(|candidate| check(source, limits, subjects, candidate));
     let checked: Vec<_> = checked.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
     choose_keys(subjects, &checked, notes);
+    find_first_columns(subjects, notes);
     for Checked { candidate, unresolved, reason, is_likely } in checked {
         let ((index, column), (to, target)) = (candidate.child, candidate.target);
         let is_key = subjects[to].key == [target];
@@ -86,17 +88,45 @@ pub(super) fn find_by_value(
             let place = (subject.name.clone(), Place::Column(reference.name(subject)));
             notes.remove(&place);
             let place = (subject.name.clone(), Place::Reference(reference.name(subject)));
-            notes.insert(place, format!("by its values: {reason}"));
+            notes.insert(place, format!("by its values; {reason}"));
             subject.doubtful.retain(|(doubtful, _)| doubtful.columns != [column]);
             subject.references.push(reference);
         } else if !subject.doubtful.iter().any(|(doubtful, _)| doubtful.columns == [column]) {
             subject.doubtful.push((reference, reason));
         }
     }
-    for subject in subjects {
+    for subject in &mut *subjects {
         subject.references.sort_by_key(|reference| reference.columns.clone());
     }
+    follow_satellites(subjects);
     Ok(())
+}
+
+/// Lets references to a table whose key refers to another one refer to that: a review of an order's
+/// delivery is one of the order, unless its column is named after the delivery.
+fn follow_satellites(subjects: &mut [Subject]) {
+    let hub = |subject: &Subject| {
+        let own = subject.references.iter().find(|r| r.columns == subject.key)?;
+        (own.to_columns.is_empty() && own.columns.len() == 1).then_some(own.to)
+    };
+    let hubs: Vec<_> = subjects.iter().map(hub).collect();
+    let tokens: Vec<_> = subjects.iter().map(|subject| subject.tokens.clone()).collect();
+    for (index, subject) in subjects.iter_mut().enumerate() {
+        let names = &subject.column_tokens;
+        for reference in &mut subject.references {
+            let [column] = reference.columns[..] else { continue };
+            let mut to = reference.to;
+            while let Some(hub) = hubs[to].filter(|&hub| hub != index && hub != to) {
+                if !reference.to_columns.is_empty()
+                    || is_named_after(&names[column], &tokens[to], &[])
+                {
+                    break;
+                }
+                to = hub;
+            }
+            reference.to = to;
+        }
+    }
 }
 
 /// The columns to compare.
@@ -110,13 +140,14 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(subjects: &'a [Subject]) -> Self {
-        let names_speak = subjects.iter().flat_map(|s| &s.column_tokens).any(|t| names_rows(t));
+        let names_speak = names_speak(subjects);
         let is_target = |subject: &Subject, column: usize| {
             let profile = &subject.profiles[column];
             let found = if profile.is_key() { kind(profile) } else { None };
             match &subject.key[..] {
                 [] => found.is_some(),
-                key => key == [column] || found == Some(Kind::Text),
+                // Digits are counted up, as integers are.
+                key => key == [column] || (found == Some(Kind::Text) && !profile.is_numeric()),
             }
         };
         let targets = all_columns(subjects).filter(|&(t, c)| is_target(&subjects[t], c)).collect();
@@ -235,7 +266,8 @@ fn check(
     }
     let is_likely = found.holds && candidate.evidence.verdict == Verdict::Likely;
     let reason = match (candidate.evidence.reason, found.holds) {
-        ("", _) | (_, false) => found.reason,
+        (_, false) => format!("{}, more than unresolved_share allows", found.reason),
+        ("", true) => found.reason,
         (reason, true) => format!("{}, and {reason}", found.reason),
     };
     Ok(Some(Checked { candidate, unresolved: found.unresolved, reason, is_likely }))

@@ -110,7 +110,7 @@ pub(super) fn weigh(child: &Profile, keys: &Profile, naming: Naming) -> Option<E
     let missing = child.values.few_missing_from(&keys.values, (kept as f64 * MISSING) as u64)?;
     let count = child.values.estimate() * (1.0 - missing as f64 / kept as f64);
     let found = match kind {
-        Kind::Text => texts(child, keys, count),
+        Kind::Text => texts(child, keys, count, naming),
         Kind::Integer => integers(child, keys, count, naming),
     }?;
     // The exact test decides about a few missing values.
@@ -133,9 +133,12 @@ fn may_contain(child: &Profile, keys: &Profile, kind: Kind) -> bool {
     }
 }
 
-fn texts(child: &Profile, keys: &Profile, count: f64) -> Option<Evidence> {
-    let letters: f64 = if child.numbers * 2 > child.present() { 10.0 } else { 26.0 };
+fn texts(child: &Profile, keys: &Profile, count: f64, naming: Naming) -> Option<Evidence> {
+    let letters: f64 = if child.is_numeric() { 10.0 } else { 26.0 };
     let chance = count * (child.mean_length() * letters.ln() - keys.values.estimate().ln());
+    if child.is_numeric() && naming == Naming::Differs {
+        return (chance >= TEXT_CHANCE).then_some(Evidence::doubtful(COUNTS));
+    }
     if chance >= TEXT_CHANCE {
         return Some(Evidence::likely(""));
     }

@@ -129,7 +129,8 @@ pub(super) fn is_named_after(column: &[String], table: &[String], key: &[String]
     let with_end = column.split_last().filter(|(last, _)| IDENTITY.contains(&last.as_str()));
     let named = with_end.map_or(column, |(_, before)| before);
     let is_specific = !matches!(key, [only] if GENERIC.contains(&only.as_str()));
-    (!table.is_empty() && named.ends_with(table)) || (is_specific && column.ends_with(key))
+    (!table.is_empty() && named.ends_with(table))
+        || (is_specific && !key.is_empty() && column.ends_with(key))
 }
 
 /// Whether a column refers to rows of its own table, by its tokens.

@@ -178,6 +178,7 @@ impl Finder<'_> {
         let Some(to) = self.only_container(column) else {
             match refused {
                 Some((note, Some(to))) => {
+                    let note = format!("{note}, more than unresolved_share allows");
                     self.doubtful.push((Self::single_column(column, to, 0), note));
                 }
                 Some((note, None)) => self.notes.push((Place::Column(name), note)),

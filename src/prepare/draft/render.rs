@@ -120,7 +120,7 @@ impl Draft {
             writeln!(text, "  {},{note}", inline_reference(reference))?;
         }
         for (reference, reason) in doubtful {
-            let note = comment(&format!("doubtful: {reason}; remove the first # if it is right"));
+            let note = comment(&format!("doubtful: {reason}; to use it, remove the # before it"));
             writeln!(text, "  # {},{note}", inline_reference(reference))?;
         }
         writeln!(text, "]")

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::name_tokens::key_rank;
+use super::name_tokens::{key_rank, names_rows};
 use super::profile::Profile;
 use super::time_names::{Fit, Gaps};
 use crate::prepare::source::SourceTable;
@@ -51,6 +51,11 @@ impl Subject {
     pub(super) fn refers_by(&self, column: usize) -> bool {
         self.references.iter().any(|reference| reference.columns.contains(&column))
     }
+}
+
+/// Whether any column is named like a key, so that other names say that they are none.
+pub(super) fn names_speak(subjects: &[Subject]) -> bool {
+    subjects.iter().flat_map(|subject| &subject.column_tokens).any(|tokens| names_rows(tokens))
 }
 
 /// Returns the place of each table in the order in which they describe the same things: of tables that

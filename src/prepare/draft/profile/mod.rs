@@ -20,7 +20,7 @@ pub(super) use forms::without_point;
 use forms::{MARKERS, has_decimal_comma, is_boolean_text, is_coded, is_odd_date, number, time};
 use magnitudes::Magnitudes;
 use periods::Periods;
-pub(super) use reads::{Lists, missing_lists, parent_rows, unique_lists, unresolved_rows};
+pub(super) use reads::{Compared, Lists, parent_rows, unique_lists, unresolved_rows};
 
 use crate::error::{Context, Error, Result};
 use crate::prepare::source::{Source, SourceColumn};
@@ -177,6 +177,11 @@ impl Profile {
             Storage::Text => is_text(),
             _ => false,
         }
+    }
+
+    /// Whether most values are numbers.
+    pub(super) fn is_numeric(&self) -> bool {
+        self.numbers * 2 > self.present()
     }
 
     /// Whether no value occurs twice, as far as values were kept.

@@ -78,34 +78,51 @@ fn hashes(array: &ArrayRef) -> Result<Vec<u64>> {
     Ok(to_texts(array)?.iter().map(|text| text.map_or(0, hash_text)).collect())
 }
 
-/// Lists of columns of one table whose values may be the keys of another.
+/// Reads lists of columns of one table, to compare them with a key of several columns.
 pub(in crate::prepare::draft) struct Lists<'a> {
-    pub source: &'a dyn Source,
-    pub table: &'a str,
-    pub columns: &'a [SourceColumn],
+    pub(in crate::prepare::draft) source: &'a dyn Source,
+    pub(in crate::prepare::draft) table: &'a str,
+    pub(in crate::prepare::draft) columns: &'a [SourceColumn],
+}
+
+/// How many rows have a list of values that is a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::prepare::draft) struct Compared {
+    /// The rows without NULL.
+    pub(in crate::prepare::draft) rows: u64,
+    /// The rows whose values are not a key.
+    pub(in crate::prepare::draft) missing: u64,
+    /// The rows whose values would not be a key with all parts but the first from another row.
+    pub(in crate::prepare::draft) mixed: u64,
 }
 
 impl Lists<'_> {
-    /// Calls `each` with the hash of every row in which no column of a list is NULL, and the position
-    /// of the list.
-    fn visit(&self, lists: &[Vec<usize>], mut each: impl FnMut(usize, u64)) -> Result<()> {
+    /// Calls `each` for every row in which no column of a list is NULL: with the position of the list,
+    /// the hash of its values, and that of its first value with the others from another row.
+    fn visit(&self, lists: &[Vec<usize>], mut each: impl FnMut(usize, u64, u64)) -> Result<()> {
         let mut read: Vec<usize> = lists.concat();
         read.sort_unstable();
         read.dedup();
         let names: Vec<_> = read.iter().map(|&column| self.columns[column].name.clone()).collect();
+        let position = |column| read.binary_search(column).unwrap_or_default();
         for batch in self.source.read(self.table, &names)? {
             let batch = batch?;
             let hashes = batch.columns().iter().map(hashes).collect::<Result<Vec<_>>>()?;
+            let nulls: Vec<_> = batch.columns().iter().map(|c| c.logical_nulls()).collect();
             for (place, list) in lists.iter().enumerate() {
-                let position = |column| read.binary_search(column).unwrap_or_default();
                 let parts: Vec<_> = list.iter().map(position).collect();
-                let nulls: Vec<_> =
-                    parts.iter().map(|&part| batch.column(part).logical_nulls()).collect();
-                for row in 0..batch.num_rows() {
-                    if nulls.iter().flatten().any(|nulls| nulls.is_null(row)) {
-                        continue;
-                    }
-                    each(place, parts.iter().fold(0, |hash, &part| mix(hash ^ hashes[part][row])));
+                let is_null = |row: usize| {
+                    parts.iter().any(|&part| nulls[part].as_ref().is_some_and(|n| n.is_null(row)))
+                };
+                let rows: Vec<_> = (0..batch.num_rows()).filter(|&row| !is_null(row)).collect();
+                let hash = |first: usize, others: usize| {
+                    let row = |place: usize| if place == 0 { first } else { others };
+                    let values = parts.iter().enumerate().map(|(i, &part)| hashes[part][row(i)]);
+                    values.fold(0, |hash, value| mix(hash ^ value))
+                };
+                for (number, &row) in rows.iter().enumerate() {
+                    let other = rows[(number + rows.len() / 2) % rows.len()];
+                    each(place, hash(row, row), hash(row, other));
                 }
             }
         }
@@ -113,32 +130,28 @@ impl Lists<'_> {
     }
 
     /// Returns the values of a list of columns.
-    pub fn distinct(&self, list: &[usize]) -> Result<Distinct> {
+    pub(in crate::prepare::draft) fn distinct(&self, list: &[usize]) -> Result<Distinct> {
         let mut distinct = Distinct::new(Keep::All);
-        self.visit(&[list.to_vec()], |_, hash| distinct.add(hash))?;
+        self.visit(&[list.to_vec()], |_, hash, _| distinct.add(hash))?;
         distinct.settle();
         Ok(distinct)
     }
-}
 
-/// Returns for each list the number of rows without NULL, of those whose values are not among `keys`,
-/// and a sample of the values.
-pub(in crate::prepare::draft) fn missing_lists(
-    child: &Lists,
-    lists: &[Vec<usize>],
-    keys: &Distinct,
-    sample: usize,
-) -> Result<Vec<(u64, u64, Distinct)>> {
-    let mut found: Vec<_> =
-        lists.iter().map(|_| (0, 0, Distinct::new(Keep::Few(sample)))).collect();
-    child.visit(lists, |list, hash| {
-        let (rows, missing, values) = &mut found[list];
-        *rows += 1;
-        *missing += u64::from(!keys.contains(hash));
-        values.add(hash);
-    })?;
-    found.iter_mut().for_each(|(.., values)| values.settle());
-    Ok(found)
+    /// Counts for each list the rows whose values are not among `keys`.
+    pub(in crate::prepare::draft) fn compare(
+        &self,
+        lists: &[Vec<usize>],
+        keys: &Distinct,
+    ) -> Result<Vec<Compared>> {
+        let mut found = vec![Compared::default(); lists.len()];
+        self.visit(lists, |list, hash, mixed| {
+            let counts = &mut found[list];
+            counts.rows += 1;
+            counts.missing += u64::from(!keys.contains(hash));
+            counts.mixed += u64::from(!keys.contains(mixed));
+        })?;
+        Ok(found)
+    }
 }
 
 /// Returns of the first `most` rows the hash of `key`, and that of `column` unless it is NULL.
