@@ -28,7 +28,7 @@ use rayon::prelude::*;
 
 use super::containment::contained;
 use super::evidence::{Evidence, Kind, MISSING, Naming, Verdict, kind, weigh};
-use super::keys::find_first_columns;
+use super::keys::{find_first_columns, find_referring_columns};
 use super::name_tokens::{is_named_after, names_rows};
 use super::profile::parent_rows;
 use super::subject::{FoundReference, Notes, Place, Subject, names_own_rows, names_speak, ranks};
@@ -98,6 +98,7 @@ pub(super) fn find_by_value(
     for subject in &mut *subjects {
         subject.references.sort_by_key(|reference| reference.columns.clone());
     }
+    find_referring_columns(subjects, notes);
     follow_satellites(subjects);
     Ok(())
 }

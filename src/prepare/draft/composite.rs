@@ -104,7 +104,7 @@ fn parts(subject: &Subject, names_speak: bool) -> Vec<(Role, usize)> {
     let role = |column: usize| {
         let profile = &subject.profiles[column];
         let tokens = &subject.column_tokens[column];
-        if profile.nulls > 0 || !profile.is_countable() {
+        if profile.nulls > 0 || !profile.is_countable() || profile.is_key() {
             None
         } else if numbers_within(tokens) {
             Some(Role::Number)

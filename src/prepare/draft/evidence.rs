@@ -178,7 +178,7 @@ fn density(keys: &Profile, (low, high): (i64, i64)) -> f64 {
     let probes = size.min(u128::from(PROBES)) as u64;
     let integer = |probe: u64| match size <= u128::from(PROBES) {
         true => i128::from(low) + i128::from(probe),
-        false => i128::from(low) + (u128::from(mix(probe)) * size >> 64) as i128,
+        false => i128::from(low) + ((u128::from(mix(probe)) * size) >> 64) as i128,
     };
     let is_key = |&probe: &u64| keys.values.contains(hash_integer(integer(probe) as i64));
     (0..probes).filter(is_key).count() as f64 / probes as f64

@@ -113,3 +113,20 @@ fn identifies_rows(profile: &Profile) -> bool {
         && profile.may_identify()
         && (profile.all(profile.integers) || is_word())
 }
+
+/// Gives each table that is still without a key a column of unique values that refers to another table:
+/// its rows add to those of the other.
+pub(super) fn find_referring_columns(subjects: &mut [Subject], notes: &mut Notes) {
+    for subject in subjects.iter_mut().filter(|subject| subject.key.is_empty()) {
+        let is_key = |column: usize| {
+            let profile = &subject.profiles[column];
+            profile.is_key() && profile.rows >= FEWEST_ROWS
+        };
+        let single =
+            subject.references.iter().filter_map(|r| <[usize; 1]>::try_from(&r.columns[..]).ok());
+        let Some([column]) = single.into_iter().find(|[column]| is_key(*column)) else { continue };
+        subject.key = vec![column];
+        let note = "refers to another table; unique and never NULL".to_owned();
+        notes.insert((subject.name.clone(), Place::Key), note);
+    }
+}

@@ -1,7 +1,8 @@
 //! Drafts a schema: guesses keys, references, types, times and tasks, and notes the reasons.
 //!
 //! The guesses come from declarations, names and values, and are cautious: a key is verified to be
-//! unique, a reference to refer to existing keys, and an uncertain guess is left out with a note.
+//! unique, a reference to refer to existing keys, and an uncertain guess is left out with a note, or
+//! written as a comment.
 //! `prepare` accepts the drafted schema unedited; only a person can tell whether it fits the
 //! meaning of the data.
 
@@ -48,9 +49,13 @@ const VIEW: &str = "it is a view: its copies of cells of other tables could reve
 /// Depends on the source's data alone; not on the thread count.
 ///
 /// # Cost
-/// Reads every row once, and the columns that may together form a key once or twice more. Keeps
-/// eight bytes for each distinct value of columns that may be keys or references, and of at most
-/// six lists of columns that may together form a key.
+/// Reads every row once. Reads again, once or twice: columns of which only a sample of the values was
+/// kept or a few values are not keys, if they may be references, and columns that may together be a
+/// key or refer to one. Keeps eight bytes for each distinct value of columns that are named like keys
+/// or references, for each value of columns of short texts or integers in which no value occurs twice,
+/// for at most 4,096 values of each other column, for each row of a key of several columns, and of at
+/// most six lists of columns that may together be a key. Compares each column with each column of
+/// unique values, most of them by their ranges and at most 16 values.
 ///
 /// # Errors
 /// `Io` and `Data` when the source cannot be read; `Data` when no table has rows and a usable

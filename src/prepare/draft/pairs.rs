@@ -6,7 +6,8 @@
 //!
 //! **Rule.** The parts of a reference fit together: nearly all rows have a list of values that is a key.
 //! Lists whose parts come from different rows are the control: if they are keys nearly as often, each
-//! part is known there, but the lists say nothing, unless they have the names of the key. Where every
+//! part is known there, but the lists say nothing, unless they have the names of the key. A column that
+//! only numbers the rows of its own table within another column (1, 2, 3 .. for each) is doubtful. Where every
 //! part is itself a reference and one refers to a table with times, the two tables are facts about the
 //! same events, and no reference is drafted: a fastest lap and a place on the grid belong to one driver
 //! in one race, but not to each other.
@@ -14,11 +15,9 @@
 //! **Cost.** Reads the key of each such table once, keeping eight bytes for each row, and the columns
 //! of each table that may refer to it once.
 
-use std::cmp::Reverse;
-
 use rayon::prelude::*;
 
-use super::evidence::{MISSING, kind};
+use super::evidence::{Kind, MISSING, kind};
 use super::profile::{Compared, Lists};
 use super::subject::{FoundReference, Notes, Place, Subject, names_speak, ranks, share};
 use crate::error::Result;
@@ -27,9 +26,11 @@ use crate::prepare::source::Source;
 
 /// The most lists of columns of a table that are compared with one key.
 const LIST_LIMIT: usize = 6;
-/// The least share of mixed lists that are not keys, as evidence that the parts fit together. Less show
-/// two numberings within the same parents, of which the longer one contains the other.
-const MIXED: f64 = 0.2;
+/// The least share of mixed lists that are not keys, as evidence that the parts fit together.
+const MIXED: f64 = 0.05;
+/// The share of numbers after the first that follow another one, from which on a column numbers the rows
+/// of its own table.
+const NUMBERED: f64 = 0.9;
 /// The fewest mixed lists that are not keys.
 const FEWEST_MIXED: u64 = 20;
 
@@ -40,7 +41,8 @@ struct Found {
     compared: Compared,
     /// Whether the columns have the names of the key.
     is_named: bool,
-    is_likely: bool,
+    /// What speaks against it.
+    doubt: Option<&'static str>,
 }
 
 /// Finds the references to keys of several columns.
@@ -57,36 +59,32 @@ pub(super) fn find_pairs(
     }
     // Of the references of the same columns the surest, with the fewest keys.
     found.sort_by_key(|found| {
-        let Found { child, reference, compared, is_likely, .. } = found;
+        let Found { child, reference, compared, doubt, .. } = found;
         let mut columns = reference.columns.clone();
         columns.sort_unstable();
         let order = (compared.missing, subjects[reference.to].rows(), reference.to);
-        (*child, Reverse(*is_likely), columns, order)
+        (*child, doubt.is_some(), columns, order)
     });
-    for Found { child, reference, compared, is_named, is_likely } in found {
+    for Found { child, reference, compared, is_named, doubt } in found {
         let subject = &mut subjects[child];
         let shares = |other: &FoundReference| {
             other.columns.len() > 1
                 && other.columns.iter().all(|column| reference.columns.contains(column))
         };
         let is_taken = subject.references.iter().any(shares);
-        if is_taken || (!is_likely && subject.doubtful.iter().any(|(other, _)| shares(other))) {
+        let is_doubted = subject.doubtful.iter().any(|(other, _)| shares(other));
+        if is_taken || (doubt.is_some() && is_doubted) {
             continue;
         }
         let reason = in_words(compared);
-        match is_likely {
-            true => {
-                let by = if is_named { "name" } else { "values" };
-                let note = format!("by its {by}; {reason}");
-                let place = Place::Reference(reference.name(subject));
-                notes.insert((subject.name.clone(), place), note);
-                subject.references.push(reference);
-            }
-            false => {
-                let reason = format!("{reason}; unresolved_share allows fewer without a key");
-                subject.doubtful.push((reference, reason));
-            }
+        if let Some(doubt) = doubt {
+            subject.doubtful.push((reference, format!("{reason}; {doubt}")));
+            continue;
         }
+        let by = if is_named { "name" } else { "values" };
+        let place = Place::Reference(reference.name(subject));
+        notes.insert((subject.name.clone(), place), format!("by its {by}; {reason}"));
+        subject.references.push(reference);
     }
     Ok(())
 }
@@ -122,7 +120,8 @@ impl Search<'_> {
         let compare = |(child, lists): (usize, Vec<Vec<usize>>)| -> Result<Vec<Found>> {
             let compared = self.read(child).compare(&lists, &keys)?;
             let found = lists.into_iter().zip(compared);
-            Ok(found.filter_map(|(columns, found)| self.judge(child, to, columns, found)).collect())
+            let found = found.map(|(columns, found)| self.judge(child, to, columns, found));
+            Ok(found.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
         };
         let found: Vec<_> = lists.into_par_iter().map(compare).collect::<Result<_>>()?;
         Ok(found.into_iter().flatten().collect())
@@ -170,9 +169,12 @@ impl Search<'_> {
             return all.filter(|&column| refers_to(subject, column) == Some(table)).collect();
         }
         let tokens = &parent.column_tokens[part];
+        let is_other = |&&column: &&usize| refers_to(parent, column).is_none();
+        let others = parent.key.iter().filter(is_other).count();
         let named: Vec<_> =
             all.clone().filter(|&column| subject.column_tokens[column] == *tokens).collect();
-        if !named.is_empty() || names_speak(self.subjects) {
+        // Values tell of one number within a reference, not of two words and a reference.
+        if !named.is_empty() || names_speak(self.subjects) || others > 1 {
             return named;
         }
         let keys = &parent.profiles[part];
@@ -193,19 +195,38 @@ impl Search<'_> {
         to: usize,
         columns: Vec<usize>,
         compared: Compared,
-    ) -> Option<Found> {
+    ) -> Result<Option<Found>> {
         let (subject, parent) = (&self.subjects[child], &self.subjects[to]);
         let Compared { rows, missing, mixed } = compared;
         let is_named = (columns.iter().zip(&parent.key))
             .all(|(&column, &part)| subject.column_tokens[column] == parent.column_tokens[part]);
         let fits = mixed >= FEWEST_MIXED && mixed as f64 >= MIXED * rows as f64;
-        if rows == 0 || missing as f64 > MISSING * rows as f64 || !(fits || is_named) {
-            return None;
+        let within = missing as f64 <= self.limits.unresolved_share * rows as f64;
+        let most = if is_named { MISSING } else { self.limits.unresolved_share };
+        if rows == 0 || missing as f64 > most * rows as f64 || !(fits || is_named) {
+            return Ok(None);
         }
-        let is_likely = missing as f64 <= self.limits.unresolved_share * rows as f64;
+        let doubt = match within {
+            false => Some("unresolved_share allows fewer without a key"),
+            true if !is_named && self.numbers_own_rows(child, &columns)? => {
+                Some("but a column may only number the rows within the others")
+            }
+            true => None,
+        };
         let unresolved = Some(missing);
         let reference = FoundReference { columns, to, to_columns: vec![], unresolved };
-        Some(Found { child, reference, compared, is_named, is_likely })
+        Ok(Some(Found { child, reference, compared, is_named, doubt }))
+    }
+
+    /// Whether a column of the list numbers the rows within the others: 1, 2, 3 .. for each.
+    fn numbers_own_rows(&self, child: usize, columns: &[usize]) -> Result<bool> {
+        let subject = &self.subjects[child];
+        let is_number = |&&column: &&usize| {
+            kind(&subject.profiles[column]) == Some(Kind::Integer) && !subject.refers_by(column)
+        };
+        let Some(&number) = columns.iter().find(is_number) else { return Ok(false) };
+        let others: Vec<_> = columns.iter().copied().filter(|&column| column != number).collect();
+        Ok(self.read(child).following_share(&others, number)? >= NUMBERED)
     }
 
     /// Whether each part of a key is a reference, and one of them refers to a table with times.

@@ -2,7 +2,7 @@
 
 use arrow_array::{Array, ArrayRef};
 
-use super::distinct::{Distinct, Keep, hash_integer, hash_text, mix};
+use super::distinct::{Distinct, Keep, canonical_integer, hash_integer, hash_text, mix};
 use super::integers;
 use crate::error::Result;
 use crate::prepare::source::{Source, SourceColumn};
@@ -108,7 +108,7 @@ impl Lists<'_> {
         for batch in self.source.read(self.table, &names)? {
             let batch = batch?;
             let hashes = batch.columns().iter().map(hashes).collect::<Result<Vec<_>>>()?;
-            let nulls: Vec<_> = batch.columns().iter().map(|c| c.logical_nulls()).collect();
+            let nulls: Vec<_> = batch.columns().iter().map(Array::logical_nulls).collect();
             for (place, list) in lists.iter().enumerate() {
                 let parts: Vec<_> = list.iter().map(position).collect();
                 let is_null = |row: usize| {
@@ -135,6 +135,36 @@ impl Lists<'_> {
         self.visit(&[list.to_vec()], |_, hash, _| distinct.add(hash))?;
         distinct.settle();
         Ok(distinct)
+    }
+
+    /// Returns the share of the integers of a column, of those greater than the least, that follow the
+    /// next lesser one in a row with the same values of `others`.
+    pub(in crate::prepare::draft) fn following_share(
+        &self,
+        others: &[usize],
+        number: usize,
+    ) -> Result<f64> {
+        let name = |&column: &usize| self.columns[column].name.clone();
+        let names: Vec<_> = others.iter().chain([&number]).map(name).collect();
+        let mut rows = Vec::new();
+        for batch in self.source.read(self.table, &names)? {
+            let batch = batch?;
+            let (last, first) = batch.columns().split_last().expect("a number was read");
+            let hashes = first.iter().map(hashes).collect::<Result<Vec<_>>>()?;
+            let numbers = to_texts(last)?;
+            for (row, number) in numbers.iter().enumerate() {
+                let Some(number) = number.and_then(canonical_integer) else { continue };
+                let group = hashes.iter().fold(0, |hash, part| mix(hash ^ part[row]));
+                rows.push((group, number));
+            }
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        let least = rows.iter().map(|&(_, number)| number).min();
+        let follows =
+            rows.windows(2).filter(|two| two[0].0 == two[1].0 && two[0].1 + 1 == two[1].1);
+        let greater = rows.iter().filter(|&&(_, number)| Some(number) > least).count();
+        Ok(follows.count() as f64 / greater.max(1) as f64)
     }
 
     /// Counts for each list the rows whose values are not among `keys`.
