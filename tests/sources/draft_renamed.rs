@@ -210,9 +210,3 @@ fn references_are_found_whatever_the_names() {
     assert!(recall >= 0.95, "found {recall}");
     assert!(wrong <= 0.05, "false {wrong}");
 }
-
-#[test]
-fn try_outside() {
-    let Ok(path) = std::env::var("TRY") else { return };
-    println!("{}", draft(&*opened(Path::new(&path)), "x", &|_| Ok(())).unwrap().render());
-}

@@ -121,7 +121,8 @@ impl Lists<'_> {
                     values.fold(0, |hash, value| mix(hash ^ value))
                 };
                 for (number, &row) in rows.iter().enumerate() {
-                    let other = rows[(number + rows.len() / 2) % rows.len()];
+                    // Another row without regard to the order of the rows.
+                    let other = rows[(mix(number as u64) % rows.len() as u64) as usize];
                     each(place, hash(row, row), hash(row, other));
                 }
             }
