@@ -197,7 +197,7 @@ fn sales(draws: &mut Draws) -> Vec<Table> {
         let key = (number / 8 * 32 + number % 8 + 1).to_string();
         let customer = loop {
             let customer = 1 + draws.below(CUSTOMERS);
-            if customer % 3 != 0 {
+            if !customer.is_multiple_of(3) {
                 break customer;
             }
         };
