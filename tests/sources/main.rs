@@ -7,11 +7,15 @@ mod draft_aggregates;
 mod draft_keys;
 mod draft_own_times;
 mod draft_periods;
+mod draft_references;
+mod draft_renamed;
 mod draft_times;
 mod draft_values;
 mod folder;
 mod parquet;
 mod sqlite;
+#[path = "../shared/tpch.rs"]
+mod tpch;
 
 use std::path::Path;
 

@@ -1,10 +1,13 @@
 //! Finds undeclared keys of several columns: order and line, part and supplier.
 
+use std::cmp::Reverse;
+
 use rayon::prelude::*;
 
+use super::evidence::kind;
 use super::name_tokens::{may_number_rows, names_rows, numbers_within};
 use super::profile::unique_lists;
-use super::subject::{Notes, Place, Subject};
+use super::subject::{Notes, Place, Subject, names_speak};
 use crate::error::Result;
 use crate::prepare::source::Source;
 
@@ -25,6 +28,8 @@ enum Role {
     Reference,
     /// Another column that is named like a key.
     Name,
+    /// A column of a database whose names say nothing.
+    Value,
 }
 
 /// Finds the two or three columns that identify the rows of each table without a key.
@@ -33,11 +38,12 @@ pub(super) fn find_composite_keys(
     subjects: &mut [Subject],
     notes: &mut Notes,
 ) -> Result<()> {
-    let found = |subject: &Subject| match subject.key.is_empty() {
-        true => composite_key(source, subject),
+    let names_speak = names_speak(subjects);
+    let found = |index: usize| match subjects[index].key.is_empty() {
+        true => composite_key(source, subjects, index, names_speak),
         false => Ok(None),
     };
-    let keys: Vec<_> = subjects.par_iter().map(found).collect::<Result<_>>()?;
+    let keys: Vec<_> = (0..subjects.len()).into_par_iter().map(found).collect::<Result<_>>()?;
     for (subject, key) in subjects.iter_mut().zip(keys) {
         let Some(key) = key else { continue };
         let note = format!("these {} columns are unique together and never NULL", key.len());
@@ -48,18 +54,25 @@ pub(super) fn find_composite_keys(
 }
 
 /// Returns the likeliest two columns that identify a row, otherwise three.
-fn composite_key(source: &dyn Source, subject: &Subject) -> Result<Option<Vec<usize>>> {
-    let parts = parts(subject);
+fn composite_key(
+    source: &dyn Source,
+    subjects: &[Subject],
+    index: usize,
+    names_speak: bool,
+) -> Result<Option<Vec<usize>>> {
+    let subject = &subjects[index];
+    let parts = parts(subject, names_speak);
     for size in [2, 3] {
         let mut lists: Vec<_> = combinations(&parts, size)
             .into_iter()
-            .filter(|list| is_significant(subject, list))
+            .filter(|list| is_significant(subject, list) && is_meant(list))
             .collect();
-        // Two references are likelier than a name; a reference and a number are the likeliest.
-        lists.sort_by_key(|list| {
+        // Other tables with columns of the same names may refer to them. Two references are likelier
+        // than a name; a reference and a number are the likeliest.
+        lists.sort_by_cached_key(|list| {
             let least = list.iter().map(|&(role, _)| role).min();
             let most = list.iter().map(|&(role, _)| role).max();
-            (most == Some(Role::Name), least, most)
+            (Reverse(sharing_tables(subjects, index, list)), most >= Some(Role::Name), least, most)
         });
         lists.truncate(LIST_LIMIT);
         let columns: Vec<Vec<usize>> =
@@ -76,19 +89,31 @@ fn composite_key(source: &dyn Source, subject: &Subject) -> Result<Option<Vec<us
     Ok(None)
 }
 
+/// Counts the other tables with columns of the same names as those of a list.
+fn sharing_tables(subjects: &[Subject], index: usize, list: &[(Role, usize)]) -> usize {
+    let tokens = &subjects[index].column_tokens;
+    let shares = |other: &&Subject| {
+        list.iter().all(|&(_, column)| other.column_tokens.contains(&tokens[column]))
+    };
+    let others = subjects.iter().enumerate().filter(|&(other, _)| other != index);
+    others.filter(|(_, other)| shares(other)).count()
+}
+
 /// Returns the columns that may be part of a key, in their order.
-fn parts(subject: &Subject) -> Vec<(Role, usize)> {
+fn parts(subject: &Subject, names_speak: bool) -> Vec<(Role, usize)> {
     let role = |column: usize| {
         let profile = &subject.profiles[column];
         let tokens = &subject.column_tokens[column];
-        if profile.nulls > 0 || !profile.is_countable() {
+        if profile.nulls > 0 || !profile.is_countable() || profile.is_key() {
             None
         } else if numbers_within(tokens) {
             Some(Role::Number)
         } else if subject.references.iter().any(|reference| reference.columns == [column]) {
             Some(Role::Reference)
+        } else if names_rows(tokens) || may_number_rows(tokens) {
+            Some(Role::Name)
         } else {
-            (names_rows(tokens) || may_number_rows(tokens)).then_some(Role::Name)
+            (!names_speak && kind(profile).is_some()).then_some(Role::Value)
         }
     };
     let parts = (0..subject.profiles.len()).filter_map(|column| Some((role(column)?, column)));
@@ -110,14 +135,17 @@ fn combinations(parts: &[(Role, usize)], size: usize) -> Vec<Vec<(Role, usize)>>
     lists
 }
 
+/// Whether the roles of columns make a key: values without a name only beside a reference.
+fn is_meant(list: &[(Role, usize)]) -> bool {
+    let has = |role: Role| list.iter().any(|&(other, _)| other == role);
+    !has(Role::Value) || has(Role::Reference)
+}
+
 /// Whether uniqueness of these columns is evidence of a key: their values have at least as many
 /// combinations as there are rows, and few enough that chance would repeat some.
 fn is_significant(subject: &Subject, list: &[(Role, usize)]) -> bool {
-    let counts = list.iter().map(|&(_, column)| subject.profiles[column].values.count());
-    let Some(combinations) = counts.map(|count| Some(count? as f64)).product::<Option<f64>>()
-    else {
-        return false;
-    };
+    let counts = list.iter().map(|&(_, column)| subject.profiles[column].values.estimate());
+    let combinations: f64 = counts.product();
     let rows = subject.profiles[list[0].1].rows as f64;
     combinations >= rows && rows * (rows - 1.0) / 2.0 >= EXPECTED_PAIRS * combinations
 }

@@ -1,14 +1,21 @@
 //! Drafts a schema: guesses keys, references, types, times and tasks, and notes the reasons.
 //!
 //! The guesses come from declarations, names and values, and are cautious: a key is verified to be
-//! unique, a reference to refer to existing keys, and an uncertain guess is left out with a note.
+//! unique, a reference to refer to existing keys, and an uncertain guess is left out with a note, or
+//! written as a comment.
 //! `prepare` accepts the drafted schema unedited; only a person can tell whether it fits the
 //! meaning of the data.
 
 mod aggregates;
+mod by_value;
 mod columns;
 mod composite;
+mod containment;
+mod evidence;
+mod hierarchy;
+mod keys;
 mod name_tokens;
+mod pairs;
 mod profile;
 mod references;
 mod render;
@@ -23,8 +30,10 @@ use crate::error::{Error, Result};
 use crate::prepare::schema::{Limits, Schema, Table};
 use crate::prepare::source::{Source, SourceTable};
 use name_tokens::{key_rank, may_number_rows, names_rows, names_same_table, shared_prefix, tokens};
-use profile::{Profile, Storage, profile};
+use profile::{Keep, Profile, Storage, profile};
 use subject::{Notes, Place, Subject};
+
+use render::Doubtful;
 
 pub use render::Draft;
 
@@ -40,9 +49,13 @@ const VIEW: &str = "it is a view: its copies of cells of other tables could reve
 /// Depends on the source's data alone; not on the thread count.
 ///
 /// # Cost
-/// Reads every row once, and the columns that may together form a key once or twice more. Keeps
-/// eight bytes for each distinct value of columns that may be keys or references, and of at most
-/// six lists of columns that may together form a key.
+/// Reads every row once. Reads again, once or twice: columns of which only a sample of the values was
+/// kept or a few values are not keys, if they may be references, and columns that may together be a
+/// key or refer to one. Keeps eight bytes for each distinct value of columns that are named like keys
+/// or references, for each value of columns of short texts or integers in which no value occurs twice,
+/// for at most 4,096 values of each other column, for each row of a key of several columns, and of at
+/// most six lists of columns that may together be a key. Compares each column with each column of
+/// unique values, most of them by their ranges and at most 16 values.
 ///
 /// # Errors
 /// `Io` and `Data` when the source cannot be read; `Data` when no table has rows and a usable
@@ -82,9 +95,12 @@ pub fn draft(
         )));
     }
     let mut notes = Notes::new();
-    references::find_keys(&mut subjects, &limits, &mut notes);
+    keys::find_keys(&mut subjects, &limits, &mut notes);
     references::find_references(source, &limits, &mut subjects, &mut notes)?;
+    by_value::find_by_value(source, &limits, &mut subjects, &mut notes)?;
+    hierarchy::find_hierarchies(source, &mut subjects, &mut notes)?;
     composite::find_composite_keys(source, &mut subjects, &mut notes)?;
+    pairs::find_pairs(source, &limits, &mut subjects, &mut notes)?;
     let derived = tasks::find_derived(&subjects);
     times::find_times(&mut subjects, &derived, &mut notes);
     let kept: Vec<_> = (0..subjects.len()).filter(|&index| !derived.contains_key(&index)).collect();
@@ -100,7 +116,8 @@ pub fn draft(
     let database = name.to_owned();
     let schema = Schema { database, limits, tables, aggregates, summaries: Vec::new(), tasks };
     schema.check()?;
-    Ok(Draft { schema, source: source.describe(), notes, left_out })
+    let doubtful = doubtful(&subjects, &kept);
+    Ok(Draft { schema, source: source.describe(), notes, doubtful, left_out })
 }
 
 /// Reads every table except the views once.
@@ -143,14 +160,14 @@ fn examine(
                 || table_tokens.contains(tokens)
                 || may_number_rows(tokens)
         };
-        let limit = |name: &str| match place(name).is_some_and(keep_all_values) {
-            true => None,
-            false => Some(limits.categories as usize),
+        let keep = |name: &str| match place(name).is_some_and(keep_all_values) {
+            true => Keep::All,
+            false => Keep::Unique(limits.categories as usize),
         };
-        let profiles = profile(source, &table.name, &table.columns, |c| limit(&c.name))?;
+        let profiles = profile(source, &table.name, &table.columns, |c| keep(&c.name))?;
         progress(&table.name)?;
         let tokens = table_tokens[index].clone();
-        let (key, references) = (vec![], vec![]);
+        let (key, references, doubtful) = (vec![], vec![], vec![]);
         Ok(Subject {
             source: table,
             name,
@@ -159,6 +176,7 @@ fn examine(
             profiles,
             key,
             references,
+            doubtful,
             time: None,
         })
     });
@@ -217,6 +235,19 @@ fn safe_names(tables: &[SourceTable]) -> Vec<String> {
         names.push(name);
     }
     names
+}
+
+/// Returns the doubtful references between the tables of the schema, with the reasons.
+fn doubtful(subjects: &[Subject], kept: &[usize]) -> Doubtful {
+    let mut doubtful = Doubtful::new();
+    for subject in kept.iter().map(|&index| &subjects[index]) {
+        for (found, reason) in subject.doubtful.iter().filter(|(found, _)| kept.contains(&found.to))
+        {
+            let reference = found.to_schema(subjects, subject);
+            doubtful.entry(subject.name.clone()).or_default().push((reference, reason.clone()));
+        }
+    }
+    doubtful
 }
 
 /// Returns one table of the schema.

@@ -6,6 +6,10 @@ const IDENTITY: [&str; 4] = ["id", "key", "uuid", "guid"];
 /// The last tokens of columns that may be a table's own key, and are quantities elsewhere.
 const NUMBERING: [&str; 4] = ["code", "no", "number", "nr"];
 
+/// The names of keys that say nothing about their table.
+const GENERIC: [&str; 10] =
+    ["id", "key", "uuid", "guid", "code", "no", "number", "nr", "name", "title"];
+
 /// Returns the tokens of a name in lower case and singular: `nationalityCountryIDs` has the tokens
 /// nationality, country, id.
 pub(super) fn tokens(name: &str) -> Vec<String> {
@@ -118,6 +122,15 @@ pub(super) fn reference_rank(column: &[String], table: &[String], key: &[String]
     } else {
         None
     }
+}
+
+/// Whether a column is named after a table or its key, by its last tokens: `home_team` after `teams`.
+pub(super) fn is_named_after(column: &[String], table: &[String], key: &[String]) -> bool {
+    let with_end = column.split_last().filter(|(last, _)| IDENTITY.contains(&last.as_str()));
+    let named = with_end.map_or(column, |(_, before)| before);
+    let is_specific = !matches!(key, [only] if GENERIC.contains(&only.as_str()));
+    (!table.is_empty() && named.ends_with(table))
+        || (is_specific && !key.is_empty() && column.ends_with(key))
 }
 
 /// Whether a column refers to rows of its own table, by its tokens.

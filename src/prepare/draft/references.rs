@@ -1,11 +1,13 @@
-//! Finds keys and references: declared ones, and ones guessed by name and verified by value.
+//! Finds references: declared ones, and ones guessed by name and verified by value.
 
-use super::name_tokens::{is_uuid, key_rank, names_rows, names_same_table, reference_rank};
-use super::profile::{Profile, Storage, unresolved_rows, without_point};
-use super::subject::{FoundReference, Notes, Place, Subject, share};
+use super::containment::contained;
+use super::evidence::MISSING;
+use super::keys::places;
+use super::name_tokens::{names_rows, names_same_table, reference_rank};
+use super::profile::Storage;
+use super::subject::{FoundReference, Notes, Place, Subject, names_own_rows, ranks};
 use super::time_names::Gaps;
 use crate::error::Result;
-use crate::prepare::names::counted;
 use crate::prepare::schema::{Limits, Reference};
 use crate::prepare::source::{DeclaredReference, Source};
 
@@ -43,84 +45,6 @@ impl FoundReference {
     }
 }
 
-/// Finds each table's key.
-pub(super) fn find_keys(subjects: &mut [Subject], limits: &Limits, notes: &mut Notes) {
-    let key = |index: usize| match declared_key(&subjects[index]) {
-        Some(key) => (key, "declared".to_owned()),
-        None => guessed_key(subjects, index, limits),
-    };
-    let keys: Vec<_> = (0..subjects.len()).map(key).collect();
-    for (subject, (key, note)) in subjects.iter_mut().zip(keys) {
-        subject.key = key;
-        notes.insert((subject.name.clone(), Place::Key), note);
-    }
-}
-
-fn declared_key(subject: &Subject) -> Option<Vec<usize>> {
-    let places = places(subject, &subject.source.key)?;
-    let sound = match places[..] {
-        [column] => subject.profiles[column].is_key() || subject.profiles[column].rows == 0,
-        [] => false,
-        _ => places.iter().all(|&column| subject.profiles[column].nulls == 0),
-    };
-    sound.then_some(places)
-}
-
-fn guessed_key(subjects: &[Subject], index: usize, limits: &Limits) -> (Vec<usize>, String) {
-    let subject = &subjects[index];
-    // A uuid identifies a row in other systems if the table has a plainer key.
-    let rank = |column: usize| {
-        let tokens = &subject.column_tokens[column];
-        let rank = key_rank(tokens, &subject.tokens)?;
-        let is_uuid = is_uuid(tokens);
-        Some((rank.max(u32::from(is_uuid)), is_uuid, column))
-    };
-    let mut candidates: Vec<_> = (0..subject.profiles.len()).filter_map(rank).collect();
-    candidates.sort_unstable();
-    let keys = candidates.iter().filter(|&&(.., column)| subject.profiles[column].is_key());
-    let referring = |column| referring_columns(subjects, index, column, limits);
-    let ranked = keys.map(|&(.., column)| (referring(column), column));
-    // The first of those that equally many columns refer to.
-    if let Some((_, column)) = ranked.rev().max_by_key(|&(count, _)| count) {
-        return (vec![column], "by its name; unique and never NULL".into());
-    }
-    let note = match candidates.first().filter(|(rank, ..)| *rank < 3) {
-        Some(&(.., column)) => {
-            let name = &subject.source.columns[column].name;
-            let profile = &subject.profiles[column];
-            let reason = match profile.nulls {
-                0 if !profile.is_countable() => "is neither text nor integers".to_owned(),
-                0 => "is not unique".to_owned(),
-                nulls => format!("is NULL in {}", counted(nulls, "row")),
-            };
-            format!("no key: {name:?} {reason}")
-        }
-        None => "no key: no column is unique and named like a key".into(),
-    };
-    (vec![], note)
-}
-
-/// Counts the columns of other tables that are named like a reference to table `to` and hold values
-/// of its column `key`.
-fn referring_columns(subjects: &[Subject], to: usize, key: usize, limits: &Limits) -> u64 {
-    let parent = &subjects[to];
-    let refers = |other: &Subject, column: usize| {
-        let tokens = &other.column_tokens[column];
-        reference_rank(tokens, &parent.tokens, &parent.column_tokens[key]).is_some()
-            && counts(&other.profiles[column], &parent.profiles[key])
-                .is_some_and(|(count, missing)| count > 0 && are_few(missing, count, limits))
-    };
-    let others = subjects.iter().enumerate().filter(|&(other, _)| other != to);
-    let columns = |other: &Subject| (0..other.profiles.len()).filter(|&c| refers(other, c)).count();
-    others.map(|(_, other)| columns(other) as u64).sum()
-}
-
-/// Returns the positions of columns; `None` if one is missing.
-fn places(subject: &Subject, names: &[String]) -> Option<Vec<usize>> {
-    let place = |name: &String| subject.source.columns.iter().position(|c| c.name == *name);
-    names.iter().map(place).collect()
-}
-
 /// Finds each table's references.
 pub(super) fn find_references(
     source: &dyn Source,
@@ -128,20 +52,31 @@ pub(super) fn find_references(
     subjects: &mut [Subject],
     notes: &mut Notes,
 ) -> Result<()> {
+    let ranks = ranks(subjects);
     for index in 0..subjects.len() {
-        let mut finder = Finder { source, limits, subjects, index, notes: vec![] };
+        let (notes_of_table, doubtful) = (vec![], vec![]);
+        let mut finder = Finder {
+            source,
+            limits,
+            subjects,
+            ranks: &ranks,
+            index,
+            notes: notes_of_table,
+            doubtful,
+        };
         let mut references = finder.declared()?;
         let taken: Vec<_> =
             references.iter().flat_map(|reference| reference.columns.clone()).collect();
         for column in (0..subjects[index].profiles.len()).filter(|c| !taken.contains(c)) {
             references.extend(finder.guessed(column)?);
         }
-        let found = finder.notes;
+        let (found, doubtful) = (finder.notes, finder.doubtful);
         let subject = &mut subjects[index];
         for (place, note) in found {
             notes.insert((subject.name.clone(), place), note);
         }
         subject.references = references;
+        subject.doubtful = doubtful;
     }
     Ok(())
 }
@@ -151,23 +86,11 @@ struct Finder<'a> {
     source: &'a dyn Source,
     limits: &'a Limits,
     subjects: &'a [Subject],
+    /// The place of each table among those that share their keys.
+    ranks: &'a [usize],
     index: usize,
     notes: Vec<(Place, String)>,
-}
-
-/// Whether a column has the name of its own table's key: `id`, or `user_id` in `users`.
-fn names_own_rows(subject: &Subject, column: usize) -> bool {
-    key_rank(&subject.column_tokens[column], &subject.tokens).is_some_and(|rank| rank <= 1)
-}
-
-/// Which of a column's values are keys of a parent table.
-struct Containment {
-    /// Whether enough of the values are keys.
-    holds: bool,
-    /// How many rows have another value than NULL that is not a key.
-    unresolved: u64,
-    /// The finding in words, for a note.
-    reason: String,
+    doubtful: Vec<(FoundReference, String)>,
 }
 
 impl Finder<'_> {
@@ -189,7 +112,9 @@ impl Finder<'_> {
                 references.push(reference);
                 continue;
             };
-            let found = self.contained(reference.columns[0], reference.to, parent)?;
+            let keys = &self.subjects[reference.to].profiles[parent];
+            let child = (self.subject(), reference.columns[0]);
+            let found = contained(self.source, self.limits, child, keys)?;
             if found.holds {
                 self.notes.push((Place::Reference(name), format!("declared; {}", found.reason)));
                 references.push(FoundReference { unresolved: Some(found.unresolved), ..reference });
@@ -237,20 +162,28 @@ impl Finder<'_> {
         let mut refused = None;
         for to in self.named_parents(column) {
             let [target] = self.subjects[to].key[..] else { continue };
-            let found = self.contained(column, to, target)?;
+            let keys = &self.subjects[to].profiles[target];
+            let found = contained(self.source, self.limits, (self.subject(), column), keys)?;
             if found.holds {
                 let note = format!("by its name; {}", found.reason);
                 self.notes.push((Place::Reference(name), note));
                 return Ok(Some(Self::single_column(column, to, found.unresolved)));
             }
             let parent = &self.subjects[to].name;
-            refused.get_or_insert(format!(
-                "named like a reference to {parent:?}, but {}",
-                found.reason
+            refused.get_or_insert((
+                format!("named like a reference to {parent:?}, but {}", found.reason),
+                (found.missing <= MISSING).then_some(to),
             ));
         }
         let Some(to) = self.only_container(column) else {
-            self.notes.extend(refused.map(|note| (Place::Column(name), note)));
+            match refused {
+                Some((note, Some(to))) => {
+                    let note = format!("{note}, more than unresolved_share allows");
+                    self.doubtful.push((Self::single_column(column, to, 0), note));
+                }
+                Some((note, None)) => self.notes.push((Place::Column(name), note)),
+                None => {}
+            }
             return Ok(None);
         };
         let note = "its values are keys of this table only".to_owned();
@@ -277,12 +210,17 @@ impl Finder<'_> {
             if to == self.index && (key == column || names_own_rows(subject, column)) {
                 continue;
             }
+            // Two tables with the same keys do not refer to each other: one is first.
+            let is_first = names_own_rows(parent, key) || self.ranks[to] < self.ranks[self.index];
+            if subject.key == [column] && !is_first {
+                continue;
+            }
             let rank = reference_rank(tokens, &parent.tokens, &parent.column_tokens[key]);
             let upward = (to == self.index && names_same_table(tokens)).then_some(1);
-            ranked.extend(rank.or(upward).map(|rank| (u32::MAX - rank, to)));
+            ranked.extend(rank.or(upward).map(|rank| (u32::MAX - rank, self.ranks[to], to)));
         }
         ranked.sort_unstable();
-        ranked.into_iter().map(|(_, to)| to).collect()
+        ranked.into_iter().map(|(.., to)| to).collect()
     }
 
     /// Returns the only table whose keys contain all of a column's text identifiers.
@@ -305,60 +243,4 @@ impl Finder<'_> {
         let first = containers.next()?;
         containers.next().is_none().then_some(first)
     }
-
-    /// Compares the values of `column` with column `target` of table `to`.
-    fn contained(&self, column: usize, to: usize, target: usize) -> Result<Containment> {
-        let subject = self.subject();
-        let profile = &subject.profiles[column];
-        let keys = &self.subjects[to].profiles[target];
-        let Some((count, missing)) = counts(profile, keys) else {
-            let reason = "its values could not be compared".to_owned();
-            return Ok(Containment { holds: false, unresolved: 0, reason });
-        };
-        let missing_values = format!("{} values are not keys there", share(missing, count));
-        let few = |missing: u64, of: u64| are_few(missing, of, self.limits);
-        if missing == 0 {
-            let reason = match count {
-                1 => "its one value is a key there".to_owned(),
-                count => format!("all {count} values are keys there"),
-            };
-            return Ok(Containment { holds: true, unresolved: 0, reason });
-        }
-        // Few values can be many rows, and `prepare` counts rows.
-        let name = &subject.source.columns[column];
-        let unresolved = |rewrite| {
-            unresolved_rows(self.source, &subject.source.name, name, &keys.values, rewrite)
-        };
-        if few(missing, count) {
-            let rows = unresolved(|text| text)?;
-            let reason = format!("{missing_values}, in {} rows", share(rows, profile.present()));
-            let holds = few(rows, profile.present());
-            return Ok(Containment { holds, unresolved: rows, reason });
-        }
-        let pointed = profile.pointed > 0 && profile.all(profile.integers + profile.pointed);
-        let reason = match pointed && few(unresolved(without_fraction)?, profile.present()) {
-            true => format!(
-                "{missing_values}: it has 1.0 where the keys have 1, as pandas writes integers \
-                 with missing values; write integers (astype(\"Int64\") in pandas)"
-            ),
-            false => missing_values,
-        };
-        Ok(Containment { holds: false, unresolved: 0, reason })
-    }
-}
-
-/// Returns a text such as `1.0` as `1`, and any other text unchanged.
-fn without_fraction(text: &str) -> &str {
-    without_point(text).unwrap_or(text)
-}
-
-/// Whether `missing` values are within the limit of unresolved references.
-fn are_few(missing: u64, of: u64, limits: &Limits) -> bool {
-    missing as f64 <= of as f64 * limits.unresolved_share
-}
-
-/// Counts the distinct values of a column, and those that are not keys.
-fn counts(column: &Profile, keys: &Profile) -> Option<(u64, u64)> {
-    keys.values.count()?;
-    Some((column.values.count()?, column.values.missing_from(&keys.values)))
 }

@@ -1,5 +1,6 @@
 //! Writes the drafted schema as TOML, with a comment for each guess.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::subject::{Notes, Place};
@@ -11,6 +12,9 @@ use crate::prepare::schema::{
 const HORIZON: &str = "# horizon = \"30 days\" # the time from an observation until its target is \
                        known; then contexts have earlier labels\n";
 
+/// The doubtful references of each table, by its name, with the reasons.
+pub(super) type Doubtful = BTreeMap<String, Vec<(Reference, String)>>;
+
 /// A drafted schema, with the reason for each guess.
 #[derive(Clone, Debug)]
 pub struct Draft {
@@ -18,6 +22,7 @@ pub struct Draft {
     pub schema: Schema,
     pub(super) source: String,
     pub(super) notes: Notes,
+    pub(super) doubtful: Doubtful,
     /// The tables that are left out, and the reasons.
     pub(super) left_out: Vec<(String, &'static str)>,
 }
@@ -94,20 +99,31 @@ impl Draft {
             Some(time) => writeln!(text, "time = {}{}", inline_time(time), note(Place::Time))?,
             None => writeln!(text, "{}", note(Place::Time).trim_start())?,
         }
-        if !table.references.is_empty() {
-            writeln!(text, "references = [")?;
-            for reference in &table.references {
-                let note = note(Place::Reference(reference.name()));
-                writeln!(text, "  {},{note}", inline_reference(reference))?;
-            }
-            writeln!(text, "]")?;
-        }
+        self.write_references(text, table)?;
         writeln!(text, "[table.columns]")?;
         for (name, column) in &table.columns {
             let note = note(Place::Column(name.clone()));
             writeln!(text, "{} = {}{note}", key(name), inline_column(*column))?;
         }
         Ok(())
+    }
+
+    /// Writes the references of a table; doubtful ones as comments.
+    fn write_references(&self, text: &mut String, table: &Table) -> std::fmt::Result {
+        let doubtful = self.doubtful.get(&table.name).map_or(&[][..], |doubtful| doubtful);
+        if table.references.is_empty() && doubtful.is_empty() {
+            return Ok(());
+        }
+        writeln!(text, "references = [")?;
+        for reference in &table.references {
+            let note = self.note(&table.name, Place::Reference(reference.name()));
+            writeln!(text, "  {},{note}", inline_reference(reference))?;
+        }
+        for (reference, reason) in doubtful {
+            let note = comment(&format!("doubtful: {reason}; to use it, remove the # before it"));
+            writeln!(text, "  # {},{note}", inline_reference(reference))?;
+        }
+        writeln!(text, "]")
     }
 
     fn write_aggregate(&self, text: &mut String, aggregate: &Aggregate) -> std::fmt::Result {

@@ -1,7 +1,9 @@
 //! A table that the draft examines, and the notes about the guesses.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::name_tokens::{key_rank, names_rows};
 use super::profile::Profile;
 use super::time_names::{Fit, Gaps};
 use crate::prepare::source::SourceTable;
@@ -34,7 +36,51 @@ pub(super) struct Subject {
     pub(super) profiles: Vec<Profile>,
     pub(super) key: Vec<usize>,
     pub(super) references: Vec<FoundReference>,
+    /// References that a person must judge, with the reasons.
+    pub(super) doubtful: Vec<(FoundReference, String)>,
     pub(super) time: Option<ChosenTime>,
+}
+
+impl Subject {
+    /// Returns the number of rows.
+    pub(super) fn rows(&self) -> u64 {
+        self.profiles.iter().map(|profile| profile.rows).max().unwrap_or(0)
+    }
+
+    /// Whether a reference has this column.
+    pub(super) fn refers_by(&self, column: usize) -> bool {
+        self.references.iter().any(|reference| reference.columns.contains(&column))
+    }
+}
+
+/// Whether any column is named like a key, so that other names say that they are none.
+pub(super) fn names_speak(subjects: &[Subject]) -> bool {
+    subjects.iter().flat_map(|subject| &subject.column_tokens).any(|tokens| names_rows(tokens))
+}
+
+/// Returns the place of each table in the order in which they describe the same things: of tables that
+/// share their keys, the others add to the rows of the first.
+///
+/// The table with the most rows is first, then the one with the earliest times, then the one with the
+/// most columns.
+pub(super) fn ranks(subjects: &[Subject]) -> Vec<usize> {
+    let time = |subject: &Subject| {
+        let times = subject.profiles.iter().filter(|p| p.all(p.times));
+        times.map(Profile::mean).min().unwrap_or(i128::MAX)
+    };
+    let mut order: Vec<_> = (0..subjects.len()).collect();
+    order.sort_by_cached_key(|&index| {
+        let subject = &subjects[index];
+        (Reverse(subject.rows()), time(subject), Reverse(subject.profiles.len()), index)
+    });
+    let mut ranks = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(rank, &index)| ranks[index] = rank);
+    ranks
+}
+
+/// Whether a column has the name of its own table's key: `id`, or `user_id` in `users`.
+pub(super) fn names_own_rows(subject: &Subject, column: usize) -> bool {
+    key_rank(&subject.column_tokens[column], &subject.tokens).is_some_and(|rank| rank <= 1)
 }
 
 /// A reference that the draft found.

@@ -106,7 +106,10 @@ pub(super) fn cell_tasks(
             );
             // A rank does not keep the number exactly.
             let is_rank = found.scale == ScaleName::Rank;
-            if !predictable || is_rank || is_constant(subject, place) {
+            // The links of a row would reveal the target if a person takes the reference as right.
+            let may_link =
+                subject.doubtful.iter().any(|(reference, _)| reference.columns.contains(&place));
+            if !predictable || is_rank || may_link || is_constant(subject, place) {
                 continue;
             }
             let name = format!("{}.{column}", table.name);

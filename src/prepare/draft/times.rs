@@ -199,7 +199,9 @@ fn event(subjects: &[Subject], index: usize, parents: Parents) -> Option<usize> 
     // are things: with an inherited time they would disappear before it.
     let column_count: usize =
         subject.references.iter().map(|reference| reference.columns.len()).sum();
-    let is_connection = parents == Parents::All && (subject.key.len() != 1 || column_count >= 2);
+    let adds_to_row = subject.references.iter().any(|r| r.to != index && r.columns == subject.key);
+    let is_connection =
+        parents == Parents::All && (subject.key.len() != 1 || column_count >= 2 || adds_to_row);
     let ranked =
         timed(subjects, index).filter_map(|reference| Some((rank(reference)?, Reverse(reference))));
     let (_, Reverse(best)) =

@@ -1,8 +1,10 @@
 //! Profiles the columns of a table in one pass: types, ranges, distinct values.
 
 mod distinct;
+mod forms;
 mod magnitudes;
 mod periods;
+mod reads;
 #[cfg(test)]
 mod tests;
 
@@ -10,23 +12,22 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, ArrayRef, Int64Array, StringViewArray, timezone::Tz};
 use arrow_cast::cast;
-use arrow_cast::parse::string_to_datetime;
 use arrow_schema::{DataType, TimeUnit};
 
-pub(super) use distinct::Distinct;
-use distinct::{canonical_integer, hash_integer, hash_text, mix};
+pub(super) use distinct::{Distinct, Keep, hash_integer, mix};
+use distinct::{canonical_integer, hash_text};
+pub(super) use forms::without_point;
+use forms::{MARKERS, has_decimal_comma, is_boolean_text, is_coded, is_odd_date, number, time};
 use magnitudes::Magnitudes;
 use periods::Periods;
+pub(super) use reads::{Compared, Lists, parent_rows, unique_lists, unresolved_rows};
 
 use crate::error::{Context, Error, Result};
 use crate::prepare::source::{Source, SourceColumn};
 use crate::prepare::values::to_texts;
 
-/// The texts that some writers use for NULL.
-const MARKERS: [&str; 14] = [
-    "NA", "N/A", "n/a", "NaN", "nan", "NULL", "Null", "null", "None", "none", "NaT", "#N/A", "-",
-    "?",
-];
+/// The longest mean length of texts that may identify rows, in bytes; longer ones are prose.
+const LONGEST_KEY: f64 = 64.0;
 
 /// The type in which a source stores the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,12 +94,17 @@ pub(super) struct Profile {
     pub coded: u64,
     /// The least and the greatest integer.
     pub range: Option<(i64, i64)>,
+    /// Whether no integer is less than the one in the row before.
+    pub ascending: bool,
+    last: Option<i64>,
     /// The earliest and the latest point in time, in microseconds.
     pub time_range: Option<(i64, i64)>,
     /// The sum of the integers, or of the points in time in microseconds.
     total: i128,
     /// The shortest and the longest text, in bytes.
     pub lengths: Option<(usize, usize)>,
+    /// The bytes of all texts together.
+    bytes: u64,
     /// How many texts contain a space.
     pub spaced: u64,
     /// The distinct values.
@@ -110,7 +116,7 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    fn new(column: &SourceColumn, limit: Option<usize>) -> Self {
+    fn new(column: &SourceColumn, keep: Keep) -> Self {
         Self {
             storage: Storage::of(column),
             rows: 0,
@@ -128,11 +134,14 @@ impl Profile {
             marker: None,
             coded: 0,
             range: None,
+            ascending: true,
+            last: None,
             time_range: None,
             total: 0,
             lengths: None,
+            bytes: 0,
             spaced: 0,
-            values: Distinct::new(limit),
+            values: Distinct::new(keep),
             magnitudes: Magnitudes::default(),
             periods: Periods::default(),
         }
@@ -151,6 +160,28 @@ impl Profile {
     /// Returns the mean of integers, or of points in time in microseconds.
     pub(super) fn mean(&self) -> i128 {
         self.total / i128::from(self.present().max(1))
+    }
+
+    /// Returns the mean length of the texts, in bytes.
+    pub(super) fn mean_length(&self) -> f64 {
+        self.bytes as f64 / self.present().max(1) as f64
+    }
+
+    /// Whether the values may identify rows by their kind: whole numbers, or short texts that are no
+    /// times.
+    pub(super) fn may_identify(&self) -> bool {
+        let is_whole = self.numbers == self.integers || self.coded > 0;
+        let is_text = || is_whole && self.times == 0 && self.mean_length() <= LONGEST_KEY;
+        match self.storage {
+            Storage::Integer => true,
+            Storage::Text => is_text(),
+            _ => false,
+        }
+    }
+
+    /// Whether most values are numbers.
+    pub(super) fn is_numeric(&self) -> bool {
+        self.numbers * 2 > self.present()
     }
 
     /// Whether no value occurs twice, as far as values were kept.
@@ -198,6 +229,9 @@ impl Profile {
             }
             Storage::Other => {}
         }
+        if !self.may_identify() {
+            self.values.keep_few();
+        }
         Ok(())
     }
 
@@ -232,6 +266,8 @@ impl Profile {
         self.total += i128::from(value);
         let (low, high) = self.range.unwrap_or((value, value));
         self.range = Some((low.min(value), high.max(value)));
+        self.ascending &= self.last.is_none_or(|last| last <= value);
+        self.last = Some(value);
     }
 
     fn add_time(&mut self, time: i64) {
@@ -246,6 +282,7 @@ impl Profile {
         for text in texts.iter().flatten() {
             let (low, high) = self.lengths.unwrap_or((text.len(), text.len()));
             self.lengths = Some((low.min(text.len()), high.max(text.len())));
+            self.bytes += text.len() as u64;
             self.values.add(hash_text(text));
             let trimmed = text.trim();
             self.periods.add(trimmed);
@@ -276,14 +313,14 @@ impl Profile {
     }
 }
 
-/// Profiles the columns of one table; `limit` bounds the distinct values kept of each.
+/// Profiles the columns of one table; `keep` says which distinct values are kept of each.
 pub(super) fn profile(
     source: &dyn Source,
     table: &str,
     columns: &[SourceColumn],
-    limit: impl Fn(&SourceColumn) -> Option<usize>,
+    keep: impl Fn(&SourceColumn) -> Keep,
 ) -> Result<Vec<Profile>> {
-    let mut profiles: Vec<_> = columns.iter().map(|c| Profile::new(c, limit(c))).collect();
+    let mut profiles: Vec<_> = columns.iter().map(|c| Profile::new(c, keep(c))).collect();
     // Columns without a semantic type are not read.
     let readable = |profile: &Profile| profile.storage != Storage::Other;
     let names: Vec<_> = (columns.iter().zip(&profiles))
@@ -303,76 +340,6 @@ pub(super) fn profile(
     Ok(profiles)
 }
 
-/// Counts the rows of a column whose value, after `rewrite`, is not among `keys`.
-pub(super) fn unresolved_rows(
-    source: &dyn Source,
-    table: &str,
-    column: &SourceColumn,
-    keys: &Distinct,
-    rewrite: fn(&str) -> &str,
-) -> Result<u64> {
-    let mut count = 0;
-    for batch in source.read(table, std::slice::from_ref(&column.name))? {
-        let texts = to_texts(batch?.column(0))?;
-        let missing = |text: &&str| !keys.contains(hash_text(rewrite(text)));
-        count += texts.iter().flatten().filter(missing).count() as u64;
-    }
-    Ok(count)
-}
-
-/// Returns for each list of columns whether its values are unique; the columns are never NULL.
-///
-/// # Cost
-/// Reads the columns once, or until each list has repeated. Keeps eight bytes for each row and each
-/// list that has not.
-pub(super) fn unique_lists(
-    source: &dyn Source,
-    table: &str,
-    columns: &[SourceColumn],
-    lists: &[Vec<usize>],
-) -> Result<Vec<bool>> {
-    let mut read: Vec<usize> = lists.concat();
-    read.sort_unstable();
-    read.dedup();
-    let names: Vec<_> = read.iter().map(|&column| columns[column].name.clone()).collect();
-    let mut distinct_lists: Vec<_> = lists.iter().map(|_| Some(Distinct::new(None))).collect();
-    for batch in source.read(table, &names)? {
-        let batch = batch?;
-        let hashes = batch.columns().iter().map(hashes).collect::<Result<Vec<_>>>()?;
-        for (list, entry) in lists.iter().zip(&mut distinct_lists) {
-            let Some(distinct) = entry else { continue };
-            let parts: Vec<_> = read
-                .iter()
-                .zip(&hashes)
-                .filter(|(c, _)| list.contains(c))
-                .map(|(_, h)| h)
-                .collect();
-            for row in 0..batch.num_rows() {
-                distinct.add(parts.iter().fold(0, |hash, part| mix(hash ^ part[row])));
-            }
-            if distinct.repeats {
-                *entry = None;
-            }
-        }
-        if distinct_lists.iter().all(Option::is_none) {
-            break;
-        }
-    }
-    let is_unique = |distinct: &mut Distinct| {
-        distinct.settle();
-        !distinct.repeats
-    };
-    Ok(distinct_lists.iter_mut().map(|entry| entry.as_mut().is_some_and(is_unique)).collect())
-}
-
-/// Returns the hash of each row's value.
-fn hashes(array: &ArrayRef) -> Result<Vec<u64>> {
-    if let Some(integers) = integers(array)? {
-        return Ok(integers.values().iter().map(|&integer| hash_integer(integer)).collect());
-    }
-    Ok(to_texts(array)?.iter().map(|text| text.map_or(0, hash_text)).collect())
-}
-
 /// Returns the array as signed integers, if it holds integers within that range.
 fn integers(array: &ArrayRef) -> Result<Option<Int64Array>> {
     if !array.data_type().is_integer() {
@@ -381,68 +348,4 @@ fn integers(array: &ArrayRef) -> Result<Option<Int64Array>> {
     let integers = cast(array, &DataType::Int64).map_err(|e| Error::data(e.to_string()))?;
     let whole = integers.logical_null_count() == array.logical_null_count();
     Ok(whole.then(|| integers.as_primitive::<Int64Type>().clone()))
-}
-
-/// Returns the integer of a text such as `7.0`.
-pub(super) fn without_point(text: &str) -> Option<&str> {
-    text.strip_suffix(".0").filter(|integer| canonical_integer(integer).is_some())
-}
-
-fn number(text: &str) -> Option<f64> {
-    // Rust also parses texts such as "inf" as numbers.
-    let begins = |b: &u8| b.is_ascii_digit() || matches!(b, b'-' | b'+' | b'.');
-    text.as_bytes().first().filter(|b| begins(b))?;
-    text.parse().ok().filter(|number: &f64| number.is_finite())
-}
-
-/// Whether a text is a number with a decimal comma, with or without points between thousands.
-fn has_decimal_comma(text: &str) -> bool {
-    text.split_once(',').is_some_and(|(whole, fraction)| {
-        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-        digits(fraction) && whole.trim_start_matches(['-', '+']).split('.').all(digits)
-    })
-}
-
-/// Whether a number's text begins with a zero or a plus sign that a number would lose.
-fn is_coded(text: &str) -> bool {
-    matches!(text.as_bytes(), [b'+', ..] | [b'0', b'0'..=b'9', ..])
-}
-
-fn is_boolean_text(text: &str) -> bool {
-    ["true", "false", "t", "f", "yes", "no"].iter().any(|known| text.eq_ignore_ascii_case(known))
-}
-
-/// Returns the point in time of a text, in microseconds.
-fn time(text: &str, zone: &Tz) -> Option<i64> {
-    let shaped = text.len() >= 10
-        && text.bytes().enumerate().take(10).all(|(place, byte)| match place {
-            4 | 7 => byte == b'-',
-            _ => byte.is_ascii_digit(),
-        });
-    let time = shaped.then(|| string_to_datetime(zone, text).ok()).flatten()?;
-    Some(time.timestamp_micros())
-}
-
-/// Whether a text looks like a date in an unsupported format: 1/5/2021, 5.1.2021, 2021/05/01.
-fn is_odd_date(text: &str) -> bool {
-    let date = text.split([' ', 'T']).next().unwrap_or_default();
-    let Some(separator) = date.chars().find(|c| matches!(c, '/' | '.' | '-')) else { return false };
-    let parts: Vec<_> = date.split(separator).collect();
-    let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    let is_year = |part: &str| digits(part) && part.len() == 4;
-    let is_part = |part: &str, most: u32| {
-        digits(part) && part.len() <= 2 && (1..=most).contains(&part.parse().unwrap_or(0))
-    };
-    let are_day_and_month = |one: &str, other: &str| {
-        (is_part(one, 31) && is_part(other, 12)) || (is_part(one, 12) && is_part(other, 31))
-    };
-    match parts[..] {
-        [year, one, other] if is_year(year) => are_day_and_month(one, other),
-        [one, other, year] => {
-            // A year of two digits counts only after a slash: 1.2.3 may be a version number.
-            let short = separator == '/' && digits(year) && year.len() == 2;
-            (short || is_year(year)) && are_day_and_month(one, other)
-        }
-        _ => false,
-    }
 }

@@ -7,7 +7,7 @@ use super::*;
 fn profiled(array: ArrayRef) -> Profile {
     let data_type = array.data_type().clone();
     let column = SourceColumn { name: "c".into(), data_type, declared: None };
-    let mut profile = Profile::new(&column, None);
+    let mut profile = Profile::new(&column, Keep::All);
     profile.add(&array).unwrap();
     profile.values.settle();
     profile
@@ -70,11 +70,11 @@ fn floats_are_keys_if_none_has_a_fraction() {
 
 #[test]
 fn distinct_over_the_limit_drops_values_but_keeps_repeats() {
-    let mut distinct = Distinct::new(Some(10));
+    let mut distinct = Distinct::new(Keep::Few(10));
     (0..40_000).for_each(|i| distinct.add(mix(i % 20_000)));
     distinct.settle();
     assert_eq!((distinct.count(), distinct.overflowed), (None, true));
-    let mut distinct = Distinct::new(Some(10));
+    let mut distinct = Distinct::new(Keep::Few(10));
     (0..40_000).for_each(|i| distinct.add(mix(i % 10)));
     distinct.settle();
     assert_eq!((distinct.count(), distinct.repeats), (Some(10), true));
