@@ -138,7 +138,7 @@ mod tests {
         let hired: Vec<_> = (0..30).map(|i| (i > 0).then_some(i / 3 + 1)).collect();
         assert!(hierarchy(&hired));
         // Twenty kinds of four departments.
-        let kinds: Vec<_> = (0..24).map(|i| (i >= 4).then_some((i - 4) / 5 + 1)).collect();
+        let kinds: Vec<_> = (0..24).map(|i| (i >= 4).then(|| (i - 4) / 5 + 1)).collect();
         assert!(hierarchy(&kinds));
     }
 
