@@ -271,9 +271,9 @@ def test_a_key_of_several_columns_is_named_in_any_order(tmp_path):
         {
             "teams": {"club": ["a", "b"] * 2, "year": [2001, 2001, 2002, 2002]},
             "games": {
-                "year": [2001, 2001, 2001, 2002, 2002],
-                "club": ["a", "a", "b", "b", "b"],
-                "day": [f"{2002 + n // 3}-0{n + 2}-01" for n in range(5)],
+                "year": [2001, 2001, 2001, 2002, 2002, 2002],
+                "club": ["a", "a", "b", "b", "b", "b"],
+                "day": [f"{2002 + n // 3}-0{n + 2}-01" for n in range(5)] + ["2004-08-01"],
             },
         },
     )
@@ -304,10 +304,9 @@ val_until = "2003-01-30"
     counts = {}
     for (_, team, _), count in found.items():
         counts[team] = counts.get(team, 0) + round(count)
-    # Team 3 is b in 2002; the last games are within no whole horizon.
-    assert counts[0] == 2
-    assert counts[1] == 1
-    assert counts[2] == 0
+    assert {split for split, *_ in found} == {"train", "val", "test"}
+    # The first game is before the first observation, and the last within no whole horizon.
+    assert counts == {0: 1, 1: 1, 2: 0, 3: 2}
 
 
 def test_a_category_can_be_the_target(tables, folder, tmp_path):
@@ -384,8 +383,6 @@ horizon = "21 days"
         ({"where": "random() > .5"}, "result can change from run to run"),
         ({"train_until": None}, "the field `train_until` is missing"),
         ({"where": " "}, "where: expected a condition of SQL, found none"),
-        ({"train_until": "1990-01-01", "val_until": "2090-01-01", "horizon": "9000 days"},
-         'task "question": the task has no seed'),
         ({"reference": "buy"}, 'expected a reference from "lines" to the anchor "users"'),
     ],
 )  # fmt: skip
@@ -394,3 +391,9 @@ def test_a_question_that_cannot_be_asked_is_refused(changes, message, folder, tm
     with pytest.raises(headwater.SchemaError, match=message):
         headwater.prepare(folder, tmp_path / "schema.toml", tmp_path / "db")
     assert not (tmp_path / "db").exists()
+
+
+def test_a_question_without_seeds_is_refused(folder, tmp_path):
+    (tmp_path / "schema.toml").write_text(predict(val_until="2092-01-01", horizon="9000 days"))
+    with pytest.raises(headwater.DataError, match='task "question": the task has no seed'):
+        headwater.prepare(folder, tmp_path / "schema.toml", tmp_path / "db")

@@ -92,7 +92,7 @@ fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<ChosenTime> 
             gaps: gaps.min(Gaps::Few),
             rank: fit.rank(),
             is_exact: !is_period(unit),
-            nearness: if fit.rank() <= Fit::Stage.rank() { -span.mean_us } else { span.mean_us },
+            nearness: if fit.rank() <= Fit::Stage.rank() { -span.mean } else { span.mean },
             nulls: Reverse(profile.nulls),
             column: Reverse(column),
         };
@@ -108,34 +108,34 @@ fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<ChosenTime> 
     Some(ChosenTime {
         from: Origin::Column(column, fit),
         gaps: Gaps::of(profile.nulls, profile.rows),
-        mean_us: span.mean_us,
-        span_us: span.length_us,
-        gap_us: span.gap_us,
+        mean_us: span.mean,
+        span_us: span.length,
+        gap_us: span.gap,
     })
 }
 
 /// The times of a column, in microseconds.
 struct Span {
-    mean_us: i128,
-    length_us: i128,
+    mean: i128,
+    length: i128,
     /// From one distinct time to the next, in the mean; 0 if there are too many to count.
-    gap_us: i128,
+    gap: i128,
 }
 
 impl Span {
     fn of(profile: &Profile, unit: Option<TimeUnit>) -> Self {
-        let length = |first: i64, last: i64| i128::from(last) - i128::from(first);
-        let (mean_us, length_us) = match unit.and_then(|unit| profile.periods.of(unit)) {
-            Some(periods) => (periods.mean(), length(periods.first, periods.last)),
+        let from_to = |first: i64, last: i64| i128::from(last) - i128::from(first);
+        let (mean, length) = match unit.and_then(|unit| profile.periods.of(unit)) {
+            Some(periods) => (periods.mean(), from_to(periods.first, periods.last)),
             None => {
                 let step = i128::from(unit.and_then(TimeUnit::microseconds).unwrap_or(1));
                 let (first, last) = profile.time_range.or(profile.range).unwrap_or_default();
-                (profile.mean() * step, length(first, last) * step)
+                (profile.mean() * step, from_to(first, last) * step)
             }
         };
         let steps = profile.values.count().map_or(0, |count| i128::from(count) - 1);
-        let gap_us = if steps > 0 { length_us / steps } else { 0 };
-        Self { mean_us, length_us, gap_us }
+        let gap = if steps > 0 { length / steps } else { 0 };
+        Self { mean, length, gap }
     }
 }
 

@@ -10,6 +10,7 @@ mod declared;
 mod labels;
 mod predict;
 mod predict_sql;
+pub(in crate::prepare) mod prepared;
 mod summary;
 mod text;
 mod time_unit;

@@ -8,9 +8,9 @@
 use std::fmt::Write;
 
 use super::predict::{Question, What};
+use super::prepared::{ROW, key_column};
 use super::{Schema, Table};
 use crate::error::{Error, Result};
-use crate::prepare::source::typed::{ROW, key_column};
 
 /// The columns of the query: the parts of the anchor's key by number, the observation time, the
 /// target and the split.

@@ -297,8 +297,9 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "cell = { table = \"results\", column = \"won\" }",
         "",
-        "task \"results.won\": expected cell = { table, column } or derived = { anchor, source, \
-         key, time, target, type }, found neither",
+        "task \"results.won\": expected cell = { table, column }, derived = { anchor, source, key, \
+         time, target, type } or predict = { anchor, what, of, horizon, train_until, val_until }, \
+         found none of them",
     ),
     (
         "name = \"top3\"",

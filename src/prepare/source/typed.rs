@@ -11,17 +11,10 @@ use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef, TimeUnit};
 use super::{Batches, Source};
 use crate::error::{Context, Result};
 use crate::prepare::build::columns::ColumnSummary;
+use crate::prepare::schema::prepared::{ROW, key_column};
 use crate::prepare::schema::{Column, Schema, Table};
 use crate::prepare::values::{Values, arrow_error};
 use crate::store::SemanticType;
-
-/// The column with the number of each prepared row, from 0.
-pub(in crate::prepare) const ROW: &str = "row of the table";
-
-/// Returns the name of the column with the texts by which the keys in a column are compared.
-pub(in crate::prepare) fn key_column(name: &str) -> String {
-    format!("{name} as a key")
-}
 
 /// The rows of a table, with their types.
 pub(crate) struct TypedRows {
