@@ -132,8 +132,8 @@ def _parser() -> argparse.ArgumentParser:
     train = _verb(verbs, "train", _train, "train a model, or resume a run")
     train.add_argument(
         "store", nargs="?", metavar="STORE",
-        help="a store to choose the configuration for, as `confluence init` does; default: "
-        "--config says all",
+        help="a store to choose the configuration for, as `confluence init` does; default: the "
+        "configuration of --config",
     )  # fmt: skip
     cli_draft.add_options(train)
     _add_config(train)
