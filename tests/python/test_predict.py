@@ -296,7 +296,7 @@ what = "count"
 of = "games"
 horizon = "180 days"
 train_until = "2002-08-01"
-val_until = "2003-01-30"
+val_until = "2003-07-27"
 """
     (tmp_path / "schema.toml").write_text(schema)
     headwater.prepare(source, tmp_path / "schema.toml", tmp_path / "db")
