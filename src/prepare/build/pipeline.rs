@@ -150,6 +150,10 @@ impl<'a> Preparation<'a> {
             self.options.progress.begin(&format!("reading task {}", task.name), None);
             let read = self.read_task(task, derived).context(|| format!("task {:?}", task.name))?;
             self.remarks.extend(unknown_labels_remark(task, derived, read.obs_times()));
+            // What a person would see in a file of seeds.
+            if task.predict.is_some() {
+                self.remarks.push(format!("task {:?}: {}", task.name, read.describe_splits()));
+            }
             derived_tasks.insert(task.name.clone(), read);
         }
         Ok(derived_tasks)

@@ -241,6 +241,34 @@ impl Derived {
         self.anchors.len() as u32
     }
 
+    /// Returns the number of seeds of each recorded split, and the mean of their numbers or the share
+    /// of true.
+    pub(super) fn describe_splits(&self) -> String {
+        let splits = [Split::Train, Split::Val, Split::Test].map(|split| {
+            let rows = (self.splits.iter().enumerate()).filter(|&(_, &of_row)| of_row == split);
+            let rows: Vec<usize> = rows.map(|(row, _)| row).collect();
+            if rows.is_empty() {
+                return format!("{} no seeds", split.name());
+            }
+            let shown =
+                self.describe_targets(&rows).map_or_else(String::new, |it| format!(" ({it})"));
+            format!("{} {}{shown}", split.name(), counted(rows.len() as u64, "seed"))
+        });
+        splits.join(", ")
+    }
+
+    fn describe_targets(&self, rows: &[usize]) -> Option<String> {
+        let present = || rows.iter().copied().filter(|&row| self.targets.is_valid(row));
+        let count = present().count().max(1) as f64;
+        if let Some(targets) = self.targets.as_boolean_opt() {
+            let share = present().filter(|&row| targets.value(row)).count() as f64 / count;
+            return Some(format!("{:.1} % true", 100.0 * share));
+        }
+        let targets = self.targets.as_primitive_opt::<Float64Type>()?;
+        let mean = present().map(|row| targets.value(row)).sum::<f64>() / count;
+        Some(format!("mean {mean:.4}"))
+    }
+
     /// Returns the observation time of each seed.
     pub(super) fn obs_times(&self) -> &[i64] {
         &self.obs_times

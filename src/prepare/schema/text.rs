@@ -188,6 +188,11 @@ fn in_plain_words(message: &str) -> String {
         names.iter().fold(word.to_owned(), |word, (from, to)| word.replace(from, to))
     };
     let (expected, found) = (named(expected), named(found));
+    // A date without quotes is a table to serde.
+    if expected == "a string" && found == "table in braces" {
+        return "expected a string in quotes, such as \"2020-01-31\", found a date or a table"
+            .into();
+    }
     format!("expected {expected}, found {found}")
 }
 
