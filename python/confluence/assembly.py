@@ -106,8 +106,9 @@ class Assembly:
                 keep(task, split, scores)
                 record = scores.record()
                 if scores.metrics:
-                    record["interval"] = metrics.interval(
-                        task.kind, scores.rows, scores.values, scores.labels
+                    # A list, as JSON has it.
+                    record["interval"] = list(
+                        metrics.interval(task.kind, scores.rows, scores.values, scores.labels)
                     )
                 if each:
                     del record["loss"]

@@ -25,7 +25,8 @@ def test_evaluate_finds_the_results_of_the_run(whole):
             name, baseline = next(iter(of_task[split]["baselines"].items()))
             assert of_task["leading"] in baseline
             for metric, value in baseline.items():
-                line = rf"{task} +{metric} +{split} +(\S+) +{name} (-?[0-9.]+)"
+                interval = r"(?:-?[0-9.]+ to -?[0-9.]+ +)?"
+                line = rf"{task} +{metric} +{split} +(\S+) +{interval}{name} (-?[0-9.]+)"
                 assert re.search(line, shown.stdout).groups() == (
                     f"{of_task[split][metric]:.4f}", f"{value:.4f}",
                 )  # fmt: skip
