@@ -5,15 +5,18 @@
 //! searches; the store's running totals give the sum of a range from its two ends.
 //!
 //! The seed row is no part of any aggregate, because its cells may be the target. And where a mean is one
-//! of targets, those of the seed and its siblings, it is one of earlier siblings alone: a mean over all
-//! others tells, beside those of the others, what the seed's own value is.
+//! of targets, or of another column that the seed hides, it is one of earlier siblings alone: a mean over
+//! all others tells, beside those of the others, what the seed's own value is.
+//!
+//! A mean of values that are known a fixed time after their rows is one of the children of a range that
+//! ends so much earlier.
 
 use super::database::{AggregateShape, Database, TableRelation};
 use super::walk::Visit;
 use crate::error::{Error, Result};
 use crate::store::{
-    ALWAYS_VISIBLE, AggregateValue, Cell, Children, Row, SEES_EVERYTHING, Total, counts,
-    fixed_point, is_visible,
+    ALWAYS_VISIBLE, AggregateValue, Cell, Children, NEVER_VISIBLE, Row, SEES_EVERYTHING, Total,
+    counts, fixed_point, is_visible,
 };
 
 /// The seed of a context, as its aggregates need it.
@@ -22,8 +25,8 @@ pub(super) struct SeedRow<'a> {
     row: u32,
     record: Row<'a>,
     obs_time: i64,
-    /// The column of its table that is the target, for a cell task.
-    target: Option<u32>,
+    /// The columns of its table that it hides.
+    hidden: &'a [u32],
 }
 
 /// The children in one window.
@@ -59,7 +62,7 @@ pub(super) fn write_aggregates(
             None => Scope::of(database, visit.row, aggregate.relation, seed)?,
         };
         scope.move_to(aggregate.window_us, seed)?;
-        put(aggregate, scope.cell(aggregate.value, seed)?);
+        put(aggregate, scope.cell(aggregate, seed)?);
         last = Some(scope);
     }
     Ok(())
@@ -99,7 +102,8 @@ impl<'a> Scope<'a> {
         Ok(())
     }
 
-    fn cell(&self, value: AggregateValue, seed: &SeedRow<'_>) -> Result<Cell> {
+    fn cell(&self, aggregate: &AggregateShape, seed: &SeedRow<'_>) -> Result<Cell> {
+        let value = aggregate.value;
         // Without an observation time no window has an end.
         if seed.obs_time == SEES_EVERYTHING
             && (self.window_us.is_some() || value == AggregateValue::SinceLast)
@@ -111,7 +115,9 @@ impl<'a> Scope<'a> {
                 let others = (self.to - self.from).saturating_sub(usize::from(self.has_seed));
                 Some(counts::of_count(others as u64))
             }
-            AggregateValue::Mean { column } => self.total(column, seed)?.mean(),
+            AggregateValue::Mean { column } => {
+                self.total(column, aggregate.known_delay_us, seed)?.mean()
+            }
             AggregateValue::SinceLast => {
                 let time = self.last_time(seed)?.filter(|&time| time != ALWAYS_VISIBLE);
                 let seconds = |time| seed.obs_time.abs_diff(time) / 1_000_000;
@@ -121,17 +127,21 @@ impl<'a> Scope<'a> {
         Ok(number.map_or(Cell::Null, Cell::Numerical))
     }
 
-    /// Returns the total of a column, without the seed's own value; of targets, that of the siblings
-    /// before the seed, and none if nobody knows which these are.
-    fn total(&self, column: u32, seed: &SeedRow<'_>) -> Result<Total> {
+    /// Returns the total of a column, without the seed's own value; of a column that the seed hides, that
+    /// of the siblings before the seed, and none if nobody knows which these are.
+    fn total(&self, column: u32, known_delay_us: i64, seed: &SeedRow<'_>) -> Result<Total> {
         let (mut to, mut own) = (self.to, None);
-        if self.is_of_siblings && seed.target == Some(column) {
+        if known_delay_us > 0 && seed.obs_time < NEVER_VISIBLE {
+            let known = seed.obs_time.saturating_sub(known_delay_us);
+            to = to.min(self.children.visible_count(known)?);
+        }
+        if self.is_of_siblings && seed.hidden.contains(&column) {
             match seed.record.time() {
                 ALWAYS_VISIBLE => return Ok(Total::default()),
                 time => to = to.min(self.children.visible_count(time.saturating_sub(1))?),
             }
         } else if self.has_seed {
-            own = fixed_point(seed.record.cell(column as usize));
+            own = fixed_point(seed.record.cell_known_at(column as usize, seed.obs_time));
         }
         let total = self.children.total(column, self.from.min(to), to)?;
         let total = total.ok_or_else(|| {
@@ -159,10 +169,10 @@ impl<'a> SeedRow<'a> {
         database: &'a Database,
         seed: Visit,
         obs_time: i64,
-        target: Option<u32>,
+        hidden: &'a [u32],
     ) -> Result<Self> {
         let record = database.store.tables()[seed.table as usize].row(seed.row)?;
-        Ok(Self { table: seed.table, row: seed.row, record, obs_time, target })
+        Ok(Self { table: seed.table, row: seed.row, record, obs_time, hidden })
     }
 
     fn is_child_of(

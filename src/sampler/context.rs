@@ -96,8 +96,8 @@ impl Sampler {
         let seed =
             engine.collect(task, SequenceSource::Seed { seed_index, epoch: 0 }, &mut scratch)?;
         let walker = &scratch.walker;
-        let target = task.target(&engine.databases, seed.target).column();
-        let (links, neighbours) = links_and_neighbours(database, walker, seed.obs_time, target)?;
+        let hidden = &task.hidden[..];
+        let (links, neighbours) = links_and_neighbours(database, walker, seed.obs_time, hidden)?;
         Ok(Context {
             task: task.name.clone(),
             database: task.database,
@@ -105,13 +105,13 @@ impl Sampler {
             split: task.split_of(seed_index),
             target: seed.target,
             target_column: match task.stored(&engine.databases).metadata().target {
-                TargetMetadata::Cell { column } => Some(column),
+                TargetMetadata::Cell { column, .. } => Some(column),
                 TargetMetadata::Derived { .. } => None,
             },
             rows: walker.visits().to_vec(),
             links,
             neighbours,
-            aggregates: aggregates(database, walker, seed.obs_time, target)?,
+            aggregates: aggregates(database, walker, seed.obs_time, hidden)?,
             hidden_count: walker.hidden(),
             cell_count: walker.cells(),
         })
@@ -123,9 +123,9 @@ fn aggregates(
     database: &Database,
     walker: &Walker,
     obs_time: i64,
-    target: Option<u32>,
+    hidden: &[u32],
 ) -> Result<Vec<AggregateCell>> {
-    let seed = SeedRow::of(database, walker.visits()[0], obs_time, target)?;
+    let seed = SeedRow::of(database, walker.visits()[0], obs_time, hidden)?;
     let mut cells = Vec::new();
     for (place, visit) in (0..).zip(walker.visits()).filter(|(_, visit)| visit.has_aggregates) {
         write_aggregates(database, *visit, &seed, |aggregate, cell| {
@@ -141,13 +141,13 @@ fn links_and_neighbours(
     database: &Database,
     walker: &Walker,
     obs_time: i64,
-    target: Option<u32>,
+    hidden: &[u32],
 ) -> Result<(Vec<Link>, Vec<Neighbours>)> {
     let (mut links, mut neighbours) = (Vec::new(), Vec::new());
     let tables = database.store.tables();
     let Visit { table, row, .. } = walker.visits()[0];
     let own_time = tables[table as usize].row(row)?.time();
-    let sight = Sight { obs_time, table, own_time, target };
+    let sight = Sight { obs_time, table, own_time, hidden };
     for (place, visit) in (0..).zip(walker.visits()) {
         let record = tables[visit.table as usize].row(visit.row)?;
         // Only the seed can be invisible; then its links are not known.

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::fold::ZScore;
 use crate::plan::Plan;
-use crate::store::{AggregateValue, ColumnMetadata, ColumnStats, Relation, SemanticType, Store};
+use crate::store::{
+    AggregateMetadata, AggregateValue, ColumnMetadata, ColumnStats, KnownMetadata, Relation,
+    SemanticType, Store, TableMetadata,
+};
 
 /// An open store, with the shape of every table for the walk.
 pub(super) struct Database {
@@ -47,6 +50,8 @@ pub(super) struct AggregateShape {
     pub relation: TableRelation,
     pub window_us: Option<i64>,
     pub value: AggregateValue,
+    /// How long after its row a value of the column of a mean is known.
+    pub known_delay_us: i64,
 }
 
 /// A summary: a table with a row for each period.
@@ -115,6 +120,10 @@ impl Database {
                 relation: TableRelation { index: aggregate.relation, table: relation.child },
                 window_us: aggregate.window_us,
                 value: aggregate.value,
+                known_delay_us: known_delay_us(
+                    &metadata.tables[relation.child as usize],
+                    aggregate,
+                ),
             });
         }
         let summaries = metadata.summaries.iter().map(|summary| SummaryShape {
@@ -147,6 +156,15 @@ impl Database {
 
     pub(super) fn relation(&self, relation: TableRelation) -> &Relation {
         &self.store.relations()[relation.index as usize]
+    }
+}
+
+/// Returns how long after its row a value of the column of a mean is known.
+fn known_delay_us(children: &TableMetadata, aggregate: &AggregateMetadata) -> i64 {
+    let AggregateValue::Mean { column } = aggregate.value else { return 0 };
+    match children.columns[column as usize].known {
+        Some(KnownMetadata::Delay { delay_us }) => delay_us,
+        _ => 0,
     }
 }
 

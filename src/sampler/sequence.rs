@@ -147,13 +147,6 @@ pub(super) struct Target {
     pub own: Option<(ColumnShape, Cell)>,
 }
 
-impl Target {
-    /// Returns the column of the seed's table that is the target; none for a derived task.
-    pub(super) fn column(&self) -> Option<u32> {
-        self.own.is_none().then_some(self.cell as u32)
-    }
-}
-
 impl Sequence<'_> {
     /// Writes a sequence that pads a batch: only padding cells, weight 0.
     pub(super) fn fill(mut self) {
@@ -164,20 +157,21 @@ impl Sequence<'_> {
         }
     }
 
-    /// Writes the context that `walker` has collected, observed at `obs_time`. `keep_future` keeps
-    /// timestamp cells that lie after it.
+    /// Writes the context that `walker` has collected, observed at `obs_time`. The seed row hides some
+    /// columns; `keep_future` keeps timestamp cells that lie after the observation.
     pub(super) fn write(
         mut self,
         database: &Database,
         walker: &Walker,
         target: Target,
+        hidden: &[u32],
         obs_time: i64,
         keep_future: bool,
         orders: &mut Orders,
     ) -> Result<()> {
         self.clear();
         let visits = walker.visits();
-        let seed = SeedRow::of(database, visits[0], obs_time, target.column())?;
+        let seed = SeedRow::of(database, visits[0], obs_time, hidden)?;
         let mut length = 0;
         for (place, visit) in visits.iter().enumerate() {
             let record = database.store.tables()[visit.table as usize].row(visit.row)?;
@@ -195,9 +189,11 @@ impl Sequence<'_> {
             let columns = shape.columns.iter().enumerate();
             for (at, (column, shape)) in (length..end).zip(columns) {
                 let is_target = place == 0 && at == target.cell;
-                let cell = match is_known || is_target {
-                    true => cell(&record, column, (!keep_future && !is_target).then_some(obs_time)),
-                    false => Cell::Null,
+                let is_hidden = place == 0 && hidden.contains(&(column as u32));
+                let cell = match (is_target, is_known && !is_hidden) {
+                    (true, _) => record.cell(column),
+                    (false, true) => visible_cell(&record, column, obs_time, keep_future),
+                    (false, false) => Cell::Null,
                 };
                 self.put(at, shape, cell);
             }
@@ -301,10 +297,10 @@ impl Sequence<'_> {
     }
 }
 
-/// Returns a cell of a row; NULL for a time later than `latest`.
-fn cell(record: &Row<'_>, column: usize, latest: Option<i64>) -> Cell {
-    match (record.cell(column), latest) {
-        (Cell::Timestamp(time), Some(latest)) if time > latest => Cell::Null,
-        (cell, _) => cell,
+/// Returns a cell of a row as it is known at `obs_time`; NULL for a later time, unless it keeps those.
+fn visible_cell(record: &Row<'_>, column: usize, obs_time: i64, keep_future: bool) -> Cell {
+    match record.cell_known_at(column, obs_time) {
+        Cell::Timestamp(time) if time > obs_time && !keep_future => Cell::Null,
+        cell => cell,
     }
 }

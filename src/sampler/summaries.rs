@@ -1,8 +1,8 @@
 //! The summaries that a seed may see: of each period that ended by the observation time.
 //!
 //! A summary in which the seed's target is counted tells of the target: all of it, where the seed is the
-//! only row. So of a summary of targets the seed sees periods that ended before its own row came to be
-//! known, whenever it is observed.
+//! only row. So of a summary of targets, or of another column that the seed hides, it sees periods that
+//! ended before its own row came to be known, whenever it is observed.
 
 use super::database::{Database, SummaryShape, TableRelation};
 use crate::error::Result;
@@ -10,20 +10,20 @@ use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE};
 
 /// What a seed may see of summaries.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sight {
+pub(super) struct Sight<'a> {
     pub obs_time: i64,
     /// The table of the seed row, and when the row came to be known.
     pub table: u32,
     pub own_time: i64,
-    /// The column of the table that is the target, for a cell task.
-    pub target: Option<u32>,
+    /// The columns of the table that the seed hides.
+    pub hidden: &'a [u32],
 }
 
-impl Sight {
+impl Sight<'_> {
     /// Returns the latest time of a summary's rows that the seed may see.
     pub(super) fn until(&self, summary: &SummaryShape) -> i64 {
-        let is_counted = |target| summary.of == self.table && summary.columns.contains(&target);
-        if !self.target.is_some_and(is_counted) {
+        let is_counted = |column| summary.of == self.table && summary.columns.contains(column);
+        if !self.hidden.iter().any(is_counted) {
             return self.obs_time;
         }
         match self.own_time {
@@ -45,7 +45,7 @@ impl Sight {
 /// A binary search among the periods of each.
 pub(super) fn latest_rows(
     database: &Database,
-    sight: Sight,
+    sight: Sight<'_>,
 ) -> impl Iterator<Item = Result<(TableRelation, u32)>> {
     let summaries = database.summaries.iter().filter(|summary| summary.is_global);
     summaries.filter_map(move |summary| {

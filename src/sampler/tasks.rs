@@ -24,6 +24,9 @@ pub(super) struct Task {
     pub name: String,
     pub weight: f64,
     pub heading: Heading,
+    /// The columns of the anchor that the seed row hides: the target of a cell task, and those that
+    /// would tell it.
+    pub hidden: Vec<u32>,
     /// The identity of the name, part of the random words of its draws.
     pub identity: u64,
     subsets: [Subset; 3],
@@ -55,7 +58,11 @@ impl Task {
         let subsets =
             divide(&databases[database], task, rule).context(|| format!("task {name:?}"))?;
         let identity = name_identity(&name);
-        Ok(Self { database, place, name, weight: 1.0, heading, identity, subsets })
+        let hidden = match &metadata.target {
+            TargetMetadata::Cell { column, hide } => [&[*column], &hide[..]].concat(),
+            TargetMetadata::Derived { .. } => Vec::new(),
+        };
+        Ok(Self { database, place, name, weight: 1.0, heading, hidden, identity, subsets })
     }
 
     /// Checks that seeds of the task can be observed earlier.
@@ -108,7 +115,7 @@ impl Task {
     pub(super) fn target(&self, databases: &[Database], cell: Cell) -> Target {
         let metadata = self.stored(databases).metadata();
         match &metadata.target {
-            TargetMetadata::Cell { column } => Target { cell: *column as usize, own: None },
+            TargetMetadata::Cell { column, .. } => Target { cell: *column as usize, own: None },
             TargetMetadata::Derived { column, .. } => {
                 let table = &databases[self.database].tables[metadata.anchor as usize];
                 Target { cell: table.columns.len(), own: Some((ColumnShape::of(column), cell)) }

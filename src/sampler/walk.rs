@@ -36,14 +36,14 @@ use crate::store::{Row, is_visible};
 
 /// The seed row of a walk, and its observation time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Start {
+pub(super) struct Start<'a> {
     pub table: u32,
     pub row: u32,
     pub obs_time: i64,
     /// The extra cells of the seed row: 1 for the target of a derived task, else 0.
     pub extra_cells: usize,
-    /// The column of the table that is the target, for a cell task.
-    pub target: Option<u32>,
+    /// The columns of the table that the seed hides.
+    pub hidden: &'a [u32],
 }
 
 /// The limits of a walk.
@@ -198,14 +198,14 @@ impl Walker {
     pub(super) fn walk(
         &mut self,
         database: &Database,
-        start: Start,
+        start: Start<'_>,
         bounds: &Bounds,
         random: &mut Stream,
     ) -> Result<()> {
         self.clear();
         let record = database.store.tables()[start.table as usize].row(start.row)?;
-        let Start { table, obs_time, target, .. } = start;
-        let sight = Sight { obs_time, table, own_time: record.time(), target };
+        let Start { table, obs_time, hidden, .. } = start;
+        let sight = Sight { obs_time, table, own_time: record.time(), hidden };
         let mut walk = Walking { walker: self, database, start, sight, bounds, random };
         if walk.begin(&record)? {
             match bounds.walk {
@@ -247,8 +247,8 @@ impl Walker {
 struct Walking<'a> {
     walker: &'a mut Walker,
     database: &'a Database,
-    start: Start,
-    sight: Sight,
+    start: Start<'a>,
+    sight: Sight<'a>,
     bounds: &'a Bounds,
     random: &'a mut Stream,
 }

@@ -1,8 +1,8 @@
 //! Checks that all numbers and paths of the metadata lie inside the store.
 
 use super::metadata::{
-    AggregateMetadata, AggregateValue, ColumnStats, Metadata, RelationMetadata, SummaryMetadata,
-    TableMetadata, TargetMetadata, TimeMetadata,
+    AggregateMetadata, AggregateValue, ColumnStats, KnownMetadata, Metadata, RelationMetadata,
+    SummaryMetadata, TableMetadata, TargetMetadata, TimeMetadata,
 };
 use super::table;
 use crate::error::{Error, Result};
@@ -25,9 +25,11 @@ impl Metadata {
         }
         for task in &self.tasks {
             let anchor = self.tables.get(task.anchor as usize);
-            let inside = match task.target {
-                TargetMetadata::Cell { column } => anchor.is_some_and(|table| {
-                    (column as usize) < table.columns.len() && task.seed_count == table.row_count
+            let inside = match &task.target {
+                TargetMetadata::Cell { column, hide } => anchor.is_some_and(|table| {
+                    let mut columns = hide.iter().chain([column]);
+                    columns.all(|&column| (column as usize) < table.columns.len())
+                        && task.seed_count == table.row_count
                 }),
                 TargetMetadata::Derived { .. } => anchor.is_some(),
             };
@@ -52,6 +54,10 @@ impl Metadata {
             table::check_layout(table)?;
             if table.time.as_ref().is_some_and(|time| time.delay_us() < 0) {
                 return wrong(format!("table {:?} has a negative delay", table.name));
+            }
+            let is_early = |known: &KnownMetadata| matches!(known, KnownMetadata::Delay { delay_us } if *delay_us < 0);
+            if table.columns.iter().filter_map(|column| column.known.as_ref()).any(is_early) {
+                return wrong(format!("a column of table {:?} has a negative delay", table.name));
             }
             let is_own = |relation: &RelationMetadata| relation.child as usize == place;
             if let Some(TimeMetadata::Inherited { relation, .. }) = &table.time

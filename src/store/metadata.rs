@@ -146,6 +146,27 @@ pub struct ColumnMetadata {
     pub null_count: u64,
     /// The statistics of the values, by semantic type.
     pub stats: ColumnStats,
+    /// When the values are known, if that is later than their rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<KnownMetadata>,
+}
+
+/// When the values of a column are known; before, contexts have NULL in their place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum KnownMetadata {
+    /// A fixed time after their rows.
+    Delay {
+        /// The delay in microseconds.
+        delay_us: i64,
+    },
+    /// At a time in the record.
+    At {
+        /// The name of the column of the source with these times.
+        column: String,
+        /// The offset of the time in the record.
+        offset: u32,
+    },
 }
 
 impl ColumnMetadata {
@@ -347,6 +368,9 @@ pub enum TargetMetadata {
     Cell {
         /// The column's place in the anchor table.
         column: u32,
+        /// The places of further columns that the seed row hides, because they would tell the target.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        hide: Vec<u32>,
     },
     /// A file of its own in `tasks/`.
     Derived {
@@ -416,7 +440,7 @@ impl Metadata {
     pub fn target_column<'a>(&'a self, task: &'a TaskMetadata) -> &'a ColumnMetadata {
         match &task.target {
             TargetMetadata::Derived { column, .. } => column,
-            TargetMetadata::Cell { column } => {
+            TargetMetadata::Cell { column, .. } => {
                 &self.tables[task.anchor as usize].columns[*column as usize]
             }
         }

@@ -26,8 +26,8 @@ pub use crate::bytes::identity_of;
 pub use crate::container::FileMetadata;
 pub use metadata::{
     AggregateMetadata, AggregateValue, ColumnMetadata, ColumnStats, EmbeddingMetadata,
-    FORMAT_VERSION, Metadata, RelationMetadata, SummaryMetadata, TableMetadata, TargetMetadata,
-    TaskMetadata, TimeMetadata,
+    FORMAT_VERSION, KnownMetadata, Metadata, RelationMetadata, SummaryMetadata, TableMetadata,
+    TargetMetadata, TaskMetadata, TimeMetadata,
 };
 pub use period::Period;
 pub use relation::{Children, Relation};

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use super::metadata::{ColumnStats, TableMetadata, TimeMetadata};
-use super::time::{ALWAYS_VISIBLE, known_from};
+use super::metadata::{ColumnStats, KnownMetadata, TableMetadata, TimeMetadata};
+use super::time::{ALWAYS_VISIBLE, is_visible, known_from};
 use crate::bytes::{identity_of, u32_at, u64_at};
 use crate::container::{Container, Section, Strings};
 use crate::error::{Error, Result};
@@ -232,7 +232,11 @@ pub(super) fn check_layout(metadata: &TableMetadata) -> Result<()> {
             }
             ref stats => offset + u64::from(stats.value_bytes()) <= stride,
         };
-        if !inside {
+        let known_inside = match column.known {
+            Some(KnownMetadata::At { offset, .. }) => u64::from(offset) + 8 <= stride,
+            _ => true,
+        };
+        if !inside || !known_inside {
             return Err(wrong(
                 metadata,
                 &format!("column {:?} lies outside the record", column.name),
@@ -320,6 +324,34 @@ impl Row<'_> {
                 };
                 Cell::Categorical(cat_emb_start.saturating_add(local))
             }
+        }
+    }
+
+    /// Returns the value of column `column` as it is known at `obs_time`: NULL before it is known.
+    ///
+    /// # Panics
+    /// When the table has no such column.
+    #[inline]
+    #[must_use]
+    pub fn cell_known_at(&self, column: usize, obs_time: i64) -> Cell {
+        if is_visible(self.known_time(column), obs_time) { self.cell(column) } else { Cell::Null }
+    }
+
+    /// Returns the time at which the value of column `column` is known; [`ALWAYS_VISIBLE`] if that is
+    /// whenever the row is.
+    ///
+    /// # Panics
+    /// When the table has no such column.
+    #[inline]
+    #[must_use]
+    pub fn known_time(&self, column: usize) -> i64 {
+        match &self.table.metadata.columns[column].known {
+            None => ALWAYS_VISIBLE,
+            Some(KnownMetadata::At { offset, .. }) => self.i64_at(*offset as usize),
+            Some(KnownMetadata::Delay { delay_us }) => match self.time() {
+                ALWAYS_VISIBLE => ALWAYS_VISIBLE,
+                time => known_from(time, *delay_us),
+            },
         }
     }
 

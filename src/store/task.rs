@@ -107,7 +107,7 @@ impl Task {
                     ))),
                 }
             }
-            (TargetMetadata::Cell { column }, _) => {
+            (TargetMetadata::Cell { column, .. }, _) => {
                 let row = anchor.row(seed_index)?;
                 let obs_time = match row.time() {
                     ALWAYS_VISIBLE | NEVER_VISIBLE => SEES_EVERYTHING,

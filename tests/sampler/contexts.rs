@@ -2,7 +2,7 @@
 
 use headwater::plan::Split;
 use headwater::sampler::{Context, Link, Neighbours, Sampler, Settings, Visit, Walk};
-use headwater::store::{Store, Task, is_visible};
+use headwater::store::{Seed, Store, Task, is_visible};
 
 use crate::summaries::{Asked, summary_of};
 use crate::{PLAIN, random_store, sampler, sequences, small};
@@ -12,8 +12,11 @@ fn plain_links_and_neighbours(store: &Store, context: &Context) -> (Vec<Link>, V
     let (mut links, mut neighbours) = (vec![], vec![]);
     let time = |table: u32, row: u32| store.tables()[table as usize].row(row).unwrap().time();
     let sees = |table: u32, row: u32| is_visible(time(table, row), context.obs_time);
-    let seed = (context.rows[0].table as usize, context.rows[0].row);
-    let asked = Asked { seed, obs_time: context.obs_time, target: context.target_column };
+    let (_, name) = context.task.split_once('/').unwrap();
+    let task = store.tasks().iter().position(|task| task.metadata().name == name).unwrap();
+    let Context { obs_time, target, .. } = *context;
+    let asked =
+        Asked::of(store, task, &Seed { row: context.rows[0].row, obs_time, target, split: None });
     for (place, visit) in (0..).zip(&context.rows) {
         if !sees(visit.table, visit.row) {
             continue;

@@ -11,6 +11,7 @@ mod f1db;
 #[path = "../shared/f1db.rs"]
 mod f1db_files;
 mod history;
+mod known;
 mod leak;
 mod perturbed;
 #[path = "../shared/random.rs"]

@@ -11,30 +11,32 @@ use crate::{PLAIN, sampler, stores};
 /// A table and a row of it.
 pub(crate) type Place = (usize, u32);
 
-/// The seed: its row, its observation time, and the target among the columns of its table.
-#[derive(Clone, Copy)]
+/// The seed: its row, its observation time, and the columns of its table that it hides.
+#[derive(Clone)]
 pub(crate) struct Asked {
     pub(crate) seed: Place,
     pub(crate) obs_time: i64,
-    pub(crate) target: Option<u32>,
+    pub(crate) hidden: Vec<u32>,
 }
 
 impl Asked {
     pub(crate) fn of(store: &Store, task: usize, seed: &Seed) -> Self {
         let metadata = store.tasks()[task].metadata();
-        let target = match metadata.target {
-            TargetMetadata::Cell { column } => Some(column),
-            TargetMetadata::Derived { .. } => None,
+        let hidden = match &metadata.target {
+            TargetMetadata::Cell { column, hide } => {
+                hide.iter().copied().chain([*column]).collect()
+            }
+            TargetMetadata::Derived { .. } => vec![],
         };
-        Self { seed: (metadata.anchor as usize, seed.row), obs_time: seed.obs_time, target }
+        Self { seed: (metadata.anchor as usize, seed.row), obs_time: seed.obs_time, hidden }
     }
 
     /// Whether a row of a summary is known: its period has ended by the observation and, where the
-    /// summary is of targets, before the seed's own row came to be known.
+    /// summary is of what the seed hides, before the seed's own row came to be known.
     pub(crate) fn sees(&self, store: &Store, summary: &SummaryMetadata, end: i64) -> bool {
         let own = store.tables()[self.seed.0].row(self.seed.1).unwrap().time();
         let has_target = summary.of as usize == self.seed.0
-            && self.target.is_some_and(|target| summary.columns.contains(&target));
+            && self.hidden.iter().any(|column| summary.columns.contains(column));
         let is_earlier = own != i64::MIN && own != NEVER_VISIBLE && end <= own;
         end <= self.obs_time && (!has_target || is_earlier)
     }

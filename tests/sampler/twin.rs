@@ -258,11 +258,15 @@ fn cells<'a>(
         let record = store.tables()[table].row(row).unwrap();
         for (place, column) in store.tables()[table].metadata().columns.iter().enumerate() {
             let is_target = number == 0
-                && matches!(task.metadata().target, TargetMetadata::Cell { column } if column as usize == place);
+                && matches!(task.metadata().target, TargetMetadata::Cell { column, .. } if column as usize == place);
             let mut cell = record.cell(place);
+            let is_hidden = number == 0 && asked.hidden.contains(&(place as u32));
+            let is_later =
+                record.known_time(place) != i64::MIN && record.known_time(place) > seed.obs_time;
             let from_the_future = matches!(cell, Cell::Timestamp(time) if time > seed.obs_time);
             let unknown = number == 0 && !is_visible(record.time(), seed.obs_time);
-            if !is_target && (unknown || from_the_future && !settings.keep_future_cells) {
+            let is_future = from_the_future && !settings.keep_future_cells;
+            if !is_target && (unknown || is_hidden || is_later || is_future) {
                 cell = Cell::Null;
             }
             cells.push(Expected { row: number, column: Cow::Borrowed(column), cell, is_target });
@@ -274,7 +278,7 @@ fn cells<'a>(
         if has_aggregates(settings.aggregates, reached[number]) {
             for aggregate in aggregates_of(store, table) {
                 let is_known = number > 0 || is_visible(record.time(), seed.obs_time);
-                let number_of = || aggregate_of(store, aggregate, row, asked);
+                let number_of = || aggregate_of(store, aggregate, row, &asked);
                 let cell =
                     if is_known { number_of() } else { None }.map_or(Cell::Null, Cell::Numerical);
                 let column = Cow::Owned(number_column(aggregate));
@@ -306,7 +310,7 @@ fn number_column(aggregate: &AggregateMetadata) -> ColumnMetadata {
     let stats =
         ColumnStats::Numerical { scale: Scale::Linear, mean: 0.0, std: 1.0, min: 0.0, max: 0.0 };
     let (name, index) = (aggregate.name.clone(), aggregate.index);
-    ColumnMetadata { name, index, offset: 0, null_count: 0, stats }
+    ColumnMetadata { name, index, offset: 0, null_count: 0, stats, known: None }
 }
 
 /// An aggregate of the children of row `parent`, by a loop over all rows of their table.
@@ -314,8 +318,9 @@ fn aggregate_of(
     store: &Store,
     aggregate: &AggregateMetadata,
     parent: u32,
-    Asked { seed, target, obs_time: now }: Asked,
+    asked: &Asked,
 ) -> Option<f32> {
+    let (seed, now) = (asked.seed, asked.obs_time);
     let relation = &store.relations()[aggregate.relation as usize];
     let child = relation.metadata().child as usize;
     let table = &store.tables()[child];
@@ -340,7 +345,10 @@ fn aggregate_of(
         if let AggregateValue::Mean { column } = aggregate.value {
             // Of targets only those that were known before the seed came to exist.
             let is_earlier = own.time() != i64::MIN && record.time() < own.time();
-            if is_of_siblings && target == Some(column) && !is_earlier {
+            let known = record.known_time(column as usize);
+            if is_of_siblings && asked.hidden.contains(&column) && !is_earlier
+                || known != i64::MIN && known > now
+            {
                 continue;
             }
             let value = match record.cell(column as usize) {
@@ -385,7 +393,7 @@ fn check(
     settings: &Settings,
     batch: &Batch,
     sequence: usize,
-    asked: Asked,
+    asked: &Asked,
     (rows, reached): (&[Place], &[Reached]),
     cells: &[Expected<'_>],
 ) {
@@ -453,7 +461,7 @@ fn check(
 }
 
 /// The places of the rows of summaries that the seed refers to, and their relations.
-fn summaries_linked(store: &Store, asked: Asked, rows: &[Place]) -> Vec<(usize, usize)> {
+fn summaries_linked(store: &Store, asked: &Asked, rows: &[Place]) -> Vec<(usize, usize)> {
     // A seed from the future refers to nothing.
     let own = store.tables()[asked.seed.0].row(asked.seed.1).unwrap().time();
     let all = asked.summary_rows(store).into_iter().filter(|_| is_visible(own, asked.obs_time));
@@ -663,7 +671,7 @@ fn check_sequence(
     let (rows, reached) = context(store, settings, task, &seed, random);
     let cells = cells(store, settings, task, &seed, (&rows, &reached));
     let asked = Asked::of(store, task, &seed);
-    check(store, settings, batch, sequence, asked, (&rows, &reached), &cells);
+    check(store, settings, batch, sequence, &asked, (&rows, &reached), &cells);
     assert_eq!(batch.get::<u32>("seed_row").unwrap()[sequence], seed.row);
     assert_eq!(batch.get::<i64>("obs_time").unwrap()[sequence], seed.obs_time);
     assert_eq!(batch.get::<f32>("seq_weight").unwrap()[sequence], 1.0);

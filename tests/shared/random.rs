@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use headwater::prepare::schema::{
-    Aggregate, CellTask, Delay, DerivedTask, Limits, Reference, ScaleName, Schema, Summary, Table,
-    Task, Time, Window,
+    Aggregate, CellTask, Column, Delay, DerivedTask, Known, Limits, Reference, ScaleName, Schema,
+    Summary, Table, Task, Time, Window,
 };
 use headwater::random::{Purpose, Stream};
 use headwater::store::{Period, SemanticType};
@@ -207,12 +207,80 @@ impl Maker {
         }
         let aggregates = self.aggregates();
         let summaries = self.summaries();
+        for place in 0..self.tables.len() {
+            self.add_known(place, &aggregates, &summaries);
+        }
+        for cell in tasks.iter_mut().filter_map(|task| task.cell.as_mut()) {
+            self.hide_some(cell);
+        }
         let names: Vec<_> = self.tables.iter().map(|t| t.source_name().to_owned()).collect();
         let mut data: BTreeMap<_, _> = names.into_iter().zip(self.data).collect();
         data.append(&mut task_data);
         let limits = Limits { unresolved_share: 1.0, ..Limits::default() };
         let (database, tables) = ("random".into(), self.tables);
         Database { schema: Schema { database, limits, tables, aggregates, summaries, tasks }, data }
+    }
+
+    /// Lets some columns be known later than their rows, where no aggregate or summary forbids it.
+    fn add_known(&mut self, place: usize, aggregates: &[Aggregate], summaries: &[Summary]) {
+        let table = self.tables[place].clone();
+        let is_timed = table.time.is_some();
+        let mut has_times = false;
+        for (name, column) in &table.columns {
+            let of_table = |summary: &&Summary| summary.table == table.name;
+            let mut summaries = summaries.iter().filter(of_table);
+            let mut sums = aggregates.iter().filter(|aggregate| aggregate.table == table.name);
+            let is_taken = self.links(place, name)
+                || column.semantic == SemanticType::Ignored
+                || name == "when"
+                || summaries.any(|summary| summary.columns.contains(name));
+            if is_taken || self.chance(60) {
+                continue;
+            }
+            let is_summed = sums.any(|aggregate| aggregate.columns.contains(name));
+            let known = match (is_timed && self.chance(50), is_summed) {
+                (true, _) => {
+                    Known::Delay(Delay([1, 86_400_000_000, 2_000 * 86_400_000_000][self.below(3)]))
+                }
+                (false, false) => {
+                    has_times = true;
+                    Known::At("known at".into())
+                }
+                (false, true) => continue,
+            };
+            self.tables[place].columns[name].known = Some(known);
+        }
+        if has_times {
+            let rows = self.data[place][0].1.len();
+            let values = self.values(SemanticType::Timestamp, rows);
+            // The identity of a row without a key is of all that is read of it.
+            let is_ignored = !table.key.is_empty() && self.chance(50);
+            let kind = if is_ignored { SemanticType::Ignored } else { SemanticType::Timestamp };
+            self.add_column(place, "known at", kind, values);
+        }
+    }
+
+    /// Lets the seed row of a cell task hide some columns beside the target.
+    fn hide_some(&mut self, cell: &mut CellTask) {
+        let place = self.tables.iter().position(|table| table.name == cell.table).unwrap();
+        let is_hideable = |(name, column): &(&String, &Column)| {
+            !self.links(place, name)
+                && **name != "when"
+                && **name != cell.column
+                && column.semantic != SemanticType::Ignored
+        };
+        let columns = self.tables[place].columns.iter().filter(is_hideable);
+        let names: Vec<_> = columns.map(|(name, _)| name.clone()).collect();
+        cell.hide = names.into_iter().filter(|_| self.chance(30)).collect();
+    }
+
+    /// Whether a column is part of a key, of a reference, or of what references refer to.
+    fn links(&self, place: usize, name: &String) -> bool {
+        let table = &self.tables[place];
+        let incoming = self.tables.iter().flat_map(|t| &t.references);
+        table.key.contains(name)
+            || table.references.iter().any(|r| r.columns.contains(name))
+            || incoming.filter(|r| r.to == table.name).any(|r| r.to_columns.contains(name))
     }
 
     /// Returns aggregates of about half of the references, of some columns and over some windows.
@@ -329,7 +397,7 @@ impl Maker {
         };
         let (column, _) = (table.columns.iter())
             .find(|(n, c)| *n != "when" && !links(n) && is_target(c.semantic))?;
-        let cell = CellTask { table: table.name.clone(), column: column.clone() };
+        let cell = CellTask { table: table.name.clone(), column: column.clone(), hide: vec![] };
         let name = format!("cell of {}", table.name);
         Some(Task { name, cell: Some(cell), derived: None, predict: None, sees_everything: true })
     }

@@ -5,8 +5,8 @@ use std::fs;
 use headwater::ErrorKind;
 use headwater::prepare::schema::Summary;
 use headwater::store::{
-    AggregateValue, ColumnStats, METADATA_FILE, Metadata, Period, Store, TargetMetadata,
-    TimeMetadata,
+    AggregateValue, ColumnStats, KnownMetadata, METADATA_FILE, Metadata, Period, Store,
+    TargetMetadata, TimeMetadata,
 };
 
 use crate::database::Database;
@@ -79,6 +79,16 @@ fn p6_wrong_columns_and_categories_are_rejected() {
 }
 
 #[test]
+fn p6_wrong_times_of_knowledge_are_rejected() {
+    let at = |offset| Some(KnownMetadata::At { column: "then".into(), offset });
+    let outside = refused(|m| m.tables[0].columns[0].known = at(u32::MAX));
+    assert!(outside.contains("lies outside the record"), "{outside}");
+    let delay = KnownMetadata::Delay { delay_us: -1 };
+    let early = refused(|m| m.tables[0].columns[0].known = Some(delay));
+    assert_eq!(early, wrong("a column of table \"customers\" has a negative delay"));
+}
+
+#[test]
 fn p6_wrong_summaries_are_rejected() {
     let mut database = tiny::database();
     let (table, period) = ("orders".to_owned(), Period::Month);
@@ -116,7 +126,9 @@ fn p6_wrong_relations_tasks_and_paths_are_rejected() {
     let task = wrong("task \"vip\" names a table, a column or seeds that do not exist");
     assert_eq!(refused(|m| m.tasks[0].anchor = 3), task);
     assert_eq!(refused(|m| m.tasks[0].seed_count += 1), task);
-    assert_eq!(refused(|m| m.tasks[0].target = TargetMetadata::Cell { column: 5 }), task);
+    let cell = |column, hide| TargetMetadata::Cell { column, hide };
+    assert_eq!(refused(|m| m.tasks[0].target = cell(5, vec![])), task);
+    assert_eq!(refused(|m| m.tasks[0].target = cell(0, vec![0, 5])), task);
     let early = refused(|m| match &mut m.tables[1].time {
         Some(TimeMetadata::Inherited { delay_us, .. }) => *delay_us = -1,
         other => panic!("{other:?}"),

@@ -1,6 +1,6 @@
 //! The plain twin of a store: its expected content, by loops over the values.
 
-use headwater::prepare::schema::{Aggregate, Reference, Table, Window};
+use headwater::prepare::schema::{Aggregate, Known, Reference, Table, Window};
 use headwater::store::{
     ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE, SEES_EVERYTHING,
     SemanticType, Store, fixed_point,
@@ -96,6 +96,21 @@ pub(crate) fn times(database: &Database, table: &Table) -> Vec<Option<i64>> {
     };
     let delayed = |time: i64| time.saturating_add(time_delay(table)).min(NEVER_VISIBLE);
     given.into_iter().map(|time| time.map(delayed)).collect()
+}
+
+/// The time at which a value of a row is known; the least i64 if that is with the row.
+fn known_time(database: &Database, table: &Table, known: &Option<Known>, row: usize) -> i64 {
+    match known {
+        None => ALWAYS_VISIBLE,
+        Some(Known::Delay(delay)) => match times(database, table)[row] {
+            None => ALWAYS_VISIBLE,
+            Some(time) => time.saturating_add(delay.0).min(NEVER_VISIBLE),
+        },
+        Some(Known::At(column)) => match database.column(table.source_name(), column)[row] {
+            Value::Time(time) => time,
+            _ => NEVER_VISIBLE,
+        },
+    }
 }
 
 fn time_delay(table: &Table) -> i64 {
@@ -207,6 +222,8 @@ fn compare_rows(
             let record = table.row(row as u32).unwrap();
             let cell = record.cell(column);
             assert_eq!(record.is_null(column), *value == Value::Null);
+            let known = &schema.columns[&metadata.name].known;
+            assert_eq!(record.known_time(column), known_time(database, schema, known, row));
             compare_cell(store, metadata, value, cell);
             if let (Cell::Text(_), Value::Word(word)) = (cell, value) {
                 texts.insert(word.clone());

@@ -12,7 +12,8 @@ use crate::plan::Split;
 use crate::random::name_identity;
 use crate::sampler::Settings;
 use crate::store::{
-    ColumnMetadata, ColumnStats, Scale, Store, Table, TableMetadata, Task, TimeMetadata,
+    ColumnMetadata, ColumnStats, KnownMetadata, Scale, Store, Table, TableMetadata, Task,
+    TimeMetadata,
 };
 use crate::view::words::{bytes, count, plural};
 use crate::view::{ContextPicture, RowView, time_text};
@@ -263,12 +264,20 @@ fn print_table(store: &Store, table: &TableMetadata, output: &mut Output) -> Res
             }
             _ => describe_stats(column),
         };
+        let known = match &column.known {
+            None => String::new(),
+            Some(KnownMetadata::At { column, .. }) => format!("known at {column}"),
+            Some(KnownMetadata::Delay { delay_us }) => {
+                format!("known {} later", crate::prepare::schema::Delay(*delay_us))
+            }
+        };
         [
             column.index.to_string(),
             column.name.clone(),
             column.semantic().to_string(),
             format!("{} NULL", count(column.null_count)),
             stats,
+            known,
         ]
     }))
 }

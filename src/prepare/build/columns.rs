@@ -90,7 +90,7 @@ impl ColumnSummary {
 
     /// Reads a batch of values; counts unreadable values for `check`, and reads the batch as NULL.
     pub(in crate::prepare) fn read(&mut self, array: &ArrayRef, first_row: u64) -> Result<Values> {
-        match Values::read(array, self.column).context(|| self.place())? {
+        match Values::read(array, &self.column).context(|| self.place())? {
             Ok(values) => Ok(values),
             Err(bad) => {
                 let bad_values = self.bad_values.get_or_insert(BadValues {
@@ -99,7 +99,7 @@ impl ColumnSummary {
                     ..bad.clone()
                 });
                 bad_values.count += bad.count;
-                Ok(Values::nulls(self.column, array.len()))
+                Ok(Values::nulls(&self.column, array.len()))
             }
         }
     }

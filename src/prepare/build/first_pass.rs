@@ -28,7 +28,7 @@ use crate::prepare::schema::{Column, Limits, Table};
 use crate::prepare::source::Batches;
 use crate::prepare::values::{Values, arrow_error, to_texts};
 use crate::progress::Progress;
-use crate::store::{ALWAYS_VISIBLE, SemanticType, identity_of};
+use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, SemanticType, identity_of};
 
 /// The most rows of a table; the two numbers above are reserved.
 const ROW_LIMIT: u64 = u32::MAX as u64 - 1;
@@ -45,6 +45,8 @@ pub(super) struct Ingested {
     pub links: Vec<Links>,
     /// The values of the time column.
     pub times: Option<Vec<i64>>,
+    /// The values of each column of times at which others are known; of a NULL a time that never comes.
+    pub known_times: Vec<Vec<i64>>,
     /// The number of rows that repeat a key.
     pub duplicate_keys: u64,
     /// The table's file; it contains the keys, and not yet the rows.
@@ -85,6 +87,8 @@ struct Ingest<'a> {
     references: Vec<ReferenceColumns<'a>>,
     time_place: Option<usize>,
     times: Vec<i64>,
+    known_places: Vec<usize>,
+    known_times: Vec<Vec<i64>>,
     identities: Vec<u64>,
     strings: Option<StringsWriter>,
     file: ContainerWriter,
@@ -155,7 +159,7 @@ fn staging_error(path: &Path, error: arrow_schema::ArrowError) -> Error {
 impl<'a> Ingest<'a> {
     fn new(input: TableInput<'a>) -> Result<Self> {
         let TableInput { table, limits, looked_up, parents, folder, .. } = input;
-        let summary = |(name, column): (&String, &Column)| ColumnSummary::new(name, *column);
+        let summary = |(name, column): (&String, &Column)| ColumnSummary::new(name, column.clone());
         let is_kept = |column: &Column| column.semantic != SemanticType::Ignored;
         let mut read: Vec<_> =
             table.columns.iter().filter(|(_, c)| is_kept(c)).map(summary).collect();
@@ -202,9 +206,13 @@ impl<'a> Ingest<'a> {
             .collect::<Result<Vec<_>>>()?;
         let time = table.time.as_ref().and_then(|time| time.column.as_ref());
         let time_place = time.map(&mut place_of).transpose()?;
+        let known = table.known_times();
+        let known_places: Vec<usize> =
+            known.iter().map(|&name| place_of(name)).collect::<Result<_>>()?;
         // A column that is ignored as a cell is read as a time all the same.
-        if let (Some(place), Some(name)) = (time_place, time) {
-            let column = Column { semantic: SemanticType::Timestamp, ..read[place].column };
+        for (&place, name) in time_place.iter().zip(time).chain(known_places.iter().zip(known)) {
+            let column = read[place].column.clone();
+            let column = Column { semantic: SemanticType::Timestamp, ..column };
             read[place] = ColumnSummary::new(name, column);
         }
         let mut file = ContainerWriter::create(folder, &crate::store::table_file(&table.name))?;
@@ -223,6 +231,8 @@ impl<'a> Ingest<'a> {
             references,
             time_place,
             times: Vec::new(),
+            known_times: vec![Vec::new(); known_places.len()],
+            known_places,
             identities: Vec::new(),
             strings,
             file,
@@ -285,6 +295,11 @@ impl<'a> Ingest<'a> {
         });
         if let Some(Values::Times(times)) = self.time_place.map(|place| &values[place]) {
             self.times.extend(times.iter().map(|time| time.unwrap_or(ALWAYS_VISIBLE)));
+        }
+        for (&place, known) in self.known_places.iter().zip(&mut self.known_times) {
+            if let Values::Times(times) = &values[place] {
+                known.extend(times.iter().map(|time| time.unwrap_or(NEVER_VISIBLE)));
+            }
         }
         RecordBatch::try_new(Arc::clone(&self.schema), staged).map_err(arrow_error)
     }
@@ -358,6 +373,7 @@ impl<'a> Ingest<'a> {
             row_count: self.row_count as u32,
             links: self.references.into_iter().map(|reference| reference.links).collect(),
             times: self.time_place.map(|_| self.times),
+            known_times: self.known_times,
             columns: self.read,
             indexes: (self.keys.into_iter().filter(|key| self.looked_up.contains(&key.columns)))
                 .map(|key| (key.columns, key.index))

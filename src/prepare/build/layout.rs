@@ -2,15 +2,18 @@
 
 use super::columns::{ColumnSummary, Summary};
 use crate::error::{Error, Result};
-use crate::store::{ColumnMetadata, ColumnStats};
+use crate::prepare::schema::Known;
+use crate::store::{ColumnMetadata, ColumnStats, KnownMetadata};
 
 /// The layout of a table's records. The widest values come first, so only the end needs padding.
 ///
-/// Times, then the parents' row numbers, then values of 4, 2 and 1 bytes, then bits: a NULL bit for
+/// The row's time, those at which values are known, timestamps, then the parents' row numbers, then values of 4, 2 and 1 bytes, then bits: a NULL bit for
 /// each column, and a value bit for each boolean.
 pub(super) struct Layout {
     /// The offset of a time that is no cell.
     pub time_offset: u32,
+    /// The offset of each time at which values of some columns are known.
+    pub known_offsets: Vec<u32>,
     /// The offset of each reference's parent.
     pub parent_offsets: Vec<u32>,
     /// The columns with their offsets.
@@ -33,16 +36,25 @@ impl Offset {
 }
 
 impl Layout {
-    /// Lays out a table with `reference_count` references.
+    /// Lays out a table with `reference_count` references; `known_times` are the columns of times at which
+    /// values of others are known.
     ///
     /// `columns` have their statistics and their blocks of categories already.
     pub(super) fn new(
         mut columns: Vec<ColumnMetadata>,
         reference_count: usize,
         records_time: bool,
+        known_times: &[&String],
     ) -> Result<Self> {
         let mut offset = Offset(0);
         let time_offset = offset.take(if records_time { 8 } else { 0 });
+        let known_offsets: Vec<u32> = known_times.iter().map(|_| offset.take(8)).collect();
+        for column in &mut columns {
+            if let Some(KnownMetadata::At { column: time, offset }) = &mut column.known {
+                let place = known_times.iter().position(|known| *known == time);
+                *offset = known_offsets[place.expect("every such time is in the record")];
+            }
+        }
         let place = |columns: &mut [ColumnMetadata], width: u32, offset: &mut Offset| {
             for column in columns.iter_mut().filter(|c| c.stats.value_bytes() == width) {
                 column.offset = offset.take(width);
@@ -66,12 +78,14 @@ impl Layout {
             }
         }
         offset.take(bit.div_ceil(8));
-        let has_times = records_time || columns.iter().any(|c| c.stats.value_bytes() == 8);
+        let has_times = records_time
+            || !known_times.is_empty()
+            || columns.iter().any(|c| c.stats.value_bytes() == 8);
         let stride = offset.0.next_multiple_of(if has_times { 8 } else { 4 });
         let stride = u32::try_from(stride).map_err(|_| {
             Error::limit("expected records of less than 4 GiB, found longer ones; remove columns")
         })?;
-        Ok(Self { time_offset, parent_offsets, columns, null_offset, stride })
+        Ok(Self { time_offset, known_offsets, parent_offsets, columns, null_offset, stride })
     }
 }
 
@@ -102,5 +116,9 @@ pub(super) fn column_metadata(
         Summary::Text => ColumnStats::Text,
     };
     let (name, null_count) = (summary.name.clone(), summary.null_count);
-    Ok(ColumnMetadata { name, index, offset: 0, null_count, stats })
+    let known = summary.column.known.as_ref().map(|known| match known {
+        Known::Delay(delay) => KnownMetadata::Delay { delay_us: delay.0 },
+        Known::At(time) => KnownMetadata::At { column: time.clone(), offset: 0 },
+    });
+    Ok(ColumnMetadata { name, index, offset: 0, null_count, stats, known })
 }

@@ -375,8 +375,12 @@ impl<'a> Preparation<'a> {
         let missing = || Error::schema("the table or the column of the cell is not in the schema");
         let anchor = self.schema.table(&cell.table).ok_or_else(missing)?;
         let table = &tables[anchor];
-        let column = table.columns.iter().position(|c| c.name == cell.column);
-        let column = column.ok_or_else(missing)? as u32;
+        let place = |name: &String| {
+            let place = table.columns.iter().position(|column| column.name == *name);
+            place.map(|place| place as u32).ok_or_else(missing)
+        };
+        let column = place(&cell.column)?;
+        let hide = cell.hide.iter().map(place).collect::<Result<_>>()?;
         let undated = self.undated[anchor].always + self.undated[anchor].never;
         if undated > 0 && !task.sees_everything {
             return Err(Error::data(format!(
@@ -390,7 +394,7 @@ impl<'a> Preparation<'a> {
             anchor: anchor as u32,
             seed_count: table.row_count,
             sees_everything: task.sees_everything,
-            target: TargetMetadata::Cell { column },
+            target: TargetMetadata::Cell { column, hide },
         })
     }
 

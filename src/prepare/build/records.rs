@@ -69,6 +69,7 @@ pub(super) fn write_records(
     summaries: &[ColumnSummary],
     parents: &[Parents],
     recorded_times: Option<&[i64]>,
+    known_times: &[Vec<i64>],
 ) -> Result<()> {
     let encoders: Vec<Encoder> = summaries.iter().map(Encoder::new).collect();
     let stride = layout.stride as usize;
@@ -80,9 +81,11 @@ pub(super) fn write_records(
         records.clear();
         records.resize(batch.num_rows() * stride, 0);
         let mut target = Records { bytes: &mut records, layout };
-        if let Some(times) = recorded_times {
+        let recorded = recorded_times.map(|times| (layout.time_offset, times));
+        let known = layout.known_offsets.iter().copied().zip(known_times.iter().map(Vec::as_slice));
+        for (offset, times) in recorded.into_iter().chain(known) {
             let times = &times[first_row..first_row + batch.num_rows()];
-            target.put(layout.time_offset, times.iter().map(|time| time.to_le_bytes()));
+            target.put(offset, times.iter().map(|time| time.to_le_bytes()));
         }
         for (&offset, parents) in layout.parent_offsets.iter().zip(parents) {
             let rows = parents.stored(first_row..first_row + batch.num_rows());

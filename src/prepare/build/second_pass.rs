@@ -70,7 +70,8 @@ impl SecondPass<'_> {
             column.is_some_and(|name| read.columns.iter().any(|column| column.name == *name))
         };
         let records_time = table.time.as_ref().is_some_and(|time| !is_cell(time));
-        let layout = Layout::new(columns, table.references.len(), records_time)?;
+        let layout =
+            Layout::new(columns, table.references.len(), records_time, &table.known_times())?;
         let (time, times) = self.times(place, &mut read, &layout, &parents)?;
         let recorded = times.as_deref().filter(|_| records_time);
         records::write_records(
@@ -80,6 +81,7 @@ impl SecondPass<'_> {
             &read.columns,
             &parents,
             recorded,
+            &read.known_times,
         )?;
         let summed =
             aggregates::summed_columns(self.schema, &table.name, &read.columns, &read.staged)?;
@@ -141,7 +143,7 @@ impl SecondPass<'_> {
     ) -> Result<WrittenTable> {
         let summary = &self.schema.summaries[rows.number];
         let name = summary.name();
-        let layout = Layout::new(columns, usize::from(rows.parents.is_some()), true)?;
+        let layout = Layout::new(columns, usize::from(rows.parents.is_some()), true, &[])?;
         let mut file = ContainerWriter::create(folder, &table_file(&name))?;
         let cells: Vec<_> = rows.columns.iter().map(|column| &*column.cells).collect();
         records::write_numbers(&mut file, &layout, &rows.ends, rows.parents.as_deref(), &cells)?;

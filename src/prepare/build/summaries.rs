@@ -218,6 +218,7 @@ impl SummaryRows {
             offset: 0,
             null_count: column.cells.iter().filter(|cell| cell.is_none()).count() as u64,
             stats: column.stats.clone(),
+            known: None,
         };
         (first_index..).zip(&self.columns).map(metadata).collect()
     }

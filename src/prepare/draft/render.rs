@@ -103,7 +103,7 @@ impl Draft {
         writeln!(text, "[table.columns]")?;
         for (name, column) in &table.columns {
             let note = note(Place::Column(name.clone()));
-            writeln!(text, "{} = {}{note}", key(name), inline_column(*column))?;
+            writeln!(text, "{} = {}{note}", key(name), inline_column(column))?;
         }
         Ok(())
     }
@@ -213,7 +213,7 @@ fn inline_reference(reference: &Reference) -> String {
     }
 }
 
-fn inline_column(column: Column) -> String {
+fn inline_column(column: &Column) -> String {
     let semantic = quoted(column.semantic.name());
     let scale = (!column.scale.is_linear()).then(|| column.scale.name());
     match (column.unit, scale) {

@@ -119,7 +119,7 @@ pub(super) fn cell_tasks(
                 continue;
             }
             names.push(name.to_lowercase());
-            let cell = CellTask { table: table.name.clone(), column: column.clone() };
+            let cell = CellTask { table: table.name.clone(), column: column.clone(), hide: vec![] };
             let warning = timeless_warning(subject);
             let sees_everything = warning.is_some();
             notes.extend(

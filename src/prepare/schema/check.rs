@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::known::are_known_with_rows;
 use super::labels::label_table_name;
 use super::{
     Aggregate, CellTask, Column, Delay, DerivedTask, Reference, ScaleName, Schema, Table, Task,
@@ -69,14 +70,15 @@ impl Schema {
                 "every column of the table is ignored; give at least one column another type",
             );
         }
-        let time = table.time.as_ref().and_then(|time| time.column.as_ref());
         let is_unused = |(name, column): &(&String, &Column)| {
-            column.semantic == SemanticType::Ignored && column.unit.is_some() && time != Some(*name)
+            column.semantic == SemanticType::Ignored
+                && column.unit.is_some()
+                && !table.is_read_as_time(name)
         };
         if let Some((name, _)) = table.columns.iter().find(is_unused) {
             return fail(format!(
-                "column {name:?}: expected a unit only for a timestamp or the table's time, found \
-                 one for an ignored column; remove the unit"
+                "column {name:?}: expected a unit only for a timestamp, the table's time or the time \
+                 at which others are known, found one for an ignored column; remove the unit"
             ));
         }
         has_columns(table, &table.key).context(|| "key")?;
@@ -90,7 +92,8 @@ impl Schema {
             }
             self.check_reference(table, reference).context(|| format!("reference {name:?}"))?;
         }
-        table.time.as_ref().map_or(Ok(()), |time| check_time(table, time)).context(|| "time")
+        table.time.as_ref().map_or(Ok(()), |time| check_time(table, time)).context(|| "time")?;
+        self.check_known(table)
     }
 
     fn check_reference(&self, table: &Table, reference: &Reference) -> Result<()> {
@@ -167,6 +170,7 @@ impl Schema {
         find_reference(table, &aggregate.reference)?;
         has_columns(table, &aggregate.columns)?;
         has_averages(table, &aggregate.columns)?;
+        are_known_with_rows(table, &aggregate.columns, false)?;
         if aggregate.windows.is_empty() {
             return fail("expected at least one window, found none; \"ever\" means all children");
         }
@@ -213,37 +217,56 @@ impl Schema {
                 .and_then(|()| keeps_numbers(column.scale))
                 .context(|| format!("column {:?} of {:?}", cell.column, cell.table))?;
         }
-        let time = table.time.as_ref();
-        if time.and_then(|t| t.column.as_ref()) == Some(&cell.column) {
-            return fail(format!(
-                "column {:?} is the time of table {:?}, which every context contains; predict \
-                 another column",
-                cell.column, cell.table
-            ));
-        }
-        if self.links_rows(table, &cell.column) {
-            return fail(format!(
-                "column {:?} of table {:?} is part of a key or reference, so the links of a row \
-                 reveal its value; predict another column",
-                cell.column, cell.table
-            ));
-        }
-        let is_twin = |t: &&Table| t.name != table.name && t.source_name() == table.source_name();
-        let mut twins = self.tables.iter().filter(is_twin);
-        if let Some(twin) = twins.find(|twin| self.reveals(twin, &cell.column)) {
-            return fail(format!(
-                "table {:?} is also read from {:?} and holds the target {:?}; give that column the \
-                 type ignored there, and use it in no key or reference",
-                twin.name,
-                twin.source_name(),
-                cell.column
-            ));
-        }
-        if time.is_none() && !task.sees_everything {
+        self.can_be_hidden(table, &cell.column, "predict another column")?;
+        self.check_hide(table, cell).context(|| "hide")?;
+        if table.time.is_none() && !task.sees_everything {
             return fail(format!(
                 "table {:?} has no time, so its seeds have no observation time; give the table a \
                  time, or set sees_everything = true",
                 table.name
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks the columns that a cell task hides beside its target.
+    fn check_hide(&self, table: &Table, cell: &CellTask) -> Result<()> {
+        has_columns(table, &cell.hide)?;
+        for name in &cell.hide {
+            if *name == cell.column {
+                return fail(format!("column {name:?} is the target, which is hidden; remove it"));
+            }
+            if table.columns[name].semantic == SemanticType::Ignored {
+                return fail(format!("column {name:?} is ignored, so it is no cell; remove it"));
+            }
+            self.can_be_hidden(table, name, "remove it from the list")?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a column whose value in a row is told by more than its cell.
+    fn can_be_hidden(&self, table: &Table, column: &str, remedy: &str) -> Result<()> {
+        if table.time.as_ref().and_then(|time| time.column.as_deref()) == Some(column) {
+            return fail(format!(
+                "column {column:?} is the time of table {:?}, which every context contains; {remedy}",
+                table.name
+            ));
+        }
+        if self.links_rows(table, column) {
+            return fail(format!(
+                "column {column:?} of table {:?} is part of a key or reference, so the links of a row \
+                 reveal its value; {remedy}",
+                table.name
+            ));
+        }
+        let is_twin = |t: &&Table| t.name != table.name && t.source_name() == table.source_name();
+        let mut twins = self.tables.iter().filter(is_twin);
+        if let Some(twin) = twins.find(|twin| self.reveals(twin, column)) {
+            return fail(format!(
+                "table {:?} is also read from {:?} and holds the target {column:?}; give that column \
+                 the type ignored there, and use it in no key or reference",
+                twin.name,
+                twin.source_name(),
             ));
         }
         Ok(())
@@ -330,7 +353,7 @@ impl Schema {
     }
 
     /// Whether a column of `table` is part of its key, of a reference, or of a referenced list.
-    fn links_rows(&self, table: &Table, column: &str) -> bool {
+    pub(super) fn links_rows(&self, table: &Table, column: &str) -> bool {
         let incoming =
             self.tables.iter().flat_map(|t| &t.references).filter(|r| r.to == table.name);
         let own = table.references.iter().flat_map(|r| &r.columns).chain(&table.key);

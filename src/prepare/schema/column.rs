@@ -1,15 +1,17 @@
-//! Parses a column of a schema file: its semantic type, the unit of a time, the scale of a number.
+//! Parses a column of a schema file: its semantic type, the unit of a time, the scale of a number, and
+//! when its values are known.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::known::Known;
 use super::text::is_false;
 use super::time_unit::TimeUnit;
 use crate::store::SemanticType;
 
 /// A column's semantic type, and how its values are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The semantic type of the values.
     pub semantic: SemanticType,
@@ -19,11 +21,13 @@ pub struct Column {
     pub end: bool,
     /// The scale of numbers.
     pub scale: ScaleName,
+    /// When the values are known, if that is later than their rows.
+    pub known: Option<Known>,
 }
 
 impl From<SemanticType> for Column {
     fn from(semantic: SemanticType) -> Self {
-        Self { semantic, unit: None, end: false, scale: ScaleName::Linear }
+        Self { semantic, unit: None, end: false, scale: ScaleName::Linear, known: None }
     }
 }
 
@@ -70,14 +74,16 @@ struct LongColumn {
     end: bool,
     #[serde(default, skip_serializing_if = "ScaleName::is_linear")]
     scale: ScaleName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    known: Option<Known>,
 }
 
 impl Serialize for Column {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { semantic, unit, end, scale } = *self;
-        match (unit, scale) {
-            (None, ScaleName::Linear) => semantic.serialize(serializer),
-            _ => LongColumn { semantic, unit, end, scale }.serialize(serializer),
+        let Self { semantic, unit, end, scale, known } = self.clone();
+        match (unit, scale, &known) {
+            (None, ScaleName::Linear, None) => semantic.serialize(serializer),
+            _ => LongColumn { semantic, unit, end, scale, known }.serialize(serializer),
         }
     }
 }
@@ -104,9 +110,9 @@ impl<'de> de::Visitor<'de> for ColumnVisitor {
     }
 
     fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Column, A::Error> {
-        let LongColumn { semantic, unit, end, scale } =
+        let LongColumn { semantic, unit, end, scale, known } =
             LongColumn::deserialize(de::value::MapAccessDeserializer::new(map))?;
-        // An ignored column may be the time of its table.
+        // An ignored column may be the time of its table or of other columns.
         if unit.is_some() && !matches!(semantic, SemanticType::Timestamp | SemanticType::Ignored) {
             let message =
                 format!("expected type timestamp for a column with a unit, found {semantic}");
@@ -118,7 +124,7 @@ impl<'de> de::Visitor<'de> for ColumnVisitor {
                 format!("expected type numerical for a column with a scale, found {semantic}");
             return Err(de::Error::custom(message));
         }
-        Ok(Column { semantic, unit, end, scale })
+        Ok(Column { semantic, unit, end, scale, known })
     }
 }
 

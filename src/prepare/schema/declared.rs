@@ -8,7 +8,7 @@
 use super::check::{fail, find_reference, has_columns};
 use super::predict::{Predict, Question, What};
 use super::predict_sql::{COUNTS, KEY, OBSERVED_AT, SPLIT, TARGET, query};
-use super::{Column, Delay, DerivedTask, Reference, Schema, Table, Task};
+use super::{Column, Delay, DerivedTask, Known, Reference, Schema, Table, Task};
 use crate::error::{Context, Error, Result};
 use crate::prepare::names::listed;
 use crate::store::SemanticType;
@@ -41,8 +41,8 @@ impl Schema {
         }
         let question = self.question(predict)?;
         let target = target(predict, question.children)?;
-        // A label is known when the last child of its horizon can be known.
-        let delay = self.delay(question.children);
+        // A label is known when the last child of its horizon, and what is asked of it, can be known.
+        let delay = self.delay(question.children).saturating_add(question.known_delay()?);
         let count = question.anchor.key.len();
         Ok(DerivedTask {
             anchor: predict.anchor.clone(),
@@ -133,6 +133,32 @@ impl Schema {
             ));
         }
         Ok(Question { predict, anchor, children, reference, train_until, val_until })
+    }
+}
+
+impl Question<'_> {
+    /// Returns the longest delay of the columns of the children that the question names.
+    fn known_delay(&self) -> Result<i64> {
+        let Predict { column: asked, condition, .. } = self.predict;
+        let is_named = |name: &String| {
+            asked.as_ref() == Some(name)
+                || condition.as_ref().is_some_and(|condition| condition.contains(name.as_str()))
+        };
+        let mut longest = 0;
+        for (name, column) in self.children.columns.iter().filter(|(name, _)| is_named(name)) {
+            match &column.known {
+                None => {}
+                Some(Known::Delay(delay)) => longest = longest.max(delay.0),
+                Some(Known::At(time)) => {
+                    return fail(format!(
+                        "column {name:?} is known at {time:?}, so when the answer to a question is \
+                         known cannot be told; write the task as [task.derived] with sql and a horizon, \
+                         or give the column a delay, known = {{ delay = \"...\" }}"
+                    ));
+                }
+            }
+        }
+        Ok(longest)
     }
 }
 

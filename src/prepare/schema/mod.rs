@@ -7,6 +7,7 @@ mod aggregate;
 mod check;
 mod column;
 mod declared;
+mod known;
 mod labels;
 mod predict;
 mod predict_sql;
@@ -28,6 +29,7 @@ use crate::store::SemanticType;
 
 pub use aggregate::{Aggregate, Window};
 pub use column::{Column, ScaleName};
+pub use known::Known;
 pub use labels::ObservationTime;
 pub use predict::{Predict, What};
 pub use summary::Summary;
@@ -181,6 +183,9 @@ pub struct CellTask {
     pub table: String,
     /// The column.
     pub column: String,
+    /// Columns that are NULL in the seed row, because they would tell the target.
+    #[serde(default, with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
+    pub hide: Vec<String>,
 }
 
 /// A task whose targets are in a table of their own.

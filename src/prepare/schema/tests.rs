@@ -65,6 +65,96 @@ fn a_schema_reads_back_from_its_own_text() {
 
 /// Replacements in the valid schema, and their messages.
 const BAD: &[(&str, &str, &str)] = &[
+    // Columns that are known later, and hidden ones.
+    (
+        "laps = \"numerical\"",
+        "laps = { type = \"numerical\", known = { delay = \"0 s\" } }",
+        "table \"races\": column \"laps\": known: expected a delay longer than 0, found 0; \
+         remove known",
+    ),
+    (
+        "laps = \"numerical\"",
+        "laps = { type = \"numerical\", known = { at = \"finish\" } }",
+        "table \"races\": column \"laps\": known: at: there is no column \"finish\" in \
+         columns; expected one of: \"id\", \"date\", \"laps\", \"lap/h\"",
+    ),
+    (
+        "laps = \"numerical\"",
+        "laps = { type = \"numerical\", known = { at = \"laps\" } }",
+        "table \"races\": column \"laps\": known: expected another column of times, found the \
+         column itself; remove known",
+    ),
+    (
+        "laps = \"numerical\"",
+        "laps = { type = \"numerical\", known = { at = \"id\" } }",
+        "table \"races\": column \"laps\": known: at: column \"id\": expected type timestamp \
+         or ignored, found identifier; give the column this type, or choose another",
+    ),
+    (
+        "laps = \"numerical\"",
+        "laps = { type = \"numerical\", known = { dealy = \"1 day\" } }",
+        "line 8, column 91: unknown variant `dealy`, expected `delay` or `at`; did you mean \
+         `delay`?",
+    ),
+    (
+        "date = \"timestamp\"",
+        "date = { type = \"timestamp\", known = { delay = \"1 day\" } }",
+        "table \"races\": column \"date\": known: the column is the time of the table, which \
+         every context tells; set a delay in the table's time",
+    ),
+    (
+        "old = \"ignored\"",
+        "old = { type = \"ignored\", known = { delay = \"1 day\" } }",
+        "table \"drivers\": column \"old\": known: expected a column that is a cell, found an \
+         ignored one; remove known",
+    ),
+    (
+        "name = \"text\"",
+        "name = { type = \"text\", known = { delay = \"1 day\" } }",
+        "table \"drivers\": column \"name\": known: expected a table with a time, which the \
+         delay follows, found \"drivers\", which has none; give the table a time, or name a \
+         column of times with known = { at = \"...\" }",
+    ),
+    (
+        "columns = { raceId = \"identifier\", driverId = \"identifier\", won",
+        "columns = { raceId = { type = \"identifier\", known = { delay = \"1 day\" } }, \
+         driverId = \"identifier\", won",
+        "table \"results\": column \"raceId\": known: the column is part of a key or \
+         reference, so the links of a row tell its value from the row's own time on; read the \
+         source as two tables, a second one with a time and source = \"results\" for what is \
+         known later",
+    ),
+    (
+        "won = \"boolean\"",
+        "won = { type = \"boolean\", known = { at = \"seen\" } }",
+        "aggregate of \"results\" by \"driverId\": column \"won\": expected a column that is \
+         known with its row, found one that is known at \"seen\"; leave it out, or read the \
+         source as two tables, a second one for what is known later",
+    ),
+    (
+        "won = \"boolean\"",
+        "won = { type = \"boolean\", known = { delay = \"1 day\" } }",
+        "summary \"results by year and driverId\": column \"won\": expected a column that is \
+         known with its row, found one that is known 1 day after its row; leave it out, or \
+         read the source as two tables, a second one for what is known later",
+    ),
+    (
+        "column = \"won\" }",
+        "column = \"won\", hide = \"win\" }",
+        "task \"results.won\": hide: there is no column \"win\" in columns; did you mean \
+         \"won\"? spell both as the source does",
+    ),
+    (
+        "column = \"won\" }",
+        "column = \"won\", hide = \"won\" }",
+        "task \"results.won\": hide: column \"won\" is the target, which is hidden; remove it",
+    ),
+    (
+        "column = \"won\" }",
+        "column = \"won\", hide = [\"seen\", \"driverId\"] }",
+        "task \"results.won\": hide: column \"driverId\" of table \"results\" is part of a \
+         key or reference, so the links of a row reveal its value; remove it from the list",
+    ),
     // Spelling.
     (
         "database = \"league\"",

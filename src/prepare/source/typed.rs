@@ -51,9 +51,10 @@ impl TypedRows {
             if described.is_none() && column.declared.as_ref().is_some_and(is_blob) {
                 continue;
             }
-            let target = described
-                .filter(|_| is_text(&column.data_type))
-                .and_then(|column| Some((column, arrow_type(column.semantic)?)));
+            let target = described.filter(|_| is_text(&column.data_type)).and_then(|column| {
+                let data_type = arrow_type(column.semantic)?;
+                Some((column, data_type))
+            });
             let (conversion, data_type) = match target {
                 Some((described, data_type)) => {
                     (Some(ColumnSummary::new(&column.name, described)), data_type)
@@ -76,11 +77,10 @@ impl TypedRows {
     /// As [`TypedRows::open`].
     pub(crate) fn open_prepared(source: &dyn Source, table: &Table) -> Result<Self> {
         let place = || format!("table {:?}", table.name);
-        let time = table.time.as_ref().and_then(|time| time.column.as_ref());
         let keys: Vec<_> =
             table.key.iter().chain(table.references.iter().flat_map(|r| &r.columns)).collect();
         let (mut names, mut fields, mut columns) = (Vec::new(), Vec::new(), Vec::new());
-        for (name, &column) in &table.columns {
+        for (name, column) in &table.columns {
             let mut add = |field: String, column: Column| {
                 let data_type = arrow_type(column.semantic).unwrap_or(DataType::Utf8View);
                 fields.push(Field::new(field, data_type, true));
@@ -88,11 +88,12 @@ impl TypedRows {
                 columns.push(TypedColumn { place: names.len(), conversion });
             };
             match column.semantic {
-                SemanticType::Ignored if time == Some(name) => {
+                SemanticType::Ignored if table.is_read_as_time(name) => {
+                    let column = column.clone();
                     add(name.clone(), Column { semantic: SemanticType::Timestamp, ..column });
                 }
                 SemanticType::Ignored => {}
-                _ => add(name.clone(), column),
+                _ => add(name.clone(), column.clone()),
             }
             if keys.contains(&name) {
                 add(key_column(name), SemanticType::Identifier.into());
@@ -158,7 +159,7 @@ impl Iterator for TypedRows {
 fn column_of(schema: &Schema, table: &str, column: &str) -> Option<Column> {
     (schema.tables.iter())
         .filter(|described| described.source_name() == table)
-        .filter_map(|described| described.columns.get(column).copied())
+        .filter_map(|described| described.columns.get(column).cloned())
         .find(|column| column.semantic != SemanticType::Ignored)
 }
 

@@ -40,7 +40,7 @@ pub(super) enum Values {
 
 impl Values {
     /// Reads `array` as the semantic type of `column`.
-    pub(super) fn read(array: &ArrayRef, column: Column) -> Normalised<Self> {
+    pub(super) fn read(array: &ArrayRef, column: &Column) -> Normalised<Self> {
         Ok(match column.semantic {
             SemanticType::Numerical => numbers(array)?.map(Self::Numbers),
             SemanticType::Timestamp => {
@@ -55,7 +55,7 @@ impl Values {
     }
 
     /// Returns `rows` NULLs.
-    pub(super) fn nulls(column: Column, rows: usize) -> Self {
+    pub(super) fn nulls(column: &Column, rows: usize) -> Self {
         match column.semantic {
             SemanticType::Numerical => Self::Numbers(Float64Array::new_null(rows)),
             SemanticType::Timestamp => Self::Times(Int64Array::new_null(rows)),
@@ -176,7 +176,7 @@ fn numbers(array: &ArrayRef) -> Normalised<Float64Array> {
     })
 }
 
-fn times(array: &ArrayRef, column: Column) -> Normalised<Int64Array> {
+fn times(array: &ArrayRef, column: &Column) -> Normalised<Int64Array> {
     const EXPECTED: &str = "a time such as 2020-01-31, 2020-01-31 12:00:00 or with a zone";
     const UNIT: &str = "a time such as 2020-01-31 (a year or another period needs its unit, as in \
                         { type = \"timestamp\", unit = \"year\" })";
@@ -300,7 +300,7 @@ mod tests {
         for zone in [None, Some("+02:00")] {
             let times = TimestampNanosecondArray::from(vec![Some(-1), Some(-1_000), None, Some(1)]);
             let array: ArrayRef = Arc::new(times.with_timezone_opt(zone));
-            let Ok(Values::Times(times)) = Values::read(&array, column).unwrap() else {
+            let Ok(Values::Times(times)) = Values::read(&array, &column).unwrap() else {
                 panic!("these are times");
             };
             assert_eq!(times, Int64Array::from(vec![Some(-1), Some(-1), None, Some(0)]));

@@ -59,7 +59,9 @@ impl DrawnCell {
         let remark = match self.state {
             State::Seen | State::Null => format!("{value}\ncell {at}"),
             State::Later => {
-                format!("{value}\ncell {at}; the model sees NULL, as this was not known yet")
+                format!(
+                    "{value}\ncell {at}; the model sees NULL: this was not known yet, or the task hides it"
+                )
             }
             State::Target => format!("the target\ncell {at}; the model sees a mask in its place"),
             State::Cut => format!("{value}\nnot in the sequence, which ends before it"),

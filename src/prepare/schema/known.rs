@@ -1,0 +1,124 @@
+//! Columns whose values are known later than their rows: the result of a match that has begun.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::{fail, has_columns};
+use super::{Delay, Schema, Table};
+use crate::error::{Context, Result};
+use crate::store::SemanticType;
+
+/// When the values of a column are known; before, contexts have NULL in their place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Known {
+    /// So long after the time of the row.
+    Delay(Delay),
+    /// At the time in this column of the row; never if that is NULL.
+    At(String),
+}
+
+impl Table {
+    /// Returns the columns with the times at which values of other columns are known, each once, in the
+    /// order of those other columns.
+    pub(in crate::prepare) fn known_times(&self) -> Vec<&String> {
+        let mut times = Vec::new();
+        for column in self.columns.values() {
+            if let Some(Known::At(time)) = &column.known
+                && !times.contains(&time)
+            {
+                times.push(time);
+            }
+        }
+        times
+    }
+
+    /// Whether the column is read for its times: as that of the rows, or of values of other columns.
+    pub(in crate::prepare) fn is_read_as_time(&self, name: &String) -> bool {
+        let of_rows = self.time.as_ref().and_then(|time| time.column.as_ref());
+        of_rows == Some(name) || self.known_times().contains(&name)
+    }
+}
+
+impl Schema {
+    /// Checks the columns of a table that are known later than their rows.
+    pub(super) fn check_known(&self, table: &Table) -> Result<()> {
+        let later = table.columns.iter().filter_map(|(n, c)| Some((n, c, c.known.as_ref()?)));
+        for (name, column, known) in later {
+            self.check_known_column(table, name, column.semantic)
+                .and_then(|()| check_known_time(table, name, known))
+                .context(|| format!("column {name:?}: known"))?;
+        }
+        Ok(())
+    }
+
+    fn check_known_column(&self, table: &Table, name: &str, semantic: SemanticType) -> Result<()> {
+        if semantic == SemanticType::Ignored {
+            return fail("expected a column that is a cell, found an ignored one; remove known");
+        }
+        if table.time.as_ref().and_then(|time| time.column.as_deref()) == Some(name) {
+            return fail(
+                "the column is the time of the table, which every context tells; set a delay in the \
+                 table's time",
+            );
+        }
+        if self.links_rows(table, name) {
+            return fail(format!(
+                "the column is part of a key or reference, so the links of a row tell its value from \
+                 the row's own time on; read the source as two tables, a second one with a time and \
+                 source = {:?} for what is known later",
+                table.source_name()
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn check_known_time(table: &Table, name: &str, known: &Known) -> Result<()> {
+    match known {
+        Known::Delay(delay) if delay.is_zero() => {
+            fail("expected a delay longer than 0, found 0; remove known")
+        }
+        Known::Delay(_) if table.time.is_none() => fail(format!(
+            "expected a table with a time, which the delay follows, found {:?}, which has none; give \
+             the table a time, or name a column of times with known = {{ at = \"...\" }}",
+            table.name
+        )),
+        Known::Delay(_) => Ok(()),
+        Known::At(time) if time == name => {
+            fail("expected another column of times, found the column itself; remove known")
+        }
+        Known::At(time) => {
+            has_columns(table, std::slice::from_ref(time)).context(|| "at")?;
+            match table.columns[time].semantic {
+                SemanticType::Timestamp | SemanticType::Ignored => Ok(()),
+                found => fail(format!(
+                    "at: column {time:?}: expected type timestamp or ignored, found {found}; give the \
+                     column this type, or choose another"
+                )),
+            }
+        }
+    }
+}
+
+/// Refuses columns whose values are known at times that the order of the rows does not tell; with
+/// `any_delay`, also columns that are known a fixed time after their rows.
+pub(super) fn are_known_with_rows(table: &Table, names: &[String], any_delay: bool) -> Result<()> {
+    for name in names {
+        match table.columns.get(name).and_then(|column| column.known.as_ref()) {
+            Some(Known::Delay(_)) if !any_delay => {}
+            None => {}
+            Some(known) => {
+                let when = match known {
+                    Known::Delay(delay) => format!("{delay} after its row"),
+                    Known::At(time) => format!("at {time:?}"),
+                };
+                return fail(format!(
+                    "column {name:?}: expected a column that is known with its row, found one that is \
+                     known {when}; leave it out, or read the source as two tables, a second one for \
+                     what is known later"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
