@@ -213,4 +213,6 @@ def predict(
     set_deterministic_flags()
     rows = [Seed(key if isinstance(key, tuple) else (key,), time) for key, time in seeds]
     with assembly.open_run(Path(run), checkpoint, stores) as (parts, trained):
-        return prediction.predict_seeds(parts, [of.params for of in trained], task, rows)
+        found = parts.task(task)
+        prediction.check_seeds(found, rows)
+        return prediction.predict_seeds(parts, [of.params for of in trained], found, rows)

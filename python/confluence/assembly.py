@@ -40,6 +40,14 @@ class Assembly:
         """The root digests of the stores, which identify the data."""
         return [store.root for store in self.stores]
 
+    def task(self, name: str) -> evaluation.Task:
+        """Returns a task by its short or full name.
+
+        Raises:
+            HeadwaterError: There is no such task, or there are several.
+        """
+        return self.tasks[self.sampler.task_number(name)]
+
     def score(
         self,
         models: Sequence[Any],
