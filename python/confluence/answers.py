@@ -18,6 +18,7 @@ from confluence.batch import BOOLEAN, NUMERICAL, TIMESTAMP
 from confluence.config import ConfigError
 from confluence.evaluation import Scores, Task
 from confluence.prediction import formatted
+from confluence.tables import aligned
 from headwater.sampler import Split
 
 Period = Literal["day", "week", "month", "quarter", "year"]
@@ -82,9 +83,7 @@ def table(of_tasks: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
         rows = [[name, *columns]]
         for period, scores in periods.items():
             rows.append([period, *(_number(scores[column]) for column in columns)])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        cells = [[f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)] for row in rows]
-        blocks.append("\n".join("  ".join(row).rstrip() for row in cells))
+        blocks.append("\n".join(aligned(rows)))
     return "\n\n".join(blocks)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import headwater
-from confluence import baselines, config, evaluation, members, metrics
+from confluence import baselines, calibration, config, evaluation, members, metrics
 from confluence.batch import vocabulary_and_tables
 from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.feed import DeviceTransfer, open_sampler
@@ -118,6 +118,9 @@ class Assembly:
                     record["interval"] = list(
                         metrics.interval(task.kind, scores.rows, scores.values, scores.labels)
                     )
+                    bins = calibration.calibration(task.kind, scores.values, scores.labels)
+                    if bins is not None:
+                        record["calibration"] = bins
                 if each:
                     del record["loss"]
                     leading = LEADING[task.kind]

@@ -317,7 +317,7 @@ def _steps_to_profile(text: str | None) -> tuple[int, int] | None:
 
 
 def _evaluate(args: argparse.Namespace) -> int:
-    from confluence import answers, api
+    from confluence import answers, api, calibration
 
     results = api.evaluate(
         args.run_folder,
@@ -329,6 +329,8 @@ def _evaluate(args: argparse.Namespace) -> int:
         by=args.by,
     )
     print(results)
+    if tables := calibration.text(results.tasks):
+        print(f"\n{tables}")
     if results.periods:
         print(f"\n{answers.table(results.periods)}")
     return 0
