@@ -53,7 +53,7 @@ def add_options(verb: argparse.ArgumentParser) -> None:
 
 def predict(args: argparse.Namespace) -> int:
     """Predicts for the seeds of a file, or for the rows that are visible at a time."""
-    from confluence import answers, assembly, prediction
+    from confluence import answers, assembly, prediction, time_range
 
     _check_options(args)
     if args.out is not None:
@@ -61,6 +61,12 @@ def predict(args: argparse.Namespace) -> int:
     listed = None if args.seeds is None else prediction.read_seeds(args.seeds)
     with assembly.open_run(args.run_folder, args.checkpoint, args.store) as (parts, trained):
         task, models = parts.task(args.task), [of.params for of in trained]
+        if listed is not None:
+            prediction.check_seeds(task, listed)
+        parts.status.show(f"reading the times of the seeds of {task.name}")
+        times = [args.at] if listed is None else [seed.time for seed in listed]
+        if warning := time_range.warning(parts, task, times):
+            _warn(parts, warning)
         if listed is None:
             seeds, predictions = _ranked(parts, models, task, args.at, args.top)
         else:
@@ -87,12 +93,11 @@ def _known(parts: Assembly, task: Task, seeds: Sequence[Seed], path: Path) -> Se
     """Returns the seeds whose key the store has; lists the others on standard error.
 
     Raises:
-        ConfigError: There is no such seed, or one lacks the observation time it needs.
+        ConfigError: There is no such seed.
     """
-    from confluence import anchors, prediction
+    from confluence import anchors
     from confluence.config import ConfigError
 
-    prediction.check_seeds(task, seeds)
     if not seeds:
         raise ConfigError(f"{path}: expected at least one seed after the header, found none")
     anchor = anchors.of_task(parts.stores[task.store], task)

@@ -45,7 +45,7 @@ def test_unknown_keys_are_listed_and_the_rest_is_predicted(whole, tmp_path):
 
 
 def test_all_rows_visible_at_a_time_are_predicted_the_highest_first(whole, demo_store, tmp_path):
-    at = "2020-06-01"
+    at = "2020-09-01"
     with (demo_store.parent / "data/customers.csv").open() as file:
         visible = [line["id"] for line in csv.DictReader(file) if line["signed_up"] <= at]
     assert 0 < len(visible) < 1200
@@ -134,3 +134,32 @@ def test_categories_have_no_highest(whole):
     )
     assert (shown.returncode, shown.stdout) == (1, "")
     assert "demo-shop/products.material predicts a category; leave --top out" in shown.stderr
+
+
+def test_a_time_outside_the_data_is_predicted_with_a_warning(whole, demo_store, tmp_path):
+    with (demo_store.parent / "data/task_churn.csv").open() as file:
+        times = sorted(line["obs_time"] for line in csv.DictReader(file))
+    # Rows are later than the last seed: their times raise no doubt.
+    inside = [times[0], times[-1], "2023-11-20"]
+    assert times[-1] < inside[-1]
+    path = seeds_file(tmp_path, [("1", time) for time in inside])
+    shown = command("predict", whole, "--task", "churn", "--seeds", path)
+    assert (len(lines_of(shown)), shown.stderr) == (3, "")
+    path = seeds_file(tmp_path, [("1", time) for time in ["2202-01-01", *inside, "2019-12-31"]])
+    shown = command("predict", whole, "--task", "churn", "--seeds", path)
+    assert len(lines_of(shown)) == 5
+    assert (
+        "2 of 5 observation times are outside the times of the data: 2202-01-01, 2019-12-31; the "
+        f"seeds of demo-shop/churn are from {times[0][:10]} 00:00:00 to {times[-1][:10]} 00:00:00, "
+        "the rows until 2023-12-"
+    ) in shown.stderr
+    shown = command("predict", whole, "--task", "churn", "--at", "2262-01-01", "--top", 1)
+    assert len(lines_of(shown)) == 1
+    assert "1 of 1 observation times are outside the times of the data: 2262" in shown.stderr
+    with pytest.warns(UserWarning, match="outside the times of the data: 2262-01-01"):
+        confluence.predict(whole, "churn", [("1", "2262-01-01")])
+
+
+def test_a_task_without_times_warns_of_none(whole):
+    shown = command("predict", whole, "--task", "products.material", "--at", "2262-01-01")
+    assert (len(lines_of(shown)), shown.stderr) == (600, "")
