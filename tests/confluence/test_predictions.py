@@ -163,3 +163,27 @@ def test_a_time_outside_the_data_is_predicted_with_a_warning(whole, demo_store, 
 def test_a_task_without_times_warns_of_none(whole):
     shown = command("predict", whole, "--task", "products.material", "--at", "2262-01-01")
     assert (len(lines_of(shown)), shown.stderr) == (600, "")
+
+
+def test_predict_agrees_with_evaluate_on_the_seeds_of_a_split(tiny, demo_store, tmp_path):
+    # Each context is whole: no draw decides which rows it has.
+    metadata = headwater.Store(demo_store).metadata()
+    relations = [
+        f"{metadata['tables'][of['child']]['name']}.{of['name']}" for of in metadata["relations"]
+    ]
+    widths = {name: 3 if name == "orders.customer_id" else 0 for name in relations}
+    inline = ", ".join(f"'{name}'={width}" for name, width in widths.items())
+    settings = [*tiny, "data.children=latest", f"data.child_widths={{{inline}}}"]
+    run_folder, out = tmp_path / "run", tmp_path / "answers.csv"
+    confluence.train(confluence.load(None, [*settings, "optimizer.steps=12"]), run_folder)
+    confluence.evaluate(run_folder, out=out)
+    with out.open(newline="") as file:
+        answers = list(csv.DictReader(file))
+    for task in ("churn", "spend"):
+        # Backwards: a prediction does not depend on its batch.
+        own = [line for line in answers if line["task"] == f"demo-shop/{task}"][::-1]
+        seeds = [(line["key"], line["obs_time"]) for line in own]
+        found = np.array([float(of.value) for of in confluence.predict(run_folder, task, seeds)])
+        wanted = np.array([float(line["prediction"]) for line in own])
+        assert np.ptp(wanted) > 0.01 * abs(wanted).max()
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
