@@ -12,12 +12,13 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from confluence import metrics, seeds
+from confluence import anchors, metrics, seeds
 from confluence.assembly import Assembly
 from confluence.batch import BOOLEAN, NUMERICAL, TIMESTAMP
 from confluence.config import ConfigError
 from confluence.evaluation import Scores, Task
 from confluence.prediction import formatted
+from confluence.tables import aligned
 from headwater.sampler import Split
 
 Period = Literal["day", "week", "month", "quarter", "year"]
@@ -82,9 +83,7 @@ def table(of_tasks: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
         rows = [[name, *columns]]
         for period, scores in periods.items():
             rows.append([period, *(_number(scores[column]) for column in columns)])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        cells = [[f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)] for row in rows]
-        blocks.append("\n".join("  ".join(row).rstrip() for row in cells))
+        blocks.append("\n".join(aligned(rows)))
     return "\n\n".join(blocks)
 
 
@@ -106,6 +105,15 @@ def check_file(out: Path) -> None:
         )
     if out.exists():
         raise ConfigError(f"{out} is there already; remove it, or choose another file")
+    check_parent(out)
+
+
+def check_parent(out: Path) -> None:
+    """Checks that the folder of a file to write exists, before the work that the file is for.
+
+    Raises:
+        ConfigError: There is no such folder.
+    """
     if not out.absolute().parent.is_dir():
         raise ConfigError(f"expected the folder {out.absolute().parent}, found none; create it")
 
@@ -150,15 +158,8 @@ def write(out: Path, parts: Assembly, of_splits: Sequence[Answers]) -> None:
 
 def _rows(parts: Assembly, answers: Answers) -> list[tuple[Any, ...]]:
     """Returns the fields of a file for each seed, the times as `datetime`, the others as text."""
-    store = parts.stores[answers.task.store]
-    metadata = store.metadata()
-    name = answers.task.name.partition("/")[2]
-    anchor = next(task["anchor"] for task in metadata["tasks"] if task["name"] == name)
-    anchor_name = metadata["tables"][anchor]["name"]
-    keys = {
-        row: store.row(anchor_name, index=int(row))["key"] or f"row {row}"
-        for row in np.unique(answers.rows)
-    }
+    anchor = anchors.of_task(parts.stores[answers.task.store], answers.task)
+    keys = {row: anchor.key(row) or f"row {row}" for row in np.unique(answers.rows)}
     return [
         (
             answers.task.name,

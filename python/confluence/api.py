@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -18,6 +19,7 @@ from confluence import (
     memory,
     prediction,
     report,
+    time_range,
     training,
 )
 from confluence.baselines import Baseline
@@ -189,6 +191,8 @@ def predict(
 ) -> list[Prediction]:
     """Predicts a task's target for chosen rows and observation times.
 
+    Warns of observation times that are earlier than all seeds, or later than all data.
+
     Args:
         run: The folder of the run.
         task: The task, as "task" or "database/task".
@@ -213,4 +217,9 @@ def predict(
     set_deterministic_flags()
     rows = [Seed(key if isinstance(key, tuple) else (key,), time) for key, time in seeds]
     with assembly.open_run(Path(run), checkpoint, stores) as (parts, trained):
-        return prediction.predict_seeds(parts, [of.params for of in trained], task, rows)
+        found = parts.task(task)
+        prediction.check_seeds(found, rows)
+        warning = time_range.warning(parts, found, [seed.time for seed in rows])
+        if warning is not None:
+            warnings.warn(warning, stacklevel=2)
+        return prediction.predict_seeds(parts, [of.params for of in trained], found, rows)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import headwater
-from confluence import baselines, config, evaluation, members, metrics
+from confluence import baselines, calibration, config, evaluation, members, metrics
 from confluence.batch import vocabulary_and_tables
 from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.feed import DeviceTransfer, open_sampler
@@ -39,6 +39,14 @@ class Assembly:
     def roots(self) -> list[str]:
         """The root digests of the stores, which identify the data."""
         return [store.root for store in self.stores]
+
+    def task(self, name: str) -> evaluation.Task:
+        """Returns a task by its short or full name.
+
+        Raises:
+            HeadwaterError: There is no such task, or there are several.
+        """
+        return self.tasks[self.sampler.task_number(name)]
 
     def score(
         self,
@@ -110,6 +118,9 @@ class Assembly:
                     record["interval"] = list(
                         metrics.interval(task.kind, scores.rows, scores.values, scores.labels)
                     )
+                    bins = calibration.calibration(task.kind, scores.values, scores.labels)
+                    if bins is not None:
+                        record["calibration"] = bins
                 if each:
                     del record["loss"]
                     leading = LEADING[task.kind]

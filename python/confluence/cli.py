@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from confluence import cli_draft
+from confluence import cli_draft, cli_predict
 from confluence.compile_cache import use_compile_cache
 from confluence.memory import restart_with_tunables
 from confluence.status import StatusLine
@@ -187,17 +187,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_checkpoint(evaluate)
     _add_visible_until(evaluate)
 
-    predict = _verb(verbs, "predict", _predict, "predict for chosen rows and times")
+    predict = _verb(verbs, "predict", cli_predict.predict, cli_predict.DESCRIPTION)
     predict.add_argument("run_folder", type=Path, metavar="FOLDER", help="the run's folder")
-    predict.add_argument("--task", required=True, help="task to predict, as TASK or DATABASE/TASK")
-    predict.add_argument(
-        "--seeds", required=True, type=Path, metavar="FILE",
-        help="CSV file with a header: the columns of the anchor's key, then the observation time, "
-        "which is empty for a task that sees everything",
-    )  # fmt: skip
-    predict.add_argument(
-        "--out", type=Path, metavar="FILE", help="CSV file to write; default: standard output"
-    )
+    cli_predict.add_options(predict)
     _add_checkpoint(predict)
 
     baselines = _verb(
@@ -325,7 +317,7 @@ def _steps_to_profile(text: str | None) -> tuple[int, int] | None:
 
 
 def _evaluate(args: argparse.Namespace) -> int:
-    from confluence import answers, api
+    from confluence import answers, api, calibration
 
     results = api.evaluate(
         args.run_folder,
@@ -337,6 +329,8 @@ def _evaluate(args: argparse.Namespace) -> int:
         by=args.by,
     )
     print(results)
+    if tables := calibration.text(results.tasks):
+        print(f"\n{tables}")
     if results.periods:
         print(f"\n{answers.table(results.periods)}")
     return 0
@@ -347,17 +341,6 @@ def _baselines(args: argparse.Namespace) -> int:
 
     found = api.compare_baselines(args.store, args.task, visible_until=args.visible_until)
     print(baselines.table(found))
-    return 0
-
-
-def _predict(args: argparse.Namespace) -> int:
-    from confluence import api, prediction
-
-    seeds = prediction.read_seeds(args.seeds)
-    predictions = api.predict(
-        args.run_folder, args.task, seeds, checkpoint=args.checkpoint, stores=args.store
-    )
-    prediction.write_predictions(seeds, predictions, args.out)
     return 0
 
 

@@ -54,7 +54,7 @@ def read_seeds(path: Path) -> list[Seed]:
             f"{path}, line 1: expected a header of at least two columns, divided by commas: the "
             f"columns of the key, then the observation time; found {header}"
         )
-    if _is_time(header[-1]):
+    if is_time(header[-1]):
         raise ConfigError(
             f"{path}, line 1: expected a header such as key,obs_time, found a seed: {header}"
         )
@@ -64,7 +64,7 @@ def read_seeds(path: Path) -> list[Seed]:
                 f"{path}, line {number}: expected {len(header)} fields like the header, found "
                 f"{len(line)}"
             )
-        if line[-1] and not _is_time(line[-1]):
+        if line[-1] and not is_time(line[-1]):
             raise ConfigError(
                 f"{path}, line {number}: expected a time such as 2024-05-31 12:00:00 as the last "
                 f"field, found {line[-1]!r}"
@@ -72,7 +72,8 @@ def read_seeds(path: Path) -> list[Seed]:
     return [Seed(tuple(line[:-1]), line[-1] or None) for line in lines[1:]]
 
 
-def _is_time(text: str) -> bool:
+def is_time(text: str) -> bool:
+    """Returns whether a text is an observation time."""
     try:
         micros(text)
     except headwater.InvalidArgument:
@@ -80,43 +81,65 @@ def _is_time(text: str) -> bool:
     return True
 
 
-def predict_seeds(
-    parts: Assembly, models: Sequence[Any], task_name: str, seeds: Sequence[Seed]
-) -> list[Prediction]:
-    """Returns the prediction of the models' mean for each seed, in the units of the data.
+def check_seeds(task: evaluation.Task, seeds: Sequence[Seed]) -> None:
+    """Checks that each seed has the observation time it needs.
 
     Raises:
-        ConfigError: A seed lacks the observation time it needs.
-        HeadwaterError: There is no such task or row.
+        ConfigError: A seed has none.
     """
-    task = parts.tasks[parts.sampler.task_number(task_name)]
-    size = parts.settings.data.batch_size
     timeless = [number for number, seed in enumerate(seeds, start=1) if seed.time is None]
     if timeless and not task.sees_everything:
         raise ConfigError(
             f"seed {timeless[0]} (line {timeless[0] + 1} of a seeds file): expected an observation "
             f"time, found none; without one, a seed of {task.name} would see later rows"
         )
+
+
+def predict_seeds(
+    parts: Assembly, models: Sequence[Any], task: evaluation.Task, seeds: Sequence[Seed]
+) -> list[Prediction]:
+    """Returns the prediction of the models' mean for each seed, in the units of the data.
+
+    Raises:
+        HeadwaterError: There is no such row.
+    """
+    size = parts.settings.data.batch_size
     predictions = []
     for begin in range(0, len(seeds), size):
+        parts.status.show_sometimes(f"predicting {task.name}: seed {begin + 1} of {len(seeds)}")
         chunk = seeds[begin : begin + size]
-        batch = parts.sampler.sample(
-            task.name,
-            [seed.key if len(seed.key) > 1 else seed.key[0] for seed in chunk],
-            [seed.time for seed in chunk],
-        )
-        on_device = parts.transfer.to_device(batch)
-        outputs, *_ = evaluation.predict_batch(parts.program, models, on_device, task.kind)
-        values = metrics.in_units(task.kind, outputs.value.astype(np.float64), task.stats)
+        keys = [seed.key if len(seed.key) > 1 else seed.key[0] for seed in chunk]
+        values, nulls = predict_batch(parts, models, task, keys, [seed.time for seed in chunk])
         predictions += [
             Prediction(formatted(parts, task, value), float(null))
-            for value, null in zip(values[: len(chunk)], outputs.null, strict=False)
+            for value, null in zip(values, nulls, strict=True)
         ]
     return predictions
 
 
+def predict_batch(
+    parts: Assembly,
+    models: Sequence[Any],
+    task: evaluation.Task,
+    keys: Sequence[str | tuple[str, ...]],
+    times: Sequence[str | None],
+) -> tuple[metrics.Numbers, metrics.Numbers]:
+    """Returns the predictions, in the units of the data, and the probabilities of NULL.
+
+    There are at most as many keys as a batch has sequences.
+
+    Raises:
+        HeadwaterError: There is no such row.
+    """
+    batch = parts.sampler.sample(task.name, keys, times)
+    on_device = parts.transfer.to_device(batch)
+    outputs, *_ = evaluation.predict_batch(parts.program, models, on_device, task.kind)
+    values = metrics.in_units(task.kind, outputs.value.astype(np.float64), task.stats)
+    return values[: len(keys)], outputs.null[: len(keys)].astype(np.float64)
+
+
 def write_predictions(
-    seeds: Sequence[Seed], predictions: Iterable[Prediction], out: Path | None
+    seeds: Iterable[Seed], predictions: Iterable[Prediction], out: Path | None
 ) -> None:
     """Writes one line of CSV for each seed, to a file or to standard output."""
     if out is None:
@@ -126,7 +149,7 @@ def write_predictions(
             _write(seeds, predictions, file)
 
 
-def _write(seeds: Sequence[Seed], predictions: Iterable[Prediction], file: TextIO) -> None:
+def _write(seeds: Iterable[Seed], predictions: Iterable[Prediction], file: TextIO) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["key", "obs_time", "prediction", "null_probability"])
     for seed, found in zip(seeds, predictions, strict=True):

@@ -6,13 +6,13 @@ import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Any
 
-from confluence import boosting, metrics
+from confluence import boosting, calibration, metrics
+from confluence.tables import aligned
 
 # The entries of a split's record that are not metrics.
-_NOT_METRICS = ("loss", "seeds", "nulls", "interval", "members", "baselines")
+_NOT_METRICS = ("loss", "seeds", "nulls", "interval", "calibration", "members", "baselines")
 # The columns of the table, by the name of the boosting.
 _BOOSTING = {
     boosting.ROW: "boosting: row",
@@ -30,7 +30,8 @@ class Results:
         step: The step whose checkpoint was scored; None for the mean of members.
         tasks: For each task the name of its leading metric, and for each split its metrics:
             `results.tasks["shop/churn"]["test"]["auroc"]`. The metrics of the baselines are under
-            `"baselines"`, and the CPU seconds of boosting under `"cpu_seconds"` of the task.
+            `"baselines"`, and the CPU seconds of boosting under `"cpu_seconds"` of the task. Under
+            `"calibration"` are the seeds of a boolean or a number in bins by their prediction.
         cpu_seconds: What the training took, about, on all tasks together.
         stopped: A line for each training that ended early.
         members: The steps of the members whose mean was scored; their own leading metrics are under
@@ -66,7 +67,7 @@ class Results:
         return f"{self._model()}\n{self.table()}"
 
     def _repr_html_(self) -> str:
-        return f"<p>{self._model()}</p>\n{html_table(self)}"
+        return f"<p>{self._model()}</p>\n{html_table(self)}\n{calibration.html_tables(self.tasks)}"
 
     def _model(self) -> str:
         if not self.members:
@@ -94,13 +95,7 @@ class Results:
             if of_task["cpu_seconds"]:
                 seconds = [_seconds(of_task["cpu_seconds"].get(other)) for other in others]
                 rows.append((name, "CPU s", "", _seconds(self.cpu_seconds), "", *seconds))
-        columns = list(zip_longest(*rows, fillvalue=""))
-        widths = [max(map(len, column)) for column in columns]
-        lines = [
-            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)).rstrip()
-            for row in rows
-        ]
-        return "\n".join([*lines, *self.remarks])
+        return "\n".join([*aligned(rows), *self.remarks])
 
 
 def _interval(scores: Mapping[str, Any]) -> str:

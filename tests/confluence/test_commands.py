@@ -103,7 +103,13 @@ def test_categories_are_predicted_by_name_without_a_time(whole, demo_store, tmp_
     ("task", "seeds", "message"),
     [
         ("chrn", "key,at\n", '"chrn"; name one of demo-shop/churn, demo-shop/spend'),
-        ("churn", "key,at\nnobody,2022-01-01\n", "nobody"),
+        (
+            "churn",
+            "key,at\nnobody,2022-01-01\n",
+            'no seed has a prediction: 1 of 1 keys are in no row of table "customers": "nobody" '
+            '(line 2); a key looks like "1"',
+        ),
+        ("churn", "key,at\n", "expected at least one seed after the header, found none"),
         ("churn", "key,at\n1\n", "line 2: expected 2 fields like the header, found 1"),
         (
             "churn",

@@ -1,0 +1,144 @@
+"""The command `confluence predict`.
+
+What imports JAX or headwater is imported in the functions, so that --help is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confluence.anchors import Anchor
+    from confluence.assembly import Assembly
+    from confluence.evaluation import Task
+    from confluence.prediction import Prediction, Seed
+
+DESCRIPTION = "predict for chosen rows and times, or for all rows at one time"
+_EPILOG = """\
+Seeds whose key the store does not have are listed on standard error and left out. The exit status
+is 0 if there is at least one prediction, and 1 if there is none.
+"""
+# More unknown keys are only counted.
+_MOST_LISTED = 10
+
+
+def add_options(verb: argparse.ArgumentParser) -> None:
+    """Adds what is asked for, and where the answers go."""
+    verb.epilog = _EPILOG
+    verb.add_argument("--task", required=True, help="task to predict, as TASK or DATABASE/TASK")
+    asked = verb.add_mutually_exclusive_group(required=True)
+    asked.add_argument(
+        "--seeds", type=Path, metavar="FILE",
+        help="CSV file with a header: the columns of the anchor's key, then the observation time, "
+        "which is empty for a task that sees everything",
+    )  # fmt: skip
+    asked.add_argument(
+        "--at", metavar="TIME",
+        help="predict at this time, such as 2026-01-01, for each row of the anchor that is visible "
+        "then: that came to exist until then, or has no time of its own; the highest prediction "
+        "comes first, categories in the order of the rows",
+    )  # fmt: skip
+    verb.add_argument(
+        "--top", type=int, metavar="N",
+        help="with --at: print only the N highest predictions; default: all",
+    )  # fmt: skip
+    verb.add_argument(
+        "--out", type=Path, metavar="FILE", help="CSV file to write; default: standard output"
+    )
+
+
+def predict(args: argparse.Namespace) -> int:
+    """Predicts for the seeds of a file, or for the rows that are visible at a time."""
+    from confluence import answers, assembly, prediction, time_range
+
+    _check_options(args)
+    if args.out is not None:
+        answers.check_parent(args.out)
+    listed = None if args.seeds is None else prediction.read_seeds(args.seeds)
+    with assembly.open_run(args.run_folder, args.checkpoint, args.store) as (parts, trained):
+        task, models = parts.task(args.task), [of.params for of in trained]
+        if listed is not None:
+            prediction.check_seeds(task, listed)
+        parts.status.show(f"reading the times of the seeds of {task.name}")
+        times = [args.at] if listed is None else [seed.time for seed in listed]
+        if warning := time_range.warning(parts, task, times):
+            _warn(parts, warning)
+        if listed is None:
+            seeds, predictions = _ranked(parts, models, task, args.at, args.top)
+        else:
+            seeds = _known(parts, task, listed, args.seeds)
+            predictions = prediction.predict_seeds(parts, models, task, seeds)
+        parts.status.end()
+        prediction.write_predictions(seeds, predictions, args.out)
+    return 0
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    from confluence import prediction
+    from confluence.config import ConfigError
+
+    if args.top is not None and args.at is None:
+        raise ConfigError("expected --at TIME with --top, found none; add it, or leave --top out")
+    if args.top is not None and args.top < 1:
+        raise ConfigError(f"expected at least 1 for --top, found {args.top}")
+    if args.at is not None and not prediction.is_time(args.at):
+        raise ConfigError(f"expected a time such as 2026-01-01 for --at, found {args.at!r}")
+
+
+def _known(parts: Assembly, task: Task, seeds: Sequence[Seed], path: Path) -> Sequence[Seed]:
+    """Returns the seeds whose key the store has; lists the others on standard error.
+
+    Raises:
+        ConfigError: There is no such seed.
+    """
+    from confluence import anchors
+    from confluence.config import ConfigError
+
+    if not seeds:
+        raise ConfigError(f"{path}: expected at least one seed after the header, found none")
+    anchor = anchors.of_task(parts.stores[task.store], task)
+    parts.status.show("looking up the keys")
+    is_known = [anchor.has(seed.key) for seed in seeds]
+    unknown = [number for number, known in enumerate(is_known) if not known]
+    if len(unknown) == len(seeds):
+        raise ConfigError(f"no seed has a prediction: {_unknown_keys(anchor, seeds, unknown)}")
+    if unknown:
+        _warn(parts, f"{_unknown_keys(anchor, seeds, unknown)}; they have no prediction")
+    return [seed for seed, known in zip(seeds, is_known, strict=True) if known]
+
+
+def _unknown_keys(anchor: Anchor, seeds: Sequence[Seed], unknown: Sequence[int]) -> str:
+    # The header is line 1 of the file.
+    listed = [f'"{"|".join(seeds[at].key)}" (line {at + 2})' for at in unknown[:_MOST_LISTED]]
+    if len(unknown) > _MOST_LISTED:
+        listed.append(f"and {len(unknown) - _MOST_LISTED:,} more")
+    return (
+        f'{len(unknown):,} of {len(seeds):,} keys are in no row of table "{anchor.table}": '
+        f'{", ".join(listed)}; a key looks like "{anchor.key(0)}"'
+    )
+
+
+def _ranked(
+    parts: Assembly, models: Sequence[Any], task: Task, at: str, top: int | None
+) -> tuple[Iterable[Seed], Iterable[Prediction]]:
+    """Returns the rows that are visible at a time and their predictions, the highest first."""
+    from confluence import ranking
+    from confluence.prediction import Prediction, Seed, formatted
+
+    anchor, found = ranking.predict_visible(parts, models, task, at, top)
+    return (
+        (Seed((anchor.key(row) or "",), at) for row in found.rows),
+        (
+            Prediction(formatted(parts, task, value), float(null))
+            for value, null in zip(found.values, found.nulls, strict=True)
+        ),
+    )
+
+
+def _warn(parts: Assembly, message: str) -> None:
+    parts.status.end()
+    print(f"confluence: {message}", file=sys.stderr)
