@@ -173,7 +173,7 @@ impl Engine {
         let target = task.target(&self.databases, target);
         let keep_future = self.settings.keep_future_cells;
         let (walker, orders) = (&scratch.walker, &mut scratch.orders);
-        place.write(database, walker, target, &task.hidden, obs_time, keep_future, orders)
+        place.write(database, walker, target, obs_time, keep_future, orders)
     }
 
     /// Collects the context of a source that is not a filler; returns its seed.
@@ -218,7 +218,7 @@ impl Engine {
             row: seed.row,
             obs_time: seed.obs_time,
             extra_cells: usize::from(target.own.is_some()),
-            hidden: &task.hidden,
+            hidden: target.hidden,
         };
         scratch.walker.walk(database, start, &self.bounds, &mut random)?;
         Ok(seed)

@@ -138,13 +138,15 @@ pub(super) fn sequences<'a>(
     target_pos.iter_mut().map_while(sequence).collect()
 }
 
-/// The target cell, and its place in the seed row.
+/// The target cell, its place in the seed row, and what the row hides for it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
+pub(super) struct Target<'a> {
     /// The place of its cell in the seed row.
     pub cell: usize,
     /// The cell itself, for a derived task; else it is a cell of the table.
     pub own: Option<(ColumnShape, Cell)>,
+    /// The columns of the table that the seed hides.
+    pub hidden: &'a [u32],
 }
 
 impl Sequence<'_> {
@@ -163,15 +165,14 @@ impl Sequence<'_> {
         mut self,
         database: &Database,
         walker: &Walker,
-        target: Target,
-        hidden: &[u32],
+        target: Target<'_>,
         obs_time: i64,
         keep_future: bool,
         orders: &mut Orders,
     ) -> Result<()> {
         self.clear();
         let visits = walker.visits();
-        let seed = SeedRow::of(database, visits[0], obs_time, hidden)?;
+        let seed = SeedRow::of(database, visits[0], obs_time, target.hidden)?;
         let mut length = 0;
         for (place, visit) in visits.iter().enumerate() {
             let record = database.store.tables()[visit.table as usize].row(visit.row)?;
@@ -189,7 +190,7 @@ impl Sequence<'_> {
             let columns = shape.columns.iter().enumerate();
             for (at, (column, shape)) in (length..end).zip(columns) {
                 let is_target = place == 0 && at == target.cell;
-                let is_hidden = place == 0 && hidden.contains(&(column as u32));
+                let is_hidden = place == 0 && target.hidden.contains(&(column as u32));
                 let cell = match (is_target, is_known && !is_hidden) {
                     (true, _) => record.cell(column),
                     (false, true) => visible_cell(&record, column, obs_time, keep_future),

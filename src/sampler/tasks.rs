@@ -112,13 +112,19 @@ impl Task {
     }
 
     /// Returns the place of a seed's target, whose value is `cell`.
-    pub(super) fn target(&self, databases: &[Database], cell: Cell) -> Target {
-        let metadata = self.stored(databases).metadata();
+    pub(super) fn target(&self, databases: &[Database], cell: Cell) -> Target<'_> {
+        let (metadata, hidden) = (self.stored(databases).metadata(), &self.hidden[..]);
         match &metadata.target {
-            TargetMetadata::Cell { column, .. } => Target { cell: *column as usize, own: None },
+            TargetMetadata::Cell { column, .. } => {
+                Target { cell: *column as usize, own: None, hidden }
+            }
             TargetMetadata::Derived { column, .. } => {
                 let table = &databases[self.database].tables[metadata.anchor as usize];
-                Target { cell: table.columns.len(), own: Some((ColumnShape::of(column), cell)) }
+                Target {
+                    cell: table.columns.len(),
+                    own: Some((ColumnShape::of(column), cell)),
+                    hidden,
+                }
             }
         }
     }

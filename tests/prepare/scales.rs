@@ -117,7 +117,7 @@ fn a_scale_that_a_column_cannot_have_is_refused() {
     );
     assert!(
         message
-            .contains("column \"other\": expected a unit only for a timestamp or the table's time"),
+            .contains("column \"other\": expected a unit only for a column that is read as a time"),
         "{message}"
     );
     let message = refused(r#"{ type = "categorical", scale = "log" }"#, text);

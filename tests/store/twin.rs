@@ -99,7 +99,7 @@ pub(crate) fn times(database: &Database, table: &Table) -> Vec<Option<i64>> {
 }
 
 /// The time at which a value of a row is known; the least i64 if that is with the row.
-fn known_time(database: &Database, table: &Table, known: &Option<Known>, row: usize) -> i64 {
+fn known_time(database: &Database, table: &Table, known: Option<&Known>, row: usize) -> i64 {
     match known {
         None => ALWAYS_VISIBLE,
         Some(Known::Delay(delay)) => match times(database, table)[row] {
@@ -222,7 +222,7 @@ fn compare_rows(
             let record = table.row(row as u32).unwrap();
             let cell = record.cell(column);
             assert_eq!(record.is_null(column), *value == Value::Null);
-            let known = &schema.columns[&metadata.name].known;
+            let known = schema.columns[&metadata.name].known.as_ref();
             assert_eq!(record.known_time(column), known_time(database, schema, known, row));
             compare_cell(store, metadata, value, cell);
             if let (Cell::Text(_), Value::Word(word)) = (cell, value) {

@@ -77,8 +77,8 @@ impl Schema {
         };
         if let Some((name, _)) = table.columns.iter().find(is_unused) {
             return fail(format!(
-                "column {name:?}: expected a unit only for a timestamp, the table's time or the time \
-                 at which others are known, found one for an ignored column; remove the unit"
+                "column {name:?}: expected a unit only for a column that is read as a time, found one \
+                 for an ignored column; remove the unit"
             ));
         }
         has_columns(table, &table.key).context(|| "key")?;
