@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::known::are_known_with_rows;
 use super::labels::label_table_name;
 use super::{
     Aggregate, CellTask, Column, Delay, DerivedTask, Reference, ScaleName, Schema, Table, Task,
@@ -170,7 +169,7 @@ impl Schema {
         find_reference(table, &aggregate.reference)?;
         has_columns(table, &aggregate.columns)?;
         has_averages(table, &aggregate.columns)?;
-        are_known_with_rows(table, &aggregate.columns, false)?;
+        table.check_known_with_rows(&aggregate.columns, false)?;
         if aggregate.windows.is_empty() {
             return fail("expected at least one window, found none; \"ever\" means all children");
         }

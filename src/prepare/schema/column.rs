@@ -5,8 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::known::Known;
-use super::text::is_false;
+use super::text::{Delay, is_false};
 use super::time_unit::TimeUnit;
 use crate::store::SemanticType;
 
@@ -60,6 +59,16 @@ impl ScaleName {
             Self::Rank => "rank",
         }
     }
+}
+
+/// When the values of a column are known; before, contexts have NULL in their place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Known {
+    /// So long after the time of the row.
+    Delay(Delay),
+    /// At the time in this column of the row; never if that is NULL.
+    At(String),
 }
 
 /// A column in the form of a table, with a type and more.

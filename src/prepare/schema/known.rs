@@ -1,21 +1,9 @@
 //! Columns whose values are known later than their rows: the result of a match that has begun.
 
-use serde::{Deserialize, Serialize};
-
 use super::check::{fail, has_columns};
-use super::{Delay, Schema, Table};
+use super::{Known, Schema, Table};
 use crate::error::{Context, Result};
 use crate::store::SemanticType;
-
-/// When the values of a column are known; before, contexts have NULL in their place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Known {
-    /// So long after the time of the row.
-    Delay(Delay),
-    /// At the time in this column of the row; never if that is NULL.
-    At(String),
-}
 
 impl Table {
     /// Returns the columns with the times at which values of other columns are known, each once, in the
@@ -36,6 +24,29 @@ impl Table {
     pub(in crate::prepare) fn is_read_as_time(&self, name: &String) -> bool {
         let of_rows = self.time.as_ref().and_then(|time| time.column.as_ref());
         of_rows == Some(name) || self.known_times().contains(&name)
+    }
+
+    /// Refuses columns whose values are known at times that the order of the rows does not tell; with
+    /// `any_delay`, also columns that are known a fixed time after their rows.
+    pub(super) fn check_known_with_rows(&self, names: &[String], any_delay: bool) -> Result<()> {
+        for name in names {
+            match self.columns.get(name).and_then(|column| column.known.as_ref()) {
+                Some(Known::Delay(_)) if !any_delay => {}
+                None => {}
+                Some(known) => {
+                    let when = match known {
+                        Known::Delay(delay) => format!("{delay} after its row"),
+                        Known::At(time) => format!("at {time:?}"),
+                    };
+                    return fail(format!(
+                        "column {name:?}: expected a column that is known with its row, found one that is \
+                         known {when}; leave it out, or read the source as two tables, a second one for \
+                         what is known later"
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -98,27 +109,4 @@ fn check_known_time(table: &Table, name: &str, known: &Known) -> Result<()> {
             }
         }
     }
-}
-
-/// Refuses columns whose values are known at times that the order of the rows does not tell; with
-/// `any_delay`, also columns that are known a fixed time after their rows.
-pub(super) fn are_known_with_rows(table: &Table, names: &[String], any_delay: bool) -> Result<()> {
-    for name in names {
-        match table.columns.get(name).and_then(|column| column.known.as_ref()) {
-            Some(Known::Delay(_)) if !any_delay => {}
-            None => {}
-            Some(known) => {
-                let when = match known {
-                    Known::Delay(delay) => format!("{delay} after its row"),
-                    Known::At(time) => format!("at {time:?}"),
-                };
-                return fail(format!(
-                    "column {name:?}: expected a column that is known with its row, found one that is \
-                     known {when}; leave it out, or read the source as two tables, a second one for \
-                     what is known later"
-                ));
-            }
-        }
-    }
-    Ok(())
 }

@@ -28,8 +28,7 @@ use crate::error::{Context, Error, Result};
 use crate::store::SemanticType;
 
 pub use aggregate::{Aggregate, Window};
-pub use column::{Column, ScaleName};
-pub use known::Known;
+pub use column::{Column, Known, ScaleName};
 pub use labels::ObservationTime;
 pub use predict::{Predict, What};
 pub use summary::Summary;

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::check::{fail, find_reference, has_averages, has_columns, safe_name};
-use super::known::are_known_with_rows;
 use super::text::one_or_many;
 use super::{Schema, Table};
 use crate::error::{Context, Result};
@@ -70,7 +69,7 @@ impl Schema {
         }
         has_columns(table, &summary.columns)?;
         has_averages(table, &summary.columns)?;
-        are_known_with_rows(table, &summary.columns, true)?;
+        table.check_known_with_rows(&summary.columns, true)?;
         if let Some(by) = &summary.by {
             find_reference(table, by).context(|| "by")?;
         }
