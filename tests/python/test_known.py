@@ -1,4 +1,4 @@
-"""Columns that are known later than their rows, and columns that a task hides: the database of the docs."""
+"""Columns known later than their rows, and columns that a task hides: the database of the docs."""
 
 import re
 import subprocess
