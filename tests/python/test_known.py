@@ -85,4 +85,4 @@ def test_inspect_tells_when_columns_are_known(path):
         [command, "inspect", path, "--table", "matches"], capture_output=True, text=True, check=True
     ).stdout
     assert re.search(r"score .* known at finished", text), text
-    assert re.search(r"crowd .* known 3 hours later", text), text
+    assert re.search(r"crowd .* known 3 hours after its row", text), text

@@ -118,8 +118,11 @@ def answer(what, children):
             return min(value for time, value in values if time == values[-1][0])
 
 
-def expected(tables, what, place, counts, *, horizon=20, every=20, active=None):
-    """Returns the seeds of a plain program: {(split, user, observed at): target}."""
+def expected(tables, what, place, counts, *, horizon=20, every=20, active=None, known=1):
+    """Returns the seeds of a plain program: {(split, user, observed at): target}.
+
+    A line is known a day after its time, and what is asked of it `known` days after.
+    """
     horizon, every = horizon * DAY, every * DAY
     found, all_events = {}, list(events(tables))
     last = max(event[1] for event in all_events)
@@ -127,9 +130,8 @@ def expected(tables, what, place, counts, *, horizon=20, every=20, active=None):
     at = TRAIN_UNTIL - 30 * every
     while at + horizon <= last:
         split = "train" if at < TRAIN_UNTIL else "val" if at < VAL_UNTIL else "test"
-        # A line is known a day after its time.
-        end = {"train": TRAIN_UNTIL, "val": VAL_UNTIL, "test": last + DAY}[split]
-        if at >= first and at + horizon + DAY <= end:
+        end = {"train": TRAIN_UNTIL, "val": VAL_UNTIL, "test": last + known * DAY}[split]
+        if at >= first and at + horizon + known * DAY <= end:
             for user, joined in zip(*tables["users"].values(), strict=True):
                 own = [event for event in all_events if event[0] == user]
                 was_active = active is None or any(
@@ -194,6 +196,17 @@ def test_seeds_are_those_of_a_plain_program(
     assert {key[0] for key in wanted} == {"train", "val", "test"}
     assert found.keys() == wanted.keys()
     assert found == pytest.approx(wanted, abs=1e-4)
+
+
+def test_p7_no_target_of_a_split_is_known_after_its_end(tables, folder, tmp_path):
+    schema = predict(what="sum", column="price").replace(
+        'price = "numerical"', 'price = { type = "numerical", known = { delay = "15 days" } }'
+    )
+    (tmp_path / "schema.toml").write_text(schema)
+    headwater.prepare(folder, tmp_path / "schema.toml", tmp_path / "db")
+    wanted = expected(tables, "sum", 2, lambda e: True, known=16)
+    assert seeds(tmp_path / "db") == pytest.approx(wanted, abs=1e-4)
+    assert wanted.keys() < expected(tables, "sum", 2, lambda e: True).keys()
 
 
 def as_parquet(tables, folder):

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use headwater::random::{Purpose, Stream};
-use headwater::sampler::{Aggregates, Batch, Settings, Shape};
+use headwater::sampler::{Aggregates, Settings, Shape};
 use headwater::store::Store;
 use proptest::prelude::*;
 
 use crate::cases::{cases, walk};
 use crate::database::{Database, Value};
-use crate::{PLAIN, sampler, stores};
+use crate::{PLAIN, content_without_label, sampler, stores};
 
 const SCHEMA: &str = r#"
 database = "league"
@@ -132,19 +132,6 @@ fn store(matches: &[Match]) -> (tempfile::TempDir, Arc<Store>) {
     (folder, Arc::new(store))
 }
 
-/// Returns the bytes of each tensor, with a zero in place of the target's value.
-fn content(batch: &Batch) -> Vec<(&'static str, Vec<u8>)> {
-    let target = batch.get::<i32>("target_pos").unwrap()[0] as usize;
-    let bytes = batch.tensors().map(|(tensor, bytes)| {
-        let mut bytes = bytes.to_vec();
-        if tensor.name == "bool_values" {
-            bytes[target] = 0;
-        }
-        (tensor.name, bytes)
-    });
-    bytes.collect()
-}
-
 fn sampled(
     matches: &[Match],
     settings: &Settings,
@@ -153,7 +140,7 @@ fn sampled(
 ) -> Vec<(&'static str, Vec<u8>)> {
     let (_folder, store) = store(matches);
     let sampler = sampler(&store, settings, (0, 1), PLAIN).unwrap();
-    content(&sampler.sample(task, &[seed]).unwrap())
+    content_without_label(&sampler.sample(task, &[seed]).unwrap(), &["bool_values"])
 }
 
 proptest! {

@@ -139,6 +139,20 @@ fn sequences(batch: &Batch) -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// Returns the bytes of each tensor of a batch of one sequence, with a zero at the target in the tensors of
+/// `label`, whose elements are bytes.
+fn content_without_label(batch: &Batch, label: &[&str]) -> Vec<(&'static str, Vec<u8>)> {
+    let target = batch.get::<i32>("target_pos").unwrap()[0] as usize;
+    let bytes = batch.tensors().map(|(tensor, bytes)| {
+        let mut bytes = bytes.to_vec();
+        if label.contains(&tensor.name) {
+            bytes[target] = 0;
+        }
+        (tensor.name, bytes)
+    });
+    bytes.collect()
+}
+
 /// Returns the digests of the next global batches of a split, joined from all ranks.
 fn digests(ranks: &[Sampler], split: Split, steps: usize) -> Vec<blake3::Hash> {
     let step = |_| {

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use headwater::random::{Purpose, Stream};
-use headwater::sampler::{Aggregates, Batch, Settings, Shape, Tensor};
+use headwater::sampler::{Aggregates, Settings, Shape};
 use headwater::store::Store;
 use proptest::prelude::*;
 
 use crate::cases::{cases, walk};
 use crate::database::{Database, Value};
-use crate::{PLAIN, sampler, stores};
+use crate::{PLAIN, content_without_label, sampler, stores};
 
 const SCHEMA: &str = r#"
 database = "league"
@@ -183,19 +183,6 @@ fn store(games: &[Game], labels: &[Label]) -> (tempfile::TempDir, Arc<Store>) {
     (folder, Arc::new(store))
 }
 
-/// Returns the bytes of each tensor, with zeros in place of the target's value.
-fn content(batch: &Batch) -> Vec<(&'static str, Vec<u8>)> {
-    let target = batch.get::<i32>("target_pos").unwrap()[0] as usize;
-    let bytes = |(tensor, bytes): (&Tensor, &[u8])| {
-        let mut bytes = bytes.to_vec();
-        if ["bool_values", "is_null"].contains(&tensor.name) {
-            bytes[target] = 0;
-        }
-        (tensor.name, bytes)
-    };
-    batch.tensors().map(bytes).collect()
-}
-
 /// Returns the contents for one seed of `task`, and the aggregates that are not NULL in them.
 fn sampled(
     (games, labels): (&[Game], &[Label]),
@@ -211,7 +198,7 @@ fn sampled(
     let is_null = batch.get::<u8>("is_null").unwrap();
     let known =
         columns.iter().zip(is_null).filter(|(column, null)| **column >= first && **null == 0);
-    (content(&batch), known.count())
+    (content_without_label(&batch, &["bool_values", "is_null"]), known.count())
 }
 
 proptest! {

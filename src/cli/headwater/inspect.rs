@@ -268,7 +268,7 @@ fn print_table(store: &Store, table: &TableMetadata, output: &mut Output) -> Res
             None => String::new(),
             Some(KnownMetadata::At { column, .. }) => format!("known at {column}"),
             Some(KnownMetadata::Delay { delay_us }) => {
-                format!("known {} later", crate::prepare::schema::Delay(*delay_us))
+                format!("known {} after its row", crate::prepare::schema::Delay(*delay_us))
             }
         };
         [

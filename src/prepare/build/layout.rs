@@ -7,8 +7,8 @@ use crate::store::{ColumnMetadata, ColumnStats, KnownMetadata};
 
 /// The layout of a table's records. The widest values come first, so only the end needs padding.
 ///
-/// The row's time, those at which values are known, timestamps, then the parents' row numbers, then values of 4, 2 and 1 bytes, then bits: a NULL bit for
-/// each column, and a value bit for each boolean.
+/// The row's time, the times at which values are known, timestamps, then the parents' row numbers, then
+/// values of 4, 2 and 1 bytes, then bits: a NULL bit for each column, and a value bit for each boolean.
 pub(super) struct Layout {
     /// The offset of a time that is no cell.
     pub time_offset: u32,

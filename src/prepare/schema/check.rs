@@ -169,7 +169,7 @@ impl Schema {
         find_reference(table, &aggregate.reference)?;
         has_columns(table, &aggregate.columns)?;
         has_averages(table, &aggregate.columns)?;
-        table.check_known_with_rows(&aggregate.columns, false)?;
+        table.check_known_with_rows(&aggregate.columns, true)?;
         if aggregate.windows.is_empty() {
             return fail("expected at least one window, found none; \"ever\" means all children");
         }
@@ -216,7 +216,7 @@ impl Schema {
                 .and_then(|()| keeps_numbers(column.scale))
                 .context(|| format!("column {:?} of {:?}", cell.column, cell.table))?;
         }
-        self.can_be_hidden(table, &cell.column, "predict another column")?;
+        self.can_be_hidden(table, &cell.column, "target", "predict another column")?;
         self.check_hide(table, cell).context(|| "hide")?;
         if table.time.is_none() && !task.sees_everything {
             return fail(format!(
@@ -238,13 +238,13 @@ impl Schema {
             if table.columns[name].semantic == SemanticType::Ignored {
                 return fail(format!("column {name:?} is ignored, so it is no cell; remove it"));
             }
-            self.can_be_hidden(table, name, "remove it from the list")?;
+            self.can_be_hidden(table, name, "hidden column", "remove it from the list")?;
         }
         Ok(())
     }
 
-    /// Refuses a column whose value in a row is told by more than its cell.
-    fn can_be_hidden(&self, table: &Table, column: &str, remedy: &str) -> Result<()> {
+    /// Refuses a column, a target or a hidden one, whose value in a row more than its cell tells.
+    fn can_be_hidden(&self, table: &Table, column: &str, role: &str, remedy: &str) -> Result<()> {
         if table.time.as_ref().and_then(|time| time.column.as_deref()) == Some(column) {
             return fail(format!(
                 "column {column:?} is the time of table {:?}, which every context contains; {remedy}",
@@ -262,7 +262,7 @@ impl Schema {
         let mut twins = self.tables.iter().filter(is_twin);
         if let Some(twin) = twins.find(|twin| self.reveals(twin, column)) {
             return fail(format!(
-                "table {:?} is also read from {:?} and holds the target {column:?}; give that column \
+                "table {:?} is also read from {:?} and holds the {role} {column:?}; give that column \
                  the type ignored there, and use it in no key or reference",
                 twin.name,
                 twin.source_name(),

@@ -41,8 +41,8 @@ impl Schema {
         }
         let question = self.question(predict)?;
         let target = target(predict, question.children)?;
-        // A label is known when the last child of its horizon, and what is asked of it, can be known.
-        let delay = self.delay(question.children).saturating_add(question.known_delay()?);
+        // A label is known when the answer from the last child of its horizon can be known.
+        let horizon = Delay(predict.horizon.0.saturating_add(question.answer_delay));
         let count = question.anchor.key.len();
         Ok(DerivedTask {
             anchor: predict.anchor.clone(),
@@ -54,7 +54,7 @@ impl Schema {
             target_type: target.semantic,
             scale: target.scale,
             split: Some(SPLIT.to_owned()),
-            horizon: Some(Delay(predict.horizon.0.saturating_add(delay))),
+            horizon: Some(horizon),
         })
     }
 
@@ -132,34 +132,34 @@ impl Schema {
                 predict.horizon, predict.val_until, predict.train_until
             ));
         }
-        Ok(Question { predict, anchor, children, reference, train_until, val_until })
+        let answer_delay =
+            self.delay(children).saturating_add(longest_known_delay(predict, children)?);
+        Ok(Question { predict, anchor, children, reference, train_until, val_until, answer_delay })
     }
 }
 
-impl Question<'_> {
-    /// Returns the longest delay of the columns of the children that the question names.
-    fn known_delay(&self) -> Result<i64> {
-        let Predict { column: asked, condition, .. } = self.predict;
-        let is_named = |name: &String| {
-            asked.as_ref() == Some(name)
-                || condition.as_ref().is_some_and(|condition| condition.contains(name.as_str()))
-        };
-        let mut longest = 0;
-        for (name, column) in self.children.columns.iter().filter(|(name, _)| is_named(name)) {
-            match &column.known {
-                None => {}
-                Some(Known::Delay(delay)) => longest = longest.max(delay.0),
-                Some(Known::At(time)) => {
-                    return fail(format!(
-                        "column {name:?} is known at {time:?}, so when the answer to a question is \
-                         known cannot be told; write the task as [task.derived] with sql and a horizon, \
-                         or give the column a delay, known = {{ delay = \"...\" }}"
-                    ));
-                }
+/// Returns the longest delay after its row of a column of the children that the question names.
+fn longest_known_delay(predict: &Predict, children: &Table) -> Result<i64> {
+    let Predict { column: asked, condition, .. } = predict;
+    let is_named = |name: &String| {
+        asked.as_ref() == Some(name)
+            || condition.as_ref().is_some_and(|condition| condition.contains(name.as_str()))
+    };
+    let mut longest = 0;
+    for (name, column) in children.columns.iter().filter(|(name, _)| is_named(name)) {
+        match &column.known {
+            None => {}
+            Some(Known::Delay(delay)) => longest = longest.max(delay.0),
+            Some(Known::At(time)) => {
+                return fail(format!(
+                    "expected columns that are known a fixed time after their rows, found {name:?}, \
+                     which is known at {time:?}; give it known = {{ delay = \"...\" }}, or write the \
+                     task as [task.derived] with sql and a horizon"
+                ));
             }
         }
-        Ok(longest)
     }
+    Ok(longest)
 }
 
 /// Returns the reference from the children to the anchor.

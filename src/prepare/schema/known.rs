@@ -26,12 +26,16 @@ impl Table {
         of_rows == Some(name) || self.known_times().contains(&name)
     }
 
-    /// Refuses columns whose values are known at times that the order of the rows does not tell; with
-    /// `any_delay`, also columns that are known a fixed time after their rows.
-    pub(super) fn check_known_with_rows(&self, names: &[String], any_delay: bool) -> Result<()> {
+    /// Refuses columns whose values are known later than their rows, but not those with a delay if they
+    /// `may_have_delay`.
+    pub(super) fn check_known_with_rows(
+        &self,
+        names: &[String],
+        may_have_delay: bool,
+    ) -> Result<()> {
         for name in names {
             match self.columns.get(name).and_then(|column| column.known.as_ref()) {
-                Some(Known::Delay(_)) if !any_delay => {}
+                Some(Known::Delay(_)) if may_have_delay => {}
                 None => {}
                 Some(known) => {
                     let when = match known {

@@ -98,4 +98,6 @@ pub(super) struct Question<'a> {
     /// The microseconds since 1970 of `train_until` and `val_until`.
     pub(super) train_until: i64,
     pub(super) val_until: i64,
+    /// The microseconds from the time of a child until the child, and what is asked of it, are known.
+    pub(super) answer_delay: i64,
 }

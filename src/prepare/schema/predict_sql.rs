@@ -38,10 +38,10 @@ pub(super) fn query(schema: &Schema, question: &Question<'_>) -> Result<String> 
     Ok(format!(
         "\
 -- In microseconds: train_until = {:?}, val_until = {:?}, horizon {}, every {};
--- delay is the time until a child is known.
+-- delay is the time until a child is known, answer_delay that until what is asked of it is known, too.
 WITH task_question AS (
   SELECT {train_until} AS train_until, {val_until} AS val_until,
-    {} AS horizon, {} AS every, {} AS delay
+    {} AS horizon, {} AS every, {} AS delay, {} AS answer_delay
 ),
 -- The children, when they came to exist, and which of them count.
 task_child AS (
@@ -72,8 +72,8 @@ SELECT {keys}, make_timestamp(asked_at) AS {OBSERVED_AT}, {TARGET},
   CASE WHEN asked_at < train_until THEN 'train' WHEN asked_at < val_until THEN 'val' ELSE 'test' END AS {SPLIT}
 FROM task_answer CROSS JOIN task_question
 WHERE {TARGET} IS NOT NULL
-  AND (asked_at >= train_until OR asked_at + horizon + delay <= train_until)
-  AND (asked_at < train_until OR asked_at >= val_until OR asked_at + horizon + delay <= val_until)",
+  AND (asked_at >= train_until OR asked_at + horizon + answer_delay <= train_until)
+  AND (asked_at < train_until OR asked_at >= val_until OR asked_at + horizon + answer_delay <= val_until)",
         predict.train_until,
         predict.val_until,
         predict.horizon,
@@ -81,6 +81,7 @@ WHERE {TARGET} IS NOT NULL
         predict.horizon.0,
         predict.step().0,
         schema.delay(question.children),
+        question.answer_delay,
     ))
 }
 

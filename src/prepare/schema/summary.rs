@@ -69,7 +69,7 @@ impl Schema {
         }
         has_columns(table, &summary.columns)?;
         has_averages(table, &summary.columns)?;
-        table.check_known_with_rows(&summary.columns, true)?;
+        table.check_known_with_rows(&summary.columns, false)?;
         if let Some(by) = &summary.by {
             find_reference(table, by).context(|| "by")?;
         }
