@@ -33,7 +33,9 @@ def made_store(work: Path, source: Path | None, schema: Path | None) -> Path:
             subprocess.run([HEADWATER, "demo-data", source], check=True)
     if schema is None:
         schema = work / "aggregates.toml"
-        drafted = subprocess.run([HEADWATER, "schema", source], check=True, stdout=subprocess.PIPE)
+        drafted = subprocess.run(
+            [HEADWATER, "schema", source, "--cell-tasks"], check=True, stdout=subprocess.PIPE
+        )
         schema.write_bytes(drafted.stdout)
     store = work / "aggregates.db"
     prepare.prepare(source, store, schema=schema)

@@ -79,12 +79,14 @@
 //! | the programs | `bin` |
 //! | arguments and words, and Python | [`cli`], `py` |
 //! | the reducer's transport over MPI | `mpi` |
-//! | a context or a row as text and as a page | `view` |
+//! | a context, a row or an audit as text and as a page | `view` |
+//! | what leaks | [`audit`] |
 //! | parts that know nothing of each other | [`prepare`], [`sampler`], [`reducer`] |
 //! | what they share | [`plan`], [`store`], [`fold`], [`matrix`] |
 //! | files with digests; batches made ahead | `container`, `handoff` |
 //! | the ground | [`durable`], [`random`], [`progress`], `error`, `bytes`, `days`, `map`, `panics`, `process` |
 
+pub mod audit;
 mod bytes;
 mod container;
 mod days;

@@ -81,4 +81,10 @@ impl Memory {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }
+
+    /// Returns the memory as a map, whose bytes no longer change.
+    pub(crate) fn into_map(self) -> Result<Map> {
+        let fail = |e| Error::io(Path::new("memory"), "protecting", e);
+        self.0.make_read_only().map(Map).map_err(fail)
+    }
 }

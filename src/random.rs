@@ -31,6 +31,8 @@ pub enum Purpose {
     Quantiles = 7,
     /// How much earlier a train seed is observed.
     Staleness = 8,
+    /// The seeds that an audit looks at, and the values that it puts in place of later ones.
+    Audit = 9,
 }
 
 /// The words that belong to one (seed, purpose, identity).

@@ -19,6 +19,8 @@ _BOOSTING = {
     boosting.AGGREGATES: "+ aggregates",
     boosting.LABELS: "+ last labels",
 }
+# From these on a model is so good that it may have seen the label.
+_TOO_GOOD = {"auroc": 0.99, "r2": 0.99}
 _HEADER = "<tr><th>task<th>split<th>model<th>metrics<th>CPU s</tr>"
 
 
@@ -50,7 +52,8 @@ class Results:
     def remarks(self) -> list[str]:
         """What nobody should overlook in these results, a line each."""
         beaten = [line for name, of_task in self.tasks.items() for line in _beaten(name, of_task)]
-        return [*self.stopped, *beaten]
+        perfect = [line for name, of_task in self.tasks.items() for line in _perfect(name, of_task)]
+        return [*self.stopped, *beaten, *perfect]
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the content of the run's `results.json`."""
@@ -120,6 +123,20 @@ def _beaten(name: str, of_task: Mapping[str, Any]) -> Iterator[str]:
             f"{name}: confluence does not beat the best baseline on the test split: {leading} "
             f"{scores[leading]:.4f}, {others[best]:.4f} ({best})"
         )
+
+
+def _perfect(name: str, of_task: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a line if the model is so good that it may have seen the label."""
+    for split in ("test", "val"):
+        for metric in _TOO_GOOD:
+            value = of_task.get(split, {}).get(metric, math.nan)
+            if value >= _TOO_GOOD[metric]:
+                task = name.split("/")[-1]
+                yield (
+                    f"{name}: {metric} {value:.4f} on the {split} split may be too good: run "
+                    f"headwater audit STORE --task {task!r}"
+                )
+                return
 
 
 def _boosting_columns(tasks: Mapping[str, Any]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """A deterministic, resumable sampler and reducer.
 
-`prepare` makes a store from tables, `Store` opens a store, and `Sampler` makes batches from it.
+`prepare` makes a store from tables, `audit` looks for leaks in it, `Store` opens it, and `Sampler`
+makes batches from it.
 `reduce` folds statistics of rows that several processes hold, with the same bits for any number of
 processes. The commands `headwater` and `headwater-reduce` do the same from a shell.
 """
@@ -23,6 +24,7 @@ from headwater._headwater import (
     Store,
     VersionMismatch,
     __version__,
+    audit,
     draft_schema,
     prepare,
 )
@@ -46,6 +48,7 @@ __all__ = [
     "Store",
     "VersionMismatch",
     "__version__",
+    "audit",
     "draft_schema",
     "prepare",
     "reduce",

@@ -24,6 +24,40 @@ class Report(TypedDict):
     store_bytes: int
     remarks: list[str]
 
+class Leak(TypedDict):
+    """Something that seems to leak the future or the label.
+
+    The kind is "tells", "sums-up", "order-of-time", "rounded-time" or "replay". The subject is a
+    `table.column` or a table, by which it can be allowed.
+    """
+
+    kind: str
+    task: str | None
+    subject: str
+    evidence: str
+    remedy: str
+
+class AuditedTask(TypedDict):
+    """What an audit saw of a task; `shares` counts the rows near the seeds that time hides."""
+
+    task: str
+    seeds: int
+    looked_at: int
+    too_few: bool
+    replayed: int
+    moments: int
+    best: str | None
+    shares: list[dict[str, Any]]
+
+class AuditReport(TypedDict):
+    """What an audit found."""
+
+    database: str
+    root: str
+    tasks: list[AuditedTask]
+    findings: list[Leak]
+    allowed: list[Leak]
+
 class RowView(TypedDict):
     """A row with its cells and neighbours.
 
@@ -345,17 +379,54 @@ def key_text(key: object) -> str:
 def sampler_defaults() -> dict[str, Any]:
     """Returns the default settings of `Sampler`, by the names of its arguments."""
 
+def audit(
+    store: str | os.PathLike[str],
+    tasks: Sequence[str] | None = None,
+    *,
+    allowed: Sequence[str] = (),
+    seeds: int = 5000,
+) -> AuditReport:
+    """Looks for what leaks the future or the label into contexts.
+
+    Seeds are replayed on a copy of the store in memory in which all that comes later, and the
+    label, is different. Each column near the seeds is scored alone against the target. The same
+    store gives the same report.
+
+    Args:
+        store: The folder that `prepare` made.
+        tasks: The tasks to audit; default: all.
+        allowed: Subjects of findings that are right as they are.
+        seeds: The most seeds of a task, and rows of a table, that are looked at; at least 100.
+
+    Returns:
+        What was found: no findings, no known leak.
+
+    Raises:
+        InvalidArgument: A task or an allowed name is not of the store.
+        Corrupt: The store is damaged.
+        LimitExceeded: There is not enough memory for the copy.
+
+    Example:
+        >>> report = headwater.audit("shop.store", ["churn"])  # doctest: +SKIP
+        >>> [leak["subject"] for leak in report["findings"]]  # doctest: +SKIP
+        []
+    """
+
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
     """Writes a file completely or not at all, even if the process is killed or the power fails."""
 
 def draft_schema(
-    source: str | os.PathLike[str] | dict[str, ArrowTable], name: str = "database"
+    source: str | os.PathLike[str] | dict[str, ArrowTable],
+    name: str = "database",
+    *,
+    cell_tasks: bool = False,
 ) -> str:
     """Drafts a schema file from the names, types and values of a source, for a person to correct.
 
     Args:
         source: As for `prepare`; each table is read once.
         name: The database's name.
+        cell_tasks: Draft a task for each cell that is worth predicting, too.
 
     Returns:
         The schema file's text, in TOML.

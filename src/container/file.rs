@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::bytes::{ALIGNMENT, Digest, u32_at, u64_at};
+use crate::bytes::{ALIGNMENT, Digest, no_memory, u32_at, u64_at};
 use crate::error::{Error, Result};
-use crate::map::Map;
+use crate::map::{Map, Memory};
 
 pub(super) const MAGIC: [u8; 8] = *b"HWSTORE\0";
 pub(super) const VERSION: u32 = 1;
@@ -27,9 +27,12 @@ const _: () =
     assert!(HEADER_BYTES.is_multiple_of(ALIGNMENT) && BLOCK_BYTES.is_multiple_of(ALIGNMENT));
 
 /// One open file of a store.
+#[derive(Clone)]
 pub(crate) struct Container {
     file: Arc<File>,
     sections: Vec<Entry>,
+    /// Whether the bytes are a copy in memory, which no digest fits.
+    is_copy: bool,
 }
 
 struct File {
@@ -37,6 +40,7 @@ struct File {
     map: Map,
 }
 
+#[derive(Clone)]
 struct Entry {
     name: String,
     offset: usize,
@@ -51,7 +55,25 @@ impl Container {
         let map = Map::open(path)?;
         let sections =
             parse(map.bytes()).map_err(|e| e.context(format_args!("{}", path.display())))?;
-        Ok(Self { file: Arc::new(File { path: path.to_path_buf(), map }), sections })
+        let file = Arc::new(File { path: path.to_path_buf(), map });
+        Ok(Self { file, sections, is_copy: false })
+    }
+
+    /// Returns a copy of the file in memory whose sections `change` has changed: it is called with the
+    /// name and the bytes of each. Every block of the file is checked first.
+    pub(crate) fn changed(
+        &self,
+        mut change: impl FnMut(&str, &mut [u8]) -> Result<()>,
+    ) -> Result<Self> {
+        let length = self.file.map.bytes().len();
+        let mut memory = Memory::zeros(length).ok_or_else(|| no_memory(length))?;
+        for entry in &self.sections {
+            let bytes = &mut memory.bytes_mut()[entry.offset..entry.offset + entry.length];
+            bytes.copy_from_slice(self.any_section(&entry.name)?.get(0, entry.length)?);
+            change(&entry.name, bytes)?;
+        }
+        let file = Arc::new(File { path: self.file.path.clone(), map: memory.into_map()? });
+        Ok(Self { file, sections: self.sections.clone(), is_copy: true })
     }
 
     /// Returns the digest of the header and the section table, which holds every block's digest.
@@ -84,13 +106,14 @@ impl Container {
             .find(|s| s.name == name)
             .ok_or_else(|| self.corrupt(format!("expected a section {name:?}, found none")))?;
         let blocks = entry.length.div_ceil(BLOCK_BYTES);
+        let checked = if self.is_copy { u64::MAX } else { 0 };
         Ok(Section {
             file: Arc::clone(&self.file),
             name: entry.name.clone(),
             offset: entry.offset,
             length: entry.length,
             digests_at: entry.digests_at,
-            checked: (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            checked: (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(checked)).collect(),
         })
     }
 

@@ -8,14 +8,16 @@ use crate::prepare::draft::draft;
 
 /// Drafts a schema file from the names, types and values of a source.
 #[pyfunction]
-#[pyo3(signature = (source, name = "database"))]
+#[pyo3(signature = (source, name = "database", *, cell_tasks = false))]
 pub(super) fn draft_schema(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
     name: &str,
+    cell_tasks: bool,
 ) -> PyResult<String> {
     let calls = Calls::default();
     let source = open_source(source)?;
     let drafted = work::run(py, &calls, || draft(&*source, name, &|_table| calls.check()))?;
-    Ok(calls.settle(py, drafted)?.render())
+    let drafted = calls.settle(py, drafted)?;
+    Ok(if cell_tasks { drafted.render() } else { drafted.without_cell_tasks().render() })
 }

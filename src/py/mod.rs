@@ -2,6 +2,7 @@
 
 mod arguments;
 mod arrow_source;
+mod audit;
 mod batch;
 mod cli;
 mod cursor;
@@ -32,6 +33,8 @@ use crate::error::{Error, Result};
 mod _headwater {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use super::audit::audit;
     #[pymodule_export]
     use super::cli::main;
     #[pymodule_export]

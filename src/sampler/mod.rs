@@ -322,11 +322,16 @@ impl Sampler {
     /// # Errors
     /// `InvalidArgument` when there is no such task or seed.
     pub fn batch_of_seed(&self, task: &str, seed_index: u32) -> Result<Batch> {
+        self.batch_of_seeds(task, &[seed_index])
+    }
+
+    /// Returns the sequences of some seeds of a task, at most as many as a batch has.
+    pub(crate) fn batch_of_seeds(&self, task: &str, seeds: &[u32]) -> Result<Batch> {
         self.check_alive()?;
         let task = self.task_number(task)?;
         let batch_size = self.engine.settings.shape.batch_size as usize;
-        let seed = std::iter::once(SequenceSource::Seed { seed_index, epoch: 0 });
-        self.engine.make(task, &padded(seed, batch_size))
+        let seed = |&seed_index: &u32| SequenceSource::Seed { seed_index, epoch: 0 };
+        self.engine.make(task, &padded(seeds.iter().map(seed), batch_size))
     }
 
     /// Returns the settings that the sampler was made with.

@@ -1,6 +1,7 @@
 //! A database on disk, memory-mapped: the store that `headwater prepare` writes.
 #![doc = include_str!("FORMAT.md")]
 
+mod changed;
 mod check;
 pub(crate) mod counts;
 mod metadata;
@@ -24,6 +25,7 @@ use crate::error::{Context, Error, Result};
 
 pub use crate::bytes::identity_of;
 pub use crate::container::FileMetadata;
+pub(crate) use changed::Change;
 pub use metadata::{
     AggregateMetadata, AggregateValue, ColumnMetadata, ColumnStats, EmbeddingMetadata,
     FORMAT_VERSION, KnownMetadata, Metadata, RelationMetadata, SummaryMetadata, TableMetadata,
@@ -34,11 +36,12 @@ pub use relation::{Children, Relation};
 pub use scale::{Scale, Scorer};
 pub use semantic::SemanticType;
 pub use table::{Cell, NO_PARENT, Row, Table};
+pub(crate) use task::target_bytes;
 pub use task::{Seed, Task};
 pub use time::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, is_visible};
 pub use totals::{Total, fixed_point};
 #[cfg(feature = "prepare")]
-pub(crate) use {task::target_bytes, time::known_from, totals::section_names};
+pub(crate) use {time::known_from, totals::section_names};
 
 /// The file that describes all others.
 pub const METADATA_FILE: &str = "metadata.json";

@@ -1,5 +1,7 @@
-//! Contexts and rows as text, and contexts as an HTML page.
+//! Contexts and rows as text; contexts and audits as HTML pages.
 
+#[cfg(feature = "cli")]
+pub(crate) mod audit_page;
 #[cfg(feature = "cli")]
 mod cell;
 #[cfg(feature = "cli")]

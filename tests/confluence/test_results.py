@@ -95,3 +95,16 @@ def test_a_model_that_does_not_beat_the_best_baseline_is_named():
         assert found.remarks == [line]
         assert found.table().splitlines()[-1] == line
         assert f"<p>{line}</p>" in found._repr_html_()
+
+
+def test_a_model_that_is_too_good_to_be_true_sends_to_the_audit():
+    def remarks(auroc):
+        scores = {"loss": 0.1, "seeds": 3, "auroc": auroc, "baselines": {}}
+        of_task = {"leading": "auroc", "boosting": "off", "cpu_seconds": {}, "test": scores}
+        return Results(7, {"shop/churn": of_task}).remarks
+
+    assert remarks(0.98) == remarks(float("nan")) == []
+    assert remarks(0.998) == [
+        "shop/churn: auroc 0.9980 on the test split may be too good: run headwater audit STORE "
+        "--task 'churn'"
+    ]

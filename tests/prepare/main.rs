@@ -1,5 +1,6 @@
 //! The `headwater` command from data to a store: bad input, broken disks, kills, real data.
 
+mod audit;
 mod bad_input;
 mod bad_types;
 mod crash;
@@ -82,7 +83,7 @@ impl Workshop {
     fn unedited(&self, source: &Path) -> Store {
         let source = source.to_str().unwrap();
         let (schema, out) = (self.text("drafted.toml"), self.text("drafted.db"));
-        succeed(&["schema", source, "--out", &schema]);
+        succeed(&["schema", source, "--cell-tasks", "--out", &schema]);
         succeed(&["prepare", source, "--schema", &schema, "--out", &out, "--no-text-vectors"]);
         succeed(&["verify", &out]);
         Store::open(Path::new(&out)).unwrap()

@@ -1,5 +1,6 @@
 //! The sampler's promises, over random databases, settings and histories.
 
+mod audit;
 mod bad_input;
 mod cases;
 mod compact;

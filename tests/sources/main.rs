@@ -7,6 +7,7 @@ mod draft_aggregates;
 mod draft_keys;
 mod draft_own_times;
 mod draft_periods;
+mod draft_questions;
 mod draft_references;
 mod draft_renamed;
 mod draft_times;

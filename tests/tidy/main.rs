@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use imports::Imports;
 
 /// The floors of the house, the ground first. A room may use those below it.
-const FLOORS: [&[&str]; 8] = [
+const FLOORS: [&[&str]; 9] = [
     &["error", "bytes", "days", "map", "panics", "random", "durable", "progress", "process"],
     &["container", "handoff"],
     &["plan", "fold", "store", "matrix"],
     &["prepare", "sampler", "reducer"],
+    &["audit"],
     &["view"],
     &["mpi"],
     &["cli", "py"],

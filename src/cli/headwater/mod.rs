@@ -1,5 +1,6 @@
 //! The `headwater` command: one implementation for the Rust binary and the Python console script.
 
+mod audit;
 mod bench;
 mod cursor;
 mod demo;
@@ -22,13 +23,15 @@ From data to a store:
   headwater schema my-folder --out schema.toml     # then read and correct schema.toml
   headwater prepare my-folder --schema schema.toml --out my.db
   headwater verify my.db
+  headwater audit my.db                            # does anything leak the future?
   headwater inspect my.db --table orders --row 17
   headwater inspect my.db --task churn --seed-index 5 --html context.html   # what a model sees
 
 A source is a folder of .csv and .parquet files (a file a table), one such file, or a SQLite file.
 To try it without data: headwater demo-data demo.
 
-Exit status: 0 success, 1 failure, 2 wrong usage, 3 damaged or foreign file, 130 interrupted.";
+Exit status: 0 success, 1 failure, 2 wrong usage, 3 damaged or foreign file, 4 the audit found
+something, 130 interrupted.";
 
 /// Prepares relational data for deterministic sampling, and inspects the stores.
 #[derive(Parser)]
@@ -44,6 +47,7 @@ enum Verb {
     Sql(sql::SqlArgs),
     Prepare(prepare::PrepareArgs),
     Verify(verify::VerifyArgs),
+    Audit(audit::AuditArgs),
     Inspect(inspect::InspectArgs),
     Bench(bench::BenchArgs),
     Cursor(cursor::CursorArgs),
@@ -59,6 +63,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
         Err(error) => return print_usage(&error),
     };
     let result = match command.verb {
+        Verb::Audit(args) => match audit::run(&args, hooks) {
+            Ok(status) => return status,
+            Err(error) => Err(error),
+        },
         Verb::Schema(args) => schema::run(&args, hooks),
         Verb::Sql(args) => sql::run(&args),
         Verb::Prepare(args) => prepare::run(&args, hooks),

@@ -25,6 +25,9 @@ pub(super) struct SchemaArgs {
     /// Name of the database (default: the name of the source).
     #[arg(long)]
     name: Option<String>,
+    /// Draft a task for each cell that is worth predicting, too.
+    #[arg(long)]
+    cell_tasks: bool,
 }
 
 pub(super) fn run(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
@@ -43,6 +46,7 @@ pub(super) fn run(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
     bars.begin("reading tables", None);
     let draft = draft::draft(&*source, &name, &|_table| bars.advance(1))?;
     drop(bars);
+    let draft = if args.cell_tasks { draft } else { draft.without_cell_tasks() };
     let text = draft.render();
     let mut output = Output::new();
     match &args.out {

@@ -21,14 +21,14 @@ const PERIODS: [i64; 6] = [HOUR, DAY, 7 * DAY, 30 * DAY, 90 * DAY, 365 * DAY];
 const USUAL_MAX: i64 = 30 * DAY;
 
 /// A reference by which rows have many children.
-struct Candidate {
+pub(super) struct Candidate {
     /// The places of the child table and of its reference.
-    child: usize,
-    reference: usize,
-    parent: usize,
-    children: u64,
+    pub(super) child: usize,
+    pub(super) reference: usize,
+    pub(super) parent: usize,
+    pub(super) children: u64,
     /// The rows of the parent that have children; all of them if the draft did not count.
-    parents: u64,
+    pub(super) parents: u64,
 }
 
 /// Proposes aggregates by the references of the tables in the schema; `tables` are those of `kept`.
@@ -63,7 +63,7 @@ pub(super) fn find(
 }
 
 /// Returns the references by which rows have many children that came to exist one after the other.
-fn candidates(subjects: &[Subject], kept: &[usize]) -> Vec<Candidate> {
+pub(super) fn candidates(subjects: &[Subject], kept: &[usize]) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for &child in kept {
         let subject = &subjects[child];

@@ -17,6 +17,7 @@ mod keys;
 mod name_tokens;
 mod pairs;
 mod profile;
+mod questions;
 mod references;
 mod render;
 mod subject;
@@ -113,11 +114,13 @@ pub fn draft(
         tasks.push(task);
     }
     let aggregates = aggregates::find(&subjects, &kept, &tables, &mut notes);
+    let taken: Vec<_> = tasks.iter().map(|task| task.name.clone()).collect();
+    let questions = questions::find(&subjects, &kept, &tables, &taken);
     let database = name.to_owned();
     let schema = Schema { database, limits, tables, aggregates, summaries: Vec::new(), tasks };
     schema.check()?;
     let doubtful = doubtful(&subjects, &kept);
-    Ok(Draft { schema, source: source.describe(), notes, doubtful, left_out })
+    Ok(Draft { schema, source: source.describe(), notes, doubtful, questions, left_out })
 }
 
 /// Reads every table except the views once.

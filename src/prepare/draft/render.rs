@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::questions::Question;
 use super::subject::{Notes, Place};
 use crate::prepare::schema::{
     Aggregate, Column, ObservationTime, Reference, Schema, Table, Task, Time, TimeUnit,
@@ -23,6 +24,7 @@ pub struct Draft {
     pub(super) source: String,
     pub(super) notes: Notes,
     pub(super) doubtful: Doubtful,
+    pub(super) questions: Vec<Question>,
     /// The tables that are left out, and the reasons.
     pub(super) left_out: Vec<(String, &'static str)>,
 }
@@ -41,6 +43,13 @@ impl Draft {
         // Writing to a string cannot fail.
         let _ = self.write(&mut text);
         text
+    }
+
+    /// Leaves out the tasks that predict a cell from the rest.
+    #[must_use]
+    pub fn without_cell_tasks(mut self) -> Self {
+        self.schema.tasks.retain(|task| task.cell.is_none());
+        self
     }
 
     fn write(&self, text: &mut String) -> std::fmt::Result {
@@ -81,7 +90,12 @@ impl Draft {
         for task in cells.into_iter().chain(others) {
             self.write_task(text, task)?;
         }
-        Ok(())
+        if !self.questions.is_empty() {
+            let heading = "Questions that these tables can answer. To ask one, remove the # before \
+                           its lines; headwater sql shows how it is asked";
+            writeln!(text, "\n# {heading}.")?;
+        }
+        self.questions.iter().try_for_each(|question| write_question(text, question))
     }
 
     fn write_table(&self, text: &mut String, table: &Table) -> std::fmt::Result {
@@ -188,6 +202,32 @@ impl Draft {
         let note = self.notes.get(&(table.to_owned(), place));
         note.map_or_else(String::new, |note| comment(note))
     }
+}
+
+/// Writes a declared task, each line as a comment.
+fn write_question(text: &mut String, question: &Question) -> std::fmt::Result {
+    let Question { name, predict, note } = question;
+    writeln!(text, "\n#{}", comment(note).replacen(" #", "", 1))?;
+    writeln!(text, "# [[task]]\n# name = {}\n# [task.predict]", quoted(name))?;
+    writeln!(text, "# anchor = {}", quoted(&predict.anchor))?;
+    writeln!(text, "# what = {}\n# of = {}", quoted(predict.what.name()), quoted(&predict.of))?;
+    for (field, value) in [("column", &predict.column), ("reference", &predict.reference)] {
+        if let Some(value) = value {
+            writeln!(text, "# {field} = {}", quoted(value))?;
+        }
+    }
+    writeln!(text, "# horizon = \"{}\"", predict.horizon)?;
+    for (field, value) in [("every", predict.every), ("active_within", predict.active_within)] {
+        if let Some(value) = value {
+            writeln!(text, "# {field} = \"{value}\"")?;
+        }
+    }
+    writeln!(text, "# train_until = {}", quoted(&predict.train_until))?;
+    writeln!(text, "# val_until = {}", quoted(&predict.val_until))?;
+    if !predict.scale.is_linear() {
+        writeln!(text, "# scale = {}", quoted(predict.scale.name()))?;
+    }
+    Ok(())
 }
 
 /// Returns a comment for the end of a line; control characters become spaces.

@@ -99,6 +99,8 @@ pub(super) struct ChosenTime {
     pub(super) gaps: Gaps,
     /// The mean of the times, in microseconds, by which tables are compared.
     pub(super) mean_us: i128,
+    /// The earliest of the times, in microseconds.
+    pub(super) first_us: i128,
     /// The time from the earliest to the latest, in microseconds.
     pub(super) span_us: i128,
     /// The mean time from one distinct time to the next, in microseconds; 0 if not counted.

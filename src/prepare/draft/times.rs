@@ -109,6 +109,7 @@ fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<ChosenTime> 
         from: Origin::Column(column, fit),
         gaps: Gaps::of(profile.nulls, profile.rows),
         mean_us: span.mean,
+        first_us: span.first,
         span_us: span.length,
         gap_us: span.gap,
     })
@@ -117,6 +118,7 @@ fn own_time(subject: &Subject, is_good: fn(&Own) -> bool) -> Option<ChosenTime> 
 /// The times of a column, in microseconds.
 struct Span {
     mean: i128,
+    first: i128,
     length: i128,
     /// From one distinct time to the next, in the mean; 0 if there are too many to count.
     gap: i128,
@@ -125,17 +127,20 @@ struct Span {
 impl Span {
     fn of(profile: &Profile, unit: Option<TimeUnit>) -> Self {
         let from_to = |first: i64, last: i64| i128::from(last) - i128::from(first);
-        let (mean, length) = match unit.and_then(|unit| profile.periods.of(unit)) {
-            Some(periods) => (periods.mean(), from_to(periods.first, periods.last)),
+        let (mean, first, length) = match unit.and_then(|unit| profile.periods.of(unit)) {
+            Some(periods) => {
+                let (first, last) = (periods.first, periods.last);
+                (periods.mean(), first.into(), from_to(first, last))
+            }
             None => {
                 let step = i128::from(unit.and_then(TimeUnit::microseconds).unwrap_or(1));
                 let (first, last) = profile.time_range.or(profile.range).unwrap_or_default();
-                (profile.mean() * step, from_to(first, last) * step)
+                (profile.mean() * step, i128::from(first) * step, from_to(first, last) * step)
             }
         };
         let steps = profile.values.count().map_or(0, |count| i128::from(count) - 1);
         let gap = if steps > 0 { length / steps } else { 0 };
-        Self { mean, length, gap }
+        Self { mean, first, length, gap }
     }
 }
 
@@ -171,6 +176,7 @@ fn inherit(subjects: &mut [Subject], derived: &BTreeMap<usize, Task>, parents: P
                 from: Origin::Reference(reference),
                 gaps: found.gaps(&subjects[index]).min(parent.gaps),
                 mean_us: parent.mean_us,
+                first_us: parent.first_us,
                 span_us: parent.span_us,
                 gap_us: parent.gap_us,
             });

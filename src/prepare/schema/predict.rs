@@ -64,7 +64,7 @@ pub enum What {
 }
 
 impl What {
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::prepare) fn name(self) -> &'static str {
         match self {
             Self::Count => "count",
             Self::Sum => "sum",

@@ -4,7 +4,7 @@
 const SHOWN_CHARACTERS: usize = 80;
 
 /// Returns `text` escaped for an element or an attribute.
-pub(super) fn escape(text: &str) -> String {
+pub(in crate::view) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

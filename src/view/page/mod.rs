@@ -6,7 +6,7 @@ mod boxes;
 mod cells;
 mod graph;
 mod layout;
-mod markup;
+pub(super) mod markup;
 mod masks;
 mod png;
 mod sequence;
@@ -28,8 +28,13 @@ use sequence::Sequence;
 /// The first bytes of every page, by which it is recognised.
 const MARK: &str = "<!doctype html>\n<!-- A context, drawn by headwater. -->\n";
 
-/// Rejects a path with anything else than a page of headwater.
+/// Rejects a path with anything else than a page that shows a context.
 pub(super) fn check_place(path: &Path) -> Result<()> {
+    check_page(path, MARK)
+}
+
+/// Rejects a path with anything else than a page that begins with `mark`.
+pub(super) fn check_page(path: &Path, mark: &str) -> Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() => {
             return Err(Error::invalid(format!(
@@ -47,8 +52,8 @@ pub(super) fn check_place(path: &Path) -> Result<()> {
     }
     let mut start = Vec::new();
     let file = File::open(path);
-    match file.and_then(|file| file.take(MARK.len() as u64).read_to_end(&mut start)) {
-        Ok(_) if start == MARK.as_bytes() => Ok(()),
+    match file.and_then(|file| file.take(mark.len() as u64).read_to_end(&mut start)) {
+        Ok(_) if start == mark.as_bytes() => Ok(()),
         Ok(_) => Err(Error::invalid(format!(
             "{} exists already and is not a page of headwater; remove it, or choose another path",
             path.display()

@@ -1,0 +1,243 @@
+//! Tables whose rows tell what comes after them: sums of a life, and rows that came to exist one after
+//! the other but have no time.
+
+use super::score::rank_correlation;
+use super::{Finding, Kind};
+use crate::days::DAY_US;
+use crate::error::Result;
+use crate::store::{ALWAYS_VISIBLE, Cell, NEVER_VISIBLE, SemanticType, Store, Table};
+
+/// The correlation from which a column sums up the children, or runs in the order of their times.
+const THRESHOLD: f64 = 0.95;
+/// The fewest rows from which anything is concluded.
+const ROWS_MIN: usize = 50;
+/// The share of days that are those of the last children.
+const SAME_DAYS: f64 = 0.8;
+
+/// The children of some rows, through one relation.
+struct Lives {
+    rows: Vec<u32>,
+    first: Vec<i64>,
+    last: Vec<i64>,
+    /// Numbers that sum up the children, with their names.
+    sums: Vec<(String, Vec<f64>)>,
+}
+
+/// Looks at the parents of every relation whose children have times.
+pub(super) fn findings(
+    store: &Store,
+    row_limit: u32,
+    advance: &dyn Fn(u64) -> Result<()>,
+) -> Result<Vec<Finding>> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for relation in 0..store.relations().len() {
+        let metadata = store.relations()[relation].metadata();
+        let parents = &store.tables()[metadata.parent as usize];
+        let children = &store.tables()[metadata.child as usize];
+        let is_summary =
+            (store.metadata().summaries.iter()).any(|summary| summary.table == metadata.child);
+        if children.metadata().time.is_some() && !is_summary {
+            let lives = Lives::of(store, relation, row_limit)?;
+            let name = &children.metadata().name;
+            let mut found = sums_of_lives(parents, name, &lives)?;
+            if parents.metadata().time.is_none() {
+                found.extend(order_of_time(parents, name, &lives)?);
+            }
+            // One relation of several is enough to name a column.
+            for finding in found {
+                let is_new = |other: &Finding| {
+                    (other.kind, &other.subject) != (finding.kind, &finding.subject)
+                };
+                if findings.iter().all(is_new) {
+                    findings.push(finding);
+                }
+            }
+        }
+        advance(1)?;
+    }
+    Ok(findings)
+}
+
+impl Lives {
+    /// Returns the lives of up to `row_limit` parents with two children and more, all of which came to
+    /// be known after the parent.
+    fn of(store: &Store, relation: usize, row_limit: u32) -> Result<Self> {
+        let relation = &store.relations()[relation];
+        let parents = &store.tables()[relation.metadata().parent as usize];
+        let table = &store.tables()[relation.metadata().child as usize];
+        let summed: Vec<(usize, String)> = (table.metadata().columns.iter().enumerate())
+            .filter(|(_, column)| column.semantic() == SemanticType::Numerical)
+            .map(|(place, column)| (place, column.name.clone()))
+            .collect();
+        let mut lives =
+            Self { rows: Vec::new(), first: Vec::new(), last: Vec::new(), sums: Vec::new() };
+        let mut counts = Vec::new();
+        let mut totals = vec![Vec::new(); summed.len()];
+        let mut means = vec![Vec::new(); summed.len()];
+        let step = (parents.row_count() / row_limit).max(1);
+        for row in (0..parents.row_count()).step_by(step as usize) {
+            let children = relation.children(row)?;
+            let own_time = parents.row(row)?.time();
+            let Some(times) = children.times()? else { continue };
+            let (Some(&first), Some(&last)) = (times.first(), times.last()) else { continue };
+            let is_known = first != ALWAYS_VISIBLE && last < NEVER_VISIBLE;
+            if times.len() < 2 || !is_known || own_time >= first {
+                continue;
+            }
+            lives.rows.push(row);
+            lives.first.push(first);
+            lives.last.push(last);
+            counts.push(times.len() as f64);
+            for (place, (column, _)) in summed.iter().enumerate() {
+                let (mut sum, mut count) = (0.0, 0);
+                for &child in children.rows()? {
+                    let record = table.row(child)?;
+                    if let Some(value) = number(table, *column, record.cell(*column)) {
+                        sum += value;
+                        count += 1;
+                    }
+                }
+                totals[place].push(sum);
+                means[place].push(if count == 0 { f64::NAN } else { sum / f64::from(count) });
+            }
+        }
+        let name = &table.metadata().name;
+        lives.sums.push((format!("the number of {name}"), counts));
+        for ((_, column), (total, mean)) in summed.iter().zip(totals.into_iter().zip(means)) {
+            lives.sums.push((format!("the sum of {name}.{column}"), total));
+            lives.sums.push((format!("the mean of {name}.{column}"), mean));
+        }
+        Ok(lives)
+    }
+}
+
+/// Returns the number of a cell as in the source, as far as 32 bits tell.
+fn number(table: &Table, column: usize, cell: Cell) -> Option<f64> {
+    match cell {
+        Cell::Numerical(score) => table.metadata().columns[column].stats.number(score),
+        _ => None,
+    }
+}
+
+/// Finds columns of the parents that sum up children who come later.
+fn sums_of_lives(parents: &Table, children: &str, lives: &Lives) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for (place, column) in parents.metadata().columns.iter().enumerate() {
+        if column.known.is_some() {
+            continue;
+        }
+        let found = match column.semantic() {
+            SemanticType::Numerical => {
+                let values = (lives.rows.iter())
+                    .map(|&row| {
+                        let cell = parents.row(row)?.cell(place);
+                        Ok(number(parents, place, cell).unwrap_or(f64::NAN))
+                    })
+                    .collect::<Result<Vec<_>>>()?;
+                let told = lives.sums.iter().filter_map(|(name, sums)| {
+                    let correlation = correlation(&values, sums)?;
+                    (correlation >= THRESHOLD).then(|| {
+                        (correlation, format!("rank correlation {correlation:.3} with {name}"))
+                    })
+                });
+                told.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, words)| words)
+            }
+            SemanticType::Timestamp => last_days(parents, place, children, lives)?,
+            _ => None,
+        };
+        if let Some(words) = found {
+            let table = &parents.metadata().name;
+            let seen = match parents.metadata().time {
+                None => "its rows are always visible",
+                Some(_) => "its rows are visible before",
+            };
+            findings.push(Finding {
+                kind: Kind::SumsUp,
+                task: None,
+                subject: format!("{table}.{}", column.name),
+                evidence: format!(
+                    "{table}.{}: it sums up the {children} of a row, and {seen}: {words} over {} rows",
+                    column.name,
+                    lives.rows.len()
+                ),
+                remedy: "ignore the column, or say when it is known: known = { at = \"...\" }; the \
+                         children are in the context, as far as they exist"
+                    .to_owned(),
+            });
+        }
+    }
+    Ok(findings)
+}
+
+/// Whether the times of a column are, most of them, of the days of the last children.
+fn last_days(
+    parents: &Table,
+    place: usize,
+    children: &str,
+    lives: &Lives,
+) -> Result<Option<String>> {
+    let (mut same, mut all) = (0, 0);
+    for ((&row, &first), &last) in lives.rows.iter().zip(&lives.first).zip(&lives.last) {
+        // Of one day, the last is the first, and tells nothing.
+        if last - first < DAY_US {
+            continue;
+        }
+        if let Cell::Timestamp(time) = parents.row(row)?.cell(place) {
+            all += 1;
+            same += usize::from(time.abs_diff(last) <= DAY_US.unsigned_abs());
+        }
+    }
+    let share = same as f64 / f64::from(all.max(1) as u32);
+    Ok((all >= ROWS_MIN && share >= SAME_DAYS)
+        .then(|| format!("{:.0} % of its days are those of the last of {children}", share * 100.0)))
+}
+
+/// Finds a key or a number by which rows without a time run in the order of their first children.
+fn order_of_time(parents: &Table, children: &str, lives: &Lives) -> Result<Vec<Finding>> {
+    let first: Vec<f64> = lives.first.iter().map(|&time| time as f64).collect();
+    let metadata = parents.metadata();
+    let mut orders = Vec::new();
+    if metadata.key.len() == 1 {
+        let keys: Result<Vec<f64>> = lives
+            .rows
+            .iter()
+            .map(|&row| Ok(parents.key(row)?.parse().unwrap_or(f64::NAN)))
+            .collect();
+        orders.push((metadata.key[0].clone(), keys?));
+    }
+    for (place, column) in metadata.columns.iter().enumerate() {
+        let is_number = column.semantic() == SemanticType::Numerical;
+        if is_number && !metadata.key.contains(&column.name) && column.known.is_none() {
+            let value = |&row: &u32| {
+                let cell = parents.row(row)?.cell(place);
+                Ok(number(parents, place, cell).unwrap_or(f64::NAN))
+            };
+            let values = lives.rows.iter().map(value).collect::<Result<Vec<_>>>()?;
+            orders.push((column.name.clone(), values));
+        }
+    }
+    let found = orders.into_iter().filter_map(|(name, values)| {
+        let correlation = correlation(&values, &first)?;
+        (correlation >= THRESHOLD).then(|| Finding {
+            kind: Kind::OrderOfTime,
+            task: None,
+            subject: format!("{}.{name}", metadata.name),
+            evidence: format!(
+                "{}.{name}: it runs in the order of the first {children} of each row, rank \
+                 correlation {correlation:.3} over {} rows, but the rows have no time and are always \
+                 visible, also before they existed",
+                metadata.name,
+                lives.rows.len()
+            ),
+            remedy: "give the table the time at which its rows came to exist".to_owned(),
+        })
+    });
+    Ok(found.collect())
+}
+
+/// Returns the rank correlation of the pairs without NULL; none of few of them.
+fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
+    let pairs = a.iter().zip(b).filter(|(a, b)| !a.is_nan() && !b.is_nan());
+    let (a, b): (Vec<f64>, Vec<f64>) = pairs.unzip();
+    if a.len() < ROWS_MIN { None } else { rank_correlation(&a, &b) }
+}

@@ -1,0 +1,307 @@
+//! The audit of a store: whether anything of the future, or of the label, reaches a context.
+//!
+//! Time alone cannot leak: the sampler hides what came to exist later. So an audit does two things. It
+//! shows that this holds for the data at hand: seeds are *replayed* on a store in which all that comes
+//! later is different, and not a byte of their sequences may change. And it looks for what a schema gets
+//! wrong, where the store believes a value to be known that was not: columns that tell the target by
+//! themselves, sums of a life, rounded times, rows without a time that came one after the other.
+//!
+//! | file | what it finds |
+//! |---|---|
+//! | `tells` | columns of the rows near a seed that tell its target; by [`path`], scored by [`score`] |
+//! | `lives` | columns that sum up later children; rows in the order of time that have no time |
+//! | `rounded` | times rounded to days, of which seeds see their own day |
+//! | `replay` | a sequence that changes with what comes later |
+//!
+//! What it finds is not proof: a good column can tell a target nearly by itself. So a subject may be
+//! allowed by name. And what it does not find is no proof of absence.
+
+mod lives;
+mod path;
+mod replay;
+mod rounded;
+mod score;
+mod tells;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::plan::Permutation;
+use crate::progress::Progress;
+use crate::random::{Purpose, name_identity};
+use crate::store::{Cell, Seed, Store, TargetMetadata, Task};
+use score::Target;
+use tells::Sample;
+
+/// What an audit looks at.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The tasks to audit (default: all).
+    pub tasks: Option<Vec<String>>,
+    /// The most seeds of a task, and rows of a table, that are looked at.
+    pub seeds: u32,
+    /// Subjects of findings that are right as they are: `table.column`, or `table`.
+    pub allowed: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { tasks: None, seeds: 5000, allowed: Vec::new() }
+    }
+}
+
+/// What an audit found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The database's name.
+    pub database: String,
+    /// The root of the store.
+    pub root: String,
+    /// The tasks that were looked at.
+    pub tasks: Vec<TaskReport>,
+    /// What seems to leak.
+    pub findings: Vec<Finding>,
+    /// What seems to leak, and is allowed.
+    pub allowed: Vec<Finding>,
+}
+
+/// What an audit saw of one task.
+#[derive(Clone, Debug, Serialize)]
+pub struct TaskReport {
+    /// Its name.
+    pub task: String,
+    /// The number of its seeds.
+    pub seeds: u32,
+    /// The number of seeds with a label that were looked at.
+    pub looked_at: usize,
+    /// Whether these were too few, or too much alike, to conclude anything from columns.
+    pub too_few: bool,
+    /// The number of seeds that were replayed, and of times after which everything was changed.
+    pub replayed: usize,
+    /// The number of times after which everything was changed.
+    pub moments: usize,
+    /// The column that tells the target best by itself, and how well.
+    pub best: Option<String>,
+    /// How many rows near the seeds are shown and hidden.
+    pub shares: Vec<Shares>,
+}
+
+/// The rows that seeds reach by one path.
+#[derive(Clone, Debug, Serialize)]
+pub struct Shares {
+    /// The path in words.
+    pub path: String,
+    /// The number of its links.
+    pub links: usize,
+    /// The number of rows that exist at the seeds' observation times.
+    pub visible: u64,
+    /// The number of rows that came to exist later.
+    pub hidden: u64,
+}
+
+impl Shares {
+    /// Returns the share of the rows that are hidden, in percent; 0 if there are none.
+    #[must_use]
+    pub fn percent_hidden(&self) -> f64 {
+        self.hidden as f64 / (self.visible + self.hidden).max(1) as f64 * 100.0
+    }
+}
+
+/// The kinds of findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A column tells the target.
+    Tells,
+    /// A column sums up what comes later.
+    SumsUp,
+    /// Rows without a time came to exist one after the other.
+    OrderOfTime,
+    /// Times are rounded to days.
+    RoundedTime,
+    /// A sequence changes with what comes later.
+    Replay,
+}
+
+/// Something that seems to leak.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Its kind.
+    pub kind: Kind,
+    /// The task, if it is of one.
+    pub task: Option<String>,
+    /// The column or the table.
+    pub subject: String,
+    /// What was seen.
+    pub evidence: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// Audits a store.
+///
+/// # Determinism
+/// The same store and settings give the same report.
+///
+/// # Cost
+/// Milliseconds for each path of up to two links and a thousand seeds; for the replay, memory for the
+/// tables and links of the store.
+///
+/// # Errors
+/// `InvalidArgument` for an unknown task, or a subject that names nothing; `Corrupt` when damaged;
+/// `LimitExceeded` when there is not enough memory for the replay.
+pub fn audit(store: &Arc<Store>, settings: &Settings, progress: &dyn Progress) -> Result<Report> {
+    let tasks = chosen_tasks(store, settings)?;
+    check_allowed(store, &settings.allowed)?;
+    let relations = store.relations().len() as u64;
+    progress.begin("tables", Some(relations));
+    let mut findings = lives::findings(store, settings.seeds.max(1), &|n| progress.advance(n))?;
+    let rounded = rounded::rounded_tables(store, settings.seeds.max(1))?;
+    let mut reports = Vec::new();
+    for task in tasks {
+        let anchor = task.metadata().anchor;
+        let steps = tells::step_count(store, anchor) + replay::MOMENTS as u64;
+        progress.begin(&format!("task {}", task.metadata().name), Some(steps));
+        let (report, found) =
+            audit_task(store, task, settings, &rounded, &|n| progress.advance(n))?;
+        reports.push(report);
+        findings.extend(found);
+    }
+    let is_allowed = |finding: &Finding| settings.allowed.contains(&finding.subject);
+    let (allowed, findings) = findings.into_iter().partition(is_allowed);
+    Ok(Report {
+        database: store.metadata().database.clone(),
+        root: store.root().to_string(),
+        tasks: reports,
+        findings,
+        allowed,
+    })
+}
+
+fn chosen_tasks<'a>(store: &'a Store, settings: &Settings) -> Result<Vec<&'a Task>> {
+    let Some(wanted) = &settings.tasks else { return Ok(store.tasks().iter().collect()) };
+    let find = |name: &String| {
+        let found = store.tasks().iter().find(|task| task.metadata().name == *name);
+        found.ok_or_else(|| {
+            let names: Vec<_> = store.tasks().iter().map(|t| t.metadata().name.as_str()).collect();
+            Error::invalid(format!("no task is called {name:?}; name one of {}", names.join(", ")))
+        })
+    };
+    wanted.iter().map(find).collect()
+}
+
+/// Rejects a name that no table and no column has: its finding would not be allowed.
+fn check_allowed(store: &Store, allowed: &[String]) -> Result<()> {
+    for name in allowed {
+        let is_known = store.metadata().tables.iter().any(|table| {
+            let rest = name.strip_prefix(table.name.as_str());
+            let column = rest.and_then(|rest| rest.strip_prefix('.'));
+            rest == Some("") || table.columns.iter().any(|known| Some(&*known.name) == column)
+        });
+        if !is_known {
+            return Err(Error::invalid(format!(
+                "expected a table or a table.column to allow, found {name:?}; copy the name from a \
+                 finding"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn audit_task(
+    store: &Arc<Store>,
+    task: &Task,
+    settings: &Settings,
+    rounded: &[u32],
+    advance: &dyn Fn(u64) -> Result<()>,
+) -> Result<(TaskReport, Vec<Finding>)> {
+    let metadata = task.metadata();
+    let (seed_indices, sample) = sample(store, task, settings.seeds)?;
+    let too_few = !sample.target.is_enough();
+    let told = tells::told(&sample, advance)?;
+    let mut findings = told.findings;
+    findings.extend(rounded::findings(&sample, rounded)?);
+    let replayed = replay::replay(store, &sample, &seed_indices, advance)?;
+    if let Some((seed_index, tensors)) = replayed.different.first() {
+        findings.push(Finding {
+            kind: Kind::Replay,
+            task: Some(metadata.name.clone()),
+            subject: store.metadata().tables[metadata.anchor as usize].name.clone(),
+            evidence: format!(
+                "{} of {} sequences change with what comes later; that of seed {seed_index} in {}",
+                replayed.different.len(),
+                replayed.seeds,
+                tensors.join(", ")
+            ),
+            remedy: "this is a fault of headwater: please report it".to_owned(),
+        });
+    }
+    let best = told.best.map(|(words, score)| format!("{words}, {}", score.words()));
+    let report = TaskReport {
+        task: metadata.name.clone(),
+        seeds: metadata.seed_count,
+        looked_at: sample.seeds.len(),
+        too_few,
+        replayed: replayed.seeds,
+        moments: replayed.moments,
+        best,
+        shares: told.shares,
+    };
+    Ok((report, findings))
+}
+
+/// Returns seeds with a label, drawn at random and sorted by time.
+fn sample<'a>(store: &'a Store, task: &Task, limit: u32) -> Result<(Vec<u32>, Sample<'a>)> {
+    let metadata = task.metadata();
+    let anchor = &store.tables()[metadata.anchor as usize];
+    let mut seeds: Vec<(Seed, u32)> = Vec::new();
+    if metadata.seed_count > 0 {
+        let identity = [name_identity(&metadata.name), 0, 0];
+        let order = Permutation::new(metadata.seed_count.into(), 0, Purpose::Audit, identity)?;
+        for place in 0..u64::from(metadata.seed_count) {
+            let seed_index = order.at(place) as u32;
+            let seed = task.seed(anchor, seed_index)?;
+            if seed.target != Cell::Null {
+                seeds.push((seed, seed_index));
+            }
+            if seeds.len() == limit as usize {
+                break;
+            }
+        }
+    }
+    seeds.sort_by_key(|&(seed, seed_index)| (seed.obs_time, seed_index));
+    let (seeds, seed_indices): (Vec<Seed>, Vec<u32>) = seeds.into_iter().unzip();
+    let target = target(&seeds);
+    let hidden = match &metadata.target {
+        TargetMetadata::Cell { column, hide } => [&[*column], &hide[..]].concat(),
+        TargetMetadata::Derived { .. } => Vec::new(),
+    };
+    let task = metadata.name.clone();
+    Ok((seed_indices, Sample { store, task, anchor: metadata.anchor, hidden, seeds, target }))
+}
+
+fn target(seeds: &[Seed]) -> Target {
+    match seeds.first().map(|seed| seed.target) {
+        Some(Cell::Boolean(_)) => {
+            Target::Truth(seeds.iter().map(|seed| seed.target == Cell::Boolean(true)).collect())
+        }
+        Some(Cell::Categorical(_)) => {
+            let class = |seed: &Seed| match seed.target {
+                Cell::Categorical(class) => class,
+                _ => 0,
+            };
+            Target::Class(seeds.iter().map(class).collect())
+        }
+        _ => {
+            let number = |seed: &Seed| match seed.target {
+                Cell::Numerical(score) => f64::from(score),
+                // Far from now, or near: its distance is what a model would tell.
+                Cell::Timestamp(time) => time as f64,
+                _ => 0.0,
+            };
+            Target::Number(seeds.iter().map(number).collect())
+        }
+    }
+}

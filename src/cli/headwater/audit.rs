@@ -1,0 +1,128 @@
+//! `headwater audit`: looks for what leaks the future or the label.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::prepare::Hooks;
+use crate::audit::{Finding, Report, Settings, Shares, TaskReport, audit};
+use crate::cli::output::Output;
+use crate::cli::progress::Bars;
+use crate::error::Result;
+use crate::store::Store;
+use crate::view::audit_page;
+use crate::view::words::{count, plural};
+
+/// The exit status of an audit that found something.
+const FOUND: u8 = 4;
+
+/// Looks for leaks: columns that tell the target, sums of a life, rounded times, rows without a time.
+///
+/// Also replays seeds on a copy of the store in memory in which all that comes later, and the label, is
+/// different: not a byte of their contexts may change.
+///
+/// Exit status: 0 nothing found, 4 something found; else as for other commands.
+#[derive(Args)]
+pub(super) struct AuditArgs {
+    /// The store's folder.
+    store: PathBuf,
+    /// Audit this task; may be given several times (default: all tasks).
+    #[arg(long = "task", value_name = "NAME")]
+    tasks: Vec<String>,
+    /// Accept what is found of this table.column or table; may be given several times.
+    #[arg(long = "allow", value_name = "NAME")]
+    allowed: Vec<String>,
+    /// Look at no more than this many seeds of a task, and rows of a table.
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(100..))]
+    seeds: u32,
+    /// Write an HTML page, too. An existing page is replaced.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command; returns the exit status.
+pub(super) fn run(args: &AuditArgs, hooks: &Hooks<'_>) -> Result<u8> {
+    if let Some(path) = &args.html {
+        audit_page::check_place(path)?;
+    }
+    let store = Arc::new(Store::open(&args.store)?);
+    let settings = Settings {
+        tasks: (!args.tasks.is_empty()).then(|| args.tasks.clone()),
+        seeds: args.seeds,
+        allowed: args.allowed.clone(),
+    };
+    let bars = Bars::new(hooks.interrupted);
+    let report = audit(&store, &settings, &bars)?;
+    drop(bars);
+    if let Some(path) = &args.html {
+        audit_page::write(path, &report)?;
+    }
+    let mut output = Output::new();
+    match args.json {
+        true => output.json(&report)?,
+        false => print(&report, &mut output)?,
+    }
+    Ok(if report.findings.is_empty() { 0 } else { FOUND })
+}
+
+fn print(report: &Report, output: &mut Output) -> Result<()> {
+    for task in &report.tasks {
+        print_task(task, output)?;
+    }
+    for finding in &report.allowed {
+        output.line(&format!("allowed: {}", sentence(finding)))?;
+    }
+    for (number, finding) in (1..).zip(&report.findings) {
+        output.line(&format!("{number}. {}\n   {}", sentence(finding), finding.remedy))?;
+    }
+    match report.findings.len() {
+        0 => output.line("found nothing that leaks"),
+        found => output.line(&format!(
+            "\nfound {} that may leak; accept what is known at that time with --allow {}",
+            plural(found as u64, "thing"),
+            report.findings[0].subject
+        )),
+    }
+}
+
+/// Returns what was seen, with its task.
+fn sentence(finding: &Finding) -> String {
+    match &finding.task {
+        Some(task) => format!("task {task}: {}", finding.evidence),
+        None => finding.evidence.clone(),
+    }
+}
+
+fn print_task(task: &TaskReport, output: &mut Output) -> Result<()> {
+    output.line(&format!(
+        "task {}: looked at {} of {}",
+        task.task,
+        count(task.looked_at as u64),
+        plural(task.seeds.into(), "seed"),
+    ))?;
+    output.line(&format!(
+        "  replayed {} with all that comes later changed, at {}",
+        plural(task.replayed as u64, "seed"),
+        plural(task.moments as u64, "time"),
+    ))?;
+    let tells = match (&task.best, task.too_few) {
+        (_, true) => "too few seeds, or too equal labels, to say what columns tell",
+        (Some(best), false) => &format!("tells most: {best}"),
+        (None, false) => "no column is near the seeds",
+    };
+    output.line(&format!("  {tells}"))?;
+    output.columns(task.shares.iter().filter(|shares| shares.links == 1).map(
+        |shares: &Shares| {
+            [
+                format!("  {}", shares.path),
+                format!("{} visible", count(shares.visible)),
+                format!("{} later ({:.0} %)", count(shares.hidden), shares.percent_hidden()),
+            ]
+        },
+    ))?;
+    output.line("")
+}

@@ -1,0 +1,347 @@
+//! A copy of a store, in memory, in which all that came to be known after some time is different.
+//!
+//! An audit replays seeds on it: where nothing later than a seed's observation time reaches its
+//! context, the context is the same on both.
+
+use super::metadata::{ColumnMetadata, ColumnStats, KnownMetadata, TableMetadata, TimeMetadata};
+use super::table::Row;
+use super::time::{ALWAYS_VISIBLE, NEVER_VISIBLE, is_visible};
+use super::totals::{fixed_point, section_names, summed_columns};
+use super::{Cell, GRAPH_FILE, Store, Table, TargetMetadata, table_file, target_bytes, task_file};
+use crate::error::Result;
+use crate::random::{Purpose, Stream};
+
+/// What is different in a changed store.
+pub(crate) struct Change<'a> {
+    /// All that came to be known after this time: rows with their cells, references and times, values
+    /// that are known later than their rows, and times to come.
+    pub after: i64,
+    /// One more row, and those of its columns that are different.
+    pub own: Option<(u32, u32, &'a [u32])>,
+    /// The random seed of the other values.
+    pub seed: u64,
+}
+
+/// What is added to a later time. As all later times move alike, rows keep their order.
+const SHIFT_US: i64 = 400 * crate::days::DAY_US;
+
+impl Store {
+    /// Returns a copy of the store in memory with `change`, and with other targets of its derived tasks.
+    /// Statistics, embeddings, keys and the seeds of tasks stay.
+    ///
+    /// # Cost
+    /// Memory for the tables, the links and the tasks; a sort of the links.
+    ///
+    /// # Errors
+    /// `LimitExceeded` when there is not enough memory, `Corrupt` when the store is damaged.
+    pub(crate) fn changed(&self, change: &Change<'_>) -> Result<Self> {
+        let mut containers = self.containers.clone();
+        let place_of = |name: &str| {
+            let found = self.metadata.files.iter().position(|file| file.path == name);
+            found.expect("an open store has each of its files")
+        };
+        let mut tables = Vec::with_capacity(self.tables.len());
+        for (number, table) in (0..).zip(&self.tables) {
+            let place = place_of(&table_file(&table.metadata().name));
+            containers[place] = self.containers[place].changed(|section, bytes| match section {
+                "rows" => self.change_rows(number, bytes, change),
+                _ => Ok(()),
+            })?;
+            tables.push(Table::open(&containers[place], table.metadata())?);
+        }
+        let place = place_of(GRAPH_FILE);
+        let mut sections = Vec::new();
+        for relation in 0..self.relations.len() {
+            sections.extend(self.links_of(relation, &tables)?);
+        }
+        containers[place] = self.containers[place].changed(|section, bytes| {
+            if let Some((_, new)) = sections.iter().find(|(name, _)| name == section) {
+                bytes.copy_from_slice(new);
+            }
+            Ok(())
+        })?;
+        for task in self.tasks.iter().map(super::Task::metadata) {
+            if let TargetMetadata::Derived { column, .. } = &task.target {
+                let place = place_of(&task_file(&task.name));
+                containers[place] = self.containers[place].changed(|section, bytes| {
+                    match section {
+                        "targets" => change_targets(bytes, &column.stats, change.seed),
+                        "nulls" => bytes.iter_mut().for_each(|null| *null ^= 1),
+                        _ => {}
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+        Self::assemble(&self.path, self.metadata.clone(), self.metadata_bytes, containers)
+    }
+
+    /// Changes the records of a table.
+    fn change_rows(&self, number: u32, bytes: &mut [u8], change: &Change<'_>) -> Result<()> {
+        let table = &self.tables[number as usize];
+        let metadata = table.metadata();
+        let text_count = self.metadata.embedding.text_count;
+        // The offset of each reference in a record, and the number of rows it may lead to.
+        let references = self.metadata.relations.iter().filter(|relation| relation.child == number);
+        let references: Vec<_> = references
+            .map(|relation| {
+                let rows = self.metadata.tables[relation.parent as usize].row_count;
+                (relation.parent_offset as usize, rows)
+            })
+            .collect();
+        for (row, bytes) in (0..).zip(bytes.chunks_exact_mut(metadata.stride as usize)) {
+            let old = table.row(row)?;
+            let own = change.own.filter(|&(table, own, _)| (table, own) == (number, row));
+            let own = own.map_or(&[][..], |(_, _, columns)| columns);
+            let identity = [u64::from(number), u64::from(row), 0];
+            let random = Stream::new(change.seed, Purpose::Audit, identity);
+            let mut record = Record { metadata, bytes, random, text_count };
+            record.change(&old, change.after, own);
+            if !is_visible(old.time(), change.after) {
+                references.iter().for_each(|&(offset, rows)| record.change_parent(offset, rows));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the sections of the graph's file for one relation, from the records of `tables`.
+    fn links_of(&self, relation: usize, tables: &[Table]) -> Result<Vec<(String, Vec<u8>)>> {
+        let opened = &self.relations[relation];
+        let metadata = opened.metadata();
+        let children = &tables[metadata.child as usize];
+        let parent_rows = self.metadata.tables[metadata.parent as usize].row_count as usize;
+        let mut links = Vec::with_capacity(metadata.edge_count as usize);
+        for row in 0..children.row_count() {
+            let record = children.row(row)?;
+            if let Some(parent) = opened.parent(&record)? {
+                links.push((parent, record.time(), row));
+            }
+        }
+        links.sort_unstable();
+        let mut offsets = vec![0_u32; parent_rows + 1];
+        links.iter().for_each(|&(parent, ..)| offsets[parent as usize + 1] += 1);
+        (1..offsets.len()).for_each(|place| offsets[place] += offsets[place - 1]);
+        let rows: Vec<u32> = links.iter().map(|&(_, _, row)| row).collect();
+        let times: Vec<i64> = links.iter().map(|&(_, time, _)| time).collect();
+        let mut sections = vec![
+            (format!("{relation}.offsets"), bytemuck::cast_slice(&offsets).to_vec()),
+            (format!("{relation}.children"), bytemuck::cast_slice(&rows).to_vec()),
+            (format!("{relation}.times"), bytemuck::cast_slice(&times).to_vec()),
+        ];
+        for column in summed_columns(&self.metadata.aggregates, relation) {
+            let (mut sums, mut counts) = (vec![0_i64], vec![0_u32]);
+            let (mut sum, mut count) = (0, 0);
+            for &row in &rows {
+                let value = fixed_point(children.row(row)?.cell(column as usize));
+                sum += i64::from(value.unwrap_or(0));
+                count += u32::from(value.is_some());
+                sums.push(sum);
+                counts.push(count);
+            }
+            let names = section_names(relation, column);
+            sections.push((names.0, bytemuck::cast_slice(&sums).to_vec()));
+            sections.push((names.1, bytemuck::cast_slice(&counts).to_vec()));
+        }
+        Ok(sections)
+    }
+}
+
+/// One record that is changed in place.
+struct Record<'a> {
+    metadata: &'a TableMetadata,
+    bytes: &'a mut [u8],
+    random: Stream,
+    text_count: u32,
+}
+
+impl Record<'_> {
+    /// Changes what came to be known after `after`, and the cells of the columns `own`.
+    fn change(&mut self, old: &Row<'_>, after: i64, own: &[u32]) {
+        let is_later = |time| !is_visible(time, after);
+        let time_column = match self.metadata.time {
+            Some(TimeMetadata::Column { column, .. }) => Some(column as usize),
+            _ => None,
+        };
+        for (place, column) in self.metadata.columns.iter().enumerate() {
+            if let Some(KnownMetadata::At { offset, .. }) = column.known {
+                self.move_time(offset as usize, after);
+            }
+            let is_own = own.contains(&(place as u32));
+            let to_come = match old.cell(place) {
+                Cell::Timestamp(time) => is_later(time),
+                _ => false,
+            };
+            let is_known = !is_later(old.time()) && !is_later(old.known_time(place));
+            if Some(place) == time_column {
+                // It decides whether the row is a later one, and stays so.
+                if is_later(old.time()) && !old.is_null(place) {
+                    self.shift(column.offset as usize);
+                }
+            } else if is_own || to_come || !is_known {
+                self.change_cell(old, place, column);
+            }
+        }
+        if let Some(
+            TimeMetadata::Inherited { offset, .. }
+            | TimeMetadata::Ignored { offset, .. }
+            | TimeMetadata::Period { offset },
+        ) = self.metadata.time
+        {
+            self.move_time(offset as usize, after);
+        }
+    }
+
+    fn change_cell(&mut self, old: &Row<'_>, place: usize, column: &ColumnMetadata) {
+        // A value becomes NULL now and then, and NULL a value always.
+        let becomes_null = !old.is_null(place) && self.random.below(4) == 0;
+        self.set_bit(place, becomes_null);
+        let offset = column.offset as usize;
+        match column.stats {
+            ColumnStats::Identifier => {}
+            ColumnStats::Numerical { .. } | ColumnStats::Count { .. } => {
+                let step = 1.0 + self.random.below(1000) as f32 / 250.0;
+                let score = f32::from_le_bytes(self.array(offset)) + step;
+                self.put(offset, &score.to_le_bytes());
+            }
+            ColumnStats::Timestamp { .. } => self.shift(offset),
+            ColumnStats::Boolean { .. } => {
+                let truth = self.bit(offset);
+                self.set_bit(offset, !truth);
+            }
+            ColumnStats::Text => {
+                let text = self.random.below(self.text_count.into()) as u32;
+                self.put(offset, &text.to_le_bytes());
+            }
+            ColumnStats::Categorical { cat_emb_count, .. } => {
+                let width = column.stats.value_bytes() as usize;
+                let category = self.random.below(cat_emb_count.into()) as u32;
+                self.put(offset, &category.to_le_bytes()[..width]);
+            }
+        }
+    }
+
+    /// Replaces the parent at `offset`, one of `rows`, if there is one.
+    fn change_parent(&mut self, offset: usize, rows: u32) {
+        if u32::from_le_bytes(self.array(offset)) != super::NO_PARENT {
+            let parent = self.random.below(rows.into()) as u32;
+            self.put(offset, &parent.to_le_bytes());
+        }
+    }
+
+    /// Moves the time at `offset` if it is later than `after`.
+    fn move_time(&mut self, offset: usize, after: i64) {
+        if !is_visible(i64::from_le_bytes(self.array(offset)), after) {
+            self.shift(offset);
+        }
+    }
+
+    fn shift(&mut self, offset: usize) {
+        let time = i64::from_le_bytes(self.array(offset));
+        if time != ALWAYS_VISIBLE && time < NEVER_VISIBLE {
+            let later = time.saturating_add(SHIFT_US).min(NEVER_VISIBLE - 1);
+            self.put(offset, &later.to_le_bytes());
+        }
+    }
+
+    fn array<const N: usize>(&self, offset: usize) -> [u8; N] {
+        *self.bytes[offset..].first_chunk().expect("the layout is checked on opening")
+    }
+
+    fn put(&mut self, offset: usize, value: &[u8]) {
+        self.bytes[offset..offset + value.len()].copy_from_slice(value);
+    }
+
+    fn bit(&self, bit: usize) -> bool {
+        self.bytes[self.metadata.null_offset as usize + bit / 8] >> (bit % 8) & 1 == 1
+    }
+
+    fn set_bit(&mut self, bit: usize, is_set: bool) {
+        let byte = &mut self.bytes[self.metadata.null_offset as usize + bit / 8];
+        *byte = *byte & !(1 << (bit % 8)) | u8::from(is_set) << (bit % 8);
+    }
+}
+
+/// Changes the targets of a derived task.
+fn change_targets(bytes: &mut [u8], stats: &ColumnStats, seed: u64) {
+    let mut random = Stream::new(seed, Purpose::Audit, [0, 0, 1]);
+    for target in bytes.chunks_exact_mut(target_bytes(stats).max(1) as usize) {
+        match stats {
+            ColumnStats::Boolean { .. } => target[0] ^= 1,
+            ColumnStats::Categorical { cat_emb_count, .. } => {
+                let category = random.below((*cat_emb_count).into()) as u32;
+                target.copy_from_slice(&category.to_le_bytes());
+            }
+            ColumnStats::Timestamp { .. } => {
+                let time = target.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes));
+                target.copy_from_slice(&time.wrapping_add(SHIFT_US).to_le_bytes());
+            }
+            _ => {
+                let score = target.first_chunk().map_or(0.0, |bytes| f32::from_le_bytes(*bytes));
+                target.copy_from_slice(&(score + 1.0).to_le_bytes());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> Store {
+        Store::open("checkpoints/store-v3-small".as_ref()).unwrap()
+    }
+
+    /// The bytes of all sections of the tables, the links and the tasks.
+    fn bytes(store: &Store) -> Vec<(String, Vec<u8>)> {
+        let mut all = Vec::new();
+        for container in &store.containers {
+            let mut keep = |name: &str, bytes: &mut [u8]| {
+                all.push((name.to_owned(), bytes.to_vec()));
+                Ok(())
+            };
+            container.changed(&mut keep).unwrap();
+        }
+        all
+    }
+
+    #[test]
+    fn p7_a_store_without_later_rows_keeps_every_byte_but_the_targets() {
+        let store = small();
+        let change = Change { after: i64::MAX, own: None, seed: 1 };
+        let changed = store.changed(&change).unwrap();
+        for ((name, old), (_, new)) in bytes(&store).into_iter().zip(bytes(&changed)) {
+            let is_target = ["targets", "nulls"].contains(&name.as_str());
+            assert!(is_target || old == new, "section {name}");
+            assert!(!is_target || old != new, "section {name}");
+        }
+    }
+
+    #[test]
+    fn p7_later_rows_change_and_earlier_rows_do_not() {
+        let store = small();
+        let times: Vec<i64> = (store.tables().iter())
+            .flat_map(|table| (0..table.row_count()).map(|row| table.row(row).unwrap().time()))
+            .filter(|&time| time != ALWAYS_VISIBLE)
+            .collect();
+        let after = *times.iter().min().unwrap();
+        let changed = store.changed(&Change { after, own: None, seed: 1 }).unwrap();
+        let mut different = 0;
+        for (old, new) in store.tables().iter().zip(changed.tables()) {
+            let columns = old.metadata().columns.len();
+            for row in 0..old.row_count() {
+                let (old, new) = (old.row(row).unwrap(), new.row(row).unwrap());
+                assert_eq!(is_visible(old.time(), after), is_visible(new.time(), after));
+                for column in 0..columns {
+                    let is_same = old.cell(column) == new.cell(column);
+                    let is_known =
+                        is_visible(old.time(), after) && is_visible(old.known_time(column), after);
+                    let is_to_come =
+                        matches!(old.cell(column), Cell::Timestamp(time) if time > after);
+                    assert!(is_same || !is_known || is_to_come, "row {row}, column {column}");
+                    different += usize::from(!is_same);
+                }
+            }
+        }
+        assert!(different > 0);
+    }
+}

@@ -1,0 +1,71 @@
+//! `headwater audit`: the demo is clean; a leak has a status, a line and a place on the page.
+
+use headwater::prepare::demo::demo_data;
+
+use crate::{Workshop, run, succeed};
+
+/// Prepares the demo shop; `change` edits its schema.
+fn demo(change: impl Fn(String) -> String) -> Workshop {
+    let workshop = Workshop::new(&[]);
+    demo_data(&workshop.path("data")).unwrap();
+    let schema = workshop.path("data").join("schema.toml");
+    let text = std::fs::read_to_string(&schema).unwrap();
+    std::fs::write(&schema, change(text)).unwrap();
+    let (data, out) = (workshop.text("data"), workshop.text("db"));
+    let schema = schema.to_str().unwrap();
+    succeed(&["prepare", &data, "--schema", schema, "--out", &out, "--dimension", "8"]);
+    workshop
+}
+
+#[test]
+fn the_demo_is_clean() {
+    let workshop = demo(|text| text);
+    let (store, page) = (workshop.text("db"), workshop.text("audit.html"));
+    let text = succeed(&["audit", &store, "--html", &page]);
+    assert!(text.ends_with("found nothing that leaks\n"), "{text}");
+    assert_eq!(text.matches("\n  replayed 512 seeds").count(), 6, "{text}");
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert!(html.contains("Nothing that leaks was found.") && html.contains("<h2>Task churn</h2>"));
+    // A page of another kind is never replaced.
+    let context = ["inspect", &store, "--task", "churn", "--seed-index", "0", "--html", &page];
+    assert_eq!(run(&context).status.code(), Some(1));
+    succeed(&["audit", &store, "--task", "churn", "--html", &page]);
+}
+
+#[test]
+fn a_leak_has_a_status_and_a_name() {
+    // The words of a review tell its stars.
+    let workshop = demo(|text| text.replace(", hide = [\"words\"]", ""));
+    let store = workshop.text("db");
+    let found = run(&["audit", &store]);
+    let text = String::from_utf8(found.stdout).unwrap();
+    assert_eq!(found.status.code(), Some(4), "{text}");
+    assert!(text.contains("1. task reviews.stars: reviews.words: it tells the target"), "{text}");
+    assert!(text.contains("hide = [\"words\"] in the task"), "{text}");
+    assert!(text.contains("found 1 thing that may leak"), "{text}");
+    let json = run(&["audit", &store, "--task", "reviews.stars", "--json"]);
+    assert_eq!(json.status.code(), Some(4));
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(report["findings"][0]["kind"], "tells");
+    assert_eq!(report["findings"][0]["subject"], "reviews.words");
+    let allowed = succeed(&["audit", &store, "--allow", "reviews.words"]);
+    assert!(allowed.contains("allowed: task reviews.stars: reviews.words"), "{allowed}");
+    assert!(allowed.ends_with("found nothing that leaks\n"), "{allowed}");
+}
+
+#[test]
+fn bad_arguments_are_told() {
+    let workshop = demo(|text| text);
+    let store = workshop.text("db");
+    for (arguments, status, message) in [
+        (&["--task", "chrun"][..], 1, "no task is called \"chrun\"; name one of churn, spend"),
+        (&["--allow", "order.paid"], 1, "expected a table or a table.column to allow"),
+        (&["--seeds", "99"], 2, "99 is not in 100.."),
+        (&["--html", "/"], 1, "choose another path"),
+    ] {
+        let output = run(&[&["audit", &store], arguments].concat());
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{text}");
+        assert!(text.contains(message), "{text}");
+    }
+}
