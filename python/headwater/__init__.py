@@ -26,7 +26,9 @@ from headwater._headwater import (
     draft_schema,
     prepare,
 )
+from headwater.page import Page
 from headwater.sampler import Sampler
+from headwater.tables import Table, Task
 
 __all__ = [
     "Corrupt",
@@ -39,11 +41,14 @@ __all__ = [
     "IoError",
     "LimitExceeded",
     "NotOurs",
+    "Page",
     "PlanMismatch",
     "Sampler",
     "SamplerShutdown",
     "SchemaError",
     "Store",
+    "Table",
+    "Task",
     "VersionMismatch",
     "__version__",
     "draft_schema",
