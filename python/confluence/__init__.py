@@ -5,11 +5,11 @@ configuration on the same store gives the same run, also if it was killed and re
 
 Example:
     >>> import confluence
-    >>> draft = confluence.init("shop.store", ["churn"], minutes=12)  # doctest: +SKIP
-    >>> config = confluence.load("cpu-small", ["data.stores=shop.store"])
-    >>> results = confluence.train(config, "runs/1")  # doctest: +SKIP
-    >>> results.tasks["demo-shop/churn"]["test"]["auroc"]  # doctest: +SKIP
+    >>> draft = confluence.init("shop.store", "churn", minutes=12)  # doctest: +SKIP
+    >>> run = confluence.train(draft, "runs/1")  # doctest: +SKIP
+    >>> run.results.tasks["demo-shop/churn"]["test"]["auroc"]  # doctest: +SKIP
     0.861
+    >>> run.predict(customers, at="2024-05-31")  # doctest: +SKIP
     >>> confluence.evaluate("runs/1", splits=["test"])  # doctest: +SKIP
     >>> confluence.predict("runs/1", "churn", [("17", "2024-05-31")])  # doctest: +SKIP
     [Prediction(value='0.307342', null=0.0012)]
@@ -21,11 +21,12 @@ compiles a training step; `feed` makes batches ahead; `checkpoint` saves and res
 the state of its `patience`; `evaluation`, `metrics`, `results`, `report` and `sinks` score and
 report; `seeds` reads labels, of which `baselines` and `boosting` make predictions without a model,
 and `epochs` advice; `starting` takes the parameters of another run, and `members` averages several;
-`assembly` puts these parts together; `draft` chooses a configuration, for which `contexts` counts
-rows and cells, `widths` chooses what each relation brings in, `speed` measures steps and `pace`
-chooses how many; `status` is the line on a terminal; `training`, with `run_folder` and `progress`,
-and `prediction` use the parts; `api` has the functions of this page; `cli` and
-`cli_draft` are the command.
+`assembly` puts these parts together; `look` draws a context; `draft` chooses a configuration, for
+which `contexts` counts rows and cells, `widths` chooses what each relation brings in, `speed`
+measures steps and `pace` chooses how many; `status` is the line on a terminal and the bar in a
+notebook; `training`, with `run_folder` and `progress`, `scoring`, and `prediction`, with `frames`,
+use the parts; `run` is a run as an object; `api` has the functions of this page; `cli`,
+`cli_draft`, `cli_inspect` and `cli_predict` are the command.
 """
 
 from __future__ import annotations
@@ -38,21 +39,28 @@ if TYPE_CHECKING:
     from confluence.api import (
         Baseline,
         Draft,
+        Interrupted,
         Prediction,
         Results,
+        Run,
         compare_baselines,
         evaluate,
         init,
         predict,
         train,
     )
+    from confluence.api import (
+        open as open,  # noqa: A004
+    )
 
 __all__ = [
     "Baseline",
     "Config",
     "Draft",
+    "Interrupted",
     "Prediction",
     "Results",
+    "Run",
     "compare_baselines",
     "evaluate",
     "init",
@@ -63,13 +71,18 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Imported on first use: importing JAX takes a second.
-    if name not in __all__:
+    # Imported on first use: importing JAX takes a second. `open` is not in `__all__`, since a star
+    # import must not replace Python's own.
+    if name not in (*__all__, "open"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from confluence.compile_cache import use_compile_cache
+
+    # As the command does: `init` compiles the step that `train` takes.
+    use_compile_cache()
     from confluence import api
 
     return getattr(api, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "open"})

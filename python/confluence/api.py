@@ -11,149 +11,145 @@ from typing import Literal
 
 import headwater
 from confluence import (
-    answers,
     assembly,
     baselines,
     evaluation,
-    members,
     memory,
     prediction,
-    report,
+    run_folder,
+    status,
     time_range,
     training,
 )
 from confluence.baselines import Baseline
-from confluence.config import Config, Data
-from confluence.draft import Draft, init
+from confluence.config import Config, ConfigError, Data, load
+from confluence.draft import MINUTES, Draft, init
 from confluence.feed import open_sampler
 from confluence.parallel import Processes
 from confluence.prediction import Prediction, Seed
 from confluence.results import Results
+from confluence.run import Run
+from confluence.scoring import evaluate
+from confluence.training import Interrupted
 from confluence.xla_flags import set_deterministic_flags
-from headwater.sampler import Split
 
 __all__ = [
     "Baseline",
     "Draft",
+    "Interrupted",
     "Prediction",
     "Results",
+    "Run",
     "compare_baselines",
     "evaluate",
     "init",
+    "open",
     "predict",
     "train",
 ]
 
 
 def train(
-    config: Config,
+    config: Config | Draft | str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
+    tasks: str | Sequence[str] = (),
+    minutes: float | None = None,
     resume: bool = False,
     start_from: str | os.PathLike[str] | None = None,
     processes: Processes | None = None,
     profile: tuple[int, int] | None = None,
-) -> Results:
+) -> Run:
     """Trains a model to its last step; the run is the folder `out`.
 
-    The first Ctrl-C stops after the current step and writes a checkpoint; call it with `resume` to
-    continue.
+    The first Ctrl-C, or the stop button of a notebook, stops after the current step and writes a
+    checkpoint; call it with `resume`, or call `confluence.open(out).resume()`, to continue. A
+    terminal has a line that says what is being done, a notebook a bar.
 
     Args:
-        config: The configuration of the run.
+        config: The configuration of the run; or what `init` returned; or a store, a `Store` or its
+            folder, for which the configuration is chosen first, as `init` does; or a TOML file.
         out: The folder of the run; it is created.
+        tasks: With a store: the task, or the tasks, to train on.
+        minutes: With a store: how long choosing and training may take; default: 12.
         resume: Continue the run in `out` from its newest checkpoint.
-        start_from: The folder of another run, whose best checkpoint has the initial parameters; the
-            model and the dimension of the stores' embeddings must be the same.
+        start_from: Another run, whose best checkpoint has the initial parameters; the model and the
+            dimension of the stores' embeddings must be the same.
         processes: The processes of the run, and which one this is; default: this one alone.
         profile: The first and the last step to trace into the folder `profile` of the run.
 
     Returns:
-        The metrics of the best checkpoint on the splits val and test, beside the baselines.
+        The run, with the metrics of the best checkpoint on the splits val and test.
 
     Raises:
         ConfigError, CheckpointError, JoinError, TrainingError: The message says what to do.
         Interrupted: SIGINT or SIGTERM came; the run can be resumed.
 
     Example:
-        >>> config = confluence.load("cpu-small", ["data.stores=shop.store"])  # doctest: +SKIP
-        >>> confluence.train(config, "runs/1")  # doctest: +SKIP
+        >>> run = confluence.train("shop.db", "runs/1", tasks="churn", minutes=6)  # doctest: +SKIP
+        >>> run.metrics  # doctest: +SKIP
+        >>> draft = confluence.init("shop.db", "churn", minutes=6)  # doctest: +SKIP
+        >>> run = confluence.train(draft, "runs/2")  # doctest: +SKIP
     """
     set_deterministic_flags()
-    memory.report_missing_tunables()
-    if start_from is not None:
-        # A run that is resumed keeps the digest: the parameters may have moved, but not changed.
-        digest = config.optimizer.start_digest if resume else ""
-        start = dataclasses.replace(
-            config.optimizer, start_from=os.fspath(start_from), start_digest=digest
-        )
-        config = dataclasses.replace(config, optimizer=start)
-    return training.train(
-        config, Path(out), processes or Processes(), resume=resume, profile=profile
-    )
+    with status.emptied_at_end():
+        settings = _settings(config, Path(out), tasks, minutes, resume=resume)
+        memory.report_missing_tunables()
+        if start_from is not None:
+            # A run that is resumed keeps the digest: the parameters may have moved, not changed.
+            digest = settings.optimizer.start_digest if resume else ""
+            start = dataclasses.replace(
+                settings.optimizer, start_from=os.fspath(start_from), start_digest=digest
+            )
+            settings = dataclasses.replace(settings, optimizer=start)
+        processes = processes or Processes()
+        training.train(settings, Path(out), processes, resume=resume, profile=profile)
+    return Run(out)
 
 
-def evaluate(
-    run: str | os.PathLike[str],
+def _settings(
+    config: Config | Draft | str | os.PathLike[str],
+    out: Path,
+    tasks: str | Sequence[str],
+    minutes: float | None,
     *,
-    splits: Sequence[Split] = ("test",),
-    checkpoint: Literal["best", "latest"] = "best",
-    stores: Sequence[str] = (),
-    visible_until: str | None = None,
-    out: str | os.PathLike[str] | None = None,
-    by: answers.Period | None = None,
-) -> Results:
-    """Scores a trained model on whole splits, beside the baselines.
+    resume: bool,
+) -> Config:
+    """Returns the configuration that `train` was called with, or the one for its store."""
+    if not isinstance(config, Config | Draft) and (
+        tasks or minutes is not None or (Path(config) / "metadata.json").exists()
+    ):
+        if resume:
+            raise ConfigError(
+                "expected the configuration of the run with resume=True, found a store, for which "
+                f"another would be chosen; use confluence.open({str(out)!r}).resume()"
+            )
+        run_folder.check_folder(out, resume=False)
+        return init(config, tasks, MINUTES if minutes is None else minutes).config
+    for name, is_given in (("tasks", bool(tasks)), ("minutes", minutes is not None)):
+        if is_given:
+            raise ConfigError(
+                f"expected a store with {name}, found a configuration, which has its own; leave "
+                f"{name} out, or call init with it"
+            )
+    if isinstance(config, Draft):
+        return config.config
+    return config if isinstance(config, Config) else load(os.fspath(config))
+
+
+def open(run: str | os.PathLike[str]) -> Run:  # noqa: A001
+    """Opens a run, finished or not.
 
     Args:
         run: The folder of the run.
-        splits: Some of "train", "val" and "test".
-        checkpoint: The best one by validation loss, or the latest.
-        stores: Where the stores are now; default: where they were during training.
-        visible_until: Let no context know anything later than this time; default: the run's own.
-        out: A .csv or .parquet file to write: key, observation time, prediction and label of each
-            seed with a label.
-        by: Score the seeds of each "day", "week", "month", "quarter" or "year" of the observation
-            times as well.
 
     Raises:
-        CheckpointError: There is no checkpoint, or a store is not the one of the training.
-        ConfigError: The file cannot be written.
+        CheckpointError: The folder holds no run.
 
     Example:
-        >>> confluence.evaluate("runs/1", splits=["val", "test"])  # doctest: +SKIP
+        >>> confluence.open("runs/1").metrics  # doctest: +SKIP
     """
-    set_deterministic_flags()
-    if out is not None:
-        answers.check_file(Path(out))
-    found: list[answers.Answers] = []
-    with assembly.open_run(Path(run), checkpoint, stores, visible_until) as (parts, trained):
-
-        def keep(task: evaluation.Task, split: Split, scores: evaluation.Scores) -> None:
-            if out is not None or by is not None:
-                found.append(answers.of_split(parts, scores, task, split))
-
-        tasks = parts.results(
-            [of.params for of in trained],
-            splits,
-            with_boosting=parts.settings.run.boosting,
-            keep=keep,
-        )
-        if out is not None:
-            answers.write(Path(out), parts, found)
-        folders, steps = members.folders(Path(run), parts.settings), [of.step for of in trained]
-        return Results(
-            steps[0] if len(steps) == 1 else None,
-            tasks,
-            report.training_cpu_seconds(folders),
-            report.early_stops(folders),
-            steps if len(steps) > 1 else [],
-            {
-                f"{of.task.name}, {of.split}": answers.by_period(of, by)
-                for of in found
-                if by is not None
-            },
-        )
+    return Run(run)
 
 
 def compare_baselines(
@@ -162,9 +158,12 @@ def compare_baselines(
     """Scores baselines on a task: its labels repeated, and boosting over the seed's row.
 
     Args:
-        store: The folder of the store.
+        store: The store, or its folder.
         task: The task, as "task" or "database/task".
         visible_until: Let no seed know anything later than this time.
+
+    Returns:
+        The metrics of each baseline on the splits val and test.
 
     Raises:
         ConfigError: There is no such task, a split has no label, or scikit-learn is not installed.
@@ -187,20 +186,20 @@ def predict(
     seeds: Sequence[tuple[str | tuple[str, ...], str | None]],
     *,
     checkpoint: Literal["best", "latest"] = "best",
-    stores: Sequence[str] = (),
+    stores: Sequence[str | os.PathLike[str]] = (),
 ) -> list[Prediction]:
-    """Predicts a task's target for chosen rows and observation times.
+    """Predicts a task's target for chosen rows and observation times; for frames see `Run.predict`.
 
     Warns of observation times that are earlier than all seeds, or later than all data.
 
     Args:
-        run: The folder of the run.
+        run: The run, or its folder.
         task: The task, as "task" or "database/task".
         seeds: For each prediction the key of the anchor's row, a tuple if the key has several
             columns, and the observation time, such as "2024-05-31 12:00:00". A task that sees
             everything takes None as the time.
         checkpoint: The best one by validation loss, or the latest.
-        stores: Where the stores are now; default: where they were during training.
+        stores: The stores, or their folders; default: where they were during training.
 
     Returns:
         For each seed the value, in the units of the data, and the probability that it is NULL.
@@ -216,7 +215,10 @@ def predict(
     """
     set_deterministic_flags()
     rows = [Seed(key if isinstance(key, tuple) else (key,), time) for key, time in seeds]
-    with assembly.open_run(Path(run), checkpoint, stores) as (parts, trained):
+    with (
+        status.emptied_at_end(),
+        assembly.open_run(Path(run), checkpoint, stores) as (parts, trained),
+    ):
         found = parts.task(task)
         prediction.check_seeds(found, rows)
         warning = time_range.warning(parts, found, [seed.time for seed in rows])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,10 +67,9 @@ class Assembly:
         numbers = itertools.count(1)
 
         def show_and_go_on() -> None:
-            number = next(numbers)
+            number, last = next(numbers), min(batches, batch_limit or batches)
             self.status.show_sometimes(
-                f"scoring {split} of {task.name}: batch {number} of "
-                f"{min(batches, batch_limit or batches)}"
+                f"scoring {split} of {task.name}: batch {number} of {last}", number / last
             )
             after_batch()
 
@@ -186,7 +186,7 @@ class Trained(NamedTuple):
 def open_run(
     out: Path,
     checkpoint: Literal["best", "latest"],
-    stores: Sequence[str] = (),
+    stores: Sequence[str | os.PathLike[str]] = (),
     visible_until: str | None = None,
     processes: Processes | None = None,
 ) -> Iterator[tuple[Assembly, list[Trained]]]:
@@ -205,7 +205,9 @@ def open_run(
         )
     settings = config.load(out / "config.toml")
     if stores:
-        data = dataclasses.replace(settings.data, stores=tuple(stores))
+        data = dataclasses.replace(
+            settings.data, stores=tuple(os.fspath(store) for store in stores)
+        )
         settings = dataclasses.replace(settings, data=data)
     used = settings
     if visible_until is not None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,18 +42,20 @@ class Checkpoints:
         best = BestN(
             get_metric_fn=lambda found: -found["loss"], n=1, keep_checkpoints_without_metrics=False
         )
-        options = ocp.CheckpointManagerOptions(
-            best_fn=lambda found: found["loss"],
-            best_mode="min",
-            preservation_policy=AnyPreservationPolicy([LatestN(keep), best]),
-            # Removes checkpoints that a kill left half written.
-            cleanup_tmp_directories=not is_read_only,
-            read_only=is_read_only,
-        )
-        try:
-            self._manager = ocp.CheckpointManager(
-                folder, options=options, item_names=("state", "run")
+        with _intended_options():
+            options = ocp.CheckpointManagerOptions(
+                best_fn=lambda found: found["loss"],
+                best_mode="min",
+                preservation_policy=AnyPreservationPolicy([LatestN(keep), best]),
+                # Removes checkpoints that a kill left half written.
+                cleanup_tmp_directories=not is_read_only,
+                read_only=is_read_only,
             )
+        try:
+            with _intended_options():
+                self._manager = ocp.CheckpointManager(
+                    folder, options=options, item_names=("state", "run")
+                )
         except OSError:
             raise
         except Exception as error:
@@ -224,6 +228,18 @@ def _other_data(stores: Sequence[str], ours: Sequence[str], theirs: Sequence[str
         for store, our, their in zip(stores, ours, theirs, strict=True)
         if our != their
     ]
+
+
+@contextmanager
+def _intended_options() -> Iterator[None]:
+    """Silences what Orbax logs of options that are intended."""
+    log = logging.getLogger("absl")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _first_line(error: Exception) -> str:

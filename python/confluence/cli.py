@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from confluence import cli_draft, cli_predict
+from confluence import cli_draft, cli_inspect, cli_predict
 from confluence.compile_cache import use_compile_cache
 from confluence.memory import restart_with_tunables
 from confluence.status import StatusLine
@@ -32,6 +32,7 @@ Trains a relational transformer on a store that `headwater prepare` made.
   confluence train --from runs/1 --set data.tasks=other --out runs/2    (starts with its parameters)
   confluence train --config cpu-small --set data.stores=my.db --members 3 --out runs/3     (a mean)
   confluence evaluate runs/1 --split test
+  confluence inspect my.toml --task churn --seed-index 0     (a context as the model sees it)
 
 On Linux the command starts itself anew with GLIBC_TUNABLES for huge pages, which make steps on a
 CPU faster and change no number; an empty GLIBC_TUNABLES in the environment turns that off. What it
@@ -192,6 +193,9 @@ def _parser() -> argparse.ArgumentParser:
     cli_predict.add_options(predict)
     _add_checkpoint(predict)
 
+    inspect = _verb(verbs, "inspect", cli_inspect.inspect, cli_inspect.DESCRIPTION)
+    cli_inspect.add_options(inspect)
+
     baselines = _verb(
         verbs, "baselines", _baselines,
         "score baselines on a task: labels repeated, and boosting over the seed's row, its "
@@ -280,7 +284,7 @@ def _train(args: argparse.Namespace) -> int:
         drafted = cli_draft.make_draft(args)
         print("\n".join(f"confluence: {line}" for line in drafted.summary[1:]), file=sys.stderr)
         settings = config.changed(drafted.config, args.settings)
-    results = api.train(
+    run = api.train(
         settings,
         args.out,
         resume=args.resume,
@@ -289,7 +293,8 @@ def _train(args: argparse.Namespace) -> int:
         profile=profile,
     )
     if args.rank == 0:
-        print(results.table())
+        assert run.results is not None, "a training that ended has results"
+        print(run.results.table())
         print(f"curves and contexts: {args.out / 'report.html'}")
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import html
 import os
 import shlex
 import time
@@ -14,7 +15,7 @@ from typing import Any
 import jax
 
 import headwater
-from confluence import config, epochs, evaluation, pace, speed, widths
+from confluence import config, epochs, evaluation, look, pace, speed, status, widths
 from confluence.config import ConfigError
 from confluence.contexts import PARENT
 from confluence.feed import open_sampler
@@ -39,7 +40,7 @@ _ROLES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Draft:
     """A configuration for a store, with what was measured for it.
 
@@ -52,6 +53,30 @@ class Draft:
     config: config.Config
     summary: Sequence[str]
     shape: widths.Shape
+
+    def draw(self, task: str, seed_index: int) -> headwater.Page:
+        """Draws the context of a seed as a model of this configuration sees it.
+
+        Args:
+            task: The task, as "task" or "database/task".
+            seed_index: The number of the seed in the task, counted from 0.
+
+        Returns:
+            The context as a page, which a notebook shows in a frame, and as text.
+
+        Raises:
+            HeadwaterError: There is no such task or seed.
+
+        Example:
+            >>> confluence.init("shop.store", "churn").draw("churn", 0)  # doctest: +SKIP
+        """
+        return look.draw(self.config, task, seed_index)
+
+    def __repr__(self) -> str:
+        return "\n".join(self.summary)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.to_toml())}</pre>"
 
     def to_toml(self) -> str:
         """Returns the text of a file that `load` reads back, with the summary as its first lines.
@@ -94,7 +119,7 @@ _COMMENTS = {
 
 def init(
     store: str | os.PathLike[str],
-    tasks: Sequence[str],
+    tasks: str | Sequence[str],
     minutes: float = MINUTES,
 ) -> Draft:
     """Drafts a configuration that trains in about `minutes` on this machine.
@@ -104,23 +129,31 @@ def init(
     minutes; the number of steps depends on the machine, too.
 
     Args:
-        store: The folder of the store.
-        tasks: The tasks to train on, as "task" or "database/task".
+        store: The store, a `headwater.Store` or its folder.
+        tasks: The task to train on, as "task" or "database/task", or several.
         minutes: How long drafting and training may take, 0.1 to 10,080.
+
+    Returns:
+        The configuration, with what was measured for it; `confluence.train` takes it as it is.
 
     Raises:
         ConfigError: There is no such task, it has no train seeds, or the minutes are out of range.
         HeadwaterError: The store cannot be opened.
 
     Example:
-        >>> draft = confluence.init("shop.store", ["churn"], minutes=6)  # doctest: +SKIP
-        >>> confluence.train(draft.config, "runs/1")  # doctest: +SKIP
+        >>> draft = confluence.init("shop.store", "churn", minutes=6)  # doctest: +SKIP
+        >>> confluence.train(draft, "runs/1")  # doctest: +SKIP
     """
+    with status.emptied_at_end():
+        return _init(store, [tasks] if isinstance(tasks, str) else tasks, minutes)
+
+
+def _init(store: str | os.PathLike[str], tasks: Sequence[str], minutes: float) -> Draft:
     start = time.perf_counter()
     set_deterministic_flags()
-    status = StatusLine()
+    line = StatusLine()
     _check_minutes(minutes)
-    status.show("reading the store")
+    line.show("reading the store")
     opened = _open(store)
     metadata = opened.metadata()
     _check_tasks(tasks, metadata)
@@ -130,8 +163,8 @@ def init(
         settings.data, stores=(os.fspath(store),), tasks=tuple(tasks), children="latest"
     )
     counts = _seed_counts(data, metadata)
-    shape = widths.choose(data, metadata, _most_cells(minutes, is_cpu), status.show)
-    status.show("reading the labels")
+    shape = widths.choose(data, metadata, _most_cells(minutes, is_cpu), line.show)
+    line.show("reading the labels")
     advice = epochs.advise(dataclasses.replace(settings, data=shape.data), [opened])
     # Decided here, so that a run of this configuration needs nothing else compiled.
     model = dataclasses.replace(settings.model, epochs=epochs.decide(advice))

@@ -103,18 +103,32 @@ def predict_seeds(
     Raises:
         HeadwaterError: There is no such row.
     """
+    values, nulls = predict_values(parts, models, task, seeds)
+    return [
+        Prediction(formatted(parts, task, value), float(null))
+        for value, null in zip(values, nulls, strict=True)
+    ]
+
+
+def predict_values(
+    parts: Assembly, models: Sequence[Any], task: evaluation.Task, seeds: Sequence[Seed]
+) -> tuple[metrics.Numbers, metrics.Numbers]:
+    """Returns the predictions, in the units of the data, and the probabilities of NULL.
+
+    Raises:
+        HeadwaterError: There is no such row.
+    """
     size = parts.settings.data.batch_size
-    predictions = []
+    found = [(np.zeros(0), np.zeros(0))]
     for begin in range(0, len(seeds), size):
-        parts.status.show_sometimes(f"predicting {task.name}: seed {begin + 1} of {len(seeds)}")
+        parts.status.show_sometimes(
+            f"predicting {task.name}: seed {begin + 1} of {len(seeds)}", begin / len(seeds)
+        )
         chunk = seeds[begin : begin + size]
         keys = [seed.key if len(seed.key) > 1 else seed.key[0] for seed in chunk]
-        values, nulls = predict_batch(parts, models, task, keys, [seed.time for seed in chunk])
-        predictions += [
-            Prediction(formatted(parts, task, value), float(null))
-            for value, null in zip(values, nulls, strict=True)
-        ]
-    return predictions
+        found.append(predict_batch(parts, models, task, keys, [seed.time for seed in chunk]))
+    values, nulls = (np.concatenate(of) for of in zip(*found, strict=True))
+    return values, nulls
 
 
 def predict_batch(

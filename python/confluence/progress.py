@@ -118,7 +118,7 @@ class StepRecorder:
         line = f"step {step}/{steps}{self._shown}"
         if self._step_seconds is not None:
             line += f"  {(steps - step) * self._step_seconds / 60:.0f} min left"
-        self._status.show_sometimes(line)
+        self._status.show_sometimes(line, step / steps)
 
     @contextmanager
     def paused(self) -> Iterator[None]:

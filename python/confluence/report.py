@@ -20,7 +20,7 @@ _MAX_POINTS = 400
 
 def training_cpu_seconds(folders: Sequence[Path]) -> float | None:
     """Returns about how long the steps of these runs took; None if no speed was recorded."""
-    found = [seconds for out in folders if (seconds := _cpu_seconds(_read_log(out))) is not None]
+    found = [seconds for out in folders if (seconds := _cpu_seconds(read_log(out))) is not None]
     return sum(found) if found else None
 
 
@@ -42,7 +42,7 @@ def early_stops(folders: Sequence[Path]) -> list[str]:
     return found
 
 
-def _read_log(out: Path) -> list[dict[str, Any]]:
+def read_log(out: Path) -> list[dict[str, Any]]:
     """Returns the records of a run's `metrics.jsonl`; none if there is no such file."""
     path = out / "metrics.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -56,7 +56,7 @@ def write(
     `trained` has the folders of the members; that of the run itself if it has none.
     """
     names = [folder.name for folder in trained] if len(trained) > 1 else [""]
-    logs = [_read_log(folder) for folder in trained]
+    logs = [read_log(folder) for folder in trained]
     figure = _figure(dict(zip(names, logs, strict=True)))
     figure.savefig(out / "curves.png", dpi=120)
     # The layout is final: computing it again takes as long as drawing.

@@ -55,6 +55,32 @@ class Results:
         perfect = [line for name, of_task in self.tasks.items() for line in _perfect(name, of_task)]
         return [*self.stopped, *beaten, *perfect]
 
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Each metric of the model and of the baselines in a row, which makes a frame.
+
+        The keys are task, split, model, metric and value.
+        """
+        return [
+            {"task": name, "split": split, "model": model, "metric": metric, "value": found[metric]}
+            for name, of_task in self.tasks.items()
+            for split, scores in _splits(of_task)
+            for model, found in {"confluence": scores, **scores["baselines"]}.items()
+            for metric in _metrics(scores, of_task["leading"])
+            if metric in found
+        ]
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Results:
+        """Returns the results that `to_dict` made the content of, also when it was read as JSON."""
+        return cls(
+            content["step"],
+            _with_nan(content["tasks"]),
+            content["cpu_seconds"],
+            content["stopped"],
+            content["members"],
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the content of the run's `results.json`."""
         return {
@@ -70,7 +96,8 @@ class Results:
         return f"{self._model()}\n{self.table()}"
 
     def _repr_html_(self) -> str:
-        return f"<p>{self._model()}</p>\n{html_table(self)}\n{calibration.html_tables(self.tasks)}"
+        bins = calibration.html_tables(self.tasks)
+        return f"<p>{self._model()}</p>\n{html_table(self)}\n{bins}{_period_tables(self.periods)}"
 
     def _model(self) -> str:
         if not self.members:
@@ -99,6 +126,18 @@ class Results:
                 seconds = [_seconds(of_task["cpu_seconds"].get(other)) for other in others]
                 rows.append((name, "CPU s", "", _seconds(self.cpu_seconds), "", *seconds))
         return "\n".join([*aligned(rows), *self.remarks])
+
+
+def _with_nan(content: Any) -> Any:
+    """Returns NaN for null, as JSON has it; only a calibration has nulls of its own."""
+    if isinstance(content, Mapping):
+        return {
+            key: value if key == "calibration" else _with_nan(value)
+            for key, value in content.items()
+        }
+    if isinstance(content, list):
+        return [_with_nan(value) for value in content]
+    return math.nan if content is None else content
 
 
 def _interval(scores: Mapping[str, Any]) -> str:
@@ -169,6 +208,21 @@ def _metrics(scores: Mapping[str, Any], leading: str) -> list[str]:
 
 def _splits(of_task: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [(name, of_task[name]) for name in ("train", "val", "test") if name in of_task]
+
+
+def _period_tables(of_tasks: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+    """Returns a table of the metrics by period for each task and split."""
+    found = []
+    for name, periods in of_tasks.items():
+        metrics_of = list(next(iter(periods.values()), {}))
+        heads = "".join(f"<th>{html.escape(head)}" for head in ["period", *metrics_of])
+        lines = [
+            f"<tr><td>{html.escape(period)}" + "".join(f"<td>{scores[of]:.4g}" for of in metrics_of)
+            for period, scores in periods.items()
+        ]
+        caption = f"<caption>{html.escape(name)}</caption>"
+        found.append(f"<table>{caption}<tr>{heads}</tr>\n{chr(10).join(lines)}\n</table>")
+    return "\n".join(found)
 
 
 def html_table(results: Results) -> str:

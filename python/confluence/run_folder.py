@@ -30,7 +30,8 @@ def check_folder(out: Path, *, resume: bool) -> None:
     """
     if not resume and (out / "config.toml").exists():
         raise config.ConfigError(
-            f"{out} already holds a run; continue it with --resume, or name another folder"
+            f"{out} already holds a run; continue it with --resume (from Python: resume=True), or "
+            "name another folder"
         )
     if resume and not (out / "config.toml").exists():
         raise config.ConfigError(

@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -29,6 +30,7 @@ from confluence.step import StepMetrics, compute_type
 
 # A run ends after this many steps in a row without a finite gradient: it will not recover.
 _MAX_SKIPPED_STEPS = 100
+_CONTINUE = "continue with --resume (from Python: resume=True)"
 
 
 class Interrupted(Exception):
@@ -143,7 +145,7 @@ def _average_members(
 
     def after_batch() -> None:
         if stop.is_requested and processes.count == 1:
-            raise Interrupted(f"stopped while scoring the members of {out}; continue with --resume")
+            raise Interrupted(f"stopped while scoring the members of {out}; {_CONTINUE}")
 
     is_leader = processes.rank == 0
     with ExitStack() as open_resources, processes.exit_on_error(Interrupted):
@@ -300,7 +302,7 @@ class _Trainer:
                     self._checkpoints.wait()
                     raise Interrupted(
                         f"stopped after step {step} of {last}, whose checkpoint is in "
-                        f"{self._out}; continue with --resume"
+                        f"{self._out}; {_CONTINUE}"
                     )
         finally:
             feed.close()
@@ -340,9 +342,7 @@ class _Trainer:
             self._checkpoints.wait()
             step = self._checkpoints.latest
             newest = f"the newest checkpoint is of step {step}" if step else "no checkpoint yet"
-            raise Interrupted(
-                f"stopped during an evaluation; {newest} in {self._out}; continue with --resume"
-            )
+            raise Interrupted(f"stopped during an evaluation; {newest} in {self._out}; {_CONTINUE}")
 
     def _results(self) -> Results:
         """Scores val and test with the best parameters by validation, beside the baselines."""
@@ -394,8 +394,14 @@ def _last_finite_step(step: int, metrics: StepMetrics, before: int) -> int:
 
 @contextmanager
 def _stop_on_signals() -> Iterator[_StopRequest]:
-    """Turns SIGINT and SIGTERM into a stop request; the second signal ends the process."""
+    """Turns SIGINT and SIGTERM into a stop request; the second signal ends the process.
+
+    Only the main thread can receive signals: in another thread there is nothing to turn.
+    """
     stop = _StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
 
     def request(number: int, _: Any) -> None:
         stop.is_requested = True

@@ -28,7 +28,9 @@ from headwater._headwater import (
     draft_schema,
     prepare,
 )
+from headwater.page import Page
 from headwater.sampler import Sampler
+from headwater.tables import Table, Task
 
 __all__ = [
     "Corrupt",
@@ -41,11 +43,14 @@ __all__ = [
     "IoError",
     "LimitExceeded",
     "NotOurs",
+    "Page",
     "PlanMismatch",
     "Sampler",
     "SamplerShutdown",
     "SchemaError",
     "Store",
+    "Table",
+    "Task",
     "VersionMismatch",
     "__version__",
     "audit",

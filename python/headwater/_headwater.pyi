@@ -2,10 +2,13 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypedDict, final
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, final
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from headwater.tables import Table, Task
 
 __version__: str
 
@@ -135,6 +138,14 @@ class SqlTables:
     def open_prepared(self, name: str) -> SqlRows: ...
 
 @final
+class RowStream:
+    """The rows of a table, or the seeds of a task, as an Arrow stream."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def raise_error(self) -> None:
+        """Raises the error that ended a read, whose reader has only the message."""
+
+@final
 class GramWorkerCore:
     """The compiled class behind `headwater.reduce.Worker`."""
 
@@ -202,7 +213,7 @@ class SamplerCore:
     def sample(
         self, task: str, keys: list[str], obs_times: list[int]
     ) -> dict[str, npt.NDArray[Any]]: ...
-    def render_context(self, task: str, seed_index: int, path: str | os.PathLike[str]) -> None: ...
+    def draw(self, task: str, seed_index: int) -> tuple[str, str]: ...
     def cursor(self) -> Cursor: ...
     def resume(self, cursor: Cursor) -> None: ...
     def save_cursor(self, path: str | os.PathLike[str]) -> None: ...
@@ -228,6 +239,8 @@ class Store:
     the section tables of the files. A block of a file is checked when it is first read; `verify`
     checks all blocks.
 
+    A store is also a path: what takes its folder takes the store itself.
+
     Args:
         path: The folder that `prepare` made.
 
@@ -236,6 +249,11 @@ class Store:
         NotOurs: The folder is not a store.
         VersionMismatch: The store is of another format version.
         Corrupt: The store is damaged.
+
+    Example:
+        >>> store = headwater.Store("shop.db")  # doctest: +SKIP
+        >>> store.tables["orders"].to_pandas()  # doctest: +SKIP
+        >>> store.task("churn").splits  # doctest: +SKIP
     """
 
     def __new__(cls, path: str | os.PathLike[str]) -> Store: ...
@@ -243,9 +261,32 @@ class Store:
     def path(self) -> os.PathLike[str]:
         """The folder that the store was opened from."""
 
+    def __fspath__(self) -> str: ...
     @property
     def root(self) -> str:
         """The identity of the data, in hexadecimal digits."""
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """The tables by name."""
+
+    @property
+    def tasks(self) -> dict[str, Task]:
+        """The tasks by name."""
+
+    def table(self, name: str) -> Table:
+        """Returns a table.
+
+        Raises:
+            InvalidArgument: There is no such table; the message has the nearest name.
+        """
+
+    def task(self, name: str) -> Task:
+        """Returns a task, by "task" or "database/task".
+
+        Raises:
+            InvalidArgument: There is no such task; the message has the nearest name.
+        """
 
     def metadata(self) -> dict[str, Any]:
         """Returns the contents of metadata.json."""
@@ -411,6 +452,21 @@ def audit(
         >>> [leak["subject"] for leak in report["findings"]]  # doctest: +SKIP
         []
     """
+
+def table_rows(store: Store, table: str) -> RowStream:
+    """Returns the rows of a table."""
+
+def seed_rows(store: Store, task: str) -> RowStream:
+    """Returns the seeds of a task."""
+
+def describe_table(store: Store, table: str) -> dict[str, Any]:
+    """Returns the columns, the first rows and the time of a table."""
+
+def describe_task(store: Store, task: str) -> dict[str, Any]:
+    """Returns the splits, the labels, the columns and the first seeds of a task."""
+
+def write_page(path: str | os.PathLike[str], page: str) -> None:
+    """Writes a page that `draw` returned; replaces an earlier page, but no other file."""
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
     """Writes a file completely or not at all, even if the process is killed or the power fails."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from headwater._headwater import Cursor, Evaluation, InvalidArgument, SamplerCore, key_text
 from headwater._html import table
+from headwater.page import Page
 
 Batch = dict[str, npt.NDArray[Any]]
 Split = Literal["train", "val", "test"]
@@ -33,7 +34,8 @@ class Sampler:
     meaning of each array.
 
     Args:
-        db_path: A store that `headwater.prepare` made, or several stores with different names.
+        db_path: A store that `headwater.prepare` made, as its folder or as a `Store`, or several
+            stores with different names.
         rank: The number of this process, from 0.
         world_size: The number of processes that share the streams.
         split_ratios: The shares of train, val and test, for tasks that record no split.
@@ -228,12 +230,32 @@ class Sampler:
             )
         return self._core.sample(task, [key_text(key) for key in keys], times)
 
-    def render_context(self, task: str, seed_index: int, path: Path) -> None:
-        """Draws the context of a seed, with this sampler's settings, as an HTML page.
+    def draw(self, task: str, seed_index: int, path: Path | None = None) -> Page:
+        """Draws the context of a seed, with this sampler's settings.
 
-        Replaces an earlier page at `path`, but no other file.
+        Args:
+            task: The task, as "task" or "database/task".
+            seed_index: The number of the seed in the task, counted from 0.
+            path: A file to write the page to as well, as `Page.save` does.
+
+        Returns:
+            The context as an HTML page, which a notebook shows in a frame, and as text.
+
+        Raises:
+            InvalidArgument: There is no such task or seed, or `path` is something else than a page.
+
+        Example:
+            >>> sampler.draw("churn", 0)  # doctest: +SKIP
+            >>> print(sampler.draw("churn", 0))  # doctest: +SKIP
         """
-        self._core.render_context(task, seed_index, path)
+        page = Page(*self._core.draw(task, seed_index))
+        if path is not None:
+            page.save(path)
+        return page
+
+    def render_context(self, task: str, seed_index: int, path: Path) -> None:
+        """Draws the context of a seed and writes the page to a file, as `draw` with a path does."""
+        self.draw(task, seed_index, path)
 
     def column_embeddings(self, database: int = 0) -> npt.NDArray[np.float16]:
         """Returns the vectors of the column names, float16 [C, D_t]."""

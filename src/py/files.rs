@@ -6,11 +6,18 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::prelude::*;
 
 use crate::durable::{self, Disk};
+use crate::view::save_page;
 
 /// Writes a file completely or not at all, even if the process is killed or the power fails.
 #[pyfunction]
 pub(super) fn write_file(py: Python<'_>, path: PathBuf, data: &[u8]) -> PyResult<()> {
     Ok(py.detach(|| durable::write_file(&Disk, &path, data))?)
+}
+
+/// Writes a page that `draw` returned; replaces an earlier page, but no other file.
+#[pyfunction]
+pub(super) fn write_page(py: Python<'_>, path: PathBuf, page: &str) -> PyResult<()> {
+    Ok(py.detach(|| save_page(&path, page))?)
 }
 
 /// Locks a folder against other processes, until it is released or this process ends.

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod arrow_source;
+mod arrow_stream;
 mod audit;
 mod batch;
 mod cli;
@@ -11,7 +12,9 @@ mod embedder;
 mod endpoint;
 mod errors;
 mod files;
+mod frame;
 mod keys;
+mod labels;
 mod prepare;
 mod reduce;
 mod sampler;
@@ -46,7 +49,9 @@ mod _headwater {
     #[pymodule_export]
     use super::endpoint::Endpoint;
     #[pymodule_export]
-    use super::files::{Claim, write_file};
+    use super::files::{Claim, write_file, write_page};
+    #[pymodule_export]
+    use super::frame::{RowStream, describe_table, describe_task, seed_rows, table_rows};
     #[pymodule_export]
     use super::keys::key_text;
     #[pymodule_export]

@@ -237,22 +237,15 @@ impl SamplerCore {
         arrays(py, batch)
     }
 
-    /// Draws the context of a seed, and writes the page to a file.
-    fn render_context(
-        &self,
-        py: Python<'_>,
-        task: &str,
-        seed_index: Whole,
-        path: PathBuf,
-    ) -> PyResult<()> {
+    /// Returns the context of a seed as an HTML page and as text.
+    fn draw(&self, py: Python<'_>, task: &str, seed_index: Whole) -> PyResult<(String, String)> {
         let seed_index = in_range("seed_index", seed_index.0)?;
         let stores = self.0.stores().map(Arc::clone).collect();
-        py.detach(|| {
-            ContextPicture::check_place(&path)?;
+        Ok(py.detach(|| {
             let settings = self.0.settings().clone();
-            ContextPicture::new(stores, settings, task, seed_index)?.write_page(&path)
-        })?;
-        Ok(())
+            let picture = ContextPicture::new(stores, settings, task, seed_index)?;
+            Ok::<_, Error>((picture.page()?, picture.view().text()))
+        })?)
     }
 
     /// Returns the cursor after the last batch that was taken.

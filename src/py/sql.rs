@@ -3,13 +3,11 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{RecordBatch, RecordBatchReader};
-use arrow_schema::{ArrowError, Schema as ArrowSchema, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use super::arrow_source::{batches, open_stream};
+use super::arrow_stream::{FirstError, Stream, take_error};
 use super::errors;
 use super::work::Calls;
 use crate::error::{Error, Result};
@@ -28,8 +26,6 @@ pub(super) struct DuckDb<'a> {
     first_error: FirstError,
     calls: &'a Calls,
 }
-
-type FirstError = Arc<Mutex<Option<Error>>>;
 
 impl<'a> DuckDb<'a> {
     /// Returns an engine over the tables of `source`, with the types of `schema`.
@@ -67,8 +63,9 @@ impl<'a> DuckDb<'a> {
     /// Returns the error that ended a query: the first error of a reader, or an exception of this
     /// package, which callers prefix with the task; any other exception is raised unchanged.
     fn fault(&self, py: Python<'_>, error: PyErr) -> Error {
-        let first = self.first_error.lock().unwrap_or_else(PoisonError::into_inner).take();
-        first.or_else(|| errors::ours(py, &error)).unwrap_or_else(|| self.calls.raise(py, error))
+        take_error(&self.first_error)
+            .or_else(|| errors::ours(py, &error))
+            .unwrap_or_else(|| self.calls.raise(py, error))
     }
 }
 
@@ -116,8 +113,8 @@ impl SqlTables {
 impl SqlTables {
     fn stream(&self, name: &str, rows: TypedRows) -> PyResult<SqlRows> {
         check_columns(&rows, name)?;
-        let rows =
-            Stream { schema: rows.schema(), rows, first_error: Arc::clone(&self.first_error) };
+        let first_error = Arc::clone(&self.first_error);
+        let rows = Stream { schema: rows.schema(), batches: rows, first_error };
         Ok(SqlRows { rows: Mutex::new(Some(rows)) })
     }
 
@@ -160,7 +157,7 @@ fn check_columns(rows: &TypedRows, table: &str) -> Result<()> {
 /// The rows of one table, which can be read once.
 #[pyclass(frozen, module = "headwater")]
 pub(super) struct SqlRows {
-    rows: Mutex<Option<Stream>>,
+    rows: Mutex<Option<Stream<TypedRows>>>,
 }
 
 #[pymethods]
@@ -177,33 +174,6 @@ impl SqlRows {
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner).take();
         let rows = rows
             .ok_or_else(|| Error::invalid("expected one read of the rows, found a second one"))?;
-        let stream = FFI_ArrowArrayStream::new(Box::new(rows));
-        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
-    }
-}
-
-/// A stream of rows for DuckDB, which receives only the message of an error.
-struct Stream {
-    rows: TypedRows,
-    schema: SchemaRef,
-    first_error: FirstError,
-}
-
-impl Iterator for Stream {
-    type Item = std::result::Result<RecordBatch, ArrowError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Some(self.rows.next()?.map_err(|error| {
-            let message = ArrowError::CDataInterface(error.to_string());
-            let mut first = self.first_error.lock().unwrap_or_else(PoisonError::into_inner);
-            first.get_or_insert(error);
-            message
-        }))
-    }
-}
-
-impl RecordBatchReader for Stream {
-    fn schema(&self) -> Arc<ArrowSchema> {
-        SchemaRef::clone(&self.schema)
+        rows.into_capsule(py)
     }
 }

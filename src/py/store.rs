@@ -18,7 +18,7 @@ use crate::store::{
 
 /// A database on disk, memory-mapped and read-only.
 #[pyclass(frozen, module = "headwater")]
-pub(super) struct Store(Arc<DiskStore>);
+pub(super) struct Store(pub(super) Arc<DiskStore>);
 
 impl From<Arc<DiskStore>> for Store {
     fn from(store: Arc<DiskStore>) -> Self {
@@ -130,21 +130,39 @@ impl Store {
         self.view(py, table, row)
     }
 
-    fn _repr_html_<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let tables = self.0.tables().iter().map(Table::metadata);
-        let rows: Vec<_> = tables
-            .map(|table| {
-                let key = if table.key.is_empty() { "-".to_owned() } else { table.key.join(", ") };
-                (
-                    table.name.clone(),
-                    table.row_count.to_string(),
-                    table.columns.len().to_string(),
-                    key,
-                )
-            })
-            .collect();
-        let heads = ("table", "rows", "columns", "key");
-        py.import("headwater._html")?.call_method1("table", (self.__repr__(), heads, rows))
+    /// The tables by name.
+    #[getter]
+    fn tables<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        views(slf.py())?.call_method1("tables", (slf,))
+    }
+
+    /// The tasks by name.
+    #[getter]
+    fn tasks<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        views(slf.py())?.call_method1("tasks", (slf,))
+    }
+
+    /// Returns a table.
+    fn table<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        Self::tables(slf)?.get_item(name)
+    }
+
+    /// Returns a task.
+    fn task<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        Self::tasks(slf)?.get_item(name)
+    }
+
+    /// Returns the path, so that a store stands for its folder.
+    fn __fspath__(&self) -> PyResult<&str> {
+        let path = self.0.path();
+        path.to_str().ok_or_else(|| {
+            let path = path.display();
+            Error::invalid(format!("expected a path in UTF-8, found {path}; rename it")).into()
+        })
+    }
+
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        views(slf.py())?.call_method1("store_html", (slf,))
     }
 
     fn __repr__(&self) -> String {
@@ -228,6 +246,11 @@ impl Store {
             }
         }))
     }
+}
+
+/// Returns the Python module of tables and tasks.
+fn views(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("headwater.tables")
 }
 
 /// Returns the number of the row with `key`, a str or an int.

@@ -12,7 +12,15 @@ mod page;
 mod picture;
 #[cfg(feature = "cli")]
 mod row;
+#[cfg(feature = "cli")]
+mod table;
+#[cfg(feature = "cli")]
+mod task;
 pub(crate) mod words;
 
 #[cfg(feature = "cli")]
-pub(crate) use {cell::time_text, picture::ContextPicture, row::RowView};
+pub(crate) use {
+    cell::time_text, picture::ContextPicture, row::RowView, table::time_words, task::TaskView,
+};
+#[cfg(feature = "python")]
+pub(crate) use {page::save as save_page, task::Splits};

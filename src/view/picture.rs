@@ -52,14 +52,22 @@ impl ContextPicture {
         page::check_place(path)
     }
 
+    /// Draws the context as a page.
+    ///
+    /// # Errors
+    /// `Corrupt` when the store is damaged.
+    pub(crate) fn page(&self) -> Result<String> {
+        let store = store_of(&self.sampler, &self.context);
+        page::draw(store, &self.sampler, &self.context, &self.view)
+    }
+
     /// Writes the context to a page, completely or not at all.
     ///
     /// # Errors
     /// Those of [`ContextPicture::check_place`]; `Io` when the disk fails.
     pub(crate) fn write_page(&self, path: &Path) -> Result<()> {
         page::check_place(path)?;
-        let store = store_of(&self.sampler, &self.context);
-        page::write(path, store, &self.sampler, &self.context, &self.view)
+        page::save(path, &self.page()?)
     }
 }
 

@@ -24,7 +24,7 @@ def test_importing_the_package_imports_no_jax():
 
 
 def test_a_run_from_python_equals_the_command(whole, tiny, tmp_path):
-    found = confluence.train(confluence.load(None, tiny), tmp_path / "run")
+    found = confluence.train(confluence.load(None, tiny), tmp_path / "run").results
     assert runs.records(tmp_path / "run") == runs.records(whole)
     assert runs.without_seconds(json.loads(json.dumps(found.to_dict()))) == runs.results(whole)
 

@@ -55,7 +55,7 @@ def test_without_scikit_learn_the_results_say_so(with_boosting, monkeypatch):
 
 def test_a_run_ends_with_boosting_and_its_seconds(tiny, tmp_path):
     settings = [*tiny, "data.tasks=['churn']", "run.boosting=true"]
-    found = confluence.train(confluence.load(None, settings), tmp_path / "run")
+    found = confluence.train(confluence.load(None, settings), tmp_path / "run").results
     written = json.loads((tmp_path / "run/results.json").read_text())
     of_task = written["tasks"]["demo-shop/churn"]
     names = [boosting.ROW]

@@ -2,7 +2,7 @@
 
 A page is run from top to bottom in an empty folder, like a notebook:
 
-- `python`: run, in one namespace for the page;
+- `python`: run, in one namespace for the page; its last line is shown, as in a notebook;
 - `pycon`: a session; each answer is compared, `...` stands for anything;
 - `console`: commands after `$ `; what follows them is compared, `...` stands for anything;
 - `sh`: commands that must succeed; what they print is not compared;
@@ -13,6 +13,7 @@ A block that is not run is named in `NOT_RUN`, with the reason.
 
 from __future__ import annotations
 
+import ast
 import doctest
 import os
 import re
@@ -124,9 +125,20 @@ def run_session(text: str, namespace: dict[str, object]) -> None:
     assert failed == 0, text
 
 
+def run_cell(text: str, namespace: dict[str, object]) -> None:
+    """Runs Python; what its last line gives is shown, as in a notebook."""
+    tree = ast.parse(text)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "block", "exec"), namespace)
+    if last is not None:
+        value = eval(compile(ast.Expression(last.value), "block", "eval"), namespace)
+        show = getattr(value, "_repr_html_", None)
+        assert show is None or show(), value
+
+
 def run_block(block: Block, namespace: dict[str, object]) -> None:
     if block.language == "python":
-        exec(compile(block.text, "block", "exec"), namespace)
+        run_cell(block.text, namespace)
     elif block.language == "pycon":
         run_session(block.text, namespace)
     elif block.language == "console":

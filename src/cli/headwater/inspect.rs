@@ -3,20 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::Args;
-use serde::Serialize;
-
 use crate::cli::output::Output;
 use crate::error::{Error, Result};
-use crate::plan::Split;
-use crate::random::name_identity;
 use crate::sampler::Settings;
 use crate::store::{
-    ColumnMetadata, ColumnStats, KnownMetadata, Scale, Store, Table, TableMetadata, Task,
-    TimeMetadata,
+    ColumnMetadata, ColumnStats, KnownMetadata, Scale, Store, Table, TableMetadata,
 };
 use crate::view::words::{bytes, count, plural};
-use crate::view::{ContextPicture, RowView, time_text};
+use crate::view::{ContextPicture, RowView, TaskView, time_text, time_words};
+use clap::Args;
 
 /// Shows the tables, relations and tasks of a store; or one table's columns, one row, or one context.
 #[derive(Args)]
@@ -106,51 +101,6 @@ fn find_row(table: &Table, wanted: &str) -> Result<u32> {
     table.require(wanted)
 }
 
-/// A task, with the number of seeds of each split.
-#[derive(Serialize)]
-struct TaskView {
-    name: String,
-    anchor: String,
-    semantic: String,
-    seeds: u32,
-    train: u64,
-    val: u64,
-    test: u64,
-    recorded_split: bool,
-}
-
-impl TaskView {
-    fn of(store: &Store, task: &Task) -> Result<Self> {
-        let metadata = task.metadata();
-        let anchor = &store.tables()[metadata.anchor as usize];
-        // The sampler's default rule, for a task without recorded splits.
-        let rule = Settings::default().split;
-        let identity = name_identity(&metadata.name);
-        let mut sizes = [0_u64; Split::ALL.len()];
-        let mut recorded_split = false;
-        for seed_index in 0..metadata.seed_count {
-            let seed = task.seed(anchor, seed_index)?;
-            recorded_split |= seed.split.is_some();
-            let split = match seed.split {
-                Some(split) => split,
-                None => rule.split_of(identity, anchor.identity(seed.row)?),
-            };
-            sizes[split as usize] += 1;
-        }
-        let [train, val, test] = sizes;
-        Ok(Self {
-            name: metadata.name.clone(),
-            anchor: anchor.metadata().name.clone(),
-            semantic: task.semantic().to_string(),
-            seeds: metadata.seed_count,
-            train,
-            val,
-            test,
-            recorded_split,
-        })
-    }
-}
-
 fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result<()> {
     let metadata = store.metadata();
     let embedding = &metadata.embedding;
@@ -179,7 +129,7 @@ fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result
             plural(table.row_count.into(), "row"),
             plural(table.columns.len() as u64, "column"),
             format!("key {key}"),
-            describe_time(store, table),
+            time_words(store, table),
         ]
     }))?;
     output.line("\nrelations")?;
@@ -224,34 +174,13 @@ fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result
     }))
 }
 
-fn describe_time(store: &Store, table: &TableMetadata) -> String {
-    let (from, delay_us) = match &table.time {
-        None => return "always visible".to_owned(),
-        Some(TimeMetadata::Column { column, delay_us }) => {
-            (table.columns[*column as usize].name.clone(), *delay_us)
-        }
-        Some(TimeMetadata::Inherited { relation, delay_us, .. }) => {
-            let relation = store.relations()[*relation as usize].metadata();
-            (format!("of its {}", relation.name), *delay_us)
-        }
-        Some(TimeMetadata::Ignored { column, delay_us, .. }) => {
-            (format!("{column} (ignored as a cell)"), *delay_us)
-        }
-        Some(TimeMetadata::Period { .. }) => ("end of its period".to_owned(), 0),
-    };
-    match delay_us {
-        0 => format!("time {from}"),
-        delay => format!("time {from} + {}", crate::prepare::schema::Delay(delay)),
-    }
-}
-
 fn print_table(store: &Store, table: &TableMetadata, output: &mut Output) -> Result<()> {
     output.line(&format!(
         "{}: {}, {} bytes each; {}",
         table.name,
         plural(table.row_count.into(), "row"),
         table.stride,
-        describe_time(store, table)
+        time_words(store, table)
     ))?;
     let metadata = store.metadata();
     let is_summary =

@@ -63,14 +63,22 @@ pub(super) fn check_page(path: &Path, mark: &str) -> Result<()> {
     }
 }
 
-/// Writes a context to a page, completely or not at all.
-pub(super) fn write(
-    path: &Path,
+/// Writes a page to a file, completely or not at all; replaces an earlier page, and no other file.
+///
+/// # Errors
+/// Those of [`check_place`]; `Io` when the disk fails.
+pub(crate) fn save(path: &Path, page: &str) -> Result<()> {
+    check_place(path)?;
+    write_file(&Disk, path, page.as_bytes())
+}
+
+/// Draws a context as a page.
+pub(super) fn draw(
     store: &Store,
     sampler: &Sampler,
     context: &Context,
     view: &ContextView,
-) -> Result<()> {
+) -> Result<String> {
     let batch = sampler.batch_of_seed(&context.task, view.seed_index)?;
     let sequence = Sequence::of(&batch, &context.rows)?;
     let boxes = boxes::boxes(store, context, view, &sequence)?;
@@ -92,5 +100,5 @@ pub(super) fn write(
         graph = graph::graph(store, context, view, &boxes),
         masks = Mask::ALL.map(|mask| mask.figure(&sequence, &names)).concat(),
     );
-    write_file(&Disk, path, (MARK.to_owned() + &page).as_bytes())
+    Ok(MARK.to_owned() + &page)
 }

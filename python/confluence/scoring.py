@@ -1,0 +1,83 @@
+"""The evaluation of a run: whole splits beside the baselines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from confluence import answers, assembly, evaluation, members, report, status
+from confluence.results import Results
+from confluence.xla_flags import set_deterministic_flags
+from headwater.sampler import Split
+
+
+def evaluate(
+    run: str | os.PathLike[str],
+    *,
+    splits: Sequence[Split] = ("test",),
+    checkpoint: Literal["best", "latest"] = "best",
+    stores: Sequence[str | os.PathLike[str]] = (),
+    visible_until: str | None = None,
+    out: str | os.PathLike[str] | None = None,
+    by: answers.Period | None = None,
+) -> Results:
+    """Scores a trained model on whole splits, beside the baselines.
+
+    Args:
+        run: The run, or its folder.
+        splits: Some of "train", "val" and "test".
+        checkpoint: The best one by validation loss, or the latest.
+        stores: The stores, or their folders, in their order; default: where they were during
+            training.
+        visible_until: Let no context know anything later than this time; default: the run's own.
+        out: A .csv or .parquet file to write: key, observation time, prediction and label of each
+            seed with a label.
+        by: Score the seeds of each "day", "week", "month", "quarter" or "year" of the observation
+            times as well.
+
+    Returns:
+        The metrics of each task and split, beside the baselines; a notebook shows them as a table.
+
+    Raises:
+        CheckpointError: There is no checkpoint, or a store is not the one of the training.
+        ConfigError: The file cannot be written.
+
+    Example:
+        >>> confluence.evaluate("runs/1", splits=["val", "test"])  # doctest: +SKIP
+    """
+    set_deterministic_flags()
+    if out is not None:
+        answers.check_file(Path(out))
+    found: list[answers.Answers] = []
+    with (
+        status.emptied_at_end(),
+        assembly.open_run(Path(run), checkpoint, stores, visible_until) as (parts, trained),
+    ):
+
+        def keep(task: evaluation.Task, split: Split, scores: evaluation.Scores) -> None:
+            if out is not None or by is not None:
+                found.append(answers.of_split(parts, scores, task, split))
+
+        tasks = parts.results(
+            [of.params for of in trained],
+            splits,
+            with_boosting=parts.settings.run.boosting,
+            keep=keep,
+        )
+        if out is not None:
+            answers.write(Path(out), parts, found)
+        folders, steps = members.folders(Path(run), parts.settings), [of.step for of in trained]
+        return Results(
+            steps[0] if len(steps) == 1 else None,
+            tasks,
+            report.training_cpu_seconds(folders),
+            report.early_stops(folders),
+            steps if len(steps) > 1 else [],
+            {
+                f"{of.task.name}, {of.split}": answers.by_period(of, by)
+                for of in found
+                if by is not None
+            },
+        )

@@ -1,0 +1,67 @@
+//! A task with the sizes of its splits.
+
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::plan::{Split, SplitRule};
+use crate::random::name_identity;
+use crate::sampler::Settings;
+use crate::store::{Seed, Store, Table, Task};
+
+/// The split of each seed of a task: the recorded one, or else that of the sampler's default rule.
+pub(crate) struct Splits {
+    rule: SplitRule,
+    identity: u64,
+}
+
+impl Splits {
+    pub(crate) fn of(task: &Task) -> Self {
+        Self { rule: Settings::default().split, identity: name_identity(&task.metadata().name) }
+    }
+
+    pub(crate) fn split_of(&self, anchor: &Table, seed: &Seed) -> Result<Split> {
+        match seed.split {
+            Some(split) => Ok(split),
+            None => Ok(self.rule.split_of(self.identity, anchor.identity(seed.row)?)),
+        }
+    }
+}
+
+/// A task, with the number of seeds of each split.
+#[derive(Serialize)]
+pub(crate) struct TaskView {
+    pub name: String,
+    pub anchor: String,
+    pub semantic: String,
+    pub seeds: u32,
+    pub train: u64,
+    pub val: u64,
+    pub test: u64,
+    pub recorded_split: bool,
+}
+
+impl TaskView {
+    pub(crate) fn of(store: &Store, task: &Task) -> Result<Self> {
+        let metadata = task.metadata();
+        let anchor = &store.tables()[metadata.anchor as usize];
+        let splits = Splits::of(task);
+        let mut sizes = [0_u64; Split::ALL.len()];
+        let mut recorded_split = false;
+        for seed_index in 0..metadata.seed_count {
+            let seed = task.seed(anchor, seed_index)?;
+            recorded_split |= seed.split.is_some();
+            sizes[splits.split_of(anchor, &seed)? as usize] += 1;
+        }
+        let [train, val, test] = sizes;
+        Ok(Self {
+            name: metadata.name.clone(),
+            anchor: anchor.metadata().name.clone(),
+            semantic: task.semantic().to_string(),
+            seeds: metadata.seed_count,
+            train,
+            val,
+            test,
+            recorded_split,
+        })
+    }
+}
