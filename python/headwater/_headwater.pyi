@@ -30,8 +30,8 @@ class Report(TypedDict):
 class Leak(TypedDict):
     """Something that seems to leak the future or the label.
 
-    The kind is "tells", "sums-up", "order-of-time", "rounded-time" or "replay". The subject is a
-    `table.column` or a table, by which it can be allowed.
+    The kind is "tells", "sums-up", "order-of-time", "before-parent", "rounded-time" or "replay".
+    The subject is a `table.column` or a table, by which it can be allowed.
     """
 
     kind: str

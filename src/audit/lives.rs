@@ -5,7 +5,7 @@ use super::score::rank_correlation;
 use super::{Finding, Kind};
 use crate::days::DAY_US;
 use crate::error::Result;
-use crate::store::{ALWAYS_VISIBLE, Cell, NEVER_VISIBLE, SemanticType, Store, Table};
+use crate::store::{ALWAYS_VISIBLE, Cell, NEVER_VISIBLE, SemanticType, Store, Table, TimeMetadata};
 
 /// The correlation from which a column sums up the children, or runs in the order of their times.
 const THRESHOLD: f64 = 0.95;
@@ -53,9 +53,50 @@ pub(super) fn findings(
                 }
             }
         }
+        findings.extend(before_parent(store, relation, row_limit)?);
         advance(1)?;
     }
     Ok(findings)
+}
+
+/// Finds a table with times of one parent that are earlier than those of another: a row is never earlier
+/// than any of its parents, so the times are of the wrong one.
+fn before_parent(store: &Store, relation: usize, row_limit: u32) -> Result<Option<Finding>> {
+    let relation = &store.relations()[relation];
+    let [parents, children] = [relation.metadata().parent, relation.metadata().child]
+        .map(|table| &store.tables()[table as usize]);
+    let Some(TimeMetadata::Inherited { relation: through, .. }) = children.metadata().time else {
+        return Ok(None);
+    };
+    let through = store.short_relation_name(through as usize);
+    if parents.metadata().time.is_none() || through == relation.metadata().name {
+        return Ok(None);
+    }
+    let is_time = |time: i64| time != ALWAYS_VISIBLE && time < NEVER_VISIBLE;
+    let (mut earlier, mut all) = (0, 0);
+    let step = (children.row_count() / row_limit).max(1);
+    for row in (0..children.row_count()).step_by(step as usize) {
+        let record = children.row(row)?;
+        if let Some(parent) = relation.parent(&record)? {
+            let (own, of_parent) = (record.time(), parents.row(parent)?.time());
+            if is_time(own) && is_time(of_parent) {
+                all += 1;
+                earlier += usize::from(own < of_parent);
+            }
+        }
+    }
+    let is_most = all >= ROWS_MIN && earlier * 2 > all;
+    let (name, by) = (&children.metadata().name, &relation.metadata().name);
+    Ok(is_most.then(|| Finding {
+        kind: Kind::BeforeParent,
+        task: None,
+        subject: name.clone(),
+        evidence: format!(
+            "{name}: its time is that of the parent by {through}, but {earlier} of {all} rows have a later \
+             parent by {by}: they are visible before they existed"
+        ),
+        remedy: format!("let the table inherit the time of the later parent: through = {by:?}"),
+    }))
 }
 
 impl Lives {

@@ -39,6 +39,8 @@ enum Leak {
     OrderOfTime,
     /// A cell beside the target of a cell task tells it.
     CellBeside,
+    /// The items of orders have the time of the customer.
+    EarlyParent,
 }
 
 const SCHEMA: &str = r#"
@@ -61,6 +63,12 @@ key = "id"
 time = { column = "at" }
 columns = { id = "identifier", customer = "identifier", product = "identifier", at = "timestamp", amount = "numerical", tax = "numerical" }
 references = [{ columns = "customer", to = "customers" }, { columns = "product", to = "products" }]
+
+[[table]]
+name = "items"
+time = { through = "THROUGH" }
+columns = { order = "identifier", customer = "identifier", count = "numerical" }
+references = [{ columns = "order", to = "orders" }, { columns = "customer", to = "customers" }]
 
 [[table]]
 name = "notes"
@@ -106,6 +114,7 @@ fn shop(leak: Option<Leak>) -> Database {
     let mut products: Vec<[Value; 3]> = Vec::new();
     let mut customers: Vec<[Value; 7]> = Vec::new();
     let mut orders: Vec<[Value; 6]> = Vec::new();
+    let mut items: Vec<[Value; 3]> = Vec::new();
     let mut notes: Vec<[Value; 3]> = Vec::new();
     let (mut leaves, mut spends): (Vec<[Value; 3]>, Vec<[Value; 3]>) = Default::default();
     let mut sold = [0; 200];
@@ -132,6 +141,7 @@ fn shop(leak: Option<Leak>) -> Database {
             let amount = 40 + below(4000);
             let tax = if has(Leak::CellBeside) { amount / 5 } else { below(800) };
             let id = Value::Integer(orders.len() as i64);
+            items.push([id.clone(), Value::Integer(customer), number(below(9))]);
             let (customer, product) = (Value::Integer(customer), Value::Integer(product));
             orders.push([id, customer, product, Value::Time(shown), number(amount), number(tax)]);
         }
@@ -174,8 +184,9 @@ fn shop(leak: Option<Leak>) -> Database {
             sides.push([id, Value::Integer(game), Value::Time(at), Value::Truth(won)]);
         }
     }
+    let through = if has(Leak::EarlyParent) { "customer" } else { "order" };
     Database::new(
-        SCHEMA,
+        &SCHEMA.replace("THROUGH", through),
         [
             ("products", columns(["id", "price", "sold"], &products)),
             (
@@ -183,6 +194,7 @@ fn shop(leak: Option<Leak>) -> Database {
                 columns(["id", "since", "city", "state", "worth", "reason", "last"], &customers),
             ),
             ("orders", columns(["id", "customer", "product", "at", "amount", "tax"], &orders)),
+            ("items", columns(["order", "customer", "count"], &items)),
             ("notes", columns(["id", "customer", "final"], &notes)),
             ("matches", columns(["id"], &matches)),
             ("sides", columns(["id", "match", "at", "won"], &sides)),
@@ -237,6 +249,7 @@ fn p7_an_audit_finds_each_planted_leak_and_nothing_else() {
         (Leak::Sibling, Kind::Tells, Some("leaves"), "notes.final", "notes of the seed row"),
         (Leak::OtherSide, Kind::Tells, Some("won"), "sides.won", "other sides of the parent"),
         (Leak::OrderOfTime, Kind::OrderOfTime, None, "products.id", "always visible"),
+        (Leak::EarlyParent, Kind::BeforeParent, None, "items", "through = \"order\""),
         (Leak::CellBeside, Kind::Tells, Some("amount"), "orders.tax", "hide = [\"tax\"]"),
     ] {
         let found = found(Some(leak));
@@ -246,7 +259,10 @@ fn p7_an_audit_finds_each_planted_leak_and_nothing_else() {
         let finding = found.iter().find(is_it).unwrap_or_else(|| panic!("{leak:?}: {found:?}"));
         let text = format!("{} {}", finding.evidence, finding.remedy);
         assert!(text.contains(words), "{leak:?}: {text}");
-        let others: Vec<_> = found.iter().filter(|other| other.subject != subject).collect();
+        // The items of an order inherit its rounded time.
+        let is_heir = |other: &Finding| other.subject == "items" && kind == Kind::RoundedTime;
+        let is_other = |other: &&Finding| other.subject != subject && !is_heir(other);
+        let others: Vec<_> = found.iter().filter(is_other).collect();
         assert!(others.is_empty(), "{leak:?}: {others:?}");
     }
 }

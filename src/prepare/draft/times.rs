@@ -197,8 +197,8 @@ fn event(subjects: &[Subject], index: usize, parents: Parents) -> Option<usize> 
         Some(Rank {
             gaps: found.gaps(subject).min(parent.gaps).min(Gaps::Few),
             event: is_event(subjects, found.to),
-            named: is_named_after(subject, &subjects[found.to]),
             mean_us: parent.mean_us,
+            named: is_named_after(subject, &subjects[found.to]),
         })
     };
     // A row without a key of its own, or with several references, belongs to an event. Other rows
@@ -221,8 +221,9 @@ struct Rank {
     /// How many rows would have no time, because they have no parent or the parent has no time.
     gaps: Gaps,
     event: bool,
-    named: bool,
+    /// A row is never earlier than any of its parents.
     mean_us: i128,
+    named: bool,
 }
 
 /// Returns the references to other tables with a time.

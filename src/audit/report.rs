@@ -1,0 +1,93 @@
+//! What an audit reports.
+
+use serde::Serialize;
+
+/// What an audit found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The database's name.
+    pub database: String,
+    /// The root of the store.
+    pub root: String,
+    /// The tasks that were looked at.
+    pub tasks: Vec<TaskReport>,
+    /// What seems to leak.
+    pub findings: Vec<Finding>,
+    /// What seems to leak, and is allowed.
+    pub allowed: Vec<Finding>,
+}
+
+/// What an audit saw of one task.
+#[derive(Clone, Debug, Serialize)]
+pub struct TaskReport {
+    /// Its name.
+    pub task: String,
+    /// The number of its seeds.
+    pub seeds: u32,
+    /// The number of seeds with a label that were looked at.
+    pub looked_at: usize,
+    /// Whether these were too few, or too much alike, to conclude anything from columns.
+    pub too_few: bool,
+    /// The number of seeds that were replayed, and of times after which everything was changed.
+    pub replayed: usize,
+    /// The number of times after which everything was changed.
+    pub moments: usize,
+    /// The column that tells the target best by itself, and how well.
+    pub best: Option<String>,
+    /// How many rows near the seeds are shown and hidden.
+    pub shares: Vec<Shares>,
+}
+
+/// The rows that seeds reach by one path.
+#[derive(Clone, Debug, Serialize)]
+pub struct Shares {
+    /// The path in words.
+    pub path: String,
+    /// The number of its links.
+    pub links: usize,
+    /// The number of rows that exist at the seeds' observation times.
+    pub visible: u64,
+    /// The number of rows that came to exist later.
+    pub hidden: u64,
+}
+
+impl Shares {
+    /// Returns the share of the rows that are hidden, in percent; 0 if there are none.
+    #[must_use]
+    pub fn percent_hidden(&self) -> f64 {
+        self.hidden as f64 / (self.visible + self.hidden).max(1) as f64 * 100.0
+    }
+}
+
+/// The kinds of findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A column tells the target.
+    Tells,
+    /// A column sums up what comes later.
+    SumsUp,
+    /// Rows without a time came to exist one after the other.
+    OrderOfTime,
+    /// Rows have the time of one parent, but another is later.
+    BeforeParent,
+    /// Times are rounded to days.
+    RoundedTime,
+    /// A sequence changes with what comes later.
+    Replay,
+}
+
+/// Something that seems to leak.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Its kind.
+    pub kind: Kind,
+    /// The task, if it is of one.
+    pub task: Option<String>,
+    /// The column or the table.
+    pub subject: String,
+    /// What was seen.
+    pub evidence: String,
+    /// What to do.
+    pub remedy: String,
+}
