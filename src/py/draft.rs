@@ -5,17 +5,22 @@ use pyo3::prelude::*;
 use super::prepare::open_source;
 use super::work::{self, Calls};
 use crate::prepare::draft::draft;
+use crate::prepare::source::select;
 
 /// Drafts a schema file from the names, types and values of a source.
 #[pyfunction]
-#[pyo3(signature = (source, name = "database"))]
+#[pyo3(signature = (source, name = "database", *, tables = None))]
 pub(super) fn draft_schema(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
     name: &str,
+    tables: Option<Vec<String>>,
 ) -> PyResult<String> {
     let calls = Calls::default();
-    let source = open_source(source)?;
+    let mut source = open_source(source, &calls)?;
+    if let Some(tables) = tables {
+        source = select(source, &tables)?;
+    }
     let drafted = work::run(py, &calls, || draft(&*source, name, &|_table| calls.check()))?;
     Ok(calls.settle(py, drafted)?.render())
 }

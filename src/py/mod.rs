@@ -5,6 +5,7 @@ mod arrow_source;
 mod batch;
 mod cli;
 mod cursor;
+mod database;
 mod draft;
 mod embedder;
 mod endpoint;

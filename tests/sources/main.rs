@@ -12,7 +12,9 @@ mod draft_renamed;
 mod draft_times;
 mod draft_values;
 mod folder;
+mod packed;
 mod parquet;
+mod parts;
 mod sqlite;
 #[path = "../shared/tpch.rs"]
 mod tpch;

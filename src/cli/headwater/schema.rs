@@ -1,6 +1,6 @@
 //! `headwater schema`: drafts a schema for a source.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -17,7 +17,7 @@ use crate::view::words::plural;
 /// Drafts a schema file from the names, types and values of a source; correct it by hand.
 #[derive(Args)]
 pub(super) struct SchemaArgs {
-    /// Folder of .csv and .parquet files, one such file, or a SQLite file.
+    /// Folder of table files, one such file, a SQLite or DuckDB file, or postgresql://USER@HOST/DB.
     source: PathBuf,
     /// File to write the schema to (default: standard output).
     #[arg(long, value_name = "FILE")]
@@ -25,6 +25,10 @@ pub(super) struct SchemaArgs {
     /// Name of the database (default: the name of the source).
     #[arg(long)]
     name: Option<String>,
+    /// Draft these tables alone, with commas between their names; a view that is named is drafted,
+    /// too (default: all tables, no view).
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    tables: Option<Vec<String>>,
 }
 
 pub(super) fn run(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
@@ -34,10 +38,13 @@ pub(super) fn run(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
             path.display()
         )));
     }
-    let source = source::open(&args.source)?;
+    let mut source = source::open_with(&args.source, hooks.connect)?;
+    if let Some(tables) = &args.tables {
+        source = source::select(source, tables)?;
+    }
     let name = match &args.name {
         Some(name) => name.clone(),
-        None => database_name(&args.source),
+        None => source::database_name(&args.source),
     };
     let bars = Bars::new(hooks.interrupted);
     bars.begin("reading tables", None);
@@ -57,16 +64,9 @@ pub(super) fn run(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
                 plural(draft.schema.tables.len() as u64, "table"),
                 plural(references as u64, "reference"),
                 plural(draft.schema.tasks.len() as u64, "task"),
-                args.source.display(),
+                source::shown(&args.source),
                 path.display(),
             ))
         }
     }
-}
-
-/// Returns the default name of a database: that of its source; `.` has the name of the folder.
-fn database_name(source: &Path) -> String {
-    let absolute = std::fs::canonicalize(source).ok();
-    let stem = source.file_stem().or_else(|| absolute.as_deref()?.file_stem());
-    stem.map_or_else(|| "database".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }
