@@ -142,6 +142,12 @@ pub trait Storage {
     /// The operating system's.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives each of two folders, which lie in one folder, the other's name, in one step.
+    ///
+    /// # Errors
+    /// `Unsupported` or `InvalidInput` when the file system cannot do so, else the operating system's.
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()>;
+
     /// Removes a file.
     ///
     /// # Errors
@@ -198,6 +204,17 @@ impl Storage for Disk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    #[cfg(feature = "prepare")]
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
+    }
+
+    #[cfg(not(feature = "prepare"))]
+    fn exchange(&self, _: &Path, _: &Path) -> io::Result<()> {
+        Err(io::Error::from(io::ErrorKind::Unsupported))
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
@@ -287,6 +304,22 @@ pub fn commit_folder(storage: &dyn Storage, partial: &Path, to: &Path) -> Result
     sync_tree(storage, partial).map_err(|e| unchanged(e, to))?;
     let rename = || format!("rename {} to", partial.display());
     storage.rename(partial, to).map_err(|e| unchanged(Error::io(to, &rename(), e), to))?;
+    sync_names(storage, to)
+}
+
+/// Puts a finished folder in the place of the folder at `to`, which gets the name of `partial`.
+///
+/// At every moment a complete folder, the old or the new one, is at `to`.
+///
+/// # Cost
+/// An fsync of every file and folder in the new one.
+///
+/// # Errors
+/// `Io`; the message says whether the old folder is unchanged.
+pub fn replace_folder(storage: &dyn Storage, partial: &Path, to: &Path) -> Result<()> {
+    sync_tree(storage, partial).map_err(|e| unchanged(e, to))?;
+    let exchange = || format!("exchange {} with", partial.display());
+    storage.exchange(partial, to).map_err(|e| unchanged(Error::io(to, &exchange(), e), to))?;
     sync_names(storage, to)
 }
 

@@ -475,6 +475,7 @@ def draft_schema(
     source: str | os.PathLike[str] | dict[str, ArrowTable],
     name: str = "database",
     *,
+    tables: Sequence[str] | None = None,
     cell_tasks: bool = False,
 ) -> str:
     """Drafts a schema file from the names, types and values of a source, for a person to correct.
@@ -482,6 +483,7 @@ def draft_schema(
     Args:
         source: As for `prepare`; each table is read once.
         name: The database's name.
+        tables: The tables to draft, views among them; default: all tables, no view.
         cell_tasks: Draft a task for each cell that is worth predicting, too.
 
     Returns:
@@ -489,6 +491,7 @@ def draft_schema(
 
     Raises:
         DataError: The source cannot be read.
+        SchemaError: There is no table of a name in `tables`.
         IoError: The operating system reported an error.
     """
 
@@ -502,6 +505,7 @@ def prepare(
     text_vectors: bool = True,
     threads: int | None = None,
     progress: Callable[[str, int, int | None], object] | None = None,
+    force: bool = False,
 ) -> Report:
     """Writes a store from a source and its schema.
 
@@ -509,11 +513,14 @@ def prepare(
     source, the number of threads or the machine. Ctrl-C interrupts it and leaves no files behind.
 
     Args:
-        source: The path of a folder of .csv and .parquet files, of one such file or of a SQLite
-            file; or tables by name, each with `__arrow_c_stream__` (pyarrow, Polars, pandas >= 2.2,
-            DuckDB). Each table is read once; a table that a task reads too must be readable twice.
+        source: The path of a folder of table files (.csv, .csv.gz, .csv.zst, .parquet; a sub-folder
+            holds the parts of one table), of one such file, or of a SQLite or DuckDB file; a
+            pattern such as "orders/*.parquet"; the address of a Postgres database; or tables by
+            name, each with `__arrow_c_stream__` (pyarrow, Polars, pandas >= 2.2, DuckDB) or a
+            LazyFrame of Polars. Each table is read once; a table that a task reads too must be
+            readable twice.
         schema: The path of a schema file, or its contents as `tomllib` reads them.
-        out: The folder to write, which must not exist yet.
+        out: The folder to write, which must not exist yet, unless `force` is set.
         embedder: "hashing", which is built in; an `Endpoint`; or a function from texts to an array
             [n, dimension] that converts to float16; None is refused. The store records the
             function's `name`, or else its `__qualname__`. The vector of a text must depend on the
@@ -522,6 +529,8 @@ def prepare(
         text_vectors: Whether texts have vectors; columns and categories always have them.
         threads: The number of threads; default: all cores.
         progress: Called with the stage, the amount done, and the total if it is known.
+        force: Whether to replace the store at `out`, and nothing but a store; the old one stays
+            there until the new one is complete.
 
     Returns:
         The store's root and counts, and remarks on suspicious data.

@@ -149,6 +149,15 @@ impl Container {
     }
 }
 
+/// Whether a file begins as the files of a store of any version do.
+#[cfg(feature = "prepare")]
+pub(crate) fn is_container(path: &Path) -> std::io::Result<bool> {
+    use std::io::Read;
+    let mut start = Vec::new();
+    std::fs::File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(start == MAGIC)
+}
+
 /// Rejects a folder, and a pipe, because opening a pipe may wait for ever.
 pub(crate) fn check_is_file(path: &Path) -> Result<()> {
     let found = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", e))?.file_type();

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::Digest;
 
+#[cfg(feature = "prepare")]
+pub(crate) use file::is_container;
 pub(crate) use file::{Container, Section, check_is_file};
 pub(crate) use strings::Strings;
 #[cfg(feature = "prepare")]

@@ -12,6 +12,7 @@ mod key_text;
 pub(crate) mod names;
 mod options;
 mod partial;
+mod replaced;
 pub mod schema;
 pub mod source;
 mod values;
@@ -23,6 +24,7 @@ use crate::error::Result;
 use crate::process::pool;
 use build::Preparation;
 use partial::{Partial, exists};
+use replaced::Replaced;
 use schema::Schema;
 use source::Source;
 
@@ -66,13 +68,41 @@ pub fn prepare(
     out: &Path,
     options: &Options<'_>,
 ) -> Result<Report> {
-    schema.check()?;
-    let schema = &schema.with_declared_tasks()?.with_label_tables();
     if fs::symlink_metadata(out).is_ok() {
         return Err(exists(out));
     }
+    build(source, schema, out, options, None)
+}
+
+/// [`prepare`] for a folder `out` that may be a store already: replaces it when the new one is
+/// complete.
+///
+/// At every moment the old store or the new one is at `out`, and complete. The old store then has the
+/// name of `out` and `.partial`, and is removed.
+///
+/// # Errors
+/// As [`prepare`]; `InvalidArgument` if `out` is anything but a store, or lies on a file system that
+/// cannot exchange two names.
+pub fn replace(
+    source: &dyn Source,
+    schema: &Schema,
+    out: &Path,
+    options: &Options<'_>,
+) -> Result<Report> {
+    build(source, schema, out, options, Replaced::find(out)?)
+}
+
+fn build(
+    source: &dyn Source,
+    schema: &Schema,
+    out: &Path,
+    options: &Options<'_>,
+    replaced: Option<Replaced>,
+) -> Result<Report> {
+    schema.check()?;
+    let schema = &schema.with_declared_tasks()?.with_label_tables();
     let pool = pool(options.threads)?;
-    let partial = Partial::create(out)?;
+    let partial = Partial::create(out, replaced)?;
     let report = pool.install(|| Preparation::new(source, schema, options, &partial.path).run())?;
     partial.commit(out)?;
     Ok(report)

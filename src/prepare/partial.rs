@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::durable::{Disk, commit_folder, try_lock};
+use super::replaced::Replaced;
+use crate::durable::{Disk, Storage, commit_folder, replace_folder, try_lock};
 use crate::error::{Error, Result};
 use crate::store::METADATA_FILE;
 
@@ -14,11 +15,13 @@ pub(super) struct Partial {
     /// The open folder, locked for the whole preparation: a lock file beside the folder would be
     /// released before the folder gets its name.
     _locked: File,
+    /// The store that gives its place to this one.
+    replaced: Option<Replaced>,
 }
 
 impl Partial {
     /// Creates and locks the folder for the store at `out`.
-    pub(super) fn create(out: &Path) -> Result<Self> {
+    pub(super) fn create(out: &Path, replaced: Option<Replaced>) -> Result<Self> {
         let mut name = out.file_name().map(ToOwned::to_owned).ok_or_else(|| {
             Error::invalid(format!(
                 "expected the path of a folder to create, found {}",
@@ -45,7 +48,7 @@ impl Partial {
         }
         // The previous holder of the lock may have given the folder its name.
         let is_at_path = is_still_at(&locked, &path).map_err(io("examining", &path))?;
-        if fs::symlink_metadata(out).is_ok() {
+        if replaced.is_none() && fs::symlink_metadata(out).is_ok() {
             if is_at_path {
                 // Empty if it was made above. No other folder is removed.
                 let _ = fs::remove_dir(&path);
@@ -65,7 +68,7 @@ impl Partial {
                 foreign.file_name().to_string_lossy()
             )));
         }
-        let partial = Self { path, _locked: locked };
+        let partial = Self { path, _locked: locked, replaced };
         for entry in left {
             let entry = entry.path();
             let is_folder = entry.is_dir() && !entry.is_symlink();
@@ -77,6 +80,9 @@ impl Partial {
             let folder = partial.path.join(folder);
             fs::create_dir(&folder).map_err(io("creating", &folder))?;
         }
+        if partial.replaced.is_some() {
+            check_exchange(&partial.path, out)?;
+        }
         Ok(partial)
     }
 
@@ -84,13 +90,23 @@ impl Partial {
     pub(super) fn commit(self, out: &Path) -> Result<()> {
         let staging = self.path.join("staging");
         fs::remove_dir_all(&staging).map_err(|e| Error::io(&staging, "removing", e))?;
-        commit_folder(&Disk, &self.path, out)
+        match &self.replaced {
+            None => commit_folder(&Disk, &self.path, out),
+            Some(replaced) if !is_still_at(&replaced.locked, out).unwrap_or(false) => {
+                Err(Error::invalid(format!(
+                    "{} was moved or removed during the preparation; prepare it again",
+                    out.display()
+                )))
+            }
+            Some(_) => replace_folder(&Disk, &self.path, out),
+        }
     }
 }
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // After a commit there is nothing to remove; after an error that error matters more.
+        // After a commit there is nothing to remove, or the replaced store; after an error that error
+        // matters more.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -101,6 +117,17 @@ fn is_ours(entry: &fs::DirEntry) -> bool {
     let name = name.to_string_lossy();
     let folders = ["tables", "tasks", "staging"];
     folders.contains(&&*name) || *name == *METADATA_FILE || name.ends_with(".bin")
+}
+
+/// Checks that the file system exchanges names, before the work: by two empty folders in `partial`.
+fn check_exchange(partial: &Path, out: &Path) -> Result<()> {
+    Disk.exchange(&partial.join("tables"), &partial.join("tasks")).map_err(|_| {
+        Error::invalid(format!(
+            "the file system of {} cannot exchange two folders in one step, so a store there cannot \
+             be replaced; remove it, or choose another folder",
+            out.display()
+        ))
+    })
 }
 
 /// Whether `opened` still lies at `path`: the folder could be moved between opening and locking.
@@ -124,7 +151,7 @@ fn in_use(path: &Path) -> Error {
 /// Returns the error about a store folder that exists.
 pub(super) fn exists(out: &Path) -> Error {
     Error::invalid(format!(
-        "{} is there already; remove it, or choose another folder",
+        "{} is there already; choose another folder, or replace the store there (--force, force=True)",
         out.display()
     ))
 }
@@ -138,8 +165,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("shop.store");
         std::fs::create_dir(&out).unwrap();
-        let refused = Partial::create(&out).err().unwrap().to_string();
-        assert!(refused.ends_with("is there already; remove it, or choose another folder"));
+        let refused = Partial::create(&out, None).err().unwrap().to_string();
+        assert!(refused.contains("is there already; choose another folder, or "));
         assert!(!folder.path().join("shop.store.partial").exists());
     }
 }

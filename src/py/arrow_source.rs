@@ -26,9 +26,11 @@ pub(super) struct ArrowSource {
 impl ArrowSource {
     /// Returns a source of the tables in `tables`.
     pub(super) fn new(tables: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let frames = tables.py().import("headwater._frames")?;
         let mut objects = BTreeMap::new();
         for (name, object) in tables {
             let name: String = name.extract()?;
+            let object = frames.call_method1("as_table", (object,))?;
             if !object.hasattr("__arrow_c_stream__")? {
                 return Err(Error::invalid(format!(
                     "source[{name:?}]: expected a table that gives an Arrow stream (pyarrow, \
@@ -133,7 +135,14 @@ impl Iterator for Counted {
 pub(super) fn open_stream(object: &Bound<'_, PyAny>) -> Result<RecordBatchStreamReader> {
     let py = object.py();
     let name = c"arrow_array_stream";
-    let capsule = super::to_data_error(py, object.call_method0("__arrow_c_stream__"))?;
+    let capsule = object.call_method0("__arrow_c_stream__").map_err(|error| {
+        let mixed = || {
+            let frames = py.import("headwater._frames").ok()?;
+            let words = frames.call_method1("mixed_types", (object,)).ok()?;
+            words.extract::<Option<String>>().ok()?
+        };
+        Error::data(mixed().unwrap_or_else(|| error.value(py).to_string()))
+    })?;
     let capsule = super::to_data_error(py, capsule.cast::<PyCapsule>().map_err(PyErr::from))?;
     let pointer = super::to_data_error(py, capsule.pointer_checked(Some(name)))?;
     // SAFETY: A capsule of this name holds, by the Arrow PyCapsule interface, a valid, aligned and
@@ -158,7 +167,7 @@ pub(super) fn batches(reader: RecordBatchStreamReader, columns: &[String]) -> Re
     })))
 }
 
-fn columns_of(reader: &RecordBatchStreamReader) -> Result<Vec<SourceColumn>> {
+pub(super) fn columns_of(reader: &RecordBatchStreamReader) -> Result<Vec<SourceColumn>> {
     let schema = reader.schema();
     let columns: Vec<_> = (schema.fields().iter())
         .map(|field| SourceColumn {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
+use super::database::connect;
 use super::sql::DuckDb;
 use super::work::{self, Calls};
 use crate::cli::headwater::{self, Hooks};
@@ -21,7 +22,10 @@ pub(super) fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<u8> {
         let sql = |source: &Arc<dyn Source>, schema: &Schema| -> Box<dyn SqlEngine> {
             Box::new(DuckDb::new(Arc::clone(source), schema.clone(), &calls))
         };
-        let hooks = Hooks { sql: Some(&sql), interrupted: Some(&|| calls.stopped()) };
+        let connect = |database, address: &str| connect(database, address, &calls);
+        let interrupted = || calls.stopped();
+        let hooks =
+            Hooks { sql: Some(&sql), connect: Some(&connect), interrupted: Some(&interrupted) };
         headwater::main(arguments, &hooks)
     })?)
 }

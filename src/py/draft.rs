@@ -5,18 +5,23 @@ use pyo3::prelude::*;
 use super::prepare::open_source;
 use super::work::{self, Calls};
 use crate::prepare::draft::draft;
+use crate::prepare::source::select;
 
 /// Drafts a schema file from the names, types and values of a source.
 #[pyfunction]
-#[pyo3(signature = (source, name = "database", *, cell_tasks = false))]
+#[pyo3(signature = (source, name = "database", *, tables = None, cell_tasks = false))]
 pub(super) fn draft_schema(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
     name: &str,
+    tables: Option<Vec<String>>,
     cell_tasks: bool,
 ) -> PyResult<String> {
     let calls = Calls::default();
-    let source = open_source(source)?;
+    let mut source = open_source(source, &calls)?;
+    if let Some(tables) = tables {
+        source = select(source, &tables)?;
+    }
     let drafted = work::run(py, &calls, || draft(&*source, name, &|_table| calls.check()))?;
     let drafted = calls.settle(py, drafted)?;
     Ok(if cell_tasks { drafted.render() } else { drafted.without_cell_tasks().render() })

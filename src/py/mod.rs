@@ -7,6 +7,7 @@ mod audit;
 mod batch;
 mod cli;
 mod cursor;
+mod database;
 mod draft;
 mod embedder;
 mod endpoint;

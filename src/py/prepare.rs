@@ -8,6 +8,7 @@ use pyo3::types::PyDict;
 
 use super::arguments::{thread_count, within};
 use super::arrow_source::ArrowSource;
+use super::database::connect;
 use super::embedder::CallableEmbedder;
 use super::endpoint::Endpoint;
 use super::sql::DuckDb;
@@ -17,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::prepare::embed::{Embedder, HashingEmbedder};
 use crate::prepare::schema::Schema;
 use crate::prepare::source::{self, Source};
-use crate::prepare::{Options, prepare as run_prepare};
+use crate::prepare::{Options, prepare as run_prepare, replace};
 use crate::progress::Progress;
 
 /// An optional argument for which `None` is a value of its own.
@@ -38,10 +39,10 @@ impl<'py> FromPyObject<'_, 'py> for Choice<'py> {
 #[pyfunction]
 #[pyo3(signature = (
     source, schema, out, *, embedder = Choice::Default, dimension = Whole(256), text_vectors = true,
-    threads = None, progress = None
+    threads = None, progress = None, force = false
 ))]
 #[pyo3(text_signature = "(source, schema, out, *, embedder='hashing', dimension=256, \
-                         text_vectors=True, threads=None, progress=None)")]
+                         text_vectors=True, threads=None, progress=None, force=False)")]
 #[expect(clippy::too_many_arguments, reason = "Python's are named")]
 pub(super) fn prepare<'py>(
     py: Python<'py>,
@@ -53,12 +54,13 @@ pub(super) fn prepare<'py>(
     text_vectors: bool,
     threads: Option<Whole>,
     progress: Option<Py<PyAny>>,
+    force: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let dimension = within("dimension", dimension, 8..=8192, "")?;
     let threads = thread_count("threads", threads)?;
     let calls = Calls::default();
     let schema = read_schema(schema)?;
-    let opened: Arc<dyn Source> = Arc::from(open_source(source)?);
+    let opened: Arc<dyn Source> = Arc::from(open_source(source, &calls)?);
     let is_stopped = || calls.stopped();
     let embedder: Box<dyn Embedder + Send> = match embedder {
         Choice::Default => Box::new(HashingEmbedder::new(dimension)),
@@ -81,7 +83,8 @@ pub(super) fn prepare<'py>(
             sql: Some(&sql),
             progress: &reporter,
         };
-        run_prepare(&*opened, &schema, &out, &options)
+        let run = if force { replace } else { run_prepare };
+        run(&*opened, &schema, &out, &options)
     })?;
     drop(embedder);
     let report = calls.settle(py, report)?;
@@ -101,11 +104,11 @@ fn read_schema(schema: &Bound<'_, PyAny>) -> PyResult<Schema> {
 }
 
 /// Opens the source at a path, or of the tables in a dictionary.
-pub(super) fn open_source(source: &Bound<'_, PyAny>) -> PyResult<Box<dyn Source>> {
+pub(super) fn open_source(source: &Bound<'_, PyAny>, calls: &Calls) -> PyResult<Box<dyn Source>> {
     if let Ok(tables) = source.cast::<PyDict>() {
         return Ok(Box::new(ArrowSource::new(tables)?));
     }
-    if source.hasattr("__arrow_c_stream__")? {
+    if source.hasattr("__arrow_c_stream__")? || source.hasattr("collect")? {
         return Err(Error::invalid(format!(
             "source: expected a path or a dictionary of tables, found {}; name the table, as in \
              {{\"name\": frame}}",
@@ -114,7 +117,11 @@ pub(super) fn open_source(source: &Bound<'_, PyAny>) -> PyResult<Box<dyn Source>
         .into());
     }
     let path = path_of(source, "source: expected a path or a dictionary of tables by name")?;
-    Ok(source::open(&path)?)
+    let py = source.py();
+    let connect = |database, address: &str| connect(database, address, calls);
+    // A server may take long to answer.
+    let opened = work::run(py, calls, || source::open_with(&path, Some(&connect)))?;
+    calls.settle(py, opened)
 }
 
 /// Reports the progress to a Python function, and checks for Ctrl-C.

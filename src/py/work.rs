@@ -66,8 +66,8 @@ impl Calls {
 
     /// Converts the result of the work for Python. An exception of a Python function replaces the error
     /// that it caused, and the place of that error becomes a note of the exception.
-    pub(super) fn settle<T>(self, py: Python<'_>, result: Result<T>) -> PyResult<T> {
-        let raised = self.raised.into_inner().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn settle<T>(&self, py: Python<'_>, result: Result<T>) -> PyResult<T> {
+        let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (result, raised) {
             (Ok(value), _) => Ok(value),
             (Err(error), None) => Err(error.into()),

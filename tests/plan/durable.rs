@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use headwater::ErrorKind;
-use headwater::durable::{Disk, Series, Storage, commit_folder, write_file};
+use headwater::durable::{Disk, Series, Storage, commit_folder, replace_folder, write_file};
 
 use crate::simulated_disk::{Breakage, SURVIVALS, SimulatedDisk};
 
@@ -161,6 +161,48 @@ fn p6_a_folder_is_absent_or_complete_after_any_failure() {
                 let place = format!("{place}, {survival:?}");
                 let is_there = assert_absent_or_complete(&disk.after_power_loss(survival), &place);
                 assert!(is_there || at < calls, "{place}: a write that was reported done is lost");
+            }
+        }
+    }
+}
+
+#[test]
+fn p6_a_replaced_folder_is_the_old_or_the_new_one_after_any_failure() {
+    let (partial, to) = (Path::new("db.partial"), Path::new("db"));
+    let with_old = || {
+        let disk = finished_folder();
+        disk.put_folder(to);
+        disk.put(&to.join("metadata.json"), b"old");
+        disk.sync_folder(Path::new(".")).unwrap();
+        disk
+    };
+    let assert_old_or_complete = |disk: &SimulatedDisk, place: &str| {
+        let is_old = disk.read(&to.join("metadata.json")).is_ok_and(|bytes| bytes == b"old");
+        assert!(is_old || assert_absent_or_complete(disk, place), "{place}: no folder is there");
+        !is_old
+    };
+    let undisturbed = with_old();
+    let before = undisturbed.calls();
+    replace_folder(&undisturbed, partial, to).unwrap();
+    let calls = undisturbed.calls() - before;
+    assert_eq!(calls, 7, "three files, two folders, exchange, the folder above");
+    assert_eq!(undisturbed.read(&partial.join("metadata.json")).unwrap(), b"old");
+    for breakage in [Breakage::FailOnce, Breakage::PowerLoss] {
+        for at in 0..=calls {
+            let disk = with_old();
+            disk.break_at(at, breakage);
+            let result = replace_folder(&disk, partial, to);
+            disk.mend();
+            let place = format!("{breakage:?} at call {at}, {result:?}");
+            assert_eq!(result.is_ok(), breakage == Breakage::PowerLoss || at == calls, "{place}");
+            if breakage == Breakage::FailOnce && !assert_old_or_complete(&disk, &place) {
+                let said = result.unwrap_err().to_string();
+                assert!(said.starts_with("db is unchanged: "), "{said}");
+            }
+            for survival in SURVIVALS {
+                let place = format!("{place}, {survival:?}");
+                let is_new = assert_old_or_complete(&disk.after_power_loss(survival), &place);
+                assert!(is_new || at < calls, "{place}: a write that was reported done is lost");
             }
         }
     }

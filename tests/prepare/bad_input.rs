@@ -70,7 +70,8 @@ fn the_shop_without_faults_is_prepared_once() {
     assert_eq!(
         String::from_utf8_lossy(&again.stderr),
         format!(
-            "headwater: {} is there already; remove it, or choose another folder\n",
+            "headwater: {} is there already; choose another folder, or replace the store there \
+             (--force, force=True)\n",
             workshop.text("db")
         )
     );

@@ -108,7 +108,12 @@ fn values_that_are_not_finite_numbers_are_rejected() {
     assert!(
         message.starts_with(&format!("{place}expected values that can be numerical, found List"))
     );
-    assert!(message.ends_with("; correct the column's type in the schema"), "{message}");
+    let advice = "; no cell holds one: give the column the type ignored, or its values a table";
+    assert!(message.ends_with(advice), "{message}");
+    let lists = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1)])]);
+    let message = refused(lists, "\"categorical\"", ErrorKind::Schema);
+    let found = format!("{place}expected values that can be text, found List");
+    assert!(message.starts_with(&found) && message.ends_with(advice), "{message}");
 }
 
 #[test]

@@ -130,7 +130,8 @@ fn two_preparations_of_one_store_exclude_each_other() {
             workshop.text("twice.partial")
         );
         let exists = format!(
-            "headwater: {} is there already; remove it, or choose another folder\n",
+            "headwater: {} is there already; choose another folder, or replace the store there \
+             (--force, force=True)\n",
             workshop.text("twice")
         );
         assert!(message == in_use || message == exists, "{message}");
@@ -140,4 +141,83 @@ fn two_preparations_of_one_store_exclude_each_other() {
         std::fs::remove_dir_all(workshop.path("twice")).unwrap();
     }
     assert!(refused > 0);
+}
+
+#[test]
+fn p6_killed_with_force_leaves_the_old_store_or_the_new_one() {
+    let Shop { workshop, duration } = shop();
+    let mut random = Stream::new(2, Purpose::Split, [0xf0, 0, 0]);
+    let out = workshop.path("forced");
+    let dimension = |number: u64| ["16", "24"][number as usize % 2];
+    let spawn = |number: u64| {
+        let arguments = arguments(workshop, "forced");
+        let options = ["--force", "--dimension", dimension(number)];
+        let command = &mut headwater();
+        command.args(arguments).args(options).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    // Without a store there it makes one.
+    assert!(spawn(0).wait().unwrap().success());
+    let dimension_there = || Store::open(&out).unwrap().metadata().embedding.dimension.to_string();
+    assert_eq!(dimension_there(), dimension(0));
+    let (mut old, mut new) = (0, 0);
+    for number in 1..16 {
+        let before = dimension_there();
+        let mut child = spawn(number);
+        let thousandths = number % 5 * 230 + random.below(230);
+        sleep(duration.mul_f64(thousandths as f64 / 1000.0));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(assert_complete_or_missing(&out), "neither store is there");
+        let found = dimension_there();
+        assert!(found == before || found == dimension(number), "{found}");
+        *if found == before { &mut old } else { &mut new } += 1;
+    }
+    assert!(old > 3, "only {old} were killed before their end, {new} after it");
+    assert!(spawn(17).wait().unwrap().success());
+    assert_eq!(dimension_there(), dimension(17));
+    assert!(!workshop.path("forced.partial").exists());
+}
+
+#[test]
+fn force_replaces_nothing_but_a_store() {
+    let Shop { workshop, .. } = shop();
+    let refused = |out: &str| {
+        let arguments = arguments(workshop, out);
+        let mut arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        arguments.extend(["--force", "--dimension", "8"]);
+        let output = run(&arguments);
+        assert!(!output.status.success());
+        let path = workshop.text(out);
+        String::from_utf8(output.stderr).unwrap().replace(&path, "DB")
+    };
+    let end = "; move it away, or choose another folder\n";
+    let expected = "headwater: DB: expected a store and nothing else to replace, found ";
+    let folder = workshop.path("foreign");
+    std::fs::create_dir(&folder).unwrap();
+    assert_eq!(refused("foreign"), format!("{expected}a folder that is no store{end}"));
+    std::fs::write(folder.join("metadata.json"), "{\"format_version\": 1}").unwrap();
+    std::fs::write(folder.join("graph.bin"), "?").unwrap();
+    assert_eq!(refused("foreign"), format!("{expected}a folder that is no store{end}"));
+    assert_eq!(std::fs::read(folder.join("graph.bin")).unwrap(), b"?");
+    std::fs::write(workshop.path("file"), "mine").unwrap();
+    assert_eq!(refused("file"), format!("{expected}a link or a file{end}"));
+    std::os::unix::fs::symlink(workshop.path("whole"), workshop.path("link")).unwrap();
+    assert_eq!(refused("link"), format!("{expected}a link or a file{end}"));
+
+    // A store with a file of the user's is not replaced; a damaged store is.
+    assert!(spawn(workshop, "mixed").wait().unwrap().success());
+    for name in ["notes.txt", "tables/notes.txt"] {
+        let notes = workshop.path("mixed").join(name);
+        std::fs::write(&notes, "mine").unwrap();
+        assert_eq!(refused("mixed"), format!("{expected}{name} in it{end}"));
+        std::fs::remove_file(&notes).unwrap();
+    }
+    std::fs::write(workshop.path("mixed").join("metadata.json"), "{").unwrap();
+    let arguments = arguments(workshop, "mixed");
+    let mut arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    arguments.push("--force");
+    succeed(&arguments);
+    assert_same_folders(&workshop.path("whole"), &workshop.path("mixed"));
+    assert!(!workshop.path("mixed.partial").exists());
 }

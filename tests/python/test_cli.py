@@ -4,6 +4,7 @@ import html.parser
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,29 @@ def test_the_command_prepares_verifies_and_inspects_a_store(
     assert ": OK, " in done.stdout
     done = run("inspect", out, "--table", "orders", "--row", "3", "--json")
     assert json.loads(done.stdout)["key"] == "3"
+
+
+def test_force_replaces_a_store_and_tables_select(tmp_path, shop_folder, schema_file, store_path):
+    out = tmp_path / "db"
+    arguments = ["prepare", shop_folder, "--schema", schema_file, "--out", out, "--dimension"]
+    assert run(*arguments, "8").returncode == 0
+    before = headwater.Store(out).root
+    refused = run(*arguments, "32")
+    assert refused.returncode == 1
+    assert "replace the store there (--force" in refused.stderr
+    assert headwater.Store(out).root == before
+    done = run(*arguments, "32", "--force")
+    assert done.returncode == 0, done.stderr
+    assert headwater.Store(out).root == headwater.Store(store_path).root
+    assert [path.name for path in tmp_path.iterdir()] == ["db"]
+    report = headwater.prepare(shop_folder, schema_file, out, dimension=8, force=True)
+    assert report["root"] == headwater.Store(out).root == before
+
+    drafted = run("schema", shop_folder, "--tables", "orders").stdout
+    assert [table["name"] for table in tomllib.loads(drafted)["table"]] == ["orders"]
+    done = run("schema", shop_folder, "--tables", "customers,ordres")
+    assert done.returncode == 1
+    assert 'has no table "ordres"; did you mean "orders"?' in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The same rows make the same store, from every type of source."""
 
 import datetime
+import gzip
 import tomllib
 
 import duckdb
@@ -11,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 import headwater
-from shop import SCHEMA, shop
+from shop import SCHEMA, shop, write_csv
 
 
 def as_pyarrow():
@@ -35,6 +36,10 @@ def as_polars():
     return {name: polars.DataFrame(columns) for name, columns in shop().items()}
 
 
+def as_lazy():
+    return {name: polars.LazyFrame(columns) for name, columns in shop().items()}
+
+
 def as_pandas():
     return {name: pandas.DataFrame(columns) for name, columns in shop().items()}
 
@@ -48,8 +53,8 @@ def as_duckdb():
 
 @pytest.mark.parametrize(
     "tables",
-    [as_pyarrow, as_readers, as_polars, as_pandas, as_duckdb],
-    ids=["pyarrow", "readers", "polars", "pandas", "duckdb"],
+    [as_pyarrow, as_readers, as_polars, as_lazy, as_pandas, as_duckdb],
+    ids=["pyarrow", "readers", "polars", "lazy", "pandas", "duckdb"],
 )
 def test_tables_in_memory_make_the_store_that_csv_makes(tables, tmp_path, schema_file, store_path):
     report = headwater.prepare(tables(), schema_file, tmp_path / "db", dimension=32)
@@ -74,6 +79,74 @@ def test_parquet_makes_the_store_that_csv_makes(tmp_path, schema_file, store_pat
         pyarrow.parquet.write_table(table, folder / f"{name}.parquet")
     report = headwater.prepare(folder, schema_file, tmp_path / "db", dimension=32)
     assert report["root"] == headwater.Store(store_path).root
+
+
+def pack_gzip(path):
+    path.with_suffix(".csv.gz").write_bytes(gzip.compress(path.read_bytes()))
+
+
+def pack_zstandard(path):
+    with pyarrow.output_stream(path.with_suffix(".csv.zst"), compression="zstd") as file:
+        file.write(path.read_bytes())
+
+
+def split_in_parts(path):
+    header, *lines = path.read_text().splitlines(keepends=True)
+    folder = path.with_suffix("")
+    folder.mkdir()
+    for part, start in enumerate(range(0, len(lines), 7_000)):
+        rows = "".join(lines[start : start + 7_000])
+        (folder / f"part-{part:03}.csv").write_text(header + rows)
+    (folder / "_SUCCESS").touch()
+
+
+@pytest.mark.parametrize("change", [pack_gzip, pack_zstandard, split_in_parts])
+def test_packed_files_and_parts_make_the_store_of_the_plain_file(
+    change, tmp_path, schema_file, store_path
+):
+    folder = write_csv(tmp_path / "shop", shop())
+    for path in list(folder.iterdir()):
+        change(path)
+        path.unlink()
+    report = headwater.prepare(folder, schema_file, tmp_path / "db", dimension=32)
+    assert report["root"] == headwater.Store(store_path).root
+
+
+def test_a_pattern_is_the_one_table_of_its_files(tmp_path, shop_folder):
+    folder = write_csv(tmp_path / "shop", shop())
+    split_in_parts(folder / "orders.csv")
+    schema = {
+        "database": "x",
+        "table": [{"name": "orders", "key": "order_id", "columns": {"order_id": "identifier"}}],
+    }
+    roots = [
+        headwater.prepare(source, schema, tmp_path / f"db{number}", dimension=8)["root"]
+        for number, source in enumerate([shop_folder, folder / "orders" / "part-*.csv"])
+    ]
+    assert roots[0] == roots[1]
+
+
+def test_a_column_of_several_types_is_named_with_what_to_do(tmp_path, schema_file):
+    frame = pandas.DataFrame({"good": [1, 2, 3, 4], "odd": [1, None, "x", 2.5]}, dtype=object)
+    tables = {"orders": frame}
+    with pytest.raises(headwater.DataError) as raised:
+        headwater.draft_schema(tables)
+    assert str(raised.value) == (
+        "table \"orders\": column 'odd': expected values of one type, found int (row 1), str (row "
+        "3), float (row 4); convert it, as in frame['odd'] = frame['odd'].astype(str)"
+    )
+    columns = {"good": "numerical", "odd": "categorical"}
+    schema = {"database": "x", "table": [{"name": "orders", "columns": columns}]}
+    with pytest.raises(headwater.DataError, match=r"table \"orders\": column 'odd': expected"):
+        headwater.prepare(tables, schema, tmp_path / "db", dimension=8)
+    frame["odd"] = frame["odd"].astype(str)
+    headwater.prepare(tables, schema, tmp_path / "db", dimension=8)
+
+
+def test_a_frame_without_a_name_is_rejected():
+    for frame in (polars.LazyFrame({"a": [1]}), polars.DataFrame({"a": [1]})):
+        with pytest.raises(headwater.InvalidArgument, match="name the table, as in"):
+            headwater.draft_schema(frame)
 
 
 def test_the_store_does_not_depend_on_threads(tmp_path, schema_file, shop_folder, store_path):

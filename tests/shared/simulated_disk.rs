@@ -248,6 +248,17 @@ impl Storage for SimulatedDisk {
         state.end(&part)
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        let mut state = self.0.borrow_mut();
+        let part = state.begin(true);
+        if part == Part::Whole {
+            let (first, second) = (state.must_find(one)?, state.must_find(other)?);
+            state.names(parent(one))?.insert(name(one).to_owned(), second);
+            state.names(parent(other))?.insert(name(other).to_owned(), first);
+        }
+        state.end(&part)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
         let part = state.begin(false);

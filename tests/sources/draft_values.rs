@@ -44,6 +44,28 @@ fn views_are_left_out_with_a_reason_and_stay_readable() {
 }
 
 #[test]
+fn a_selection_is_drafted_alone_with_the_views_it_names() {
+    let (_folder, source) = super::sqlite::database(
+        "CREATE TABLE customers (id INTEGER PRIMARY KEY);
+         CREATE TABLE orders (id INTEGER PRIMARY KEY, customer REFERENCES customers, price REAL);
+         CREATE VIEW dear AS SELECT id, price FROM orders;
+         INSERT INTO customers VALUES (1), (2), (3);
+         INSERT INTO orders VALUES (1, 1, 2.5), (2, 3, 1.5), (3, 3, 1.25);",
+    );
+    let names = ["orders", "dear"].map(str::to_owned);
+    let selected = headwater::prepare::source::select(source, &names).unwrap();
+    let draft = drafted(&*selected);
+    let tables: Vec<_> = draft.schema.tables.iter().map(|table| table.name.as_str()).collect();
+    assert_eq!(tables, ["dear", "orders"]);
+    assert!(!draft.render().contains("customers"), "{}", draft.render());
+
+    let (folder, source) = super::sqlite::database("CREATE TABLE orders (id); CREATE TABLE b (c);");
+    let found = headwater::prepare::source::select(source, &["ordres".to_owned()]);
+    let found = message(found, ErrorKind::Schema, folder.path());
+    assert!(found.ends_with("has no table \"ordres\"; did you mean \"orders\"?"), "{found}");
+}
+
+#[test]
 fn texts_for_null_among_numbers_and_times_get_a_note() {
     let word = |i: u64, marker: &str, value: String| {
         if i % 30 == 4 { marker.to_owned() } else { value }

@@ -7,7 +7,7 @@ fn a_folder_has_a_table_for_each_csv_and_parquet_file() {
         ("a.CSV", b"x\n1\n"),
         ("notes.txt", b"?"),
         (".hidden.csv", b""),
-        ("sub/deep.csv", b"x\n1\n"),
+        ("sub/deep/deeper.csv", b"x\n1\n"),
         ("README", b"?"),
     ]);
     let source = opened(folder.path());
@@ -36,13 +36,13 @@ fn a_path_without_tables_is_rejected() {
     let refused = |path: &Path, kind| message(open(path), kind, dir.path());
     assert_eq!(
         refused(&path.join("t.txt"), ErrorKind::Data),
-        "expected a folder of .csv and .parquet files, a .csv or .parquet file, or a SQLite file, \
-         found DIR/t.txt"
+        "expected a folder of table files, a .csv, .csv.gz, .csv.zst or .parquet file, or a SQLite \
+         or DuckDB file, found DIR/t.txt"
     );
     assert_eq!(
         refused(path, ErrorKind::Data),
-        "folder DIR holds no table; expected NAME.csv, NAME.parquet, or a sub-folder of .parquet \
-         files"
+        "folder DIR holds no table; expected NAME.csv, NAME.csv.gz, NAME.csv.zst, NAME.parquet, or \
+         a sub-folder of such files"
     );
     assert!(
         refused(&path.join("nowhere"), ErrorKind::Io).starts_with("opening DIR/nowhere: No such")
@@ -78,4 +78,19 @@ fn missing_tables_and_columns_suggest_the_nearest_name() {
         "table \"drivers\" of folder DIR: there is no column \"full_name\"; did you mean \
          \"fullName\"?"
     );
+}
+
+#[test]
+fn a_database_of_the_python_package_is_named() {
+    let magic: &[u8] = b"\x01\x02\x03\x04\x05\x06\x07\x08DUCK and more";
+    let dir = folder(&[("shop.duckdb", magic)]);
+    assert_eq!(
+        message(open(&dir.path().join("shop.duckdb")), ErrorKind::InvalidArgument, dir.path()),
+        "DIR/shop.duckdb is a DuckDB file, which the command of the Python package reads; install it \
+         (pip install headwater) and run its headwater"
+    );
+    let address = Path::new("postgresql://ann:secret@host/shop?password=secret");
+    let found = message(open(address), ErrorKind::InvalidArgument, dir.path());
+    assert!(found.starts_with("postgresql://ann@host/shop is a Postgres database, "), "{found}");
+    assert!(!found.contains("secret"), "{found}");
 }

@@ -13,7 +13,9 @@ mod draft_renamed;
 mod draft_times;
 mod draft_values;
 mod folder;
+mod packed;
 mod parquet;
+mod parts;
 mod sqlite;
 #[path = "../shared/tpch.rs"]
 mod tpch;

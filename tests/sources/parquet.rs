@@ -97,8 +97,8 @@ fn a_sub_folder_of_parts_is_one_table_in_order_of_names() {
         let found = opened(folder.path()).tables();
         assert_eq!(
             message(found, ErrorKind::Data, &parts),
-            "DIR/part-2.parquet: expected the columns (a Int64, b Utf8) as in DIR/part-0.parquet, \
-             found (a Int64, c Int64); give all parts of a table the same columns"
+            "DIR/part-2.parquet: column 2: expected \"b\" as in DIR/part-0.parquet, found \"c\"; give \
+             all parts of a table the same columns in the same order"
         );
     }
 }

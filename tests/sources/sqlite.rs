@@ -3,7 +3,7 @@ use rusqlite::Connection;
 use super::*;
 
 /// Makes a SQLite file with these statements.
-fn database(statements: &str) -> (tempfile::TempDir, Box<dyn Source>) {
+pub(super) fn database(statements: &str) -> (tempfile::TempDir, Box<dyn Source>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("shop.db");
     Connection::open(&path).unwrap().execute_batch(statements).unwrap();

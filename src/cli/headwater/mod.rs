@@ -27,7 +27,12 @@ From data to a store:
   headwater inspect my.db --table orders --row 17
   headwater inspect my.db --task churn --seed-index 5 --html context.html   # what a model sees
 
-A source is a folder of .csv and .parquet files (a file a table), one such file, or a SQLite file.
+A source is one of
+  a folder of .csv, .csv.gz, .csv.zst and .parquet files: a file is a table, and so is a sub-folder of
+    files, which are its parts
+  one such file, or a pattern in quotes for the parts of one table: 'orders/*.parquet'
+  a SQLite file
+  a DuckDB file, or postgresql://USER@HOST/DATABASE: with the command of the Python package
 To try it without data: headwater demo-data demo.
 
 Exit status: 0 success, 1 failure, 2 wrong usage, 3 damaged or foreign file, 4 the audit found

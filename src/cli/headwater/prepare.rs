@@ -12,8 +12,8 @@ use crate::cli::progress::Bars;
 use crate::error::{Error, Result};
 use crate::prepare::embed::{Embedder, EndpointEmbedder, HashingEmbedder};
 use crate::prepare::schema::Schema;
-use crate::prepare::source::{self, Source};
-use crate::prepare::{Options, SqlEngine, prepare};
+use crate::prepare::source::{Connect, Source, open_with};
+use crate::prepare::{Options, SqlEngine, prepare, replace};
 use crate::progress::Progress;
 use crate::view::words::{bytes, plural};
 
@@ -25,6 +25,8 @@ pub type SqlHook<'a> = dyn Fn(&Arc<dyn Source>, &Schema) -> Box<dyn SqlEngine + 
 pub struct Hooks<'a> {
     /// Runs the SQL of tasks over the tables of a source.
     pub sql: Option<&'a SqlHook<'a>>,
+    /// Opens the databases that the Python package reads.
+    pub connect: Option<&'a Connect<'a>>,
     /// Returns whether the user has interrupted the command. Called repeatedly, and once before the
     /// command writes anything, so that it can install its handler then; a command that never calls
     /// it is ended by the signal.
@@ -34,14 +36,19 @@ pub struct Hooks<'a> {
 /// Makes a store from a source and its schema.
 #[derive(Args)]
 pub(super) struct PrepareArgs {
-    /// Folder of .csv and .parquet files, one such file, or a SQLite file.
+    /// Folder of table files, one such file, a SQLite or DuckDB file, or postgresql://USER@HOST/DB.
     source: PathBuf,
     /// Schema file; `headwater schema` drafts one.
     #[arg(long, value_name = "FILE")]
     schema: PathBuf,
-    /// Folder to write the store to; it must not exist.
+    /// Folder to write the store to; it must not exist, unless --force is set.
     #[arg(long, value_name = "DB")]
     out: PathBuf,
+    /// Replace the store at --out, and nothing but a store. The old store stays there until the new
+    /// one is complete; then the two folders trade names in one step. So a killed command leaves a
+    /// whole store, old or new. Needs space for both, and a file system that can trade names.
+    #[arg(long)]
+    force: bool,
     /// Embedder of names, categories and texts: `hashing` (built in: words and letter triples, no
     /// model, no network), or the URL of a server with OpenAI's embeddings protocol, such as
     /// http://localhost:8000/v1. The key of the server is HEADWATER_EMBEDDING_KEY or
@@ -73,7 +80,7 @@ pub(super) struct PrepareArgs {
 pub(super) fn run(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
     let started = Instant::now();
     let schema = Schema::read(&args.schema)?;
-    let source = Arc::from(source::open(&args.source)?);
+    let source = Arc::from(open_with(&args.source, hooks.connect)?);
     let embedder = embedder(args, hooks.interrupted.unwrap_or(&|| false))?;
     let sql = hooks.sql.map(|engine| engine(&source, &schema));
     let bars = Bars::new(hooks.interrupted);
@@ -85,7 +92,8 @@ pub(super) fn run(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
         progress: &bars,
     };
     bars.advance(0)?;
-    let report = prepare(&*source, &schema, &args.out, &options)?;
+    let run = if args.force { replace } else { prepare };
+    let report = run(&*source, &schema, &args.out, &options)?;
     drop(bars);
     let mut output = Output::new();
     if args.json {

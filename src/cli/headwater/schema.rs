@@ -1,6 +1,6 @@
 //! `headwater schema`: drafts a schema for a source.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -17,7 +17,7 @@ use crate::view::words::plural;
 /// Drafts a schema file from the names, types and values of a source; correct it by hand.
 #[derive(Args)]
 pub(super) struct SchemaArgs {
-    /// Folder of .csv and .parquet files, one such file, or a SQLite file.
+    /// Folder of table files, one such file, a SQLite or DuckDB file, or postgresql://USER@HOST/DB.
     source: PathBuf,
     /// File to write the schema to (default: standard output).
     #[arg(long, value_name = "FILE")]
@@ -28,6 +28,10 @@ pub(super) struct SchemaArgs {
     /// Draft a task for each cell that is worth predicting, too.
     #[arg(long)]
     cell_tasks: bool,
+    /// Draft these tables alone, with commas between their names; a view that is named is drafted,
+    /// too (default: all tables, no view).
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    tables: Option<Vec<String>>,
 }
 
 pub(super) fn run(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
@@ -37,10 +41,13 @@ pub(super) fn run(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
             path.display()
         )));
     }
-    let source = source::open(&args.source)?;
+    let mut source = source::open_with(&args.source, hooks.connect)?;
+    if let Some(tables) = &args.tables {
+        source = source::select(source, tables)?;
+    }
     let name = match &args.name {
         Some(name) => name.clone(),
-        None => database_name(&args.source),
+        None => source::database_name(&args.source),
     };
     let bars = Bars::new(hooks.interrupted);
     bars.begin("reading tables", None);
@@ -61,16 +68,9 @@ pub(super) fn run(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
                 plural(draft.schema.tables.len() as u64, "table"),
                 plural(references as u64, "reference"),
                 plural(draft.schema.tasks.len() as u64, "task"),
-                args.source.display(),
+                source::shown(&args.source),
                 path.display(),
             ))
         }
     }
-}
-
-/// Returns the default name of a database: that of its source; `.` has the name of the folder.
-fn database_name(source: &Path) -> String {
-    let absolute = std::fs::canonicalize(source).ok();
-    let stem = source.file_stem().or_else(|| absolute.as_deref()?.file_stem());
-    stem.map_or_else(|| "database".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }

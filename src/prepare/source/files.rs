@@ -1,66 +1,30 @@
-//! Opens a source: a folder of table files, one table file, or a SQLite file.
+//! Tables in files: a folder of table files, one table file, or the files that a pattern names.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::sqlite::{self, Sqlite};
-use super::{Batches, Source, SourceColumn, SourceTable, csv, parquet, positions};
+use super::parts::{Format, Parts};
+use super::{Batches, Source, SourceColumn, SourceTable, positions};
 use crate::error::{Context, Error, Result};
 use crate::prepare::names::did_you_mean;
 
-/// Opens the source at `path`: a folder of `.csv` and `.parquet` files, one such file, or a SQLite
-/// file.
-///
-/// A table has the name of its file without the ending. A sub-folder of Parquet files is one table,
-/// with its parts in the order of their names. Ignores hidden files and files of other types.
-///
-/// # Errors
-/// `Io` when the path cannot be read; `Data` when there is no table, or two have the same name.
-pub fn open(path: &Path) -> Result<Box<dyn Source>> {
-    match Files::at(path)? {
-        Some(files) => Ok(Box::new(files)),
-        None => Ok(Box::new(Sqlite::open(path)?)),
-    }
-}
-
 /// A source whose tables are files.
-struct Files {
+pub(super) struct Files {
     description: String,
-    tables: BTreeMap<String, TableFile>,
-}
-
-/// The file or files of one table.
-enum TableFile {
-    Csv(PathBuf),
-    Parquet(Vec<PathBuf>),
+    tables: BTreeMap<String, Parts>,
 }
 
 impl Files {
-    /// Finds the tables at `path`; `None` if it is a SQLite file.
-    fn at(path: &Path) -> Result<Option<Self>> {
-        let metadata = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", e))?;
-        if metadata.is_dir() {
-            return Self::folder(path).map(Some);
-        }
-        if sqlite::is_sqlite(path)? {
-            return Ok(None);
-        }
-        match table_file(path)? {
-            Some(table) => Ok(Some(Self {
-                description: format!("file {}", path.display()),
-                tables: BTreeMap::from([table]),
-            })),
-            None => Err(Error::data(format!(
-                "expected a folder of .csv and .parquet files, a .csv or .parquet file, or a \
-                 SQLite file, found {}",
-                path.display()
-            ))),
-        }
+    /// Finds the table in one file; `None` if its name is not that of a table file.
+    pub(super) fn file(path: &Path) -> Result<Option<Self>> {
+        let description = format!("file {}", path.display());
+        let tables = table_file(path)?.map(|table| BTreeMap::from([table]));
+        Ok(tables.map(|tables| Self { description, tables }))
     }
 
     /// Finds the tables of a folder.
-    fn folder(path: &Path) -> Result<Self> {
+    pub(super) fn folder(path: &Path) -> Result<Self> {
         let mut tables = BTreeMap::new();
         let mut places: BTreeMap<String, PathBuf> = BTreeMap::new();
         for entry in visible_entries(path)? {
@@ -77,29 +41,48 @@ impl Files {
         }
         if tables.is_empty() {
             return Err(Error::data(format!(
-                "folder {} holds no table; expected NAME.csv, NAME.parquet, or a sub-folder of \
-                 .parquet files",
+                "folder {} holds no table; expected NAME.csv, NAME.csv.gz, NAME.csv.zst, \
+                 NAME.parquet, or a sub-folder of such files",
                 path.display()
             )));
         }
         Ok(Self { description: format!("folder {}", path.display()), tables })
     }
 
-    fn find(&self, table: &str) -> Result<&TableFile> {
+    /// Finds the one table whose parts are the files that a pattern names: `orders/*.parquet`.
+    pub(super) fn pattern(path: &Path) -> Result<Self> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        if is_pattern(folder) {
+            return Err(Error::data(format!(
+                "{}: expected * and ? in the name of the files alone, found them in the name of a \
+                 folder; give one folder",
+                path.display()
+            )));
+        }
+        let mut parts = table_files(&visible_entries(folder)?);
+        parts.retain(|(_, part)| matches(name.as_bytes(), name_of(part)));
+        let parts = Parts::new(parts)?.ok_or_else(|| {
+            Error::data(format!(
+                "no .csv, .csv.gz, .csv.zst or .parquet file has a name like {}; correct the \
+                 pattern",
+                path.display()
+            ))
+        })?;
+        let table = table_of_pattern(&name, folder)?;
+        let description = format!("files {}", path.display());
+        Ok(Self { description, tables: BTreeMap::from([(table, parts)]) })
+    }
+
+    fn find(&self, table: &str) -> Result<&Parts> {
         self.tables.get(table).ok_or_else(|| {
             let names = self.tables.keys().map(String::as_str);
             let hint = did_you_mean(table, names);
             Error::schema(format!("{} has no table {table:?}; {hint}", self.description))
         })
-    }
-}
-
-impl TableFile {
-    fn columns(&self) -> Result<Vec<SourceColumn>> {
-        match self {
-            Self::Csv(path) => csv::columns(path),
-            Self::Parquet(parts) => parquet::columns(parts),
-        }
     }
 }
 
@@ -117,7 +100,7 @@ impl Source for Files {
     }
 
     fn tables(&self) -> Result<Vec<SourceTable>> {
-        let table = |(name, file): (&String, &TableFile)| {
+        let table = |(name, file): (&String, &Parts)| {
             let columns = file.columns()?;
             Ok(SourceTable { name: name.clone(), columns, key: vec![], references: vec![] })
         };
@@ -128,11 +111,36 @@ impl Source for Files {
         let file = self.find(table)?;
         let indices = positions(&file.columns()?, columns)
             .context(|| format!("table {table:?} of {}", self.description))?;
-        match file {
-            TableFile::Csv(path) => csv::read(path, indices),
-            TableFile::Parquet(parts) => parquet::read(parts.clone(), indices),
-        }
+        file.read(indices)
     }
+}
+
+/// Whether a path that does not exist names files by a pattern.
+pub(super) fn is_pattern(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b'*' | b'?'))
+}
+
+/// Whether a name fits a pattern, in which `*` stands for any bytes and `?` for one.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    match pattern.split_first() {
+        None => name.is_empty(),
+        Some((b'*', rest)) => (0..=name.len()).any(|from| matches(rest, &name[from..])),
+        Some((byte, rest)) => name.split_first().is_some_and(|(first, others)| {
+            (*byte == b'?' || byte == first) && matches(rest, others)
+        }),
+    }
+}
+
+/// Returns the name of the table in the files of a pattern: the text before its first wildcard, or
+/// the folder's name where that text names no table (`*.parquet`, `part-*.csv`).
+fn table_of_pattern(pattern: &str, folder: &Path) -> Result<String> {
+    let before = pattern.split(['*', '?']).next().unwrap_or_default();
+    let before = before.trim_end_matches(['-', '_', '.']);
+    if !before.is_empty() && before != "part" {
+        return Ok(before.to_owned());
+    }
+    let absolute = std::fs::canonicalize(folder).map_err(|e| Error::io(folder, "opening", e))?;
+    table_name(&absolute, name_of(&absolute))
 }
 
 /// Lists the entries of a folder that are not hidden, by name.
@@ -149,35 +157,92 @@ fn visible_entries(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
+/// Returns the table files among the entries of a folder, each with its format.
+fn table_files(entries: &[PathBuf]) -> Vec<(Format, PathBuf)> {
+    let file = |path: &PathBuf| {
+        let (format, _) = Format::of(name_of(path))?;
+        path.is_file().then(|| (format, path.clone()))
+    };
+    entries.iter().filter_map(file).collect()
+}
+
 /// Returns the table in a file, by the file's ending.
-fn table_file(path: &Path) -> Result<Option<(String, TableFile)>> {
-    let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
-    let file = match extension.to_ascii_lowercase().as_str() {
-        "csv" => TableFile::Csv(path.to_owned()),
-        "parquet" => TableFile::Parquet(vec![path.to_owned()]),
-        _ => return Ok(None),
-    };
-    Ok(Some((table_name(path, path.file_stem())?, file)))
+fn table_file(path: &Path) -> Result<Option<(String, Parts)>> {
+    let Some((format, stem)) = Format::of(name_of(path)) else { return Ok(None) };
+    Ok(Some((table_name(path, stem)?, Parts::one(format, path.to_owned()))))
 }
 
-/// Returns the table whose parts lie in a folder; `None` if it has no Parquet file.
-fn table_folder(path: &Path) -> Result<Option<(String, TableFile)>> {
-    let is_parquet = |path: &Path| {
-        path.extension().is_some_and(|e| e.eq_ignore_ascii_case("parquet")) && path.is_file()
-    };
-    let mut parts = visible_entries(path)?;
-    parts.retain(|part| is_parquet(part));
-    if parts.is_empty() {
-        return Ok(None);
+/// Returns the table whose parts lie in a folder; `None` if it has no table file.
+///
+/// Names that begin with `_` are those of the program that wrote the folder (`_SUCCESS`).
+fn table_folder(path: &Path) -> Result<Option<(String, Parts)>> {
+    let mut entries = visible_entries(path)?;
+    if let Some(log) = entries.iter().find(|entry| name_of(entry) == b"_delta_log") {
+        return Err(Error::data(format!(
+            "{}: expected a folder of table files, found a Delta table, whose log says which files \
+             count; write its rows to a folder of Parquet files",
+            log.display()
+        )));
     }
-    let has_ending = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("parquet"));
-    let name = if has_ending { path.file_stem() } else { path.file_name() };
-    Ok(Some((table_name(path, name)?, TableFile::Parquet(parts))))
+    entries.retain(|entry| !name_of(entry).starts_with(b"_"));
+    let parts = table_files(&entries);
+    for folder in entries.iter().filter(|entry| entry.is_dir()) {
+        if name_of(folder).contains(&b'=') {
+            return Err(Error::data(format!(
+                "{}: expected files, found a folder that gives a column of its files by its name; \
+                 write the table again with the column in the files, as DuckDB does with COPY \
+                 (FROM read_parquet('{}/**/*.parquet', hive_partitioning = true)) TO \
+                 '{}.parquet'",
+                folder.display(),
+                path.display(),
+                path.display()
+            )));
+        }
+        if !parts.is_empty() && !table_files(&visible_entries(folder)?).is_empty() {
+            return Err(Error::data(format!(
+                "{}: expected the parts of a table in one folder, found more files in a folder \
+                 within; move them to {}, or away",
+                folder.display(),
+                path.display()
+            )));
+        }
+    }
+    let Some(parts) = Parts::new(parts)? else { return Ok(None) };
+    let name = name_of(path);
+    let name = Format::of(name).map_or(name, |(_, stem)| stem);
+    Ok(Some((table_name(path, name)?, parts)))
 }
 
-fn table_name(path: &Path, name: Option<&OsStr>) -> Result<String> {
-    name.and_then(OsStr::to_str).map(str::to_owned).ok_or_else(|| {
+fn name_of(path: &Path) -> &[u8] {
+    path.file_name().map_or(b"", OsStr::as_encoded_bytes)
+}
+
+fn table_name(path: &Path, name: &[u8]) -> Result<String> {
+    std::str::from_utf8(name).map(str::to_owned).map_err(|_| {
         let message = "expected a file name in UTF-8, because it names the table; rename the file";
         Error::data(format!("{}: {message}", path.display()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn stars_stand_for_any_bytes_and_question_marks_for_one() {
+        for (pattern, fits, other) in [
+            ("*.csv", "a.csv", "a.csv.gz"),
+            ("part-?.csv", "part-1.csv", "part-10.csv"),
+            ("a*b*", "a--b", "a--"),
+            ("**", "", "-"),
+        ] {
+            assert!(matches(pattern.as_bytes(), fits.as_bytes()), "{pattern} {fits}");
+            let expected = pattern == "**";
+            assert_eq!(
+                matches(pattern.as_bytes(), other.as_bytes()),
+                expected,
+                "{pattern} {other}"
+            );
+        }
+    }
 }

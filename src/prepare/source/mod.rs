@@ -1,11 +1,14 @@
-//! Sources of tables: a folder of files, one file, or a SQLite database.
+//! Sources of tables: files, a SQLite file, and databases that the Python package reads.
 //!
 //! A source streams Arrow record batches in row order. CSV and SQLite give their values as text,
 //! unchanged; Parquet keeps its Arrow types. The schema defines the meaning of the values.
 
 mod csv;
 mod files;
+mod open;
 mod parquet;
+mod parts;
+mod selected;
 mod sqlite;
 #[cfg(feature = "python")]
 pub(crate) mod typed;
@@ -16,7 +19,8 @@ use arrow_schema::DataType;
 use crate::error::{Error, Result};
 use crate::prepare::names::{did_you_mean, listed};
 
-pub use files::open;
+pub use open::{Connect, Database, database_name, open, open_with, shown};
+pub use selected::select;
 
 /// The number of rows of every batch but the last.
 pub(crate) const BATCH_ROWS: usize = 8192;

@@ -29,13 +29,9 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// The most finished batches that wait for the consumer.
 const WAITING_BATCHES: usize = 2;
 
-/// Whether the file begins with the magic of SQLite.
-pub(super) fn is_sqlite(path: &Path) -> Result<bool> {
-    use std::io::Read;
-    let mut start = Vec::new();
-    let file = std::fs::File::open(path).map_err(|e| Error::io(path, "opening", e))?;
-    file.take(16).read_to_end(&mut start).map_err(|e| Error::io(path, "reading", e))?;
-    Ok(start == MAGIC)
+/// Whether a file with these first bytes is a SQLite file.
+pub(super) fn is_sqlite(start: &[u8]) -> bool {
+    start.starts_with(MAGIC)
 }
 
 /// A SQLite file.

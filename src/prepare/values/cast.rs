@@ -74,10 +74,12 @@ pub(super) fn convert_all(
 }
 
 pub(super) fn wrong_type(array: &ArrayRef, semantic: &str) -> Error {
-    Error::schema(format!(
-        "expected values that can be {semantic}, found {}; correct the column's type in the schema",
-        array.data_type()
-    ))
+    let kind = array.data_type();
+    let advice = match kind.is_nested() {
+        true => "no cell holds one: give the column the type ignored, or its values a table",
+        false => "correct the column's type in the schema",
+    };
+    Error::schema(format!("expected values that can be {semantic}, found {kind}; {advice}"))
 }
 
 /// Returns an error of the Arrow library as an error about the data.

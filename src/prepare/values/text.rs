@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, StringVie
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::DataType;
 
-use super::cast::{BadValues, arrow_error, convert, convert_all, unpack};
+use super::cast::{BadValues, arrow_error, convert, convert_all, unpack, wrong_type};
 use crate::error::{Error, Result};
 
 /// Converts the array to text, for keys, categories and texts.
@@ -54,6 +54,7 @@ pub(in crate::prepare) fn to_texts(array: &ArrayRef) -> Result<StringViewArray> 
             }
             Ok(builder.finish())
         }
+        kind if kind.is_nested() => Err(wrong_type(&array, "text")),
         _ => text(&array),
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! Every column is text. An empty field is NULL, also in quotes, because writers disagree about
 //! their meaning. Blank lines and a byte order mark are skipped. In a quoted field a quote is
-//! doubled; in any other field it is a plain character.
+//! doubled; in any other field it is a plain character. A file may be packed (`.csv.gz`, `.csv.zst`).
 
 mod delimiter;
+mod input;
 mod quotes;
 
-use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,12 +17,17 @@ use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use csv::{ByteRecord, ErrorKind, ReaderBuilder};
 
+use self::input::{Input, blamed, unreadable};
 use self::quotes::{BadQuotes, CheckedQuotes};
 use super::{BATCH_BYTES, BATCH_ROWS, Batches, SourceColumn, check_names};
 use crate::error::{Context, Error, Result};
 
 /// Returns the columns of the header line.
 pub(super) fn columns(path: &Path) -> Result<Vec<SourceColumn>> {
+    header(path).map_err(|error| blamed(path, error))
+}
+
+fn header(path: &Path) -> Result<Vec<SourceColumn>> {
     let mut reader = reader(path)?;
     let place = || path.display();
     let header = reader.byte_headers().map_err(|e| malformed(path, &e))?;
@@ -60,9 +65,9 @@ pub(super) fn read(path: &Path, indices: Vec<usize>) -> Result<Batches> {
     Ok(Box::new(Rows { path, reader, record, indices, columns, schema, done: false }))
 }
 
-fn reader(path: &Path) -> Result<csv::Reader<CheckedQuotes<File>>> {
+fn reader(path: &Path) -> Result<csv::Reader<CheckedQuotes<Input>>> {
     let delimiter = delimiter(path)?;
-    Ok(parser(CheckedQuotes::new(open(path)?, delimiter), delimiter))
+    Ok(parser(CheckedQuotes::new(Input::open(path)?, delimiter), delimiter))
 }
 
 fn parser<R: Read>(input: R, delimiter: u8) -> csv::Reader<R> {
@@ -71,18 +76,14 @@ fn parser<R: Read>(input: R, delimiter: u8) -> csv::Reader<R> {
 
 /// Returns the delimiter of a file.
 fn delimiter(path: &Path) -> Result<u8> {
-    let input = BufReader::new(open(path)?);
-    delimiter::find(input).map_err(|e| Error::io(path, "reading", e))
-}
-
-fn open(path: &Path) -> Result<File> {
-    File::open(path).map_err(|e| Error::io(path, "opening", e))
+    let input = BufReader::new(Input::open(path)?);
+    delimiter::find(input).map_err(|e| unreadable(path, &e))
 }
 
 /// The rows of one file.
 struct Rows {
     path: PathBuf,
-    reader: csv::Reader<CheckedQuotes<File>>,
+    reader: csv::Reader<CheckedQuotes<Input>>,
     record: ByteRecord,
     indices: Vec<usize>,
     columns: Vec<TextColumn>,
@@ -105,7 +106,7 @@ impl Iterator for Rows {
         if self.done {
             return None;
         }
-        let batch = self.batch();
+        let batch = self.batch().map_err(|error| blamed(&self.path, error));
         // An error ends the stream, because the following records may be misread.
         self.done |= batch.is_err();
         batch.transpose()
@@ -157,12 +158,15 @@ impl Rows {
     /// Reads the latest batch again to find the first field that is not UTF-8.
     fn find_bad_text(&self, first: Option<csv::Position>, rows: usize) -> Error {
         let search = || -> Result<Option<Error>> {
-            let mut reader = parser(open(&self.path)?, delimiter(&self.path)?);
-            let names = reader.byte_headers().map_err(|e| malformed(&self.path, &e))?.clone();
-            if let Some(first) = first {
-                reader.seek(first).map_err(|e| malformed(&self.path, &e))?;
-            }
-            for record in reader.byte_records().take(rows) {
+            let delimiter = delimiter(&self.path)?;
+            let mut parser = parser(Input::open(&self.path)?, delimiter);
+            let names = parser.byte_headers().map_err(|e| malformed(&self.path, &e))?;
+            let first = first.unwrap_or_else(csv::Position::new);
+            let mut input = Input::open(&self.path)?;
+            input.skip(first.byte()).map_err(|e| unreadable(&self.path, &e))?;
+            let mut records = ReaderBuilder::new();
+            let records = records.delimiter(delimiter).has_headers(false).from_reader(input);
+            for record in records.into_byte_records().take(rows) {
                 let record = record.map_err(|e| malformed(&self.path, &e))?;
                 for &index in &self.indices {
                     let field = record.get(index).unwrap_or_default();
@@ -173,7 +177,7 @@ impl Rows {
                     return Ok(Some(Error::data(format!(
                         "line {}: column {:?}: expected UTF-8, found {:?}; convert the file to \
                          UTF-8",
-                        line_of(&self.path, position)?,
+                        line_of(&self.path, &after(&first, position))?,
                         String::from_utf8_lossy(names.get(index).unwrap_or_default()),
                         String::from_utf8_lossy(field)
                     ))));
@@ -214,7 +218,7 @@ fn malformed(path: &Path, error: &csv::Error) -> Error {
     match error.kind() {
         ErrorKind::Io(e) => match e.get_ref().and_then(|inner| inner.downcast_ref()) {
             Some(bad) => bad_quotes(path, bad).unwrap_or_else(|error| error),
-            None => Error::io(path, "reading", std::io::Error::new(e.kind(), e.to_string())),
+            None => unreadable(path, e),
         },
         ErrorKind::UnequalLengths { pos: Some(position), expected_len, len } => {
             let line = match line_of(path, position) {
@@ -237,13 +241,20 @@ fn malformed(path: &Path, error: &csv::Error) -> Error {
     }
 }
 
+/// Returns the place in the file of a record that is at `position` when reading begins at `start`.
+fn after(start: &csv::Position, position: &csv::Position) -> csv::Position {
+    let mut place = csv::Position::new();
+    place.set_byte(start.byte() + position.byte()).set_line(start.line() + position.line() - 1);
+    place
+}
+
 /// Returns the line on which a record begins.
 fn line_of(path: &Path, position: &csv::Position) -> Result<u64> {
-    let fail = |e| Error::io(path, "reading", e);
-    let mut file = open(path)?;
-    file.seek(SeekFrom::Start(position.byte())).map_err(fail)?;
+    let fail = |e| unreadable(path, &e);
+    let mut input = Input::open(path)?;
+    input.skip(position.byte()).map_err(fail)?;
     let mut line = position.line();
-    for byte in BufReader::new(file).bytes() {
+    for byte in BufReader::new(input).bytes() {
         match byte.map_err(fail)? {
             // After CR LF the reader begins the record at the LF, which ends the previous line.
             b'\n' => line += 1,
@@ -293,8 +304,8 @@ impl Place {
     fn of(path: &Path, offset: u64, delimiter: u8) -> Result<Self> {
         let mut place = Self { line: 1, field: 0, in_header: true };
         let (mut inside, mut at_start, mut blank) = (false, true, true);
-        for byte in BufReader::new(open(path)?).take(offset).bytes() {
-            let byte = byte.map_err(|e| Error::io(path, "reading", e))?;
+        for byte in BufReader::new(Input::open(path)?).take(offset).bytes() {
+            let byte = byte.map_err(|e| unreadable(path, &e))?;
             place.line += u64::from(byte == b'\n');
             let ends_line = matches!(byte, b'\n' | b'\r');
             blank &= ends_line;
@@ -313,7 +324,7 @@ impl Place {
 
     /// Returns the column's name, or its number if it has none.
     fn column(&self, path: &Path, delimiter: u8) -> Result<String> {
-        let mut parser = parser(open(path)?, delimiter);
+        let mut parser = parser(Input::open(path)?, delimiter);
         let names = parser.byte_headers().map_err(|e| malformed(path, &e))?;
         Ok(match names.get(self.field) {
             Some(name) if !self.in_header => {
@@ -327,11 +338,11 @@ impl Place {
 /// Returns the start of the text at `offset`, up to the end of its field.
 fn text_at(path: &Path, offset: u64, delimiter: u8) -> Result<String> {
     const LENGTH: u64 = 20;
-    let fail = |e| Error::io(path, "reading", e);
-    let mut file = open(path)?;
-    file.seek(SeekFrom::Start(offset)).map_err(fail)?;
+    let fail = |e| unreadable(path, &e);
+    let mut input = Input::open(path)?;
+    input.skip(offset).map_err(fail)?;
     let mut found = Vec::new();
-    file.take(LENGTH).read_to_end(&mut found).map_err(fail)?;
+    input.take(LENGTH).read_to_end(&mut found).map_err(fail)?;
     let end =
         found.iter().position(|&byte| quotes::ends_field(byte, delimiter)).unwrap_or(found.len());
     Ok(String::from_utf8_lossy(&found[..end]).into_owned())

@@ -1,0 +1,137 @@
+//! A table in one file, or in several files of one format, which are its parts in order.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::{Batches, SourceColumn, csv, parquet};
+use crate::error::{Error, Result};
+
+/// The format of a table's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Csv,
+    Parquet,
+}
+
+/// The endings of the names of table files.
+const ENDINGS: [(&str, Format); 4] = [
+    (".csv", Format::Csv),
+    (".csv.gz", Format::Csv),
+    (".csv.zst", Format::Csv),
+    (".parquet", Format::Parquet),
+];
+
+impl Format {
+    /// Returns the format of a file of this name, and the name without its ending.
+    pub(super) fn of(name: &[u8]) -> Option<(Self, &[u8])> {
+        ENDINGS.iter().find_map(|&(ending, format)| {
+            let (stem, end) = name.split_at_checked(name.len().checked_sub(ending.len())?)?;
+            let fits = !stem.is_empty() && end.eq_ignore_ascii_case(ending.as_bytes());
+            fits.then_some((format, stem))
+        })
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Csv => "CSV",
+            Self::Parquet => "Parquet",
+        })
+    }
+}
+
+/// The files of one table, at least one, in the order of their rows.
+pub(super) struct Parts {
+    format: Format,
+    files: Vec<PathBuf>,
+}
+
+impl Parts {
+    /// Returns the table in one file.
+    pub(super) fn one(format: Format, file: PathBuf) -> Self {
+        Self { format, files: vec![file] }
+    }
+
+    /// Returns the table in `files`, in the order of their names; `None` if there is no file.
+    ///
+    /// # Errors
+    /// `Data` when the files are not of one format.
+    pub(super) fn new(mut files: Vec<(Format, PathBuf)>) -> Result<Option<Self>> {
+        files.sort_by(|(_, a), (_, b)| a.cmp(b));
+        let Some((format, first)) = files.first().cloned() else { return Ok(None) };
+        if let Some((other, file)) = files.iter().find(|(other, _)| *other != format) {
+            return Err(Error::data(format!(
+                "{}: expected a {format} file as {} is, found a {other} file; give all parts of a \
+                 table one format",
+                file.display(),
+                first.display()
+            )));
+        }
+        Ok(Some(Self { format, files: files.into_iter().map(|(_, file)| file).collect() }))
+    }
+
+    /// Returns the columns, which all parts must share.
+    pub(super) fn columns(&self) -> Result<Vec<SourceColumn>> {
+        let columns = |file: &PathBuf| match self.format {
+            Format::Csv => csv::columns(file),
+            Format::Parquet => parquet::columns(file),
+        };
+        let shared = columns(&self.files[0])?;
+        for file in &self.files[1..] {
+            check_same(&self.files[0], &shared, file, &columns(file)?)?;
+        }
+        Ok(shared)
+    }
+
+    /// Streams the columns at `indices`, all parts in order.
+    pub(super) fn read(&self, indices: Vec<usize>) -> Result<Batches> {
+        let format = self.format;
+        let open = move |file: &Path, indices: &[usize]| match format {
+            Format::Csv => csv::read(file, indices.to_vec()),
+            Format::Parquet => parquet::read(file, indices.to_vec()),
+        };
+        let first = open(&self.files[0], &indices)?;
+        let others: Vec<_> = self.files[1..].to_vec();
+        // A file is opened when its rows are wanted: there may be more parts than open files.
+        let others = others.into_iter().flat_map(move |file| match open(&file, &indices) {
+            Ok(batches) => batches,
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        });
+        let mut ended = false;
+        Ok(Box::new(first.chain(others).map_while(move |batch| {
+            let rest = !ended;
+            ended |= batch.is_err();
+            rest.then_some(batch)
+        })))
+    }
+}
+
+/// Checks that a part has the columns of the first one; names the first column that differs.
+fn check_same(
+    first: &Path,
+    expected: &[SourceColumn],
+    file: &Path,
+    found: &[SourceColumn],
+) -> Result<()> {
+    let count = expected.len().max(found.len());
+    let Some(index) = (0..count).find(|&index| expected.get(index) != found.get(index)) else {
+        return Ok(());
+    };
+    let (a, b) = (expected.get(index), found.get(index));
+    let has_same_name = a.map(|c| &c.name) == b.map(|c| &c.name);
+    let shown = |column: Option<&SourceColumn>| match column {
+        None => "no column".to_owned(),
+        Some(column) if has_same_name => format!("{:?} {}", column.name, column.data_type),
+        Some(column) => format!("{:?}", column.name),
+    };
+    Err(Error::data(format!(
+        "{}: column {}: expected {} as in {}, found {}; give all parts of a table the same columns \
+         in the same order",
+        file.display(),
+        index + 1,
+        shown(a),
+        first.display(),
+        shown(b)
+    )))
+}

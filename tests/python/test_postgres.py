@@ -1,0 +1,332 @@
+"""Postgres as a source, on a server that the tests start."""
+
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import headwater
+from postgres import Server, programs
+
+pytest.importorskip("adbc_driver_postgresql", reason="the ADBC driver of Postgres is not installed")
+
+from headwater import _postgres
+
+TABLES = """
+CREATE TABLE customers (
+    customer_id integer PRIMARY KEY, name varchar(40), city char(8), member boolean, note text
+);
+CREATE TABLE orders (
+    order_id bigint PRIMARY KEY, customer_id integer REFERENCES customers,
+    price numeric(12, 4), placed_at timestamp
+);
+"""
+
+
+@pytest.fixture(scope="module")
+def server():
+    folder = programs()
+    if folder is None:
+        pytest.skip("the programs of a Postgres server (initdb, postgres, psql) are not installed")
+    server = Server(folder)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def shop_address(server, shop_folder):
+    server.execute(TABLES)
+    for table in ("customers", "orders"):
+        # In an order of its own: the primary key is what counts.
+        path = shop_folder / f"{table}.csv"
+        server.execute(f"CREATE TABLE loaded AS SELECT * FROM {table} WHERE false")
+        server.execute(f"\\copy loaded FROM '{path}' CSV HEADER")
+        server.execute(f"INSERT INTO {table} SELECT * FROM loaded ORDER BY random()")
+        server.execute("DROP TABLE loaded")
+    return server.address()
+
+
+@pytest.fixture
+def database(server, request):
+    """An empty database for one test; returns a function that runs SQL in it, and its address."""
+    name = request.node.name[:40].lower()
+    server.execute(f'CREATE DATABASE "{name}"', "postgres")
+    yield lambda statements: server.execute(statements, name), server.address(database=name)
+    server.execute(f'DROP DATABASE "{name}" WITH (FORCE)', "postgres")
+
+
+def one_table(columns, name="t", key="k"):
+    table = {"name": name, "columns": columns} | ({"key": key} if key else {})
+    return {"database": "x", "table": [table]}
+
+
+def prepared(address, columns, path, **options):
+    headwater.prepare(address, one_table(columns, **options), path, dimension=8)
+    return headwater.Store(path)
+
+
+def test_postgres_makes_the_store_that_csv_makes(shop_address, tmp_path, schema_file, store_path):
+    report = headwater.prepare(shop_address, schema_file, tmp_path / "db", dimension=32)
+    assert report["root"] == headwater.Store(store_path).root
+
+
+def test_declared_keys_and_references_are_drafted(shop_address):
+    schema = tomllib.loads(headwater.draft_schema(shop_address, "shop"))
+    tables = {table["name"]: table for table in schema["table"]}
+    assert tables["customers"]["key"] == "customer_id"
+    assert tables["orders"]["key"] == "order_id"
+    assert tables["orders"]["references"] == [{"columns": "customer_id", "to": "customers"}]
+    assert tables["orders"]["time"] == {"column": "placed_at"}
+    text = headwater.draft_schema(shop_address, tables=["orders"])
+    assert [table["name"] for table in tomllib.loads(text)["table"]] == ["orders"]
+    with pytest.raises(headwater.SchemaError, match='no table "ordres"; did you mean "orders"'):
+        headwater.draft_schema(shop_address, tables=["ordres"])
+
+
+def test_the_command_reads_postgres(shop_address, tmp_path, schema_file, store_path):
+    command = [Path(sys.executable).with_name("headwater")]
+    drafted = tmp_path / "draft.toml"
+    done = subprocess.run(
+        [*command, "schema", shop_address, "--out", drafted],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "2 tables, 1 reference" in done.stdout
+    assert 'database = "shop"' in drafted.read_text()
+    options = ["--schema", schema_file, "--out", tmp_path / "db", "--dimension", "32"]
+    done = subprocess.run(
+        [*command, "prepare", shop_address, *options], capture_output=True, text=True, check=True
+    )
+    assert headwater.Store(store_path).root in done.stdout
+
+
+def test_all_reads_see_one_snapshot(server, shop_address, tmp_path, schema_file, store_path):
+    changed = []
+
+    def change(*_):
+        if not changed:
+            changed.append(server.execute("INSERT INTO orders VALUES (-1, 100, 1, now())"))
+
+    try:
+        report = headwater.prepare(
+            shop_address, schema_file, tmp_path / "db", dimension=32, progress=change
+        )
+    finally:
+        server.execute("DELETE FROM orders WHERE order_id = -1")
+    assert changed
+    assert report["root"] == headwater.Store(store_path).root
+
+
+def test_rows_without_a_key_are_sorted_by_all_columns(database, tmp_path):
+    execute, address = database
+    roots = set()
+    for order in ("column1, column2", "column3::text DESC, column1 DESC"):
+        execute(f"""
+            DROP TABLE IF EXISTS t;
+            CREATE TABLE t (a text, n numeric, j json);
+            INSERT INTO t SELECT * FROM (VALUES
+                ('b', 1.0, NULL::json), ('a', 2, '1'), ('B', 1.00, '[]'), ('a', NULL, '0'),
+                ('ä', 1, NULL), ('b', 1, NULL)) AS v ORDER BY {order}
+        """)
+        columns = {"a": "categorical", "n": "numerical"}
+        path = tmp_path / f"db{len(order)}"
+        store = prepared(address, columns, path, key=None)
+        roots.add(store.root)
+        assert [store.row("t", index=row)["cells"]["a"] for row in range(6)] == [*"Baabbä"]
+    assert len(roots) == 1
+
+
+def test_each_type_has_the_value_of_its_text(database, tmp_path):
+    execute, address = database
+    execute("""
+        CREATE TYPE mood AS ENUM ('sad', 'glad');
+        CREATE DOMAIN code AS text;
+        CREATE TABLE t (
+            k uuid PRIMARY KEY, small int2, price numeric, weight float8, day date, naive timestamp,
+            zoned timestamptz, mood mood, code code, fixed char(5), document jsonb, address inet,
+            span interval, clock time, raw bytea
+        );
+        INSERT INTO t VALUES (
+            '123e4567-e89b-12d3-a456-426614174000', 7, 12.50, 0.5, '2024-01-31',
+            '2024-01-31 12:30', '2024-01-31 12:30+02', 'glad', 'x7', 'ab', '{"a": [1, 2]}',
+            '10.0.0.1', '1 day 02:00', '12:30', '\\x01ff'
+        )
+    """)
+    texts = ("mood", "code", "fixed", "document", "address", "span", "clock", "raw")
+    columns = dict.fromkeys(texts, "categorical")
+    columns |= dict.fromkeys(("small", "price", "weight"), "numerical")
+    columns |= dict.fromkeys(("day", "naive", "zoned"), "timestamp")
+    row = prepared(address, {"k": "identifier"} | columns, tmp_path / "db").row("t", index=0)
+    cells = row["cells"]
+    assert row["key"] == "123e4567-e89b-12d3-a456-426614174000"
+    assert [cells[name] for name in ("small", "price", "weight")] == [7, 12.5, 0.5]
+    times = [str(cells[name])[:16] for name in ("day", "naive", "zoned")]
+    assert times == ["2024-01-31T00:00", "2024-01-31T12:30", "2024-01-31T10:30"]
+    assert [cells[name] for name in texts] == [
+        *("glad", "x7", "ab", '{"a": [1, 2]}', "10.0.0.1", "1 day 02:00:00", "12:30:00", "0x01ff")
+    ]
+
+
+def test_what_no_cell_holds_is_named(database, tmp_path):
+    execute, address = database
+    execute("""
+        CREATE TABLE t (k int PRIMARY KEY, tags text[], numbers numeric[], until timestamp);
+        INSERT INTO t VALUES (1, '{a,b}', '{1.5}', 'infinity')
+    """)
+    for column, kind in [("tags", "categorical"), ("numbers", "text")]:
+        with pytest.raises(
+            headwater.SchemaError,
+            match=f'table "t": column "{column}": expected values that can be text, found List.*'
+            "give the column the type ignored",
+        ):
+            prepared(address, {"k": "identifier", column: kind}, tmp_path / "db")
+    with pytest.raises(
+        headwater.DataError, match='column "until": infinity is not a time .* make a view'
+    ):
+        prepared(address, {"k": "identifier", "until": "timestamp"}, tmp_path / "db")
+    # An array that is ignored does not matter, and SQL can unpack it.
+    task = {"anchor": "t", "key": "k", "time": "at", "target": "tag", "type": "categorical"}
+    sql = "SELECT k, TIMESTAMP '2024-01-01' AS at, tags[1] AS tag FROM t"
+    schema = one_table({"k": "identifier", "tags": "ignored", "until": "ignored"})
+    execute("UPDATE t SET until = NULL")
+    schema["task"] = [{"name": "tag", "derived": task | {"sql": sql}}]
+    headwater.prepare(address, schema, tmp_path / "db", dimension=8)
+    text = headwater.draft_schema(address)
+    assert tomllib.loads(text)["table"][0]["columns"]["tags"] == "ignored"
+
+
+def test_tables_of_other_schemas_have_the_schema_in_their_name(database, tmp_path):
+    execute, address = database
+    execute("""
+        CREATE SCHEMA "Sales";
+        CREATE TABLE "Sales".orders (k int PRIMARY KEY, "a ""b" text);
+        CREATE TABLE orders (k int PRIMARY KEY, o int REFERENCES "Sales".orders) ;
+        CREATE TABLE parts (k int, at date) PARTITION BY RANGE (at);
+        CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM ('2024-01-01') TO ('2025-01-01');
+        CREATE VIEW dear AS SELECT k AS dear FROM orders;
+        CREATE TABLE secret (k int);
+        CREATE ROLE reader LOGIN;
+        GRANT USAGE ON SCHEMA "Sales" TO reader;
+        GRANT SELECT ON orders, "Sales".orders, parts, dear TO reader;
+        INSERT INTO "Sales".orders SELECT n, 'x' || n % 3 FROM generate_series(1, 50) n;
+        INSERT INTO orders SELECT n, 51 - n FROM generate_series(1, 50) n;
+        INSERT INTO parts SELECT 1 + n % 5, date '2024-01-01' + n FROM generate_series(1, 50) n;
+    """)
+    try:
+        as_reader = address.replace("ann@", "reader@")
+        schema = tomllib.loads(headwater.draft_schema(as_reader))
+        sources = {table.get("source", table["name"]): table for table in schema["table"]}
+        assert set(sources) == {"Sales.orders", "orders", "parts"}
+        assert sources["orders"]["references"][0]["to"] == sources["Sales.orders"]["name"]
+        assert headwater.prepare(as_reader, schema, tmp_path / "db")["row_count"] == 150
+        view = tomllib.loads(headwater.draft_schema(as_reader, tables=["dear"]))
+        assert view["table"][0]["name"] == "dear"
+        with pytest.raises(headwater.SchemaError, match='no table "secret"'):
+            headwater.draft_schema(as_reader, tables=["secret"])
+        execute('CREATE TABLE "Sales.orders" (k int)')
+        with pytest.raises(headwater.DataError, match="both have the name 'Sales.orders'"):
+            headwater.draft_schema(address)
+    finally:
+        execute("DROP OWNED BY reader; DROP ROLE reader")
+
+
+def test_a_view_that_fails_is_named_and_spoils_no_draft(database):
+    execute, address = database
+    execute("""
+        CREATE TABLE t (k int PRIMARY KEY, v int);
+        INSERT INTO t SELECT n, n % 3 FROM generate_series(1, 9) n;
+        CREATE VIEW wrong AS SELECT 1 / (k - k) AS quotient FROM t
+    """)
+    assert 'name = "t"' in headwater.draft_schema(address)
+    with pytest.raises(headwater.DataError, match="division by zero"):
+        headwater.draft_schema(address, tables=["wrong"])
+
+
+def test_an_empty_database_is_told(database):
+    _, address = database
+    with pytest.raises(headwater.DataError, match="Postgres database .* holds no table"):
+        headwater.draft_schema(address)
+
+
+PASSWORD = "pa/s:w?r@d%é"
+QUOTED = "pa%2Fs%3Aw%3Fr%40d%25%C3%A9"
+
+
+def test_a_password_works_and_is_never_shown(server, database, tmp_path):
+    execute, address = database
+    execute(f"""
+        CREATE ROLE bob LOGIN PASSWORD '{PASSWORD}';
+        CREATE TABLE t (k int PRIMARY KEY);
+        GRANT SELECT ON t TO bob;
+        INSERT INTO t SELECT generate_series(1, 9)
+    """)
+    try:
+        good = address.replace("ann@", f"bob:{QUOTED}@")
+        text = headwater.draft_schema(good)
+        headwater.prepare(good, tomllib.loads(text), tmp_path / "db", dimension=8)
+        written = [text.encode()] + [p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()]
+        assert not any(secret.encode() in b for b in written for secret in (PASSWORD, QUOTED))
+        assert "bob@" in text
+
+        wrong = address.replace("ann@", "bob:secret%zz@")
+        for bad in (
+            wrong,
+            address.replace("ann@", "bob:sec@ret/secret@"),
+            address.replace("ann@", "bob:secret?secret@"),
+            address.replace("ann@", "bob@") + "&password=secret",
+            address.replace("ann@", "bob@") + "&password=secret&sslmode=secret",
+            "postgresql://bob:secret@127.0.0.1:1/shop",
+            "postgresql://bob:secret@[::1/shop",
+        ):
+            with pytest.raises(headwater.HeadwaterError) as raised:
+                headwater.draft_schema(bad)
+            assert "secret" not in str(raised.value)
+            assert raised.value.__cause__ is None or "secret" not in str(raised.value.__cause__)
+            done = subprocess.run(
+                [Path(sys.executable).with_name("headwater"), "schema", bad],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 1
+            assert "secret" not in done.stderr + done.stdout
+        with pytest.raises(headwater.DataError, match="password authentication failed.*bob"):
+            headwater.draft_schema(wrong)
+    finally:
+        execute("DROP OWNED BY bob; DROP ROLE bob")
+
+
+def test_a_running_query_can_be_interrupted(database):
+    execute, address = database
+    execute("CREATE VIEW slow AS SELECT 1 AS one, pg_sleep(60)::text AS pause")
+    source = _postgres.open_source(address)
+    source.tables()
+    threading.Timer(1, source.interrupt).start()
+    started = time.monotonic()
+    # The rows come when they are read.
+    with pytest.raises(Exception, match="cancel"):
+        source.rows("slow", ["one", "pause"]).read_all()
+    assert time.monotonic() - started < 30
+    source.close()
+
+
+def test_a_missing_driver_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "adbc_driver_postgresql.dbapi", None)
+    with pytest.raises(ImportError, match=r"pip install 'headwater\[postgres\]'"):
+        headwater.draft_schema("postgresql://nobody@/nowhere")
+
+
+def test_connections_end_with_the_reading(server, shop_address, tmp_path, schema_file):
+    headwater.prepare(shop_address, schema_file, tmp_path / "db", dimension=8)
+    count = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = 'shop' AND pid <> pg_backend_pid()"
+    )
+    end = time.monotonic() + 10
+    while (found := server.execute(count).strip()) != "0" and time.monotonic() < end:
+        time.sleep(0.1)
+    assert found == "0"
