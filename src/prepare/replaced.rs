@@ -57,17 +57,21 @@ fn check_is_store(out: &Path) -> Result<()> {
             (true, "tables" | "tasks") => {
                 for inner in fs::read_dir(entry.path()).map_err(fail)? {
                     let inner = inner.map_err(fail)?.file_name().to_string_lossy().into_owned();
-                    if !inner.ends_with(".bin") {
+                    if !is_bin(&inner) {
                         return Err(refused(out, &format!("{name}/{inner} in it")));
                     }
                 }
             }
             (false, METADATA_FILE) => {}
-            (false, name) if name.ends_with(".bin") => {}
+            (false, name) if is_bin(name) => {}
             (_, name) => return Err(refused(out, &format!("{name} in it"))),
         }
     }
     Ok(())
+}
+
+fn is_bin(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "bin")
 }
 
 fn refused(out: &Path, found: &str) -> Error {

@@ -53,12 +53,11 @@ impl Parts {
         Self { format, files: vec![file] }
     }
 
-    /// Returns the table in `files`, in the order of their names; `None` if there is no file.
+    /// Returns the table in `files`, in their order; `None` if there is no file.
     ///
     /// # Errors
     /// `Data` when the files are not of one format.
-    pub(super) fn new(mut files: Vec<(Format, PathBuf)>) -> Result<Option<Self>> {
-        files.sort_by(|(_, a), (_, b)| a.cmp(b));
+    pub(super) fn new(files: Vec<(Format, PathBuf)>) -> Result<Option<Self>> {
         let Some((format, first)) = files.first().cloned() else { return Ok(None) };
         if let Some((other, file)) = files.iter().find(|(other, _)| *other != format) {
             return Err(Error::data(format!(
@@ -92,9 +91,9 @@ impl Parts {
             Format::Parquet => parquet::read(file, indices.to_vec()),
         };
         let first = open(&self.files[0], &indices)?;
-        let others = self.files[1..].to_vec().into_iter();
+        let others: Vec<_> = self.files[1..].to_vec();
         // A file is opened when its rows are wanted: there may be more parts than open files.
-        let others = others.flat_map(move |file| match open(&file, &indices) {
+        let others = others.into_iter().flat_map(move |file| match open(&file, &indices) {
             Ok(batches) => batches,
             Err(error) => Box::new(std::iter::once(Err(error))),
         });
