@@ -56,7 +56,9 @@ class Server:
         self.run("initdb", "-D", data, *options, **self.owner)
         (data / "pg_hba.conf").write_text("local all bob scram-sha-256\nlocal all all trust\n")
         settings = ["listen_addresses=", f"unix_socket_directories={self.folder}", "fsync=off"]
-        command = [self.programs / "postgres", "-D", data]
+        # Ends the server also when the tests are killed; it passes the signal of `stop` on.
+        limit = ["timeout", "-s", "INT", "900"] if shutil.which("timeout") else []
+        command = [*limit, self.programs / "postgres", "-D", data]
         command += [part for setting in settings for part in ("-c", setting)]
         with (self.folder / "log").open("wb") as log:
             self.process = subprocess.Popen(

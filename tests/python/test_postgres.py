@@ -124,11 +124,13 @@ def test_all_reads_see_one_snapshot(server, shop_address, tmp_path, schema_file,
 
 def test_rows_without_a_key_are_sorted_by_all_columns(database, tmp_path):
     execute, address = database
+    # An order of words, in which `a` comes before `B`.
+    collation = execute("SELECT collname FROM pg_collation WHERE collname = 'en-x-icu'").strip()
     roots = set()
     for order in ("column1, column2", "column3::text DESC, column1 DESC"):
         execute(f"""
             DROP TABLE IF EXISTS t;
-            CREATE TABLE t (a text, n numeric, j json);
+            CREATE TABLE t (a text COLLATE "{collation or "C"}", n numeric, j json);
             INSERT INTO t SELECT * FROM (VALUES
                 ('b', 1.0, NULL::json), ('a', 2, '1'), ('B', 1.00, '[]'), ('a', NULL, '0'),
                 ('ä', 1, NULL), ('b', 1, NULL)) AS v ORDER BY {order}
@@ -212,7 +214,7 @@ def test_tables_of_other_schemas_have_the_schema_in_their_name(database, tmp_pat
         CREATE TABLE secret (k int);
         CREATE ROLE reader LOGIN;
         GRANT USAGE ON SCHEMA "Sales" TO reader;
-        GRANT SELECT ON orders, "Sales".orders, parts, dear TO reader;
+        GRANT SELECT ON orders, "Sales".orders, parts, parts_1, dear TO reader;
         INSERT INTO "Sales".orders SELECT n, 'x' || n % 3 FROM generate_series(1, 50) n;
         INSERT INTO orders SELECT n, 51 - n FROM generate_series(1, 50) n;
         INSERT INTO parts SELECT 1 + n % 5, date '2024-01-01' + n FROM generate_series(1, 50) n;

@@ -54,6 +54,8 @@ fn a_selection_is_drafted_alone_with_the_views_it_names() {
     );
     let names = ["orders", "dear"].map(str::to_owned);
     let selected = headwater::prepare::source::select(source, &names).unwrap();
+    let listed = selected.tables().unwrap();
+    assert!(listed.iter().all(|table| table.references.is_empty()), "no table is referred to");
     let draft = drafted(&*selected);
     let tables: Vec<_> = draft.schema.tables.iter().map(|table| table.name.as_str()).collect();
     assert_eq!(tables, ["dear", "orders"]);

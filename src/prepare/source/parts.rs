@@ -53,12 +53,11 @@ impl Parts {
         Self { format, files: vec![file] }
     }
 
-    /// Returns the table in `files`, in the order of their names; `None` if there is no file.
+    /// Returns the table in `files`, in their order; `None` if there is no file.
     ///
     /// # Errors
     /// `Data` when the files are not of one format.
-    pub(super) fn new(mut files: Vec<(Format, PathBuf)>) -> Result<Option<Self>> {
-        files.sort_by(|(_, a), (_, b)| a.cmp(b));
+    pub(super) fn new(files: Vec<(Format, PathBuf)>) -> Result<Option<Self>> {
         let Some((format, first)) = files.first().cloned() else { return Ok(None) };
         if let Some((other, file)) = files.iter().find(|(other, _)| *other != format) {
             return Err(Error::data(format!(
