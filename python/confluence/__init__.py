@@ -21,8 +21,8 @@ compiles a training step; `feed` makes batches ahead; `checkpoint` saves and res
 the state of its `patience`; `evaluation`, `metrics`, `results`, `report` and `sinks` score and
 report; `seeds` reads labels, of which `baselines` and `boosting` make predictions without a model,
 and `epochs` advice; `starting` takes the parameters of another run, and `members` averages several;
-`assembly` puts these parts together; `look` draws a context; `draft` chooses a configuration, for
-which `contexts` counts rows and cells, `widths` chooses what each relation brings in, `speed`
+`assembly` puts these parts together; `drawing` draws a context; `draft` chooses a configuration,
+for which `contexts` counts rows and cells, `widths` chooses what each relation brings in, `speed`
 measures steps and `pace` chooses how many; `status` is the line on a terminal and the bar in a
 notebook; `training`, with `run_folder` and `progress`, `scoring`, and `prediction`, with `frames`,
 use the parts; `run` is a run as an object; `api` has the functions of this page; `cli`,

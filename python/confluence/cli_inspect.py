@@ -34,11 +34,11 @@ def add_options(verb: argparse.ArgumentParser) -> None:
 
 def inspect(args: argparse.Namespace) -> int:
     """Prints a context, or writes it to a page."""
-    from confluence import config, look
+    from confluence import config, drawing
 
     of_run = Path(args.config) / "config.toml"
     settings = config.load(of_run if of_run.exists() else args.config, args.settings)
-    page = look.draw(settings, args.task, args.seed_index)
+    page = drawing.draw(settings, args.task, args.seed_index)
     if args.html is None:
         print(page)
         return 0

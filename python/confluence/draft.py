@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 import headwater
-from confluence import config, epochs, evaluation, look, pace, speed, status, widths
+from confluence import config, drawing, epochs, evaluation, pace, speed, status, widths
 from confluence.config import ConfigError
 from confluence.contexts import PARENT
 from confluence.feed import open_sampler
@@ -70,7 +70,7 @@ class Draft:
         Example:
             >>> confluence.init("shop.store", "churn").draw("churn", 0)  # doctest: +SKIP
         """
-        return look.draw(self.config, task, seed_index)
+        return drawing.draw(self.config, task, seed_index)
 
     def __repr__(self) -> str:
         return "\n".join(self.summary)

@@ -16,8 +16,8 @@ from confluence import (
     answers,
     assembly,
     config,
+    drawing,
     frames,
-    look,
     members,
     report,
     scoring,
@@ -246,7 +246,7 @@ class Run:
         Example:
             >>> run.draw("churn", 0)  # doctest: +SKIP
         """
-        return look.draw(self.config, task, seed_index)
+        return drawing.draw(self.config, task, seed_index)
 
     def __fspath__(self) -> str:
         return os.fspath(self.path)

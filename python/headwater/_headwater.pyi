@@ -28,9 +28,10 @@ class Report(TypedDict):
     remarks: list[str]
 
 class Leak(TypedDict):
-    """Something that seems to leak the future or the label.
+    """A possible leak of the future or of the label.
 
-    The kind is "tells", "sums-up", "order-of-time", "before-parent", "rounded-time" or "replay".
+    The kind is "predicts-target", "totals-children", "order-of-time", "before-parent",
+    "rounded-time" or "replay".
     The subject is a `table.column` or a table, by which it can be allowed.
     """
 
@@ -41,7 +42,7 @@ class Leak(TypedDict):
     remedy: str
 
 class AuditedTask(TypedDict):
-    """What an audit saw of a task; `shares` counts the rows near the seeds that time hides."""
+    """What an audit saw of a task; `shares` counts visible and later rows by path."""
 
     task: str
     seeds: int
@@ -427,20 +428,21 @@ def audit(
     allowed: Sequence[str] = (),
     seeds: int = 5000,
 ) -> AuditReport:
-    """Looks for what leaks the future or the label into contexts.
+    """Looks for leaks of the future and of the label into contexts.
 
-    Seeds are replayed on a copy of the store in memory in which all that comes later, and the
-    label, is different. Each column near the seeds is scored alone against the target. The same
-    store gives the same report.
+    Each column within two links of the seeds is scored alone against the target. Seeds are replayed
+    on copies of the store in memory, in each of which everything later than one time is different.
+    The same store gives the same report.
 
     Args:
         store: The folder that `prepare` made.
         tasks: The tasks to audit; default: all.
         allowed: Subjects of findings that are right as they are.
-        seeds: The most seeds of a task, and rows of a table, that are looked at; at least 100.
+        seeds: The most seeds of a task that are looked at, and about the rows of a table; at least
+            100.
 
     Returns:
-        What was found: no findings, no known leak.
+        What was found; that there is no finding is no proof.
 
     Raises:
         InvalidArgument: A task or an allowed name is not of the store.

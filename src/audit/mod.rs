@@ -1,28 +1,28 @@
 //! The audit of a store: whether anything of the future, or of the label, reaches a context.
 //!
-//! Time alone cannot leak: the sampler hides what came to exist later. So an audit does two things. It
-//! shows that this holds for the data at hand: seeds are *replayed* on a store in which all that comes
-//! later is different, and not a byte of their sequences may change. And it looks for what a schema gets
-//! wrong, where the store believes a value to be known that was not: columns that tell the target by
-//! themselves, sums of a life, rounded times, rows without a time that came one after the other.
+//! The sampler hides the rows and values whose times are later than the observation. An audit tests this
+//! on the data at hand: seeds are *replayed* on a store in which all that is later than a time is
+//! different, and not a byte of the sequences observed by that time may change. And it looks for what a
+//! schema gets wrong, where a value has a time at which nobody knew it. Statistics of columns are not
+//! replayed: they are of all times.
 //!
 //! | file | what it finds |
 //! |---|---|
-//! | `tells` | columns of the rows near a seed that tell its target; by [`path`], scored by [`score`] |
-//! | `lives` | columns that sum up later children; rows in the order of time that have no time; rows earlier than a parent |
-//! | `rounded` | times rounded to days, of which seeds see their own day |
+//! | `predictors` | columns of the rows within two links of a seed that predict its target alone |
+//! | `parents` | columns that are totals of later children; tables whose time is missing, or that of an earlier parent |
+//! | `rounded` | times rounded to days, of which seeds of other times see rows of their own day |
 //! | `replay` | a sequence that changes with what comes later |
 //!
-//! What it finds is not proof: a good column can tell a target nearly by itself. So a subject may be
-//! allowed by name. And what it does not find is no proof of absence.
+//! What it finds is no proof: a good column can predict a target nearly alone. So a subject may be
+//! allowed by name. That it finds nothing is no proof either.
 
-mod lives;
+mod parents;
 mod path;
+mod predictors;
 mod replay;
 mod report;
 mod rounded;
 mod score;
-mod tells;
 
 use std::sync::Arc;
 
@@ -31,16 +31,16 @@ use crate::plan::Permutation;
 use crate::progress::Progress;
 use crate::random::{Purpose, name_identity};
 use crate::store::{Cell, Seed, Store, TargetMetadata, Task};
+use predictors::Sample;
 pub use report::{Finding, Kind, Report, Shares, TaskReport};
 use score::Target;
-use tells::Sample;
 
 /// What an audit looks at.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The tasks to audit (default: all).
     pub tasks: Option<Vec<String>>,
-    /// The most seeds of a task, and rows of a table, that are looked at.
+    /// The most seeds of a task that are looked at, and about the rows of a table.
     pub seeds: u32,
     /// Subjects of findings that are right as they are: `table.column`, or `table`.
     pub allowed: Vec<String>,
@@ -58,8 +58,8 @@ impl Default for Settings {
 /// The same store and settings give the same report.
 ///
 /// # Cost
-/// Milliseconds for each path of up to two links and a thousand seeds; for the replay, memory for the
-/// tables and links of the store.
+/// Milliseconds for each path of up to two links and a thousand seeds. For each task up to 16 changed
+/// copies of the tables and links in memory, one after the other, each with a sort of the links.
 ///
 /// # Errors
 /// `InvalidArgument` for an unknown task, or a subject that names nothing; `Corrupt` when damaged;
@@ -69,12 +69,12 @@ pub fn audit(store: &Arc<Store>, settings: &Settings, progress: &dyn Progress) -
     check_allowed(store, &settings.allowed)?;
     let relations = store.relations().len() as u64;
     progress.begin("tables", Some(relations));
-    let mut findings = lives::findings(store, settings.seeds.max(1), &|n| progress.advance(n))?;
+    let mut findings = parents::findings(store, settings.seeds.max(1), &|n| progress.advance(n))?;
     let rounded = rounded::rounded_tables(store, settings.seeds.max(1))?;
     let mut reports = Vec::new();
     for task in tasks {
         let anchor = task.metadata().anchor;
-        let steps = tells::step_count(store, anchor) + replay::MOMENTS as u64;
+        let steps = predictors::step_count(store, anchor) + replay::MOMENTS as u64;
         progress.begin(&format!("task {}", task.metadata().name), Some(steps));
         let (report, found) =
             audit_task(store, task, settings, &rounded, &|n| progress.advance(n))?;
@@ -94,14 +94,7 @@ pub fn audit(store: &Arc<Store>, settings: &Settings, progress: &dyn Progress) -
 
 fn chosen_tasks<'a>(store: &'a Store, settings: &Settings) -> Result<Vec<&'a Task>> {
     let Some(wanted) = &settings.tasks else { return Ok(store.tasks().iter().collect()) };
-    let find = |name: &String| {
-        let found = store.tasks().iter().find(|task| task.metadata().name == *name);
-        found.ok_or_else(|| {
-            let names: Vec<_> = store.tasks().iter().map(|t| t.metadata().name.as_str()).collect();
-            Error::invalid(format!("no task is called {name:?}; name one of {}", names.join(", ")))
-        })
-    };
-    wanted.iter().map(find).collect()
+    wanted.iter().map(|name| store.task(name)).collect()
 }
 
 /// Rejects a name that no table and no column has: its finding would not be allowed.
@@ -132,8 +125,8 @@ fn audit_task(
     let metadata = task.metadata();
     let (seed_indices, sample) = sample(store, task, settings.seeds)?;
     let too_few = !sample.target.is_enough();
-    let told = tells::told(&sample, advance)?;
-    let mut findings = told.findings;
+    let predictors = predictors::predictors(&sample, advance)?;
+    let mut findings = predictors.findings;
     findings.extend(rounded::findings(&sample, rounded)?);
     let replayed = replay::replay(store, &sample, &seed_indices, advance)?;
     if let Some((seed_index, tensors)) = replayed.different.first() {
@@ -150,7 +143,7 @@ fn audit_task(
             remedy: "this is a fault of headwater: please report it".to_owned(),
         });
     }
-    let best = told.best.map(|(words, score)| format!("{words}, {}", score.words()));
+    let best = predictors.best.map(|(words, score)| format!("{words}, {}", score.words()));
     let report = TaskReport {
         task: metadata.name.clone(),
         seeds: metadata.seed_count,
@@ -159,7 +152,7 @@ fn audit_task(
         replayed: replayed.seeds,
         moments: replayed.moments,
         best,
-        shares: told.shares,
+        shares: predictors.shares,
     };
     Ok((report, findings))
 }
@@ -209,7 +202,6 @@ fn target(seeds: &[Seed]) -> Target {
         _ => {
             let number = |seed: &Seed| match seed.target {
                 Cell::Numerical(score) => f64::from(score),
-                // Far from now, or near: its distance is what a model would tell.
                 Cell::Timestamp(time) => time as f64,
                 _ => 0.0,
             };

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::tells::Sample;
+use super::predictors::Sample;
 use crate::error::{Error, Result};
 use crate::plan::Assignment;
 use crate::sampler::{Aggregates, Batch, Sampler, Settings, Shape, Speed, Texts};

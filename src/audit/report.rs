@@ -11,9 +11,9 @@ pub struct Report {
     pub root: String,
     /// The tasks that were looked at.
     pub tasks: Vec<TaskReport>,
-    /// What seems to leak.
+    /// The possible leaks.
     pub findings: Vec<Finding>,
-    /// What seems to leak, and is allowed.
+    /// The possible leaks that are allowed.
     pub allowed: Vec<Finding>,
 }
 
@@ -32,7 +32,7 @@ pub struct TaskReport {
     pub replayed: usize,
     /// The number of times after which everything was changed.
     pub moments: usize,
-    /// The column that tells the target best by itself, and how well.
+    /// The column that predicts the target best alone, and how well.
     pub best: Option<String>,
     /// How many rows near the seeds are shown and hidden.
     pub shares: Vec<Shares>,
@@ -63,10 +63,10 @@ impl Shares {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// A column tells the target.
-    Tells,
-    /// A column sums up what comes later.
-    SumsUp,
+    /// A column predicts the target alone.
+    PredictsTarget,
+    /// A column is a total of later children.
+    TotalsChildren,
     /// Rows without a time came to exist one after the other.
     OrderOfTime,
     /// Rows have the time of one parent, but another is later.
@@ -77,7 +77,7 @@ pub enum Kind {
     Replay,
 }
 
-/// Something that seems to leak.
+/// A possible leak.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Its kind.

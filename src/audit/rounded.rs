@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::path::Path;
-use super::tells::Sample;
+use super::predictors::Sample;
 use super::{Finding, Kind};
 use crate::days::DAY_US;
 use crate::error::Result;
@@ -41,7 +41,7 @@ fn is_rounded(table: &Table, row_limit: u32) -> Result<bool> {
         let time = table.row(row)?.time();
         if time != ALWAYS_VISIBLE && time < NEVER_VISIBLE {
             all += 1;
-            midnights += usize::from((time - delay).rem_euclid(DAY_US) == 0);
+            midnights += usize::from(time.saturating_sub(delay).rem_euclid(DAY_US) == 0);
         }
     }
     Ok(all >= ROWS_MIN && midnights as f64 >= MIDNIGHTS * all as f64)
@@ -67,7 +67,7 @@ pub(super) fn findings(sample: &Sample<'_>, rounded: &[u32]) -> Result<Vec<Findi
                 }
                 // What is of the very event that the seed is of came with it.
                 let is_of_the_event = rounded.contains(&sample.anchor) && time == own_time;
-                let ends_later = (time - delay).saturating_add(DAY_US) > seed.obs_time;
+                let ends_later = time.saturating_sub(delay).saturating_add(DAY_US) > seed.obs_time;
                 *sees |= ends_later && !is_of_the_event;
             }
         }

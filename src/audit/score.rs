@@ -1,4 +1,4 @@
-//! How well one column alone tells a target.
+//! How well one column predicts a target alone.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ pub(super) const SEEDS_MIN: usize = 100;
 const OF_EACH_MIN: usize = 10;
 /// The most bins of a number's values.
 const BINS_MAX: usize = 64;
-/// The fewest seeds with a value that always goes with the rarer truth.
+/// The fewest seeds with a value that always comes with the rarer truth.
 const ALWAYS_MIN: usize = 30;
 
 /// The targets of some seeds.
@@ -33,20 +33,20 @@ pub(super) enum Values {
 pub(super) enum Measure {
     Auroc,
     RankCorrelation,
-    /// The share of the classes that the most frequent one misses, and the column tells.
-    ClassesTold,
-    /// A value with which the rarer truth always goes.
+    /// The share of the labels that the most frequent class misses, and the column predicts.
+    ClassesPredicted,
+    /// A value that always comes with the rarer truth.
     Always,
 }
 
-/// How well a column tells a target: 1 is entirely.
+/// How well a column predicts a target: 1 is exactly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Score {
     pub value: f64,
     pub measure: Measure,
     /// The number of seeds that were looked at.
     pub seeds: usize,
-    /// Whether NULL or not is what tells.
+    /// Whether NULL or not is what predicts it.
     pub by_null: bool,
 }
 
@@ -86,7 +86,7 @@ impl Target {
     }
 }
 
-/// Returns how well a column tells the target, by the measure by which it tells best.
+/// Returns how well a column predicts the target, by the measure that is best for it.
 pub(super) fn score(target: &Target, values: &Values) -> Option<Score> {
     let (Values::Number(all) | Values::Code(all)) = values;
     let is_null: Vec<f64> = all.iter().map(|value| f64::from(u8::from(value.is_nan()))).collect();
@@ -95,7 +95,7 @@ pub(super) fn score(target: &Target, values: &Values) -> Option<Score> {
     if present.len() < all.len() {
         let by_null = by_groups(target, &Values::Code(is_null.clone()));
         scores.push(by_null.map(|score| Score { by_null: true, ..score }));
-        // What is there only sometimes may tell everything then.
+        // A column that is seldom there may predict the target exactly where it is.
         let of_present = target.at(&present);
         let some: Vec<f64> = present.iter().map(|&seed| all[seed]).collect();
         scores.push(match values {
@@ -149,12 +149,12 @@ fn by_groups(target: &Target, values: &Values) -> Option<Score> {
             let predicted = means_of_the_other_half(&groups, &ranks(numbers));
             (rank_correlation(numbers, &predicted)?, Measure::RankCorrelation)
         }
-        Target::Class(classes) => (classes_told(&groups, classes)?, Measure::ClassesTold),
+        Target::Class(classes) => (classes_predicted(&groups, classes)?, Measure::ClassesPredicted),
     };
     Some(Score { value, measure, seeds: target.len(), by_null: false })
 }
 
-/// Looks for a value with which the rarer truth always goes; such a value tells, however rare it is.
+/// Looks for a value that always comes with the rarer truth, however rare the value is.
 fn always(target: &Target, codes: &[f64]) -> Option<Score> {
     let Target::Truth(truths) = target else { return None };
     if !target.is_enough() {
@@ -168,8 +168,9 @@ fn always(target: &Target, codes: &[f64]) -> Option<Score> {
         *count += 1;
         *rare += usize::from(truth == rarer);
     }
-    let is_told = |&(count, rare): &(usize, usize)| count >= ALWAYS_MIN && rare * 100 >= count * 99;
-    let seeds = groups.into_values().filter(is_told).map(|(count, _)| count).max()?;
+    let is_always =
+        |&(count, rare): &(usize, usize)| count >= ALWAYS_MIN && rare * 100 >= count * 99;
+    let seeds = groups.into_values().filter(is_always).map(|(count, _)| count).max()?;
     Some(Score { value: 1.0, measure: Measure::Always, seeds, by_null: false })
 }
 
@@ -211,8 +212,8 @@ fn means_of_the_other_half(groups: &[usize], numbers: &[f64]) -> Vec<f64> {
     groups.iter().enumerate().map(of_seed).collect()
 }
 
-/// Returns the share of the classes that the most frequent class misses, and the groups tell.
-fn classes_told(groups: &[usize], classes: &[u32]) -> Option<f64> {
+/// Returns the share of the labels that the most frequent class misses, and the groups predict.
+fn classes_predicted(groups: &[usize], classes: &[u32]) -> Option<f64> {
     let mut counts: [BTreeMap<(usize, u32), usize>; 2] = Default::default();
     let mut frequent: BTreeMap<u32, usize> = BTreeMap::new();
     for (seed, (&group, &class)) in groups.iter().zip(classes).enumerate() {
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_tells_nothing_and_the_target_itself_everything() {
+    fn noise_predicts_nothing_and_a_copy_of_the_target_everything() {
         let count = 2000;
         let truth = Target::Truth((0..count).map(|seed| noise(seed) % 3.0 == 0.0).collect());
         let number = Target::Number(numbers(count, |seed| noise(seed) % 1000.0));
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_and_a_rare_value_tell_too() {
+    fn null_and_a_rare_value_can_predict_the_target() {
         let count = 1000;
         let truths: Vec<bool> = (0..count).map(|seed| seed % 4 == 0).collect();
         let target = Target::Truth(truths.clone());
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_only_sometimes_may_tell_everything_then() {
+    fn a_column_is_scored_where_it_is_not_null() {
         let count = 2000;
         let target = Target::Number(numbers(count, noise));
         let some = numbers(count, |seed| if seed % 5 == 0 { noise(seed) } else { f64::NAN });

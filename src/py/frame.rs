@@ -23,6 +23,7 @@ use crate::store::{
     ALWAYS_VISIBLE, Cell, ColumnStats, NEVER_VISIBLE, SEES_EVERYTHING, Seed, Store, Table, Task,
     TimeMetadata,
 };
+use crate::view::words::shortened;
 use crate::view::{Splits, TaskView, time_words};
 
 /// The rows that a table shows of itself.
@@ -213,7 +214,7 @@ impl Rows {
         let row = |row: usize| {
             let cell = |(place, column): (usize, &ArrayFormatter<'_>)| {
                 let is_null = arrow_array::Array::is_null(batch.column(place), row);
-                (!is_null).then(|| shortened(&column.value(row).to_string()))
+                (!is_null).then(|| shortened(&column.value(row).to_string(), SHOWN_CHARACTERS))
             };
             columns.iter().enumerate().map(cell).collect()
         };
@@ -380,13 +381,6 @@ fn key_part(key: &str, part: usize, of: usize) -> String {
         }
     }
     text
-}
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(SHOWN_CHARACTERS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 /// Rows as an Arrow stream, which can be read again and again.

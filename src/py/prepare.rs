@@ -74,7 +74,7 @@ pub(super) fn prepare<'py>(
         Choice::Given(function) => Box::new(CallableEmbedder::new(&function, dimension, &calls)?),
     };
     let sql = DuckDb::new(Arc::clone(&opened), schema.clone(), &calls);
-    let reporter = Reporter { function: progress, stage: Mutex::default(), calls: &calls };
+    let reporter = Reporter::new(progress, &calls);
     let report = work::run(py, &calls, || {
         let options = Options {
             embedder: &*embedder,
@@ -124,8 +124,8 @@ pub(super) fn open_source(source: &Bound<'_, PyAny>, calls: &Calls) -> PyResult<
     calls.settle(py, opened)
 }
 
-/// Reports the progress to a Python function, and checks for Ctrl-C.
-struct Reporter<'a> {
+/// Reports the progress to a Python function, if there is one, and checks for Ctrl-C.
+pub(super) struct Reporter<'a> {
     function: Option<Py<PyAny>>,
     stage: Mutex<Stage>,
     calls: &'a Calls,
@@ -138,7 +138,11 @@ struct Stage {
     total: Option<u64>,
 }
 
-impl Reporter<'_> {
+impl<'a> Reporter<'a> {
+    pub(super) fn new(function: Option<Py<PyAny>>, calls: &'a Calls) -> Self {
+        Self { function, stage: Mutex::default(), calls }
+    }
+
     fn report(&self, change: impl FnOnce(&mut Stage)) -> Result<()> {
         self.calls.check()?;
         let Some(function) = &self.function else { return Ok(()) };

@@ -8,7 +8,7 @@ use super::table::Row;
 use super::time::{ALWAYS_VISIBLE, NEVER_VISIBLE, is_visible};
 use super::totals::{fixed_point, section_names, summed_columns};
 use super::{Cell, GRAPH_FILE, Store, Table, TargetMetadata, table_file, target_bytes, task_file};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::random::{Purpose, Stream};
 
 /// What is different in a changed store.
@@ -55,8 +55,15 @@ impl Store {
             sections.extend(self.links_of(relation, &tables)?);
         }
         containers[place] = self.containers[place].changed(|section, bytes| {
-            if let Some((_, new)) = sections.iter().find(|(name, _)| name == section) {
-                bytes.copy_from_slice(new);
+            match sections.iter().find(|(name, _)| name == section) {
+                Some((_, new)) if new.len() == bytes.len() => bytes.copy_from_slice(new),
+                Some(_) => {
+                    return Err(Error::corrupt(format!(
+                        "{GRAPH_FILE}: section {section:?} does not have the links of the tables; \
+                         prepare the store again"
+                    )));
+                }
+                None => {}
             }
             Ok(())
         })?;

@@ -326,6 +326,17 @@ impl Store {
         &self.tasks
     }
 
+    /// Returns the task called `name`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is none; the message lists the tasks.
+    pub fn task(&self, name: &str) -> Result<&Task> {
+        self.tasks.iter().find(|t| t.metadata().name == name).ok_or_else(|| {
+            let names: Vec<_> = self.tasks.iter().map(|t| t.metadata().name.as_str()).collect();
+            Error::invalid(format!("no task is called {name:?}; name one of {}", names.join(", ")))
+        })
+    }
+
     /// Returns the vectors of the column names, in order: the tables' columns, the derived tasks'
     /// targets, the aggregates.
     ///

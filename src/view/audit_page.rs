@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::page::check_page;
 use super::page::markup::escape;
-use super::words::count;
+use super::words::{count, plural};
 use crate::audit::{Finding, Report, TaskReport};
 use crate::durable::{Disk, write_file};
 use crate::error::Result;
@@ -21,9 +21,8 @@ pub(crate) fn check_place(path: &Path) -> Result<()> {
 /// Writes an audit to a page, completely or not at all.
 pub(crate) fn write(path: &Path, report: &Report) -> Result<()> {
     let verdict = match report.findings.len() {
-        0 => "Nothing that leaks was found.".to_owned(),
-        1 => "1 leak was found.".to_owned(),
-        found => format!("{found} leaks were found."),
+        0 => "No leak found.".to_owned(),
+        found => format!("{} found.", plural(found as u64, "possible leak")),
     };
     let page = format!(
         include_str!("audit.html"),
@@ -57,9 +56,11 @@ fn findings(findings: &[Finding], class: &str) -> String {
 
 fn task(task: &TaskReport) -> String {
     let best = match (&task.best, task.too_few) {
-        (_, true) => "Too few seeds, or too equal labels, to say what columns tell.".to_owned(),
-        (Some(best), false) => format!("Tells most by itself: {}.", escape(best)),
-        (None, false) => "No column is near the seeds.".to_owned(),
+        (_, true) => {
+            "Too few seeds with a label, or too few different labels, to score columns.".to_owned()
+        }
+        (Some(best), false) => format!("Best column alone: {}.", escape(best)),
+        (None, false) => "No column lies within two links of the seeds.".to_owned(),
     };
     let mut rows = String::new();
     for shares in task.shares.iter().filter(|shares| shares.visible + shares.hidden > 0) {
@@ -75,8 +76,8 @@ fn task(task: &TaskReport) -> String {
         );
     }
     format!(
-        "<h2>Task {}</h2><p>Looked at {} of {} seeds; replayed {} with all that comes later changed, \
-         at {} times. {best}</p><table><tr><th>rows near the seeds</th><th>visible</th>\
+        "<h2>Task {}</h2><p>Looked at {} of {} seeds; replayed {}; everything later was \
+         changed at {} times. {best}</p><table><tr><th>rows within two links of the seeds</th><th>visible</th>\
          <th>later</th><th>share later</th><th></th></tr>{rows}</table>",
         escape(&task.task),
         count(task.looked_at as u64),

@@ -23,6 +23,15 @@ pub(crate) fn plural(number: u64, what: &str) -> String {
     }
 }
 
+/// Returns the first characters of a text; … stands for the rest.
+#[cfg(feature = "cli")]
+pub(crate) fn shortened(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// Returns a number of bytes with a unit: 1.4 GB.
 #[cfg(feature = "cli")]
 pub(crate) fn bytes(number: u64) -> String {

@@ -22,10 +22,10 @@ fn the_demo_is_clean() {
     let workshop = demo(|text| text);
     let (store, page) = (workshop.text("db"), workshop.text("audit.html"));
     let text = succeed(&["audit", &store, "--html", &page]);
-    assert!(text.ends_with("found nothing that leaks\n"), "{text}");
+    assert!(text.ends_with("no leak found\n"), "{text}");
     assert_eq!(text.matches("\n  replayed 512 seeds").count(), 6, "{text}");
     let html = std::fs::read_to_string(&page).unwrap();
-    assert!(html.contains("Nothing that leaks was found.") && html.contains("<h2>Task churn</h2>"));
+    assert!(html.contains("No leak found.") && html.contains("<h2>Task churn</h2>"));
     // A page of another kind is never replaced.
     let context = ["inspect", &store, "--task", "churn", "--seed-index", "0", "--html", &page];
     assert_eq!(run(&context).status.code(), Some(1));
@@ -40,17 +40,20 @@ fn a_leak_has_a_status_and_a_name() {
     let found = run(&["audit", &store]);
     let text = String::from_utf8(found.stdout).unwrap();
     assert_eq!(found.status.code(), Some(4), "{text}");
-    assert!(text.contains("1. task reviews.stars: reviews.words: it tells the target"), "{text}");
+    assert!(
+        text.contains("1. task reviews.stars: reviews.words: it predicts the target alone"),
+        "{text}"
+    );
     assert!(text.contains("hide = [\"words\"] in the task"), "{text}");
-    assert!(text.contains("found 1 thing that may leak"), "{text}");
+    assert!(text.contains("1 possible leak found"), "{text}");
     let json = run(&["audit", &store, "--task", "reviews.stars", "--json"]);
     assert_eq!(json.status.code(), Some(4));
     let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!(report["findings"][0]["kind"], "tells");
+    assert_eq!(report["findings"][0]["kind"], "predicts-target");
     assert_eq!(report["findings"][0]["subject"], "reviews.words");
     let allowed = succeed(&["audit", &store, "--allow", "reviews.words"]);
     assert!(allowed.contains("allowed: task reviews.stars: reviews.words"), "{allowed}");
-    assert!(allowed.ends_with("found nothing that leaks\n"), "{allowed}");
+    assert!(allowed.ends_with("no leak found\n"), "{allowed}");
 }
 
 #[test]

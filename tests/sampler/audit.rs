@@ -37,7 +37,7 @@ enum Leak {
     OtherSide,
     /// Rows without a time are numbered in the order in which they came.
     OrderOfTime,
-    /// A cell beside the target of a cell task tells it.
+    /// A cell beside the target of a cell task predicts it.
     CellBeside,
     /// The items of orders have the time of the customer.
     EarlyParent,
@@ -240,17 +240,41 @@ fn p7_an_audit_of_a_clean_shop_finds_nothing() {
 #[test]
 fn p7_an_audit_finds_each_planted_leak_and_nothing_else() {
     for (leak, kind, task, subject, words) in [
-        (Leak::LaterColumn, Kind::Tells, Some("leaves"), "customers.state", "known = { at"),
-        (Leak::Twin, Kind::Tells, Some("spends"), "customers.worth", "by another name"),
-        (Leak::NullPattern, Kind::Tells, Some("leaves"), "customers.reason", "NULL"),
-        (Leak::TimelessCount, Kind::SumsUp, None, "products.sold", "the number of orders"),
-        (Leak::TimelessDay, Kind::SumsUp, None, "customers.last", "the last of orders"),
+        (
+            Leak::LaterColumn,
+            Kind::PredictsTarget,
+            Some("leaves"),
+            "customers.state",
+            "known = { at",
+        ),
+        (
+            Leak::Twin,
+            Kind::PredictsTarget,
+            Some("spends"),
+            "customers.worth",
+            "a copy of the target",
+        ),
+        (Leak::NullPattern, Kind::PredictsTarget, Some("leaves"), "customers.reason", "NULL"),
+        (Leak::TimelessCount, Kind::TotalsChildren, None, "products.sold", "the number of orders"),
+        (Leak::TimelessDay, Kind::TotalsChildren, None, "customers.last", "the last of orders"),
         (Leak::RoundedTime, Kind::RoundedTime, Some("leaves"), "orders", "delay = \"1 day\""),
-        (Leak::Sibling, Kind::Tells, Some("leaves"), "notes.final", "notes of the seed row"),
-        (Leak::OtherSide, Kind::Tells, Some("won"), "sides.won", "other sides of the parent"),
+        (
+            Leak::Sibling,
+            Kind::PredictsTarget,
+            Some("leaves"),
+            "notes.final",
+            "notes of the seed row",
+        ),
+        (
+            Leak::OtherSide,
+            Kind::PredictsTarget,
+            Some("won"),
+            "sides.won",
+            "other sides of the parent",
+        ),
         (Leak::OrderOfTime, Kind::OrderOfTime, None, "products.id", "always visible"),
         (Leak::EarlyParent, Kind::BeforeParent, None, "items", "through = \"order\""),
-        (Leak::CellBeside, Kind::Tells, Some("amount"), "orders.tax", "hide = [\"tax\"]"),
+        (Leak::CellBeside, Kind::PredictsTarget, Some("amount"), "orders.tax", "hide = [\"tax\"]"),
     ] {
         let found = found(Some(leak));
         let is_it = |finding: &&Finding| {
@@ -281,6 +305,38 @@ fn what_is_allowed_by_name_is_no_finding() {
     let tasks = Some(vec!["leave".to_owned()]);
     let error = audit(&store, &Settings { tasks, ..Settings::default() }, &Silent).unwrap_err();
     assert!(error.to_string().contains("leaves, spends"), "{error}");
+}
+
+#[test]
+fn times_at_the_ends_of_their_range_are_audited() {
+    let schema = r#"
+database = "far"
+
+[[table]]
+name = "parents"
+key = "id"
+columns = { id = "identifier", last = "timestamp" }
+
+[[table]]
+name = "children"
+time = { column = "at" }
+columns = { parent = "identifier", at = "timestamp" }
+references = [{ columns = "parent", to = "parents" }]
+"#;
+    let parents = (0..60).map(|id| [Value::Integer(id), Value::Time(DAY)]).collect::<Vec<_>>();
+    let ends = [i64::MIN + 3, i64::MAX - 3];
+    let children =
+        (0..120).map(|row| [Value::Integer(row / 2), Value::Time(ends[row as usize % 2])]);
+    let children = children.collect::<Vec<_>>();
+    let database = Database::new(
+        schema,
+        [
+            ("parents", columns(["id", "last"], &parents)),
+            ("children", columns(["parent", "at"], &children)),
+        ],
+    );
+    let (_folder, store) = stores::store_of(&database, &[usize::MAX]);
+    assert_eq!(audited(store, &Settings::default()).findings, []);
 }
 
 proptest! {

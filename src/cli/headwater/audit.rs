@@ -1,4 +1,4 @@
-//! `headwater audit`: looks for what leaks the future or the label.
+//! `headwater audit`: looks for leaks of the future and of the label.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,10 +17,12 @@ use crate::view::words::{count, plural};
 /// The exit status of an audit that found something.
 const FOUND: u8 = 4;
 
-/// Looks for leaks: columns that tell the target, sums of a life, rounded times, rows without a time.
+/// Looks for leaks of the future and of the label.
 ///
-/// Also replays seeds on a copy of the store in memory in which all that comes later, and the label, is
-/// different: not a byte of their contexts may change.
+/// Finds columns that predict the target alone, columns that are totals of later children, tables whose
+/// time is missing or that of an earlier parent, and times rounded to days. Also replays seeds on copies
+/// of the store in memory: in each, everything later than one time is different, and no byte of a context
+/// observed by then may change.
 ///
 /// Exit status: 0 nothing found, 4 something found; else as for other commands.
 #[derive(Args)]
@@ -33,7 +35,7 @@ pub(super) struct AuditArgs {
     /// Accept what is found of this table.column or table; may be given several times.
     #[arg(long = "allow", value_name = "NAME")]
     allowed: Vec<String>,
-    /// Look at no more than this many seeds of a task, and rows of a table.
+    /// Look at this many seeds of a task at most, and at about as many rows of a table.
     #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(100..))]
     seeds: u32,
     /// Write an HTML page, too. An existing page is replaced.
@@ -80,10 +82,10 @@ fn print(report: &Report, output: &mut Output) -> Result<()> {
         output.line(&format!("{number}. {}\n   {}", sentence(finding), finding.remedy))?;
     }
     match report.findings.len() {
-        0 => output.line("found nothing that leaks"),
+        0 => output.line("no leak found"),
         found => output.line(&format!(
-            "\nfound {} that may leak; accept what is known at that time with --allow {}",
-            plural(found as u64, "thing"),
+            "\n{} found; accept a column that is known at that time with --allow {}",
+            plural(found as u64, "possible leak"),
             report.findings[0].subject
         )),
     }
@@ -105,14 +107,14 @@ fn print_task(task: &TaskReport, output: &mut Output) -> Result<()> {
         plural(task.seeds.into(), "seed"),
     ))?;
     output.line(&format!(
-        "  replayed {} with all that comes later changed, at {}",
+        "  replayed {}; everything later was changed at {}",
         plural(task.replayed as u64, "seed"),
         plural(task.moments as u64, "time"),
     ))?;
     let tells = match (&task.best, task.too_few) {
-        (_, true) => "too few seeds, or too equal labels, to say what columns tell",
-        (Some(best), false) => &format!("tells most: {best}"),
-        (None, false) => "no column is near the seeds",
+        (_, true) => "too few seeds with a label, or too few different labels, to score columns",
+        (Some(best), false) => &format!("best column alone: {best}"),
+        (None, false) => "no column lies within two links of the seeds",
     };
     output.line(&format!("  {tells}"))?;
     output.columns(task.shares.iter().filter(|shares| shares.links == 1).map(

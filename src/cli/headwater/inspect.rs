@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use clap::Args;
+
 use crate::cli::output::Output;
 use crate::error::{Error, Result};
 use crate::sampler::Settings;
@@ -11,7 +13,6 @@ use crate::store::{
 };
 use crate::view::words::{bytes, count, plural};
 use crate::view::{ContextPicture, RowView, TaskView, time_text, time_words};
-use clap::Args;
 
 /// Shows the tables, relations and tasks of a store; or one table's columns, one row, or one context.
 #[derive(Args)]

@@ -23,7 +23,7 @@ From data to a store:
   headwater schema my-folder --out schema.toml     # then read and correct schema.toml
   headwater prepare my-folder --schema schema.toml --out my.db
   headwater verify my.db
-  headwater audit my.db                            # does anything leak the future?
+  headwater audit my.db                            # does a column leak the label?
   headwater inspect my.db --table orders --row 17
   headwater inspect my.db --task churn --seed-index 5 --html context.html   # what a model sees
 
@@ -36,7 +36,7 @@ A source is one of
 To try it without data: headwater demo-data demo.
 
 Exit status: 0 success, 1 failure, 2 wrong usage, 3 damaged or foreign file, 4 the audit found
-something, 130 interrupted.";
+a possible leak, 130 interrupted.";
 
 /// Prepares relational data for deterministic sampling, and inspects the stores.
 #[derive(Parser)]

@@ -207,7 +207,7 @@ impl Draft {
 /// Writes a declared task, each line as a comment.
 fn write_question(text: &mut String, question: &Question) -> std::fmt::Result {
     let Question { name, predict, note } = question;
-    writeln!(text, "\n#{}", comment(note).replacen(" #", "", 1))?;
+    writeln!(text, "\n{}", comment(note).trim_start())?;
     writeln!(text, "# [[task]]\n# name = {}\n# [task.predict]", quoted(name))?;
     writeln!(text, "# anchor = {}", quoted(&predict.anchor))?;
     writeln!(text, "# what = {}\n# of = {}", quoted(predict.what.name()), quoted(&predict.of))?;

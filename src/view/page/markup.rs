@@ -1,5 +1,7 @@
 //! Escaped text for HTML.
 
+use crate::view::words;
+
 /// The most characters of a value that are shown; the tooltip has the whole value.
 const SHOWN_CHARACTERS: usize = 80;
 
@@ -23,10 +25,7 @@ pub(in crate::view) fn escape(text: &str) -> String {
 
 /// Returns the start of a value, escaped.
 pub(super) fn shortened(text: &str) -> String {
-    match text.char_indices().nth(SHOWN_CHARACTERS) {
-        Some((end, _)) => escape(&text[..end]) + "…",
-        None => escape(text),
-    }
+    escape(&words::shortened(text, SHOWN_CHARACTERS))
 }
 
 /// Returns the hue of a table, far from those of the tables before it.

@@ -1,5 +1,5 @@
-//! Tables whose rows tell what comes after them: sums of a life, and rows that came to exist one after
-//! the other but have no time.
+//! Tables whose rows know of later children: columns that are totals of them, and tables whose time is
+//! missing or that of an earlier parent.
 
 use super::score::rank_correlation;
 use super::{Finding, Kind};
@@ -7,20 +7,20 @@ use crate::days::DAY_US;
 use crate::error::Result;
 use crate::store::{ALWAYS_VISIBLE, Cell, NEVER_VISIBLE, SemanticType, Store, Table, TimeMetadata};
 
-/// The correlation from which a column sums up the children, or runs in the order of their times.
+/// The correlation from which a column is a total of the children, or runs in the order of their times.
 const THRESHOLD: f64 = 0.95;
 /// The fewest rows from which anything is concluded.
 const ROWS_MIN: usize = 50;
 /// The share of days that are those of the last children.
 const SAME_DAYS: f64 = 0.8;
 
-/// The children of some rows, through one relation.
-struct Lives {
+/// Totals of the children of some rows, through one relation.
+struct ChildTotals {
     rows: Vec<u32>,
     first: Vec<i64>,
     last: Vec<i64>,
-    /// Numbers that sum up the children, with their names.
-    sums: Vec<(String, Vec<f64>)>,
+    /// A total for each row, with its name.
+    totals: Vec<(String, Vec<f64>)>,
 }
 
 /// Looks at the parents of every relation whose children have times.
@@ -37,11 +37,11 @@ pub(super) fn findings(
         let is_summary =
             (store.metadata().summaries.iter()).any(|summary| summary.table == metadata.child);
         if children.metadata().time.is_some() && !is_summary {
-            let lives = Lives::of(store, relation, row_limit)?;
+            let totals = ChildTotals::of(store, relation, row_limit)?;
             let name = &children.metadata().name;
-            let mut found = sums_of_lives(parents, name, &lives)?;
+            let mut found = totals_of_children(parents, name, &totals)?;
             if parents.metadata().time.is_none() {
-                found.extend(order_of_time(parents, name, &lives)?);
+                found.extend(order_of_time(parents, name, &totals)?);
             }
             // One relation of several is enough to name a column.
             for finding in found {
@@ -99,8 +99,8 @@ fn before_parent(store: &Store, relation: usize, row_limit: u32) -> Result<Optio
     }))
 }
 
-impl Lives {
-    /// Returns the lives of up to `row_limit` parents with two children and more, all of which came to
+impl ChildTotals {
+    /// Returns the totals of up to `row_limit` parents with two children and more, all of which came to
     /// be known after the parent.
     fn of(store: &Store, relation: usize, row_limit: u32) -> Result<Self> {
         let relation = &store.relations()[relation];
@@ -110,10 +110,10 @@ impl Lives {
             .filter(|(_, column)| column.semantic() == SemanticType::Numerical)
             .map(|(place, column)| (place, column.name.clone()))
             .collect();
-        let mut lives =
-            Self { rows: Vec::new(), first: Vec::new(), last: Vec::new(), sums: Vec::new() };
+        let mut totals =
+            Self { rows: Vec::new(), first: Vec::new(), last: Vec::new(), totals: Vec::new() };
         let mut counts = Vec::new();
-        let mut totals = vec![Vec::new(); summed.len()];
+        let mut sums = vec![Vec::new(); summed.len()];
         let mut means = vec![Vec::new(); summed.len()];
         let step = (parents.row_count() / row_limit).max(1);
         for row in (0..parents.row_count()).step_by(step as usize) {
@@ -125,9 +125,9 @@ impl Lives {
             if times.len() < 2 || !is_known || own_time >= first {
                 continue;
             }
-            lives.rows.push(row);
-            lives.first.push(first);
-            lives.last.push(last);
+            totals.rows.push(row);
+            totals.first.push(first);
+            totals.last.push(last);
             counts.push(times.len() as f64);
             for (place, (column, _)) in summed.iter().enumerate() {
                 let (mut sum, mut count) = (0.0, 0);
@@ -138,17 +138,17 @@ impl Lives {
                         count += 1;
                     }
                 }
-                totals[place].push(sum);
+                sums[place].push(sum);
                 means[place].push(if count == 0 { f64::NAN } else { sum / f64::from(count) });
             }
         }
         let name = &table.metadata().name;
-        lives.sums.push((format!("the number of {name}"), counts));
-        for ((_, column), (total, mean)) in summed.iter().zip(totals.into_iter().zip(means)) {
-            lives.sums.push((format!("the sum of {name}.{column}"), total));
-            lives.sums.push((format!("the mean of {name}.{column}"), mean));
+        totals.totals.push((format!("the number of {name}"), counts));
+        for ((_, column), (sum, mean)) in summed.iter().zip(sums.into_iter().zip(means)) {
+            totals.totals.push((format!("the sum of {name}.{column}"), sum));
+            totals.totals.push((format!("the mean of {name}.{column}"), mean));
         }
-        Ok(lives)
+        Ok(totals)
     }
 }
 
@@ -160,8 +160,12 @@ fn number(table: &Table, column: usize, cell: Cell) -> Option<f64> {
     }
 }
 
-/// Finds columns of the parents that sum up children who come later.
-fn sums_of_lives(parents: &Table, children: &str, lives: &Lives) -> Result<Vec<Finding>> {
+/// Finds columns of the parents that are totals of later children.
+fn totals_of_children(
+    parents: &Table,
+    children: &str,
+    totals: &ChildTotals,
+) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for (place, column) in parents.metadata().columns.iter().enumerate() {
         if column.known.is_some() {
@@ -169,21 +173,21 @@ fn sums_of_lives(parents: &Table, children: &str, lives: &Lives) -> Result<Vec<F
         }
         let found = match column.semantic() {
             SemanticType::Numerical => {
-                let values = (lives.rows.iter())
+                let values = (totals.rows.iter())
                     .map(|&row| {
                         let cell = parents.row(row)?.cell(place);
                         Ok(number(parents, place, cell).unwrap_or(f64::NAN))
                     })
                     .collect::<Result<Vec<_>>>()?;
-                let told = lives.sums.iter().filter_map(|(name, sums)| {
-                    let correlation = correlation(&values, sums)?;
+                let told = totals.totals.iter().filter_map(|(name, of_rows)| {
+                    let correlation = correlation(&values, of_rows)?;
                     (correlation >= THRESHOLD).then(|| {
                         (correlation, format!("rank correlation {correlation:.3} with {name}"))
                     })
                 });
                 told.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, words)| words)
             }
-            SemanticType::Timestamp => last_days(parents, place, children, lives)?,
+            SemanticType::Timestamp => last_days(parents, place, children, totals)?,
             _ => None,
         };
         if let Some(words) = found {
@@ -193,13 +197,13 @@ fn sums_of_lives(parents: &Table, children: &str, lives: &Lives) -> Result<Vec<F
                 Some(_) => "its rows are visible before",
             };
             findings.push(Finding {
-                kind: Kind::SumsUp,
+                kind: Kind::TotalsChildren,
                 task: None,
                 subject: format!("{table}.{}", column.name),
                 evidence: format!(
-                    "{table}.{}: it sums up the {children} of a row, and {seen}: {words} over {} rows",
+                    "{table}.{}: it is a total of the {children} of a row, and {seen}: {words} over {} rows",
                     column.name,
-                    lives.rows.len()
+                    totals.rows.len()
                 ),
                 remedy: "ignore the column, or say when it is known: known = { at = \"...\" }; the \
                          children are in the context, as far as they exist"
@@ -215,12 +219,12 @@ fn last_days(
     parents: &Table,
     place: usize,
     children: &str,
-    lives: &Lives,
+    totals: &ChildTotals,
 ) -> Result<Option<String>> {
     let (mut same, mut all) = (0, 0);
-    for ((&row, &first), &last) in lives.rows.iter().zip(&lives.first).zip(&lives.last) {
+    for ((&row, &first), &last) in totals.rows.iter().zip(&totals.first).zip(&totals.last) {
         // Of one day, the last is the first, and tells nothing.
-        if last - first < DAY_US {
+        if last.abs_diff(first) < DAY_US.unsigned_abs() {
             continue;
         }
         if let Cell::Timestamp(time) = parents.row(row)?.cell(place) {
@@ -234,12 +238,12 @@ fn last_days(
 }
 
 /// Finds a key or a number by which rows without a time run in the order of their first children.
-fn order_of_time(parents: &Table, children: &str, lives: &Lives) -> Result<Vec<Finding>> {
-    let first: Vec<f64> = lives.first.iter().map(|&time| time as f64).collect();
+fn order_of_time(parents: &Table, children: &str, totals: &ChildTotals) -> Result<Vec<Finding>> {
+    let first: Vec<f64> = totals.first.iter().map(|&time| time as f64).collect();
     let metadata = parents.metadata();
     let mut orders = Vec::new();
     if metadata.key.len() == 1 {
-        let keys: Result<Vec<f64>> = lives
+        let keys: Result<Vec<f64>> = totals
             .rows
             .iter()
             .map(|&row| Ok(parents.key(row)?.parse().unwrap_or(f64::NAN)))
@@ -253,7 +257,7 @@ fn order_of_time(parents: &Table, children: &str, lives: &Lives) -> Result<Vec<F
                 let cell = parents.row(row)?.cell(place);
                 Ok(number(parents, place, cell).unwrap_or(f64::NAN))
             };
-            let values = lives.rows.iter().map(value).collect::<Result<Vec<_>>>()?;
+            let values = totals.rows.iter().map(value).collect::<Result<Vec<_>>>()?;
             orders.push((column.name.clone(), values));
         }
     }
@@ -268,7 +272,7 @@ fn order_of_time(parents: &Table, children: &str, lives: &Lives) -> Result<Vec<F
                  correlation {correlation:.3} over {} rows, but the rows have no time and are always \
                  visible, also before they existed",
                 metadata.name,
-                lives.rows.len()
+                totals.rows.len()
             ),
             remedy: "give the table the time at which its rows came to exist".to_owned(),
         })

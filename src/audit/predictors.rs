@@ -1,4 +1,4 @@
-//! Columns that tell a target by themselves: each column of the rows near a seed, alone.
+//! Columns that predict a target alone: each column of the rows within two links of a seed is scored.
 
 use super::path::{Found, Path};
 use super::score::{Measure, Score, Target, Values, score};
@@ -8,8 +8,8 @@ use crate::store::{Cell, ColumnMetadata, Row, SEES_EVERYTHING, Seed, SemanticTyp
 
 /// The score from which a column is named.
 const THRESHOLD: f64 = 0.95;
-/// The score from which a column is the target by another name.
-const TWIN: f64 = 0.9999;
+/// The score from which a column is a copy of the target.
+const COPY: f64 = 0.9999;
 
 /// A task, with the seeds that are looked at.
 pub(super) struct Sample<'a> {
@@ -22,17 +22,17 @@ pub(super) struct Sample<'a> {
     pub target: Target,
 }
 
-/// What the columns of a task's context tell.
-pub(super) struct Told {
+/// The columns that predict the target of a task alone.
+pub(super) struct Predictors {
     pub findings: Vec<Finding>,
     /// For each path: its words, and how many rows it shows and hides.
     pub shares: Vec<Shares>,
-    /// The column that tells most, in words, and its score.
+    /// The best column, in words, and its score.
     pub best: Option<(String, Score)>,
 }
 
-/// A column at the end of a path, and how well it tells.
-struct Telling {
+/// A column at the end of a path, and its score.
+struct Predictor {
     path: usize,
     table: u32,
     /// None for the number of rows.
@@ -52,10 +52,13 @@ enum Way {
 }
 
 /// Scores every column of the rows within two links of the seeds.
-pub(super) fn told(sample: &Sample<'_>, advance: &dyn Fn(u64) -> Result<()>) -> Result<Told> {
+pub(super) fn predictors(
+    sample: &Sample<'_>,
+    advance: &dyn Fn(u64) -> Result<()>,
+) -> Result<Predictors> {
     let store = sample.store;
     let paths = Path::all_from(store, sample.anchor);
-    let (mut telling, mut shares) = (Vec::new(), Vec::new());
+    let (mut scored, mut shares) = (Vec::new(), Vec::new());
     for (place, path) in paths.iter().enumerate() {
         let follow = |seed| path.follow(store, sample.anchor, seed);
         let found = sample.seeds.iter().map(follow).collect::<Result<Vec<_>>>()?;
@@ -67,25 +70,25 @@ pub(super) fn told(sample: &Sample<'_>, advance: &dyn Fn(u64) -> Result<()>) -> 
                 hidden: found.iter().map(|found| found.hidden).sum(),
             });
         }
-        telling.extend(score_path(sample, (place, path), &found)?);
+        scored.extend(score_path(sample, (place, path), &found)?);
         advance(1)?;
     }
-    // The first and shortest path of those that tell a column equally well.
-    telling.sort_by(|a, b| b.score.value.total_cmp(&a.score.value).then(a.path.cmp(&b.path)));
+    // Of the paths to a column with equal scores, the first, which is the shortest.
+    scored.sort_by(|a, b| b.score.value.total_cmp(&a.score.value).then(a.path.cmp(&b.path)));
     let mut named: Vec<Option<(u32, u32)>> = Vec::new();
-    telling.retain(|one| {
+    scored.retain(|one| {
         let subject = one.column.map(|column| (one.table, column));
         let is_new = subject.is_none() || !named.contains(&subject);
         named.push(subject);
         is_new
     });
-    let best = telling.first().map(|one| (one.words(sample, &paths), one.score));
-    let over = telling.iter().filter(|one| one.score.value >= THRESHOLD);
+    let best = scored.first().map(|one| (one.words(sample, &paths), one.score));
+    let over = scored.iter().filter(|one| one.score.value >= THRESHOLD);
     let findings = over.map(|one| one.finding(sample, &paths)).collect();
-    Ok(Told { findings, shares, best })
+    Ok(Predictors { findings, shares, best })
 }
 
-/// Returns the number of steps of [`told`] for a task's anchor table.
+/// Returns the number of steps of [`predictors`] for a task's anchor table.
 pub(super) fn step_count(store: &Store, anchor: u32) -> u64 {
     Path::all_from(store, anchor).len() as u64
 }
@@ -94,12 +97,12 @@ fn score_path(
     sample: &Sample<'_>,
     (place, path): (usize, &Path),
     found: &[Found],
-) -> Result<Vec<Telling>> {
+) -> Result<Vec<Predictor>> {
     let table = &sample.store.tables()[path.table as usize];
-    let mut telling = Vec::new();
+    let mut scored = Vec::new();
     let mut add = |column, way, values: &Values| {
         if let Some(score) = score(&sample.target, values) {
-            telling.push(Telling { path: place, table: path.table, column, way, score });
+            scored.push(Predictor { path: place, table: path.table, column, way, score });
         }
     };
     for (number, column) in (0..).zip(&table.metadata().columns) {
@@ -120,7 +123,7 @@ fn score_path(
         let counts = found.iter().map(|found| found.visible as f64).collect();
         add(None, Way::Count, &Values::Number(counts));
     }
-    Ok(telling)
+    Ok(scored)
 }
 
 /// The cells of one column in the rows that each seed sees.
@@ -184,7 +187,7 @@ impl Cells<'_> {
             Cell::Numerical(score) => f64::from(score),
             Cell::Boolean(truth) => f64::from(u8::from(truth)),
             Cell::Categorical(code) | Cell::Text(code) => f64::from(code),
-            // A time to come is not known yet; a time before tells by its distance.
+            // A time after the observation is not known yet; one before it counts by its distance.
             Cell::Timestamp(time) if time > seed.obs_time => f64::NAN,
             Cell::Timestamp(time) if seed.obs_time == SEES_EVERYTHING => time as f64,
             Cell::Timestamp(time) => seed.obs_time.saturating_sub(time) as f64,
@@ -192,7 +195,7 @@ impl Cells<'_> {
     }
 }
 
-impl Telling {
+impl Predictor {
     /// Returns the column and the rows in words: `results.points (other results of the parent by race)`.
     fn words(&self, sample: &Sample<'_>, paths: &[Path]) -> String {
         let path = &paths[self.path];
@@ -219,11 +222,11 @@ impl Telling {
         let Score { seeds, by_null, .. } = self.score;
         let words = self.words(sample, paths);
         let is_own = paths[self.path].steps.is_empty();
-        let is_twin = self.score.value >= TWIN && self.score.measure != Measure::Always;
-        let how = match (by_null, is_twin) {
-            (true, _) => "whether it is NULL tells the target",
-            (false, true) => "it is the target by another name",
-            (false, false) => "it tells the target",
+        let is_copy = self.score.value >= COPY && self.score.measure != Measure::Always;
+        let how = match (by_null, is_copy) {
+            (true, _) => "whether it is NULL predicts the target alone",
+            (false, true) => "it is a copy of the target",
+            (false, false) => "it predicts the target alone",
         };
         let subject = self.subject(sample);
         let evidence = format!("{words}: {how}, {} over {seeds} seeds", self.score.words());
@@ -241,7 +244,13 @@ impl Telling {
              { delay = \"...\" }; if it never is, ignore it"
                 .to_owned()
         };
-        Finding { kind: Kind::Tells, task: Some(sample.task.clone()), subject, evidence, remedy }
+        Finding {
+            kind: Kind::PredictsTarget,
+            task: Some(sample.task.clone()),
+            subject,
+            evidence,
+            remedy,
+        }
     }
 }
 
@@ -251,10 +260,13 @@ impl Score {
         match self.measure {
             Measure::Auroc => format!("AUROC {:.3}", self.value),
             Measure::RankCorrelation => format!("rank correlation {:.3}", self.value),
-            Measure::ClassesTold => {
-                format!("{:.1} % of what is not the most frequent class", self.value * 100.0)
+            Measure::ClassesPredicted => {
+                format!(
+                    "{:.1} % of the labels that the most frequent class misses",
+                    self.value * 100.0
+                )
             }
-            Measure::Always => "with one value of it the rarer label always comes".to_owned(),
+            Measure::Always => "one value of it always comes with the rarer label".to_owned(),
         }
     }
 }
