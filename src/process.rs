@@ -40,3 +40,48 @@ pub(crate) fn check_process(process: u32, what: &str, remedy: &str) -> Result<()
          {remedy}"
     )))
 }
+
+/// Returns the bytes of memory that are free for this process, where the system tells (Linux): what the
+/// machine has, or what its control group leaves.
+pub(crate) fn memory_available() -> Option<u64> {
+    let read = |path| std::fs::read_to_string(path).ok();
+    let of_machine = number_after(&read("/proc/meminfo")?, "MemAvailable:")?.saturating_mul(1024);
+    let of_group = || {
+        let groups = read("/proc/self/cgroup")?;
+        let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+        let file =
+            |name: &str| std::fs::read_to_string(format!("/sys/fs/cgroup{group}/{name}")).ok();
+        let number = |name| file(name)?.trim().parse::<u64>().ok();
+        // Pages of files are given back when memory is needed.
+        let used = number("memory.current")?;
+        let of_files = number_after(&file("memory.stat")?, "file ").unwrap_or(0);
+        Some(number("memory.max")?.saturating_sub(used.saturating_sub(of_files)))
+    };
+    Some(of_group().map_or(of_machine, |of_group: u64| of_group.min(of_machine)))
+}
+
+/// Returns the number after `name` at the beginning of a line.
+fn number_after(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_by_the_beginning_of_their_line() {
+        let text = "MemTotal:  24655104 kB\nMemAvailable:   24210000 kB\nfile 7\nfile_mapped 9\n";
+        assert_eq!(number_after(text, "MemAvailable:"), Some(24_210_000));
+        assert_eq!(number_after(text, "file "), Some(7));
+        assert_eq!(number_after(text, "MemFree:"), None);
+        assert_eq!(number_after("MemFree: much", "MemFree:"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn some_memory_is_available() {
+        assert!(memory_available().is_some_and(|bytes| bytes > 1 << 20));
+    }
+}

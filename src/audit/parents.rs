@@ -1,6 +1,8 @@
 //! Tables whose rows know of later children: columns that are totals of them, and tables whose time is
 //! missing or that of an earlier parent.
 
+use std::cmp::Reverse;
+
 use super::score::rank_correlation;
 use super::{Finding, Kind};
 use crate::days::DAY_US;
@@ -19,8 +21,17 @@ struct ChildTotals {
     rows: Vec<u32>,
     first: Vec<i64>,
     last: Vec<i64>,
-    /// A total for each row, with its name.
-    totals: Vec<(String, Vec<f64>)>,
+    /// The totals.
+    totals: Vec<Total>,
+}
+
+/// A total of the children of each row.
+struct Total {
+    name: String,
+    values: Vec<f64>,
+    /// The value of the first child that has one. A column with that value is no total: the children
+    /// have copies of it.
+    of_first: Option<Vec<f64>>,
 }
 
 /// Looks at the parents of every relation whose children have times.
@@ -74,7 +85,7 @@ fn before_parent(store: &Store, relation: usize, row_limit: u32) -> Result<Optio
     }
     let is_time = |time: i64| time != ALWAYS_VISIBLE && time < NEVER_VISIBLE;
     let (mut earlier, mut all) = (0, 0);
-    let step = (children.row_count() / row_limit).max(1);
+    let step = children.row_count().div_ceil(row_limit).max(1);
     for row in (0..children.row_count()).step_by(step as usize) {
         let record = children.row(row)?;
         if let Some(parent) = relation.parent(&record)? {
@@ -100,8 +111,8 @@ fn before_parent(store: &Store, relation: usize, row_limit: u32) -> Result<Optio
 }
 
 impl ChildTotals {
-    /// Returns the totals of up to `row_limit` parents with two children and more, all of which came to
-    /// be known after the parent.
+    /// Returns the totals of up to `row_limit` parents of which at least two children, and at least half
+    /// of all, came to be known after the parent.
     fn of(store: &Store, relation: usize, row_limit: u32) -> Result<Self> {
         let relation = &store.relations()[relation];
         let parents = &store.tables()[relation.metadata().parent as usize];
@@ -110,45 +121,55 @@ impl ChildTotals {
             .filter(|(_, column)| column.semantic() == SemanticType::Numerical)
             .map(|(place, column)| (place, column.name.clone()))
             .collect();
-        let mut totals =
-            Self { rows: Vec::new(), first: Vec::new(), last: Vec::new(), totals: Vec::new() };
-        let mut counts = Vec::new();
-        let mut sums = vec![Vec::new(); summed.len()];
-        let mut means = vec![Vec::new(); summed.len()];
-        let step = (parents.row_count() / row_limit).max(1);
+        let (mut rows, mut first, mut last, mut counts) = (vec![], vec![], vec![], vec![]);
+        let mut of_columns = vec![[const { Vec::new() }; 3]; summed.len()];
+        let step = parents.row_count().div_ceil(row_limit).max(1);
         for row in (0..parents.row_count()).step_by(step as usize) {
             let children = relation.children(row)?;
-            let own_time = parents.row(row)?.time();
             let Some(times) = children.times()? else { continue };
-            let (Some(&first), Some(&last)) = (times.first(), times.last()) else { continue };
-            let is_known = first != ALWAYS_VISIBLE && last < NEVER_VISIBLE;
-            if times.len() < 2 || !is_known || own_time >= first {
+            let known = &times[times.partition_point(|&time| time == ALWAYS_VISIBLE)
+                ..times.partition_point(|&time| time < NEVER_VISIBLE)];
+            let own_time = parents.row(row)?.time();
+            let later = known.len() - known.partition_point(|&time| time <= own_time);
+            let (Some(&earliest), Some(&latest)) = (known.first(), known.last()) else { continue };
+            if later < 2 || later * 2 < times.len() {
                 continue;
             }
-            totals.rows.push(row);
-            totals.first.push(first);
-            totals.last.push(last);
+            rows.push(row);
+            first.push(earliest);
+            last.push(latest);
             counts.push(times.len() as f64);
-            for (place, (column, _)) in summed.iter().enumerate() {
-                let (mut sum, mut count) = (0.0, 0);
+            for (&(column, _), [sums, means, firsts]) in summed.iter().zip(&mut of_columns) {
+                let (mut sum, mut count, mut of_first) = (0.0, 0, f64::NAN);
                 for &child in children.rows()? {
-                    let record = table.row(child)?;
-                    if let Some(value) = number(table, *column, record.cell(*column)) {
+                    if let Some(value) = number(table, column, table.row(child)?.cell(column)) {
+                        of_first = if count == 0 { value } else { of_first };
                         sum += value;
                         count += 1;
                     }
                 }
-                sums[place].push(sum);
-                means[place].push(if count == 0 { f64::NAN } else { sum / f64::from(count) });
+                sums.push(sum);
+                means.push(if count == 0 { f64::NAN } else { sum / f64::from(count) });
+                firsts.push(of_first);
             }
         }
         let name = &table.metadata().name;
-        totals.totals.push((format!("the number of {name}"), counts));
-        for ((_, column), (sum, mean)) in summed.iter().zip(sums.into_iter().zip(means)) {
-            totals.totals.push((format!("the sum of {name}.{column}"), sum));
-            totals.totals.push((format!("the mean of {name}.{column}"), mean));
+        let total = |name, values, of_first| Total { name, values, of_first };
+        let mut totals = vec![total(format!("the number of {name}"), counts, None)];
+        for ((_, column), [sums, means, firsts]) in summed.iter().zip(of_columns) {
+            totals.push(total(format!("the sum of {name}.{column}"), sums, Some(firsts.clone())));
+            totals.push(total(format!("the mean of {name}.{column}"), means, Some(firsts)));
         }
-        Ok(totals)
+        Ok(Self { rows, first, last, totals })
+    }
+}
+
+impl Total {
+    /// Returns the correlation with a column's values, if it is that of a total.
+    fn told(&self, values: &[f64]) -> Option<f64> {
+        let is_copy = |of_first| correlation(values, of_first).is_some_and(|c| c >= THRESHOLD);
+        let correlation = correlation(values, &self.values).filter(|&c| c >= THRESHOLD)?;
+        (!self.of_first.as_deref().is_some_and(is_copy)).then_some(correlation)
     }
 }
 
@@ -179,13 +200,11 @@ fn totals_of_children(
                         Ok(number(parents, place, cell).unwrap_or(f64::NAN))
                     })
                     .collect::<Result<Vec<_>>>()?;
-                let told = totals.totals.iter().filter_map(|(name, of_rows)| {
-                    let correlation = correlation(&values, of_rows)?;
-                    (correlation >= THRESHOLD).then(|| {
-                        (correlation, format!("rank correlation {correlation:.3} with {name}"))
-                    })
-                });
-                told.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, words)| words)
+                let told =
+                    totals.totals.iter().filter_map(|total| Some((total.told(&values)?, total)));
+                told.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(correlation, total)| {
+                    format!("rank correlation {correlation:.3} with {}", total.name)
+                })
             }
             SemanticType::Timestamp => last_days(parents, place, children, totals)?,
             _ => None,
@@ -241,15 +260,7 @@ fn last_days(
 fn order_of_time(parents: &Table, children: &str, totals: &ChildTotals) -> Result<Vec<Finding>> {
     let first: Vec<f64> = totals.first.iter().map(|&time| time as f64).collect();
     let metadata = parents.metadata();
-    let mut orders = Vec::new();
-    if metadata.key.len() == 1 {
-        let keys: Result<Vec<f64>> = totals
-            .rows
-            .iter()
-            .map(|&row| Ok(parents.key(row)?.parse().unwrap_or(f64::NAN)))
-            .collect();
-        orders.push((metadata.key[0].clone(), keys?));
-    }
+    let mut orders = key_orders(parents, &totals.rows)?;
     for (place, column) in metadata.columns.iter().enumerate() {
         let is_number = column.semantic() == SemanticType::Numerical;
         if is_number && !metadata.key.contains(&column.name) && column.known.is_none() {
@@ -263,7 +274,7 @@ fn order_of_time(parents: &Table, children: &str, totals: &ChildTotals) -> Resul
     }
     let found = orders.into_iter().filter_map(|(name, values)| {
         let correlation = correlation(&values, &first)?;
-        (correlation >= THRESHOLD).then(|| Finding {
+        (correlation.abs() >= THRESHOLD).then(|| Finding {
             kind: Kind::OrderOfTime,
             task: None,
             subject: format!("{}.{name}", metadata.name),
@@ -280,9 +291,79 @@ fn order_of_time(parents: &Table, children: &str, totals: &ChildTotals) -> Resul
     Ok(found.collect())
 }
 
+/// Returns for each part of the key the places of some rows in its order.
+fn key_orders(table: &Table, rows: &[u32]) -> Result<Vec<(String, Vec<f64>)>> {
+    let names = &table.metadata().key;
+    let mut parts = vec![Vec::with_capacity(rows.len()); names.len()];
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    for &row in rows {
+        let key = table.key(row)?;
+        // The parts of a composite key are joined by |. A \| inside of one makes it unlike the others.
+        let of_row: Vec<&str> =
+            if names.len() == 1 { vec![key] } else { key.splitn(names.len(), '|').collect() };
+        for (place, part) in parts.iter_mut().enumerate() {
+            part.push(natural_order(of_row.get(place).copied().unwrap_or_default()));
+        }
+    }
+    let places = |part: Vec<Vec<Piece>>| {
+        let mut order: Vec<&Vec<Piece>> = part.iter().collect();
+        order.sort_unstable();
+        order.dedup();
+        part.iter().map(|key| order.partition_point(|other| *other < key) as f64).collect()
+    };
+    Ok(names.iter().cloned().zip(parts.into_iter().map(places)).collect())
+}
+
+/// A piece of a key: digits count as a number, by their length and then their order.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Piece {
+    /// Negative numbers come first, the one with the most digits before the others.
+    Minus(Reverse<(usize, String)>),
+    Digits(usize, String),
+    Letters(String),
+}
+
+/// Returns the pieces of a key, in whose order `P9` comes before `P10`.
+fn natural_order(key: &str) -> Vec<Piece> {
+    let is_digit = |c: char| c.is_ascii_digit();
+    if let Some(digits) = key.strip_prefix('-').filter(|rest| rest.chars().all(is_digit)) {
+        let digits = digits.trim_start_matches('0');
+        return vec![Piece::Minus(Reverse((digits.len(), digits.to_owned())))];
+    }
+    let mut pieces = Vec::new();
+    let mut rest = key;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|c| is_digit(c) != is_digit(first)).unwrap_or(rest.len());
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        pieces.push(match is_digit(first) {
+            true => {
+                let digits = piece.trim_start_matches('0');
+                Piece::Digits(digits.len(), digits.to_owned())
+            }
+            false => Piece::Letters(piece.to_owned()),
+        });
+    }
+    pieces
+}
+
 /// Returns the rank correlation of the pairs without NULL; none of few of them.
 fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
     let pairs = a.iter().zip(b).filter(|(a, b)| !a.is_nan() && !b.is_nan());
     let (a, b): (Vec<f64>, Vec<f64>) = pairs.unzip();
     if a.len() < ROWS_MIN { None } else { rank_correlation(&a, &b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::natural_order;
+
+    #[test]
+    fn keys_are_in_the_order_in_which_they_are_counted() {
+        let sorted = ["-10", "-9", "0", "7", "0010", "11.5", "P9", "P10", "P10a", "Q1"];
+        assert!(sorted.is_sorted_by_key(|key| natural_order(key)));
+        assert!(natural_order("007") == natural_order("7"));
+    }
 }

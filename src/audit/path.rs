@@ -84,7 +84,9 @@ impl Path {
             if step.is_parent {
                 let record = store.tables()[table as usize].row(row)?;
                 table = relation.metadata().parent;
-                if let Some(parent) = relation.parent(&record)? {
+                if let Some(parent) = relation.parent(&record)?
+                    && !is_own(table, parent)
+                {
                     let time = store.tables()[table as usize].row(parent)?.time();
                     match is_visible(time, seed.obs_time) {
                         true => (found.rows, found.visible) = (vec![parent], 1),

@@ -18,8 +18,17 @@ pub(super) struct Sample<'a> {
     pub anchor: u32,
     /// The columns that the seed row hides, the target first; none for a derived task.
     pub hidden: Vec<u32>,
+    /// The seeds in the order of their times, and their numbers in the task.
     pub seeds: Vec<Seed>,
+    pub seed_indices: Vec<u32>,
     pub target: Target,
+}
+
+impl Sample<'_> {
+    /// Whether the target is a cell of the seed row.
+    pub(super) fn is_cell(&self) -> bool {
+        !self.hidden.is_empty()
+    }
 }
 
 /// The columns that predict the target of a task alone.
@@ -35,7 +44,7 @@ pub(super) struct Predictors {
 struct Predictor {
     path: usize,
     table: u32,
-    /// None for the number of rows.
+    /// None for the rows themselves.
     column: Option<u32>,
     way: Way,
     score: Score,
@@ -46,7 +55,10 @@ struct Predictor {
 enum Way {
     Latest,
     Mean,
+    /// How many there are.
     Count,
+    /// Whether there are any.
+    Exists,
     /// The mean over the rows of the observation's own moment.
     SameTime,
 }
@@ -75,10 +87,12 @@ pub(super) fn predictors(
     }
     // Of the paths to a column with equal scores, the first, which is the shortest.
     scored.sort_by(|a, b| b.score.value.total_cmp(&a.score.value).then(a.path.cmp(&b.path)));
-    let mut named: Vec<Option<(u32, u32)>> = Vec::new();
+    let mut named: Vec<(Option<usize>, u32, Option<u32>)> = Vec::new();
     scored.retain(|one| {
-        let subject = one.column.map(|column| (one.table, column));
-        let is_new = subject.is_none() || !named.contains(&subject);
+        // The rows themselves are others on each path.
+        let path = one.column.is_none().then_some(one.path);
+        let subject = (path, one.table, one.column);
+        let is_new = !named.contains(&subject);
         named.push(subject);
         is_new
     });
@@ -100,28 +114,43 @@ fn score_path(
 ) -> Result<Vec<Predictor>> {
     let table = &sample.store.tables()[path.table as usize];
     let mut scored = Vec::new();
-    let mut add = |column, way, values: &Values| {
-        if let Some(score) = score(&sample.target, values) {
-            scored.push(Predictor { path: place, table: path.table, column, way, score });
-        }
+    let mut add = |column, way, score: Option<Score>| {
+        let named = |score| Predictor { path: place, table: path.table, column, way, score };
+        scored.extend(score.map(named));
     };
+    // Without a row there is no value: that is told once, not by each column.
+    let reached: Vec<usize> =
+        (0..found.len()).filter(|&seed| !found[seed].rows.is_empty()).collect();
+    let target = sample.target.at(&reached);
+    let rows: Vec<[u32; 2]> =
+        reached.iter().map(|&seed| [sample.seeds[seed].row, found[seed].rows[0]]).collect();
     for (number, column) in (0..).zip(&table.metadata().columns) {
         if path.steps.is_empty() && sample.hidden.contains(&number) {
             continue;
         }
-        let cells = Cells { sample, table, column, number: number as usize, found };
+        let cells =
+            Cells { sample, table, column, number: number as usize, found, reached: &reached };
         for way in [Way::Latest, Way::Mean, Way::SameTime] {
             let is_one = way == Way::Latest;
             if (is_one || path.is_many())
                 && let Some(values) = cells.values(way)?
             {
-                add(Some(number), way, &values);
+                // Distances of time are alike by chance, where seeds are observed at regular times.
+                let is_time = column.semantic() == SemanticType::Timestamp;
+                let rows = (is_one && !is_time).then_some(&rows[..]);
+                add(Some(number), way, score(&target, &values, rows));
             }
         }
     }
+    if !path.steps.is_empty() {
+        let exists = found.iter().map(|found| f64::from(u8::from(found.visible > 0)));
+        let rows: Vec<_> = sample.seeds.iter().map(|seed| [seed.row; 2]).collect();
+        let exists = score(&sample.target, &Values::Code(exists.collect()), Some(&rows));
+        add(None, Way::Exists, exists);
+    }
     if path.is_many() {
         let counts = found.iter().map(|found| found.visible as f64).collect();
-        add(None, Way::Count, &Values::Number(counts));
+        add(None, Way::Count, score(&sample.target, &Values::Number(counts), None));
     }
     Ok(scored)
 }
@@ -133,10 +162,12 @@ struct Cells<'a> {
     column: &'a ColumnMetadata,
     number: usize,
     found: &'a [Found],
+    /// The seeds that see a row.
+    reached: &'a [usize],
 }
 
 impl Cells<'_> {
-    /// Returns a value for each seed; none where the column has none of this kind.
+    /// Returns a value for each seed that sees a row; none where the column has none of this kind.
     fn values(&self, way: Way) -> Result<Option<Values>> {
         let is_code = matches!(
             self.column.semantic(),
@@ -145,8 +176,9 @@ impl Cells<'_> {
         if way != Way::Latest && is_code {
             return Ok(None);
         }
-        let mut values = Vec::with_capacity(self.found.len());
-        for (found, seed) in self.found.iter().zip(&self.sample.seeds) {
+        let mut values = Vec::with_capacity(self.reached.len());
+        for &seed in self.reached {
+            let (found, seed) = (&self.found[seed], &self.sample.seeds[seed]);
             values.push(match way {
                 Way::Latest => self.first(found, seed)?,
                 _ => self.mean(found, seed, way == Way::SameTime)?,
@@ -202,6 +234,7 @@ impl Predictor {
         let of = match self.way {
             _ if path.steps.is_empty() => return self.subject(sample),
             Way::Count => return format!("the number of {}", path.words(sample.store)),
+            Way::Exists => return format!("whether there are {}", path.words(sample.store)),
             Way::Latest if path.is_many() => "the latest of ",
             Way::Latest => "",
             Way::Mean => "the mean of ",
@@ -218,6 +251,12 @@ impl Predictor {
         }
     }
 
+    fn is_identifier(&self, sample: &Sample<'_>) -> bool {
+        let table = &sample.store.metadata().tables[self.table as usize];
+        let column = self.column.map(|column| &table.columns[column as usize]);
+        column.is_some_and(|column| column.semantic() == SemanticType::Identifier)
+    }
+
     fn finding(&self, sample: &Sample<'_>, paths: &[Path]) -> Finding {
         let Score { seeds, by_null, .. } = self.score;
         let words = self.words(sample, paths);
@@ -230,11 +269,15 @@ impl Predictor {
         };
         let subject = self.subject(sample);
         let evidence = format!("{words}: {how}, {} over {seeds} seeds", self.score.words());
-        let remedy = if is_own && !sample.hidden.is_empty() {
+        let remedy = if is_own && sample.is_cell() {
             let column = subject.rsplit('.').next().unwrap_or_default();
             format!("hide it with the target: hide = [{column:?}] in the task")
         } else if self.column.is_none() {
             "give the table the time at which its rows are known, or a delay".to_owned()
+        } else if self.is_identifier(sample) {
+            "ignore it; if it is a reference that is known later than its row, put it into a table \
+             of its own, with the time at which it is known"
+                .to_owned()
         } else if self.way == Way::SameTime {
             "rows of the same time are visible: give their table a delay, or the column \
              known = { delay = \"...\" }"

@@ -15,6 +15,31 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// The possible leaks that are allowed.
     pub allowed: Vec<Finding>,
+    /// Why seeds were not replayed, if they were not.
+    pub not_replayed: Option<String>,
+}
+
+impl Report {
+    /// Returns what was found in one sentence, and what could not be judged.
+    #[must_use]
+    pub fn verdict(&self) -> String {
+        let verdict = match self.findings.len() {
+            0 => "no leak found".to_owned(),
+            1 => "1 possible leak found".to_owned(),
+            count => format!("{count} possible leaks found"),
+        };
+        let few = self.tasks.iter().filter(|task| task.too_few).map(|task| task.task.as_str());
+        let few: Vec<_> = few.collect();
+        let mut not_judged = Vec::new();
+        if !few.is_empty() {
+            not_judged.push(format!("columns for {} (too few labels)", few.join(", ")));
+        }
+        not_judged.extend(self.not_replayed.iter().map(|why| format!("the replay ({why})")));
+        match not_judged.is_empty() {
+            true => verdict,
+            false => format!("{verdict}; not judged: {}", not_judged.join("; ")),
+        }
+    }
 }
 
 /// What an audit saw of one task.
@@ -28,10 +53,13 @@ pub struct TaskReport {
     pub looked_at: usize,
     /// Whether these were too few, or too much alike, to conclude anything from columns.
     pub too_few: bool,
-    /// The number of seeds that were replayed, and of times after which everything was changed.
+    /// The number of seeds that were replayed with another future.
     pub replayed: usize,
-    /// The number of times after which everything was changed.
-    pub moments: usize,
+    /// The number of them whose future was other from the observation time on; that of the others was
+    /// from a later time on.
+    pub replayed_exactly: usize,
+    /// The number of seeds that were replayed with another label.
+    pub relabelled: usize,
     /// The column that predicts the target best alone, and how well.
     pub best: Option<String>,
     /// How many rows near the seeds are shown and hidden.

@@ -1,14 +1,14 @@
 //! Times that are rounded to days: a row is visible from midnight, though it came to exist during the
 //! day.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::path::Path;
 use super::predictors::Sample;
 use super::{Finding, Kind};
 use crate::days::DAY_US;
 use crate::error::Result;
-use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, Store, Table};
+use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, Seed, Store, Table, TimeMetadata};
 
 /// The fewest rows from which anything is concluded.
 const ROWS_MIN: usize = 50;
@@ -30,12 +30,12 @@ pub(super) fn rounded_tables(store: &Store, row_limit: u32) -> Result<Vec<u32>> 
 }
 
 fn delay_us(table: &Table) -> Option<i64> {
-    table.metadata().time.as_ref().map(crate::store::TimeMetadata::delay_us)
+    table.metadata().time.as_ref().map(TimeMetadata::delay_us)
 }
 
 fn is_rounded(table: &Table, row_limit: u32) -> Result<bool> {
     let delay = delay_us(table).unwrap_or(0);
-    let step = (table.row_count() / row_limit).max(1);
+    let step = table.row_count().div_ceil(row_limit).max(1);
     let (mut midnights, mut all) = (0, 0);
     for row in (0..table.row_count()).step_by(step as usize) {
         let time = table.row(row)?.time();
@@ -50,43 +50,72 @@ fn is_rounded(table: &Table, row_limit: u32) -> Result<bool> {
 /// Finds tables with rounded times of which seeds see rows of their own day.
 pub(super) fn findings(sample: &Sample<'_>, rounded: &[u32]) -> Result<Vec<Finding>> {
     let store = sample.store;
-    let mut seeing: BTreeMap<u32, Vec<bool>> = BTreeMap::new();
+    // By the table whose column the times are of: the tables that see them, and the seeds that do.
+    let mut seeing: BTreeMap<u32, (BTreeSet<u32>, Vec<bool>)> = BTreeMap::new();
     for path in Path::all_from(store, sample.anchor).iter().skip(1) {
-        if !rounded.contains(&path.table) {
+        // A row that came to exist did so after the rows that it refers to.
+        if !path.is_many() || !rounded.contains(&path.table) {
             continue;
         }
         let table = &store.tables()[path.table as usize];
         let delay = delay_us(table).unwrap_or(0);
-        let seeing = seeing.entry(path.table).or_insert_with(|| vec![false; sample.seeds.len()]);
-        for (sees, seed) in seeing.iter_mut().zip(&sample.seeds) {
-            let own_time = store.tables()[sample.anchor as usize].row(seed.row)?.time();
+        let ends_later = |time: i64, seed: &Seed| {
+            time.saturating_sub(delay).saturating_add(DAY_US) > seed.obs_time
+        };
+        for (place, seed) in sample.seeds.iter().enumerate() {
+            let of_seed = event(store, sample.anchor, seed.row)?;
             for &row in &path.follow(store, sample.anchor, seed)?.rows {
                 let time = table.row(row)?.time();
-                if time == ALWAYS_VISIBLE || time >= NEVER_VISIBLE {
+                if time == ALWAYS_VISIBLE || time >= NEVER_VISIBLE || !ends_later(time, seed) {
                     continue;
                 }
-                // What is of the very event that the seed is of came with it.
-                let is_of_the_event = rounded.contains(&sample.anchor) && time == own_time;
-                let ends_later = time.saturating_sub(delay).saturating_add(DAY_US) > seed.obs_time;
-                *sees |= ends_later && !is_of_the_event;
+                // What belongs to the very event that a cell is of came with it.
+                let of_row = event(store, path.table, row)?;
+                if !sample.is_cell() || of_row != of_seed {
+                    let none = || (BTreeSet::new(), vec![false; sample.seeds.len()]);
+                    let (tables, seeing) = seeing.entry(of_row.0).or_insert_with(none);
+                    tables.insert(path.table);
+                    seeing[place] = true;
+                }
             }
         }
     }
     let count = sample.seeds.len();
-    let found = seeing.into_iter().filter_map(|(table, seeing)| {
+    let name = |table: u32| store.metadata().tables[table as usize].name.as_str();
+    let found = seeing.into_iter().filter_map(|(table, (tables, seeing))| {
         let seeds = seeing.into_iter().filter(|&sees| sees).count();
         let is_much = seeds >= SEEDS_MIN && seeds as f64 >= SHARE_MIN * count as f64;
-        let name = &store.metadata().tables[table as usize].name;
+        let tables: Vec<_> = tables.into_iter().map(name).collect();
+        let subject = name(table);
         is_much.then(|| Finding {
             kind: Kind::RoundedTime,
             task: Some(sample.task.clone()),
-            subject: name.clone(),
+            subject: subject.to_owned(),
             evidence: format!(
-                "{name}: its times are rounded to days, and {seeds} of {count} seeds see rows of the \
-                 day on which they are observed, which may have come to exist after the observation"
+                "{subject}: its times are rounded to days, and {seeds} of {count} seeds see rows of {} \
+                 of the day on which they are observed, which may have come to exist after the \
+                 observation",
+                tables.join(", ")
             ),
-            remedy: "give the table's time a delay: delay = \"1 day\"".to_owned(),
+            remedy: format!(
+                "give the time of {} a delay: delay = \"1 day\"",
+                if tables.contains(&subject) { subject.to_owned() } else { tables.join(", ") }
+            ),
         })
     });
     Ok(found.collect())
+}
+
+/// Returns the row from which a row inherits its time, through as many tables as it takes, with its
+/// table; the row itself if it has its time of its own.
+fn event(store: &Store, mut table: u32, mut row: u32) -> Result<(u32, u32)> {
+    while let Some(TimeMetadata::Inherited { relation, .. }) =
+        store.tables()[table as usize].metadata().time
+    {
+        let relation = &store.relations()[relation as usize];
+        let record = store.tables()[table as usize].row(row)?;
+        let Some(parent) = relation.parent(&record)? else { break };
+        (table, row) = (relation.metadata().parent, parent);
+    }
+    Ok((table, row))
 }

@@ -1,6 +1,6 @@
 //! How well one column predicts a target alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The fewest seeds from which anything is concluded.
 pub(super) const SEEDS_MIN: usize = 100;
@@ -8,7 +8,7 @@ pub(super) const SEEDS_MIN: usize = 100;
 const OF_EACH_MIN: usize = 10;
 /// The most bins of a number's values.
 const BINS_MAX: usize = 64;
-/// The fewest seeds with a value that always comes with the rarer truth.
+/// The fewest rows with a value that always comes with the rarer truth, and the fewest of the anchor.
 const ALWAYS_MIN: usize = 30;
 
 /// The targets of some seeds.
@@ -59,7 +59,8 @@ impl Target {
         }
     }
 
-    fn at(&self, seeds: &[usize]) -> Self {
+    /// Returns the targets of some of the seeds.
+    pub(super) fn at(&self, seeds: &[usize]) -> Self {
         match self {
             Self::Truth(values) => Self::Truth(seeds.iter().map(|&seed| values[seed]).collect()),
             Self::Number(values) => Self::Number(seeds.iter().map(|&seed| values[seed]).collect()),
@@ -86,8 +87,9 @@ impl Target {
     }
 }
 
-/// Returns how well a column predicts the target, by the measure that is best for it.
-pub(super) fn score(target: &Target, values: &Values) -> Option<Score> {
+/// Returns how well a column predicts the target, by the measure that is best for it. `rows` has the
+/// rows of each seed, that of the anchor and that of the value; none for a value of many rows.
+pub(super) fn score(target: &Target, values: &Values, rows: Option<&[[u32; 2]]>) -> Option<Score> {
     let (Values::Number(all) | Values::Code(all)) = values;
     let is_null: Vec<f64> = all.iter().map(|value| f64::from(u8::from(value.is_nan()))).collect();
     let present: Vec<usize> = (0..all.len()).filter(|&seed| !all[seed].is_nan()).collect();
@@ -105,9 +107,10 @@ pub(super) fn score(target: &Target, values: &Values) -> Option<Score> {
     } else if let Values::Number(all) = values {
         scores.push(by_order(target, all));
     }
-    scores.push(always(target, &is_null).map(|score| Score { by_null: true, ..score }));
-    if let Values::Code(all) = values {
-        scores.push(always(target, all));
+    if let Some(rows) = rows {
+        let by_null = always(target, &is_null, rows);
+        scores.push(by_null.map(|score| Score { by_null: true, ..score }));
+        scores.push(always(target, all, rows));
     }
     let better = |a: &Score, b: &Score| a.value.total_cmp(&b.value).then(a.seeds.cmp(&b.seeds));
     scores.into_iter().flatten().max_by(better)
@@ -155,22 +158,26 @@ fn by_groups(target: &Target, values: &Values) -> Option<Score> {
 }
 
 /// Looks for a value that always comes with the rarer truth, however rare the value is.
-fn always(target: &Target, codes: &[f64]) -> Option<Score> {
+fn always(target: &Target, values: &[f64], rows: &[[u32; 2]]) -> Option<Score> {
     let Target::Truth(truths) = target else { return None };
     if !target.is_enough() {
         return None;
     }
     let trues = truths.iter().filter(|&&truth| truth).count();
     let rarer = trues * 2 <= truths.len();
-    let mut groups: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
-    for (code, &truth) in codes.iter().zip(truths) {
-        let (count, rare) = groups.entry(code.to_bits()).or_default();
-        *count += 1;
-        *rare += usize::from(truth == rarer);
+    let mut groups: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (seed, value) in values.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
+        groups.entry(value.to_bits()).or_default().push(seed);
     }
-    let is_always =
-        |&(count, rare): &(usize, usize)| count >= ALWAYS_MIN && rare * 100 >= count * 99;
-    let seeds = groups.into_values().filter(is_always).map(|(count, _)| count).max()?;
+    // One row that many seeds see, or many rows of one anchor, are a single case.
+    let cases = |group: &[usize], place: usize| {
+        group.iter().map(|&seed| rows[seed][place]).collect::<BTreeSet<_>>().len()
+    };
+    let is_always = |group: &Vec<usize>| {
+        let rare = group.iter().filter(|&&seed| truths[seed] == rarer).count();
+        rare * 100 >= group.len() * 99 && (0..2).all(|place| cases(group, place) >= ALWAYS_MIN)
+    };
+    let seeds = groups.into_values().filter(is_always).map(|group| group.len()).max()?;
     Some(Score { value: 1.0, measure: Measure::Always, seeds, by_null: false })
 }
 
@@ -325,7 +332,7 @@ mod tests {
                 (Values::Number(numbers(count, |seed| noise(seed + count))), 0.0),
                 (Values::Code(numbers(count, |seed| noise(seed + count) % 20.0)), 0.0),
             ] {
-                let found = score(&target, &values).unwrap();
+                let found = score(&target, &values, None).unwrap();
                 let is_right = match expected > 0.5 {
                     true => found.value > expected,
                     false => found.value < 0.6,
@@ -345,13 +352,32 @@ mod tests {
         let null_if = |is_null: &dyn Fn(usize) -> bool| {
             numbers(count, |seed| if is_null(seed) { f64::NAN } else { noise(seed) })
         };
-        let found = score(&target, &Values::Number(null_if(&|seed| truths[seed]))).unwrap();
+        let rows: Vec<[u32; 2]> = (0..count as u32).map(|seed| [seed, seed]).collect();
+        let score = |values: Vec<f64>| score(&target, &Values::Number(values), Some(&rows));
+        let found = score(null_if(&|seed| truths[seed])).unwrap();
         assert!(found.by_null && found.value > 0.999, "{found:?}");
         // NULL for a tenth of the true seeds alone.
-        let found = score(&target, &Values::Number(null_if(&|seed| seed % 40 == 0)));
+        let found = score(null_if(&|seed| seed % 40 == 0));
         assert!(found.is_none_or(|found| found.measure != Measure::Always), "too few");
-        let found = score(&target, &Values::Number(null_if(&|seed| seed % 20 == 0))).unwrap();
+        let found = score(null_if(&|seed| seed % 20 == 0)).unwrap();
         assert_eq!((found.measure, found.seeds, found.by_null), (Measure::Always, 50, true));
+        // A number that stands for something else.
+        let found = score(numbers(count, |seed| if seed % 20 == 0 { -1.0 } else { noise(seed) }));
+        assert_eq!(found.map(|found| (found.measure, found.seeds)), Some((Measure::Always, 50)));
+    }
+
+    #[test]
+    fn what_one_row_has_in_many_seeds_is_one_case() {
+        let truths: Vec<bool> = (0..1000).map(|seed| seed % 4 == 0).collect();
+        let values = numbers(1000, |seed| if seed % 8 == 0 { -1.0 } else { noise(seed) });
+        let measure = |rows: &dyn Fn(u32) -> [u32; 2]| {
+            let rows: Vec<_> = (0..1000).map(rows).collect();
+            let target = Target::Truth(truths.clone());
+            score(&target, &Values::Number(values.clone()), Some(&rows)).unwrap().measure
+        };
+        assert_eq!(measure(&|seed| [seed, seed]), Measure::Always);
+        assert_ne!(measure(&|seed| [seed, seed / 100]), Measure::Always);
+        assert_ne!(measure(&|seed| [seed / 100, seed]), Measure::Always);
     }
 
     #[test]
@@ -359,14 +385,14 @@ mod tests {
         let count = 2000;
         let target = Target::Number(numbers(count, noise));
         let some = numbers(count, |seed| if seed % 5 == 0 { noise(seed) } else { f64::NAN });
-        let found = score(&target, &Values::Number(some)).unwrap();
+        let found = score(&target, &Values::Number(some), None).unwrap();
         assert!(found.value > 0.999 && found.seeds == 400, "{found:?}");
     }
 
     #[test]
     fn few_or_equal_targets_have_no_score() {
         let values = |count| Values::Number(numbers(count, noise));
-        assert!(score(&Target::Number(numbers(99, noise)), &values(99)).is_none());
-        assert!(score(&Target::Truth(vec![true; 500]), &values(500)).is_none());
+        assert!(score(&Target::Number(numbers(99, noise)), &values(99), None).is_none());
+        assert!(score(&Target::Truth(vec![true; 500]), &values(500), None).is_none());
     }
 }

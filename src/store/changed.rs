@@ -12,79 +12,122 @@ use crate::error::{Error, Result};
 use crate::random::{Purpose, Stream};
 
 /// What is different in a changed store.
-pub(crate) struct Change<'a> {
-    /// All that came to be known after this time: rows with their cells, references and times, values
-    /// that are known later than their rows, and times to come.
-    pub after: i64,
-    /// One more row, and those of its columns that are different.
-    pub own: Option<(u32, u32, &'a [u32])>,
-    /// The random seed of the other values.
-    pub seed: u64,
+pub(crate) enum Change<'a> {
+    /// All that came to be known after a time: rows with their cells, references and times, values that
+    /// are known later than their rows, and times to come. Also the targets of derived tasks.
+    Later { after: i64 },
+    /// Some cells of one row.
+    Cells { table: u32, row: u32, columns: &'a [u32] },
 }
 
 /// What is added to a later time. As all later times move alike, rows keep their order.
 const SHIFT_US: i64 = 400 * crate::days::DAY_US;
 
 impl Store {
-    /// Returns a copy of the store in memory with `change`, and with other targets of its derived tasks.
-    /// Statistics, embeddings, keys and the seeds of tasks stay.
+    /// Returns a copy of the store in memory with `change`, and the number of rows that are different.
+    /// `random_seed` chooses the other values. Statistics, embeddings, keys and the seeds of tasks stay.
     ///
     /// # Cost
-    /// Memory for the tables, the links and the tasks; a sort of the links.
+    /// Memory and time for what changes: the tables, the links, which are sorted, and the tasks; or one
+    /// table.
     ///
     /// # Errors
     /// `LimitExceeded` when there is not enough memory, `Corrupt` when the store is damaged.
-    pub(crate) fn changed(&self, change: &Change<'_>) -> Result<Self> {
+    pub(crate) fn changed(&self, change: &Change<'_>, random_seed: u64) -> Result<(Self, u64)> {
         let mut containers = self.containers.clone();
         let place_of = |name: &str| {
             let found = self.metadata.files.iter().position(|file| file.path == name);
             found.expect("an open store has each of its files")
         };
         let mut tables = Vec::with_capacity(self.tables.len());
+        let mut rows = 0;
         for (number, table) in (0..).zip(&self.tables) {
             let place = place_of(&table_file(&table.metadata().name));
-            containers[place] = self.containers[place].changed(|section, bytes| match section {
-                "rows" => self.change_rows(number, bytes, change),
-                _ => Ok(()),
-            })?;
+            if change.is_of_table(number) {
+                containers[place] = self.containers[place].changed(|section, bytes| {
+                    if section == "rows" {
+                        rows += self.change_rows(number, bytes, change, random_seed)?;
+                    }
+                    Ok(())
+                })?;
+            }
             tables.push(Table::open(&containers[place], table.metadata())?);
         }
-        let place = place_of(GRAPH_FILE);
         let mut sections = Vec::new();
         for relation in 0..self.relations.len() {
-            sections.extend(self.links_of(relation, &tables)?);
-        }
-        containers[place] = self.containers[place].changed(|section, bytes| {
-            match sections.iter().find(|(name, _)| name == section) {
-                Some((_, new)) if new.len() == bytes.len() => bytes.copy_from_slice(new),
-                Some(_) => {
-                    return Err(Error::corrupt(format!(
-                        "{GRAPH_FILE}: section {section:?} does not have the links of the tables; \
-                         prepare the store again"
-                    )));
-                }
-                None => {}
+            if self.changes_links(relation, change) {
+                sections.extend(self.links_of(relation, &tables)?);
             }
-            Ok(())
-        })?;
-        for task in self.tasks.iter().map(super::Task::metadata) {
-            if let TargetMetadata::Derived { column, .. } = &task.target {
+        }
+        if !sections.is_empty() {
+            let place = place_of(GRAPH_FILE);
+            containers[place] = self.containers[place].changed(|section, bytes| {
+                match sections.iter().find(|(name, _)| name == section) {
+                    Some((_, new)) if new.len() == bytes.len() => bytes.copy_from_slice(new),
+                    Some(_) => {
+                        return Err(Error::corrupt(format!(
+                            "{GRAPH_FILE}: section {section:?} does not have the links of the \
+                             tables; prepare the store again"
+                        )));
+                    }
+                    None => {}
+                }
+                Ok(())
+            })?;
+        }
+        for (number, task) in (0..).zip(self.tasks.iter().map(super::Task::metadata)) {
+            if let (TargetMetadata::Derived { column, .. }, Change::Later { .. }) =
+                (&task.target, change)
+            {
                 let place = place_of(&task_file(&task.name));
+                let random = || Stream::new(random_seed, Purpose::Audit, [number, 0, 1]);
                 containers[place] = self.containers[place].changed(|section, bytes| {
                     match section {
-                        "targets" => change_targets(bytes, &column.stats, change.seed),
-                        "nulls" => bytes.iter_mut().for_each(|null| *null ^= 1),
+                        "targets" => change_targets(bytes, &column.stats, random()),
+                        "nulls" => change_nulls(bytes, random()),
                         _ => {}
                     }
                     Ok(())
                 })?;
             }
         }
-        Self::assemble(&self.path, self.metadata.clone(), self.metadata_bytes, containers)
+        let metadata = self.metadata.clone();
+        let store = Self::assemble(&self.path, metadata, self.metadata_bytes, containers)?;
+        Ok((store, rows))
     }
 
-    /// Changes the records of a table.
-    fn change_rows(&self, number: u32, bytes: &mut [u8], change: &Change<'_>) -> Result<()> {
+    /// Returns about the bytes of memory that the making of a changed copy takes.
+    pub(crate) fn bytes_of_changed(&self) -> u64 {
+        let files = self.metadata.files.iter().zip(&self.containers);
+        let copied = files.map(|(file, container)| {
+            // The links are made anew beside the copy, and sorted.
+            let times = if file.path == GRAPH_FILE { 3 } else { 1 };
+            let is_shared = file.path.ends_with("embeddings.bin");
+            if is_shared { 0 } else { times * container.file_bytes() }
+        });
+        copied.sum()
+    }
+
+    /// Whether the section of a relation in the graph's file changes.
+    fn changes_links(&self, relation: usize, change: &Change<'_>) -> bool {
+        match change {
+            Change::Later { .. } => true,
+            Change::Cells { table, columns, .. } => {
+                let sums = summed_columns(&self.metadata.aggregates, relation);
+                let is_of_table = self.relations[relation].metadata().child == *table;
+                is_of_table && sums.into_iter().any(|column| columns.contains(&column))
+            }
+        }
+    }
+
+    /// Changes the records of a table; returns the number of those that are different.
+    fn change_rows(
+        &self,
+        number: u32,
+        bytes: &mut [u8],
+        change: &Change<'_>,
+        random_seed: u64,
+    ) -> Result<u64> {
         let table = &self.tables[number as usize];
         let metadata = table.metadata();
         let text_count = self.metadata.embedding.text_count;
@@ -96,19 +139,33 @@ impl Store {
                 (relation.parent_offset as usize, rows)
             })
             .collect();
+        let mut different = 0;
         for (row, bytes) in (0..).zip(bytes.chunks_exact_mut(metadata.stride as usize)) {
             let old = table.row(row)?;
-            let own = change.own.filter(|&(table, own, _)| (table, own) == (number, row));
-            let own = own.map_or(&[][..], |(_, _, columns)| columns);
             let identity = [u64::from(number), u64::from(row), 0];
-            let random = Stream::new(change.seed, Purpose::Audit, identity);
+            let random = Stream::new(random_seed, Purpose::Audit, identity);
+            let before = bytes.to_vec();
             let mut record = Record { metadata, bytes, random, text_count };
-            record.change(&old, change.after, own);
-            if !is_visible(old.time(), change.after) {
-                references.iter().for_each(|&(offset, rows)| record.change_parent(offset, rows));
+            match *change {
+                Change::Later { after } => {
+                    record.change_later(&old, after);
+                    if !is_visible(old.time(), after) {
+                        for &(offset, rows) in &references {
+                            record.change_parent(offset, rows);
+                        }
+                    }
+                }
+                Change::Cells { row: own, columns, .. } if own == row => {
+                    for &column in columns {
+                        let place = column as usize;
+                        record.change_cell(&old, place, &metadata.columns[place]);
+                    }
+                }
+                Change::Cells { .. } => continue,
             }
+            different += u64::from(*record.bytes != *before);
         }
-        Ok(())
+        Ok(different)
     }
 
     /// Returns the sections of the graph's file for one relation, from the records of `tables`.
@@ -153,6 +210,15 @@ impl Store {
     }
 }
 
+impl Change<'_> {
+    fn is_of_table(&self, number: u32) -> bool {
+        match self {
+            Self::Later { .. } => true,
+            Self::Cells { table, .. } => *table == number,
+        }
+    }
+}
+
 /// One record that is changed in place.
 struct Record<'a> {
     metadata: &'a TableMetadata,
@@ -162,8 +228,8 @@ struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// Changes what came to be known after `after`, and the cells of the columns `own`.
-    fn change(&mut self, old: &Row<'_>, after: i64, own: &[u32]) {
+    /// Changes what came to be known after `after`, but for references.
+    fn change_later(&mut self, old: &Row<'_>, after: i64) {
         let is_later = |time| !is_visible(time, after);
         let time_column = match self.metadata.time {
             Some(TimeMetadata::Column { column, .. }) => Some(column as usize),
@@ -173,7 +239,6 @@ impl Record<'_> {
             if let Some(KnownMetadata::At { offset, .. }) = column.known {
                 self.move_time(offset as usize, after);
             }
-            let is_own = own.contains(&(place as u32));
             let to_come = match old.cell(place) {
                 Cell::Timestamp(time) => is_later(time),
                 _ => false,
@@ -184,7 +249,7 @@ impl Record<'_> {
                 if is_later(old.time()) && !old.is_null(place) {
                     self.shift(column.offset as usize);
                 }
-            } else if is_own || to_come || !is_known {
+            } else if to_come || !is_known {
                 self.change_cell(old, place, column);
             }
         }
@@ -199,8 +264,13 @@ impl Record<'_> {
     }
 
     fn change_cell(&mut self, old: &Row<'_>, place: usize, column: &ColumnMetadata) {
-        // A value becomes NULL now and then, and NULL a value always.
-        let becomes_null = !old.is_null(place) && self.random.below(4) == 0;
+        let categories = match column.stats {
+            ColumnStats::Text => self.text_count,
+            ColumnStats::Categorical { cat_emb_count, .. } => cat_emb_count,
+            _ => u32::MAX,
+        };
+        // A value becomes NULL now and then, or if there is no other, and NULL a value always.
+        let becomes_null = !old.is_null(place) && (self.random.below(4) == 0 || categories < 2);
         self.set_bit(place, becomes_null);
         let offset = column.offset as usize;
         match column.stats {
@@ -215,22 +285,21 @@ impl Record<'_> {
                 let truth = self.bit(offset);
                 self.set_bit(offset, !truth);
             }
-            ColumnStats::Text => {
-                let text = self.random.below(self.text_count.into()) as u32;
-                self.put(offset, &text.to_le_bytes());
-            }
-            ColumnStats::Categorical { cat_emb_count, .. } => {
+            ColumnStats::Text | ColumnStats::Categorical { .. } => {
                 let width = column.stats.value_bytes() as usize;
-                let category = self.random.below(cat_emb_count.into()) as u32;
-                self.put(offset, &category.to_le_bytes()[..width]);
+                let mut bytes = [0; 4];
+                bytes[..width].copy_from_slice(&self.bytes[offset..offset + width]);
+                let other = other_than(u32::from_le_bytes(bytes), categories, &mut self.random);
+                self.put(offset, &other.to_le_bytes()[..width]);
             }
         }
     }
 
     /// Replaces the parent at `offset`, one of `rows`, if there is one.
     fn change_parent(&mut self, offset: usize, rows: u32) {
-        if u32::from_le_bytes(self.array(offset)) != super::NO_PARENT {
-            let parent = self.random.below(rows.into()) as u32;
+        let old = u32::from_le_bytes(self.array(offset));
+        if old != super::NO_PARENT {
+            let parent = other_than(old, rows, &mut self.random);
             self.put(offset, &parent.to_le_bytes());
         }
     }
@@ -268,14 +337,22 @@ impl Record<'_> {
     }
 }
 
+/// Returns a number below `count` that is not `old`, if there is one.
+fn other_than(old: u32, count: u32, random: &mut Stream) -> u32 {
+    match count {
+        0 | 1 => old,
+        _ => ((u64::from(old) + 1 + random.below(u64::from(count) - 1)) % u64::from(count)) as u32,
+    }
+}
+
 /// Changes the targets of a derived task.
-fn change_targets(bytes: &mut [u8], stats: &ColumnStats, seed: u64) {
-    let mut random = Stream::new(seed, Purpose::Audit, [0, 0, 1]);
+fn change_targets(bytes: &mut [u8], stats: &ColumnStats, mut random: Stream) {
     for target in bytes.chunks_exact_mut(target_bytes(stats).max(1) as usize) {
         match stats {
             ColumnStats::Boolean { .. } => target[0] ^= 1,
             ColumnStats::Categorical { cat_emb_count, .. } => {
-                let category = random.below((*cat_emb_count).into()) as u32;
+                let old = target.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+                let category = other_than(old, *cat_emb_count, &mut random);
                 target.copy_from_slice(&category.to_le_bytes());
             }
             ColumnStats::Timestamp { .. } => {
@@ -287,6 +364,13 @@ fn change_targets(bytes: &mut [u8], stats: &ColumnStats, seed: u64) {
                 target.copy_from_slice(&(score + 1.0).to_le_bytes());
             }
         }
+    }
+}
+
+/// Makes a quarter of the targets NULL that are not, and all that are no more.
+fn change_nulls(nulls: &mut [u8], mut random: Stream) {
+    for null in nulls {
+        *null = u8::from(*null == 0 && random.below(4) == 0);
     }
 }
 
@@ -314,12 +398,12 @@ mod tests {
     #[test]
     fn p7_a_store_without_later_rows_keeps_every_byte_but_the_targets() {
         let store = small();
-        let change = Change { after: i64::MAX, own: None, seed: 1 };
-        let changed = store.changed(&change).unwrap();
+        let (changed, rows) = store.changed(&Change::Later { after: i64::MAX }, 1).unwrap();
+        assert_eq!(rows, 0);
         for ((name, old), (_, new)) in bytes(&store).into_iter().zip(bytes(&changed)) {
             let is_target = ["targets", "nulls"].contains(&name.as_str());
             assert!(is_target || old == new, "section {name}");
-            assert!(!is_target || old != new, "section {name}");
+            assert!(name != "targets" || old != new, "section {name}");
         }
     }
 
@@ -331,7 +415,8 @@ mod tests {
             .filter(|&time| time != ALWAYS_VISIBLE)
             .collect();
         let after = *times.iter().min().unwrap();
-        let changed = store.changed(&Change { after, own: None, seed: 1 }).unwrap();
+        let (changed, rows) = store.changed(&Change::Later { after }, 1).unwrap();
+        assert!(rows > 0);
         let mut different = 0;
         for (old, new) in store.tables().iter().zip(changed.tables()) {
             let columns = old.metadata().columns.len();
@@ -350,5 +435,42 @@ mod tests {
             }
         }
         assert!(different > 0);
+    }
+
+    #[test]
+    fn p7_one_cell_changes_and_nothing_else() {
+        let store = small();
+        for (of, table) in (0..).zip(store.tables()) {
+            let cells = 0..table.metadata().columns.len() as u32;
+            for column in cells.filter(|_| table.row_count() > 0) {
+                let change = Change::Cells { table: of, row: 0, columns: &[column] };
+                let (changed, _) = store.changed(&change, 1).unwrap();
+                for (number, (old, new)) in (0..).zip(store.tables().iter().zip(changed.tables())) {
+                    let places = old.metadata().columns.len() as u32;
+                    for row in 0..old.row_count() {
+                        let (old, new) = (old.row(row).unwrap(), new.row(row).unwrap());
+                        for place in 0..places {
+                            let is_it = (number, row, place) == (of, 0, column);
+                            let [old, new] = [&old, &new].map(|row| row.cell(place as usize));
+                            // An identifier has no other value.
+                            let may_stay = !is_it || old == Cell::Identifier;
+                            assert!(if old == new { may_stay } else { is_it }, "{row} {place}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn another_number_is_another() {
+        let mut random = Stream::new(1, Purpose::Audit, [0; 3]);
+        for count in 2..20 {
+            for old in 0..count {
+                let other = other_than(old, count, &mut random);
+                assert!(other != old && other < count, "{old} of {count}: {other}");
+            }
+        }
+        assert_eq!(other_than(0, 1, &mut random), 0);
     }
 }

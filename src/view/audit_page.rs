@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::page::check_page;
 use super::page::markup::escape;
-use super::words::{count, plural};
+use super::words::count;
 use crate::audit::{Finding, Report, TaskReport};
 use crate::durable::{Disk, write_file};
 use crate::error::Result;
@@ -20,16 +20,12 @@ pub(crate) fn check_place(path: &Path) -> Result<()> {
 
 /// Writes an audit to a page, completely or not at all.
 pub(crate) fn write(path: &Path, report: &Report) -> Result<()> {
-    let verdict = match report.findings.len() {
-        0 => "No leak found.".to_owned(),
-        found => format!("{} found.", plural(found as u64, "possible leak")),
-    };
     let page = format!(
         include_str!("audit.html"),
         style = include_str!("page/style.css"),
         title = escape(&format!("Audit of {}", report.database)),
         root = escape(&report.root),
-        verdict = verdict,
+        verdict = escape(&report.verdict()),
         findings = findings(&report.findings, "leak"),
         allowed = findings(&report.allowed, "allowed"),
         tasks = report.tasks.iter().map(task).collect::<String>(),
@@ -76,13 +72,14 @@ fn task(task: &TaskReport) -> String {
         );
     }
     format!(
-        "<h2>Task {}</h2><p>Looked at {} of {} seeds; replayed {}; everything later was \
-         changed at {} times. {best}</p><table><tr><th>rows within two links of the seeds</th><th>visible</th>\
+        "<h2>Task {}</h2><p>Looked at {} of {} seeds; replayed {} with another future ({} from the \
+         observation time on), {} with another label. {best}</p><table><tr><th>rows within two links of the seeds</th><th>visible</th>\
          <th>later</th><th>share later</th><th></th></tr>{rows}</table>",
         escape(&task.task),
         count(task.looked_at as u64),
         count(task.seeds.into()),
         count(task.replayed as u64),
-        count(task.moments as u64)
+        count(task.replayed_exactly as u64),
+        count(task.relabelled as u64)
     )
 }

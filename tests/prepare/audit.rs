@@ -23,9 +23,9 @@ fn the_demo_is_clean() {
     let (store, page) = (workshop.text("db"), workshop.text("audit.html"));
     let text = succeed(&["audit", &store, "--html", &page]);
     assert!(text.ends_with("no leak found\n"), "{text}");
-    assert_eq!(text.matches("\n  replayed 512 seeds").count(), 6, "{text}");
+    assert_eq!(text.matches(" seeds with another future (").count(), 6, "{text}");
     let html = std::fs::read_to_string(&page).unwrap();
-    assert!(html.contains("No leak found.") && html.contains("<h2>Task churn</h2>"));
+    assert!(html.contains("no leak found.") && html.contains("<h2>Task churn</h2>"));
     // A page of another kind is never replaced.
     let context = ["inspect", &store, "--task", "churn", "--seed-index", "0", "--html", &page];
     assert_eq!(run(&context).status.code(), Some(1));
@@ -54,6 +54,41 @@ fn a_leak_has_a_status_and_a_name() {
     let allowed = succeed(&["audit", &store, "--allow", "reviews.words"]);
     assert!(allowed.contains("allowed: task reviews.stars: reviews.words"), "{allowed}");
     assert!(allowed.ends_with("no leak found\n"), "{allowed}");
+    // A task that is named twice is one task.
+    let twice = succeed(&["audit", &store, "--task", "churn", "--task", "churn"]);
+    assert_eq!(twice.matches("task churn:").count(), 1, "{twice}");
+}
+
+#[test]
+fn what_cannot_be_judged_is_told() {
+    let leaves: Vec<String> =
+        (0..60).map(|n| format!("{n},2024-01-{:02},{}", n % 28 + 1, n % 2)).collect();
+    let customers: Vec<String> = (0..60).map(|n| format!("{n},2023-01-01")).collect();
+    let table = |head: &str, rows: &[String]| format!("{head}\n{}\n", rows.join("\n"));
+    let workshop = Workshop::new(&[
+        ("customers.csv", &table("id,since", &customers)),
+        ("leaves.csv", &table("id,at,y", &leaves)),
+    ]);
+    let prepared = workshop.prepare(
+        r#"
+database = "few"
+[[table]]
+name = "customers"
+key = "id"
+time = { column = "since" }
+columns = { id = "identifier", since = "timestamp" }
+[[task]]
+name = "leaves"
+derived = { anchor = "customers", source = "leaves", key = "id", time = "at", target = "y", type = "numerical" }
+"#,
+    );
+    assert!(prepared.status.success(), "{prepared:?}");
+    let text = succeed(&["audit", &workshop.text("db")]);
+    assert!(text.contains("too few seeds with a label"), "{text}");
+    assert!(
+        text.ends_with("no leak found; not judged: columns for leaves (too few labels)\n"),
+        "{text}"
+    );
 }
 
 #[test]

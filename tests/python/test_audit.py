@@ -26,7 +26,8 @@ def test_p7_the_demo_is_clean(shop):
     assert report["findings"] == report["allowed"] == []
     assert report["root"] == headwater.Store(shop / "shop.db").root
     assert [task["task"] for task in report["tasks"]] == ["churn", "spend"]
-    assert all(task["replayed"] == 512 for task in report["tasks"])
+    assert all(task["replayed"] > 300 for task in report["tasks"])
+    assert report["not_replayed"] is None
 
 
 def test_bad_arguments_are_told(shop):

@@ -41,6 +41,18 @@ enum Leak {
     CellBeside,
     /// The items of orders have the time of the customer.
     EarlyParent,
+    /// Seeds, customers and orders all have the time of midnight.
+    AllRounded,
+    /// A boolean is true for some of the customers who leave alone.
+    RareTruth,
+    /// A number has a value of its own for some of the customers who leave alone.
+    Sentinel,
+    /// A column has the sum of all orders, also of those that came with the customer.
+    LifetimeSum,
+    /// Rows without a time have keys with letters, in the order opposite to that in which they came.
+    OrderOfLetters,
+    /// A time that is known before has the answer to a question of when.
+    TwinOfTime,
 }
 
 const SCHEMA: &str = r#"
@@ -55,7 +67,7 @@ columns = { id = "identifier", price = "numerical", sold = "numerical" }
 name = "customers"
 key = "id"
 time = { column = "since" }
-columns = { id = "identifier", since = "timestamp", city = "categorical", state = "categorical", worth = "numerical", reason = "text", last = "timestamp" }
+columns = { id = "identifier", since = "timestamp", city = "categorical", state = "categorical", worth = "numerical", reason = "text", last = "timestamp", warned = "boolean", rating = "numerical", total = "numerical", ends = "timestamp" }
 
 [[table]]
 name = "orders"
@@ -67,8 +79,8 @@ references = [{ columns = "customer", to = "customers" }, { columns = "product",
 [[table]]
 name = "items"
 time = { through = "THROUGH" }
-columns = { order = "identifier", customer = "identifier", count = "numerical" }
-references = [{ columns = "order", to = "orders" }, { columns = "customer", to = "customers" }]
+columns = { order = "identifier", customer = "identifier", product = "identifier", count = "numerical", price = "numerical" }
+references = [{ columns = "order", to = "orders" }, { columns = "customer", to = "customers" }, { columns = "product", to = "products" }]
 
 [[table]]
 name = "notes"
@@ -88,6 +100,12 @@ time = { column = "at" }
 columns = { id = "identifier", match = "identifier", at = "timestamp", won = "boolean" }
 references = [{ columns = "match", to = "matches" }]
 
+[[table]]
+name = "workers"
+key = "id"
+columns = { id = "identifier", boss = "identifier", deputy = "identifier", pay = "numerical" }
+references = [{ columns = "boss", to = "workers" }, { columns = "deputy", to = "workers" }]
+
 [[task]]
 name = "leaves"
 derived = { anchor = "customers", source = "leaves", key = "customer", time = "at", target = "y", type = "boolean" }
@@ -95,6 +113,15 @@ derived = { anchor = "customers", source = "leaves", key = "customer", time = "a
 [[task]]
 name = "spends"
 derived = { anchor = "customers", source = "spends", key = "customer", time = "at", target = "y", type = "numerical" }
+
+[[task]]
+name = "ends"
+derived = { anchor = "customers", source = "ends", key = "customer", time = "at", target = "y", type = "timestamp" }
+
+[[task]]
+name = "boss"
+cell = { table = "workers", column = "pay" }
+sees_everything = true
 
 [[task]]
 name = "amount"
@@ -105,103 +132,191 @@ name = "won"
 cell = { table = "sides", column = "won" }
 "#;
 
+type Column = (&'static str, Vec<Value>);
+
+/// The tables of a shop that is being made.
+struct Shop {
+    leak: Option<Leak>,
+    random: Stream,
+    tables: Vec<(&'static str, Vec<Column>)>,
+    /// Of each product.
+    prices: Vec<i64>,
+    sold: Vec<i64>,
+    /// The number of orders.
+    orders: i64,
+}
+
+impl Shop {
+    fn has(&self, leak: Leak) -> bool {
+        self.leak == Some(leak)
+    }
+
+    fn below(&mut self, bound: i64) -> i64 {
+        self.random.below(bound as u64) as i64
+    }
+
+    /// Adds a row.
+    fn add<const N: usize>(&mut self, table: &'static str, row: [(&'static str, Value); N]) {
+        let place = self.tables.iter().position(|(name, _)| *name == table).unwrap_or_else(|| {
+            self.tables.push((table, row.iter().map(|(name, _)| (*name, Vec::new())).collect()));
+            self.tables.len() - 1
+        });
+        let columns = &mut self.tables[place].1;
+        columns.iter_mut().zip(row).for_each(|((_, column), (_, value))| column.push(value));
+    }
+
+    fn add_customer(&mut self, customer: i64) {
+        let mut since = START + self.below(300) * DAY + self.below(DAY);
+        let (left, spent) = (self.below(10) < 3, 100 + self.below(1000));
+        let mut observed = START + (310 + self.below(60)) * DAY + DAY / 2;
+        if self.has(Leak::AllRounded) {
+            (since, observed) = (midnight(since), midnight(observed));
+        }
+        let (last, total) = self.add_orders(customer, since, observed);
+        let is_closed = match self.has(Leak::LaterColumn) {
+            true => left != (self.below(50) == 0),
+            false => self.below(3) == 0,
+        };
+        // Something that is of some, or of some of those alone who leave.
+        let mut some = |leak, one_of| match self.leak == Some(leak) {
+            true => left && self.random.below(10) < 6,
+            false => self.random.below(one_of) == 0,
+        };
+        let has_reason = some(Leak::NullPattern, 4);
+        let (warned, is_special) = (some(Leak::RareTruth, 12), some(Leak::Sentinel, 12));
+        let worth = if self.has(Leak::Twin) { spent * 3 } else { self.below(3000) };
+        let reason = Value::Word(format!("reason {}", self.below(5)));
+        let is_last = self.has(Leak::TimelessDay);
+        let day = if is_last { midnight(last) } else { since + self.below(90 * DAY) };
+        let rating = if is_special { -1 } else { self.below(20) };
+        let total = if self.has(Leak::LifetimeSum) { total } else { self.below(40_000) };
+        let end = observed - 1 - self.below(300 * DAY);
+        let is_known = self.has(Leak::TwinOfTime);
+        let known = if is_known { end } else { observed - 1 - self.below(300 * DAY) };
+        let city = Value::Word(format!("city {}", self.below(6)));
+        self.add(
+            "customers",
+            [
+                ("id", Value::Integer(customer)),
+                ("since", Value::Time(since)),
+                ("city", city),
+                ("state", Value::Word(if is_closed { "closed" } else { "open" }.to_owned())),
+                ("worth", number(worth)),
+                ("reason", if has_reason { reason } else { Value::Null }),
+                ("last", Value::Time(day)),
+                ("warned", Value::Truth(warned)),
+                ("rating", number(rating)),
+                ("total", number(total)),
+                ("ends", Value::Time(known)),
+            ],
+        );
+        let noted = if self.has(Leak::Sibling) { left } else { self.below(2) == 0 };
+        let id = ("customer", Value::Integer(customer));
+        let note = [("id", id.1.clone()), id.clone(), ("final", Value::Truth(noted))];
+        self.add("notes", note);
+        for (task, answer) in
+            [("leaves", Value::Truth(left)), ("spends", number(spent)), ("ends", Value::Time(end))]
+        {
+            self.add(task, [id.clone(), ("at", Value::Time(observed)), ("y", answer)]);
+        }
+    }
+
+    /// Returns the time of the last order and the total of all.
+    fn add_orders(&mut self, customer: i64, since: i64, observed: i64) -> (i64, i64) {
+        let (mut at, mut total) = (since, 0);
+        for place in 0..2 + self.below(12) {
+            // The first order comes with the customer.
+            at += if place == 0 { 0 } else { self.below(60 * DAY) + 1 };
+            // Every third order is of the day of an observation.
+            if place > 0 && self.below(3) == 0 {
+                at = at.max(midnight(observed)) / DAY * DAY + self.below(DAY);
+            }
+            let is_rounded = self.has(Leak::RoundedTime) || self.has(Leak::AllRounded);
+            let shown = if is_rounded { midnight(at) } else { at };
+            // Products are bought from a day on that grows with their number, where that leaks.
+            let product = match self.leak {
+                Some(Leak::OrderOfTime) => ((at - START) / (5 * DAY)).min(199),
+                Some(Leak::OrderOfLetters) => 199 - ((at - START) / (5 * DAY)).min(199),
+                _ => self.below(200),
+            };
+            self.sold[product as usize] += 1;
+            // An item has a copy of the price of its product.
+            let price = number(self.prices[product as usize]);
+            let amount = 40 + self.below(4000);
+            let tax = if self.has(Leak::CellBeside) { amount / 5 } else { self.below(800) };
+            total += amount;
+            let count = number(self.below(9));
+            let customer = ("customer", Value::Integer(customer));
+            let product = ("product", key_of_product(product));
+            let (order, at) = (Value::Integer(self.orders), ("at", Value::Time(shown)));
+            self.orders += 1;
+            let of_order = ("order", order.clone());
+            let (of_customer, of_product) = (customer.clone(), product.clone());
+            self.add(
+                "items",
+                [of_order, of_customer, of_product, ("count", count), ("price", price)],
+            );
+            let (amount, tax) = (("amount", number(amount)), ("tax", number(tax)));
+            self.add("orders", [("id", order), customer, product, at, amount, tax]);
+        }
+        (at, total)
+    }
+
+    fn add_game(&mut self, game: i64) {
+        self.add("matches", [("id", Value::Integer(game))]);
+        let (at, won) = (START + self.below(400 * DAY), self.below(2) == 0);
+        let second = if self.has(Leak::OtherSide) { !won } else { self.below(2) == 0 };
+        for (side, won) in [(0, won), (1, second)] {
+            let id = ("id", Value::Integer(game * 2 + side));
+            let of_match = ("match", Value::Integer(game));
+            self.add("sides", [id, of_match, ("at", Value::Time(at)), ("won", Value::Truth(won))]);
+        }
+    }
+}
+
 /// Returns a shop with a leak, or without.
 fn shop(leak: Option<Leak>) -> Database {
-    let has = |other| leak == Some(other);
-    let mut random = Stream::new(7, Purpose::Split, [0xa0d1, 0, 0]);
-    let mut below = |bound: i64| random.below(bound as u64) as i64;
-    let number = |value: i64| Value::Number(value as f64 / 4.0);
-    let mut products: Vec<[Value; 3]> = Vec::new();
-    let mut customers: Vec<[Value; 7]> = Vec::new();
-    let mut orders: Vec<[Value; 6]> = Vec::new();
-    let mut items: Vec<[Value; 3]> = Vec::new();
-    let mut notes: Vec<[Value; 3]> = Vec::new();
-    let (mut leaves, mut spends): (Vec<[Value; 3]>, Vec<[Value; 3]>) = Default::default();
-    let mut sold = [0; 200];
-    for customer in 0..CUSTOMERS {
-        let since = START + below(300) * DAY + below(DAY);
-        let (left, spent) = (below(10) < 3, 100 + below(1000));
-        let observed = START + (310 + below(60)) * DAY + DAY / 2;
-        let (mut at, mut last) = (since, since);
-        for _ in 0..2 + below(12) {
-            at += below(60 * DAY) + 1;
-            last = at;
-            // Every third order is of the day of an observation.
-            if below(3) == 0 {
-                at = at.max(observed / DAY * DAY) / DAY * DAY + below(DAY);
-                last = at;
-            }
-            let shown = if has(Leak::RoundedTime) { at / DAY * DAY } else { at };
-            // Products are bought from a day on that grows with their number, where that leaks.
-            let product = match has(Leak::OrderOfTime) {
-                true => ((at - START) / (5 * DAY)).min(199),
-                false => below(200),
-            };
-            sold[product as usize] += 1;
-            let amount = 40 + below(4000);
-            let tax = if has(Leak::CellBeside) { amount / 5 } else { below(800) };
-            let id = Value::Integer(orders.len() as i64);
-            items.push([id.clone(), Value::Integer(customer), number(below(9))]);
-            let (customer, product) = (Value::Integer(customer), Value::Integer(product));
-            orders.push([id, customer, product, Value::Time(shown), number(amount), number(tax)]);
-        }
-        let is_closed =
-            if has(Leak::LaterColumn) { left != (below(50) == 0) } else { below(3) == 0 };
-        let state = if is_closed { "closed" } else { "open" };
-        let worth = if has(Leak::Twin) { spent * 3 } else { below(3000) };
-        let has_reason = if has(Leak::NullPattern) { left && below(10) < 6 } else { below(4) == 0 };
-        let reason = match has_reason {
-            true => Value::Word(format!("reason {}", below(5))),
-            false => Value::Null,
-        };
-        let day = if has(Leak::TimelessDay) { last / DAY * DAY } else { since + below(90 * DAY) };
-        let id = Value::Integer(customer);
-        customers.push([
-            id.clone(),
-            Value::Time(since),
-            Value::Word(format!("city {}", below(6))),
-            Value::Word(state.to_owned()),
-            number(worth),
-            reason,
-            Value::Time(day),
-        ]);
-        let noted = if has(Leak::Sibling) { left } else { below(2) == 0 };
-        notes.push([Value::Integer(customer), id.clone(), Value::Truth(noted)]);
-        leaves.push([id.clone(), Value::Time(observed), Value::Truth(left)]);
-        spends.push([id, Value::Time(observed), number(spent)]);
-    }
+    let random = Stream::new(7, Purpose::Split, [0xa0d1, 0, 0]);
+    let mut shop = Shop {
+        leak,
+        random,
+        tables: Vec::new(),
+        prices: Vec::new(),
+        sold: vec![0; 200],
+        orders: 0,
+    };
+    shop.prices = (0..200).map(|_| shop.below(90)).collect();
+    (0..CUSTOMERS).for_each(|customer| shop.add_customer(customer));
     for product in 0..200 {
-        let count = if has(Leak::TimelessCount) { sold[product as usize] } else { below(40) };
-        products.push([Value::Integer(product), number(below(90)), Value::Integer(count)]);
+        let is_told = shop.has(Leak::TimelessCount);
+        let sold = if is_told { shop.sold[product as usize] } else { shop.below(40) };
+        let price = number(shop.prices[product as usize]);
+        let id = key_of_product(product);
+        shop.add("products", [("id", id), ("price", price), ("sold", Value::Integer(sold))]);
     }
-    let (mut matches, mut sides): (Vec<[Value; 1]>, Vec<[Value; 4]>) = Default::default();
-    for game in 0..600 {
-        matches.push([Value::Integer(game)]);
-        let (at, won) = (START + below(400 * DAY), below(2) == 0);
-        let second = if has(Leak::OtherSide) { !won } else { below(2) == 0 };
-        for (side, won) in [(0, won), (1, second)] {
-            let id = Value::Integer(game * 2 + side);
-            sides.push([id, Value::Integer(game), Value::Time(at), Value::Truth(won)]);
-        }
+    (0..600).for_each(|game| shop.add_game(game));
+    // Of two workers each is the boss and the deputy of the other, so that a path of two leads back.
+    for worker in 0..400 {
+        let [id, other] = [worker, worker ^ 1].map(Value::Integer);
+        let pay = number(shop.below(4000));
+        let row = [("id", id), ("boss", other.clone()), ("deputy", other), ("pay", pay)];
+        shop.add("workers", row);
     }
-    let through = if has(Leak::EarlyParent) { "customer" } else { "order" };
-    Database::new(
-        &SCHEMA.replace("THROUGH", through),
-        [
-            ("products", columns(["id", "price", "sold"], &products)),
-            (
-                "customers",
-                columns(["id", "since", "city", "state", "worth", "reason", "last"], &customers),
-            ),
-            ("orders", columns(["id", "customer", "product", "at", "amount", "tax"], &orders)),
-            ("items", columns(["order", "customer", "count"], &items)),
-            ("notes", columns(["id", "customer", "final"], &notes)),
-            ("matches", columns(["id"], &matches)),
-            ("sides", columns(["id", "match", "at", "won"], &sides)),
-            ("leaves", columns(["customer", "at", "y"], &leaves)),
-            ("spends", columns(["customer", "at", "y"], &spends)),
-        ],
-    )
+    let through = if shop.has(Leak::EarlyParent) { "customer" } else { "order" };
+    Database::new(&SCHEMA.replace("THROUGH", through), shop.tables)
+}
+
+fn midnight(time: i64) -> i64 {
+    time / DAY * DAY
+}
+
+fn number(value: i64) -> Value {
+    Value::Number(value as f64 / 4.0)
+}
+
+/// Keys with letters, of different lengths.
+fn key_of_product(product: i64) -> Value {
+    Value::Word(format!("P{product}"))
 }
 
 fn columns<const N: usize>(
@@ -228,11 +343,16 @@ fn p7_an_audit_of_a_clean_shop_finds_nothing() {
     let report = audited(store, &Settings::default());
     assert_eq!(report.findings, []);
     let names: Vec<_> = report.tasks.iter().map(|task| task.task.as_str()).collect();
-    assert_eq!(names, ["leaves", "spends", "amount", "won"]);
+    assert_eq!(names, ["leaves", "spends", "ends", "boss", "amount", "won"]);
     for task in &report.tasks {
-        assert!(!task.too_few && task.best.is_some() && task.replayed == 512, "{task:?}");
-        assert!(task.looked_at >= 800 && task.moments == 8, "{task:?}");
+        assert!(!task.too_few && task.best.is_some() && task.looked_at >= 400, "{task:?}");
+        let is_cell = ["boss", "amount", "won"].contains(&&*task.task);
+        assert_eq!(task.relabelled, if is_cell { 8 } else { task.replayed }, "{task:?}");
+        // Workers have no time, and so no future.
+        assert_eq!(task.replayed > 200, task.task != "boss", "{task:?}");
+        assert!(task.replayed_exactly <= task.replayed, "{task:?}");
     }
+    assert!(report.tasks.iter().all(|task| task.task != "leaves" || task.replayed_exactly >= 8));
     let hidden = report.tasks[0].shares.iter().find(|s| s.path.starts_with("orders of the seed"));
     assert!(hidden.unwrap().hidden > 100, "{:?}", report.tasks[0].shares);
 }
@@ -274,6 +394,30 @@ fn p7_an_audit_finds_each_planted_leak_and_nothing_else() {
         ),
         (Leak::OrderOfTime, Kind::OrderOfTime, None, "products.id", "always visible"),
         (Leak::EarlyParent, Kind::BeforeParent, None, "items", "through = \"order\""),
+        (
+            Leak::AllRounded,
+            Kind::RoundedTime,
+            Some("leaves"),
+            "orders",
+            "see rows of orders, items of the day",
+        ),
+        (
+            Leak::RareTruth,
+            Kind::PredictsTarget,
+            Some("leaves"),
+            "customers.warned",
+            "one value of it",
+        ),
+        (
+            Leak::Sentinel,
+            Kind::PredictsTarget,
+            Some("leaves"),
+            "customers.rating",
+            "one value of it",
+        ),
+        (Leak::LifetimeSum, Kind::TotalsChildren, None, "customers.total", "the sum of orders"),
+        (Leak::OrderOfLetters, Kind::OrderOfTime, None, "products.id", "correlation -"),
+        (Leak::TwinOfTime, Kind::PredictsTarget, Some("ends"), "customers.ends", "a copy"),
         (Leak::CellBeside, Kind::PredictsTarget, Some("amount"), "orders.tax", "hide = [\"tax\"]"),
     ] {
         let found = found(Some(leak));
@@ -283,9 +427,7 @@ fn p7_an_audit_finds_each_planted_leak_and_nothing_else() {
         let finding = found.iter().find(is_it).unwrap_or_else(|| panic!("{leak:?}: {found:?}"));
         let text = format!("{} {}", finding.evidence, finding.remedy);
         assert!(text.contains(words), "{leak:?}: {text}");
-        // The items of an order inherit its rounded time.
-        let is_heir = |other: &Finding| other.subject == "items" && kind == Kind::RoundedTime;
-        let is_other = |other: &&Finding| other.subject != subject && !is_heir(other);
+        let is_other = |other: &&Finding| other.subject != subject;
         let others: Vec<_> = found.iter().filter(is_other).collect();
         assert!(others.is_empty(), "{leak:?}: {others:?}");
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::prepare::Hooks;
-use crate::audit::{Finding, Report, Settings, Shares, TaskReport, audit};
+use crate::audit::{Finding, Kind, Report, Settings, Shares, TaskReport, audit};
 use crate::cli::output::Output;
 use crate::cli::progress::Bars;
 use crate::error::Result;
@@ -21,8 +21,8 @@ const FOUND: u8 = 4;
 ///
 /// Finds columns that predict the target alone, columns that are totals of later children, tables whose
 /// time is missing or that of an earlier parent, and times rounded to days. Also replays seeds on copies
-/// of the store in memory: in each, everything later than one time is different, and no byte of a context
-/// observed by then may change.
+/// of the store in memory, in which everything later than a time is different, or the label: no byte of a
+/// context observed by then may change.
 ///
 /// Exit status: 0 nothing found, 4 something found; else as for other commands.
 #[derive(Args)]
@@ -81,12 +81,12 @@ fn print(report: &Report, output: &mut Output) -> Result<()> {
     for (number, finding) in (1..).zip(&report.findings) {
         output.line(&format!("{number}. {}\n   {}", sentence(finding), finding.remedy))?;
     }
-    match report.findings.len() {
-        0 => output.line("no leak found"),
-        found => output.line(&format!(
-            "\n{} found; accept a column that is known at that time with --allow {}",
-            plural(found as u64, "possible leak"),
-            report.findings[0].subject
+    match report.findings.iter().find(|finding| finding.kind != Kind::Replay) {
+        None => output.line(&report.verdict()),
+        Some(finding) => output.line(&format!(
+            "\n{}\naccept a column that is known at that time with --allow {}",
+            report.verdict(),
+            finding.subject
         )),
     }
 }
@@ -107,9 +107,10 @@ fn print_task(task: &TaskReport, output: &mut Output) -> Result<()> {
         plural(task.seeds.into(), "seed"),
     ))?;
     output.line(&format!(
-        "  replayed {}; everything later was changed at {}",
+        "  replayed {} with another future ({} from the observation time on), {} with another label",
         plural(task.replayed as u64, "seed"),
-        plural(task.moments as u64, "time"),
+        count(task.replayed_exactly as u64),
+        count(task.relabelled as u64),
     ))?;
     let tells = match (&task.best, task.too_few) {
         (_, true) => "too few seeds with a label, or too few different labels, to score columns",

@@ -108,7 +108,9 @@ impl<'a> Pair<'a> {
         if time.span_us * (VAL_PERCENT - TRAIN_PERCENT) < 200 * length {
             return None;
         }
-        let every = (i128::from(parents) * time.span_us / (length * SEEDS_MAX)).max(1);
+        // In horizons; at least one observation lies in the test period, the shortest.
+        let longest = time.span_us * (100 - VAL_PERCENT) / (100 * length) - 1;
+        let every = (i128::from(parents) * time.span_us / (length * SEEDS_MAX)).min(longest).max(1);
         let date = |percent: i128| {
             let day = (time.first_us + time.span_us * percent / 100) / i128::from(DAY_US);
             let Date { year, month, day, .. } = Date::of(i64::try_from(day).ok()?);
