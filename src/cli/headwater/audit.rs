@@ -16,6 +16,8 @@ use crate::view::words::{count, plural};
 
 /// The exit status of an audit that found something.
 const FOUND: u8 = 4;
+/// The most findings of a task that are printed: the best columns.
+const SHOWN_MAX: usize = 5;
 
 /// Looks for leaks of the future and of the label.
 ///
@@ -78,8 +80,17 @@ fn print(report: &Report, output: &mut Output) -> Result<()> {
     for finding in &report.allowed {
         output.line(&format!("allowed: {}", sentence(finding)))?;
     }
-    for (number, finding) in (1..).zip(&report.findings) {
-        output.line(&format!("{number}. {}\n   {}", sentence(finding), finding.remedy))?;
+    let mut number = 0;
+    for of_task in report.findings.chunk_by(|a, b| a.task == b.task) {
+        for finding in of_task.iter().take(SHOWN_MAX) {
+            number += 1;
+            output.line(&format!("{number}. {}\n   {}", sentence(finding), finding.remedy))?;
+        }
+        if let Some(more) = of_task.len().checked_sub(SHOWN_MAX).filter(|&more| more > 0) {
+            let of =
+                of_task[0].task.as_ref().map_or("of tables".to_owned(), |t| format!("of task {t}"));
+            output.line(&format!("   and {more} more {of}; --json and --html have all"))?;
+        }
     }
     match report.findings.iter().find(|finding| finding.kind != Kind::Replay) {
         None => output.line(&report.verdict()),
