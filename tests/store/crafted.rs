@@ -5,8 +5,8 @@ use std::fs;
 use headwater::ErrorKind;
 use headwater::prepare::schema::Summary;
 use headwater::store::{
-    AggregateValue, ColumnStats, KnownMetadata, METADATA_FILE, Metadata, Period, Store,
-    TargetMetadata, TimeMetadata,
+    AggregateValue, ColumnStats, KnownMetadata, LinkMetadata, METADATA_FILE, Metadata, Period,
+    Store, TargetMetadata, TimeMetadata,
 };
 
 use crate::database::Database;
@@ -114,6 +114,31 @@ fn p6_wrong_summaries_are_rejected() {
         let what = "names a table, a column or a relation that does not exist";
         let expected = wrong(&format!("the summary with table {table} {what}"));
         assert_eq!(refused_of(&database, edit), expected);
+    }
+}
+
+#[test]
+fn p7_wrong_pairs_are_rejected() {
+    // Customers advise each other (0), orders are of customers (1), remarks of orders (2); the second
+    // task asks about customers, of which there are as many as seeds.
+    for relations in [[9, 1, 1, 1], [1, 1, 1, 1], [0, 0, 1, 1], [0, 0, 1, 2]] {
+        let error = refused(|m| {
+            let pairs = m.tasks[1].anchor;
+            assert_eq!(m.tasks[1].seed_count, m.tables[pairs as usize].row_count);
+            let [anchor, candidate, from_anchor, from_candidate] = relations;
+            match &mut m.tasks[1].target {
+                TargetMetadata::Derived { link, .. } => {
+                    let negatives = 20;
+                    let found =
+                        LinkMetadata { anchor, candidate, from_anchor, from_candidate, negatives };
+                    *link = Some(found);
+                }
+                other => panic!("{other:?}"),
+            }
+        });
+        let what =
+            "are not its seeds, or have relations that do not exist or that list them as children";
+        assert_eq!(error, wrong(&format!("the pairs of task \"next order\" {what}")));
     }
 }
 
