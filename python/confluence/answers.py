@@ -55,7 +55,9 @@ def by_period(answers: Answers, period: Period) -> dict[str, dict[str, float]]:
     found = {}
     for name in np.unique(names):
         inside = names == name
-        scores = metrics.score(answers.task.kind, answers.values[inside], answers.labels[inside])
+        scores = answers.task.score(
+            answers.rows[inside], answers.values[inside], answers.labels[inside]
+        )
         found[str(name)] = {"seeds": int(np.count_nonzero(inside)), **scores}
     return found
 

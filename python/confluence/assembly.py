@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import headwater
-from confluence import baselines, calibration, config, evaluation, members, metrics
+from confluence import baselines, calibration, config, evaluation, members
 from confluence.batch import vocabulary_and_tables
 from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.feed import DeviceTransfer, open_sampler
-from confluence.metrics import LEADING
 from confluence.parallel import Layout, Processes
 from confluence.status import StatusLine
 from confluence.step import Program, State
@@ -105,10 +104,12 @@ class Assembly:
                 self.settings, self.stores, task, splits, with_boosting=with_boosting
             )
             of_task: dict[str, Any] = {
-                "leading": LEADING[task.kind],
+                "leading": task.leading,
                 "boosting": others.boosting,
                 "cpu_seconds": others.seconds,
             }
+            if task.pairs is not None:
+                of_task["drawn"] = task.pairs.drawn
             for split in splits:
                 scores, *each = self.score(models, split, task, after_batch=after_batch)
                 keep(task, split, scores)
@@ -116,14 +117,14 @@ class Assembly:
                 if scores.metrics:
                     # A list, as JSON has it.
                     record["interval"] = list(
-                        metrics.interval(task.kind, scores.rows, scores.values, scores.labels)
+                        task.interval(scores.rows, scores.values, scores.labels)
                     )
                     bins = calibration.calibration(task.kind, scores.values, scores.labels)
                     if bins is not None:
                         record["calibration"] = bins
                 if each:
                     del record["loss"]
-                    leading = LEADING[task.kind]
+                    leading = task.leading
                     record["members"] = [of.metrics[leading] for of in each if of.metrics]
                 of_task[split] = {**record, "baselines": others.metrics[split]}
             results[task.name] = of_task

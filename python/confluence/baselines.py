@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 import headwater
-from confluence import boosting, config, metrics, seeds
+from confluence import boosting, config, links, metrics, seeds
 from confluence.batch import CATEGORICAL
 from confluence.evaluation import Task
 from confluence.seeds import Numbers, Seeds
-from headwater.sampler import Split
+from headwater.sampler import Split, micros
 
 _YEAR = 365 * seeds.DAY_MICROSECONDS
 NOT_INSTALLED = "not installed"
@@ -87,6 +87,8 @@ def of_task(
 
     Boosting is left out where scikit-learn is not installed, or a split has no label.
     """
+    if task.pairs is not None:
+        return Compared(_of_links(settings, stores, task, splits), {}, "off")
     known_after = horizon(stores, task)
     reason = "off" if not with_boosting else "" if boosting.is_installed() else NOT_INSTALLED
     needed = _SPLITS if known_after is not None or not reason else ("train", *splits)
@@ -126,10 +128,11 @@ def compare(
         raise config.ConfigError(
             "boosting needs scikit-learn, which is not installed; pip install headwater[baselines]"
         )
-    if found.boosting != "done":
+    empty = [f"no labels in {split}" for split in splits if not found.metrics[split]]
+    if empty or (found.boosting != "done" and task.pairs is None):
         raise config.ConfigError(
-            f"expected labels in each split of {task.name}, found {found.boosting}; compare "
-            "baselines on a task with seeds in all splits"
+            f"expected labels in each split of {task.name}, found {[*empty, found.boosting][0]}; "
+            "compare baselines on a task with seeds in all splits"
         )
     others = time.process_time() - start - sum(found.seconds.values())
     return [
@@ -210,6 +213,29 @@ def known_labels(kind: int, history: History, asked: Seeds) -> dict[str, Numbers
         known["mean of the last year"] = mean_since(year_ago)
         known["mean of all earlier labels"] = mean_since(first)
     return known
+
+
+def _of_links(
+    settings: config.Config,
+    stores: Sequence[headwater.Store],
+    task: Task,
+    splits: Sequence[Split],
+) -> dict[Split, Scores]:
+    """Returns the baselines of a task whose seeds are pairs, which need no train labels."""
+    until = settings.data.visible_until
+    results: dict[Split, Scores] = {}
+    for split in splits:
+        asked = seeds.read(settings, stores, task, split, with_cells=False)
+        values = links.baselines(
+            stores[task.store], task.name.partition("/")[2], asked.rows,
+            micros(until) if until else None,
+        )  # fmt: skip
+        results[split] = {
+            name: task.score(asked.rows, of_name, asked.labels)
+            for name, of_name in values.items()
+            if len(asked.labels)
+        }
+    return results
 
 
 def _earlier_labels(kind: int, history: History, found: Mapping[Split, Seeds]) -> boosting.Features:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import headwater
-from confluence import config, members, metrics
+from confluence import config, links, members, metrics
 from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP, Batch, target_stats
 from confluence.feed import DeviceTransfer
 from confluence.step import Program
@@ -26,6 +26,29 @@ class Task(NamedTuple):
     stats: Mapping[str, Any]
     # Whether seeds need no observation time; else no seed sees rows after its time.
     sees_everything: bool
+    # If the task asks which rows will be linked: its seeds.
+    pairs: links.Pairs | None = None
+
+    @property
+    def leading(self) -> str:
+        """The name of the leading metric."""
+        return metrics.LEADING[self.kind] if self.pairs is None else links.LEADING
+
+    def score(
+        self, rows: npt.NDArray[np.uint32], values: metrics.Numbers, labels: metrics.Numbers
+    ) -> dict[str, float]:
+        """Returns the metrics of the seeds in these rows; there must be at least one."""
+        if self.pairs is None:
+            return metrics.score(self.kind, values, labels)
+        return links.score(self.pairs, rows, values, labels)
+
+    def interval(
+        self, rows: npt.NDArray[np.uint32], values: metrics.Numbers, labels: metrics.Numbers
+    ) -> tuple[float, float]:
+        """Returns the interval that has 95 % of the leading metric over resampled entities."""
+        if self.pairs is None:
+            return metrics.interval(self.kind, rows, values, labels)
+        return links.interval(self.pairs, rows, values, labels)
 
 
 class Scores(NamedTuple):
@@ -72,7 +95,10 @@ def find_tasks(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[
                 f"expected a target of the type {', '.join(_KINDS)}, found {stats['type']} for "
                 f"task {name!r}; name other tasks in data.tasks"
             )
-        found.append(Task(name, store, _KINDS[stats["type"]], stats, task["sees_everything"]))
+        link = task["target"].get("derived", {}).get("link")
+        pairs = None if link is None else links.read(stores[store], short, link["negatives"])
+        kind = _KINDS[stats["type"]]
+        found.append(Task(name, store, kind, stats, task["sees_everything"], pairs))
     return found
 
 
@@ -124,12 +150,13 @@ def _score(task: Task, outputs: Sequence[Any]) -> Scores:
         metrics.in_units(task.kind, part[known].astype(np.float64), task.stats)
         for part in (whole.value, whole.label)
     )
+    rows = whole.row[known]
     return Scores(
         loss=float(np.average(whole.loss, weights=whole.weight)),
         seeds=int(np.count_nonzero(counted)),
         nulls=int(np.count_nonzero(counted & whole.is_null)),
-        metrics=metrics.score(task.kind, values, labels) if known.any() else {},
-        rows=whole.row[known],
+        metrics=task.score(rows, values, labels) if known.any() else {},
+        rows=rows,
         values=values,
         labels=labels,
     )

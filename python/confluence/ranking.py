@@ -42,6 +42,11 @@ def predict_visible(
     Raises:
         ConfigError: The anchor has no key, no row is visible then, or categories have no highest.
     """
+    if task.pairs is not None:
+        raise ConfigError(
+            f"expected a task about single rows for --at, found {task.name}, whose rows are pairs "
+            "of its own observation times; name such pairs with --seeds"
+        )
     anchor = anchors.of_task(parts.stores[task.store], task)
     if not anchor.key_columns:
         raise ConfigError(

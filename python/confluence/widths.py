@@ -4,6 +4,8 @@ The principles, in this order: a seed's parents are always there. Its own histor
 its row, comes first and is widest; with each of them comes what belongs to it, as the items to an
 order. Children of other rows that are reached as parents get the room that is left, if there are
 few such parents: the other results of a driver's team, but not those of each of his races.
+
+The seed of a task about links is a pair. Its history is that of the row that the task asks about.
 """
 
 from __future__ import annotations
@@ -90,7 +92,11 @@ def choose(
     report("measuring contexts: which relations are reached")
     narrow = _with_widths(data, relations, [_PROBE_WIDTH] * len(relations))
     probe = contexts.count(narrow, metadata, 0, **_limits(_PROBE_CELLS))
-    reached = [_reached(probe, number, relation) for number, relation in enumerate(relations)]
+    asked = _asked_of_pairs(data, metadata)
+    reached = [
+        _reached(probe, number, relation, is_asked=relation.parent in asked)
+        for number, relation in enumerate(relations)
+    ]
     history, details, siblings = (
         _most_common_first(reached, role) for role in ("history", "detail", "sibling")
     )
@@ -212,7 +218,18 @@ def _shape(growth: _Growth, most_cells: int) -> Shape:
     return Shape(data, widths, fitted)
 
 
-def _reached(probe: Contexts, number: int, relation: Relation) -> Reached:
+def _asked_of_pairs(data: config.Data, metadata: Mapping[str, Any]) -> set[int]:
+    """Returns the tables whose rows tasks about links ask about."""
+    names = {name.rpartition("/")[2] for name in data.tasks}
+    links = [
+        task["target"].get("derived", {}).get("link")
+        for task in metadata["tasks"]
+        if not names or task["name"] in names
+    ]
+    return {metadata["relations"][link["anchor"]]["parent"] for link in links if link}
+
+
+def _reached(probe: Contexts, number: int, relation: Relation, *, is_asked: bool) -> Reached:
     shares = (probe.children[:, number] > 0).mean(axis=0)
     hops = [hop for hop in range(1, _MOST_CHILD_HOPS + 1) if shares[hop] >= _REACHED_SHARE]
     if not hops:
@@ -220,7 +237,8 @@ def _reached(probe: Contexts, number: int, relation: Relation) -> Reached:
     hop = hops[0]
     of_parent = probe.reached[:, relation.parent, :, hop - 1].sum(axis=0)
     is_detail = of_parent[CHILD] > of_parent[PARENT]
-    role: Role = "history" if hop == 1 else "detail" if is_detail else "sibling"
+    is_own = hop == 1 or (hop == 2 and is_asked)
+    role: Role = "history" if is_own else "detail" if is_detail else "sibling"
     return Reached(role, hop, float(shares[hop]))
 
 

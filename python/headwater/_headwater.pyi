@@ -80,6 +80,21 @@ class RowView(TypedDict):
     parents: dict[str, int | None]
     children: dict[str, npt.NDArray[np.uint32]]
 
+class PairsView(TypedDict):
+    """The pairs of a task with what = "link"; pair i is row i of the task's table, and seed i.
+
+    Each array has an entry for a pair: the row that the task asks about, uint32; the row to which
+    it may be linked, uint32; the observation time in microseconds, int64; and what was known then:
+    the number of links of the candidate, uint32, and the time of the last link of the two, int64,
+    the least one if there was none.
+    """
+
+    anchor: npt.NDArray[np.uint32]
+    candidate: npt.NDArray[np.uint32]
+    observed: npt.NDArray[np.int64]
+    popularity: npt.NDArray[np.uint32]
+    last: npt.NDArray[np.int64]
+
 class HeadwaterError(Exception):
     """The base class of all errors of headwater; KeyboardInterrupt is not one of them."""
 
@@ -334,6 +349,17 @@ class Store:
 
     def category(self, index: int) -> str:
         """Returns the name of a category."""
+
+    def pairs(self, task: str, until: int | None = None) -> PairsView:
+        """Returns the pairs of a task with what = "link", in the order of its seeds.
+
+        Args:
+            task: The task's name.
+            until: Links after this time, in microseconds since 1970, do not count.
+
+        Raises:
+            InvalidArgument: There is no such task, or its seeds are no pairs.
+        """
 
     def verify(self) -> None:
         """Reads every byte of the store and checks it against its digest.

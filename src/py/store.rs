@@ -100,6 +100,31 @@ impl Store {
         Ok(self.0.category(index)?)
     }
 
+    /// Returns the pairs of a task with what = "link", in the order of its seeds, which are the rows of
+    /// its table: for each the anchor's row, the candidate's row, the observation time, the number of
+    /// links of the candidate that were known then, and the time of the last of the two.
+    #[pyo3(signature = (task, until = None))]
+    fn pairs<'py>(
+        &self,
+        py: Python<'py>,
+        task: &str,
+        until: Option<i64>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (pairs, history) = py.detach(|| {
+            let task = self.0.task(task)?;
+            let pairs = self.0.pairs(task)?;
+            let history = self.0.pair_history(task, &pairs, until.unwrap_or(i64::MAX))?;
+            Ok::<_, Error>((pairs, history))
+        })?;
+        let found = PyDict::new(py);
+        found.set_item("anchor", PyArray1::from_vec(py, pairs.anchors))?;
+        found.set_item("candidate", PyArray1::from_vec(py, pairs.candidates))?;
+        found.set_item("observed", PyArray1::from_vec(py, pairs.observed))?;
+        found.set_item("popularity", PyArray1::from_vec(py, history.popularity))?;
+        found.set_item("last", PyArray1::from_vec(py, history.last))?;
+        Ok(found)
+    }
+
     /// Reads every byte of the store and checks it against its digest.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
         let calls = Calls::default();

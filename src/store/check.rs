@@ -1,8 +1,8 @@
 //! Checks that all numbers and paths of the metadata lie inside the store.
 
 use super::metadata::{
-    AggregateMetadata, AggregateValue, ColumnStats, KnownMetadata, Metadata, RelationMetadata,
-    SummaryMetadata, TableMetadata, TargetMetadata, TimeMetadata,
+    AggregateMetadata, AggregateValue, ColumnStats, KnownMetadata, LinkMetadata, Metadata,
+    RelationMetadata, SummaryMetadata, TableMetadata, TargetMetadata, TimeMetadata,
 };
 use super::table;
 use crate::error::{Error, Result};
@@ -36,6 +36,15 @@ impl Metadata {
             if !inside {
                 return wrong(format!(
                     "task {:?} names a table, a column or seeds that do not exist",
+                    task.name
+                ));
+            }
+            let has_pairs = anchor.is_some_and(|table| task.seed_count == table.row_count);
+            let is_sound = |link| has_pairs && self.is_sound_link(link, task.anchor);
+            if !task.link().is_none_or(is_sound) {
+                return wrong(format!(
+                    "the pairs of task {:?} are not its seeds, or have relations that do not exist \
+                     or that list them as children",
                     task.name
                 ));
             }
@@ -152,6 +161,26 @@ impl Metadata {
         matches!(table.time, Some(TimeMetadata::Period { .. }))
             && summary.columns.iter().all(inside)
             && is_related
+    }
+
+    /// Whether pairs, the rows of table `pairs`, refer to the same tables as the rows that link these,
+    /// and are children of no row: a context must not have the pairs of others.
+    fn is_sound_link(&self, link: &LinkMetadata, pairs: u32) -> bool {
+        let LinkMetadata { anchor, candidate, from_anchor, from_candidate, .. } = *link;
+        let all = [anchor, candidate, from_anchor, from_candidate]
+            .map(|relation| self.relations.get(relation as usize));
+        let [Some(anchor), Some(candidate), Some(from_anchor), Some(from_candidate)] = all else {
+            return false;
+        };
+        let mut incoming = self.relations.iter();
+        anchor.child == pairs
+            && candidate.child == pairs
+            && anchor.edge_count == 0
+            && candidate.edge_count == 0
+            && incoming.all(|relation| relation.parent != pairs)
+            && from_anchor.child == from_candidate.child
+            && from_anchor.parent == anchor.parent
+            && from_candidate.parent == candidate.parent
     }
 
     /// Whether an aggregate has a relation, and a window and a column of the child table.

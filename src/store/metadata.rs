@@ -381,7 +381,38 @@ pub enum TargetMetadata {
         /// The time from an observation until its target is known, if labels are rows.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         horizon_us: Option<i64>,
+        /// The relations of a task whose seeds are pairs: which rows will a row be linked to?
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        link: Option<LinkMetadata>,
     },
+}
+
+/// The relations of a task whose seeds are pairs of a row and a candidate, to which it may be linked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkMetadata {
+    /// The relation from the pairs to the rows that the task asks about. Nothing lists pairs as
+    /// children.
+    pub anchor: u32,
+    /// The relation from the pairs to the candidates.
+    pub candidate: u32,
+    /// The relation from the rows that link the two to the rows that the task asks about.
+    pub from_anchor: u32,
+    /// The relation from these to the candidates.
+    pub from_candidate: u32,
+    /// The number of candidates that were drawn beside those that came, where there were as many.
+    pub negatives: u32,
+}
+
+impl TaskMetadata {
+    /// Returns the relations of a task whose seeds are pairs; none for other tasks.
+    #[must_use]
+    pub fn link(&self) -> Option<&LinkMetadata> {
+        match &self.target {
+            TargetMetadata::Derived { link, .. } => link.as_ref(),
+            TargetMetadata::Cell { .. } => None,
+        }
+    }
 }
 
 impl Metadata {

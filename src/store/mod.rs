@@ -5,6 +5,7 @@ mod changed;
 mod check;
 pub(crate) mod counts;
 mod metadata;
+mod pairs;
 mod period;
 mod relation;
 mod scale;
@@ -28,9 +29,10 @@ pub use crate::container::FileMetadata;
 pub(crate) use changed::Change;
 pub use metadata::{
     AggregateMetadata, AggregateValue, ColumnMetadata, ColumnStats, EmbeddingMetadata,
-    FORMAT_VERSION, KnownMetadata, Metadata, RelationMetadata, SummaryMetadata, TableMetadata,
-    TargetMetadata, TaskMetadata, TimeMetadata,
+    FORMAT_VERSION, KnownMetadata, LinkMetadata, Metadata, RelationMetadata, SummaryMetadata,
+    TableMetadata, TargetMetadata, TaskMetadata, TimeMetadata,
 };
+pub use pairs::{PairHistory, Pairs};
 pub use period::Period;
 pub use relation::{Children, Relation};
 pub use scale::{Scale, Scorer};

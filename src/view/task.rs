@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::plan::{Split, SplitRule};
 use crate::random::name_identity;
 use crate::sampler::Settings;
-use crate::store::{Seed, Store, Table, Task};
+use crate::store::{LinkMetadata, Seed, Store, Table, Task};
 
 /// The split of each seed of a task: the recorded one, or else that of the sampler's default rule.
 pub(crate) struct Splits {
@@ -38,6 +38,32 @@ pub(crate) struct TaskView {
     pub val: u64,
     pub test: u64,
     pub recorded_split: bool,
+    /// The tables of a task whose seeds are pairs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkView>,
+}
+
+/// The tables whose rows the pairs of a task name.
+#[derive(Serialize)]
+pub(crate) struct LinkView {
+    pub anchor: String,
+    pub candidate: String,
+    /// How many candidates were drawn for each seed beside those that came.
+    pub drawn: u32,
+}
+
+impl LinkView {
+    fn of(store: &Store, link: &LinkMetadata) -> Self {
+        let parent = |relation: u32| {
+            let parent = store.relations()[relation as usize].metadata().parent;
+            store.tables()[parent as usize].metadata().name.clone()
+        };
+        Self {
+            anchor: parent(link.anchor),
+            candidate: parent(link.candidate),
+            drawn: link.negatives,
+        }
+    }
 }
 
 impl TaskView {
@@ -62,6 +88,7 @@ impl TaskView {
             val,
             test,
             recorded_split,
+            link: metadata.link().map(|link| LinkView::of(store, link)),
         })
     }
 }

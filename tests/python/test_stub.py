@@ -11,7 +11,7 @@ from headwater import _headwater
 
 STUB = ast.parse((Path(headwater.__file__).parent / "_headwater.pyi").read_text())
 # Classes that exist only in the stub, for its types.
-TYPES = {"ArrowTable", "AuditReport", "AuditedTask", "Leak", "Report", "RowView"}
+TYPES = {"ArrowTable", "AuditReport", "AuditedTask", "Leak", "PairsView", "Report", "RowView"}
 
 
 def stub_names(body):

@@ -5,8 +5,8 @@ use std::fs;
 use headwater::ErrorKind;
 use headwater::prepare::schema::Summary;
 use headwater::store::{
-    AggregateValue, ColumnStats, KnownMetadata, METADATA_FILE, Metadata, Period, Store,
-    TargetMetadata, TimeMetadata,
+    AggregateValue, ColumnStats, KnownMetadata, LinkMetadata, METADATA_FILE, Metadata, Period,
+    Store, TargetMetadata, TimeMetadata,
 };
 
 use crate::database::Database;
@@ -114,6 +114,55 @@ fn p6_wrong_summaries_are_rejected() {
         let what = "names a table, a column or a relation that does not exist";
         let expected = wrong(&format!("the summary with table {table} {what}"));
         assert_eq!(refused_of(&database, edit), expected);
+    }
+}
+
+/// Returns the relations of the pairs of the second task.
+fn link(metadata: &mut Metadata) -> &mut LinkMetadata {
+    match &mut metadata.tasks[1].target {
+        TargetMetadata::Derived { link: Some(link), .. } => link,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn p7_wrong_pairs_are_rejected() {
+    // Remarks, which refer to orders (2), as if they were pairs: the metadata are sound, the links are not.
+    let of_remarks = |m: &mut Metadata| {
+        (m.tasks[1].anchor, m.tasks[1].seed_count) = (2, m.tables[2].row_count);
+        m.relations[2].edge_count = 0;
+        let TargetMetadata::Derived { link, .. } = &mut m.tasks[1].target else {
+            panic!("expected a derived task")
+        };
+        *link = Some(LinkMetadata {
+            anchor: 2,
+            candidate: 2,
+            from_anchor: 2,
+            from_candidate: 2,
+            negatives: 20,
+        });
+    };
+    let what =
+        "are not its seeds, or have relations that do not exist or that list them as children";
+    let expected = wrong(&format!("the pairs of task \"next order\" {what}"));
+    assert_ne!(refused(of_remarks), expected);
+    let edits: [Edit; 8] = [
+        |m| m.relations[2].edge_count = 3,
+        |m| m.tasks[1].seed_count -= 1,
+        |m| m.relations[0].parent = 2,
+        |m| link(m).candidate = 9,
+        // Orders are the parents of the first, customers those of the second.
+        |m| link(m).anchor = 1,
+        |m| link(m).from_anchor = 1,
+        |m| link(m).from_candidate = 1,
+        |m| (link(m).from_anchor, link(m).from_candidate) = (1, 1),
+    ];
+    for edit in edits {
+        let error = refused(|m| {
+            of_remarks(m);
+            edit(m);
+        });
+        assert_eq!(error, expected);
     }
 }
 

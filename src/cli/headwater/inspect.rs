@@ -9,7 +9,7 @@ use crate::cli::output::Output;
 use crate::error::{Error, Result};
 use crate::sampler::Settings;
 use crate::store::{
-    ColumnMetadata, ColumnStats, KnownMetadata, Scale, Store, Table, TableMetadata,
+    ColumnMetadata, ColumnStats, KnownMetadata, Scale, Store, Table, TableMetadata, TaskMetadata,
 };
 use crate::view::words::{bytes, count, plural};
 use crate::view::{ContextPicture, RowView, TaskView, time_text, time_words};
@@ -134,12 +134,18 @@ fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result
         ]
     }))?;
     output.line("\nrelations")?;
-    output.columns(store.relations().iter().map(|relation| {
+    let links: Vec<_> = metadata.tasks.iter().filter_map(TaskMetadata::link).collect();
+    let relation_of_pairs =
+        |number: u32| links.iter().any(|link| [link.anchor, link.candidate].contains(&number));
+    output.columns((0..).zip(store.relations()).map(|(number, relation)| {
         let relation = relation.metadata();
         [
             format!("{}.{}", metadata.tables[relation.child as usize].name, relation.name),
             format!("-> {}", metadata.tables[relation.parent as usize].name),
-            plural(relation.edge_count.into(), "link"),
+            match relation_of_pairs(number) {
+                true => "from pairs, which only their own seeds see".to_owned(),
+                false => plural(relation.edge_count.into(), "link"),
+            },
             format!("{} NULL", count(relation.null_count)),
             format!("{} unresolved", count(relation.unresolved_count)),
         ]
@@ -167,8 +173,14 @@ fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result
         [
             task.name.clone(),
             task.semantic.clone(),
-            format!("of {}", task.anchor),
-            plural(task.seeds.into(), "seed"),
+            match &task.link {
+                Some(link) => format!("of {} linked to {}", link.anchor, link.candidate),
+                None => format!("of {}", task.anchor),
+            },
+            match &task.link {
+                Some(link) => format!("{} pairs, {} drawn", count(task.seeds.into()), link.drawn),
+                None => plural(task.seeds.into(), "seed"),
+            },
             format!("{} / {} / {}", count(task.train), count(task.val), count(task.test)),
             if task.recorded_split { "recorded" } else { "by hash" }.to_owned(),
         ]

@@ -10,7 +10,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{Array, RecordBatch, StringViewArray};
+use arrow_array::{Array, RecordBatch, RecordBatchOptions, StringViewArray};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use rayon::prelude::*;
@@ -301,7 +301,10 @@ impl<'a> Ingest<'a> {
                 known.extend(times.iter().map(|time| time.unwrap_or(NEVER_VISIBLE)));
             }
         }
-        RecordBatch::try_new(Arc::clone(&self.schema), staged).map_err(arrow_error)
+        // A table of pairs keeps no column.
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.schema), staged, &options)
+            .map_err(arrow_error)
     }
 
     fn add_keys(

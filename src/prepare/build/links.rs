@@ -209,6 +209,18 @@ pub(super) fn write_children(
     Ok(children)
 }
 
+/// Writes empty lists of children of relation `index`: those of pairs, which only their own seeds see.
+pub(super) fn write_no_children(
+    graph: &mut ContainerWriter,
+    index: usize,
+    parent_rows: u32,
+) -> Result<Vec<u32>> {
+    let children: Vec<u32> = Vec::new();
+    graph.section(&format!("{index}.offsets"), &vec![0_u32; parent_rows as usize + 1])?;
+    graph.section(&format!("{index}.children"), &children)?;
+    Ok(children)
+}
+
 /// Returns the rows by (time, row); `None` if they are in that order already.
 pub(super) fn time_order(times: &[i64]) -> Option<Vec<u32>> {
     if times.is_sorted() {

@@ -12,7 +12,9 @@ use super::first_pass::{Indexes, Ingested, TableInput, ingest};
 use super::keys::KeyIndex;
 use super::layout::column_metadata;
 use super::leaks;
-use super::references::{first_relations, looked_up, reading_order, referred_columns, time_order};
+use super::references::{
+    first_relations, link_of, looked_up, reading_order, referred_columns, time_order,
+};
 use super::second_pass::{SecondPass, Undated, WrittenTable};
 use super::tasks::{self, Derived};
 use super::texts::Texts;
@@ -350,7 +352,9 @@ impl<'a> Preparation<'a> {
     ) -> Result<TaskMetadata> {
         let index = self.column_count;
         let (column, file) = read.write(self.folder, task, index, &mut self.category_count)?;
-        self.name_column(&read.summary, &task.name, &derived.anchor);
+        // The rows of a question about links are pairs; it asks about the rows of its anchor.
+        let asked = task.predict.as_ref().map_or(&derived.anchor, |predict| &predict.anchor);
+        self.name_column(&read.summary, &task.name, asked);
         self.files.push(file);
         let anchor = self.schema.table(&derived.anchor);
         Ok(TaskMetadata {
@@ -362,6 +366,7 @@ impl<'a> Preparation<'a> {
                 column,
                 recorded_split: derived.split.is_some(),
                 horizon_us: derived.horizon.map(|horizon| horizon.0),
+                link: link_of(self.schema, task),
             },
         })
     }

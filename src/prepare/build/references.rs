@@ -1,6 +1,7 @@
 //! Derives from the references of a schema which columns are looked up, and the order of tables.
 
-use crate::prepare::schema::{Reference, Schema};
+use crate::prepare::schema::{Reference, Schema, Task};
+use crate::store::LinkMetadata;
 
 /// Returns the lists of columns of `table` by which references and tasks look up its rows.
 pub(in crate::prepare) fn looked_up(schema: &Schema, table: &str) -> Vec<Vec<String>> {
@@ -33,6 +34,22 @@ fn key_of(schema: &Schema, table: &str) -> Vec<String> {
 pub(in crate::prepare) fn first_relations(schema: &Schema) -> Vec<usize> {
     let counts = schema.tables.iter().map(|table| table.references.len());
     counts.scan(0, |next, count| Some(std::mem::replace(next, *next + count))).collect()
+}
+
+/// Returns the relations of a task that asks about links; none for other tasks.
+pub(in crate::prepare) fn link_of(schema: &Schema, task: &Task) -> Option<LinkMetadata> {
+    let places = schema.link_places(task)?;
+    let first = first_relations(schema);
+    // A pair refers to its anchor, then to its candidate.
+    let pairs = first[places.pairs] as u32;
+    let children = first[places.children];
+    Some(LinkMetadata {
+        anchor: pairs,
+        candidate: pairs + 1,
+        from_anchor: (children + places.to_anchor) as u32,
+        from_candidate: (children + places.to_candidate) as u32,
+        negatives: places.negatives,
+    })
 }
 
 /// Returns the tables, each after those that it refers to, except in circles.

@@ -94,6 +94,7 @@ impl SecondPass<'_> {
         let file = read.file.finish()?;
 
         let order = times.as_deref().and_then(links::time_order);
+        let is_of_pairs = self.schema.is_of_pairs(table);
         let mut relations = Vec::new();
         for (number, (reference, parents)) in table.references.iter().zip(&parents).enumerate() {
             let parent = self.schema.table(&reference.to).unwrap_or_default();
@@ -101,8 +102,11 @@ impl SecondPass<'_> {
             let (order, times) = (order.as_deref(), times.as_deref());
             let parent_rows = self.row_counts[parent];
             let graph = &mut self.graph;
-            let children = links::write_children(graph, index, parents, parent_rows, order, times)?;
             let name = reference.name();
+            let children = match is_of_pairs {
+                true => links::write_no_children(graph, index, parent_rows)?,
+                false => links::write_children(graph, index, parents, parent_rows, order, times)?,
+            };
             let is_own = |a: &&Aggregate| a.table == table.name && a.reference == name;
             if let Some(aggregate) = self.schema.aggregates.iter().find(is_own) {
                 aggregates::write_totals(graph, index, &children, aggregate, &summed)?;
@@ -112,7 +116,7 @@ impl SecondPass<'_> {
                 child: place as u32,
                 parent: parent as u32,
                 parent_offset: layout.parent_offsets[number],
-                edge_count: parents.link_count,
+                edge_count: children.len() as u32,
                 null_count: parents.null_count,
                 unresolved_count: parents.unresolved_count,
             });

@@ -45,7 +45,7 @@ impl Schema {
         whole.check_aggregates()?;
         whole.check_summaries()?;
         for task in &declared.tasks {
-            self.check_task(task).context(|| format!("task {:?}", task.name))?;
+            declared.check_task(task).context(|| format!("task {:?}", task.name))?;
         }
         Ok(())
     }
@@ -166,6 +166,7 @@ impl Schema {
 
     fn check_aggregate(&self, aggregate: &Aggregate) -> Result<()> {
         let table = self.find_table(&aggregate.table)?;
+        self.refuse_pairs(table)?;
         find_reference(table, &aggregate.reference)?;
         has_columns(table, &aggregate.columns)?;
         has_averages(table, &aggregate.columns)?;

@@ -5,16 +5,17 @@
 //! child rows in the horizon after each of these times. A seed is in the split in which its target is
 //! known, so no label of training tells of the validation period, and none of the test period.
 
-use super::check::{fail, find_reference, has_columns};
+use super::check::{fail, has_columns};
+use super::link::{PairColumns, key_of_pairs, reference, refers_to_key};
 use super::predict::{Predict, Question, What};
 use super::predict_sql::{COUNTS, KEY, OBSERVED_AT, SPLIT, TARGET, query};
-use super::{Column, Delay, DerivedTask, Known, Reference, Schema, Table, Task};
+use super::{Column, Delay, DerivedTask, Known, Schema, Table, Task, link_sql};
 use crate::error::{Context, Error, Result};
-use crate::prepare::names::listed;
 use crate::store::SemanticType;
 
 impl Schema {
-    /// Returns the schema with a derived task, whose SQL says the same, for each declared task.
+    /// Returns the schema with a derived task, whose SQL says the same, for each declared task, and a
+    /// table of pairs for each that asks about links.
     ///
     /// # Errors
     /// `Schema`: a declared task names what is not there, or asks what cannot be known.
@@ -22,14 +23,16 @@ impl Schema {
         let mut schema = self.clone();
         for task in &mut schema.tasks {
             let Some(predict) = &task.predict else { continue };
-            let derived =
+            let (derived, pairs) =
                 self.derived(task, predict).context(|| format!("task {:?}: predict", task.name))?;
             task.derived = Some(derived);
+            schema.tables.extend(pairs);
         }
         Ok(schema)
     }
 
-    fn derived(&self, task: &Task, predict: &Predict) -> Result<DerivedTask> {
+    /// Returns the derived task that says the same, and the table of its pairs, if it has some.
+    fn derived(&self, task: &Task, predict: &Predict) -> Result<(DerivedTask, Option<Table>)> {
         if task.cell.is_some() || task.derived.is_some() {
             return fail("expected only one of cell, derived and predict, found several");
         }
@@ -44,10 +47,10 @@ impl Schema {
         // A label is known when the answer from the last child of its horizon can be known.
         let horizon = Delay(predict.horizon.0.saturating_add(question.answer_delay));
         let count = question.anchor.key.len();
-        Ok(DerivedTask {
+        let derived = DerivedTask {
             anchor: predict.anchor.clone(),
             source: None,
-            sql: Some(query(self, &question)?),
+            sql: None,
             key: (1..=count).map(|part| format!("{KEY}{part}")).collect(),
             time: Some(OBSERVED_AT.to_owned().into()),
             target: TARGET.to_owned(),
@@ -55,7 +58,21 @@ impl Schema {
             scale: target.scale,
             split: Some(SPLIT.to_owned()),
             horizon: Some(horizon),
-        })
+        };
+        let Some(link) = &question.link else {
+            return Ok((DerivedTask { sql: Some(query(self, &question)?), ..derived }, None));
+        };
+        let columns = PairColumns::of(&question, link)?;
+        let pairs = self.pair_table(task, &columns, link)?;
+        let derived = DerivedTask {
+            anchor: pairs.name.clone(),
+            sql: Some(link_sql::query(self, &question, link, &columns)?),
+            key: key_of_pairs(&columns),
+            // No context has the labels of other pairs.
+            horizon: None,
+            ..derived
+        };
+        Ok((derived, Some(pairs)))
     }
 
     /// Returns the delays of the time of a table and of those that it inherits.
@@ -91,17 +108,8 @@ impl Schema {
             ));
         }
         let reference = reference(predict, children)?;
-        let refers_to_key = reference.to_columns.is_empty()
-            || (reference.to_columns.len() == anchor.key.len()
-                && anchor.key.iter().all(|column| reference.to_columns.contains(column)));
-        if !refers_to_key {
-            return fail(format!(
-                "reference {:?} refers to {}, expected the key of {:?}; choose another reference",
-                reference.name(),
-                listed(reference.to_columns.iter().map(String::as_str)),
-                anchor.name
-            ));
-        }
+        refers_to_key(reference, anchor)?;
+        let link = self.link(predict, children, reference)?;
         if predict.condition.as_ref().is_some_and(|condition| condition.trim().is_empty()) {
             return fail(
                 "where: expected a condition of SQL, found none; write one, or remove where",
@@ -134,7 +142,16 @@ impl Schema {
         }
         let answer_delay =
             self.delay(children).saturating_add(longest_known_delay(predict, children)?);
-        Ok(Question { predict, anchor, children, reference, train_until, val_until, answer_delay })
+        Ok(Question {
+            predict,
+            anchor,
+            children,
+            reference,
+            link,
+            train_until,
+            val_until,
+            answer_delay,
+        })
     }
 }
 
@@ -162,35 +179,6 @@ fn longest_known_delay(predict: &Predict, children: &Table) -> Result<i64> {
     Ok(longest)
 }
 
-/// Returns the reference from the children to the anchor.
-fn reference<'a>(predict: &Predict, children: &'a Table) -> Result<&'a Reference> {
-    if let Some(name) = &predict.reference {
-        find_reference(children, name).context(|| "reference")?;
-    }
-    let is_meant = |reference: &&Reference| {
-        reference.to == predict.anchor
-            && predict.reference.as_ref().is_none_or(|name| *name == reference.name())
-    };
-    let found: Vec<_> = children.references.iter().filter(is_meant).collect();
-    match found[..] {
-        [reference] => Ok(reference),
-        [] => fail(format!(
-            "expected a reference from {:?} to the anchor {:?}, found none; name other tables, or \
-             add the reference",
-            children.name, predict.anchor
-        )),
-        _ => {
-            let names: Vec<_> = found.iter().map(|reference| reference.name()).collect();
-            fail(format!(
-                "table {:?} has several references to {:?}; choose one with reference = \"...\": {}",
-                children.name,
-                predict.anchor,
-                listed(names.iter().map(String::as_str))
-            ))
-        }
-    }
-}
-
 /// Returns the type and scale of the target.
 fn target(predict: &Predict, children: &Table) -> Result<Column> {
     let Predict { what, .. } = *predict;
@@ -206,7 +194,9 @@ fn target(predict: &Predict, children: &Table) -> Result<Column> {
                  say with where which rows count"
             ));
         }
-        (None, false) if what == What::Exists => return scaled(SemanticType::Boolean),
+        (None, false) if matches!(what, What::Exists | What::Link) => {
+            return scaled(SemanticType::Boolean);
+        }
         (None, false) => return scaled(SemanticType::Numerical),
         (Some(column), true) => column,
     };

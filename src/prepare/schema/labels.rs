@@ -96,7 +96,7 @@ impl Schema {
         schema
     }
 
-    /// Returns the task whose labels the rows of `table` are.
+    /// Returns the task whose labels, or pairs, the rows of `table` are.
     pub(in crate::prepare) fn labelled_task(&self, table: &Table) -> Option<&DerivedTask> {
         let name = table.labels_of.as_ref()?;
         self.tasks.iter().find(|task| task.name == *name)?.derived.as_ref()

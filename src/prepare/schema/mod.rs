@@ -9,6 +9,8 @@ mod column;
 mod declared;
 mod known;
 mod labels;
+mod link;
+mod link_sql;
 mod predict;
 mod predict_sql;
 pub(in crate::prepare) mod prepared;
@@ -98,7 +100,8 @@ pub struct Table {
     /// The foreign keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<Reference>,
-    /// The task whose labels are the rows, in a table that [`Schema::with_label_tables`] added.
+    /// The task whose labels are the rows, in a table that [`Schema::with_label_tables`] added, or
+    /// whose pairs they are, in one that [`Schema::with_declared_tasks`] added.
     #[serde(skip)]
     pub labels_of: Option<String>,
 }

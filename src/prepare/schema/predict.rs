@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::text::Delay;
 use super::{Reference, ScaleName, Table};
+use crate::error::{Error, Result};
 
 /// A question about the children of each row of a table: how many come within the horizon, say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,12 +16,21 @@ pub struct Predict {
     pub what: What,
     /// The table of the children, which has a time.
     pub of: String,
-    /// The column of the children; `count` and `exists` need none.
+    /// The column of the children; `count`, `exists` and `link` need none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
     /// The reference of the children to the anchor, if they have several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
+    /// The table of the rows that `link` asks for; other questions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// The reference of the children to these rows, if they have several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_reference: Option<String>,
+    /// The number of rows that `link` draws beside those that come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub negatives: Option<i64>,
     /// A condition of SQL on the columns of a child; other children do not count.
     #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
@@ -61,6 +71,9 @@ pub enum What {
     First,
     /// The value of the latest child that has one; without one there is no seed.
     Last,
+    /// Which rows of another table the children refer to: a seed for each of them, and for some
+    /// that they do not refer to; without a child there is no seed.
+    Link,
 }
 
 impl What {
@@ -74,11 +87,12 @@ impl What {
             Self::Exists => "exists",
             Self::First => "first",
             Self::Last => "last",
+            Self::Link => "link",
         }
     }
 
     pub(super) fn needs_column(self) -> bool {
-        !matches!(self, Self::Count | Self::Exists)
+        !matches!(self, Self::Count | Self::Exists | Self::Link)
     }
 }
 
@@ -89,15 +103,47 @@ impl Predict {
     }
 }
 
+/// The rows that a question about links asks for.
+#[derive(Clone, Copy)]
+pub(super) struct Link<'a> {
+    /// Their table.
+    pub(super) to: &'a Table,
+    /// The reference of the children to them.
+    pub(super) reference: &'a Reference,
+    /// The number of others that are drawn.
+    pub(super) negatives: u32,
+}
+
 /// The parts of a schema that a declared task names.
 pub(super) struct Question<'a> {
     pub(super) predict: &'a Predict,
     pub(super) anchor: &'a Table,
     pub(super) children: &'a Table,
     pub(super) reference: &'a Reference,
+    /// What a question about links names beside.
+    pub(super) link: Option<Link<'a>>,
     /// The microseconds since 1970 of `train_until` and `val_until`.
     pub(super) train_until: i64,
     pub(super) val_until: i64,
     /// The microseconds from the time of a child until the child, and what is asked of it, are known.
     pub(super) answer_delay: i64,
+}
+
+/// Returns the columns of a reference in the order of the key of `parent`, to which it refers.
+pub(super) fn in_key_order<'a>(
+    reference: &'a Reference,
+    parent: &'a Table,
+) -> Result<Vec<&'a String>> {
+    let referred =
+        if reference.to_columns.is_empty() { &parent.key } else { &reference.to_columns };
+    let columns: Option<Vec<_>> = (parent.key.iter())
+        .map(|key| reference.columns.get(referred.iter().position(|column| column == key)?))
+        .collect();
+    columns.ok_or_else(|| {
+        Error::schema(format!(
+            "reference {:?} does not name the whole key of {:?}; name all its columns",
+            reference.name(),
+            parent.name
+        ))
+    })
 }

@@ -7,12 +7,12 @@
 
 use std::fmt::Write;
 
-use super::predict::{Question, What};
+use super::predict::{Question, What, in_key_order};
 use super::prepared::{ROW, key_column};
 use super::{Schema, Table};
 use crate::error::{Error, Result};
 
-/// The columns of the query: the parts of the anchor's key by number, the observation time, the
+/// The columns of a query: the parts of the anchor's key by number, the observation time, the
 /// target and the split.
 pub(super) const KEY: &str = "key_";
 pub(super) const OBSERVED_AT: &str = "observed_at";
@@ -24,17 +24,77 @@ pub(super) const COUNTS: &str = "counts for the task";
 
 /// Returns the query whose rows are the seeds of a declared task.
 pub(super) fn query(schema: &Schema, question: &Question<'_>) -> Result<String> {
-    let Question { predict, anchor, train_until, val_until, .. } = *question;
-    let keys: Vec<String> = (1..=anchor.key.len()).map(|part| format!("{KEY}{part}")).collect();
-    let keys = keys.join(", ");
-    let (children, seeds) = (children(schema, question)?, seeds(schema, question, &keys)?);
+    let predict = question.predict;
+    let keys = numbered(KEY, question.anchor.key.len());
+    let value = match &predict.column {
+        Some(column) => format!("x0.{}", quoted(column)),
+        None => "NULL".to_owned(),
+    };
+    let seeds = seeds(schema, question, &keys, &format!("{value} AS value"))?;
     let made = made_of_children(predict.what);
     let target = match predict.what {
         What::Count | What::Sum => format!("coalesce({TARGET}, 0)"),
         What::Exists => format!("coalesce({TARGET}, false)"),
         _ => TARGET.to_owned(),
     };
+    let in_horizon = in_horizon();
+    Ok(format!(
+        "\
+{seeds},
+task_outcome AS (
+  SELECT {keys}, k, {made} AS {TARGET}
+  FROM ({in_horizon})
+  GROUP BY {keys}, k
+),
+task_answer AS (
+  SELECT {keys}, train_until + k * every AS asked_at, {target} AS {TARGET}
+  FROM task_seed LEFT JOIN task_outcome USING ({keys}, k) CROSS JOIN task_bound CROSS JOIN task_question
+  WHERE k BETWEEN low AND high
+)
+-- The target of a seed is known within its split.
+SELECT {keys}, make_timestamp(asked_at) AS {OBSERVED_AT}, {TARGET},
+  {IN_SPLIT} AS {SPLIT}
+FROM task_answer CROSS JOIN task_question
+WHERE {TARGET} IS NOT NULL
+  AND {IS_KNOWN}"
+    ))
+}
+
+/// The split of an observation, and whether its answer is known within that split.
+pub(super) const IN_SPLIT: &str = "CASE WHEN asked_at < train_until THEN 'train' \
+    WHEN asked_at < val_until THEN 'val' ELSE 'test' END";
+pub(super) const IS_KNOWN: &str = "\
+(asked_at >= train_until OR asked_at + horizon + answer_delay <= train_until)
+  AND (asked_at < train_until OR asked_at >= val_until OR asked_at + horizon + answer_delay <= val_until)";
+
+/// Returns the columns of the parts of a key: `key_1, key_2`.
+pub(super) fn numbered(name: &str, parts: usize) -> String {
+    let columns: Vec<String> = (1..=parts).map(|part| format!("{name}{part}")).collect();
+    columns.join(", ")
+}
+
+/// Returns the SELECT of the children that count, each with the numbers of the observations in
+/// whose horizon it lies.
+pub(super) fn in_horizon() -> String {
     let (first, end) = (number_from("t - horizon"), number_from("t"));
+    format!(
+        "
+    SELECT task_child.*, unnest(range({first}, {end})) AS k
+    FROM task_child CROSS JOIN task_question WHERE counts
+  "
+    )
+}
+
+/// Returns the beginning of a query: the children, with the columns `more`, and the seeds.
+pub(super) fn seeds(
+    schema: &Schema,
+    question: &Question<'_>,
+    keys: &str,
+    more: &str,
+) -> Result<String> {
+    let Question { predict, train_until, val_until, .. } = *question;
+    let (children, asked) = (children(schema, question, more)?, asked(schema, question, keys)?);
+    let end = number_from("t");
     Ok(format!(
         "\
 -- In microseconds: train_until = {:?}, val_until = {:?}, horizon {}, every {};
@@ -53,27 +113,7 @@ task_bound AS (
     max(CAST(floor((t - horizon - train_until) / every) AS BIGINT)) AS high
   FROM task_child CROSS JOIN task_question
 ),
-{seeds},
-task_outcome AS (
-  SELECT {keys}, k, {made} AS {TARGET}
-  FROM (
-    SELECT task_child.*, unnest(range({first}, {end})) AS k
-    FROM task_child CROSS JOIN task_question WHERE counts
-  )
-  GROUP BY {keys}, k
-),
-task_answer AS (
-  SELECT {keys}, train_until + k * every AS asked_at, {target} AS {TARGET}
-  FROM task_seed LEFT JOIN task_outcome USING ({keys}, k) CROSS JOIN task_bound CROSS JOIN task_question
-  WHERE k BETWEEN low AND high
-)
--- The target of a seed is known within its split.
-SELECT {keys}, make_timestamp(asked_at) AS {OBSERVED_AT}, {TARGET},
-  CASE WHEN asked_at < train_until THEN 'train' WHEN asked_at < val_until THEN 'val' ELSE 'test' END AS {SPLIT}
-FROM task_answer CROSS JOIN task_question
-WHERE {TARGET} IS NOT NULL
-  AND (asked_at >= train_until OR asked_at + horizon + answer_delay <= train_until)
-  AND (asked_at < train_until OR asked_at >= val_until OR asked_at + horizon + answer_delay <= val_until)",
+{asked}",
         predict.train_until,
         predict.val_until,
         predict.horizon,
@@ -91,13 +131,13 @@ fn number_from(time: &str) -> String {
 }
 
 /// Returns the anchor's rows at the observations at which the task asks about them.
-fn seeds(schema: &Schema, question: &Question<'_>, keys: &str) -> Result<String> {
+fn asked(schema: &Schema, question: &Question<'_>, keys: &str) -> Result<String> {
     let Question { predict, anchor, .. } = *question;
-    let parts = key_parts(anchor.key.iter());
+    let parts = key_parts(KEY, anchor.key.iter());
     let (from, since) = match &anchor.time {
         None => (format!("FROM {} AS x0", first_rows(anchor, &anchor.key)), "NULL".to_owned()),
         Some(_) => {
-            let (from, time) = timed(schema, anchor, &first_rows(anchor, &anchor.key))?;
+            let Timed { from, time, .. } = timed(schema, anchor, &first_rows(anchor, &anchor.key))?;
             (from, format!("epoch_us({time}) + {}", schema.delay(anchor)))
         }
     };
@@ -133,17 +173,17 @@ task_seed AS (
     ))
 }
 
-/// Returns these columns of x0 as the parts of a key.
-fn key_parts<'a>(columns: impl Iterator<Item = &'a String>) -> String {
+/// Returns these columns of x0 as the parts of a key called `name`.
+pub(super) fn key_parts<'a>(name: &str, columns: impl Iterator<Item = &'a String>) -> String {
     let parts = columns.enumerate();
     let parts: Vec<_> = parts
-        .map(|(part, column)| format!("{} AS {KEY}{}", as_text(0, column), part + 1))
+        .map(|(part, column)| format!("{} AS {name}{}", as_text(0, column), part + 1))
         .collect();
     parts.join(", ")
 }
 
-/// Returns the SELECT of all children that have a time and refer to a row.
-fn children(schema: &Schema, question: &Question<'_>) -> Result<String> {
+/// Returns the SELECT of all children that have a time and refer to a row, with the columns `more`.
+fn children(schema: &Schema, question: &Question<'_>, more: &str) -> Result<String> {
     let Question { predict, children, reference, anchor, .. } = *question;
     let counts = match &predict.condition {
         // On lines of its own, so that a comment in it ends.
@@ -151,37 +191,32 @@ fn children(schema: &Schema, question: &Question<'_>) -> Result<String> {
         None => "true".to_owned(),
     };
     let rows = format!("(SELECT *, {counts} AS {} FROM {})", quoted(COUNTS), prepared(children));
-    let (from, time) = timed(schema, children, &rows)?;
-    // In the order of the anchor's key.
-    let referred =
-        if reference.to_columns.is_empty() { &anchor.key } else { &reference.to_columns };
-    let columns: Option<Vec<_>> = (anchor.key.iter())
-        .map(|key| reference.columns.get(referred.iter().position(|column| column == key)?))
-        .collect();
-    let columns = columns.ok_or_else(|| {
-        Error::schema(format!(
-            "reference {:?} does not name the whole key of {:?}; name all its columns",
-            reference.name(),
-            anchor.name
-        ))
-    })?;
-    let value = match &predict.column {
-        Some(column) => format!("x0.{}", quoted(column)),
-        None => "NULL".to_owned(),
-    };
+    let Timed { from, time, .. } = timed(schema, children, &rows)?;
+    let columns = in_key_order(reference, anchor)?;
     Ok(format!(
-        "  SELECT {}, epoch_us({time}) AS t,\n    {value} AS value, x0.{} AS counts\n  {from}\n  \
+        "  SELECT {}, epoch_us({time}) AS t,\n    {more}, x0.{} AS counts\n  {from}\n  \
          WHERE {time} IS NOT NULL AND {}",
-        key_parts(columns.into_iter()),
+        key_parts(KEY, columns.into_iter()),
         quoted(COUNTS),
         not_null(reference.columns.iter())
     ))
 }
 
-/// Returns a FROM clause in which the rows of `table`, named x0, have their time, and that time.
+/// The rows of a table with their time.
+pub(super) struct Timed {
+    /// A FROM clause, in which the rows are named x0.
+    pub(super) from: String,
+    /// The time.
+    pub(super) time: String,
+    /// Whether a row that should lend its time is missing, so that the time is never known.
+    pub(super) is_lost: String,
+}
+
+/// Returns the rows of `table` with their time.
 ///
 /// A time through references comes from the rows that they lead to, named x1, x2 and so on.
-fn timed(schema: &Schema, table: &Table, rows: &str) -> Result<(String, String)> {
+pub(super) fn timed(schema: &Schema, table: &Table, rows: &str) -> Result<Timed> {
+    let mut is_lost = Vec::new();
     let mut from = format!("FROM {rows} AS x0");
     let lineage = schema.lineage(table);
     for (place, pair) in lineage.windows(2).enumerate() {
@@ -197,6 +232,10 @@ fn timed(schema: &Schema, table: &Table, rows: &str) -> Result<(String, String)>
                 format!("{own} = {key}")
             })
             .collect();
+        let named = reference.columns.iter().map(|own| as_text(place, own) + " IS NOT NULL");
+        let named: Vec<_> = named.collect();
+        let found = as_text(place + 1, &keys[0]);
+        is_lost.push(format!("({}) AND {found} IS NULL", named.join(" OR ")));
         let (parent, pairs) = (first_rows(parent, keys), pairs.join(" AND "));
         let _ = write!(from, "\n  LEFT JOIN {parent} AS x{} ON {pairs}", place + 1);
     }
@@ -204,7 +243,9 @@ fn timed(schema: &Schema, table: &Table, rows: &str) -> Result<(String, String)>
     let column = last.ok_or_else(|| {
         Error::schema(format!("table {:?} has no time; give the table a time", table.name))
     })?;
-    Ok((from, format!("x{}.{}", lineage.len() - 1, quoted(column))))
+    let time = format!("x{}.{}", lineage.len() - 1, quoted(column));
+    let is_lost = if is_lost.is_empty() { "false".to_owned() } else { is_lost.join(" OR ") };
+    Ok(Timed { from, time, is_lost })
 }
 
 /// Returns the rows of a table of the schema.
@@ -213,7 +254,7 @@ fn prepared(table: &Table) -> String {
 }
 
 /// Returns the first row of each key: the one to which references lead.
-fn first_rows(table: &Table, key: &[String]) -> String {
+pub(super) fn first_rows(table: &Table, key: &[String]) -> String {
     let parts: Vec<_> = key.iter().map(|column| quoted(&key_column(column))).collect();
     format!(
         "(\n    FROM {} QUALIFY row_number() OVER (PARTITION BY {} ORDER BY {}) = 1\n  )",
@@ -223,7 +264,7 @@ fn first_rows(table: &Table, key: &[String]) -> String {
     )
 }
 
-fn not_null<'a>(columns: impl Iterator<Item = &'a String>) -> String {
+pub(super) fn not_null<'a>(columns: impl Iterator<Item = &'a String>) -> String {
     let parts: Vec<_> =
         columns.map(|column| format!("{} IS NOT NULL", as_text(0, column))).collect();
     parts.join(" AND ")
@@ -241,7 +282,8 @@ fn as_text(place: usize, column: &str) -> String {
 fn made_of_children(what: What) -> &'static str {
     match what {
         What::Count => "count(*)",
-        What::Exists => "count(*) > 0",
+        // A question about links has a query of its own.
+        What::Exists | What::Link => "count(*) > 0",
         What::Sum => "sum(value ORDER BY t, value)",
         What::Mean => "avg(CAST(value AS DOUBLE) ORDER BY t, value)",
         What::Min => "min(value)",
@@ -251,6 +293,6 @@ fn made_of_children(what: What) -> &'static str {
     }
 }
 
-fn quoted(name: &str) -> String {
+pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -61,6 +61,7 @@ impl Schema {
             ));
         }
         let table = self.find_table(&summary.table)?;
+        self.refuse_pairs(table)?;
         if table.time.is_none() {
             return fail(format!(
                 "expected a table with a time, found {:?}, which has none; give the table a time",
