@@ -12,15 +12,26 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import headwater
-from confluence import baselines, calibration, config, evaluation, members, metrics
+from confluence import (
+    baselines,
+    calibration,
+    config,
+    evaluation,
+    intervals,
+    members,
+    metrics,
+)
 from confluence.batch import vocabulary_and_tables
 from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.feed import DeviceTransfer, open_sampler
+from confluence.intervals import Intervals
 from confluence.metrics import LEADING
 from confluence.parallel import Layout, Processes
 from confluence.status import StatusLine
 from confluence.step import Program, State
 from headwater.sampler import Split
+
+Keep = Callable[[evaluation.Task, Split, evaluation.Scores, Intervals], None]
 
 
 @dataclass(frozen=True)
@@ -91,12 +102,14 @@ class Assembly:
         *,
         after_batch: Callable[[], None] = lambda: None,
         with_boosting: bool,
-        keep: Callable[[evaluation.Task, Split, evaluation.Scores], None] = lambda *_: None,
+        recorded: Callable[[evaluation.Task], Intervals] = Intervals,
+        keep: Keep = lambda *_: None,
     ) -> dict[str, Any]:
         """Scores whole splits, for each task, beside the baselines.
 
-        Several models are scored by their mean, which has no loss. `keep` is called with the scores
-        of each task and split.
+        Several models are scored by their mean, which has no loss. `recorded` has the
+        intervals of a task, unless its validation split is scored. `keep` is called with the scores
+        of each task and split, and the intervals of its predictions.
         """
         results = {}
         for task in self.tasks:
@@ -109,25 +122,40 @@ class Assembly:
                 "boosting": others.boosting,
                 "cpu_seconds": others.seconds,
             }
-            for split in splits:
+            found = recorded(task)
+            # The validation split comes first: it gives the intervals of the others.
+            for split in sorted(splits, key=lambda split: split != "val"):
                 scores, *each = self.score(models, split, task, after_batch=after_batch)
-                keep(task, split, scores)
-                record = scores.record()
-                if scores.metrics:
-                    # A list, as JSON has it.
-                    record["interval"] = list(
-                        metrics.interval(task.kind, scores.rows, scores.values, scores.labels)
-                    )
-                    bins = calibration.calibration(task.kind, scores.values, scores.labels)
-                    if bins is not None:
-                        record["calibration"] = bins
-                if each:
-                    del record["loss"]
-                    leading = LEADING[task.kind]
-                    record["members"] = [of.metrics[leading] for of in each if of.metrics]
+                record = _record(task, scores, each)
+                if split == "val":
+                    found = intervals.of_scores(task, scores)
+                    record |= found.record()
+                elif scores.metrics:
+                    record |= found.coverage(scores.values, scores.labels)
+                keep(task, split, scores, found)
                 of_task[split] = {**record, "baselines": others.metrics[split]}
+            of_task["no_intervals"] = found.missing
             results[task.name] = of_task
         return results
+
+
+def _record(
+    task: evaluation.Task, scores: evaluation.Scores, each: Sequence[evaluation.Scores]
+) -> dict[str, Any]:
+    """Returns the metrics of a split, for a line of JSON; `each` has those of the members."""
+    record = scores.record()
+    if scores.metrics:
+        # A list, as JSON has it.
+        record["interval"] = list(
+            metrics.interval(task.kind, scores.rows, scores.values, scores.labels)
+        )
+        bins = calibration.calibration(task.kind, scores.values, scores.labels)
+        if bins is not None:
+            record["calibration"] = bins
+    if each:
+        del record["loss"]
+        record["members"] = [of.metrics[LEADING[task.kind]] for of in each if of.metrics]
+    return record
 
 
 @contextmanager

@@ -179,7 +179,8 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--out", type=Path, metavar="FILE",
         help=".csv or .parquet file to write: key, observation time, prediction and label of each "
-        "seed",
+        "seed; for a number or a time the ends of an interval that should hold 90 %% of the "
+        "labels, too",
     )  # fmt: skip
     evaluate.add_argument(
         "--by", choices=("day", "week", "month", "quarter", "year"),

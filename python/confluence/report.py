@@ -48,10 +48,13 @@ def read_log(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def write(
-    out: Path, results: Results, contexts: Mapping[str, str], trained: Sequence[Path]
-) -> None:
-    """Writes `curves.png` and `report.html` into a run's folder; `contexts` has a page per task.
+def context_pages(tasks: Sequence[str]) -> dict[str, str]:
+    """Returns the name of the page with a context of each task, in the run's folder."""
+    return {task: f"context-{number}.html" for number, task in enumerate(tasks)}
+
+
+def write(out: Path, results: Results, tasks: Sequence[str], trained: Sequence[Path]) -> None:
+    """Writes `curves.png` and `report.html` into a run's folder, beside the contexts' pages.
 
     `trained` has the folders of the members; that of the run itself if it has none.
     """
@@ -74,7 +77,7 @@ def write(
             curves=svg[svg.index("<svg") :],
             contexts="\n".join(
                 f'<h3>{html.escape(task)}</h3>\n<iframe src="{page}" loading="lazy"></iframe>'
-                for task, page in contexts.items()
+                for task, page in context_pages(tasks).items()
             ),
             config=config,
         )
