@@ -18,7 +18,7 @@ The modules, from the ground up: `config` is the configuration; `batch` brings t
 to the device; `attention`, `structured`, `model` and `loss` are pure functions of the parameters;
 `optimizer` updates the parameters; `rollcall` and `parallel` join several processes; `step`
 compiles a training step; `feed` makes batches ahead; `checkpoint` saves and restores a run, with
-the state of its `patience`; `evaluation`, `metrics`, `calibration`, `intervals`,
+the state of its `patience`; `evaluation`, `metrics`, `calibration`, `intervals`, `hiding`,
 `results`, `report` and `sinks` score and report; `seeds` reads labels, of which `baselines` and
 `boosting` make predictions without a model, and `epochs` advice; `starting` takes the parameters of
 another run, and `members` averages several; `assembly` puts these parts together; `drawing` draws a

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from confluence import calibration
+from confluence import calibration, hiding
 from confluence.results import Results, html_table
 
 # A longer curve is drawn as this many means of consecutive points.
@@ -67,13 +67,14 @@ def write(out: Path, results: Results, tasks: Sequence[str], trained: Sequence[P
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg")
     svg = buffer.getvalue()
-    bins = calibration.html_tables(results.tasks)
+    bins, hidden = calibration.html_tables(results.tasks), hiding.html_tables(results.tasks)
     config = html.escape((out / "config.toml").read_text())
     (out / "report.html").write_text(
         _PAGE.format(
             title=html.escape(out.resolve().name),
             metrics=html_table(results),
             calibration=f"<h2>Predictions and labels</h2>\n{bins}" if bins else "",
+            relations=f"<h2>With one relation hidden</h2>\n{hidden}" if hidden else "",
             curves=svg[svg.index("<svg") :],
             contexts="\n".join(
                 f'<h3>{html.escape(task)}</h3>\n<iframe src="{page}" loading="lazy"></iframe>'
@@ -145,6 +146,7 @@ pre {{ background: #f4f4f4; overflow: auto; padding: 1em; }}
 <h2>Metrics</h2>
 {metrics}
 {calibration}
+{relations}
 <h2>Curves</h2>
 {curves}
 <h2>A context of each task, as the model saw it</h2>

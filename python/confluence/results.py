@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluence import boosting, calibration, metrics
+from confluence import boosting, calibration, hiding, metrics
 from confluence.tables import aligned
 
 # The entries of a split's record that are not metrics.
 _NOT_METRICS = (
     "loss", "seeds", "nulls", "interval", "calibration", "prediction_intervals", "coverage",
-    "members", "baselines",
+    "relations", "members", "baselines",
 )  # fmt: skip
 # The columns of the table, by the name of the boosting.
 _BOOSTING = {
@@ -40,7 +40,8 @@ class Results:
             `"baselines"`, and the CPU seconds of boosting under `"cpu_seconds"` of the task. Under
             `"calibration"` are the seeds of a boolean or a number in bins by their prediction,
             under `"coverage"` the share of the labels of a number or a time that lie in their
-            prediction intervals.
+            prediction intervals, under `"relations"`, if asked for, the leading metric with each
+            relation hidden.
         cpu_seconds: What the training took, about, on all tasks together.
         stopped: A line for each training that ended early.
         members: The steps of the members whose mean was scored; their own leading metrics are under
@@ -92,7 +93,8 @@ class Results:
     def with_more(self, other: Results) -> Results | None:
         """Returns these results with what a later evaluation of the same parameters adds to them.
 
-        These are intervals and coverage where there are none yet. None if it adds nothing.
+        These are intervals and coverage where there are none yet, and the metrics without each
+        relation. None if it adds nothing.
         """
         if (self.step, list(self.members)) != (other.step, list(other.members)):
             return None
@@ -100,8 +102,8 @@ class Results:
         for name, of_task in other.tasks.items():
             for split, scores in _splits(of_task):
                 ours = tasks.get(name, {}).get(split, {})
-                for part in ("prediction_intervals", "coverage"):
-                    if part in scores and part not in ours:
+                for part in ("prediction_intervals", "coverage", "relations"):
+                    if part in scores and (part == "relations" or part not in ours):
                         ours[part] = scores[part]
         return None if tasks == self.tasks else dataclasses.replace(self, tasks=tasks)
 
@@ -120,8 +122,10 @@ class Results:
         return f"{self._model()}\n{self.table()}"
 
     def _repr_html_(self) -> str:
-        bins = calibration.html_tables(self.tasks)
-        return f"<p>{self._model()}</p>\n{html_table(self)}\n{bins}{_period_tables(self.periods)}"
+        tables = "\n".join(
+            [html_table(self), calibration.html_tables(self.tasks), hiding.html_tables(self.tasks)]
+        )
+        return f"<p>{self._model()}</p>\n{tables}{_period_tables(self.periods)}"
 
     def _model(self) -> str:
         if not self.members:

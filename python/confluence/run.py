@@ -145,6 +145,7 @@ class Run:
         visible_until: str | None = None,
         out: str | os.PathLike[str] | None = None,
         by: answers.Period | None = None,
+        relations: bool = False,
     ) -> Results:
         """Scores whole splits beside the baselines, as `confluence.evaluate` does.
 
@@ -157,6 +158,8 @@ class Run:
                 own.
             out: A .csv or .parquet file to write, with the prediction and the label of each seed.
             by: Score the seeds of each "day", "week", "month", "quarter" or "year" as well.
+            relations: Score the splits again with each relation hidden, which tells what the model
+                uses: `pandas.DataFrame(results.tasks["shop/churn"]["test"]["relations"])`.
 
         Returns:
             The metrics of each task and split; a notebook shows them as a table.
@@ -170,7 +173,7 @@ class Run:
         """
         return scoring.evaluate(
             self.path, splits=splits, checkpoint=checkpoint, stores=stores,
-            visible_until=visible_until, out=out, by=by,
+            visible_until=visible_until, out=out, by=by, relations=relations,
         )  # fmt: skip
 
     def predict(

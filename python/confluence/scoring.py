@@ -34,6 +34,7 @@ def evaluate(
     visible_until: str | None = None,
     out: str | os.PathLike[str] | None = None,
     by: answers.Period | None = None,
+    relations: bool = False,
 ) -> Results:
     """Scores a trained model on whole splits, beside the baselines.
 
@@ -48,6 +49,9 @@ def evaluate(
             seed with a label, and the interval around the prediction of a number or a time.
         by: Score the seeds of each "day", "week", "month", "quarter" or "year" of the observation
             times as well.
+        relations: Score the splits again with each relation hidden from the contexts, which tells
+            what the model uses. The results and the report of the run keep it, if the checkpoint
+            and the contexts are theirs.
 
     Returns:
         The metrics of each task and split, beside the baselines; a notebook shows them as a table.
@@ -79,6 +83,7 @@ def evaluate(
             [of.params for of in trained],
             splits,
             with_boosting=parts.settings.run.boosting,
+            with_relations=relations,
             recorded=lambda task: intervals.of_run(Path(run), steps, task),
             keep=keep,
         )
