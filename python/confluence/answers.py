@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -17,15 +17,16 @@ from confluence.assembly import Assembly
 from confluence.batch import BOOLEAN, NUMERICAL, TIMESTAMP
 from confluence.config import ConfigError
 from confluence.evaluation import Scores, Task
-from confluence.prediction import formatted
+from confluence.intervals import KINDS, Intervals
+from confluence.prediction import ENDS, formatted, formatted_ends
 from confluence.tables import aligned
 from headwater.sampler import Split
 
 Period = Literal["day", "week", "month", "quarter", "year"]
 PERIODS: tuple[Period, ...] = get_args(Period)
 
-# The header of a file of answers.
-_COLUMNS = ("task", "split", "key", "obs_time", "prediction", "label")
+# The header of a file of answers; with the columns of the ends of intervals if any task has some.
+_COLUMNS = ("task", "split", "key", "obs_time", "prediction", *ENDS, "label")
 
 
 class Answers(NamedTuple):
@@ -38,15 +39,18 @@ class Answers(NamedTuple):
     # In the units of the data; a category is its number within the column.
     values: metrics.Numbers
     labels: metrics.Numbers
+    intervals: Intervals
 
 
-def of_split(parts: Assembly, scores: Scores, task: Task, split: Split) -> Answers:
+def of_split(
+    parts: Assembly, scores: Scores, task: Task, split: Split, intervals: Intervals
+) -> Answers:
     """Returns the answers of which `scores` are the metrics, from one process."""
     found = seeds.read(parts.settings, parts.stores, task, split, with_cells=False)
     assert np.array_equal(found.rows, scores.rows), "both passes have the same seeds, in one order"
     times = found.times.astype("datetime64[us]")
     times[found.times == seeds.NO_TIME] = np.datetime64("NaT")
-    return Answers(task, split, scores.rows, times, scores.values, scores.labels)
+    return Answers(task, split, scores.rows, times, scores.values, scores.labels, intervals)
 
 
 def by_period(answers: Answers, period: Period) -> dict[str, dict[str, float]]:
@@ -123,28 +127,29 @@ def check_parent(out: Path) -> None:
 def write(out: Path, parts: Assembly, of_splits: Sequence[Answers]) -> None:
     """Writes a row for each seed to a CSV or Parquet file: its key, time, prediction and label.
 
-    The prediction of a boolean is its probability. Times are in UTC. A Parquet file has numbers as
-    numbers and times as times, unless its tasks have targets of several types, which become text.
+    The prediction of a boolean is its probability. A number and a time have the ends of their
+    interval. Times are in UTC. A Parquet file has numbers as numbers and times as times, unless its
+    tasks have targets of several types, which become text.
     """
-    rows = [row for answers in of_splits for row in _rows(parts, answers)]
+    kinds = {answers.task.kind for answers in of_splits}
+    columns = [name for name in _COLUMNS if name not in ENDS or kinds & set(KINDS)]
+    rows = [
+        [row[name] for name in columns] for answers in of_splits for row in _rows(parts, answers)
+    ]
     if out.suffix == ".csv":
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_COLUMNS)
+        writer.writerow(columns)
         writer.writerows(rows)
         out.write_text(text.getvalue())
         return
     import pyarrow
     import pyarrow.parquet
 
-    kinds = {answers.task.kind for answers in of_splits}
     is_number = kinds <= {BOOLEAN, NUMERICAL}
-    numbers = {
-        "prediction": np.concatenate([answers.values for answers in of_splits]),
-        "label": np.concatenate([answers.labels for answers in of_splits]),
-    }
+    numbers = _numbers(of_splits)
     arrays = {}
-    for place, name in enumerate(_COLUMNS):
+    for place, name in enumerate(columns):
         values: Any = [row[place] for row in rows]
         kind = pyarrow.string()
         if name == "obs_time":
@@ -154,24 +159,35 @@ def write(out: Path, parts: Assembly, of_splits: Sequence[Answers]) -> None:
         elif name in numbers and kinds == {TIMESTAMP}:
             values = np.round(numbers[name]).astype("datetime64[us]")
             kind = pyarrow.timestamp("us", "UTC")
-        arrays[name] = pyarrow.array(values, kind)
+        # As in pandas, NaN is NULL: the end of an interval that there is none of.
+        arrays[name] = pyarrow.array(values, kind, from_pandas=name in ENDS)
     pyarrow.parquet.write_table(pyarrow.table(arrays), out)
 
 
-def _rows(parts: Assembly, answers: Answers) -> list[tuple[Any, ...]]:
-    """Returns the fields of a file for each seed, the times as `datetime`, the others as text."""
+def _numbers(of_splits: Sequence[Answers]) -> dict[str, metrics.Numbers]:
+    """Returns the columns that are numbers, if all tasks have numbers or all have times."""
+    ends = [answers.intervals.ends(answers.values) for answers in of_splits]
+    return {
+        "prediction": np.concatenate([answers.values for answers in of_splits]),
+        **{name: np.concatenate([of[at] for of in ends]) for at, name in enumerate(ENDS)},
+        "label": np.concatenate([answers.labels for answers in of_splits]),
+    }
+
+
+def _rows(parts: Assembly, answers: Answers) -> Iterator[dict[str, Any]]:
+    """Yields the fields of a file for each seed, the times as `datetime`, the others as text."""
     anchor = anchors.of_task(parts.stores[answers.task.store], answers.task)
     keys = {row: anchor.key(row) or f"row {row}" for row in np.unique(answers.rows)}
-    return [
-        (
-            answers.task.name,
-            answers.split,
-            keys[row],
-            None if np.isnat(time) else time.item(),
-            formatted(parts, answers.task, value),
-            formatted(parts, answers.task, label, is_label=True),
-        )
-        for row, time, value, label in zip(
-            answers.rows, answers.times, answers.values, answers.labels, strict=True
-        )
-    ]
+    ends = zip(*answers.intervals.ends(answers.values), strict=True)
+    for row, time, value, label, of_ends in zip(
+        answers.rows, answers.times, answers.values, answers.labels, ends, strict=True
+    ):
+        yield {
+            "task": answers.task.name,
+            "split": answers.split,
+            "key": keys[row],
+            "obs_time": None if np.isnat(time) else time.item(),
+            "prediction": formatted(parts, answers.task, value),
+            **dict(zip(ENDS, formatted_ends(parts, answers.task, of_ends), strict=True)),
+            "label": formatted(parts, answers.task, label, is_label=True),
+        }

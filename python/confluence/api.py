@@ -14,6 +14,7 @@ from confluence import (
     assembly,
     baselines,
     evaluation,
+    intervals,
     memory,
     prediction,
     run_folder,
@@ -202,7 +203,8 @@ def predict(
         stores: The stores, or their folders; default: where they were during training.
 
     Returns:
-        For each seed the value, in the units of the data, and the probability that it is NULL.
+        For each seed the value, in the units of the data, and the probability that it is NULL; for
+        a number or a time the ends of an interval that should hold 90 % of the labels, too.
 
     Raises:
         ConfigError: There is no such task, or a seed lacks the observation time it needs.
@@ -211,7 +213,7 @@ def predict(
 
     Example:
         >>> confluence.predict("runs/1", "churn", [("17", "2024-05-31")])  # doctest: +SKIP
-        [Prediction(value='0.307342', null=0.0012)]
+        [Prediction(value='0.307342', null=0.0012, low=None, high=None)]
     """
     set_deterministic_flags()
     rows = [Seed(key if isinstance(key, tuple) else (key,), time) for key, time in seeds]
@@ -224,4 +226,7 @@ def predict(
         warning = time_range.warning(parts, found, [seed.time for seed in rows])
         if warning is not None:
             warnings.warn(warning, stacklevel=2)
-        return prediction.predict_seeds(parts, [of.params for of in trained], found, rows)
+        ends = intervals.of_run(Path(run), [of.step for of in trained], found)
+        if ends.warning is not None:
+            warnings.warn(ends.warning, stacklevel=2)
+        return prediction.predict_seeds(parts, [of.params for of in trained], ends, rows)

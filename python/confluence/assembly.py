@@ -12,14 +12,29 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import headwater
-from confluence import baselines, calibration, config, evaluation, members
-from confluence.batch import vocabulary_and_tables
+from confluence import (
+    baselines,
+    calibration,
+    config,
+    evaluation,
+    hiding,
+    intervals,
+    members,
+)
+from confluence.batch import HostBatch, vocabulary_and_tables
 from confluence.checkpoint import CheckpointError, Checkpoints
 from confluence.feed import DeviceTransfer, open_sampler
+from confluence.intervals import Intervals
 from confluence.parallel import Layout, Processes
 from confluence.status import StatusLine
 from confluence.step import Program, State
 from headwater.sampler import Split
+
+Keep = Callable[[evaluation.Task, Split, evaluation.Scores, Intervals], None]
+
+
+def _nothing(_: HostBatch) -> Sequence[HostBatch]:
+    return ()
 
 
 @dataclass(frozen=True)
@@ -56,10 +71,12 @@ class Assembly:
         *,
         batch_limit: int = 0,
         after_batch: Callable[[], None] = lambda: None,
+        hide: Callable[[HostBatch], Sequence[HostBatch]] = _nothing,
     ) -> list[evaluation.Scores]:
         """Scores the seeds of a split, or of its first batches; calls `after_batch` after each.
 
-        The first of several scores is that of the models' mean.
+        The first of several scores is that of the models' mean. Those of the batches that `hide`
+        makes of each batch come last.
         """
         seeds = self.sampler.seed_counts(split)[task.name]
         batches = -(-seeds // self.settings.data.batch_size)
@@ -81,6 +98,7 @@ class Assembly:
             task,
             batch_limit=batch_limit,
             after_batch=show_and_go_on,
+            hide=hide,
         )
 
     def results(
@@ -90,12 +108,16 @@ class Assembly:
         *,
         after_batch: Callable[[], None] = lambda: None,
         with_boosting: bool,
-        keep: Callable[[evaluation.Task, Split, evaluation.Scores], None] = lambda *_: None,
+        with_relations: bool = False,
+        recorded: Callable[[evaluation.Task], Intervals] = Intervals,
+        keep: Keep = lambda *_: None,
     ) -> dict[str, Any]:
         """Scores whole splits, for each task, beside the baselines.
 
-        Several models are scored by their mean, which has no loss. `keep` is called with the scores
-        of each task and split.
+        Several models are scored by their mean, which has no loss. `with_relations` scores them
+        with each relation hidden, too. `recorded` has the intervals of a task, unless its
+        validation split is scored. `keep` is called with the scores of each task and split, and the
+        intervals of its predictions.
         """
         results = {}
         for task in self.tasks:
@@ -110,25 +132,43 @@ class Assembly:
             }
             if task.pairs is not None:
                 of_task["drawn"] = task.pairs.drawn
-            for split in splits:
-                scores, *each = self.score(models, split, task, after_batch=after_batch)
-                keep(task, split, scores)
-                record = scores.record()
-                if scores.metrics:
-                    # A list, as JSON has it.
-                    record["interval"] = list(
-                        task.interval(scores.rows, scores.values, scores.labels)
-                    )
-                    bins = calibration.calibration(task.kind, scores.values, scores.labels)
-                    if bins is not None:
-                        record["calibration"] = bins
-                if each:
-                    del record["loss"]
-                    leading = task.leading
-                    record["members"] = [of.metrics[leading] for of in each if of.metrics]
+            found = recorded(task)
+            # The validation split comes first: it gives the intervals of the others.
+            for split in sorted(splits, key=lambda split: split != "val"):
+                hider = hiding.Hider(self.stores[task.store].metadata()) if with_relations else None
+                hide = _nothing if hider is None else hider.hide
+                scores, *more = self.score(models, split, task, after_batch=after_batch, hide=hide)
+                count = len(models) if len(models) > 1 else 0
+                record = _record(task, scores, more[:count])
+                if split == "val":
+                    found = intervals.of_scores(task, scores)
+                    record |= found.record()
+                elif scores.metrics:
+                    record |= found.coverage(scores.values, scores.labels)
+                if hider is not None and scores.metrics:
+                    record["relations"] = hider.records(task, scores, more[count:])
+                keep(task, split, scores, found)
                 of_task[split] = {**record, "baselines": others.metrics[split]}
+            of_task["no_intervals"] = found.missing
             results[task.name] = of_task
         return results
+
+
+def _record(
+    task: evaluation.Task, scores: evaluation.Scores, each: Sequence[evaluation.Scores]
+) -> dict[str, Any]:
+    """Returns the metrics of a split, for a line of JSON; `each` has those of the members."""
+    record = scores.record()
+    if scores.metrics:
+        # A list, as JSON has it.
+        record["interval"] = list(task.interval(scores.rows, scores.values, scores.labels))
+        bins = calibration.calibration(task.kind, scores.values, scores.labels)
+        if bins is not None:
+            record["calibration"] = bins
+    if each:
+        del record["loss"]
+        record["members"] = [of.metrics[task.leading] for of in each if of.metrics]
+    return record
 
 
 @contextmanager

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 
 from confluence.batch import BOOLEAN, NUMERICAL
 from confluence.metrics import Numbers
-from confluence.tables import aligned
+from confluence.tables import Rows, titled, titled_html
 
 _BINS = 10
 # The name of each entry of a bin, as a column of a table.
@@ -74,21 +73,15 @@ def _means(inside: npt.NDArray[np.bool_], values: Numbers, labels: Numbers) -> d
 
 def text(tasks: Mapping[str, Any]) -> str:
     """Returns the bins of each task and split, from the results of a run, as lines of text."""
-    return "\n\n".join("\n".join([title, *aligned(rows)]) for title, rows in _tables(tasks))
+    return "\n\n".join(titled(*of) for of in _tables(tasks))
 
 
 def html_tables(tasks: Mapping[str, Any]) -> str:
     """Returns the bins of each task and split, from the results of a run, as tables."""
-    blocks = []
-    for title, (header, *rows) in _tables(tasks):
-        head = "".join(f"<th>{html.escape(name)}" for name in header)
-        lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
-        body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-        blocks.append(f"<p>{html.escape(title)}</p>\n<table><tr>{head}</tr>\n{body}\n</table>")
-    return "\n".join(blocks)
+    return "\n".join(titled_html(*of) for of in _tables(tasks))
 
 
-def _tables(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[Sequence[str]]]]:
+def _tables(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
     """Yields the title, and the header and the rows, of each task and split that has bins."""
     for name, of_task in tasks.items():
         for split in ("train", "val", "test"):

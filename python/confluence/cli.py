@@ -179,11 +179,18 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--out", type=Path, metavar="FILE",
         help=".csv or .parquet file to write: key, observation time, prediction and label of each "
-        "seed",
+        "seed; for a number or a time the ends of an interval that should hold 90 %% of the "
+        "labels, too",
     )  # fmt: skip
     evaluate.add_argument(
         "--by", choices=("day", "week", "month", "quarter", "year"),
         help="score the seeds of each such period of the observation times as well",
+    )  # fmt: skip
+    evaluate.add_argument(
+        "--relations", action="store_true",
+        help="score the split again with each relation hidden from the contexts, which tells what "
+        "the model uses; each relation takes as long as the split; the table is kept in "
+        "results.json and report.html, too",
     )  # fmt: skip
     _add_checkpoint(evaluate)
     _add_visible_until(evaluate)
@@ -322,7 +329,7 @@ def _steps_to_profile(text: str | None) -> tuple[int, int] | None:
 
 
 def _evaluate(args: argparse.Namespace) -> int:
-    from confluence import answers, api, calibration
+    from confluence import answers, api, calibration, hiding
 
     results = api.evaluate(
         args.run_folder,
@@ -332,10 +339,12 @@ def _evaluate(args: argparse.Namespace) -> int:
         visible_until=args.visible_until,
         out=args.out,
         by=args.by,
+        relations=args.relations,
     )
     print(results)
-    if tables := calibration.text(results.tasks):
-        print(f"\n{tables}")
+    for tables in (calibration.text(results.tasks), hiding.text(results.tasks)):
+        if tables:
+            print(f"\n{tables}")
     if results.periods:
         print(f"\n{answers.table(results.periods)}")
     return 0

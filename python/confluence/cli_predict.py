@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from confluence.anchors import Anchor
     from confluence.assembly import Assembly
     from confluence.evaluation import Task
+    from confluence.intervals import Intervals
     from confluence.prediction import Prediction, Seed
 
 DESCRIPTION = "predict for chosen rows and times, or for all rows at one time"
 _EPILOG = """\
+The prediction of a number or a time has the ends of an interval that should hold 90 % of the
+labels, from the errors on the validation split. A boolean and a category have none.
+
 Seeds whose key the store does not have are listed on standard error and left out. The exit status
 is 0 if there is at least one prediction, and 1 if there is none.
 """
@@ -53,7 +57,7 @@ def add_options(verb: argparse.ArgumentParser) -> None:
 
 def predict(args: argparse.Namespace) -> int:
     """Predicts for the seeds of a file, or for the rows that are visible at a time."""
-    from confluence import answers, assembly, prediction, time_range
+    from confluence import answers, assembly, intervals, prediction, time_range
 
     _check_options(args)
     if args.out is not None:
@@ -67,13 +71,16 @@ def predict(args: argparse.Namespace) -> int:
         times = [args.at] if listed is None else [seed.time for seed in listed]
         if warning := time_range.warning(parts, task, times):
             _warn(parts, warning)
+        found = intervals.of_run(args.run_folder, [of.step for of in trained], task)
+        if found.warning:
+            _warn(parts, found.warning)
         if listed is None:
-            seeds, predictions = _ranked(parts, models, task, args.at, args.top)
+            seeds, predictions = _ranked(parts, models, found, args.at, args.top)
         else:
             seeds = _known(parts, task, listed, args.seeds)
-            predictions = prediction.predict_seeds(parts, models, task, seeds)
+            predictions = prediction.predict_seeds(parts, models, found, seeds)
         parts.status.end()
-        prediction.write_predictions(seeds, predictions, args.out)
+        prediction.write_predictions(task, seeds, predictions, args.out)
     return 0
 
 
@@ -123,19 +130,15 @@ def _unknown_keys(anchor: Anchor, seeds: Sequence[Seed], unknown: Sequence[int])
 
 
 def _ranked(
-    parts: Assembly, models: Sequence[Any], task: Task, at: str, top: int | None
+    parts: Assembly, models: Sequence[Any], intervals: Intervals, at: str, top: int | None
 ) -> tuple[Iterable[Seed], Iterable[Prediction]]:
     """Returns the rows that are visible at a time and their predictions, the highest first."""
-    from confluence import ranking
-    from confluence.prediction import Prediction, Seed, formatted
+    from confluence import prediction, ranking
 
-    anchor, found = ranking.predict_visible(parts, models, task, at, top)
+    anchor, found = ranking.predict_visible(parts, models, intervals.task, at, top)
     return (
-        (Seed((anchor.key(row) or "",), at) for row in found.rows),
-        (
-            Prediction(formatted(parts, task, value), float(null))
-            for value, null in zip(found.values, found.nulls, strict=True)
-        ),
+        (prediction.Seed((anchor.key(row) or "",), at) for row in found.rows),
+        prediction.as_predictions(parts, intervals, found.values, found.nulls),
     )
 
 

@@ -12,7 +12,15 @@ import numpy.typing as npt
 
 import headwater
 from confluence import config, links, members, metrics
-from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP, Batch, target_stats
+from confluence.batch import (
+    BOOLEAN,
+    CATEGORICAL,
+    NUMERICAL,
+    TIMESTAMP,
+    Batch,
+    HostBatch,
+    target_stats,
+)
 from confluence.feed import DeviceTransfer
 from confluence.step import Program
 
@@ -124,16 +132,25 @@ def score_split(
     *,
     batch_limit: int,
     after_batch: Callable[[], None],
+    hide: Callable[[HostBatch], Sequence[HostBatch]],
 ) -> list[Scores]:
     """Scores each seed of a split once over all processes, with each model's parameters.
 
-    The first of several scores is that of the models' mean.
+    The first of several scores is that of the models' mean. After those of the models come the
+    scores of their mean on each batch that `hide` makes of a batch.
 
     `batch_limit` takes the first batches alone; 0 takes all. `after_batch` is called after each.
     """
     batches = []
     for batch in itertools.islice(sampler.evaluate(split, [task.name]), batch_limit or None):
-        batches.append(predict_batch(program, models, transfer.to_device(batch), task.kind))
+        outputs = predict_batch(program, models, transfer.to_device(batch), task.kind)
+        for hidden in hide(batch):
+            if hidden is batch:
+                outputs.append(outputs[0])
+                continue
+            on_device = transfer.to_device(hidden)
+            outputs.append(predict_batch(program, models, on_device, task.kind)[0])
+        batches.append(outputs)
         after_batch()
     if not batches:
         empty = np.zeros(0)

@@ -12,7 +12,7 @@ import numpy as np
 
 import headwater
 from confluence import config
-from confluence.batch import Batch, Vocabulary, from_sampler
+from confluence.batch import Batch, HostBatch, Vocabulary, from_sampler
 from confluence.parallel import Layout, Processes
 
 
@@ -40,7 +40,7 @@ class DeviceTransfer:
         self._vocabulary, self._stores = vocabulary, tuple(stores)
         self._layout, self._rank = layout, rank
 
-    def to_device(self, batch: headwater.sampler.Batch) -> Batch:
+    def to_device(self, batch: HostBatch) -> Batch:
         """Returns a batch of the sampler on the device."""
         store = self._stores[batch["task_idx"][0]]
         return self._layout.to_devices(from_sampler(batch, self._vocabulary, store, self._rank))

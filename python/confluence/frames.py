@@ -20,7 +20,8 @@ from confluence.assembly import Assembly
 from confluence.batch import CATEGORICAL, TIMESTAMP
 from confluence.config import ConfigError
 from confluence.evaluation import Task
-from confluence.prediction import Seed
+from confluence.intervals import KINDS, Intervals
+from confluence.prediction import ENDS, Seed
 from headwater._headwater import key_text
 from headwater.sampler import micros
 
@@ -43,16 +44,20 @@ class Wanted(NamedTuple):
     at: Any | None = None
 
 
-def predict(parts: Assembly, models: Sequence[Any], task: Task, frame: Any, wanted: Wanted) -> Any:
+def predict(
+    parts: Assembly, models: Sequence[Any], intervals: Intervals, frame: Any, wanted: Wanted
+) -> Any:
     """Returns the frame with the columns `prediction` and `null_probability` beside its own.
 
-    Rows whose key the store does not have are warned of, and have no prediction.
+    Between these two, a number or a time has the ends of its interval. Rows whose key the store
+    does not have are warned of, and have no prediction.
 
     Raises:
         ConfigError: A column is missing or there already, or a row lacks the observation time.
     """
-    columns = _Columns.of(frame)
-    for name in (PREDICTION, NULL_PROBABILITY):
+    columns, task = _Columns.of(frame), intervals.task
+    ends = ENDS if task.kind in KINDS else ()
+    for name in (PREDICTION, *ends, NULL_PROBABILITY):
         if name in columns.names:
             raise ConfigError(
                 f"expected a frame without the column {name!r}, which the prediction adds, found "
@@ -69,13 +74,17 @@ def predict(parts: Assembly, models: Sequence[Any], task: Task, frame: Any, want
     warning = time_range.warning(parts, task, [seed.time for seed in seeds]) if seeds else None
     if warning is not None:
         warnings.warn(warning, stacklevel=4)
+    if intervals.warning is not None:
+        warnings.warn(intervals.warning, stacklevel=4)
     values, nulls = prediction.predict_values(parts, models, task, seeds)
-    found = _in_place([_value(parts, task, value) for value in values], rows, len(keys))
     kind = {CATEGORICAL: "text", TIMESTAMP: "time"}.get(task.kind, "number")
-    return columns.beside({
-        PREDICTION: (found, kind),
-        NULL_PROBABILITY: (_in_place([float(of) for of in nulls], rows, len(keys)), "number"),
-    })  # fmt: skip
+    of_kind = dict(zip((PREDICTION, *ends), (values, *intervals.ends(values)), strict=False))
+    added = {
+        name: (_in_place([_value(parts, task, of) for of in found], rows, len(keys)), kind)
+        for name, found in of_kind.items()
+    }
+    shares = _in_place([float(of) for of in nulls], rows, len(keys))
+    return columns.beside({**added, NULL_PROBABILITY: (shares, "number")})
 
 
 def _keys(columns: _Columns, anchor: Anchor, wanted: Sequence[str]) -> list[tuple[str, ...] | None]:
@@ -140,7 +149,12 @@ def _unknown(anchor: Anchor, keys: Sequence[tuple[str, ...] | None], known: Sequ
 
 
 def _value(parts: Assembly, task: Task, value: float) -> Any:
-    """Returns a prediction as a frame has it: a number, the name of a category, or a time."""
+    """Returns a prediction as a frame has it: a number, the name of a category, or a time.
+
+    None for NaN: the end of an interval that there is none of.
+    """
+    if np.isnan(value):
+        return None
     if task.kind == CATEGORICAL:
         return prediction.formatted(parts, task, value)
     return np.datetime64(round(value), "us") if task.kind == TIMESTAMP else float(value)

@@ -97,13 +97,13 @@ def resampled(
 def in_units(target_type: int, values: Numbers, stats: Mapping[str, Any]) -> Numbers:
     """Returns z-scores in the units of their column, and other values unchanged."""
     if target_type == NUMERICAL:
-        return _from_scale(values * stats["std"] + stats["mean"], stats.get("scale", "linear"))
+        return from_scale(values * stats["std"] + stats["mean"], stats.get("scale", "linear"))
     if target_type == TIMESTAMP:
         return values * stats["std_us"] + stats["mean_us"]
     return values
 
 
-def _from_scale(places: Numbers, scale: Any) -> Numbers:
+def from_scale(places: Numbers, scale: Any) -> Numbers:
     """Returns the numbers at these places on a column's scale, as `store::Scale` does in Rust."""
     if scale == "linear":
         return places
@@ -112,6 +112,16 @@ def _from_scale(places: Numbers, scale: Any) -> Numbers:
         return np.copysign(np.expm1(np.minimum(np.abs(places), _LARGEST_LOG)), places)
     quantiles = np.asarray(scale["rank"]["quantiles"])
     return np.interp(places, np.linspace(0, 1, len(quantiles)), quantiles)
+
+
+def to_scale(values: Numbers, scale: Any) -> Numbers:
+    """Returns places that `from_scale` has these numbers at; a greater number has no lesser one."""
+    if scale == "linear":
+        return values
+    if scale == "log":
+        return np.copysign(np.log1p(np.abs(values)), values)
+    quantiles = np.asarray(scale["rank"]["quantiles"])
+    return np.interp(values, quantiles, np.linspace(0, 1, len(quantiles)))
 
 
 def auroc(values: Numbers, labels: Numbers) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -15,7 +15,11 @@ from confluence import evaluation, metrics
 from confluence.assembly import Assembly
 from confluence.batch import BOOLEAN, CATEGORICAL, TIMESTAMP
 from confluence.config import ConfigError
+from confluence.intervals import KINDS, Intervals
 from headwater.sampler import micros
+
+# The columns of the ends of a prediction's interval.
+ENDS = ("prediction_low", "prediction_high")
 
 
 class Seed(NamedTuple):
@@ -26,10 +30,16 @@ class Seed(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """A number, a probability, a category's name or a time; and the probability of NULL."""
+    """A number, a probability, a category's name or a time; and the probability of NULL.
+
+    The ends of a number's or a time's interval, which holds 90 % of the labels, are None where
+    there is none.
+    """
 
     value: str
     null: float
+    low: str | None = None
+    high: str | None = None
 
 
 def read_seeds(path: Path) -> list[Seed]:
@@ -96,18 +106,24 @@ def check_seeds(task: evaluation.Task, seeds: Sequence[Seed]) -> None:
 
 
 def predict_seeds(
-    parts: Assembly, models: Sequence[Any], task: evaluation.Task, seeds: Sequence[Seed]
+    parts: Assembly, models: Sequence[Any], found: Intervals, seeds: Sequence[Seed]
 ) -> list[Prediction]:
     """Returns the prediction of the models' mean for each seed, in the units of the data.
 
     Raises:
         HeadwaterError: There is no such row.
     """
-    values, nulls = predict_values(parts, models, task, seeds)
-    return [
-        Prediction(formatted(parts, task, value), float(null))
-        for value, null in zip(values, nulls, strict=True)
-    ]
+    values, nulls = predict_values(parts, models, found.task, seeds)
+    return list(as_predictions(parts, found, values, nulls))
+
+
+def as_predictions(
+    parts: Assembly, found: Intervals, values: metrics.Numbers, nulls: metrics.Numbers
+) -> Iterator[Prediction]:
+    """Yields each prediction of the intervals' task, as text."""
+    for value, null, *ends in zip(values, nulls, *found.ends(values), strict=True):
+        low, high = formatted_ends(parts, found.task, ends)
+        yield Prediction(formatted(parts, found.task, value), float(null), low, high)
 
 
 def predict_values(
@@ -153,21 +169,37 @@ def predict_batch(
 
 
 def write_predictions(
-    seeds: Iterable[Seed], predictions: Iterable[Prediction], out: Path | None
+    task: evaluation.Task,
+    seeds: Iterable[Seed],
+    predictions: Iterable[Prediction],
+    out: Path | None,
 ) -> None:
     """Writes one line of CSV for each seed, to a file or to standard output."""
     if out is None:
-        _write(seeds, predictions, sys.stdout)
+        _write(task, seeds, predictions, sys.stdout)
     else:
         with out.open("w", newline="") as file:
-            _write(seeds, predictions, file)
+            _write(task, seeds, predictions, file)
 
 
-def _write(seeds: Iterable[Seed], predictions: Iterable[Prediction], file: TextIO) -> None:
+def _write(
+    task: evaluation.Task, seeds: Iterable[Seed], predictions: Iterable[Prediction], file: TextIO
+) -> None:
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["key", "obs_time", "prediction", "null_probability"])
+    has_ends = task.kind in KINDS
+    columns = ["prediction", *ENDS] if has_ends else ["prediction"]
+    writer.writerow(["key", "obs_time", *columns, "null_probability"])
     for seed, found in zip(seeds, predictions, strict=True):
-        writer.writerow(["|".join(seed.key), seed.time or "", found.value, f"{found.null:.6g}"])
+        ends = (found.low, found.high) if has_ends else ()
+        key = "|".join(seed.key)
+        writer.writerow([key, seed.time or "", found.value, *ends, f"{found.null:.6g}"])
+
+
+def formatted_ends(
+    parts: Assembly, task: evaluation.Task, ends: Iterable[float]
+) -> list[str | None]:
+    """Returns the ends of an interval as text, None for NaN, which is no end."""
+    return [None if np.isnan(end) else formatted(parts, task, end) for end in ends]
 
 
 def formatted(

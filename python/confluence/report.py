@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from confluence import calibration
+from confluence import calibration, hiding
 from confluence.results import Results, html_table
 
 # A longer curve is drawn as this many means of consecutive points.
@@ -48,10 +48,13 @@ def read_log(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def write(
-    out: Path, results: Results, contexts: Mapping[str, str], trained: Sequence[Path]
-) -> None:
-    """Writes `curves.png` and `report.html` into a run's folder; `contexts` has a page per task.
+def context_pages(tasks: Sequence[str]) -> dict[str, str]:
+    """Returns the name of the page with a context of each task, in the run's folder."""
+    return {task: f"context-{number}.html" for number, task in enumerate(tasks)}
+
+
+def write(out: Path, results: Results, tasks: Sequence[str], trained: Sequence[Path]) -> None:
+    """Writes `curves.png` and `report.html` into a run's folder, beside the contexts' pages.
 
     `trained` has the folders of the members; that of the run itself if it has none.
     """
@@ -64,17 +67,18 @@ def write(
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg")
     svg = buffer.getvalue()
-    bins = calibration.html_tables(results.tasks)
+    bins, hidden = calibration.html_tables(results.tasks), hiding.html_tables(results.tasks)
     config = html.escape((out / "config.toml").read_text())
     (out / "report.html").write_text(
         _PAGE.format(
             title=html.escape(out.resolve().name),
             metrics=html_table(results),
             calibration=f"<h2>Predictions and labels</h2>\n{bins}" if bins else "",
+            relations=f"<h2>With one relation hidden</h2>\n{hidden}" if hidden else "",
             curves=svg[svg.index("<svg") :],
             contexts="\n".join(
                 f'<h3>{html.escape(task)}</h3>\n<iframe src="{page}" loading="lazy"></iframe>'
-                for task, page in contexts.items()
+                for task, page in context_pages(tasks).items()
             ),
             config=config,
         )
@@ -142,6 +146,7 @@ pre {{ background: #f4f4f4; overflow: auto; padding: 1em; }}
 <h2>Metrics</h2>
 {metrics}
 {calibration}
+{relations}
 <h2>Curves</h2>
 {curves}
 <h2>A context of each task, as the model saw it</h2>

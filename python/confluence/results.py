@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluence import boosting, calibration, metrics
+from confluence import boosting, calibration, hiding, metrics
 from confluence.tables import aligned
 
 # The entries of a split's record that are not metrics.
-_NOT_METRICS = ("loss", "seeds", "nulls", "interval", "calibration", "members", "baselines")
+_NOT_METRICS = (
+    "loss", "seeds", "nulls", "interval", "calibration", "prediction_intervals", "coverage",
+    "relations", "members", "baselines",
+)  # fmt: skip
 # The columns of the table, by the name of the boosting.
 _BOOSTING = {
     boosting.ROW: "boosting: row",
@@ -33,7 +38,10 @@ class Results:
         tasks: For each task the name of its leading metric, and for each split its metrics:
             `results.tasks["shop/churn"]["test"]["auroc"]`. The metrics of the baselines are under
             `"baselines"`, and the CPU seconds of boosting under `"cpu_seconds"` of the task. Under
-            `"calibration"` are the seeds of a boolean or a number in bins by their prediction.
+            `"calibration"` are the seeds of a boolean or a number in bins by their prediction,
+            under `"coverage"` the share of the labels of a number or a time that lie in their
+            prediction intervals, under `"relations"`, if asked for, the leading metric with each
+            relation hidden.
         cpu_seconds: What the training took, about, on all tasks together.
         stopped: A line for each training that ended early.
         members: The steps of the members whose mean was scored; their own leading metrics are under
@@ -54,7 +62,8 @@ class Results:
         beaten = [line for name, of_task in self.tasks.items() for line in _beaten(name, of_task)]
         perfect = [line for name, of_task in self.tasks.items() for line in _perfect(name, of_task)]
         drawn = [line for name, of_task in self.tasks.items() for line in _drawn(name, of_task)]
-        return [*self.stopped, *beaten, *perfect, *drawn]
+        held = [line for name, of_task in self.tasks.items() for line in _held(name, of_task)]
+        return [*self.stopped, *beaten, *perfect, *drawn, *held]
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -82,6 +91,23 @@ class Results:
             content["members"],
         )
 
+    def with_more(self, other: Results) -> Results | None:
+        """Returns these results with what a later evaluation of the same parameters adds to them.
+
+        These are intervals and coverage where there are none yet, and the metrics without each
+        relation. None if it adds nothing.
+        """
+        if (self.step, list(self.members)) != (other.step, list(other.members)):
+            return None
+        tasks = copy.deepcopy(dict(self.tasks))
+        for name, of_task in other.tasks.items():
+            for split, scores in _splits(of_task):
+                ours = tasks.get(name, {}).get(split, {})
+                for part in ("prediction_intervals", "coverage", "relations"):
+                    if part in scores and (part == "relations" or part not in ours):
+                        ours[part] = scores[part]
+        return None if tasks == self.tasks else dataclasses.replace(self, tasks=tasks)
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the content of the run's `results.json`."""
         return {
@@ -97,8 +123,10 @@ class Results:
         return f"{self._model()}\n{self.table()}"
 
     def _repr_html_(self) -> str:
-        bins = calibration.html_tables(self.tasks)
-        return f"<p>{self._model()}</p>\n{html_table(self)}\n{bins}{_period_tables(self.periods)}"
+        tables = "\n".join(
+            [html_table(self), calibration.html_tables(self.tasks), hiding.html_tables(self.tasks)]
+        )
+        return f"<p>{self._model()}</p>\n{tables}{_period_tables(self.periods)}"
 
     def _model(self) -> str:
         if not self.members:
@@ -186,6 +214,16 @@ def _drawn(name: str, of_task: Mapping[str, Any]) -> Iterator[str]:
             f"{name}: candidates are ranked among the true ones and {of_task['drawn']} drawn; "
             "among all rows the figures would be lower"
         )
+
+
+def _held(name: str, of_task: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a line on the prediction intervals: what they hold on the test split, or why not."""
+    if "coverage" in of_task.get("test", {}):
+        level, share = (100 * of_task["test"]["coverage"][part] for part in ("level", "share"))
+        yield f"{name}: {level:.0f} % intervals hold {share:.1f} % of the test labels"
+    # Results of earlier versions have no such entry.
+    if of_task.get("no_intervals"):
+        yield f"{name}: no intervals: {of_task['no_intervals']}"
 
 
 def _boosting_columns(tasks: Mapping[str, Any]) -> dict[str, str]:

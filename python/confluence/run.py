@@ -18,6 +18,7 @@ from confluence import (
     config,
     drawing,
     frames,
+    intervals,
     members,
     report,
     scoring,
@@ -144,6 +145,7 @@ class Run:
         visible_until: str | None = None,
         out: str | os.PathLike[str] | None = None,
         by: answers.Period | None = None,
+        relations: bool = False,
     ) -> Results:
         """Scores whole splits beside the baselines, as `confluence.evaluate` does.
 
@@ -156,6 +158,8 @@ class Run:
                 own.
             out: A .csv or .parquet file to write, with the prediction and the label of each seed.
             by: Score the seeds of each "day", "week", "month", "quarter" or "year" as well.
+            relations: Score the splits again with each relation hidden, which tells what the model
+                uses: `pandas.DataFrame(results.tasks["shop/churn"]["test"]["relations"])`.
 
         Returns:
             The metrics of each task and split; a notebook shows them as a table.
@@ -169,7 +173,7 @@ class Run:
         """
         return scoring.evaluate(
             self.path, splits=splits, checkpoint=checkpoint, stores=stores,
-            visible_until=visible_until, out=out, by=by,
+            visible_until=visible_until, out=out, by=by, relations=relations,
         )  # fmt: skip
 
     def predict(
@@ -201,9 +205,11 @@ class Run:
             stores: The stores, or their folders; default: where they were during training.
 
         Returns:
-            The same kind of frame with the same rows in the same order, and two more columns:
+            The same kind of frame with the same rows in the same order, and more columns:
             `prediction` (a probability for a boolean, a number, the name of a category, or a time)
-            and `null_probability`. Both are NULL where the store does not have the key.
+            and `null_probability`. For a number or a time, `prediction_low` and `prediction_high`
+            are the ends of an interval that should hold 90 % of the labels, NULL if the run has no
+            intervals. All are NULL where the store does not have the key.
 
         Raises:
             ConfigError: There is no such task, or a column is missing or there already.
@@ -228,7 +234,8 @@ class Run:
                     f"{', '.join(names)}"
                 )
             asked = parts.tasks[0] if task is None else parts.task(task)
-            return frames.predict(parts, [of.params for of in trained], asked, frame, wanted)
+            found = intervals.of_run(self.path, [of.step for of in trained], asked)
+            return frames.predict(parts, [of.params for of in trained], found, frame, wanted)
 
     def draw(self, task: str, seed_index: int) -> headwater.Page:
         """Draws the context of a seed as the model sees it, with the run's own settings.

@@ -1,15 +1,32 @@
-"""Tables of text."""
+"""Tables, as text and as HTML."""
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from itertools import zip_longest
 
+Rows = Sequence[Sequence[str]]
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+
+def aligned(rows: Rows) -> list[str]:
     """Returns a line of text for each row, with columns of one width; rows may be shorter."""
     widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
     return [
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)).rstrip()
         for row in rows
     ]
+
+
+def titled(title: str, rows: Rows) -> str:
+    """Returns a title and the rows below it, as lines of text."""
+    return "\n".join([title, *aligned(rows)])
+
+
+def titled_html(title: str, rows: Rows) -> str:
+    """Returns a title and the rows below it, the first one as the header of a table."""
+    header, *others = rows
+    head = "".join(f"<th>{html.escape(name)}" for name in header)
+    lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in others]
+    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<p>{html.escape(title)}</p>\n<table><tr>{head}</tr>\n{body}\n</table>"

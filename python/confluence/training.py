@@ -171,10 +171,10 @@ def _average_members(
 
 def _write_results(parts: Assembly, out: Path, folders: Sequence[Path], results: Results) -> None:
     """Writes the report, with a context of each task, and last the results: the run has ended."""
-    pages = {task.name: f"context-{n}.html" for n, task in enumerate(parts.tasks)}
-    for task, name in pages.items():
-        parts.sampler.render_context(task, 0, out / name)
-    report.write(out, results, pages, folders)
+    tasks = [task.name for task in parts.tasks]
+    for task, page in report.context_pages(tasks).items():
+        parts.sampler.render_context(task, 0, out / page)
+    report.write(out, results, tasks, folders)
     run_folder.write_json(out / "results.json", results.to_dict())
 
 

@@ -11,6 +11,7 @@ import confluence
 from confluence import answers, metrics
 from confluence.batch import BOOLEAN, NUMERICAL
 from confluence.evaluation import Task
+from confluence.intervals import Intervals
 from runs import confluence as command
 
 # Orbax's threads warn of options that are intended; the command silences them.
@@ -68,11 +69,12 @@ def test_a_parquet_file_has_the_same_answers_with_types(whole, tmp_path):
     ],
 )
 def test_metrics_by_period_are_those_of_its_seeds(period, expected):
-    task = Task("shop/amount", 0, NUMERICAL, {}, sees_everything=False)
+    task = Task("shop/spend", 0, NUMERICAL, {}, sees_everything=False)
     # A Sunday, and the Monday after it.
     times = np.array(["2023-12-31T23:59", "2024-01-01", "2024-01-01T12:00"], "datetime64[us]")
     values, labels = np.array([1.0, 2.0, 3.0]), np.array([1.5, 2.0, 5.0])
-    of = answers.Answers(task, "test", np.zeros(3, np.uint32), times, values, labels)
+    rows = np.zeros(3, np.uint32)
+    of = answers.Answers(task, "test", rows, times, values, labels, Intervals(task))
     found = answers.by_period(of, period)
     assert list(found) == expected
     assert [scores["seeds"] for scores in found.values()] == [1, 2]

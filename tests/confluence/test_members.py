@@ -76,6 +76,25 @@ def test_evaluate_and_predict_take_the_mean_of_the_members(pair, tmp_path):
     np.testing.assert_allclose(predicted(pair), np.mean(each, axis=0), atol=2e-6)
 
 
+def test_the_intervals_of_a_mean_are_from_its_own_errors(pair, tmp_path):
+    def bins(folder):
+        val = results(folder)["tasks"]["demo-shop/spend"]["val"]
+        return val["prediction_intervals"]["bins"]
+
+    own = bins(pair)
+    assert own != bins(pair / "member-0")
+    (tmp_path / "seeds.csv").write_text("key,at\n1,2022-01-01\n")
+    shown = confluence("predict", pair, "--task", "spend", "--seeds", tmp_path / "seeds.csv")
+    assert shown.stderr == ""
+    (row,) = csv.DictReader(shown.stdout.splitlines())
+    names = ("prediction_low", "prediction", "prediction_high")
+    low, value, high = (float(row[name]) for name in names)
+    (of_value,) = [of for of in own if value <= of["to"]][:1] or own[-1:]
+    assert (low - value, high - value) == pytest.approx(
+        (of_value["low"], of_value["high"]), rel=1e-3
+    )
+
+
 def test_p2_a_run_killed_in_a_member_resumes_in_it(pair, tiny, tmp_path):
     out = tmp_path / "run"
     # The first member has ended.

@@ -82,6 +82,16 @@ def test_numbers_on_a_scale_return_to_the_units_of_the_column():
     assert values.tolist() == [1.0, 1.5, 2.0, 6.0, 10.0]
 
 
+QUANTILES = {"rank": {"quantiles": [-3.0, 0.0, 0.0, 0.0, 2.0, 2.0, 50.0]}}
+
+
+@given(st.lists(st.floats(-3, 50), min_size=2, max_size=9), st.sampled_from(["log", QUANTILES]))
+def test_a_number_is_at_its_place_on_a_scale_and_the_order_stays(numbers, scale):
+    places = metrics.to_scale(np.sort(numbers), scale)
+    assert (np.diff(places) >= 0).all()
+    assert metrics.from_scale(places, scale) == pytest.approx(np.sort(numbers), abs=1e-9)
+
+
 def test_bias_is_the_mean_prediction_minus_the_mean_label():
     day = 86_400e6
     for kind, name, unit in ((NUMERICAL, "bias", 1), (TIMESTAMP, "bias_days", day)):
