@@ -32,6 +32,8 @@ _LEAST_MINUTES, _MOST_MINUTES = 0.1, 10_080.0
 _CELLS, _CELLS_MINUTES, _CELLS_EXPONENT = 128, 6.0, 0.6
 _LEAST_CELLS, _MOST_CELLS = 48, 512
 _CELLS_ON_ACCELERATOR = 1024
+# The most relations without a row that a summary names.
+_NAMES_MAX = 12
 _ROLES = {
     "history": "the seed's own",
     "detail": "with each row of the seed's own",
@@ -288,4 +290,13 @@ def _context_lines(shape: widths.Shape, metadata: Mapping[str, Any]) -> list[str
         if rows >= 0.05
     ]
     left_out = [of.relation.name for of in shape.widths if not of.width]
-    return [*lines, f"  none by {', '.join(left_out)}"] if left_out else lines
+    return [*lines, *left_out_lines(left_out)]
+
+
+def left_out_lines(relations: Sequence[str]) -> list[str]:
+    """Names the relations that bring no row, or counts them where their names fill a screen."""
+    if not relations:
+        return []
+    if len(relations) <= _NAMES_MAX:
+        return [f"  none by {', '.join(relations)}"]
+    return [f"  none by {len(relations)} other relations (width 0 in data.child_widths)"]

@@ -136,6 +136,15 @@ def test_the_written_file_loads_back_to_the_same_configuration(site, fixed_speed
         assert any(line in of for of in found.summary)
 
 
+def test_relations_without_rows_are_named_if_few_and_counted_if_many():
+    names = [f"results.{n}" for n in range(13)]
+    assert draft.left_out_lines([]) == []
+    assert draft.left_out_lines(names[:2]) == ["  none by results.0, results.1"]
+    assert "results.11" in draft.left_out_lines(names[:12])[0]
+    (line,) = draft.left_out_lines(names)
+    assert line == "  none by 13 other relations (width 0 in data.child_widths)"
+
+
 def test_a_second_draft_differs_in_lines_of_the_machine_alone(site, fixed_speed):
     def lines(found):
         return [line for line in found.to_toml().splitlines() if "machine" not in line]

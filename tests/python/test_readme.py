@@ -8,7 +8,8 @@ A page is run from top to bottom in an empty folder, like a notebook:
 - `sh`: commands that must succeed; what they print is not compared;
 - `toml`, `csv`: with `file=NAME` written to that file, else to be read only.
 
-A block that is not run is named in `NOT_RUN`, with the reason.
+A block that is not run is named in `NOT_RUN`, and a page that another test runs in `RUN_ELSEWHERE`,
+with the reason.
 """
 
 from __future__ import annotations
@@ -59,6 +60,9 @@ NOT_RUN = {
     ),
     ("docs/statistics.md", "mpirun -n 64"): "64 ranks; the page runs three",
 }
+
+# Pages that another test runs, with the reason.
+RUN_ELSEWHERE = {"docs/own-data.md": "it needs F1DB; test_own_data.py runs it where F1DB is"}
 
 
 class Block(NamedTuple):
@@ -163,7 +167,9 @@ def run_page(name: str) -> None:
             run_block(block, namespace)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "README.md"])
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if name != "README.md" and name not in RUN_ELSEWHERE]
+)
 def test_the_code_of_a_page_runs(name, tmp_path):
     # A process of its own: where JAX is loaded, other tests may not fork.
     ended = subprocess.run(
@@ -176,6 +182,7 @@ def test_every_block_with_a_reason_not_to_run_exists():
     for (page, start), reason in NOT_RUN.items():
         found = [block for block in blocks(ROOT / page) if start in block.first_line]
         assert len(found) == 1, (page, start, reason)
+    assert set(RUN_ELSEWHERE) <= set(NAMES)
 
 
 def test_the_readme_is_short_and_begins_with_two_commands():
