@@ -22,19 +22,31 @@ const SEEDS_MIN: usize = 10;
 pub(super) fn rounded_tables(store: &Store, row_limit: u32) -> Result<Vec<u32>> {
     let mut rounded = Vec::new();
     for (number, table) in (0..).zip(store.tables()) {
-        if delay_us(table).is_some_and(|delay| delay < DAY_US) && is_rounded(table, row_limit)? {
+        let delay = delay_us(store, number);
+        if table.metadata().time.is_some() && delay < DAY_US && is_rounded(table, delay, row_limit)?
+        {
             rounded.push(number);
         }
     }
     Ok(rounded)
 }
 
-fn delay_us(table: &Table) -> Option<i64> {
-    table.metadata().time.as_ref().map(TimeMetadata::delay_us)
+/// Returns the delay of a table's times, with those of the tables from which it inherits them.
+fn delay_us(store: &Store, mut table: u32) -> i64 {
+    let mut delay: i64 = 0;
+    while let Some(time) = &store.tables()[table as usize].metadata().time {
+        delay = delay.saturating_add(time.delay_us());
+        match time {
+            TimeMetadata::Inherited { relation, .. } => {
+                table = store.relations()[*relation as usize].metadata().parent;
+            }
+            _ => break,
+        }
+    }
+    delay
 }
 
-fn is_rounded(table: &Table, row_limit: u32) -> Result<bool> {
-    let delay = delay_us(table).unwrap_or(0);
+fn is_rounded(table: &Table, delay: i64, row_limit: u32) -> Result<bool> {
     let step = table.row_count().div_ceil(row_limit).max(1);
     let (mut midnights, mut all) = (0, 0);
     for row in (0..table.row_count()).step_by(step as usize) {
@@ -58,7 +70,7 @@ pub(super) fn findings(sample: &Sample<'_>, rounded: &[u32]) -> Result<Vec<Findi
             continue;
         }
         let table = &store.tables()[path.table as usize];
-        let delay = delay_us(table).unwrap_or(0);
+        let delay = delay_us(store, path.table);
         let ends_later = |time: i64, seed: &Seed| {
             time.saturating_sub(delay).saturating_add(DAY_US) > seed.obs_time
         };
@@ -98,8 +110,8 @@ pub(super) fn findings(sample: &Sample<'_>, rounded: &[u32]) -> Result<Vec<Findi
                 tables.join(", ")
             ),
             remedy: format!(
-                "give the time of {} a delay: delay = \"1 day\"",
-                if tables.contains(&subject) { subject.to_owned() } else { tables.join(", ") }
+                "give the time of {subject} a delay: delay = \"1 day\"; tables that inherit it have \
+                 it, too"
             ),
         })
     });

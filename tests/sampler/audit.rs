@@ -43,6 +43,8 @@ enum Leak {
     EarlyParent,
     /// Seeds, customers and orders all have the time of midnight.
     AllRounded,
+    /// No leak: orders have the time of midnight, but are known a day later, and so are their items.
+    RoundedWithDelay,
     /// A boolean is true for some of the customers who leave alone.
     RareTruth,
     /// A number has a value of its own for some of the customers who leave alone.
@@ -72,7 +74,7 @@ columns = { id = "identifier", since = "timestamp", city = "categorical", state 
 [[table]]
 name = "orders"
 key = "id"
-time = { column = "at" }
+time = { column = "at", delay = "DELAY" }
 columns = { id = "identifier", customer = "identifier", product = "identifier", at = "timestamp", amount = "numerical", tax = "numerical" }
 references = [{ columns = "customer", to = "customers" }, { columns = "product", to = "products" }]
 
@@ -231,7 +233,9 @@ impl Shop {
             if place > 0 && self.below(3) == 0 {
                 at = at.max(midnight(observed)) / DAY * DAY + self.below(DAY);
             }
-            let is_rounded = self.has(Leak::RoundedTime) || self.has(Leak::AllRounded);
+            let is_rounded = [Leak::RoundedTime, Leak::AllRounded, Leak::RoundedWithDelay]
+                .map(|leak| self.has(leak))
+                .contains(&true);
             let shown = if is_rounded { midnight(at) } else { at };
             // Products are bought from a day on that grows with their number, where that leaks.
             let product = match self.leak {
@@ -303,7 +307,9 @@ fn shop(leak: Option<Leak>) -> Database {
         shop.add("workers", row);
     }
     let through = if shop.has(Leak::EarlyParent) { "customer" } else { "order" };
-    Database::new(&SCHEMA.replace("THROUGH", through), shop.tables)
+    let delay = if shop.has(Leak::RoundedWithDelay) { "1 day" } else { "0 days" };
+    let schema = SCHEMA.replace("THROUGH", through).replace("DELAY", delay);
+    Database::new(&schema, shop.tables)
 }
 
 fn midnight(time: i64) -> i64 {
@@ -431,6 +437,11 @@ fn p7_an_audit_finds_each_planted_leak_and_nothing_else() {
         let others: Vec<_> = found.iter().filter(is_other).collect();
         assert!(others.is_empty(), "{leak:?}: {others:?}");
     }
+}
+
+#[test]
+fn rounded_times_with_a_delay_are_no_leak_nor_are_those_that_inherit_them() {
+    assert_eq!(found(Some(Leak::RoundedWithDelay)), []);
 }
 
 #[test]
