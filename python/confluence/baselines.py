@@ -128,11 +128,13 @@ def compare(
         raise config.ConfigError(
             "boosting needs scikit-learn, which is not installed; pip install headwater[baselines]"
         )
-    empty = [f"no labels in {split}" for split in splits if not found.metrics[split]]
-    if empty or (found.boosting != "done" and task.pairs is None):
+    empty = next((split for split in splits if not found.metrics[split]), None)
+    # Pairs are not boosted.
+    missing = found.boosting if task.pairs is None else f"no labels in {empty}" if empty else "done"
+    if missing != "done":
         raise config.ConfigError(
-            f"expected labels in each split of {task.name}, found {[*empty, found.boosting][0]}; "
-            "compare baselines on a task with seeds in all splits"
+            f"expected labels in each split of {task.name}, found {missing}; compare "
+            "baselines on a task with seeds in all splits"
         )
     others = time.process_time() - start - sum(found.seconds.values())
     return [
