@@ -88,6 +88,10 @@ def _check_options(args: argparse.Namespace) -> None:
     from confluence import prediction
     from confluence.config import ConfigError
 
+    if args.out is not None and args.out.suffix == ".parquet":
+        raise ConfigError(
+            f"expected a CSV file for --out, found {args.out}; choose a file that ends in .csv"
+        )
     if args.top is not None and args.at is None:
         raise ConfigError("expected --at TIME with --top, found none; add it, or leave --top out")
     if args.top is not None and args.top < 1:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import confluence
 import headwater
-from confluence import baselines, config, evaluation, feed, seeds
+from confluence import baselines, boosting, config, evaluation, feed, seeds
 from confluence.baselines import History
 from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL
 from confluence.parallel import Processes
@@ -209,6 +209,19 @@ def test_the_command_shows_a_table(labelled_store):
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert "chrun" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+
+
+@pytest.mark.parametrize(("kind", "typical"), [(NUMERICAL, 2.0), (BOOLEAN, 0.25)])
+def test_boosting_over_nothing_predicts_what_is_typical(kind, typical):
+    train = [1.0, 2.0, 2.0, 9.0] if kind == NUMERICAL else [0.0, 0.0, 1.0, 0.0]
+    labels = {"train": np.array(train), "val": np.array([1.0]), "test": np.array([0.0, 1.0])}
+    cells = {split: np.zeros((len(of), 0)) for split, of in labels.items()}
+    features = boosting.Features(cells, np.zeros(0, bool))
+    predictions = boosting._predictions(kind, features, labels)
+    assert {split: of.tolist() for split, of in predictions.items()} == {
+        "val": [typical],
+        "test": [typical] * 2,
+    }
 
 
 def test_nothing_known_later_than_visible_until_counts(labelled_store):

@@ -119,6 +119,7 @@ def test_the_top_is_the_same_when_memory_is_bounded(least_kept, whole, monkeypat
         (["--seeds", "s.csv", "--top", 5], "expected --at TIME with --top, found none"),
         (["--at", "1999-01-01"], 'expected rows of table "customers" that are visible at 1999'),
         (["--at", "2022-01-01", "--out", "none/top.csv"], "none, found none; create it"),
+        (["--at", "2022-01-01", "--out", "top.parquet"], "expected a CSV file for --out, found"),
     ],
 )
 def test_invalid_options_of_predict_give_one_line(options, message, whole, tmp_path):
