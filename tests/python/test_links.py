@@ -407,6 +407,8 @@ references = [{ columns = ["region", "payer"], to = "users" }, { columns = ["reg
             if at < payment[3] <= at + 20 * DAY and payment[1] == f"u{pairs['anchor'][row]}"
         ]  # fmt: skip
         assert label == any(payment[2] == f"u{pairs['candidate'][row]}" for payment in inside)
+        # Nobody is drawn as a candidate of his own.
+        assert label or pairs["anchor"][row] != pairs["candidate"][row]
     with pytest.raises(headwater.SchemaError, match='choose one with reference = "...": "region'):
         prepare(tables, question(schema, **changes | {"reference": None}), tmp_path / "two")
 

@@ -130,7 +130,7 @@ def expected(tables, what, place, counts, *, horizon=20, every=20, active=None, 
     at = TRAIN_UNTIL - 30 * every
     while at + horizon <= last:
         split = "train" if at < TRAIN_UNTIL else "val" if at < VAL_UNTIL else "test"
-        end = {"train": TRAIN_UNTIL, "val": VAL_UNTIL, "test": last + known * DAY}[split]
+        end = {"train": TRAIN_UNTIL, "val": VAL_UNTIL, "test": last + DAY}[split]
         if at >= first and at + horizon + known * DAY <= end:
             for user, joined in zip(*tables["users"].values(), strict=True):
                 own = [event for event in all_events if event[0] == user]

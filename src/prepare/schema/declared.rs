@@ -160,7 +160,7 @@ fn longest_known_delay(predict: &Predict, children: &Table) -> Result<i64> {
     let Predict { column: asked, condition, .. } = predict;
     let is_named = |name: &String| {
         asked.as_ref() == Some(name)
-            || condition.as_ref().is_some_and(|condition| condition.contains(name.as_str()))
+            || condition.as_ref().is_some_and(|condition| may_name(condition, name))
     };
     let mut longest = 0;
     for (name, column) in children.columns.iter().filter(|(name, _)| is_named(name)) {
@@ -177,6 +177,21 @@ fn longest_known_delay(predict: &Predict, children: &Table) -> Result<i64> {
         }
     }
     Ok(longest)
+}
+
+/// Whether a condition of SQL may name a column: in any case of letters, as SQL does; with another
+/// meaning, or in a text, the word counts too.
+fn may_name(condition: &str, column: &str) -> bool {
+    let is_of_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
+    let (condition, column) = (condition.to_lowercase(), column.to_lowercase());
+    let mut words = condition.split(|c| !is_of_word(c));
+    // `COLUMNS(...)` names columns by a pattern.
+    let has_pattern = words.clone().any(|word| word == "columns");
+    let is_there = match column.chars().all(is_of_word) {
+        true => words.any(|word| word == column),
+        false => condition.contains(&column.replace('"', "\"\"")) || condition.contains(&column),
+    };
+    is_there || has_pattern
 }
 
 /// Returns the type and scale of the target.
@@ -234,4 +249,28 @@ fn time(text: &str) -> Result<i64> {
             "expected a time such as \"2020-01-31\" or \"2020-01-31 12:00:00\", found {text:?}"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_name;
+
+    #[test]
+    fn p7_a_condition_names_columns_in_any_case_and_whole() {
+        for (condition, column, expected) in [
+            ("Score > 0.9", "Score", true),
+            ("score > 0.9", "Score", true),
+            ("\"SCORE\" > 0.9", "Score", true),
+            ("x.score>0.9", "score", true),
+            ("ÄNDERUNG = 1", "änderung", true),
+            ("\"paid \"\"late\"\"\"", "paid \"late\"", true),
+            ("\"Paid Late\"", "paid late", true),
+            ("COLUMNS('sc.*') > 1", "score", true),
+            ("paid_late", "paid", false),
+            ("NOT paid", "e", false),
+            ("score_2 > 1", "score", false),
+        ] {
+            assert_eq!(may_name(condition, column), expected, "{condition}, {column}");
+        }
+    }
 }

@@ -42,6 +42,13 @@ pub(super) fn query(
     let referred = key_parts(CANDIDATE, in_key_order(reference, to)?.into_iter());
     let seeds = seeds(schema, question, &keys, &referred)?;
     let (candidates, in_horizon) = (candidates(schema, to)?, in_horizon());
+    // Of one table, a row is no candidate of its own: the context would show that it is itself.
+    let not_itself = match to.name == question.anchor.name {
+        true => format!(
+            "\n  JOIN task_candidate USING (place) WHERE ({keys}) IS DISTINCT FROM ({parts})"
+        ),
+        false => String::new(),
+    };
     let enough = 2 * u64::from(negatives) + 16;
     let named = |name: &str, columns: &[String]| {
         let columns = columns.iter().enumerate();
@@ -94,7 +101,7 @@ task_drawn AS (
   FROM task_draw GROUP BY {keys}, k, place
 ),
 task_other AS (
-  SELECT {keys}, k, place FROM task_drawn ANTI JOIN task_link USING ({keys}, k, place)
+  SELECT {keys}, k, place FROM task_drawn ANTI JOIN task_link USING ({keys}, k, place){not_itself}
   QUALIFY row_number() OVER (PARTITION BY {keys}, k ORDER BY turn, place) <= {negatives}
 ),
 task_answer AS (

@@ -107,10 +107,10 @@ WITH task_question AS (
 task_child AS (
 {children}
 ),
--- Observation k is at train_until + k * every. Its horizon ends within the data.
+-- Observation k is at train_until + k * every. Its answer is known by the end of the data.
 task_bound AS (
   SELECT min({end}) AS low,
-    max(CAST(floor((t - horizon - train_until) / every) AS BIGINT)) AS high
+    max(CAST(floor((t + delay - answer_delay - horizon - train_until) / every) AS BIGINT)) AS high
   FROM task_child CROSS JOIN task_question
 ),
 {asked}",
