@@ -13,7 +13,7 @@ import confluence
 import headwater
 from confluence import batch, config, feed, hiding
 from confluence.batch import BOOLEAN, NUMERICAL
-from confluence.evaluation import Scores
+from confluence.evaluation import Scores, Task
 from confluence.parallel import Layout, Processes
 from confluence.step import Program
 from runs import confluence as command
@@ -134,6 +134,10 @@ def made(settings):
         return {name: of.copy() for name, of in next(iter(sampler.evaluate("test"))).items()}
 
 
+def of_kind(kind):
+    return Task("shop/any", 0, kind, {}, sees_everything=False)
+
+
 def graph(*edges, cells=(0, 0, 1, 2, 3), columns=(0, 1, 2, 3, 4), target=0):
     """Returns a batch of one context with edges (row, row, relation) and cells of rows."""
     unused = 2
@@ -220,7 +224,9 @@ def test_what_no_context_has_is_the_same_batch_and_not_listed():
     def scores(auroc):
         return Scores(0.0, 1, 0, {"auroc": auroc}, empty, empty, empty)
 
-    records = hider.records(BOOLEAN, scores(0.9), [scores(of) for of in (0.5, 0.9, 0.9, 0.8)])
+    records = hider.records(
+        of_kind(BOOLEAN), scores(0.9), [scores(of) for of in (0.5, 0.9, 0.9, 0.8)]
+    )
     assert records == [
         {"hidden": "orders.r0", "contexts": 1.0, "value": 0.5, "difference": 0.5 - 0.9},
         {"hidden": hiding.OWN_CELLS, "contexts": 1.0, "value": 0.8, "difference": 0.8 - 0.9},
@@ -234,7 +240,7 @@ def test_the_greatest_loss_comes_first_and_what_has_no_metric_last():
     whole, *hidden = (
         Scores(0.0, 1, 0, {"mae": of}, empty, empty, empty) for of in (2, 3, np.nan, 5, 3, 1.0)
     )
-    names = [of["hidden"] for of in hider.records(NUMERICAL, whole, hidden)]
+    names = [of["hidden"] for of in hider.records(of_kind(NUMERICAL), whole, hidden)]
     assert names == ["orders.r2", "orders.r0", "orders.r3", hiding.OWN_CELLS, "orders.r1"]
 
 
