@@ -24,7 +24,6 @@ mod report;
 mod rounded;
 mod score;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -175,11 +174,9 @@ fn replay_finding(store: &Store, task: &str, shown: &replay::Replayed) -> Result
 
 fn chosen_tasks<'a>(store: &'a Store, settings: &Settings) -> Result<Vec<&'a Task>> {
     let Some(wanted) = &settings.tasks else { return Ok(store.tasks().iter().collect()) };
-    let distinct = wanted.iter().collect::<BTreeSet<_>>();
-    let asked = |task: &&Task| distinct.contains(&task.metadata().name);
-    // An unknown name is told first.
     wanted.iter().try_for_each(|name| store.task(name).map(drop))?;
-    Ok(store.tasks().iter().filter(asked).collect())
+    let is_wanted = |task: &&Task| wanted.contains(&task.metadata().name);
+    Ok(store.tasks().iter().filter(is_wanted).collect())
 }
 
 /// Rejects a name that no table and no column has: its finding would not be allowed.

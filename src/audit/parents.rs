@@ -165,8 +165,8 @@ impl ChildTotals {
 }
 
 impl Total {
-    /// Returns the correlation with a column's values, if it is that of a total.
-    fn told(&self, values: &[f64]) -> Option<f64> {
+    /// Returns the correlation with the values of a column, if the column is such a total.
+    fn correlation_with(&self, values: &[f64]) -> Option<f64> {
         let is_copy = |of_first| correlation(values, of_first).is_some_and(|c| c >= THRESHOLD);
         let correlation = correlation(values, &self.values).filter(|&c| c >= THRESHOLD)?;
         (!self.of_first.as_deref().is_some_and(is_copy)).then_some(correlation)
@@ -200,9 +200,11 @@ fn totals_of_children(
                         Ok(number(parents, place, cell).unwrap_or(f64::NAN))
                     })
                     .collect::<Result<Vec<_>>>()?;
-                let told =
-                    totals.totals.iter().filter_map(|total| Some((total.told(&values)?, total)));
-                told.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(correlation, total)| {
+                let correlated = totals
+                    .totals
+                    .iter()
+                    .filter_map(|total| Some((total.correlation_with(&values)?, total)));
+                correlated.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(correlation, total)| {
                     format!("rank correlation {correlation:.3} with {}", total.name)
                 })
             }
@@ -224,9 +226,7 @@ fn totals_of_children(
                     column.name,
                     totals.rows.len()
                 ),
-                remedy: "ignore the column, or say when it is known: known = { at = \"...\" }; the \
-                         children are in the context, as far as they exist"
-                    .to_owned(),
+                remedy: "ignore the column: the children that exist are in the context".to_owned(),
             });
         }
     }

@@ -234,7 +234,7 @@ impl Predictor {
         let of = match self.way {
             _ if path.steps.is_empty() => return self.subject(sample),
             Way::Count => return format!("the number of {}", path.words(sample.store)),
-            Way::Exists => return format!("whether there are {}", path.words(sample.store)),
+            Way::Exists => return format!("the existence of {}", path.words(sample.store)),
             Way::Latest if path.is_many() => "the latest of ",
             Way::Latest => "",
             Way::Mean => "the mean of ",
@@ -273,7 +273,11 @@ impl Predictor {
             let column = subject.rsplit('.').next().unwrap_or_default();
             format!("hide it with the target: hide = [{column:?}] in the task")
         } else if self.column.is_none() {
-            "give the table the time at which its rows are known, or a delay".to_owned()
+            match sample.store.metadata().tables[self.table as usize].time {
+                None => "give the table the time at which its rows are known",
+                Some(_) => "give the time of the table a delay, if its rows are known later",
+            }
+            .to_owned()
         } else if self.is_identifier(sample) {
             "ignore it; if it is a reference that is known later than its row, put it into a table \
              of its own, with the time at which it is known"

@@ -17,7 +17,7 @@ const SEEDS: usize = 64;
 /// What the replay of one task showed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replayed {
-    /// The seeds of whose future something was changed.
+    /// The seeds that were replayed with later data changed.
     pub seeds: usize,
     /// Those of them that were observed at the very time after which everything was changed.
     pub exact: usize,
@@ -136,7 +136,7 @@ impl<'a> Replay<'a> {
         let end = self.sample.seeds.partition_point(|seed| seed.obs_time <= after);
         let first = self.done.max(end.saturating_sub(width));
         self.done = end;
-        // What sees everything has no future, and the label of a cell is changed alone.
+        // Nothing is later than a seed that sees everything, and the label of a cell is changed alone.
         let is_nothing_changed = after == SEES_EVERYTHING && self.sample.is_cell();
         (first < end && !is_nothing_changed).then(|| (self, (first..end).collect()))
     }

@@ -53,12 +53,12 @@ pub struct TaskReport {
     pub looked_at: usize,
     /// Whether these were too few, or too much alike, to conclude anything from columns.
     pub too_few: bool,
-    /// The number of seeds that were replayed with another future.
+    /// The number of seeds that were replayed with later data changed.
     pub replayed: usize,
-    /// The number of them whose future was other from the observation time on; that of the others was
-    /// from a later time on.
+    /// The number of them for which the data were changed from the observation time on; for the others
+    /// it was from a later time on.
     pub replayed_exactly: usize,
-    /// The number of seeds that were replayed with another label.
+    /// The number of seeds that were replayed with their label changed.
     pub relabelled: usize,
     /// The column that predicts the target best alone, and how well.
     pub best: Option<String>,

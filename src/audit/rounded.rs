@@ -62,6 +62,12 @@ fn is_rounded(table: &Table, delay: i64, row_limit: u32) -> Result<bool> {
 /// Finds tables with rounded times of which seeds see rows of their own day.
 pub(super) fn findings(sample: &Sample<'_>, rounded: &[u32]) -> Result<Vec<Finding>> {
     let store = sample.store;
+    // What belongs to the very event that a cell is of came with it.
+    let event_of_seed = |seed: &Seed| event(store, sample.anchor, seed.row).map(Some);
+    let events = match sample.is_cell() {
+        true => sample.seeds.iter().map(event_of_seed).collect::<Result<Vec<_>>>()?,
+        false => vec![None; sample.seeds.len()],
+    };
     // By the table whose column the times are of: the tables that see them, and the seeds that do.
     let mut seeing: BTreeMap<u32, (BTreeSet<u32>, Vec<bool>)> = BTreeMap::new();
     for path in Path::all_from(store, sample.anchor).iter().skip(1) {
@@ -75,15 +81,13 @@ pub(super) fn findings(sample: &Sample<'_>, rounded: &[u32]) -> Result<Vec<Findi
             time.saturating_sub(delay).saturating_add(DAY_US) > seed.obs_time
         };
         for (place, seed) in sample.seeds.iter().enumerate() {
-            let of_seed = event(store, sample.anchor, seed.row)?;
             for &row in &path.follow(store, sample.anchor, seed)?.rows {
                 let time = table.row(row)?.time();
                 if time == ALWAYS_VISIBLE || time >= NEVER_VISIBLE || !ends_later(time, seed) {
                     continue;
                 }
-                // What belongs to the very event that a cell is of came with it.
                 let of_row = event(store, path.table, row)?;
-                if !sample.is_cell() || of_row != of_seed {
+                if events[place] != Some(of_row) {
                     let none = || (BTreeSet::new(), vec![false; sample.seeds.len()]);
                     let (tables, seeing) = seeing.entry(of_row.0).or_insert_with(none);
                     tables.insert(path.table);

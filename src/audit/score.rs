@@ -90,6 +90,10 @@ impl Target {
 /// Returns how well a column predicts the target, by the measure that is best for it. `rows` has the
 /// rows of each seed, that of the anchor and that of the value; none for a value of many rows.
 pub(super) fn score(target: &Target, values: &Values, rows: Option<&[[u32; 2]]>) -> Option<Score> {
+    // Of some of the seeds there are never enough if there are not of all.
+    if !target.is_enough() {
+        return None;
+    }
     let (Values::Number(all) | Values::Code(all)) = values;
     let is_null: Vec<f64> = all.iter().map(|value| f64::from(u8::from(value.is_nan()))).collect();
     let present: Vec<usize> = (0..all.len()).filter(|&seed| !all[seed].is_nan()).collect();
@@ -101,6 +105,7 @@ pub(super) fn score(target: &Target, values: &Values, rows: Option<&[[u32; 2]]>)
         let of_present = target.at(&present);
         let some: Vec<f64> = present.iter().map(|&seed| all[seed]).collect();
         scores.push(match values {
+            _ if !of_present.is_enough() => None,
             Values::Number(_) => by_order(&of_present, &some),
             Values::Code(_) => by_groups(&of_present, &Values::Code(some)),
         });
@@ -118,9 +123,6 @@ pub(super) fn score(target: &Target, values: &Values, rows: Option<&[[u32; 2]]>)
 
 /// Scores numbers by their order.
 fn by_order(target: &Target, values: &[f64]) -> Option<Score> {
-    if !target.is_enough() {
-        return None;
-    }
     let (value, measure) = match target {
         Target::Truth(truths) => {
             let auroc = auroc(truths, values)?;
@@ -138,9 +140,6 @@ fn by_order(target: &Target, values: &[f64]) -> Option<Score> {
 /// Scores groups of equal values, or of near ones: what each group's other half has of the target is
 /// the prediction.
 fn by_groups(target: &Target, values: &Values) -> Option<Score> {
-    if !target.is_enough() {
-        return None;
-    }
     let groups = groups(values);
     let (value, measure) = match target {
         Target::Truth(truths) => {
@@ -160,9 +159,6 @@ fn by_groups(target: &Target, values: &Values) -> Option<Score> {
 /// Looks for a value that always comes with the rarer truth, however rare the value is.
 fn always(target: &Target, values: &[f64], rows: &[[u32; 2]]) -> Option<Score> {
     let Target::Truth(truths) = target else { return None };
-    if !target.is_enough() {
-        return None;
-    }
     let trues = truths.iter().filter(|&&truth| truth).count();
     let rarer = trues * 2 <= truths.len();
     let mut groups: BTreeMap<u64, Vec<usize>> = BTreeMap::new();

@@ -139,12 +139,13 @@ impl Store {
                 (relation.parent_offset as usize, rows)
             })
             .collect();
-        let mut different = 0;
+        let (mut different, mut before) = (0, Vec::with_capacity(metadata.stride as usize));
         for (row, bytes) in (0..).zip(bytes.chunks_exact_mut(metadata.stride as usize)) {
             let old = table.row(row)?;
             let identity = [u64::from(number), u64::from(row), 0];
             let random = Stream::new(random_seed, Purpose::Audit, identity);
-            let before = bytes.to_vec();
+            before.clear();
+            before.extend_from_slice(bytes);
             let mut record = Record { metadata, bytes, random, text_count };
             match *change {
                 Change::Later { after } => {

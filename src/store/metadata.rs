@@ -400,7 +400,7 @@ pub struct LinkMetadata {
     pub from_anchor: u32,
     /// The relation from these to the candidates.
     pub from_candidate: u32,
-    /// The number of candidates that were drawn beside those that came, where there were as many.
+    /// The number of candidates that were drawn beside the linked ones, where there were as many.
     pub negatives: u32,
 }
 

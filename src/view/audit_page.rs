@@ -72,8 +72,8 @@ fn task(task: &TaskReport) -> String {
         );
     }
     format!(
-        "<h2>Task {}</h2><p>Looked at {} of {} seeds; replayed {} with another future ({} from the \
-         observation time on), {} with another label. {best}</p><table><tr><th>rows within two links of the seeds</th><th>visible</th>\
+        "<h2>Task {}</h2><p>Looked at {} of {} seeds; replayed {} with later data changed ({} from the \
+         observation time on), {} with the label changed. {best}</p><table><tr><th>rows within two links of the seeds</th><th>visible</th>\
          <th>later</th><th>share later</th><th></th></tr>{rows}</table>",
         escape(&task.task),
         count(task.looked_at as u64),

@@ -48,7 +48,7 @@ pub(crate) struct TaskView {
 pub(crate) struct LinkView {
     pub anchor: String,
     pub candidate: String,
-    /// How many candidates were drawn for each seed beside those that came.
+    /// How many candidates of each group were drawn, beside the linked ones.
     pub drawn: u32,
 }
 

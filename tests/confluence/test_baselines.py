@@ -212,7 +212,7 @@ def test_the_command_shows_a_table(labelled_store):
 
 
 @pytest.mark.parametrize(("kind", "typical"), [(NUMERICAL, 2.0), (BOOLEAN, 0.25)])
-def test_boosting_over_nothing_predicts_what_is_typical(kind, typical):
+def test_boosting_without_columns_predicts_the_median_or_the_mean(kind, typical):
     train = [1.0, 2.0, 2.0, 9.0] if kind == NUMERICAL else [0.0, 0.0, 1.0, 0.0]
     labels = {"train": np.array(train), "val": np.array([1.0]), "test": np.array([0.0, 1.0])}
     cells = {split: np.zeros((len(of), 0)) for split, of in labels.items()}

@@ -1,6 +1,5 @@
 """What a model uses: which rows and cells a hidden relation takes away, and what that costs."""
 
-import csv
 import json
 import shutil
 
@@ -17,6 +16,7 @@ from confluence.evaluation import Scores, Task
 from confluence.parallel import Layout, Processes
 from confluence.step import Program
 from runs import confluence as command
+from stores import prepare_tables
 
 # Orbax's threads warn of options that are intended; the command silences them.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -112,14 +112,7 @@ def attic(tmp_path_factory):
             ),
         ),
     }
-    for name, (header, rows) in tables.items():
-        with (folder / f"{name}.csv").open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(header)
-            writer.writerows([str(cell).lower() for cell in row] for row in rows)
-    (folder / "schema.toml").write_text(SCHEMA)
-    headwater.prepare(folder, folder / "schema.toml", folder / "store", dimension=32)
-    return folder / "store"
+    return prepare_tables(folder, SCHEMA, tables, dimension=32)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """`confluence init`: a configuration from what contexts hold and how fast the machine is."""
 
-import csv
 import dataclasses
 import json
 import sys
@@ -13,6 +12,7 @@ from confluence import cli, config, contexts, draft, pace, speed
 from confluence.feed import open_sampler
 from confluence.parallel import Processes
 from runs import confluence, sets
+from stores import prepare_tables
 
 USERS, EVENTS, PAGES = 200, 6000, 20
 
@@ -101,14 +101,8 @@ def site(tmp_path_factory):
             ("user", "at", "returns", "split"), [seed for seed in seeds if seed[3] != "train"],
         ),
     }  # fmt: skip
-    for name, (header, rows) in tables.items():
-        with (folder / f"{name}.csv").open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerows([header, *([str(cell).lower() for cell in row] for row in rows)])
     tasks = "".join(TASK.format(name=name) for name in ("returns", "untrained"))
-    (folder / "schema.toml").write_text(SCHEMA + tasks)
-    headwater.prepare(folder, folder / "schema.toml", folder / "store", dimension=32)
-    return folder / "store"
+    return prepare_tables(folder, SCHEMA + tasks, tables, dimension=32)
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def test_labels_at_an_end_are_inside_however_the_scale_rounds():
         assert fitted(values, labels, stats).coverage(values, labels)["coverage"]["share"] == 1
 
 
-def test_probabilities_and_categories_have_no_intervals_and_nobody_misses_them(capsys):
+def test_probabilities_and_categories_have_no_intervals_and_no_warning(capsys):
     for kind in (BOOLEAN, CATEGORICAL):
         found = fitted(np.arange(100), np.arange(100), kind=kind)
         assert (found.bins, found.warning, found.record()) == ((), None, {})
@@ -152,7 +152,7 @@ def answered(whole, tmp_path_factory):
     return shown.stdout, rows_of(out.read_text())
 
 
-def test_evaluate_measures_on_test_what_the_errors_on_val_promise(whole, answered):
+def test_evaluate_measures_the_coverage_on_the_test_split(whole, answered):
     tasks = json.loads((whole / "results.json").read_text())["tasks"]
     share = tasks["demo-shop/spend"]["test"]["coverage"]["share"]
     line = f"demo-shop/spend: 90 % intervals hold {100 * share:.1f} % of the test labels"

@@ -1,7 +1,5 @@
 """The model tells the references of a row apart."""
 
-import csv
-
 import jax
 import numpy as np
 import pytest
@@ -10,6 +8,7 @@ import headwater
 from confluence import batch, config, feed, metrics
 from confluence.parallel import Layout, Processes
 from confluence.step import Program
+from stores import prepare_tables
 
 TEAMS, MATCHES = 60, 3000
 
@@ -50,14 +49,7 @@ def league(tmp_path_factory):
             zip(range(MATCHES), home, away, strength[home] > strength[away], strict=True),
         ),
     }
-    for name, (header, rows) in tables.items():
-        with (folder / f"{name}.csv").open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(header)
-            writer.writerows([str(cell).lower() for cell in row] for row in rows)
-    (folder / "schema.toml").write_text(SCHEMA)
-    headwater.prepare(folder, folder / "schema.toml", folder / "store", dimension=64)
-    return folder / "store"
+    return prepare_tables(folder, SCHEMA, tables, dimension=64)
 
 
 def trained_auroc(store, attention, change):

@@ -23,7 +23,7 @@ fn the_demo_is_clean() {
     let (store, page) = (workshop.text("db"), workshop.text("audit.html"));
     let text = succeed(&["audit", &store, "--html", &page]);
     assert!(text.ends_with("no leak found\n"), "{text}");
-    assert_eq!(text.matches(" seeds with another future (").count(), 6, "{text}");
+    assert_eq!(text.matches(" seeds with later data changed (").count(), 6, "{text}");
     let html = std::fs::read_to_string(&page).unwrap();
     assert!(html.contains("no leak found.") && html.contains("<h2>Task churn</h2>"));
     // A page of another kind is never replaced.

@@ -118,7 +118,7 @@ fn print_task(task: &TaskReport, output: &mut Output) -> Result<()> {
         plural(task.seeds.into(), "seed"),
     ))?;
     output.line(&format!(
-        "  replayed {} with another future ({} from the observation time on), {} with another label",
+        "  replayed {} with later data changed ({} from the observation time on), {} with the label changed",
         plural(task.replayed as u64, "seed"),
         count(task.replayed_exactly as u64),
         count(task.relabelled as u64),

@@ -178,7 +178,13 @@ fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result
                 None => format!("of {}", task.anchor),
             },
             match &task.link {
-                Some(link) => format!("{} pairs, {} drawn", count(task.seeds.into()), link.drawn),
+                Some(link) => {
+                    format!(
+                        "{} pairs, {} of each group drawn",
+                        count(task.seeds.into()),
+                        link.drawn
+                    )
+                }
                 None => plural(task.seeds.into(), "seed"),
             },
             format!("{} / {} / {}", count(task.train), count(task.val), count(task.test)),

@@ -12,7 +12,7 @@ use crate::error::{Context, Error, Result};
 use crate::prepare::names::listed;
 use crate::store::SemanticType;
 
-/// The number of other rows that are drawn if a question does not say how many.
+/// The number of candidates that are drawn if a question does not say how many.
 const NEGATIVES: i64 = 20;
 
 /// The columns of a table of pairs with the keys of the anchor and of the candidate.
@@ -29,7 +29,7 @@ pub(in crate::prepare) struct LinkPlaces {
     pub children: usize,
     pub to_anchor: usize,
     pub to_candidate: usize,
-    /// The number of others that are drawn.
+    /// The number of candidates that are drawn beside the linked ones.
     pub negatives: u32,
 }
 
@@ -72,8 +72,8 @@ impl Schema {
         let negatives = u32::try_from(wanted).ok().filter(|&negatives| negatives > 0);
         let Some(negatives) = negatives else {
             return fail(format!(
-                "negatives: expected 1 to {} rows to draw, found {wanted}; without others every row \
-                 would be one that comes, so draw at least 1, or leave negatives out for {NEGATIVES}",
+                "negatives: expected 1 to {} rows to draw, found {wanted}; without drawn rows every \
+                 label would be true: draw at least 1, or leave negatives out for {NEGATIVES}",
                 u32::MAX
             ));
         };
@@ -186,31 +186,9 @@ pub(super) fn key_of_pairs(columns: &PairColumns) -> Vec<String> {
 
 /// Returns the reference from the children to the anchor.
 pub(super) fn reference<'a>(predict: &Predict, children: &'a Table) -> Result<&'a Reference> {
-    if let Some(name) = &predict.reference {
-        find_reference(children, name).context(|| "reference")?;
-    }
-    let is_meant = |reference: &&Reference| {
-        reference.to == predict.anchor
-            && predict.reference.as_ref().is_none_or(|name| *name == reference.name())
-    };
-    let found: Vec<_> = children.references.iter().filter(is_meant).collect();
-    match found[..] {
-        [reference] => Ok(reference),
-        [] => fail(format!(
-            "expected a reference from {:?} to the anchor {:?}, found none; name other tables, or \
-             add the reference",
-            children.name, predict.anchor
-        )),
-        _ => {
-            let names: Vec<_> = found.iter().map(|reference| reference.name()).collect();
-            fail(format!(
-                "table {:?} has several references to {:?}; choose one with reference = \"...\": {}",
-                children.name,
-                predict.anchor,
-                listed(names.iter().map(String::as_str))
-            ))
-        }
-    }
+    let Predict { anchor, reference, .. } = predict;
+    let expected = || format!("the anchor {anchor:?}");
+    only_reference(children, anchor, ("reference", reference.as_ref()), None, expected)
 }
 
 /// Returns the reference from the children to the candidates, which is another one than to the anchor.
@@ -220,32 +198,45 @@ fn to_reference_of<'a>(
     to: &Table,
     to_anchor: &Reference,
 ) -> Result<&'a Reference> {
-    let wanted = predict.to_reference.as_ref();
-    if let Some(name) = wanted {
-        find_reference(children, name).context(|| "to_reference")?;
+    let expected = || {
+        let (to, to_anchor) = (&to.name, to_anchor.name());
+        format!("the table {to:?} of the candidates, beside {to_anchor:?} to the anchor")
+    };
+    let choice = ("to_reference", predict.to_reference.as_ref());
+    only_reference(children, &to.name, choice, Some(to_anchor), expected)
+}
+
+/// Returns the only reference of the children to a table, or the one that a field of the question
+/// chooses; `other` does not count. `expected` says where it should lead, for the message.
+fn only_reference<'a>(
+    children: &'a Table,
+    to: &str,
+    (field, chosen): (&str, Option<&String>),
+    other: Option<&Reference>,
+    expected: impl FnOnce() -> String,
+) -> Result<&'a Reference> {
+    if let Some(name) = chosen {
+        find_reference(children, name).context(|| field.to_owned())?;
     }
     let is_meant = |reference: &&Reference| {
-        reference.to == to.name
-            && *reference != to_anchor
-            && wanted.is_none_or(|name| *name == reference.name())
+        reference.to == to
+            && other != Some(*reference)
+            && chosen.is_none_or(|name| *name == reference.name())
     };
     let found: Vec<_> = children.references.iter().filter(is_meant).collect();
     match found[..] {
         [reference] => Ok(reference),
         [] => fail(format!(
-            "expected a reference from {:?} to the table {:?} of the candidates, beside {:?} to the \
-             anchor, found none; name other tables, or add the reference",
+            "expected a reference from {:?} to {}, found none; name other tables, or add the \
+             reference",
             children.name,
-            to.name,
-            to_anchor.name()
+            expected()
         )),
         _ => {
             let names: Vec<_> = found.iter().map(|reference| reference.name()).collect();
             fail(format!(
-                "table {:?} has several references to {:?}; choose one with to_reference = \"...\": \
-                 {}",
+                "table {:?} has several references to {to:?}; choose one with {field} = \"...\": {}",
                 children.name,
-                to.name,
                 listed(names.iter().map(String::as_str))
             ))
         }

@@ -28,7 +28,7 @@ pub struct Predict {
     /// The reference of the children to these rows, if they have several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_reference: Option<String>,
-    /// The number of rows that `link` draws beside those that come.
+    /// The number of candidates that `link` draws beside the linked ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negatives: Option<i64>,
     /// A condition of SQL on the columns of a child; other children do not count.
@@ -110,7 +110,7 @@ pub(super) struct Link<'a> {
     pub(super) to: &'a Table,
     /// The reference of the children to them.
     pub(super) reference: &'a Reference,
-    /// The number of others that are drawn.
+    /// The number of candidates that are drawn beside the linked ones.
     pub(super) negatives: u32,
 }
 
