@@ -82,9 +82,10 @@
 //! | a context, a row or an audit as text and as a page | `view` |
 //! | what leaks | [`audit`] |
 //! | parts that know nothing of each other | [`prepare`], [`sampler`], [`reducer`] |
+//! | stores of events, and token rows from them | [`events`] |
 //! | what they share | [`plan`], [`store`], [`fold`], [`matrix`] |
 //! | files with digests; batches made ahead | `container`, `handoff` |
-//! | the ground | [`durable`], [`random`], [`progress`], `error`, `bytes`, `days`, `map`, `panics`, `process` |
+//! | the ground | [`durable`], [`random`], [`progress`], `error`, `bytes`, `days`, `map`, `panics`, `process`, `tensor` |
 
 pub mod audit;
 mod bytes;
@@ -99,6 +100,7 @@ mod process;
 #[cfg(feature = "reduce")]
 pub mod cli;
 pub mod durable;
+pub mod events;
 pub mod fold;
 pub mod matrix;
 #[cfg(feature = "mpi")]
@@ -113,6 +115,7 @@ pub mod random;
 pub mod reducer;
 pub mod sampler;
 pub mod store;
+mod tensor;
 #[cfg(feature = "reduce")]
 mod view;
 

@@ -33,6 +33,8 @@ pub enum Purpose {
     Staleness = 8,
     /// The seeds that an audit looks at, and the values that it puts in place of later ones.
     Audit = 9,
+    /// The contexts of a token row.
+    EventContext = 10,
 }
 
 /// The words that belong to one (seed, purpose, identity).
@@ -225,6 +227,7 @@ mod tests {
         // which counts before it draws, fourth word.
         assert_eq!(stream.word(1_000_000_007), 0x3cc7_804a_f134_3e37);
         assert_eq!(name_identity("orders.status"), 0xc3eb_85f7_7389_b973);
+        assert_eq!(name_identity("events"), 0xd624_e7e0_dcaf_f975);
         assert_eq!(name_identity(""), 0xa6a1_f9f5_b949_13af);
     }
 }

@@ -1,7 +1,8 @@
 """A deterministic, resumable sampler and reducer.
 
 `prepare` makes a store from tables, `audit` looks for leaks in it, `Store` opens it, and `Sampler`
-makes batches from it.
+makes batches from it. From a log of events `prepare` makes a store for `Events`, which makes token
+rows.
 `reduce` folds statistics of rows that several processes hold, with the same bits for any number of
 processes. The commands `headwater` and `headwater-reduce` do the same from a shell.
 """
@@ -13,6 +14,7 @@ from headwater._headwater import (
     DataError,
     Endpoint,
     Evaluation,
+    EventPass,
     HeadwaterError,
     InvalidArgument,
     IoError,
@@ -28,6 +30,7 @@ from headwater._headwater import (
     draft_schema,
     prepare,
 )
+from headwater.events import Events
 from headwater.page import Page
 from headwater.sampler import Sampler
 from headwater.tables import Table, Task
@@ -38,6 +41,8 @@ __all__ = [
     "DataError",
     "Endpoint",
     "Evaluation",
+    "EventPass",
+    "Events",
     "HeadwaterError",
     "InvalidArgument",
     "IoError",

@@ -1,13 +1,16 @@
-"""A grain dataset over the sampler: `pip install grain`."""
+"""Grain datasets over the samplers, and a random-access source: `pip install grain`."""
 
 from __future__ import annotations
 
 import base64
+import operator
 from typing import Any
 
 import grain
 
-from headwater.sampler import Batch, Sampler, Split
+from headwater._headwater import InvalidArgument
+from headwater.events import Events
+from headwater.sampler import Batch, Path, Sampler, Split
 
 
 class SamplerDataset(grain.IterDataset):  # type: ignore[misc]
@@ -28,13 +31,88 @@ class SamplerDataset(grain.IterDataset):  # type: ignore[misc]
         self._batch_count = batch_count
 
     def __iter__(self) -> SamplerIterator:
-        return SamplerIterator(Sampler(**self._arguments), self._split, self._batch_count)
+        return SamplerIterator(self._sampler(), self._split, self._batch_count)
+
+    def _sampler(self) -> Sampler | Events:
+        return Sampler(**self._arguments)
+
+
+class EventsDataset(SamplerDataset):
+    """A stream of batches of token rows for a grain pipeline; its state is the cursor.
+
+    The state is the same on every rank, and restores on any number of ranks.
+
+    Args:
+        arguments: The arguments of `headwater.Events`, by name.
+        split: The split whose stream is read.
+        batch_count: The number of batches in the stream; default: the stream is endless.
+    """
+
+    def _sampler(self) -> Events:
+        return Events(**self._arguments)
+
+
+class EventsSource:
+    """The token rows of an event store as a random-access source of grain, without a state.
+
+    An element is one row: a dict of arrays of [sequence_length]. Shuffling, batching, sharding and
+    the state are grain's: `grain.MapDataset.source(source).seed(0).shuffle().batch(8)`.
+
+    Args:
+        path: The folder of the event store.
+        split: The split whose stream is read.
+        epochs: The number of epochs in the source; each has other windows and fillers.
+        seed: As `headwater.Events`.
+        sequence_length: As `headwater.Events`.
+        packing: As `headwater.Events`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        split: Split = "train",
+        *,
+        epochs: int = 1,
+        seed: int = 42,
+        sequence_length: int = 1024,
+        packing: bool = True,
+    ) -> None:
+        self._events = Events(
+            path,
+            seed=seed,
+            sequence_length=sequence_length,
+            packing=packing,
+            batch_size=1,
+            num_prefetch=0,
+            num_threads=1,
+        )
+        self._split: Split = split
+        self._count = self._events.row_count(split) * epochs
+        if self._count == 0:
+            raise InvalidArgument(
+                f"expected at least one row, found {epochs} epochs of "
+                f"{self._events.row_count(split)} rows in the {split} split; take another split"
+            )
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Batch:
+        """Returns the row at an index of the stream."""
+        row = operator.index(index)
+        if not 0 <= row < self._count:
+            raise IndexError(f"expected a row from 0 to {self._count - 1}, found {row}")
+        batch = self._events.rows([row], self._split)
+        return {name: array[0] for name, array in batch.items()}
+
+    def __repr__(self) -> str:
+        return f"EventsSource({self._events!r}, {self._split!r}, {self._count} rows)"
 
 
 class SamplerIterator(grain.DatasetIterator):  # type: ignore[misc]
-    """One pass over a `SamplerDataset`; a saved state restores its position."""
+    """One pass over a `SamplerDataset` or `EventsDataset`; a saved state restores its position."""
 
-    def __init__(self, sampler: Sampler, split: Split, batch_count: int | None) -> None:
+    def __init__(self, sampler: Sampler | Events, split: Split, batch_count: int | None) -> None:
         super().__init__()
         self._sampler = sampler
         self._split: Split = split

@@ -1,4 +1,4 @@
-"""A PyTorch dataset over the sampler: `pip install torch`."""
+"""A PyTorch dataset over a sampler: `pip install torch`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 import torch.utils.data
 
 from headwater._headwater import InvalidArgument
+from headwater.events import Events
 from headwater.sampler import Sampler, Split
 
 # PyTorch stores these types, but supports neither indexing nor addition for them.
@@ -30,11 +31,11 @@ class SamplerDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]
     `sampler/FORMAT.md` are int32 or int64 here, so that they can be indices.
 
     Args:
-        sampler: The sampler that makes the batches.
+        sampler: The `Sampler`, or the `Events`, that makes the batches.
         split: The split whose stream is read.
     """
 
-    def __init__(self, sampler: Sampler, split: Split = "train") -> None:
+    def __init__(self, sampler: Sampler | Events, split: Split = "train") -> None:
         super().__init__()
         self._sampler = sampler
         self._split: Split = split

@@ -2,6 +2,7 @@
 #![doc = include_str!("FORMAT.md")]
 
 mod file;
+mod folder;
 mod strings;
 #[cfg(feature = "prepare")]
 mod writer;
@@ -12,7 +13,9 @@ use crate::bytes::Digest;
 
 #[cfg(feature = "prepare")]
 pub(crate) use file::is_container;
-pub(crate) use file::{Container, Section, check_is_file};
+pub(crate) use file::{Container, Section};
+pub use folder::{Kind, METADATA_FILE};
+pub(crate) use folder::{Root, check_no_other_files, open_folder};
 pub(crate) use strings::Strings;
 #[cfg(feature = "prepare")]
 pub(crate) use writer::{ContainerWriter, StringsWriter, read_next};

@@ -5,12 +5,14 @@
 mod in_flight;
 mod producer;
 mod slab;
+mod streams;
 
 #[cfg(all(test, shuttle))]
 mod model;
 #[cfg(all(test, shuttle))]
 mod tests;
 
-pub(crate) use in_flight::{Begun, InFlight, begin};
-pub(crate) use producer::{Gate, Producer, shut_down_error};
 pub(crate) use slab::{Pool, Slab};
+#[cfg(feature = "python")]
+pub(crate) use streams::check_owner;
+pub(crate) use streams::{Maker, Pass, Streams};

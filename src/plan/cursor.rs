@@ -26,10 +26,12 @@ pub enum CursorKind {
     Sampler = 1,
     /// The chunks of a fold.
     Reducer = 2,
+    /// The token rows of an event sampler.
+    Events = 3,
 }
 
 impl CursorKind {
-    const ALL: [Self; 2] = [Self::Sampler, Self::Reducer];
+    const ALL: [Self; 3] = [Self::Sampler, Self::Reducer, Self::Events];
 
     /// Returns the name in messages and listings.
     #[must_use]
@@ -37,6 +39,7 @@ impl CursorKind {
         match self {
             Self::Sampler => "sampler",
             Self::Reducer => "reducer",
+            Self::Events => "events",
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Prepares a store from a source: schema, readers, keys and links, tasks, text embedding.
 //!
 //! [`source`] reads tables, [`schema`] describes their columns, [`draft`] guesses a schema,
-//! [`embed`] turns texts into vectors, and [`prepare`] builds the store (`build/`).
+//! [`embed`] turns texts into vectors, and [`prepare`] builds the store (`build/`); [`prepare_events`]
+//! builds that of a log of events.
 
 mod build;
 pub mod demo;
@@ -20,9 +21,9 @@ mod values;
 use std::fs;
 use std::path::Path;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::process::pool;
-use build::Preparation;
+use build::{Preparation, build_events};
 use partial::{Partial, exists};
 use replaced::Replaced;
 use schema::Schema;
@@ -30,7 +31,7 @@ use source::Source;
 
 #[cfg(feature = "python")]
 pub(crate) use key_text::key_text_of;
-pub use options::{Options, Report, SqlEngine};
+pub use options::{EventOptions, EventsReport, Options, Report, SqlEngine};
 
 /// Prepares a store of the tables and tasks that `schema` describes in the new folder `out`.
 ///
@@ -68,10 +69,7 @@ pub fn prepare(
     out: &Path,
     options: &Options<'_>,
 ) -> Result<Report> {
-    if fs::symlink_metadata(out).is_ok() {
-        return Err(exists(out));
-    }
-    build(source, schema, out, options, None)
+    build(source, schema, out, options, refuse_existing(out)?)
 }
 
 /// [`prepare`] for a folder `out` that may be a store already: replaces it when the new one is
@@ -92,6 +90,63 @@ pub fn replace(
     build(source, schema, out, options, Replaced::find(out)?)
 }
 
+/// Prepares an event store of the log that the `[events]` of `schema` describe, in the folder `out`.
+///
+/// # Determinism
+/// The same events give the same bytes, in any order, from any files, with any number of threads.
+///
+/// # Errors
+/// As [`prepare`]; `Data` also when more events are dropped than the schema allows.
+///
+/// # Example
+/// ```
+/// use headwater::events::EventStore;
+/// use headwater::prepare::{EventOptions, prepare_events, schema::Schema, source};
+/// use headwater::progress::Silent;
+///
+/// let folder = tempfile::tempdir()?;
+/// let (data, out) = (folder.path().join("pings.csv"), folder.path().join("pings.db"));
+/// std::fs::write(&data, "at,from,to,rtt\n1751371200,192.0.2.1,198.51.100.7,15.5\n")?;
+/// let schema = Schema::parse(
+///     r#"
+///     database = "pings"
+///     [events]
+///     source = "pings"
+///     codec = "latency-v1"
+///     entity = "from"
+///     time = { column = "at", unit = "s" }
+///     columns = { dst = "to", rtt = "rtt" }
+///     split = { train = 1.0, val = 0.0, test = 0.0 }
+///     "#,
+/// )?;
+/// let options = EventOptions { replace: false, threads: None, progress: &Silent };
+/// let report = prepare_events(&*source::open(&data)?, &schema, &out, &options)?;
+/// assert_eq!(report.event_count, EventStore::open(&out)?.metadata().event_count());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn prepare_events(
+    source: &dyn Source,
+    schema: &Schema,
+    out: &Path,
+    options: &EventOptions<'_>,
+) -> Result<EventsReport> {
+    schema.check()?;
+    let Some(events) = &schema.events else {
+        return Err(Error::schema("expected [events] in the schema, found tables; use `prepare`"));
+    };
+    let replaced = if options.replace { Replaced::find(out)? } else { refuse_existing(out)? };
+    let pool = pool(options.threads)?;
+    let partial = Partial::create(out, replaced, &[])?;
+    let build = || build_events(source, schema, events, &partial.path, options.progress);
+    let report = pool.install(build)?;
+    partial.commit(out)?;
+    Ok(report)
+}
+
+fn refuse_existing(out: &Path) -> Result<Option<Replaced>> {
+    if fs::symlink_metadata(out).is_ok() { Err(exists(out)) } else { Ok(None) }
+}
+
 fn build(
     source: &dyn Source,
     schema: &Schema,
@@ -100,9 +155,14 @@ fn build(
     replaced: Option<Replaced>,
 ) -> Result<Report> {
     schema.check()?;
+    if schema.events.is_some() {
+        return Err(Error::schema(
+            "expected tables in the schema, found [events]; use `prepare_events`",
+        ));
+    }
     let schema = &schema.with_declared_tasks()?.with_label_tables();
     let pool = pool(options.threads)?;
-    let partial = Partial::create(out, replaced)?;
+    let partial = Partial::create(out, replaced, &["tables", "tasks"])?;
     let report = pool.install(|| Preparation::new(source, schema, options, &partial.path).run())?;
     partial.commit(out)?;
     Ok(report)

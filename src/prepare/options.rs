@@ -50,3 +50,32 @@ pub struct Report {
     /// Flaws of the data that are within the limits.
     pub remarks: Vec<String>,
 }
+
+/// The options of a preparation of events. They change no byte of the store.
+pub struct EventOptions<'a> {
+    /// Whether to replace the store at the same path.
+    pub replace: bool,
+    /// The number of threads (default: all cores).
+    pub threads: Option<usize>,
+    /// Receives the progress.
+    pub progress: &'a dyn Progress,
+}
+
+/// The report of a preparation of events.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EventsReport {
+    /// The root digest of the store.
+    pub root: Digest,
+    /// The number of events in the store.
+    pub event_count: u64,
+    /// The number of their entities.
+    pub entity_count: u32,
+    /// The number of rows: parts of the history of an entity.
+    pub row_count: u64,
+    /// The number of events that were dropped.
+    pub dropped_count: u64,
+    /// The size of the store in bytes.
+    pub store_bytes: u64,
+    /// Flaws of the data that are within the limits.
+    pub remarks: Vec<String>,
+}

@@ -20,8 +20,8 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Creates and locks the folder for the store at `out`.
-    pub(super) fn create(out: &Path, replaced: Option<Replaced>) -> Result<Self> {
+    /// Creates and locks the folder for the store at `out`, with `folders` and `staging` in it.
+    pub(super) fn create(out: &Path, replaced: Option<Replaced>, folders: &[&str]) -> Result<Self> {
         let mut name = out.file_name().map(ToOwned::to_owned).ok_or_else(|| {
             Error::invalid(format!(
                 "expected the path of a folder to create, found {}",
@@ -76,7 +76,7 @@ impl Partial {
                 if is_folder { fs::remove_dir_all(&entry) } else { fs::remove_file(&entry) };
             removed.map_err(io("removing", &entry))?;
         }
-        for folder in ["tables", "tasks", "staging"] {
+        for folder in folders.iter().chain(&["staging"]) {
             let folder = partial.path.join(folder);
             fs::create_dir(&folder).map_err(io("creating", &folder))?;
         }
@@ -121,7 +121,11 @@ fn is_ours(entry: &fs::DirEntry) -> bool {
 
 /// Checks that the file system exchanges names, before the work: by two empty folders in `partial`.
 fn check_exchange(partial: &Path, out: &Path) -> Result<()> {
-    Disk.exchange(&partial.join("tables"), &partial.join("tasks")).map_err(|_| {
+    let pair = ["one", "other"].map(|name| partial.join("staging").join(name));
+    for folder in &pair {
+        fs::create_dir(folder).map_err(|e| Error::io(folder, "creating", e))?;
+    }
+    Disk.exchange(&pair[0], &pair[1]).map_err(|_| {
         Error::invalid(format!(
             "the file system of {} cannot exchange two folders in one step, so a store there cannot \
              be replaced; remove it, or choose another folder",
@@ -165,7 +169,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("shop.store");
         std::fs::create_dir(&out).unwrap();
-        let refused = Partial::create(&out, None).err().unwrap().to_string();
+        let refused = Partial::create(&out, None, &[]).err().unwrap().to_string();
         assert!(refused.contains("is there already; choose another folder, or "));
         assert!(!folder.path().join("shop.store.partial").exists());
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::container::is_container;
 use crate::durable::try_lock;
 use crate::error::{Error, Result};
+use crate::events::ROW_FILE;
 use crate::store::{GRAPH_FILE, METADATA_FILE};
 
 /// A store that a new one replaces; locked, so that no other preparation takes its folder for the
@@ -45,8 +46,8 @@ fn check_is_store(out: &Path) -> Result<()> {
     let fail = |e| Error::io(out, "listing", e);
     // The first bytes of one file tell a store, also a damaged one or one of another version: such a
     // store is a reason to prepare it again.
-    let graph = out.join(GRAPH_FILE);
-    if !out.join(METADATA_FILE).is_file() || !is_container(&graph).unwrap_or(false) {
+    let is_ours = |name| is_container(&out.join(name)).unwrap_or(false);
+    if !out.join(METADATA_FILE).is_file() || !(is_ours(GRAPH_FILE) || is_ours(ROW_FILE)) {
         return Err(refused(out, "a folder that is no store"));
     }
     for entry in fs::read_dir(out).map_err(fail)? {

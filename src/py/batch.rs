@@ -8,17 +8,17 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::error::{Error, Result};
-use crate::sampler::{Batch, Dtype, Tensor};
+use crate::tensor::{Dtype, Tensor, Tensors};
 
 /// Owns the buffers of a batch while arrays share them.
 #[pyclass(frozen)]
-struct BatchMemory(Batch);
+struct BatchMemory(Box<dyn Tensors>);
 
 /// Returns the tensors of `batch` by name, read-only and without a copy.
-pub(super) fn arrays(py: Python<'_>, batch: Batch) -> PyResult<Bound<'_, PyDict>> {
-    let memory = Bound::new(py, BatchMemory(batch))?;
+pub(super) fn arrays(py: Python<'_>, batch: impl Tensors + 'static) -> PyResult<Bound<'_, PyDict>> {
+    let memory = Bound::new(py, BatchMemory(Box::new(batch)))?;
     let arrays = PyDict::new(py);
-    for (tensor, bytes) in memory.get().0.tensors() {
+    for (tensor, bytes) in memory.get().0.all() {
         let array = match tensor.dtype {
             Dtype::Int8 => array::<i8>(&memory, tensor, bytes)?,
             Dtype::UInt8 => array::<u8>(&memory, tensor, bytes)?,

@@ -12,6 +12,7 @@ mod draft;
 mod embedder;
 mod endpoint;
 mod errors;
+mod events;
 mod files;
 mod frame;
 mod keys;
@@ -49,6 +50,8 @@ mod _headwater {
     use super::draft::draft_schema;
     #[pymodule_export]
     use super::endpoint::Endpoint;
+    #[pymodule_export]
+    use super::events::{EventPass, EventsCore};
     #[pymodule_export]
     use super::files::{Claim, write_file, write_page};
     #[pymodule_export]

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::prepare::embed::{Embedder, HashingEmbedder};
 use crate::prepare::schema::Schema;
 use crate::prepare::source::{self, Source};
-use crate::prepare::{Options, prepare as run_prepare, replace};
+use crate::prepare::{EventOptions, Options, prepare as run_prepare, prepare_events, replace};
 use crate::progress::Progress;
 
 /// An optional argument for which `None` is a value of its own.
@@ -61,12 +61,25 @@ pub(super) fn prepare<'py>(
     let calls = Calls::default();
     let schema = read_schema(schema)?;
     let opened: Arc<dyn Source> = Arc::from(open_source(source, &calls)?);
+    if schema.events.is_some() {
+        if !text_vectors || matches!(&embedder, Choice::Given(name) if !is_hashing(name)) {
+            return Err(Error::invalid(
+                "expected no embedder, because events have no texts; leave out embedder and \
+                 text_vectors",
+            )
+            .into());
+        }
+        let reporter = Reporter::new(progress, &calls);
+        let report = work::run(py, &calls, || {
+            let options = EventOptions { replace: force, threads, progress: &reporter };
+            prepare_events(&*opened, &schema, &out, &options)
+        })?;
+        return to_python(py, &calls.settle(py, report)?);
+    }
     let is_stopped = || calls.stopped();
     let embedder: Box<dyn Embedder + Send> = match embedder {
         Choice::Default => Box::new(HashingEmbedder::new(dimension)),
-        Choice::Given(name) if name.extract::<&str>().is_ok_and(|name| name == "hashing") => {
-            Box::new(HashingEmbedder::new(dimension))
-        }
+        Choice::Given(name) if is_hashing(&name) => Box::new(HashingEmbedder::new(dimension)),
         Choice::Given(endpoint) if endpoint.is_instance_of::<Endpoint>() => {
             let endpoint = endpoint.cast::<Endpoint>()?.get().connect(dimension)?;
             Box::new(endpoint.stop_when(&is_stopped))
@@ -89,6 +102,11 @@ pub(super) fn prepare<'py>(
     drop(embedder);
     let report = calls.settle(py, report)?;
     to_python(py, &report)
+}
+
+/// Whether an embedder is the name of the built-in one.
+fn is_hashing(embedder: &Bound<'_, PyAny>) -> bool {
+    embedder.extract::<&str>().is_ok_and(|name| name == "hashing")
 }
 
 /// Reads the schema at a path, or in a dictionary as `tomllib` reads it.

@@ -14,10 +14,11 @@ use super::cursor::Cursor;
 use super::store::Store as PyStore;
 use crate::days::DAY_US;
 use crate::error::{Error, Result};
+use crate::handoff::check_owner;
 use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
     Aggregates, Batch, Children, Evaluation as Pass, RowOrder, STALENESS_DAYS_MAX, Sampler,
-    Settings, Shape, Snapshot, Speed, Texts, Walk, check_owner,
+    Settings, Shape, Snapshot, Speed, Texts, Walk,
 };
 use crate::store::Store;
 use crate::view::ContextPicture;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::tensors::{Dtype, Tensor, Tensors};
+use super::tensors::Tensors;
 use crate::handoff::Slab;
+use crate::tensor::{Dtype, Tensor};
 
 /// The sequences of one step on one rank, as named tensors in one aligned buffer (and the vectors of
 /// the texts in another).
@@ -52,5 +53,12 @@ impl Batch {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.tensors().map(|(_, bytes)| bytes.len()).sum()
+    }
+}
+
+#[cfg(feature = "python")]
+impl crate::tensor::Tensors for Batch {
+    fn all(&self) -> Vec<(&Tensor, &[u8])> {
+        self.tensors().collect()
     }
 }

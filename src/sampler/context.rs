@@ -88,8 +88,8 @@ impl Sampler {
     /// # Errors
     /// `InvalidArgument` when there is no such task or seed.
     pub fn context(&self, task: &str, seed_index: u32) -> Result<Context> {
-        self.check_alive()?;
-        let engine = &self.engine;
+        self.streams.check_alive()?;
+        let engine = self.engine();
         let task = &engine.tasks[self.task_number(task)?];
         let database = &engine.databases[task.database];
         let mut scratch = engine.take_scratch();

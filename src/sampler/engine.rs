@@ -14,7 +14,7 @@ use super::tensors::Tensors;
 use super::texts::{TextTable, buckets};
 use super::walk::{Bounds, Start, Walker};
 use crate::error::{Error, Result};
-use crate::handoff::{Begun, Pool, begin};
+use crate::handoff::Pool;
 use crate::process::pool;
 use crate::random::{Purpose, Stream};
 use crate::store::{ALWAYS_VISIBLE, Cell, SEES_EVERYTHING, Seed};
@@ -40,7 +40,7 @@ pub(super) struct Engine {
     bounds: Bounds,
     tensors: Arc<Tensors>,
     text_buckets: Vec<u32>,
-    threads: rayon::ThreadPool,
+    pub threads: rayon::ThreadPool,
     buffers: Arc<Pool>,
     scratch: Mutex<Vec<Scratch>>,
     text_tables: Mutex<Vec<TextTable>>,
@@ -134,16 +134,6 @@ impl Engine {
             }
         };
         Ok(Batch { slab, tensors: Arc::clone(&self.tensors), texts: vectors })
-    }
-
-    /// Begins to make a batch on the threads of the engine.
-    pub(super) fn begin(
-        self: &Arc<Self>,
-        task: usize,
-        sources: Vec<SequenceSource>,
-    ) -> Begun<Batch> {
-        let engine = Arc::clone(self);
-        begin(&self.threads, move || engine.make(task, &sources))
     }
 
     pub(super) fn take_scratch(&self) -> Scratch {

@@ -3,6 +3,7 @@
 
 mod aggregates;
 mod batch;
+mod batches;
 mod calendar;
 mod choice;
 mod context;
@@ -22,26 +23,27 @@ mod visited;
 mod walk;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
 
 use crate::durable;
 use crate::error::{Error, Result};
-use crate::handoff::{Gate, InFlight, Producer, shut_down_error};
+use crate::handoff::Streams;
 use crate::plan::{Assignment, Cursor, CursorKind, Plan, Position, Split};
 use crate::store::Store;
 
+pub use crate::tensor::{Dtype, Tensor};
 pub use batch::Batch;
 pub use context::{AggregateCell, Context, Link, Neighbours};
 pub use evaluation::Evaluation;
-pub(crate) use evaluation::check_owner;
 #[cfg(feature = "python")]
 pub(crate) use settings::STALENESS_DAYS_MAX;
 pub use settings::{Aggregates, Children, RowOrder, Settings, Shape, Texts, Walk};
-pub use tensors::{Dtype, Tensor};
 pub use walk::Visit;
 
+use batches::Batches;
 use database::{Database, set_child_widths};
-use engine::{Engine, SequenceSource, lock};
+use engine::{Engine, SequenceSource};
+use evaluation::NextSeeds;
 use stream::{Pass, Place, Steps};
 
 /// The speed settings of a sampler. They change no bit of a batch.
@@ -81,35 +83,11 @@ impl Default for Speed {
 /// # Ok::<(), headwater::Error>(())
 /// ```
 pub struct Sampler {
-    engine: Arc<Engine>,
+    batches: Arc<Batches>,
     plan: Plan,
     assignment: Assignment,
-    prefetch: usize,
-    streams: [Option<Mutex<Stream>>; 3],
-    gate: Arc<Gate>,
-    /// The place of the caller in each split's stream.
-    consumed: Mutex<[Place; 3]>,
-    process: u32,
+    streams: Streams<Batches>,
 }
-
-/// One split's stream, on the side of its consumer.
-struct Stream {
-    steps: Arc<Steps>,
-    /// The thread that makes batches ahead; started with the first request.
-    producer: Option<Producer<BatchAt>>,
-    /// The next batch, after a call of `wait` that did not take it.
-    waiting: Option<BatchAt>,
-}
-
-impl Stream {
-    /// Drops the batches that were made ahead.
-    fn forget(&mut self) {
-        (self.producer, self.waiting) = (None, None);
-    }
-}
-
-/// A batch, and the place of its stream after it.
-type BatchAt = (Batch, Place);
 
 impl Sampler {
     /// Returns a sampler over these stores, for one rank of several.
@@ -146,21 +124,13 @@ impl Sampler {
         }
         let steps =
             |split| Steps::new(split, &tasks, settings.seed, settings.shape.batch_size, assignment);
-        let streams =
-            [steps(Split::Train)?, steps(Split::Val)?, steps(Split::Test)?].map(|steps| {
-                Some(Mutex::new(Stream { steps: Arc::new(steps?), producer: None, waiting: None }))
-            });
+        let steps = [steps(Split::Train)?, steps(Split::Val)?, steps(Split::Test)?];
         let start = || Place::start(tasks.len());
-        Ok(Self {
-            consumed: Mutex::new([start(), start(), start()]),
-            engine: Arc::new(Engine::new(databases, tasks, settings, speed.threads)?),
-            plan,
-            assignment,
-            prefetch: speed.prefetch,
-            streams,
-            gate: Arc::default(),
-            process: std::process::id(),
-        })
+        let places = [start(), start(), start()];
+        let engine = Engine::new(databases, tasks, settings, speed.threads)?;
+        let batches = Arc::new(Batches { engine, steps });
+        let streams = Streams::new(Arc::clone(&batches), speed.prefetch, places);
+        Ok(Self { batches, plan, assignment, streams })
     }
 
     /// Returns the next batch of a split, and the snapshot after it; waits until the batch is made.
@@ -169,12 +139,8 @@ impl Sampler {
     /// `InvalidArgument` when the split has no seeds, or when another thread waits for a batch of
     /// the same split; else the error of making the batch.
     pub fn next(&self, split: Split) -> Result<(Batch, Snapshot)> {
-        self.check_alive()?;
-        let mut stream = self.stream(split)?;
-        let (batch, after) = self.take_batch(split, &mut stream)?;
-        let mut consumed = lock(&self.consumed);
-        consumed[split as usize] = after;
-        Ok((batch, Snapshot(consumed.clone())))
+        let (batch, places) = self.streams.next(split as usize)?;
+        Ok((batch, Snapshot(places)))
     }
 
     /// Waits until the next batch of a split is made, without taking it: an interrupt while waiting
@@ -183,60 +149,7 @@ impl Sampler {
     /// # Errors
     /// Those of [`Sampler::next`].
     pub fn wait(&self, split: Split) -> Result<()> {
-        self.check_alive()?;
-        let mut stream = self.stream(split)?;
-        stream.waiting = Some(self.take_batch(split, &mut stream)?);
-        Ok(())
-    }
-
-    /// Takes the next batch: the waiting one, one made now, or the producer's.
-    fn take_batch(&self, split: Split, stream: &mut Stream) -> Result<BatchAt> {
-        if let Some(made) = stream.waiting.take() {
-            return Ok(made);
-        }
-        let place = || lock(&self.consumed)[split as usize].clone();
-        if self.prefetch == 0 {
-            let mut place = place();
-            let (task, sources) = stream.steps.advance(&mut place, &self.engine.tasks)?;
-            return Ok((self.engine.make(task, &sources)?, place));
-        }
-        let producer = match stream.producer.take() {
-            Some(producer) => producer,
-            None => self.produce(Arc::clone(&stream.steps), place())?,
-        };
-        stream.producer.insert(producer).next()
-    }
-
-    /// Starts the producer of a stream, from `place` on.
-    fn produce(&self, steps: Arc<Steps>, mut place: Place) -> Result<Producer<BatchAt>> {
-        let (engine, gate) = (Arc::clone(&self.engine), Arc::clone(&self.gate));
-        let mut in_flight = InFlight::default();
-        let split = steps.split;
-        Producer::start(split as usize, split.name(), self.prefetch, gate, move || {
-            let made = in_flight.next(|| {
-                let (task, sources) = steps.advance(&mut place, &engine.tasks)?;
-                Ok(Some((engine.begin(task, sources), place.clone())))
-            })?;
-            Ok(made.expect("a stream has no end"))
-        })
-    }
-
-    fn stream(&self, split: Split) -> Result<MutexGuard<'_, Stream>> {
-        let Some(stream) = &self.streams[split as usize] else {
-            return Err(Error::invalid(format!(
-                "no task has a seed in the {} split; change the split ratios, or name other tasks",
-                split.name()
-            )));
-        };
-        match stream.try_lock() {
-            Ok(stream) => Ok(stream),
-            Err(TryLockError::Poisoned(stream)) => Ok(stream.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(Error::invalid(format!(
-                "another thread is waiting for a {} batch of this sampler; take the batches of a \
-                 split in one thread, so that they come in order",
-                split.name()
-            ))),
-        }
+        self.streams.wait(split as usize)
     }
 
     /// Ends the producer threads and wakes waiting callers, once the batches in flight are made.
@@ -244,19 +157,11 @@ impl Sampler {
     /// Afterwards every call is an error, except those for the cursor. In a forked child, which has
     /// none of the threads, this does nothing.
     pub fn shutdown(&self) {
-        if check_owner(self.process).is_err() {
-            return;
-        }
-        self.gate.close();
-        for stream in self.streams.iter().flatten() {
-            lock(stream).forget();
-        }
+        self.streams.shutdown();
     }
 
-    /// Rejects calls on a sampler that was shut down, or belongs to another process.
-    fn check_alive(&self) -> Result<()> {
-        check_owner(self.process)?;
-        if self.gate.is_closed() { Err(shut_down_error()) } else { Ok(()) }
+    fn engine(&self) -> &Engine {
+        &self.batches.engine
     }
 
     /// Returns a pass over every seed of a split, exactly once over all ranks, task by task.
@@ -267,8 +172,8 @@ impl Sampler {
     /// # Errors
     /// `InvalidArgument` when a task is not served by this sampler.
     pub fn evaluate(&self, split: Split, tasks: Option<&[String]>) -> Result<Evaluation> {
-        self.check_alive()?;
-        let served = &self.engine.tasks;
+        self.streams.check_alive()?;
+        let served = &self.engine().tasks;
         let mut chosen: Vec<usize> = match tasks {
             None => (0..served.len()).collect(),
             Some(names) => {
@@ -283,17 +188,12 @@ impl Sampler {
         }
         chosen.retain(|&task| served[task].count(split) > 0);
         chosen.reverse();
-        let batch_size = u64::from(self.engine.settings.shape.batch_size);
+        let batch_size = u64::from(self.engine().settings.shape.batch_size);
         let assignment = self.assignment;
-        let pass = Pass { split, tasks: chosen, taken: 0, batch_size, assignment };
-        Ok(Evaluation {
-            engine: Arc::clone(&self.engine),
-            pass,
-            in_flight: InFlight::default(),
-            is_ahead: self.prefetch > 0,
-            gate: Arc::clone(&self.gate),
-            process: self.process,
-        })
+        let mut pass = Pass { split, tasks: chosen, taken: 0, batch_size, assignment };
+        let batches = Arc::clone(&self.batches);
+        let next: NextSeeds = Box::new(move || pass.advance(&batches.engine.tasks));
+        Ok(Evaluation(self.streams.pass(next)))
     }
 
     /// Returns the contexts of chosen rows of a task's anchor table at chosen times, as one batch
@@ -302,9 +202,9 @@ impl Sampler {
     /// # Errors
     /// `InvalidArgument` for an unknown task or row, or for more rows than a batch has sequences.
     pub fn sample(&self, task: &str, anchors: &[(u32, i64)]) -> Result<Batch> {
-        self.check_alive()?;
+        self.streams.check_alive()?;
         let task = self.task_number(task)?;
-        let batch_size = self.engine.settings.shape.batch_size as usize;
+        let batch_size = self.engine().settings.shape.batch_size as usize;
         if anchors.len() > batch_size {
             return Err(Error::invalid(format!(
                 "expected at most {batch_size} anchors (the batch size), found {}; sample fewer at a time",
@@ -313,7 +213,7 @@ impl Sampler {
         }
         let chosen =
             anchors.iter().map(|&(row, obs_time)| SequenceSource::Chosen { row, obs_time });
-        self.engine.make(task, &padded(chosen, batch_size))
+        self.engine().make(task, &padded(chosen, batch_size))
     }
 
     /// Returns the sequence of one seed of a task as the first epoch has it, in a batch padded with
@@ -327,17 +227,17 @@ impl Sampler {
 
     /// Returns the sequences of some seeds of a task, at most as many as a batch has.
     pub(crate) fn batch_of_seeds(&self, task: &str, seeds: &[u32]) -> Result<Batch> {
-        self.check_alive()?;
+        self.streams.check_alive()?;
         let task = self.task_number(task)?;
-        let batch_size = self.engine.settings.shape.batch_size as usize;
+        let batch_size = self.engine().settings.shape.batch_size as usize;
         let seed = |&seed_index: &u32| SequenceSource::Seed { seed_index, epoch: 0 };
-        self.engine.make(task, &padded(seeds.iter().map(seed), batch_size))
+        self.engine().make(task, &padded(seeds.iter().map(seed), batch_size))
     }
 
     /// Returns the settings that the sampler was made with.
     #[must_use]
     pub fn settings(&self) -> &Settings {
-        &self.engine.settings
+        &self.engine().settings
     }
 
     /// Returns the rows of a task's anchor table that have these keys.
@@ -345,8 +245,8 @@ impl Sampler {
     /// # Errors
     /// `InvalidArgument` for an unknown task or key.
     pub fn find_anchors(&self, task: &str, keys: &[String]) -> Result<Vec<u32>> {
-        let task = &self.engine.tasks[self.task_number(task)?];
-        let store = &self.engine.databases[task.database].store;
+        let task = &self.engine().tasks[self.task_number(task)?];
+        let store = &self.engine().databases[task.database].store;
         let anchor = &store.tables()[store.tasks()[task.place].metadata().anchor as usize];
         keys.iter().map(|key| anchor.require(key)).collect()
     }
@@ -362,7 +262,7 @@ impl Sampler {
     /// Returns the cursor of what the caller has consumed, without what was made ahead.
     #[must_use]
     pub fn cursor(&self) -> Cursor {
-        self.cursor_at(&Snapshot(lock(&self.consumed).clone()))
+        self.cursor_at(&Snapshot(self.streams.places()))
     }
 
     /// Returns the cursor right after the batch that came with this snapshot.
@@ -370,7 +270,7 @@ impl Sampler {
     pub fn cursor_at(&self, snapshot: &Snapshot) -> Cursor {
         let mut position = Position::new();
         for (split, place) in Split::ALL.into_iter().zip(&snapshot.0) {
-            place.record(split, &self.engine.tasks, &mut position);
+            place.record(split, &self.engine().tasks, &mut position);
         }
         Cursor::new(CursorKind::Sampler, self.plan.clone(), position)
     }
@@ -391,22 +291,15 @@ impl Sampler {
     /// # Errors
     /// `PlanMismatch`, naming every setting that differs.
     pub fn resume(&self, cursor: &Cursor) -> Result<()> {
-        self.check_alive()?;
+        self.streams.check_alive()?;
         cursor.check(&self.plan)?;
-        let place = |split| Place::recorded(split, &self.engine.tasks, cursor.position());
-        let places = [place(Split::Train)?, place(Split::Val)?, place(Split::Test)?];
-        let streams =
-            Split::ALL.into_iter().filter(|&split| self.streams[split as usize].is_some());
-        let mut streams = streams.map(|s| self.stream(s)).collect::<Result<Vec<_>>>()?;
-        // Batches made ahead belong to the old place.
-        streams.iter_mut().for_each(|stream| stream.forget());
-        *lock(&self.consumed) = places;
-        Ok(())
+        let place = |split| Place::recorded(split, &self.engine().tasks, cursor.position());
+        self.streams.move_to([place(Split::Train)?, place(Split::Val)?, place(Split::Test)?])
     }
 
     /// Returns the names of the tasks, as `database/task`, in the order of `task_idx`.
     pub fn tasks(&self) -> impl Iterator<Item = &str> {
-        self.engine.tasks.iter().map(|task| task.name.as_str())
+        self.engine().tasks.iter().map(|task| task.name.as_str())
     }
 
     /// Returns the number of seeds that a task has in a split.
@@ -415,7 +308,7 @@ impl Sampler {
     /// When there is no such task.
     #[must_use]
     pub fn seed_count(&self, task: usize, split: Split) -> u64 {
-        self.engine.tasks[task].count(split)
+        self.engine().tasks[task].count(split)
     }
 
     /// Returns the number of a task's seeds in a split that a pass gives to this rank.
@@ -429,7 +322,7 @@ impl Sampler {
 
     /// Returns the stores, in the order in which they were given.
     pub fn stores(&self) -> impl Iterator<Item = &Arc<Store>> {
-        self.engine.databases.iter().map(|database| &database.store)
+        self.engine().databases.iter().map(|database| &database.store)
     }
 
     /// Returns the plan: the settings and the data that determine the sequence.
@@ -465,18 +358,4 @@ fn check_names(databases: &[Database]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-impl Drop for Sampler {
-    fn drop(&mut self) {
-        if check_owner(self.process).is_ok() {
-            return self.shutdown();
-        }
-        // The threads are in another process: joining them here would wait for ever.
-        for stream in self.streams.iter_mut().flatten() {
-            let stream = stream.get_mut().unwrap_or_else(PoisonError::into_inner);
-            std::mem::forget(stream.producer.take());
-        }
-        std::mem::forget(Arc::clone(&self.engine));
-    }
 }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::counts::count_of;
 use super::{Period, Scale, SemanticType};
 use crate::bytes::Digest;
-use crate::container::FileMetadata;
-use crate::error::{Error, Result};
+use crate::container::{FileMetadata, Kind, Root};
+use crate::error::Result;
 use crate::fold::ZScore;
 
 /// The version of the store's format that this build reads and writes.
@@ -415,52 +415,26 @@ impl TaskMetadata {
     }
 }
 
+impl Root for Metadata {
+    const KIND: Kind = Kind::Tables;
+    const FORMAT_VERSION: u32 = FORMAT_VERSION;
+
+    fn root_mut(&mut self) -> &mut Digest {
+        &mut self.root
+    }
+
+    fn files(&self) -> &[FileMetadata] {
+        &self.files
+    }
+}
+
 impl Metadata {
     /// Computes the root and returns the text of `metadata.json`.
     ///
     /// # Errors
     /// None in practice: every value here can be written as JSON.
     pub fn encode(&mut self) -> Result<String> {
-        self.root = Digest([0; 32]);
-        self.root = Digest::of(self.canonical()?.as_bytes());
-        self.canonical()
-    }
-
-    /// Reads `metadata.json` and checks that no bit of it changed.
-    ///
-    /// # Errors
-    /// `NotOurs`, `Version` or `Corrupt`.
-    pub fn decode(text: &[u8]) -> Result<Self> {
-        #[derive(Deserialize)]
-        struct Version {
-            format_version: u32,
-        }
-        let broken = |e: &dyn std::fmt::Display| {
-            Error::corrupt(format!("not the metadata of a headwater store: {e}"))
-        };
-        let version: Version = serde_json::from_slice(text).map_err(|e| broken(&e))?;
-        if version.format_version != FORMAT_VERSION {
-            return Err(Error::version(format!(
-                "expected store format version {FORMAT_VERSION}, found version {}; prepare the store \
-                 with this version of headwater, or read it with the version that wrote it",
-                version.format_version
-            )));
-        }
-        let metadata: Self = serde_json::from_slice(text).map_err(|e| broken(&e))?;
-        if metadata.clone().encode()?.as_bytes() != text {
-            return Err(Error::corrupt(
-                "the metadata do not match their digest: the file was edited or damaged; copy the \
-                 store again from an intact copy, or prepare it again",
-            ));
-        }
-        Ok(metadata)
-    }
-
-    fn canonical(&self) -> Result<String> {
-        let mut text = serde_json::to_string_pretty(self)
-            .map_err(|e| Error::invalid(format!("writing the metadata as JSON: {e}")))?;
-        text.push('\n');
-        Ok(text)
+        Root::encode(self)
     }
 
     /// Returns the column of the targets of `task`, a task of this store.

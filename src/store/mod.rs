@@ -15,17 +15,16 @@ mod task;
 mod time;
 mod totals;
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use half::f16;
 
 use crate::bytes::Digest;
-use crate::container::{Container, Section, Strings, check_is_file};
+use crate::container::{Container, Section, Strings, check_no_other_files, open_folder};
 use crate::error::{Context, Error, Result};
 
 pub use crate::bytes::identity_of;
-pub use crate::container::FileMetadata;
+pub use crate::container::{FileMetadata, Kind, METADATA_FILE};
 pub(crate) use changed::Change;
 pub use metadata::{
     AggregateMetadata, AggregateValue, ColumnMetadata, ColumnStats, EmbeddingMetadata,
@@ -45,8 +44,6 @@ pub use totals::{Total, fixed_point};
 #[cfg(feature = "prepare")]
 pub(crate) use {time::known_from, totals::section_names};
 
-/// The file that describes all others.
-pub const METADATA_FILE: &str = "metadata.json";
 pub(crate) const GRAPH_FILE: &str = "graph.bin";
 pub(crate) const COLUMN_FILE: &str = "column_embeddings.bin";
 pub(crate) const CATEGORY_FILE: &str = "categorical_embeddings.bin";
@@ -107,30 +104,9 @@ impl Store {
     /// `Io` when a file cannot be read; `NotOurs`, `Version` or `Corrupt` when the folder is not an
     /// intact store of this format.
     pub fn open(path: &Path) -> Result<Self> {
-        let found = std::fs::metadata(path).map_err(|e| Error::io(path, "opening the store", e))?;
-        if !found.is_dir() {
-            return Err(Error::not_ours(format!(
-                "{}: not a store: expected a folder made by `headwater prepare`, found a file",
-                path.display()
-            )));
-        }
-        let metadata_path = path.join(METADATA_FILE);
-        if !metadata_path.exists() {
-            return Err(Error::not_ours(format!(
-                "{}: not a store: expected a {METADATA_FILE} in the folder, found none; make a store \
-                 with `headwater prepare`",
-                path.display()
-            )));
-        }
-        check_is_file(&metadata_path)?;
-        let text =
-            std::fs::read(&metadata_path).map_err(|e| Error::io(&metadata_path, "reading", e))?;
-        let metadata =
-            Metadata::decode(&text).context(|| format!("{}", metadata_path.display()))?;
-        metadata.check().context(|| format!("{}", metadata_path.display()))?;
-        let containers =
-            metadata.files.iter().map(|file| open_file(path, file)).collect::<Result<Vec<_>>>()?;
-        Self::assemble(path, metadata, text.len() as u64, containers)
+        let (metadata, metadata_bytes, containers) = open_folder::<Metadata>(path)?;
+        metadata.check().context(|| format!("{}", path.join(METADATA_FILE).display()))?;
+        Self::assemble(path, metadata, metadata_bytes, containers)
     }
 
     fn assemble(
@@ -215,31 +191,7 @@ impl Store {
         for container in &self.containers {
             container.verify(progress)?;
         }
-        self.verify_no_other_files()
-    }
-
-    fn verify_no_other_files(&self) -> Result<()> {
-        for folder in ["", "tables", "tasks"] {
-            let path = self.path.join(folder);
-            let entries = match std::fs::read_dir(&path) {
-                Ok(entries) => entries,
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(Error::io(&path, "listing", e)),
-            };
-            for entry in entries {
-                let entry = entry.map_err(|e| Error::io(&path, "listing", e))?;
-                let name = entry.file_name().to_string_lossy().into_owned();
-                let name = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-                let known = [METADATA_FILE, "tables", "tasks"].contains(&name.as_str());
-                if !known && !self.metadata.files.iter().any(|f| f.path == name) {
-                    return Err(Error::corrupt(format!(
-                        "{}: the file {name} does not belong to this store; remove it",
-                        self.path.display()
-                    )));
-                }
-            }
-        }
-        Ok(())
+        check_no_other_files(&self.path, &["tables", "tasks"], &self.metadata.files)
     }
 
     /// Returns the folder of the store.
@@ -416,28 +368,4 @@ impl Store {
             }
         }
     }
-}
-
-fn open_file(folder: &Path, file: &FileMetadata) -> Result<Container> {
-    let path = folder.join(&file.path);
-    let is_missing = |e: &Error| e.os_error().is_some_and(|e| e.kind() == ErrorKind::NotFound);
-    let container = Container::open(&path).map_err(|e| match is_missing(&e) {
-        true => Error::corrupt(format!(
-            "{} is missing: it is part of the store; copy the whole folder again",
-            path.display()
-        )),
-        false => e,
-    })?;
-    if container.file_bytes() != file.length || container.digest() != file.digest {
-        return Err(Error::corrupt(format!(
-            "{}: expected {} bytes with digest {} by the metadata, found {} bytes with digest {}; \
-             the file belongs to another store: copy the whole folder again",
-            folder.join(&file.path).display(),
-            file.length,
-            file.digest,
-            container.file_bytes(),
-            container.digest()
-        )));
-    }
-    Ok(container)
 }

@@ -16,11 +16,14 @@ mod row;
 mod table;
 #[cfg(feature = "cli")]
 mod task;
+#[cfg(feature = "cli")]
+mod tokens;
 pub(crate) mod words;
 
+#[cfg(feature = "python")]
+pub(crate) use task::Splits;
 #[cfg(feature = "cli")]
 pub(crate) use {
-    cell::time_text, picture::ContextPicture, row::RowView, table::time_words, task::TaskView,
+    cell::time_text, page::check_place as check_page_place, page::save as save_page,
+    picture::ContextPicture, row::RowView, table::time_words, task::TaskView, tokens::TokenPicture,
 };
-#[cfg(feature = "python")]
-pub(crate) use {page::save as save_page, task::Splits};

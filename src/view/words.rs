@@ -23,6 +23,12 @@ pub(crate) fn plural(number: u64, what: &str) -> String {
     }
 }
 
+/// Returns a number of entities with the noun.
+#[cfg(feature = "cli")]
+pub(crate) fn entities(number: u64) -> String {
+    if number == 1 { "1 entity".to_owned() } else { format!("{} entities", count(number)) }
+}
+
 /// Returns the first characters of a text; … stands for the rest.
 #[cfg(feature = "cli")]
 pub(crate) fn shortened(text: &str, characters: usize) -> String {

@@ -218,7 +218,9 @@ impl Maker {
         data.append(&mut task_data);
         let limits = Limits { unresolved_share: 1.0, ..Limits::default() };
         let (database, tables) = ("random".into(), self.tables);
-        Database { schema: Schema { database, limits, tables, aggregates, summaries, tasks }, data }
+        let events = None;
+        let schema = Schema { database, limits, events, tables, aggregates, summaries, tasks };
+        Database { schema, data }
     }
 
     /// Lets some columns be known later than their rows, where no aggregate or summary forbids it.

@@ -8,10 +8,14 @@ use std::path::{Path, PathBuf};
 use imports::Imports;
 
 /// The floors of the house, the ground first. A room may use those below it.
-const FLOORS: [&[&str]; 9] = [
-    &["error", "bytes", "days", "map", "panics", "random", "durable", "progress", "process"],
+const FLOORS: [&[&str]; 10] = [
+    &[
+        "error", "bytes", "days", "map", "panics", "random", "durable", "progress", "process",
+        "tensor",
+    ],
     &["container", "handoff"],
     &["plan", "fold", "store", "matrix"],
+    &["events"],
     &["prepare", "sampler", "reducer"],
     &["audit"],
     &["view"],

@@ -5,6 +5,7 @@ mod bench;
 mod cursor;
 mod demo;
 mod inspect;
+mod inspect_events;
 mod prepare;
 mod schema;
 mod sql;
@@ -26,6 +27,10 @@ From data to a store:
   headwater audit my.db                            # does a column leak the label?
   headwater inspect my.db --table orders --row 17
   headwater inspect my.db --task churn --seed-index 5 --html context.html   # what a model sees
+
+From a log of events (a schema with [events]) to token rows:
+  headwater prepare pings.parquet --schema events.toml --out pings.db
+  headwater inspect pings.db --token-row 0 --html row.html
 
 A source is one of
   a folder of .csv, .csv.gz, .csv.zst and .parquet files: a file is a table, and so is a sub-folder of

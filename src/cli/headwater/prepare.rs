@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 use crate::prepare::embed::{Embedder, EndpointEmbedder, HashingEmbedder};
 use crate::prepare::schema::Schema;
 use crate::prepare::source::{Connect, Source, open_with};
-use crate::prepare::{Options, SqlEngine, prepare, replace};
+use crate::prepare::{EventOptions, Options, SqlEngine, prepare, prepare_events, replace};
 use crate::progress::Progress;
-use crate::view::words::{bytes, plural};
+use crate::view::words::{bytes, entities, plural};
 
 /// Makes the engine for the SQL of a source's tasks.
 pub type SqlHook<'a> = dyn Fn(&Arc<dyn Source>, &Schema) -> Box<dyn SqlEngine + 'a> + 'a;
@@ -80,7 +80,10 @@ pub(super) struct PrepareArgs {
 pub(super) fn run(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
     let started = Instant::now();
     let schema = Schema::read(&args.schema)?;
-    let source = Arc::from(open_with(&args.source, hooks.connect)?);
+    let source: Arc<dyn Source> = Arc::from(open_with(&args.source, hooks.connect)?);
+    if schema.events.is_some() {
+        return run_events(args, hooks, &*source, &schema, started);
+    }
     let embedder = embedder(args, hooks.interrupted.unwrap_or(&|| false))?;
     let sql = hooks.sql.map(|engine| engine(&source, &schema));
     let bars = Bars::new(hooks.interrupted);
@@ -105,6 +108,46 @@ pub(super) fn run(args: &PrepareArgs, hooks: &Hooks<'_>) -> Result<()> {
         plural(report.row_count, "row"),
         plural(report.link_count, "link"),
         plural(u64::from(report.text_count), "text"),
+        bytes(report.store_bytes),
+        started.elapsed().as_secs_f64(),
+    ))?;
+    output.line(&format!("root {}", report.root))?;
+    for remark in &report.remarks {
+        output.line(&format!("note: {remark}"))?;
+    }
+    Ok(())
+}
+
+/// Makes an event store.
+fn run_events(
+    args: &PrepareArgs,
+    hooks: &Hooks<'_>,
+    source: &dyn Source,
+    schema: &Schema,
+    started: Instant,
+) -> Result<()> {
+    if args.embedder != "hashing" || args.model.is_some() || args.no_text_vectors {
+        return Err(Error::invalid(
+            "expected no option for embedding, because events have no texts; leave out --embedder, \
+             --model and --no-text-vectors",
+        ));
+    }
+    let bars = Bars::new(hooks.interrupted);
+    let threads = args.threads.map(usize::from);
+    let options = EventOptions { replace: args.force, threads, progress: &bars };
+    bars.advance(0)?;
+    let report = prepare_events(source, schema, &args.out, &options)?;
+    drop(bars);
+    let mut output = Output::new();
+    if args.json {
+        return output.json(&report);
+    }
+    output.line(&format!(
+        "{}: {} of {} in {}; {} in {:.1} s",
+        args.out.display(),
+        plural(report.event_count, "event"),
+        entities(u64::from(report.entity_count)),
+        plural(report.row_count, "row"),
         bytes(report.store_bytes),
         started.elapsed().as_secs_f64(),
     ))?;

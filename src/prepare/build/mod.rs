@@ -1,4 +1,5 @@
-//! Builds a store from a source: two passes over its tables, then the tasks and the texts.
+//! Builds a store from a source: two passes over its tables, then the tasks and the texts. `events/`
+//! builds the store of a log of events.
 //!
 //! The first pass reads each table once from its source and stages its cells; the second pass
 //! writes records and lists of children, when all statistics, categories and keys are known. Memory
@@ -7,6 +8,7 @@
 
 mod aggregates;
 pub(super) mod columns;
+mod events;
 mod first_pass;
 pub(super) mod keys;
 mod layout;
@@ -21,4 +23,5 @@ mod summaries;
 mod tasks;
 mod texts;
 
+pub(super) use events::build_events;
 pub(super) use pipeline::Preparation;

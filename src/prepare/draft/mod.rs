@@ -117,7 +117,9 @@ pub fn draft(
     let taken: Vec<_> = tasks.iter().map(|task| task.name.clone()).collect();
     let questions = questions::find(&subjects, &kept, &tables, &taken);
     let database = name.to_owned();
-    let schema = Schema { database, limits, tables, aggregates, summaries: Vec::new(), tasks };
+    let summaries = Vec::new();
+    let events = None;
+    let schema = Schema { database, limits, events, tables, aggregates, summaries, tasks };
     schema.check()?;
     let doubtful = doubtful(&subjects, &kept);
     Ok(Draft { schema, source: source.describe(), notes, doubtful, questions, left_out })

@@ -22,7 +22,7 @@ impl Schema {
     /// remedy.
     pub fn check(&self) -> Result<()> {
         self.check_limits()?;
-        if self.tables.is_empty() {
+        if self.tables.is_empty() && self.events.is_none() {
             return fail("the schema has no table; add one with [[table]]");
         }
         if self.database.is_empty() || self.database.contains('/') {
@@ -31,6 +31,9 @@ impl Schema {
                  found {:?}",
                 self.database
             ));
+        }
+        if let Some(events) = &self.events {
+            return self.check_events(events);
         }
         unique_names("table", self.tables.iter().map(|t| t.name.as_str()))?;
         unique_names("task", self.tasks.iter().map(|t| t.name.as_str()))?;

@@ -7,6 +7,7 @@ mod aggregate;
 mod check;
 mod column;
 mod declared;
+mod events;
 mod known;
 mod labels;
 mod link;
@@ -31,6 +32,7 @@ use crate::store::SemanticType;
 
 pub use aggregate::{Aggregate, Window};
 pub use column::{Column, Known, ScaleName};
+pub use events::{EventSplit, Events};
 pub use labels::ObservationTime;
 pub use predict::{Predict, What};
 pub use summary::Summary;
@@ -47,8 +49,11 @@ pub struct Schema {
     /// The limits for flaws in the data.
     #[serde(default)]
     pub limits: Limits,
+    /// The log of events, in place of tables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<Events>,
     /// The tables, in the order of the store.
-    #[serde(rename = "table", default)]
+    #[serde(rename = "table", default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<Table>,
     /// The counts and means of children that rows have as further cells.
     #[serde(rename = "aggregate", default, skip_serializing_if = "Vec::is_empty")]

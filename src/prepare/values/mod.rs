@@ -146,34 +146,41 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// What a numerical value is.
+const FINITE_NUMBER: &str = "a finite number";
+
 fn numbers(array: &ArrayRef) -> Normalised<Float64Array> {
-    const EXPECTED: &str = "a finite number";
-    let array = unpack(array)?;
-    let numbers: Float64Array = match array.data_type() {
-        DataType::Utf8View => {
-            let read = Parser::parse(array.as_string_view(), EXPECTED, |text| {
-                text.parse::<f64>().ok().filter(|number| number.is_finite())
-            });
-            match read {
-                Ok(values) => return Ok(Ok(values.into_iter().collect())),
-                Err(bad) => return Ok(Err(bad)),
-            }
-        }
-        kind if kind.is_numeric() || *kind == DataType::Boolean || *kind == DataType::Null => {
-            convert(&array, &DataType::Float64)?.as_primitive::<Float64Type>().clone()
-        }
-        _ => return Err(wrong_type(&array, "numerical")),
+    let numbers = match any_numbers(array, FINITE_NUMBER)? {
+        Ok(numbers) => numbers,
+        Err(bad) => return Ok(Err(bad)),
     };
     let mut bad = None;
     for (row, number) in numbers.iter().enumerate() {
         if let Some(number) = number.filter(|n| !n.is_finite()) {
-            note(&mut bad, row, EXPECTED, || number.to_string());
+            note(&mut bad, row, FINITE_NUMBER, || number.to_string());
         }
     }
     Ok(match bad {
         None => Ok(numbers),
         Some(bad) => Err(bad),
     })
+}
+
+/// Reads numbers, also those that are infinite or NaN.
+pub(super) fn any_numbers(array: &ArrayRef, expected: &'static str) -> Normalised<Float64Array> {
+    let array = unpack(array)?;
+    match array.data_type() {
+        DataType::Utf8View => {
+            let parse = |text: &str| text.parse::<f64>().ok();
+            let read = Parser::parse(array.as_string_view(), expected, parse);
+            Ok(read.map(|values| values.into_iter().collect()))
+        }
+        kind if kind.is_numeric() || *kind == DataType::Boolean || *kind == DataType::Null => {
+            let numbers = convert(&array, &DataType::Float64)?;
+            Ok(Ok(numbers.as_primitive::<Float64Type>().clone()))
+        }
+        _ => Err(wrong_type(&array, "numerical")),
+    }
 }
 
 fn times(array: &ArrayRef, column: &Column) -> Normalised<Int64Array> {

@@ -26,10 +26,10 @@ use masks::Mask;
 use sequence::Sequence;
 
 /// The first bytes of every page, by which it is recognised.
-const MARK: &str = "<!doctype html>\n<!-- A context, drawn by headwater. -->\n";
+pub(super) const MARK: &str = "<!doctype html>\n<!-- A context, drawn by headwater. -->\n";
 
 /// Rejects a path with anything else than a page that shows a context.
-pub(super) fn check_place(path: &Path) -> Result<()> {
+pub(crate) fn check_place(path: &Path) -> Result<()> {
     check_page(path, MARK)
 }
 

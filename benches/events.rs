@@ -1,0 +1,125 @@
+//! Event stores and token rows: what a CPU second makes.
+//!
+//! `cargo bench --features cli --bench events` prints the rate of the builder (Parquet to store), and of one
+//! thread that makes packed rows of 1,024 tokens.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{Float64Array, Int8Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use headwater::events::{EventSampler, EventSettings, EventStore};
+use headwater::plan::{Assignment, Split};
+use headwater::prepare::schema::Schema;
+use headwater::prepare::{EventOptions, prepare_events, source};
+use headwater::progress::Silent;
+use headwater::random::{Purpose, Stream};
+use parquet::arrow::ArrowWriter;
+use rustix::time::{ClockId, clock_gettime};
+
+const EVENTS: u64 = 3_000_000;
+const PROBES: u64 = 100_000;
+const SCHEMA: &str = r#"
+database = "pings"
+[events]
+source = "pings"
+codec = "latency-v1"
+entity = "src_addr"
+time = "event_time"
+columns = { dst = "dst_addr", rtt = "rtt", family = "ip_version" }
+"#;
+
+/// The CPU seconds of all threads of this process.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Writes the measurements of random probes at random times, as a hub of them would log.
+fn write_parquet(path: &Path) {
+    let mut random = Stream::new(1, Purpose::Demo, [0; 3]);
+    let mut writer: Option<ArrowWriter<File>> = None;
+    for first in (0..EVENTS).step_by(1 << 16) {
+        let rows = (EVENTS - first).min(1 << 16);
+        let (mut sources, mut targets, mut times, mut families, mut results) =
+            (vec![], vec![], vec![], vec![], vec![]);
+        for row in 0..rows {
+            let probe = random.below(PROBES);
+            let target = random.below(500);
+            let is_v6 = probe % 100 < 42;
+            families.push(if is_v6 { 6_i8 } else { 4 });
+            let address = |number: u64| match is_v6 {
+                true => format!("2001:db8:{:x}::{:x}", number >> 16, number & 0xffff),
+                false => format!("{}.{}.{}.9", number >> 16 & 255, number >> 8 & 255, number & 255),
+            };
+            sources.push(address(probe));
+            targets.push(address(1 << 20 | target));
+            times.push((1_751_000_000_000_000 + (first + row) * 800_000) as i64);
+            results.push(match random.below(20) {
+                0 => -1.0,
+                _ => random.below(400_000) as f64 / 1000.0,
+            });
+        }
+        let batch = RecordBatch::try_from_iter([
+            ("src_addr", Arc::new(StringArray::from(sources)) as _),
+            ("dst_addr", Arc::new(StringArray::from(targets)) as _),
+            ("event_time", Arc::new(TimestampMicrosecondArray::from(times)) as _),
+            ("ip_version", Arc::new(Int8Array::from(families)) as _),
+            ("rtt", Arc::new(Float64Array::from(results)) as _),
+        ])
+        .unwrap();
+        let writer = writer.get_or_insert_with(|| {
+            ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), None).unwrap()
+        });
+        writer.write(&batch).unwrap();
+    }
+    writer.unwrap().close().unwrap();
+}
+
+fn main() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("pings.parquet");
+    write_parquet(&data);
+    let schema = Schema::parse(SCHEMA).unwrap();
+    let source = source::open(&data).unwrap();
+    for run in 0..3 {
+        let out = folder.path().join(format!("{run}.db"));
+        let options = EventOptions { replace: false, threads: Some(1), progress: &Silent };
+        let before = cpu_seconds();
+        let report = prepare_events(&*source, &schema, &out, &options).unwrap();
+        let seconds = cpu_seconds() - before;
+        println!(
+            "builder: {:.2} M events per CPU second, {:.1} bytes an event",
+            report.event_count as f64 / seconds / 1e6,
+            report.store_bytes as f64 / report.event_count as f64
+        );
+    }
+    let store = Arc::new(EventStore::open(&folder.path().join("0.db")).unwrap());
+    store.verify(&|_| Ok(())).unwrap();
+    for run in 0..4 {
+        let settings = EventSettings { seed: run, ..EventSettings::default() };
+        let rank = Assignment::new(0, 1).unwrap();
+        let sampler = EventSampler::new(Arc::clone(&store), settings, rank, Some(1), 0).unwrap();
+        sampler.next(Split::Train).unwrap();
+        let before = cpu_seconds();
+        let (mut rows, mut contexts, mut tokens) = (0, 0, 0);
+        for _ in 0..40 {
+            let (batch, _) = sampler.next(Split::Train).unwrap();
+            let segments = batch.get::<i32>("inputs_segmentation").unwrap();
+            for row in segments.chunks(1024) {
+                rows += 1;
+                let real = row.iter().filter(|&&segment| segment > 0).count();
+                tokens += real;
+                contexts += row[real - 1];
+            }
+        }
+        let seconds = cpu_seconds() - before;
+        println!(
+            "sampler: {:.0} contexts, {:.0} rows, {:.1} M tokens per CPU second; padding {:.2} %",
+            f64::from(contexts) / seconds,
+            f64::from(rows) / seconds,
+            tokens as f64 / seconds / 1e6,
+            100.0 - tokens as f64 / f64::from(rows) / 10.24
+        );
+    }
+}

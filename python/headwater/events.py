@@ -1,0 +1,199 @@
+"""Token rows from a log of events, in a fixed order that resumes at any position."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from headwater._headwater import Cursor, EventPass, EventsCore
+from headwater._html import table
+from headwater.page import Page
+from headwater.sampler import Batch, Path, Split
+
+
+class Events:
+    """Makes one rank's share of the token rows of an event store.
+
+    Each split has an endless stream of rows; row d of a stream is a function of d. The store,
+    `seed`, `sequence_length` and `packing` determine the streams, and ranks divide them; threads,
+    prefetching and the form of a batch do not change them. A batch is a dict of read-only NumPy
+    arrays, named as MaxText names them: `inputs`, `targets`, `inputs_position`, `targets_position`,
+    `inputs_segmentation` and `targets_segmentation` of [batch_size, sequence_length], and `entity`
+    and `weight` of [batch_size]. `events/FORMAT.md` gives the meaning of each.
+
+    Args:
+        path: The folder of a store that `headwater.prepare` made of a schema with `[events]`.
+        rank: The number of this process, from 0.
+        world_size: The number of processes that share the streams.
+        seed: The random seed of order, windows, times and fillers.
+        batch_size: B, the number of rows in this rank's batch. A resumed run may have another.
+        sequence_length: T, the number of tokens in a row, 48 to 32,768.
+        packing: Whether further contexts fill a row behind its own; at most 47 tokens are padding
+            then.
+        dtype: The type of the arrays, "int32", or "uint16" with half the bytes.
+        num_prefetch: The number of batches that each stream makes ahead; with 0, a batch is made
+            when it is requested.
+        num_threads: The number of threads that make batches; default: all cores.
+
+    Example:
+        >>> with headwater.Events("pings.db", seed=1) as events:  # doctest: +SKIP
+        ...     batch = next(events)
+        ...     events.save_cursor("my.cursor")
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        rank: int = 0,
+        world_size: int = 1,
+        seed: int = 42,
+        *,
+        batch_size: int = 128,
+        sequence_length: int = 1024,
+        packing: bool = True,
+        dtype: Literal["int32", "uint16"] = "int32",
+        num_prefetch: int = 3,
+        num_threads: int | None = None,
+    ) -> None:
+        self._arguments: dict[str, Any] = {
+            "rank": rank,
+            "world_size": world_size,
+            "seed": seed,
+            "batch_size": batch_size,
+            "sequence_length": sequence_length,
+            "packing": packing,
+            "dtype": dtype,
+            "num_prefetch": num_prefetch,
+            "num_threads": num_threads,
+        }
+        self._path = os.fspath(path)
+        self._core = EventsCore(self._path, **self._arguments)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yields the batches of the train stream, without end."""
+        return self
+
+    def __next__(self) -> Batch:
+        """Returns the next batch of the train stream; waits until it is made.
+
+        Ctrl-C during the wait consumes no batch: the next call returns it.
+        """
+        return self._core.next("train")
+
+    def next_batch(self, split: Split) -> tuple[Batch, Cursor]:
+        """Returns the next batch of a split's stream, and the cursor after it."""
+        return self._core.next_with_cursor(split)
+
+    def rows(self, indices: Sequence[int], split: Split = "train") -> Batch:
+        """Returns rows of a split's stream by their indices, whatever the rank.
+
+        It moves no stream. The batch has `batch_size` rows; those after the last index are padding,
+        with a `weight` of 0.
+        """
+        return self._core.rows(split, list(indices))
+
+    def evaluate(self, split: Split) -> EventPass:
+        """Returns batches that have a context of each item of a split once over all ranks.
+
+        Each context is alone in its row, whatever `packing` is, and the same for any number of
+        ranks. Rows with a `weight` of 0 pad the last batch.
+        """
+        return self._core.evaluate(split)
+
+    def seek(self, row: int, split: Split = "train") -> None:
+        """Moves a split's stream: the next global batch begins at `row`, at no cost for any row."""
+        self._core.seek(split, row)
+
+    def draw(self, index: int, path: Path | None = None, *, split: Split = "train") -> Page:
+        """Draws one row of a split's stream: its segments and measurements, and their tokens.
+
+        Args:
+            index: The place of the row in the stream, counted from 0.
+            path: A file to write the page to as well, as `Page.save` does.
+            split: The split.
+
+        Returns:
+            The row as an HTML page, which a notebook shows in a frame, and as text.
+        """
+        page = Page(*self._core.draw(split, index))
+        if path is not None:
+            page.save(path)
+        return page
+
+    def entity(self, number: int) -> str:
+        """Returns the text that names an entity, by its number in a batch's `entity`."""
+        return self._core.entity(number)
+
+    def row_count(self, split: Split) -> int:
+        """Returns how many rows an epoch of a split's stream has; 0 if the split has no events."""
+        return self._core.row_count(split)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of different tokens."""
+        return self._core.vocabulary()
+
+    def metadata(self) -> dict[str, Any]:
+        """Returns the store's metadata: codec, counts and root."""
+        return self._core.metadata()
+
+    def cursor(self) -> bytes:
+        """Returns the caller's position in all streams, to resume from.
+
+        It counts the batches that the caller took, not those made ahead. It is the same on every
+        rank.
+        """
+        return self._core.cursor().encode()
+
+    def save_cursor(self, path: Path) -> None:
+        """Writes the cursor to a file, whole or not at all."""
+        self._core.save_cursor(path)
+
+    def resume(self, cursor: Path | bytes | Cursor) -> None:
+        """Resumes all streams from a cursor: the path of its file, its bytes, or a `Cursor`.
+
+        Raises:
+            PlanMismatch: The cursor is of another plan; the message names every setting that
+                differs.
+            Corrupt: The cursor is damaged.
+        """
+        if isinstance(cursor, bytes):
+            cursor = Cursor.decode(cursor)
+        elif not isinstance(cursor, Cursor):
+            cursor = Cursor.read(cursor)
+        self._core.resume(cursor)
+
+    def shutdown(self) -> None:
+        """Stops the threads; later requests for batches raise SamplerShutdown."""
+        self._core.shutdown()
+
+    def __repr__(self) -> str:
+        rank, world_size, seed = (self._arguments[n] for n in ("rank", "world_size", "seed"))
+        return f"<Events of {self._path!r}: rank {rank} of {world_size}, seed {seed}>"
+
+    def _repr_html_(self) -> str:
+        splits: tuple[Split, ...] = ("train", "val", "test")
+        rows = [[split, f"{self.row_count(split):,}"] for split in splits]
+        return table(repr(self), ["split", "rows an epoch"], rows)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._path, self._arguments, self.cursor())
+
+
+def _restored(path: str, arguments: dict[str, Any], cursor: bytes) -> Events:
+    events = Events(path, **arguments)
+    events.resume(cursor)
+    return events

@@ -1,0 +1,80 @@
+//! `headwater inspect` of a store of events: its content, or one token row.
+
+use std::sync::Arc;
+
+use super::inspect::InspectArgs;
+use crate::cli::output::Output;
+use crate::error::{Error, Result};
+use crate::events::{EventSampler, EventSettings, EventStore};
+use crate::plan::{Assignment, Split};
+use crate::view::words::{bytes, count, entities, plural};
+use crate::view::{TokenPicture, check_page_place, save_page, time_text};
+
+pub(super) fn run(args: &InspectArgs) -> Result<()> {
+    if args.table.is_some() || args.task.is_some() {
+        return Err(Error::invalid(
+            "expected a store of tables for --table and --task, found a store of events; use \
+             --token-row",
+        ));
+    }
+    let store = EventStore::open(&args.store)?;
+    match args.token_row {
+        Some(row) => show_row(store, row, args),
+        None => show_store(&store, args),
+    }
+}
+
+fn show_store(store: &EventStore, args: &InspectArgs) -> Result<()> {
+    let mut output = Output::new();
+    let metadata = store.metadata();
+    if args.json {
+        return output.json(&serde_json::json!({
+            "metadata": metadata, "bytes": store.file_bytes()
+        }));
+    }
+    output.line(&format!(
+        "{}: {} of {} in {}; {}",
+        metadata.database,
+        plural(metadata.event_count(), "event"),
+        entities(u64::from(metadata.entity_count)),
+        plural(metadata.row_count(), "row"),
+        bytes(store.file_bytes())
+    ))?;
+    output.line(&format!("root {}", metadata.root))?;
+    output.line(&format!(
+        "codec {}; an entity is a value of {}; {} to {}\n",
+        metadata.codec,
+        metadata.entity.join(", "),
+        time_text(metadata.first_us),
+        time_text(metadata.last_us)
+    ))?;
+    output.line("splits")?;
+    output.columns(Split::ALL.into_iter().map(|split| {
+        let counts = metadata.counts(split);
+        [
+            split.name().to_owned(),
+            plural(counts.rows.into(), "row"),
+            plural(counts.events, "event"),
+            format!("{} token rows an epoch", count(counts.items)),
+        ]
+    }))
+}
+
+fn show_row(store: EventStore, row: u64, args: &InspectArgs) -> Result<()> {
+    if let Some(path) = &args.html {
+        check_page_place(path)?;
+    }
+    let split = Split::ALL.into_iter().find(|split| split.name() == args.split);
+    let (settings, rank) = (EventSettings::default(), Assignment::new(0, 1)?);
+    let sampler = EventSampler::new(Arc::new(store), settings, rank, Some(1), 0)?;
+    let picture = TokenPicture::new(&sampler, split.unwrap_or(Split::Train), row)?;
+    let mut output = Output::new();
+    match &args.html {
+        Some(path) => {
+            save_page(path, &picture.page())?;
+            output.line(&format!("{}: {}; open it in a browser", path.display(), picture.title()))
+        }
+        None if args.json => output.json(&picture),
+        None => output.line(picture.text().trim_end()),
+    }
+}

@@ -1,0 +1,31 @@
+//! Token rows from the events of many entities: windows, times, a codec, and streams.
+#![doc = include_str!("FORMAT.md")]
+
+mod batch;
+mod codec;
+mod codecs;
+mod context;
+mod decoded;
+pub(crate) mod latency;
+mod metadata;
+mod row;
+mod rows;
+mod sampler;
+mod settings;
+mod store;
+
+pub use crate::tensor::{Dtype, Tensor};
+pub use batch::EventBatch;
+pub use decoded::{Field, Measurement, TokenTime, decode};
+pub use latency::{code_of, rtt_of};
+pub use metadata::{EventsMetadata, FORMAT_VERSION, SplitCounts, SplitMetadata};
+pub use sampler::{EventEvaluation, EventSampler, TokenRow};
+pub use settings::{EventSettings, TokenType};
+pub use store::EventStore;
+#[cfg(feature = "prepare")]
+pub(crate) use {
+    codec::Codec,
+    codecs::codec,
+    row::{FRONT_BYTES, RowRecord, items_of},
+    store::{ENTITY_FILE, EVENT_FILE, ROW_FILE},
+};

@@ -1,0 +1,119 @@
+//! `Row`: the events of one entity, as they lie in the store.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::container::Section;
+use crate::error::Result;
+
+/// The most contexts that an epoch draws from one row, and the number of events for each.
+const ITEMS_MAX: u32 = 16;
+const EVENTS_PER_ITEM: u32 = 30;
+
+/// Returns the number of contexts that an epoch draws from a row of `event_count` events.
+pub(crate) fn items_of(event_count: u32) -> u32 {
+    event_count.div_ceil(EVENTS_PER_ITEM).clamp(1, ITEMS_MAX)
+}
+
+/// The place of a row in the store's files, as they hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct RowRecord {
+    /// The offset of its first byte in the section `events`.
+    pub at: u64,
+    /// The number of items of all rows before it.
+    pub items_before: u64,
+    /// The entity whose events they are.
+    pub entity: u32,
+    /// The number of rows of this entity before it.
+    pub part: u32,
+    /// The number of events.
+    pub event_count: u32,
+    /// The number of heads: values that events share.
+    pub head_count: u16,
+    /// The form of its records, a number that the codec gives.
+    pub form: u16,
+}
+
+/// The sizes of the records of one form.
+pub(crate) struct Form {
+    /// The bytes of a value that the events of a row share.
+    pub head_bytes: usize,
+    /// The bytes of an event's own value.
+    pub value_bytes: usize,
+}
+
+/// A row: events of one entity in the order of time.
+pub(crate) struct Row<'a> {
+    section: &'a Section,
+    /// The offset of the first head, and of the first event.
+    heads_at: usize,
+    events_at: usize,
+    head_bytes: usize,
+    event_bytes: usize,
+    record: RowRecord,
+}
+
+impl<'a> Row<'a> {
+    /// Returns the row at `record` in the section of events, whose records have these sizes; none if it
+    /// lies outside.
+    pub(super) fn new(section: &'a Section, record: RowRecord, form: &Form) -> Option<Self> {
+        let at = usize::try_from(record.at).ok()?;
+        let heads = form.head_bytes * usize::from(record.head_count);
+        let event_bytes = FRONT_BYTES + form.value_bytes;
+        let length = heads + event_bytes * record.event_count as usize;
+        let is_inside = at.checked_add(length).is_some_and(|end| end <= section.len());
+        is_inside.then(|| Self {
+            section,
+            heads_at: at,
+            events_at: at + heads,
+            head_bytes: form.head_bytes,
+            event_bytes,
+            record,
+        })
+    }
+
+    pub(crate) fn event_count(&self) -> u32 {
+        self.record.event_count
+    }
+
+    pub(crate) fn form(&self) -> u16 {
+        self.record.form
+    }
+
+    /// Returns the event at `index`.
+    pub(crate) fn event(&self, index: u32) -> Result<Event<'a>> {
+        let at = self.events_at + index as usize * self.event_bytes;
+        let (front, value) = self.section.get(at, self.event_bytes)?.split_at(FRONT_BYTES);
+        let (time, head) = front.split_at(8);
+        Ok(Event {
+            time: time.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes)),
+            head: head.first_chunk().map_or(0, |bytes| u16::from_le_bytes(*bytes)),
+            value,
+        })
+    }
+
+    /// Returns the head at `index`.
+    pub(crate) fn head(&self, index: u16) -> Result<&'a [u8]> {
+        if index >= self.record.head_count {
+            return Err(self.section.corrupt(format!(
+                "expected a head below {}, found {index}",
+                self.record.head_count
+            )));
+        }
+        self.section.get(self.heads_at + usize::from(index) * self.head_bytes, self.head_bytes)
+    }
+}
+
+/// The bytes before an event's value: its time, and the number of its head.
+pub(crate) const FRONT_BYTES: usize = 10;
+
+/// One event.
+#[derive(Clone, Copy)]
+pub(crate) struct Event<'a> {
+    /// Its time in microseconds since 1970.
+    pub time: i64,
+    /// The number of the value that it shares with other events of its row.
+    pub head: u16,
+    /// Its own value, in the codec's form.
+    pub value: &'a [u8],
+}

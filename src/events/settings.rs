@@ -1,0 +1,84 @@
+//! `EventSettings`: what determines the sequence of token rows.
+
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+
+use super::store::EventStore;
+
+/// The version of the rules by which a token row is made.
+const SEQUENCE_VERSION: u64 = 1;
+
+/// The least room that is filled: any event of any codec fits, with its time.
+pub(super) const ROOM_MIN: usize = 48;
+
+/// The longest sequence.
+const LENGTH_MAX: u32 = 1 << 15;
+
+/// The element type of a batch's tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenType {
+    /// 32 bits, signed, as JAX and MaxText take them.
+    Int32,
+    /// 16 bits, unsigned: half the bytes, for a caller who widens them.
+    UInt16,
+}
+
+/// The settings of an event sampler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventSettings {
+    /// The random seed of order, windows and fillers.
+    pub seed: u64,
+    /// The number of tokens in a row of a batch.
+    pub sequence_length: u32,
+    /// Whether a row is filled with further contexts behind its own.
+    pub packing: bool,
+    /// The number of rows in one rank's batch. A resumed run may have another.
+    pub batch_size: u32,
+    /// The element type. A resumed run may have another.
+    pub token_type: TokenType,
+}
+
+impl Default for EventSettings {
+    fn default() -> Self {
+        Self {
+            seed: 42,
+            sequence_length: 1024,
+            packing: true,
+            batch_size: 128,
+            token_type: TokenType::Int32,
+        }
+    }
+}
+
+impl EventSettings {
+    pub(super) fn check(&self) -> Result<()> {
+        let length = self.sequence_length;
+        if !(ROOM_MIN as u32..=LENGTH_MAX).contains(&length) {
+            return Err(Error::invalid(format!(
+                "sequence_length: expected {ROOM_MIN} to {LENGTH_MAX} tokens, found {length}; one \
+                 event may have {} tokens",
+                ROOM_MIN - 1
+            )));
+        }
+        let rows = self.batch_size;
+        if rows == 0 || u64::from(rows) * u64::from(length) > 1 << 32 {
+            return Err(Error::invalid(format!(
+                "batch_size: expected at least 1 row and at most 2^32 tokens in a batch, found {rows} \
+                 rows of {length} tokens"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Returns the plan: the data, and the settings that change the rows.
+    pub(super) fn plan(&self, store: &EventStore) -> Result<Plan> {
+        let mut plan = Plan::new();
+        plan.add("events", SEQUENCE_VERSION)?;
+        plan.add("codec", store.metadata().codec.as_str())?;
+        plan.add("root", store.root().0)?;
+        plan.add("seed", self.seed)?;
+        plan.add("sequence_length", u64::from(self.sequence_length))?;
+        plan.add("packing", self.packing)?;
+        Ok(plan)
+    }
+}

@@ -1,0 +1,179 @@
+//! `EventStore`: the events of many entities on disk, memory-mapped.
+
+use std::path::{Path, PathBuf};
+
+use super::codec::Codec;
+use super::codecs::codec;
+use super::metadata::EventsMetadata;
+use super::row::{Row, RowRecord, items_of};
+use crate::bytes::Digest;
+use crate::container::{Container, Section, Strings, check_no_other_files, open_folder};
+use crate::error::{Context, Error, Result};
+use crate::plan::Split;
+
+/// The names of the files.
+pub(crate) const EVENT_FILE: &str = "events.bin";
+pub(crate) const ROW_FILE: &str = "rows.bin";
+pub(crate) const ENTITY_FILE: &str = "entities.bin";
+
+/// The events of many entities on disk, memory-mapped and read-only.
+///
+/// # Example
+/// ```
+/// use headwater::events::EventStore;
+/// use headwater::plan::Split;
+///
+/// let store = EventStore::open("checkpoints/events-v1-small".as_ref())?;
+/// store.verify(&|_bytes_read| Ok(()))?;
+/// assert_eq!(store.metadata().codec, "latency-v1");
+/// assert!(store.metadata().counts(Split::Train).events > 0);
+/// # Ok::<(), headwater::Error>(())
+/// ```
+pub struct EventStore {
+    path: PathBuf,
+    metadata: EventsMetadata,
+    metadata_bytes: u64,
+    containers: Vec<Container>,
+    codec: &'static dyn Codec,
+    events: Section,
+    rows: Section,
+    entities: Strings,
+}
+
+impl EventStore {
+    /// Opens the store in the folder `path`.
+    ///
+    /// Checks the metadata, each file's length and section table. The contents are checked block by
+    /// block on first read, or all at once by [`EventStore::verify`].
+    ///
+    /// # Cost
+    /// Milliseconds. Reads 32 bytes for each 16 KiB of data.
+    ///
+    /// # Errors
+    /// `Io` when a file cannot be read; `NotOurs`, `Version` or `Corrupt` when the folder is not an
+    /// intact event store of this format.
+    pub fn open(path: &Path) -> Result<Self> {
+        let (metadata, metadata_bytes, containers) =
+            open_folder::<EventsMetadata>(path).context(|| format!("{}", path.display()))?;
+        let file = |name: &str| {
+            let found = metadata.files.iter().position(|file| file.path == name);
+            found.and_then(|place| containers.get(place)).ok_or_else(|| {
+                Error::corrupt(format!(
+                    "{}: expected {name} among the files of the metadata, found none",
+                    path.display()
+                ))
+            })
+        };
+        let row_bytes = metadata.row_count() * size_of::<RowRecord>() as u64;
+        Ok(Self {
+            codec: codec(&metadata.codec).context(|| format!("{}", path.display()))?,
+            events: file(EVENT_FILE)?.any_section("events")?,
+            rows: file(ROW_FILE)?.section("rows", row_bytes)?,
+            entities: Strings::open(
+                file(ENTITY_FILE)?,
+                "entities",
+                metadata.entity_count as usize,
+            )?,
+            path: path.to_path_buf(),
+            metadata,
+            metadata_bytes,
+            containers,
+        })
+    }
+
+    /// Reads every byte of the store and checks it against its digest.
+    ///
+    /// Calls `progress` with the number of bytes read since its last call; its error stops the check.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming the file and the place, when any bit of any file changed, or when the folder
+    /// holds a file that is not part of the store.
+    pub fn verify(&self, progress: &dyn Fn(u64) -> Result<()>) -> Result<()> {
+        for container in &self.containers {
+            container.verify(progress)?;
+        }
+        check_no_other_files(&self.path, &[], &self.metadata.files)
+    }
+
+    /// Returns the folder of the store.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the metadata.
+    #[must_use]
+    pub fn metadata(&self) -> &EventsMetadata {
+        &self.metadata
+    }
+
+    /// Returns the identity of the data.
+    #[must_use]
+    pub fn root(&self) -> Digest {
+        self.metadata.root
+    }
+
+    /// Returns the total length of the store's files.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.metadata_bytes + self.metadata.files.iter().map(|file| file.length).sum::<u64>()
+    }
+
+    /// Returns the text that names an entity.
+    ///
+    /// # Errors
+    /// `Corrupt` when there is no such entity, or its bytes are damaged.
+    pub fn entity(&self, entity: u32) -> Result<&str> {
+        self.entities.get(entity as usize)
+    }
+
+    pub(crate) fn codec(&self) -> &'static dyn Codec {
+        self.codec
+    }
+
+    /// Returns the row that an item of a split is a context of, and the entity.
+    ///
+    /// # Cost
+    /// A binary search over the rows of the split.
+    pub(crate) fn row_of_item(&self, split: Split, item: u64) -> Result<(Row<'_>, u32)> {
+        let (mut low, items_before) = self.start(split);
+        let wanted = items_before.saturating_add(item);
+        let mut high = low + self.metadata.counts(split).rows as usize;
+        // The last row with at most `wanted` items before it.
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            match self.record(middle)?.items_before <= wanted {
+                true => low = middle,
+                false => high = middle,
+            }
+        }
+        let record = self.record(low)?;
+        let is_its = record.items_before <= wanted
+            && wanted - record.items_before < u64::from(items_of(record.event_count));
+        if record.event_count == 0 || !is_its {
+            return Err(self.rows.corrupt(format!("row {low} does not have the item {wanted}")));
+        }
+        Ok((self.row(record)?, record.entity))
+    }
+
+    /// Returns the number of rows, and of items, before a split.
+    fn start(&self, split: Split) -> (usize, u64) {
+        let before = &self.metadata.splits[..split as usize];
+        let add = |(rows, items): (usize, u64), counts: &super::metadata::SplitCounts| {
+            (rows + counts.rows as usize, items.saturating_add(counts.items))
+        };
+        before.iter().fold((0, 0), add)
+    }
+
+    fn record(&self, row: usize) -> Result<RowRecord> {
+        self.rows.value(row)
+    }
+
+    fn row(&self, record: RowRecord) -> Result<Row<'_>> {
+        let form = self.codec.form(record.form).ok_or_else(|| {
+            self.rows.corrupt(format!("the codec has no records of form {}", record.form))
+        })?;
+        Row::new(&self.events, record, &form)
+            .ok_or_else(|| self.rows.corrupt("a row lies outside of the events"))
+    }
+}

@@ -1,0 +1,151 @@
+//! Events that cannot be stored, counted by the reason.
+
+use crate::error::{Error, Result};
+use crate::prepare::names::counted;
+
+/// Why an event is dropped, or what was put in place of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    NoEntity,
+    NoTime,
+    TimeOutOfRange,
+    NoResult,
+    ResultIsNan,
+    ResultTooLong,
+    Address,
+    Family,
+    /// The event is kept, with the unspecified address.
+    BlankAddress,
+}
+
+impl Reason {
+    const ALL: [Self; 9] = [
+        Self::NoEntity,
+        Self::NoTime,
+        Self::TimeOutOfRange,
+        Self::NoResult,
+        Self::ResultIsNan,
+        Self::ResultTooLong,
+        Self::Address,
+        Self::Family,
+        Self::BlankAddress,
+    ];
+
+    fn keeps(self) -> bool {
+        self == Self::BlankAddress
+    }
+
+    /// Returns the reason in words that follow a number of events.
+    fn words(self) -> &'static str {
+        match self {
+            Self::NoEntity => "without an entity (NULL or blank)",
+            Self::NoTime => "without a time",
+            Self::TimeOutOfRange => "with a time outside of 1970 to 2200",
+            Self::NoResult => "with an rtt of NULL (a failed measurement has a negative rtt)",
+            Self::ResultIsNan => "with an rtt of NaN (a failed measurement has a negative rtt)",
+            Self::ResultTooLong => "with an rtt above 50 days (expected milliseconds)",
+            Self::Address => "with a text that is no IPv4 or IPv6 address",
+            Self::Family => "whose two addresses, or address and family, do not fit each other",
+            Self::BlankAddress => "without an address; they have 0.0.0.0 or ::",
+        }
+    }
+}
+
+/// The events of one reason.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    count: u64,
+    /// The least row, counted from 1, and its value.
+    first: Option<(u64, String)>,
+}
+
+/// The numbers of events by reason.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dropped {
+    found: [Found; Reason::ALL.len()],
+    /// The number of events that were read.
+    seen: u64,
+}
+
+impl Dropped {
+    /// Counts the events of a batch.
+    pub(super) fn see(&mut self, count: u64) {
+        self.seen += count;
+    }
+
+    /// Counts an event in row `row`, counted from 0.
+    pub(super) fn note(&mut self, reason: Reason, row: u64, value: impl FnOnce() -> String) {
+        let found = &mut self.found[reason as usize];
+        found.count += 1;
+        if found.first.is_none() {
+            found.first = Some((row + 1, value()));
+        }
+    }
+
+    /// Adds the events of later rows.
+    pub(super) fn add(&mut self, later: Self) {
+        self.seen += later.seen;
+        for (found, more) in self.found.iter_mut().zip(later.found) {
+            found.count += more.count;
+            found.first = found.first.take().or(more.first);
+        }
+    }
+
+    /// Returns the number of events that were read.
+    pub(super) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// Returns the number of events that were dropped.
+    pub(super) fn count(&self) -> u64 {
+        let drops = Reason::ALL.into_iter().filter(|reason| !reason.keeps());
+        drops.map(|reason| self.found[reason as usize].count).sum()
+    }
+
+    /// Returns the number of events that are stored.
+    pub(super) fn kept(&self) -> u64 {
+        self.seen - self.count()
+    }
+
+    /// Rejects a source with no event to store, or with more dropped than the limit.
+    pub(super) fn check(&self, dropped_share: f64) -> Result<()> {
+        let count = self.count();
+        let remarks = || self.remarks().join("; ");
+        if self.seen == 0 {
+            return Err(Error::data("expected at least one event, found no rows"));
+        }
+        if self.kept() == 0 {
+            return Err(Error::data(format!(
+                "expected at least one event to store, found none among {}: {}; correct the columns \
+                 of [events]",
+                counted(self.seen, "row"),
+                remarks()
+            )));
+        }
+        if count as f64 > dropped_share * self.seen as f64 {
+            return Err(Error::data(format!(
+                "expected at most {dropped_share} of the events to be dropped, found {count} of {}: {}; \
+                 correct the data, or raise events.dropped_share",
+                self.seen,
+                remarks()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Returns a line for each reason.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let line = |reason: Reason| {
+            let Found { count, first } = &self.found[reason as usize];
+            let (row, value) = first.as_ref()?;
+            let verb = if reason.keeps() { "" } else { "dropped " };
+            let found = if value.is_empty() { String::new() } else { format!(", {value}") };
+            Some(format!(
+                "{verb}{} {}; the first is in row {row}{found}",
+                counted(*count, "event"),
+                reason.words()
+            ))
+        };
+        Reason::ALL.into_iter().filter_map(line).collect()
+    }
+}

@@ -1,0 +1,159 @@
+//! Builds an event store: two passes, and memory for a part of the events.
+//!
+//! The first pass reads the source once and spills each event to the partition of its entity. The
+//! second sorts the partitions, one after another, and writes rows. The order of the store is total
+//! (split, entity, form, time, value), so the order of the source changes no byte.
+
+mod chain;
+mod dropped;
+mod layout;
+mod measurements;
+mod partition;
+mod rows;
+mod spill;
+
+use std::fs;
+use std::path::Path;
+
+use rayon::prelude::*;
+
+use self::dropped::Dropped;
+use self::layout::Layout;
+use self::measurements::{Parsed, Reader};
+use self::partition::{Partition, divide, sorted};
+use self::rows::{RowWriter, Totals};
+use self::spill::Spill;
+use crate::bytes::Digest;
+use crate::container::{FileMetadata, Kind, METADATA_FILE, Root};
+use crate::error::{Context, Error, Result};
+use crate::events::{EventsMetadata, FORMAT_VERSION, SplitMetadata, codec};
+use crate::plan::Split;
+use crate::prepare::options::EventsReport;
+use crate::prepare::schema::{Events, Schema};
+use crate::prepare::source::Source;
+use crate::progress::Progress;
+
+/// The bytes of spilled events that are sorted at a time, over all threads.
+const SORTED_BYTES: usize = 96 << 20;
+
+/// Reads the events of `source`, and writes the store's files to `folder`.
+pub(in crate::prepare) fn build_events(
+    source: &dyn Source,
+    schema: &Schema,
+    events: &Events,
+    folder: &Path,
+    progress: &dyn Progress,
+) -> Result<EventsReport> {
+    let codec = codec(&events.codec)?;
+    let layout = Layout::new(codec, events.split.rule()?);
+    let staging = folder.join("staging");
+    let mut spill = Spill::create(&staging, layout)?;
+    let dropped = read(source, events, &mut spill, progress)?;
+
+    let mut writer = RowWriter::create(folder, events.row_bytes)?;
+    let limit = SORTED_BYTES / rayon::current_num_threads().max(1);
+    let partitions = spill.into_partitions();
+    progress.begin("writing rows", Some(dropped.kept()));
+    // The next partitions, the first one last.
+    let mut waiting: Vec<Partition> = partitions.into_iter().rev().collect();
+    while !waiting.is_empty() {
+        let mut taken = Vec::new();
+        while taken.len() < rayon::current_num_threads()
+            && let Some(partition) = waiting.pop()
+        {
+            match partition.bytes() > limit && partition.is_divisible() {
+                true => waiting.extend(divide(&partition, limit, &staging)?.into_iter().rev()),
+                false => taken.push(partition),
+            }
+        }
+        let sorted: Vec<_> = taken.into_par_iter().map(|partition| sorted(&partition)).collect();
+        for partition in sorted {
+            let partition = partition?;
+            writer.write(&partition)?;
+            progress.advance(partition.event_count())?;
+        }
+    }
+    let (totals, files) = writer.finish()?;
+    write_metadata(schema, events, folder, totals, files, dropped)
+}
+
+/// The first pass: reads every event, and spills those that can be stored.
+fn read(
+    source: &dyn Source,
+    events: &Events,
+    spill: &mut Spill,
+    progress: &dyn Progress,
+) -> Result<Dropped> {
+    progress.begin(&format!("reading {}", events.source), None);
+    let reader = Reader::new(events);
+    let mut batches = source.read(&events.source, reader.columns())?;
+    let mut dropped = Dropped::default();
+    let at_once = 2 * rayon::current_num_threads();
+    let mut first_row = 0;
+    loop {
+        let read: Vec<_> = batches.by_ref().take(at_once).collect::<Result<_>>()?;
+        if read.is_empty() {
+            break;
+        }
+        let mut numbered = Vec::with_capacity(read.len());
+        for batch in read {
+            let rows = batch.num_rows() as u64;
+            numbered.push((batch, first_row));
+            first_row += rows;
+        }
+        let layout = spill.layout();
+        let parsed: Vec<Parsed> = (numbered.into_par_iter())
+            .map(|(batch, first_row)| reader.parse(&batch, first_row, layout))
+            .collect::<Result<_>>()
+            .context(|| format!("table {:?}", events.source))?;
+        let before = dropped.seen();
+        for part in parsed {
+            spill.append(&part)?;
+            dropped.add(part.dropped);
+        }
+        progress.advance(dropped.seen() - before)?;
+    }
+    dropped.check(events.dropped_share).context(|| format!("table {:?}", events.source))?;
+    Ok(dropped)
+}
+
+fn write_metadata(
+    schema: &Schema,
+    events: &Events,
+    folder: &Path,
+    totals: Totals,
+    files: Vec<FileMetadata>,
+    dropped: Dropped,
+) -> Result<EventsReport> {
+    let rule = events.split.rule()?;
+    let mut metadata = EventsMetadata {
+        kind: Kind::Events,
+        format_version: FORMAT_VERSION,
+        root: Digest([0; 32]),
+        database: schema.database.clone(),
+        codec: events.codec.clone(),
+        entity: events.entity.clone(),
+        entity_count: totals.entities,
+        split: SplitMetadata {
+            seed: rule.seed,
+            per_mille: Split::ALL.map(|split| rule.ratios.bucket_count(split)),
+        },
+        splits: totals.splits,
+        first_us: totals.first_us,
+        last_us: totals.last_us,
+        files,
+    };
+    let text = metadata.encode()?;
+    let path = folder.join(METADATA_FILE);
+    fs::write(&path, &text).map_err(|e| Error::io(&path, "writing", e))?;
+    let file_bytes: u64 = metadata.files.iter().map(|file| file.length).sum();
+    Ok(EventsReport {
+        root: metadata.root,
+        event_count: metadata.event_count(),
+        entity_count: metadata.entity_count,
+        row_count: metadata.row_count(),
+        dropped_count: dropped.count(),
+        store_bytes: file_bytes + text.len() as u64,
+        remarks: dropped.remarks(),
+    })
+}

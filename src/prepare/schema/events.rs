@@ -1,0 +1,158 @@
+//! The section `[events]` of a schema file: a log of events in place of tables.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use super::text::one_or_many;
+use super::{ObservationTime, Schema};
+use crate::error::{Context, Error, Result};
+use crate::plan::{SplitRatios, SplitRule};
+use crate::prepare::names::{did_you_mean, listed};
+
+/// A log of events: a table with a row for each event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Events {
+    /// The table of the source.
+    pub source: String,
+    /// The codec, which turns events into tokens.
+    pub codec: String,
+    /// The columns that name the entity that an event is of.
+    #[serde(with = "one_or_many")]
+    pub entity: Vec<String>,
+    /// The column of the events' times.
+    pub time: ObservationTime,
+    /// The column for each field of the codec.
+    pub columns: IndexMap<String, String>,
+    /// The most bytes of a row, as stored; a longer history is several rows.
+    #[serde(default = "row_bytes")]
+    pub row_bytes: u64,
+    /// The shares of the splits, by entity.
+    #[serde(default)]
+    pub split: EventSplit,
+    /// The largest share of the events that may be dropped because a value is missing or wrong.
+    #[serde(default = "dropped_share")]
+    pub dropped_share: f64,
+}
+
+fn row_bytes() -> u64 {
+    8 << 20
+}
+
+fn dropped_share() -> f64 {
+    0.01
+}
+
+/// How the entities are divided among train, val and test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EventSplit {
+    /// The share of train.
+    pub train: f64,
+    /// The share of val.
+    pub val: f64,
+    /// The share of test.
+    pub test: f64,
+    /// The seed of the split.
+    pub seed: u64,
+}
+
+impl Default for EventSplit {
+    fn default() -> Self {
+        Self { train: 0.9, val: 0.0, test: 0.1, seed: 123 }
+    }
+}
+
+impl EventSplit {
+    /// Returns the rule of the split.
+    ///
+    /// # Errors
+    /// `Schema` when the shares do not add up to 1.
+    pub(in crate::prepare) fn rule(&self) -> Result<SplitRule> {
+        let ratios = SplitRatios::new(self.train, self.val, self.test)
+            .map_err(|e| Error::schema(e.to_string()))?;
+        Ok(SplitRule { seed: self.seed, ratios })
+    }
+}
+
+/// The fields of the codec `latency-v1`: name, and whether it needs a column.
+const LATENCY_FIELDS: [(&str, bool); 4] =
+    [("dst", true), ("rtt", true), ("family", false), ("src", false)];
+
+impl Events {
+    /// Returns the column of a field of the codec, if the schema names one.
+    #[must_use]
+    pub fn column(&self, field: &str) -> Option<&str> {
+        self.columns.get(field).map(String::as_str)
+    }
+
+    fn check(&self) -> Result<()> {
+        let fail = |message: String| Err(Error::schema(message));
+        if self.codec != "latency-v1" {
+            return fail(format!(
+                "codec: expected \"latency-v1\", found {:?}; name a codec of this version of headwater",
+                self.codec
+            ));
+        }
+        if self.entity.is_empty() {
+            return fail("entity: expected a column, or a list of columns, found none".to_owned());
+        }
+        let names = LATENCY_FIELDS.map(|(name, _)| name);
+        if let Some(unknown) = self.columns.keys().find(|name| !names.contains(&name.as_str())) {
+            return fail(format!(
+                "columns: the codec {:?} has no field {unknown:?}; {}",
+                self.codec,
+                did_you_mean(unknown, names)
+            ));
+        }
+        let is_missing =
+            |(name, needed): &(&str, bool)| *needed && !self.columns.contains_key(*name);
+        if let Some((name, _)) = LATENCY_FIELDS.iter().find(|field| is_missing(field)) {
+            return fail(format!(
+                "columns: expected a column for each of {}, found none for {name:?}; add {name} = \
+                 \"its column\"",
+                listed(LATENCY_FIELDS.iter().filter(|(_, needed)| *needed).map(|(name, _)| *name))
+            ));
+        }
+        if self.entity.len() > 1 && !self.columns.contains_key("src") {
+            return fail(
+                "columns: expected the column of the source's address as src, because the entity has \
+                 several columns, found none; add src = \"its column\""
+                    .to_owned(),
+            );
+        }
+        if !(1..=1 << 40).contains(&self.row_bytes) {
+            return fail(format!(
+                "row_bytes: expected 1 to 2^40 bytes, found {}; the default is {}",
+                self.row_bytes,
+                row_bytes()
+            ));
+        }
+        if !(0.0..=1.0).contains(&self.dropped_share) {
+            return fail(format!(
+                "dropped_share: expected a share from 0 to 1, found {}",
+                self.dropped_share
+            ));
+        }
+        self.split.rule().map(|_| ()).context(|| "split")
+    }
+}
+
+impl Schema {
+    /// Checks a schema of events, which has no tables.
+    pub(super) fn check_events(&self, events: &Events) -> Result<()> {
+        let sections = [
+            ("[[table]]", self.tables.is_empty()),
+            ("[[aggregate]]", self.aggregates.is_empty()),
+            ("[[summary]]", self.summaries.is_empty()),
+            ("[[task]]", self.tasks.is_empty()),
+        ];
+        if let Some((section, _)) = sections.iter().find(|(_, is_empty)| !is_empty) {
+            return Err(Error::schema(format!(
+                "expected [events] alone, found {section}, too; prepare the tables by a schema of \
+                 their own"
+            )));
+        }
+        events.check().context(|| "events")
+    }
+}

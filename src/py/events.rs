@@ -1,0 +1,198 @@
+//! The compiled classes of `headwater.Events`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::arguments::{Argument, in_range, one_of, thread_count};
+use super::batch::arrays;
+use super::cursor::Cursor;
+use super::{Whole, to_python};
+use crate::error::{Error, Result};
+use crate::events::{
+    EventBatch, EventEvaluation, EventSampler, EventSettings, EventStore, TokenType,
+};
+use crate::handoff::check_owner;
+use crate::plan::{Assignment, Split};
+use crate::view::TokenPicture;
+
+/// The compiled class behind `headwater.Events`.
+#[pyclass(frozen, module = "headwater")]
+pub(super) struct EventsCore(EventSampler);
+
+impl EventsCore {
+    /// Returns the next batch of a split. Ctrl-C during the wait raises, and the batch stays the next one.
+    fn take(&self, py: Python<'_>, split: Split) -> PyResult<(EventBatch, [u64; 3])> {
+        py.detach(|| self.0.wait(split))?;
+        py.check_signals()?;
+        Ok(py.detach(|| self.0.next(split))?)
+    }
+}
+
+impl Drop for EventsCore {
+    fn drop(&mut self) {
+        // Releases the interpreter's lock while the threads end; at exit there may be no interpreter.
+        let _ = Python::try_attach(|py| py.detach(|| self.0.shutdown()));
+    }
+}
+
+fn split_of(name: &str) -> Result<Split> {
+    one_of("split", name, &Split::ALL.map(|split| (split.name(), split)))
+}
+
+#[pymethods]
+impl EventsCore {
+    #[new]
+    #[pyo3(signature = (path, *, rank, world_size, seed, batch_size, sequence_length, packing, dtype, num_prefetch, num_threads))]
+    #[expect(clippy::too_many_arguments, reason = "each is an argument of headwater.Events")]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        rank: &Bound<'_, PyAny>,
+        world_size: &Bound<'_, PyAny>,
+        seed: &Bound<'_, PyAny>,
+        batch_size: &Bound<'_, PyAny>,
+        sequence_length: &Bound<'_, PyAny>,
+        packing: &Bound<'_, PyAny>,
+        dtype: &Bound<'_, PyAny>,
+        num_prefetch: &Bound<'_, PyAny>,
+        num_threads: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let settings = EventSettings {
+            seed: Argument("seed", seed).number()?,
+            sequence_length: Argument("sequence_length", sequence_length).number()?,
+            packing: Argument("packing", packing).get()?,
+            batch_size: Argument("batch_size", batch_size).number()?,
+            token_type: Argument("dtype", dtype)
+                .one_of(&[("int32", TokenType::Int32), ("uint16", TokenType::UInt16)])?,
+        };
+        let rank = Argument("rank", rank).number()?;
+        let assignment = Assignment::new(rank, Argument("world_size", world_size).number()?)?;
+        let threads = thread_count("num_threads", Argument("num_threads", num_threads).get()?)?;
+        let prefetch = Argument("num_prefetch", num_prefetch).number::<u16>()?.into();
+        let sampler = py.detach(|| {
+            let store = Arc::new(EventStore::open(&path)?);
+            EventSampler::new(store, settings, assignment, threads, prefetch)
+        })?;
+        Ok(Self(sampler))
+    }
+
+    /// Returns the next batch of a split as arrays by name.
+    fn next<'py>(&self, py: Python<'py>, split: &str) -> PyResult<Bound<'py, PyDict>> {
+        let (batch, _) = self.take(py, split_of(split)?)?;
+        arrays(py, batch)
+    }
+
+    /// Returns the next batch of a split as arrays by name, and the cursor after the batch.
+    fn next_with_cursor<'py>(
+        &self,
+        py: Python<'py>,
+        split: &str,
+    ) -> PyResult<(Bound<'py, PyDict>, Cursor)> {
+        let (batch, places) = self.take(py, split_of(split)?)?;
+        Ok((arrays(py, batch)?, Cursor::from(self.0.cursor_at(places))))
+    }
+
+    /// Returns rows of a split's stream by their indices.
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        split: &str,
+        indices: Vec<Whole>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let split = split_of(split)?;
+        let indices: Vec<u64> = indices
+            .into_iter()
+            .map(|Whole(index)| in_range("index", index))
+            .collect::<Result<_>>()?;
+        arrays(py, py.detach(|| self.0.rows(split, &indices))?)
+    }
+
+    /// Returns a finite pass over the items of a split.
+    fn evaluate(&self, split: &str) -> PyResult<EventPass> {
+        let pass = self.0.evaluate(split_of(split)?)?;
+        Ok(EventPass { process: pass.process(), pass: Mutex::new(pass) })
+    }
+
+    /// Returns a token row as an HTML page and as text.
+    fn draw(&self, py: Python<'_>, split: &str, index: Whole) -> PyResult<(String, String)> {
+        let (split, index) = (split_of(split)?, in_range("index", index.0)?);
+        Ok(py.detach(|| {
+            let picture = TokenPicture::new(&self.0, split, index)?;
+            Ok::<_, Error>((picture.page(), picture.text()))
+        })?)
+    }
+
+    /// Moves the stream of a split to a row.
+    fn seek(&self, py: Python<'_>, split: &str, row: Whole) -> PyResult<()> {
+        let (split, row) = (split_of(split)?, in_range("row", row.0)?);
+        Ok(py.detach(|| self.0.seek(split, row))?)
+    }
+
+    /// Returns the cursor after the last batch that was taken.
+    fn cursor(&self) -> Cursor {
+        Cursor::from(self.0.cursor())
+    }
+
+    /// Continues after the last batch of a cursor.
+    fn resume(&self, py: Python<'_>, cursor: &Cursor) -> PyResult<()> {
+        Ok(py.detach(|| self.0.resume(cursor.as_plan()))?)
+    }
+
+    /// Writes the cursor to a file, completely or not at all.
+    fn save_cursor(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        Ok(py.detach(|| self.0.save_cursor(&path))?)
+    }
+
+    /// Ends the threads.
+    fn shutdown(&self, py: Python<'_>) {
+        py.detach(|| self.0.shutdown());
+    }
+
+    /// Returns the number of rows of an epoch of a split's stream.
+    fn row_count(&self, split: &str) -> PyResult<u64> {
+        Ok(self.0.count(split_of(split)?))
+    }
+
+    /// Returns the number of different tokens.
+    fn vocabulary(&self) -> u16 {
+        self.0.vocabulary()
+    }
+
+    /// Returns the text that names an entity.
+    fn entity(&self, number: Whole) -> PyResult<String> {
+        let number = in_range("entity", number.0)?;
+        Ok(self.0.store().entity(number)?.to_owned())
+    }
+
+    /// Returns the metadata of the store.
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_python(py, self.0.store().metadata())
+    }
+}
+
+/// The batches of a finite pass over a split of an event store.
+#[pyclass(frozen, module = "headwater")]
+pub(super) struct EventPass {
+    /// Outside the lock, because a forked child may find the lock held for ever.
+    process: u32,
+    pass: Mutex<EventEvaluation>,
+}
+
+#[pymethods]
+impl EventPass {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let batch = py.detach(|| {
+            check_owner(self.process)?;
+            let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
+            pass.next().transpose()
+        })?;
+        batch.map(|batch| arrays(py, batch)).transpose()
+    }
+}

@@ -1,0 +1,135 @@
+"""Token rows in grain, and in PyTorch: here, because the process loads JAX."""
+
+import numpy as np
+import pytest
+
+import headwater
+from pings import SCHEMA, pings, write_csv
+
+grain = pytest.importorskip("grain", reason="grain is not installed")
+
+from headwater.grain import EventsDataset, EventsSource  # noqa: E402
+
+SETTINGS = {"seed": 3, "batch_size": 4, "sequence_length": 128}
+
+
+@pytest.fixture(scope="module")
+def events_path(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pings")
+    schema = folder / "events.toml"
+    schema.write_text(SCHEMA)
+    headwater.prepare(write_csv(folder, pings()), schema, folder / "pings.db")
+    return folder / "pings.db"
+
+
+def same(one, two):
+    return one.keys() == two.keys() and all(np.array_equal(one[name], two[name]) for name in one)
+
+
+def test_grain_resumes_token_rows_at_every_step(events_path):
+    dataset = EventsDataset({"path": events_path} | SETTINGS, batch_count=6)
+    grain.experimental.assert_equal_output_after_checkpoint(dataset)
+
+
+def test_p4_a_state_of_two_ranks_restores_on_one(events_path):
+    def iterator(rank, world):
+        arguments = {"path": events_path, "rank": rank, "world_size": world} | SETTINGS
+        return iter(EventsDataset(arguments))
+
+    two = [iterator(rank, 2) for rank in range(2)]
+    for one in two:
+        for _ in range(3):
+            next(one)
+    states = [one.get_state() for one in two]
+    assert states[0] == states[1]
+    tail = [next(one) for one in two]
+    alone = iter(EventsDataset({"path": events_path} | SETTINGS | {"batch_size": 8}))
+    alone.set_state(states[0])
+    batch = next(alone)
+    for rank, part in enumerate(tail):
+        assert same({name: array[rank::2] for name, array in batch.items()}, part)
+
+
+def test_a_source_has_the_rows_of_the_stream_for_every_worker(events_path):
+    source = EventsSource(events_path, epochs=2, seed=3, sequence_length=128)
+    with headwater.Events(events_path, **SETTINGS) as events:
+        assert len(source) == 2 * events.row_count("train")
+        batch = next(events)
+    for row in range(4):
+        assert same(source[row], {name: array[row] for name, array in batch.items()})
+    for wrong in (-1, len(source)):
+        with pytest.raises(IndexError, match="expected a row from 0"):
+            source[wrong]
+
+
+def batches(dataset):
+    return [{name: np.asarray(array) for name, array in batch.items()} for batch in dataset]
+
+
+def test_a_source_goes_through_grains_own_pipeline(events_path):
+    source = EventsSource(events_path, seed=3, sequence_length=128)
+    dataset = grain.MapDataset.source(source).seed(5).shuffle().batch(4, drop_remainder=True)
+    plain = batches(dataset)
+    assert len(plain) == len(source) // 4
+    firsts = [int(batch["inputs"][0][:9].sum()) for batch in plain]
+    assert firsts != sorted(firsts)
+    flags = pytest.importorskip("absl.flags")
+    flags.FLAGS.mark_as_parsed()  # grain's workers read them
+    read = dataset.to_iter_dataset(grain.ReadOptions(num_threads=2))
+    worked = batches(read.mp_prefetch(grain.MultiprocessingOptions(num_workers=2)))
+    assert len(worked) == len(plain)
+    assert all(same(one, other) for one, other in zip(worked, plain, strict=True))
+    grain.experimental.assert_equal_output_after_checkpoint(read)
+
+
+def test_p4_grains_elastic_iterator_goes_from_two_shards_to_four(events_path):
+    source = EventsSource(events_path, seed=3, sequence_length=128)
+    dataset = grain.MapDataset.source(source).seed(5).shuffle().repeat()
+
+    def iterators(count):
+        return [
+            grain.experimental.ElasticIterator(
+                dataset, 8, grain.sharding.ShardOptions(shard_index=shard, shard_count=count)
+            )
+            for shard in range(count)
+        ]
+
+    def rows(iterators, steps):
+        found = []
+        for _ in range(steps):
+            parts = [next(one) for one in iterators]
+            found += sorted(row.tobytes() for part in parts for row in part["inputs"])
+        return found
+
+    two = iterators(2)
+    rows(two, 3)
+    state = two[0].get_state()
+    expected = rows(two, 3)
+    four = iterators(4)
+    for one in four:
+        one.set_state(state)
+    assert rows(four, 3) == expected
+
+
+def test_torch_restores_the_position_of_token_rows(events_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    loaders = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is missing")
+    from headwater.torch import SamplerDataset
+
+    def loader(events):
+        return loaders.StatefulDataLoader(SamplerDataset(events), batch_size=None)
+
+    with headwater.Events(events_path, **SETTINGS) as events:
+        running = loader(events)
+        iterator = iter(running)
+        for _ in range(3):
+            next(iterator)
+        state = running.state_dict()
+        tail = [next(iterator) for _ in range(2)]
+    with headwater.Events(events_path, **SETTINGS) as events:
+        restored = loader(events)
+        restored.load_state_dict(state)
+        again = iter(restored)
+        for expected in tail:
+            batch = next(again)
+            assert all(torch.equal(batch[name], expected[name]) for name in expected)

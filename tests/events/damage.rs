@@ -1,0 +1,91 @@
+//! Damage of every kind is reported or never read; it causes no panic and no wrong row.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use headwater::events::{EventSettings, EventStore};
+use headwater::plan::Split;
+use headwater::{Error, ErrorKind};
+
+use crate::pings::pings;
+use crate::{files, rows_of, sampler, store_of};
+
+/// The rows of a store's streams, or the errors of reading them.
+fn everything(store: &Arc<EventStore>) -> Vec<Result<Vec<u8>, Error>> {
+    let settings = EventSettings { batch_size: 1, sequence_length: 96, ..EventSettings::default() };
+    let one = sampler(store, &settings, 0, 1);
+    let row = |split, index| one.rows(split, &[index]).map(|batch| rows_of(&batch).concat());
+    let splits = [Split::Train, Split::Test];
+    splits
+        .into_iter()
+        .flat_map(|split| (0..12).map(move |at| (split, at)))
+        .map(|(split, at)| row(split, at))
+        .collect()
+}
+
+fn assert_known(error: &Error, what: &str) {
+    let known = [ErrorKind::NotOurs, ErrorKind::Version, ErrorKind::Corrupt, ErrorKind::Io];
+    assert!(known.contains(&error.kind()), "{what}: {:?}: {error}", error.kind());
+}
+
+/// Opens the damaged store and reads rows of it; whatever is read is right, and `verify` finds the damage.
+fn examine(path: &Path, whole: &[Vec<u8>], what: &str) {
+    let store = match EventStore::open(path) {
+        Ok(store) => Arc::new(store),
+        Err(error) => return assert_known(&error, what),
+    };
+    for (read, whole) in everything(&store).into_iter().zip(whole) {
+        match read {
+            Ok(row) => assert_eq!(row, *whole, "{what}: read wrongly"),
+            Err(error) => assert_known(&error, what),
+        }
+    }
+    assert_known(&store.verify(&|_| Ok(())).expect_err(what), what);
+}
+
+#[test]
+fn p6_no_silent_change_of_an_event_store() {
+    let (_folder, store) =
+        store_of(&pings(12, 8), "split = { train = 0.6, val = 0.1, test = 0.3 }");
+    let whole: Vec<_> = everything(&store).into_iter().map(Result::unwrap).collect();
+    let path = store.path().to_owned();
+    drop(store);
+    for (name, bytes) in files(&path) {
+        let file = path.join(&name);
+        let with = |changed: &[u8], what: String| {
+            fs::write(&file, changed).unwrap();
+            examine(&path, &whole, &format!("{name}: {what}"));
+        };
+        for at in (0..bytes.len()).filter(|at| *at < 64 || name == "metadata.json" || at % 7 == 0) {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1 << (at % 8);
+            with(&changed, format!("byte {at}"));
+        }
+        for length in (0..bytes.len()).step_by(37) {
+            with(&bytes[..length], format!("the first {length} bytes"));
+        }
+        with(&[&bytes[..], b"\0"].concat(), "one more byte".into());
+        fs::write(&file, &bytes).unwrap();
+    }
+    fs::write(path.join("more"), "").unwrap();
+    let store = EventStore::open(&path).unwrap();
+    let error = store.verify(&|_| Ok(())).unwrap_err().to_string();
+    assert!(error.contains("the file more does not belong to this store"), "{error}");
+}
+
+#[test]
+fn a_store_of_another_kind_is_told() {
+    let tables = Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints/store-v3-small");
+    let error = EventStore::open(&tables).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::NotOurs);
+    assert!(error.to_string().ends_with(
+        "expected a store of events, found a store of tables; open it with headwater.Sampler or \
+         headwater.Store"
+    ));
+    let (_folder, store) = store_of(&pings(3, 8), "");
+    let error = headwater::store::Store::open(store.path()).err().unwrap();
+    assert!(error.to_string().ends_with(
+        "expected a store of tables, found a store of events; open it with headwater.Events"
+    ));
+}

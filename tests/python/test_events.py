@@ -1,0 +1,316 @@
+"""Token rows from Python: a plain twin, cursors, adaptors, and what bad input says."""
+
+import os
+import pickle
+import subprocess
+import sys
+import tomllib
+
+import numpy as np
+import pytest
+
+import headwater
+from event_twin import Twin
+from pings import SCHEMA, pings, write_csv
+
+SETTINGS = {"seed": 3, "batch_size": 8, "sequence_length": 256}
+
+
+@pytest.fixture(scope="module")
+def events_schema(tmp_path_factory):
+    path = tmp_path_factory.mktemp("schema") / "events.toml"
+    path.write_text(SCHEMA)
+    return path
+
+
+@pytest.fixture(scope="module")
+def events_path(tmp_path_factory, events_schema):
+    folder = tmp_path_factory.mktemp("pings")
+    report = headwater.prepare(write_csv(folder, pings()), events_schema, folder / "pings.db")
+    assert report["entity_count"] == 40
+    return folder / "pings.db"
+
+
+def row_of(batch, row):
+    return {name: array[row] for name, array in batch.items()}
+
+
+def same(one, two):
+    return one.keys() == two.keys() and all(np.array_equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.parametrize("packing", [True, False])
+def test_a_plain_twin_makes_the_same_rows(events_path, packing):
+    for length, count in ((1024, 60), (256, 440)):
+        twin = Twin(events_path, seed=9, sequence_length=length, packing=packing)
+        settings = {"sequence_length": length, "batch_size": 20, "packing": packing}
+        with headwater.Events(events_path, seed=9, **settings) as events:
+            for split in ("train", "test"):
+                for first in range(0, count, 20):
+                    batch, _ = events.next_batch(split)
+                    for row in range(20):
+                        assert same(row_of(batch, row), twin.row(split, first + row)), first + row
+
+
+def test_a_plain_twin_makes_the_same_pass(events_path):
+    twin = Twin(events_path, seed=9, sequence_length=256, packing=True)
+    expected = twin.passed("val")
+    with headwater.Events(events_path, seed=9, batch_size=4, sequence_length=256) as events:
+        rows = [row_of(batch, row) for batch in events.evaluate("val") for row in range(4)]
+    assert len(expected) == events.row_count("val") > 0
+    assert all(same(row, twin) for row, twin in zip(rows, expected, strict=False))
+    assert all(row["weight"] == 0 and row["entity"] == -1 for row in rows[len(expected) :])
+
+
+def test_p2_resume_is_a_law_from_a_file_bytes_and_pickle(events_path, tmp_path):
+    with headwater.Events(events_path, **SETTINGS) as events:
+        for _ in range(3):
+            next(events)
+        events.save_cursor(tmp_path / "cursor")
+        saved, pickled = events.cursor(), pickle.dumps(events)
+        tail = [next(events) for _ in range(3)]
+    for resume in (str(tmp_path / "cursor"), saved, headwater.Cursor.decode(saved)):
+        with headwater.Events(events_path, **SETTINGS) as events:
+            events.resume(resume)
+            assert all(same(next(events), batch) for batch in tail)
+    with pickle.loads(pickled) as events:
+        assert all(same(next(events), batch) for batch in tail)
+
+
+def test_seek_and_rows_reach_any_row(events_path):
+    with headwater.Events(events_path, **SETTINGS) as events:
+        batches = [next(events) for _ in range(4)]
+        events.seek(16)
+        assert same(next(events), batches[2])
+        picked = events.rows([31, 0, 9])
+        for row, (batch, at) in enumerate([(3, 7), (0, 0), (1, 1)]):
+            assert same(row_of(picked, row), row_of(batches[batch], at))
+        assert picked["weight"].tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+
+
+def test_the_time_zone_of_the_machine_changes_nothing(events_path):
+    script = (
+        "import sys, headwater, hashlib\n"
+        "with headwater.Events(sys.argv[1], batch_size=8) as events:\n"
+        "    batch = next(events)\n"
+        "print(hashlib.sha256(batch['inputs'].tobytes()).hexdigest())\n"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", script, events_path],
+            env={**os.environ, "TZ": zone},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for zone in ("UTC", "America/New_York", "Asia/Kolkata")
+    }
+    assert len(digests) == 1
+
+
+def test_membership_is_stable_under_file_order_and_added_probes(tmp_path, events_schema):
+    rows = pings(30)
+    more = [*rows, ("10.9.9.9", "10.7.0.1", 4, 1_751_000_000_000_000, 1.0)]
+
+    def sources(name, rows):
+        headwater.prepare(write_csv(tmp_path, rows), events_schema, tmp_path / name)
+        with headwater.Events(tmp_path / name) as events:
+            return {
+                split: {
+                    events.entity(number)
+                    for batch in events.evaluate(split)
+                    for number in batch["entity"]
+                    if number >= 0
+                }
+                for split in ("train", "val", "test")
+                if events.row_count(split)
+            }
+
+    before = sources("one", rows)
+    assert sources("two", rows[::-1]) == before
+    after = sources("three", more)
+    assert all(before[split] <= after[split] for split in before)
+    assert sum(map(len, after.values())) == sum(map(len, before.values())) + 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rtt": "nan"}, "with an rtt of NaN (a failed measurement has a negative rtt); the first"),
+        ({"rtt": ""}, "with an rtt of NULL (a failed measurement has a negative rtt)"),
+        ({"rtt": "9e12"}, "with an rtt above 50 days (expected milliseconds); the first is in row"),
+        ({"rtt": "fast"}, "expected a number of milliseconds, found 'fast' in row 3"),
+        ({"event_time": "-5"}, "with a time outside of 1970 to 2200; the first is in row 3"),
+        ({"event_time": ""}, "without a time; the first is in row 3"),
+        ({"src_addr": ""}, "without an entity (NULL or blank); the first is in row 3"),
+        ({"dst_addr": "example.org"}, "that is no IPv4 or IPv6 address; the first is in row 3"),
+        ({"dst_addr": "::1"}, "whose two addresses, or address and family, do not fit each other"),
+        ({"ip_version": "6"}, "whose two addresses, or address and family, do not fit each other"),
+    ],
+)
+def test_events_that_cannot_be_stored_are_counted_and_limited(
+    tmp_path, events_schema, change, message
+):
+    names = ["src_addr", "dst_addr", "ip_version", "event_time", "rtt"]
+    rows = [list(row) for row in pings(3, mean=10) if row[2] == 4] or pytest.fail("no IPv4")
+    rows = rows + [["10.7.0.9", *row[1:]] for row in pings(3, mean=10) if row[2] == 4]
+    for name, value in change.items():
+        rows[2][names.index(name)] = value
+    path = write_csv(tmp_path, rows)
+    with pytest.raises(headwater.DataError) as error:
+        headwater.prepare(path, events_schema, tmp_path / "pings.db")
+    assert message.replace("'", '"') in str(error.value)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("pings.db")]
+    lenient = tomllib.loads(SCHEMA)
+    lenient["events"]["dropped_share"] = 0.5
+    if "rtt" not in change or change["rtt"] != "fast":
+        report = headwater.prepare(path, lenient, tmp_path / "pings.db")
+        assert report["dropped_count"] == 1
+        assert message.split(";")[0] in report["remarks"][0]
+        assert report["event_count"] == len(rows) - 1
+
+
+def test_a_blank_destination_is_the_unspecified_address(tmp_path, events_schema):
+    rows = [list(row) for row in pings(3, mean=10)]
+    rows[1][1] = ""
+    report = headwater.prepare(write_csv(tmp_path, rows), events_schema, tmp_path / "pings.db")
+    assert report["dropped_count"] == 0
+    assert "without an address" in report["remarks"][0]
+    with headwater.Events(tmp_path / "pings.db", packing=False, batch_size=4) as events:
+        text = "".join(
+            events.draw(row, split=split).text
+            for split in ("train", "test")
+            for row in range(events.row_count(split) * 20)
+        )
+    assert "-> 0.0.0.0 " in text or "-> ::  " in text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"codec": "latency"}, 'codec: expected "latency-v1", found "latency"'),
+        ({"columns": {"dst": "dst_addr"}}, 'found none for "rtt"; add rtt = "its column"'),
+        ({"columns": {"dst": "dst_addr", "rtt": "rtt", "famly": "x"}}, 'did you mean "family"?'),
+        ({"split": {"train": 0.5}}, "split ratios of 0 or more that add up to 1"),
+        ({"row_bytes": 0}, "row_bytes: expected 1 to 2^40 bytes, found 0"),
+        ({"dropped_share": 2}, "dropped_share: expected a share from 0 to 1, found 2"),
+        ({"source": "ping"}, "ping"),
+        ({"entity": "src_adr"}, 'there is no column "src_adr"; did you mean "src_addr"?'),
+    ],
+)
+def test_a_wrong_schema_of_events_says_what_to_do(tmp_path, change, message):
+    schema = tomllib.loads(SCHEMA)
+    schema["events"] |= change
+    with pytest.raises(headwater.HeadwaterError) as error:
+        headwater.prepare(write_csv(tmp_path, pings(3)), schema, tmp_path / "pings.db")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"sequence_length": 47}, "sequence_length: expected 48 to 32768 tokens, found 47"),
+        ({"batch_size": 0}, "batch_size: expected at least 1 row"),
+        ({"dtype": "int64"}, 'expected dtype to be "int32" or "uint16", found "int64"'),
+        ({"seed": -1}, "seed is -1, which is out of range"),
+        ({"rank": 2, "world_size": 2}, "rank 2 of 2"),
+    ],
+)
+def test_wrong_settings_of_events_are_told(events_path, setting, message):
+    with pytest.raises(headwater.InvalidArgument) as error:
+        headwater.Events(events_path, **setting)
+    assert message in str(error.value)
+
+
+def test_stores_of_another_kind_are_told(events_path, store_path):
+    with pytest.raises(
+        headwater.NotOurs, match="found a store of events; open it with headwater.E"
+    ):
+        headwater.Sampler(events_path)
+    with pytest.raises(
+        headwater.NotOurs, match="found a store of tables; open it with headwater.S"
+    ):
+        headwater.Events(store_path)
+
+
+def test_use_after_shutdown_and_a_split_without_events_are_told(tmp_path):
+    schema = tomllib.loads(SCHEMA)
+    schema["events"]["split"] = {"train": 1.0, "val": 0.0, "test": 0.0}
+    headwater.prepare(write_csv(tmp_path, pings(3)), schema, tmp_path / "pings.db")
+    events = headwater.Events(tmp_path / "pings.db", **SETTINGS)
+    with pytest.raises(headwater.InvalidArgument, match="the test split has no events"):
+        events.next_batch("test")
+    with pytest.raises(headwater.InvalidArgument, match="the val split has no events"):
+        events.evaluate("val")
+    next(events)
+    events.shutdown()
+    with pytest.raises(headwater.SamplerShutdown):
+        next(events)
+
+
+def test_a_forked_child_is_told_and_does_not_hang(events_path):
+    script = (
+        "import os, sys, headwater\n"
+        "events = headwater.Events(sys.argv[1], batch_size=4)\n"
+        "next(events)\n"
+        "if os.fork() == 0:\n"
+        "    try:\n"
+        "        next(events)\n"
+        "    except headwater.InvalidArgument as error:\n"
+        "        print(error, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script, events_path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "this sampler was made in process" in run.stdout
+
+
+def test_a_row_is_drawn_with_its_segments_fields_and_times(events_path, tmp_path):
+    with headwater.Events(events_path, **SETTINGS) as events:
+        page = events.draw(0, tmp_path / "row.html")
+        segments = int(next(events)["inputs_segmentation"][0].max())
+    assert page.text.count("\nsegment ") == segments
+    assert page.text.startswith("pings: train row 0; Epoch 0, item ")
+    html = (tmp_path / "row.html").read_text()
+    assert html == page.html
+    assert html.count("<h2>Segment ") == segments
+    assert 'class="field source"' in html
+
+
+def test_the_command_prepares_verifies_and_inspects_events(tmp_path, events_schema):
+    def run(*arguments, status=0):
+        done = subprocess.run(["headwater", *arguments], capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
+        return done.stdout + done.stderr
+
+    data, store = write_csv(tmp_path, pings()), tmp_path / "pings.db"
+    out = run("prepare", data, "--schema", events_schema, "--out", store)
+    assert " events of 40 entities in " in out
+    assert "is there already" in run(
+        "prepare", data, "--schema", events_schema, "--out", store, status=1
+    )
+    run("prepare", data, "--schema", events_schema, "--out", store, "--force")
+    assert ": OK, 4 files, " in run("verify", store)
+    assert "codec latency-v1; an entity is a value of src_addr" in run("inspect", store)
+    assert "segment 1: " in run("inspect", store, "--token-row", "5", "--split", "test")
+    page = tmp_path / "row.html"
+    assert "open it in a browser" in run("inspect", store, "--token-row", "5", "--html", page)
+    refused = run("inspect", store, "--table", "pings", status=1)
+    assert "found a store of events; use --token-row" in refused
+    assert "found a store of events" in run("audit", store, status=3)
+    assert "no texts" in run(
+        "prepare",
+        data,
+        "--schema",
+        events_schema,
+        "--out",
+        tmp_path / "x",
+        "--no-text-vectors",
+        status=1,
+    )
