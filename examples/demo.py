@@ -30,6 +30,7 @@ ENVIRONMENT = {
 }
 SEED_INDEX = 40
 CONTEXT_LINES = 6
+TOKEN_LINES = 5
 # Fewer than the example's own, for a result in a minute or two.
 TRAINING_STEPS = 300
 PROGRESS_LINES = 4
@@ -96,7 +97,7 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, end)
     try:
-        for step in (prepare, look, sample, fold, train):
+        for step in (prepare, look, sample, fold, events, train):
             step(demo)
     except CommandFailed as failed:
         print(f"FAILED: {failed}", file=sys.stderr)
@@ -164,20 +165,38 @@ def fold(demo: Demo) -> None:
     say("   The sums are added in one fixed order, so the number of ranks changes no bit.")
 
 
+def events(demo: Demo) -> None:
+    """Makes an event store of a log of pings, and shows one token row."""
+    log, store, page = demo.folder / "pings.csv", demo.folder / "pings.db", demo.folder / "row.html"
+    example = ROOT / "examples/pings"
+    made = demo.run("5-events", sys.executable, example / "pings.py", log)
+    say("\n5. Events: a log of pings becomes token rows for a decoder.")
+    say(f"   {made}")
+    schema = example / "events.toml"
+    prepare = demo.run("5-events", "headwater", "prepare", log, "--schema", schema, "--out", store)
+    say_all(prepare)
+    inspect = ["headwater", "inspect", store, "--token-row", 0]
+    lines = demo.run("5-events", *inspect).splitlines()
+    demo.run("5-events", *inspect, "--html", page)
+    say_all("\n".join(lines[:TOKEN_LINES]))
+    say(f"   ... {len(lines) - TOKEN_LINES} more lines in {demo.logs}/5-events.txt")
+    say(f"   The row as a page for a browser: {page}")
+
+
 def train(demo: Demo) -> None:
     """Trains twice, once killed and resumed; both runs have the same losses."""
     store, runs = demo.folder / "churn", demo.folder / "runs"
     schema = ROOT / "examples/demo-shop/schema.toml"
     demo.run(
-        "5-train", "headwater", "prepare", demo.folder / "data", "--schema", schema, "--out", store
+        "6-train", "headwater", "prepare", demo.folder / "data", "--schema", schema, "--out", store
     )
-    say("\n5. Train twice at once; one run is killed half-way and resumed (1 to 3 minutes).")
+    say("\n6. Train twice at once; one run is killed half-way and resumed (1 to 3 minutes).")
     program = ROOT / "examples/train_and_kill.py"
     steps = f"optimizer.steps={TRAINING_STEPS}"
     command = [sys.executable, program, store, runs, "--set", steps]
-    with demo.start("5-train", *command) as process:
+    with demo.start("6-train", *command) as process:
         show_progress(process, runs)
-    lines = demo.output("5-train", process).splitlines()
+    lines = demo.output("6-train", process).splitlines()
     table = next(at for at, line in enumerate(lines) if line.split()[:1] == ["step"])
     say_all("\n".join(lines[table:]))
 

@@ -130,11 +130,11 @@ fn write_tokens<T: From<u16> + Copy>(tensors: [&mut [T]; 6], segments: &Segments
         for (target, &token) in targets[start..end - 1].iter_mut().zip(&tokens[1..]) {
             *target = T::from(token);
         }
-        for (place, position) in (0_u16..).zip(&mut input_places[start..end]) {
-            *position = T::from(place);
+        for (place, position) in input_places[start..end].iter_mut().enumerate() {
+            *position = T::from(place as u16);
         }
-        for (place, position) in (1_u16..).zip(&mut target_places[start..end - 1]) {
-            *position = T::from(place);
+        for (place, position) in target_places[start..end - 1].iter_mut().enumerate() {
+            *position = T::from(place as u16 + 1);
         }
         input_segments[start..end].fill(segment);
         target_segments[start..end - 1].fill(segment);

@@ -45,9 +45,11 @@ pub(crate) struct Form {
 /// A row: events of one entity in the order of time.
 pub(crate) struct Row<'a> {
     section: &'a Section,
-    /// The offset of the first head, and of the first event.
-    heads_at: usize,
-    events_at: usize,
+    /// All bytes of a short row, which are checked once.
+    whole: Option<&'a [u8]>,
+    /// The offset of the first head, and the bytes of all heads.
+    at: usize,
+    heads: usize,
     head_bytes: usize,
     event_bytes: usize,
     record: RowRecord,
@@ -56,20 +58,38 @@ pub(crate) struct Row<'a> {
 impl<'a> Row<'a> {
     /// Returns the row at `record` in the section of events, whose records have these sizes; none if it
     /// lies outside.
-    pub(super) fn new(section: &'a Section, record: RowRecord, form: &Form) -> Option<Self> {
-        let at = usize::try_from(record.at).ok()?;
+    pub(super) fn new(
+        section: &'a Section,
+        record: RowRecord,
+        form: &Form,
+    ) -> Result<Option<Self>> {
         let heads = form.head_bytes * usize::from(record.head_count);
         let event_bytes = FRONT_BYTES + form.value_bytes;
         let length = heads + event_bytes * record.event_count as usize;
-        let is_inside = at.checked_add(length).is_some_and(|end| end <= section.len());
-        is_inside.then(|| Self {
+        let at = usize::try_from(record.at).unwrap_or(usize::MAX);
+        if at.checked_add(length).is_none_or(|end| end > section.len()) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
             section,
-            heads_at: at,
-            events_at: at + heads,
+            whole: match length <= SHORT_BYTES {
+                true => Some(section.get(at, length)?),
+                false => None,
+            },
+            at,
+            heads,
             head_bytes: form.head_bytes,
             event_bytes,
             record,
-        })
+        }))
+    }
+
+    /// Returns the bytes `[at, at + count)` of the row.
+    fn bytes(&self, at: usize, count: usize) -> Result<&'a [u8]> {
+        match self.whole {
+            Some(bytes) => Ok(&bytes[at..at + count]),
+            None => self.section.get(self.at + at, count),
+        }
     }
 
     pub(crate) fn event_count(&self) -> u32 {
@@ -82,8 +102,8 @@ impl<'a> Row<'a> {
 
     /// Returns the event at `index`.
     pub(crate) fn event(&self, index: u32) -> Result<Event<'a>> {
-        let at = self.events_at + index as usize * self.event_bytes;
-        let (front, value) = self.section.get(at, self.event_bytes)?.split_at(FRONT_BYTES);
+        let at = self.heads + index as usize * self.event_bytes;
+        let (front, value) = self.bytes(at, self.event_bytes)?.split_at(FRONT_BYTES);
         let (time, head) = front.split_at(8);
         Ok(Event {
             time: time.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes)),
@@ -100,9 +120,12 @@ impl<'a> Row<'a> {
                 self.record.head_count
             )));
         }
-        self.section.get(self.heads_at + usize::from(index) * self.head_bytes, self.head_bytes)
+        self.bytes(usize::from(index) * self.head_bytes, self.head_bytes)
     }
 }
+
+/// The longest row that is read as a whole.
+const SHORT_BYTES: usize = 64 << 10;
 
 /// The bytes before an event's value: its time, and the number of its head.
 pub(crate) const FRONT_BYTES: usize = 10;

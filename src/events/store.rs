@@ -173,7 +173,7 @@ impl EventStore {
         let form = self.codec.form(record.form).ok_or_else(|| {
             self.rows.corrupt(format!("the codec has no records of form {}", record.form))
         })?;
-        Row::new(&self.events, record, &form)
+        Row::new(&self.events, record, &form)?
             .ok_or_else(|| self.rows.corrupt("a row lies outside of the events"))
     }
 }

@@ -36,9 +36,13 @@ impl SpillWriter {
         Ok(Self { file: Arc::new(SpillFile { path, file }), position: 0 })
     }
 
-    /// Appends whole records to a chain.
-    pub(super) fn append(&mut self, chain: &mut Chain, bytes: &[u8]) -> Result<()> {
-        chain.open.extend_from_slice(bytes);
+    /// Appends a record in parts to a chain.
+    pub(super) fn append<const N: usize>(
+        &mut self,
+        chain: &mut Chain,
+        parts: [&[u8]; N],
+    ) -> Result<()> {
+        parts.iter().for_each(|part| chain.open.extend_from_slice(part));
         if chain.open.len() < CHUNK_BYTES {
             return Ok(());
         }

@@ -266,7 +266,12 @@ fn address(
     if text.is_empty() {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|_| (Reason::Address, format!("{text:?}")))
+    // The parser of either family would try IPv4 first.
+    let parsed = match text.as_bytes().contains(&b':') {
+        true => text.parse().map(IpAddr::V6),
+        false => text.parse().map(IpAddr::V4),
+    };
+    parsed.map(Some).map_err(|_| (Reason::Address, format!("{text:?}")))
 }
 
 impl Measured {

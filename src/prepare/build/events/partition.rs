@@ -88,7 +88,7 @@ pub(super) fn divide(
             for record in bytes.chunks_exact(stride) {
                 let key = key_of(record, form);
                 let part = bounds.partition_point(|bound| *bound <= key);
-                writer.append(&mut divided[part][place], record)?;
+                writer.append(&mut divided[part][place], [record])?;
             }
             Ok(())
         })?;

@@ -46,14 +46,14 @@ impl Spill {
             let stride = self.layout.stride(form);
             let record = &parsed.records[form][places[form]..][..stride];
             places[form] += stride;
-            self.writer.append(&mut partition.0[form], record)?;
+            self.writer.append(&mut partition.0[form], [record])?;
             let identity = record.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
             let slot = &mut self.named[identity as usize & ((1 << NAMED_BITS) - 1)];
             if *slot != identity {
                 *slot = identity;
                 let name = parsed.name(event.row).as_bytes();
                 let length = (name.len() as u32).to_le_bytes();
-                self.writer.append(&mut partition.1, &[&length[..], name].concat())?;
+                self.writer.append(&mut partition.1, [&length[..], name])?;
             }
         }
         Ok(())
