@@ -126,7 +126,10 @@ def _settings(
                 f"another would be chosen; use confluence.open({str(out)!r}).resume()"
             )
         run_folder.check_folder(out, resume=False)
-        return init(config, tasks, MINUTES if minutes is None else minutes).config
+        drafted = init(config, tasks, MINUTES if minutes is None else minutes)
+        if drafted.too_short:
+            raise ConfigError(drafted.too_short)
+        return drafted.config
     for name, is_given in (("tasks", bool(tasks)), ("minutes", minutes is not None)):
         if is_given:
             raise ConfigError(

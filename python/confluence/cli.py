@@ -289,6 +289,9 @@ def _train(args: argparse.Namespace) -> int:
     else:
         run_folder.check_folder(args.out, resume=False)
         drafted = cli_draft.make_draft(args)
+        changed = {setting.partition("=")[0].strip() for setting in args.settings}
+        if drafted.too_short and "optimizer.steps" not in changed:
+            raise config.ConfigError(drafted.too_short)
         print("\n".join(f"confluence: {line}" for line in drafted.summary[1:]), file=sys.stderr)
         settings = config.changed(drafted.config, args.settings)
     run = api.train(
