@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from confluence import anchors, metrics, seeds
+from confluence import anchors, metrics, seeds, times
 from confluence.assembly import Assembly
 from confluence.batch import BOOLEAN, NUMERICAL, TIMESTAMP
 from confluence.config import ConfigError
@@ -48,9 +48,9 @@ def of_split(
     """Returns the answers of which `scores` are the metrics, from one process."""
     found = seeds.read(parts.settings, parts.stores, task, split, with_cells=False)
     assert np.array_equal(found.rows, scores.rows), "both passes have the same seeds, in one order"
-    times = found.times.astype("datetime64[us]")
-    times[found.times == seeds.NO_TIME] = np.datetime64("NaT")
-    return Answers(task, split, scores.rows, times, scores.values, scores.labels, intervals)
+    observed = found.times.astype("datetime64[us]")
+    observed[found.times == seeds.NO_TIME] = np.datetime64("NaT")
+    return Answers(task, split, scores.rows, observed, scores.values, scores.labels, intervals)
 
 
 def by_period(answers: Answers, period: Period) -> dict[str, dict[str, float]]:
@@ -157,7 +157,7 @@ def write(out: Path, parts: Assembly, of_splits: Sequence[Answers]) -> None:
         elif name in numbers and is_number:
             values, kind = numbers[name], pyarrow.float64()
         elif name in numbers and kinds == {TIMESTAMP}:
-            values = np.round(numbers[name]).astype("datetime64[us]")
+            values = times.array(numbers[name])
             kind = pyarrow.timestamp("us", "UTC")
         # As in pandas, NaN is NULL: the end of an interval that there is none of.
         arrays[name] = pyarrow.array(values, kind, from_pandas=name in ENDS)

@@ -11,6 +11,7 @@ from typing import Literal
 
 import headwater
 from confluence import (
+    anchors,
     assembly,
     baselines,
     evaluation,
@@ -210,7 +211,8 @@ def predict(
         a number or a time the ends of an interval that should hold 90 % of the labels, too.
 
     Raises:
-        ConfigError: There is no such task, or a seed lacks the observation time it needs.
+        ConfigError: There is no such task, a seed lacks the observation time it needs, or its row
+            did not exist then.
         CheckpointError: There is no checkpoint, or a store is not the one of the training.
         HeadwaterError: There is no such row.
 
@@ -226,6 +228,7 @@ def predict(
     ):
         found = parts.task(task)
         prediction.check_seeds(found, rows)
+        prediction.check_rows(anchors.of_task(parts.stores[found.store], found), rows)
         warning = time_range.warning(parts, found, [seed.time for seed in rows])
         if warning is not None:
             warnings.warn(warning, stacklevel=2)

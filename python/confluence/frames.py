@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import headwater
-from confluence import anchors, prediction, time_range
+from confluence import anchors, prediction, time_range, times
 from confluence.anchors import Anchor
 from confluence.assembly import Assembly
 from confluence.batch import CATEGORICAL, TIMESTAMP
@@ -50,7 +50,7 @@ def predict(
     """Returns the frame with the columns `prediction` and `null_probability` beside its own.
 
     Between these two, a number or a time has the ends of its interval. Rows whose key the store
-    does not have are warned of, and have no prediction.
+    does not have, or whose row did not exist at their time, are warned of, and have no prediction.
 
     Raises:
         ConfigError: A column is missing or there already, or a row lacks the observation time.
@@ -65,12 +65,16 @@ def predict(
             )
     anchor = anchors.of_task(parts.stores[task.store], task)
     keys = _keys(columns, anchor, wanted.key)
-    times = _times(columns, task, wanted, len(keys))
+    observed = _times(columns, task, wanted, len(keys))
     parts.status.show("looking up the keys")
-    rows = [row for row, key in enumerate(keys) if key is not None and anchor.has(key)]
-    if len(rows) < len(keys):
-        warnings.warn(_unknown(anchor, keys, rows), stacklevel=4)
-    seeds = [Seed(keys[row] or (), times[row]) for row in rows]
+    looked_up = anchor.look_up(keys, observed)
+    rows = looked_up.known
+    if looked_up.unknown:
+        warnings.warn(_unknown(anchor, keys, looked_up.unknown), stacklevel=4)
+    if looked_up.absent:
+        line = anchors.absent_text(looked_up.absent, len(keys), anchor.table, "row", 0)
+        warnings.warn(f"{line}; they have no prediction", stacklevel=4)
+    seeds = [Seed(keys[row] or (), observed[row]) for row in rows]
     warning = time_range.warning(parts, task, [seed.time for seed in seeds]) if seeds else None
     if warning is not None:
         warnings.warn(warning, stacklevel=4)
@@ -119,15 +123,15 @@ def _times(columns: _Columns, task: Task, wanted: Wanted, count: int) -> list[st
     if wanted.time is None and OBS_TIME not in columns.names and task.sees_everything:
         return [None] * count
     name = wanted.time or OBS_TIME
-    times = [None if _is_missing(of) else _time(of) for of in columns.values(name, "time")]
-    without = [row for row, time in enumerate(times) if time is None]
+    found = [None if _is_missing(of) else _time(of) for of in columns.values(name, "time")]
+    without = [row for row, time in enumerate(found) if time is None]
     if without and not task.sees_everything:
         raise ConfigError(
             f"expected an observation time in each row of {name!r}, found none in row {without[0]} "
             f"(counted from 0; {len(without):,} of {count:,} rows); without one, a seed of "
             f"{task.name} would see later rows"
         )
-    return times
+    return found
 
 
 def _time(value: Any) -> str:
@@ -137,8 +141,7 @@ def _time(value: Any) -> str:
         raise ConfigError(str(error)) from None
 
 
-def _unknown(anchor: Anchor, keys: Sequence[tuple[str, ...] | None], known: Sequence[int]) -> str:
-    unknown = sorted(set(range(len(keys))) - set(known))
+def _unknown(anchor: Anchor, keys: Sequence[tuple[str, ...] | None], unknown: Sequence[int]) -> str:
     listed = [f"{'|'.join(keys[row] or ('NULL',))} (row {row})" for row in unknown[:_MOST_LISTED]]
     if len(unknown) > _MOST_LISTED:
         listed.append(f"and {len(unknown) - _MOST_LISTED:,} more")
@@ -151,13 +154,15 @@ def _unknown(anchor: Anchor, keys: Sequence[tuple[str, ...] | None], known: Sequ
 def _value(parts: Assembly, task: Task, value: float) -> Any:
     """Returns a prediction as a frame has it: a number, the name of a category, or a time.
 
-    None for NaN: the end of an interval that there is none of.
+    None for NaN, the end of an interval that there is none of, and for a time that no year has.
     """
     if np.isnan(value):
         return None
     if task.kind == CATEGORICAL:
         return prediction.formatted(parts, task, value)
-    return np.datetime64(round(value), "us") if task.kind == TIMESTAMP else float(value)
+    if task.kind == TIMESTAMP:
+        return np.datetime64(round(value), "us") if times.is_time(value) else None
+    return float(value)
 
 
 def _in_place(values: Sequence[Any], rows: Sequence[int], count: int) -> list[Any]:
@@ -277,5 +282,7 @@ class _Arrow(_Columns):
 
 
 def _objects(values: list[Any], kind: str) -> list[Any]:
-    """Returns times as `datetime`, which each library reads."""
-    return [None if of is None else of.item() for of in values] if kind == "time" else values
+    """Returns times as microseconds, which each library reads, also those after the year 9999."""
+    if kind != "time":
+        return values
+    return [None if of is None else int(of.astype(np.int64)) for of in values]

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 import headwater
-from confluence import evaluation, metrics
+from confluence import anchors, evaluation, metrics, times
+from confluence.anchors import Anchor
 from confluence.assembly import Assembly
 from confluence.batch import BOOLEAN, CATEGORICAL, TIMESTAMP
 from confluence.config import ConfigError
@@ -103,6 +104,17 @@ def check_seeds(task: evaluation.Task, seeds: Sequence[Seed]) -> None:
             f"seed {timeless[0]} (line {timeless[0] + 1} of a seeds file): expected an observation "
             f"time, found none; without one, a seed of {task.name} would see later rows"
         )
+
+
+def check_rows(anchor: Anchor, seeds: Sequence[Seed]) -> None:
+    """Checks that no seed asks about a row that did not exist at its time.
+
+    Raises:
+        ConfigError: Some rows did not; the message names them.
+    """
+    found = anchor.look_up([seed.key for seed in seeds], [seed.time for seed in seeds])
+    if found.absent:
+        raise ConfigError(anchors.absent_text(found.absent, len(seeds), anchor.table, "seed", 1))
 
 
 def predict_seeds(
@@ -209,7 +221,7 @@ def formatted(
     if task.kind == CATEGORICAL:
         return parts.stores[task.store].category(task.stats["cat_emb_start"] + int(value))
     if task.kind == TIMESTAMP:
-        return str(np.datetime64(round(value), "us"))
+        return times.text(value)
     if task.kind == BOOLEAN:
         return ("true" if value else "false") if is_label else f"{value:.6f}"
     return f"{value:.6g}"

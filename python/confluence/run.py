@@ -189,8 +189,8 @@ class Run:
     ) -> Any:
         """Predicts a task's target for each row of a frame.
 
-        Warns of keys that the store does not have, and of observation times that are earlier than
-        all seeds, or later than all data.
+        Warns of keys that the store does not have, of rows that did not exist at their observation
+        time, and of observation times that are earlier than all seeds, or later than all data.
 
         Args:
             frame: A frame of pandas or Polars, or a table with an Arrow stream, as pyarrow's. One
@@ -209,7 +209,8 @@ class Run:
             `prediction` (a probability for a boolean, a number, the name of a category, or a time)
             and `null_probability`. For a number or a time, `prediction_low` and `prediction_high`
             are the ends of an interval that should hold 90 % of the labels, NULL if the run has no
-            intervals. All are NULL where the store does not have the key.
+            intervals. All are NULL where the store does not have the key, or the row did not exist
+            at its time. A predicted time beyond the year 290,000 is NULL, too.
 
         Raises:
             ConfigError: There is no such task, or a column is missing or there already.

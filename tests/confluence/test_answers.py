@@ -8,8 +8,8 @@ import pyarrow.parquet
 import pytest
 
 import confluence
-from confluence import answers, metrics
-from confluence.batch import BOOLEAN, NUMERICAL
+from confluence import answers, frames, metrics, prediction, times
+from confluence.batch import BOOLEAN, NUMERICAL, TIMESTAMP
 from confluence.evaluation import Task
 from confluence.intervals import Intervals
 from runs import confluence as command
@@ -79,6 +79,17 @@ def test_metrics_by_period_are_those_of_its_seeds(period, expected):
     assert list(found) == expected
     assert [scores["seeds"] for scores in found.values()] == [1, 2]
     assert [scores["mae"] for scores in found.values()] == [0.5, 1.0]
+
+
+def test_a_time_that_no_year_has_is_shown_as_microseconds():
+    task = Task("shop/due", 0, TIMESTAMP, {}, sees_everything=False)
+    assert prediction.formatted(None, task, 0.0) == "1970-01-01T00:00:00.000000"
+    assert prediction.formatted(None, task, 1e25) == "10000000000000000905969664"
+    assert prediction.formatted(None, task, -(2.0**63)) == "-9223372036854775808"
+    assert frames._value(None, task, 1e25) is None
+    found = times.array(np.array([86_400e6, 1e25, np.nan]))
+    assert found[0] == np.datetime64("1970-01-02")
+    assert np.isnat(found[1:]).all()
 
 
 def test_the_interval_draws_entities_with_all_their_seeds():

@@ -115,6 +115,21 @@ def test_unknown_keys_are_told_and_have_no_prediction(run, known, library):
     assert f"{values[0]:.6f}" == wanted[0].value
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_rows_that_do_not_exist_yet_are_told_and_have_no_prediction(run, known, library):
+    seeds, wanted = known
+    early = datetime.datetime(2001, 2, 3, 4)
+    times = [datetime.datetime.fromisoformat(time) for _, time in seeds]
+    frame = frames(seeds, obs_time=[times[0], early, *times[2:]])[library]
+    with pytest.warns(
+        UserWarning, match=r'"3" did not exist at 2001-02-03T04.*first seen at.*ow 1'
+    ):
+        found = run.predict(frame, "churn")
+    values = found["prediction"] if library != "pyarrow" else found["prediction"].to_pylist()
+    values = [None if of is None or np.isnan(of) else f"{of:.6f}" for of in values]
+    assert values == [of.value if at != 1 else None for at, of in enumerate(wanted)]
+
+
 def test_a_category_is_a_name_and_needs_no_time(run):
     found = run.predict(polars.DataFrame({"id": [5, 6]}), "products.material", at="2022-01-01")
     store = headwater.Store(run.config.data.stores[0])
