@@ -217,11 +217,14 @@ def formatted_ends(
 def formatted(
     parts: Assembly, task: evaluation.Task, value: float, *, is_label: bool = False
 ) -> str:
-    """Returns a prediction, or a label, as text in the units of the data."""
+    """Returns a prediction, or a label, as text in the units of the data.
+
+    A label that is a number has all its digits, a prediction six.
+    """
     if task.kind == CATEGORICAL:
         return parts.stores[task.store].category(task.stats["cat_emb_start"] + int(value))
     if task.kind == TIMESTAMP:
         return times.text(value)
     if task.kind == BOOLEAN:
         return ("true" if value else "false") if is_label else f"{value:.6f}"
-    return f"{value:.6g}"
+    return repr(float(value)) if is_label else f"{value:.6g}"
