@@ -21,6 +21,7 @@ from confluence import (
     run_folder,
     status,
     time_range,
+    times,
     training,
 )
 from confluence.baselines import Baseline
@@ -176,6 +177,8 @@ def compare_baselines(
     Example:
         >>> confluence.compare_baselines("shop.store", "churn")  # doctest: +SKIP
     """
+    if visible_until is not None:
+        times.check_given("visible_until", visible_until)
     data = Data(stores=(os.fspath(store),), tasks=(task,), visible_until=visible_until or "")
     settings = Config(data=data)
     with open_sampler(data, settings.run, Processes()) as sampler:

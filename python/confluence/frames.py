@@ -22,6 +22,7 @@ from confluence.config import ConfigError
 from confluence.evaluation import Task
 from confluence.intervals import KINDS, Intervals
 from confluence.prediction import ENDS, Seed
+from headwater._frames import is_one_column
 from headwater._headwater import key_text
 from headwater.sampler import micros
 
@@ -102,7 +103,7 @@ def _keys(columns: _Columns, anchor: Anchor, wanted: Sequence[str]) -> list[tupl
     if len(names) != len(anchor.key_columns):
         raise ConfigError(
             f"expected {len(anchor.key_columns)} columns for key, as table {anchor.table!r} has "
-            f"({', '.join(anchor.key_columns)}), found {len(names)}: {', '.join(names)}"
+            f"({', '.join(anchor.key_columns)}), found {len(names)}: {', '.join(map(str, names))}"
         )
     parts = [columns.values(name, "key") for name in names]
     return [_key(row) for row in zip(*parts, strict=True)]
@@ -119,11 +120,18 @@ def _times(columns: _Columns, task: Task, wanted: Wanted, count: int) -> list[st
     if wanted.at is not None:
         if wanted.time is not None:
             raise ConfigError("expected time or at, found both; leave one of them out")
-        return [_time(wanted.at)] * count
+        if not isinstance(wanted.at, str) and hasattr(wanted.at, "__len__"):
+            raise ConfigError(
+                f"expected one time for all rows for at, found {_kind(wanted.at)}; name a column "
+                "of times of the frame with time="
+            )
+        return [_time(wanted.at, "at")] * count
     if wanted.time is None and OBS_TIME not in columns.names and task.sees_everything:
         return [None] * count
-    name = wanted.time or OBS_TIME
-    found = [None if _is_missing(of) else _time(of) for of in columns.values(name, "time")]
+    name = OBS_TIME if wanted.time is None else wanted.time
+    found = [
+        None if _is_missing(of) else _time(of, repr(name)) for of in columns.values(name, "time")
+    ]
     without = [row for row, time in enumerate(found) if time is None]
     if without and not task.sees_everything:
         raise ConfigError(
@@ -134,7 +142,8 @@ def _times(columns: _Columns, task: Task, wanted: Wanted, count: int) -> list[st
     return found
 
 
-def _time(value: Any) -> str:
+def _time(value: Any, argument: str) -> str:
+    times.check_given(argument, value)
     try:
         return str(np.datetime64(micros(value), "us"))
     except headwater.InvalidArgument as error:
@@ -176,6 +185,18 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
+def _kind(value: Any) -> str:
+    """Returns the words for the type of a value: "Series of pandas", "list"."""
+    library = type(value).__module__.partition(".")[0]
+    return type(value).__qualname__ + ("" if library == "builtins" else f" of {library}")
+
+
+def _one_column_hint(value: Any) -> str:
+    if is_one_column(value):
+        return "it is one column: give its frame, or a frame made of it"
+    return "give the keys as a column of a frame"
+
+
 class _Columns:
     """The columns of a frame, whatever library it is of."""
 
@@ -195,14 +216,14 @@ class _Columns:
         if library == "polars" and hasattr(frame, "collect_schema"):
             frame = frame.collect() if hasattr(frame, "collect") else frame
             return _Polars(frame, frame.columns)
-        if hasattr(frame, "__arrow_c_stream__"):
+        if hasattr(frame, "__arrow_c_stream__") and not is_one_column(frame):
             import pyarrow
 
             table = frame if isinstance(frame, pyarrow.Table) else pyarrow.table(frame)
             return _Arrow(table, table.column_names)
         raise ConfigError(
             "expected a frame (pandas, Polars, or a table with an Arrow stream), found "
-            f"{type(frame).__qualname__}"
+            f"{_kind(frame)}; {_one_column_hint(frame)}"
         )
 
     def values(self, name: str, argument: str) -> list[Any]:
@@ -211,6 +232,11 @@ class _Columns:
         Raises:
             ConfigError: There is no such column.
         """
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"expected the name of a column for {argument}, found {_kind(name)}; put the "
+                "values into a column of the frame"
+            )
         if name not in self.names:
             near = difflib.get_close_matches(name, self.names, n=1)
             hint = f"did you mean {near[0]!r}? N" if near else "n"

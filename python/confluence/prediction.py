@@ -93,11 +93,13 @@ def is_time(text: str) -> bool:
 
 
 def check_seeds(task: evaluation.Task, seeds: Sequence[Seed]) -> None:
-    """Checks that each seed has the observation time it needs.
+    """Checks that each seed has the observation time it needs, and that this is no year.
 
     Raises:
         ConfigError: A seed has none.
     """
+    for number, seed in enumerate(seeds, start=1):
+        times.check_given(f"seed {number}", seed.time)
     timeless = [number for number, seed in enumerate(seeds, start=1) if seed.time is None]
     if timeless and not task.sees_everything:
         raise ConfigError(

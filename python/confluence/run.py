@@ -166,7 +166,7 @@ class Run:
 
         Raises:
             CheckpointError: There is no checkpoint, or a store is not the one of the training.
-            ConfigError: The file cannot be written.
+            ConfigError: The file cannot be written, or a word is none of those that are accepted.
 
         Example:
             >>> run.evaluate(["val", "test"]).tasks  # doctest: +SKIP
@@ -200,7 +200,9 @@ class Run:
             key: The column of the key, or the columns of a composite one; default: the names of the
                 anchor's key.
             time: The column of the observation times, which are UTC; default: "obs_time".
-            at: One observation time for all rows, such as "2024-05-31", in place of a column.
+            at: One observation time for all rows, such as "2024-05-31", in place of a column. An
+                integer, here or in the column, is microseconds since 1970; one before 1980 is
+                refused, since 2023 is rather a year.
             checkpoint: The best one by validation loss, or the latest.
             stores: The stores, or their folders; default: where they were during training.
 
