@@ -34,7 +34,7 @@ _LEAST_CELLS, _MOST_CELLS = 48, 512
 # A step of so many times the cells takes so many times the seconds, to this power.
 _SECONDS_EXPONENT = 1.2
 _CELLS_ON_ACCELERATOR = 1024
-# The most relations without a row that a summary names.
+# The most relations without a row that a line of a summary names.
 _NAMES_MAX = 12
 _ROLES = {
     "history": "the seed's own",
@@ -205,8 +205,10 @@ def _init(store: str | os.PathLike[str], tasks: Sequence[str], minutes: float) -
     if chosen.is_too_short:
 
         def choose_for(more: float) -> Pace:
-            # More minutes have longer contexts, too.
-            longer = _most_cells(more, is_cpu) / _most_cells(minutes, is_cpu)
+            # More minutes have longer contexts, too, if the rows want them.
+            limit = _most_cells(minutes, is_cpu)
+            is_limited = shape.data.sequence_length >= limit
+            longer = _most_cells(more, is_cpu) / limit if is_limited else 1.0
             return pace.choose(
                 more * 60, spent, found.slower(longer**_SECONDS_EXPONENT), counts, batch_size
             )
@@ -336,9 +338,12 @@ def without_room_lines(relations: Sequence[str], cells: int) -> list[str]:
     """Names the relations of the seed's own history of which no row fits into a context."""
     if not relations:
         return []
+    names = ", ".join(relations[:_NAMES_MAX])
+    more = len(relations) - _NAMES_MAX
     return [
-        f"Cut: {', '.join(relations)}: {cells} cells have no room for a row of each table of the "
-        "seed's own history; set more minutes, or widths in data.child_widths."
+        f"Cut: {names}{f' and {more} more' if more > 0 else ''}: {cells} cells have no room for a "
+        "row of each table of the seed's own history; set more minutes, or widths in "
+        "data.child_widths."
     ]
 
 
