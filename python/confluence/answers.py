@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from confluence import anchors, metrics, seeds
+from confluence import anchors, metrics, seeds, times
 from confluence.assembly import Assembly
 from confluence.batch import BOOLEAN, NUMERICAL, TIMESTAMP
 from confluence.config import ConfigError
@@ -38,7 +38,10 @@ class Answers(NamedTuple):
     times: npt.NDArray[np.datetime64]
     # In the units of the data; a category is its number within the column.
     values: metrics.Numbers
+    # With the rounding of the model's numbers, as the metrics have them.
     labels: metrics.Numbers
+    # As the store has them, for a file.
+    stored_labels: metrics.Numbers
     intervals: Intervals
 
 
@@ -46,11 +49,13 @@ def of_split(
     parts: Assembly, scores: Scores, task: Task, split: Split, intervals: Intervals
 ) -> Answers:
     """Returns the answers of which `scores` are the metrics, from one process."""
-    found = seeds.read(parts.settings, parts.stores, task, split, with_cells=False)
+    found = seeds.read(parts.settings, parts.stores, task, split, with_cells=False, as_stored=True)
     assert np.array_equal(found.rows, scores.rows), "both passes have the same seeds, in one order"
-    times = found.times.astype("datetime64[us]")
-    times[found.times == seeds.NO_TIME] = np.datetime64("NaT")
-    return Answers(task, split, scores.rows, times, scores.values, scores.labels, intervals)
+    observed = found.times.astype("datetime64[us]")
+    observed[found.times == seeds.NO_TIME] = np.datetime64("NaT")
+    return Answers(
+        task, split, scores.rows, observed, scores.values, scores.labels, found.labels, intervals
+    )
 
 
 def by_period(answers: Answers, period: Period) -> dict[str, dict[str, float]]:
@@ -157,7 +162,7 @@ def write(out: Path, parts: Assembly, of_splits: Sequence[Answers]) -> None:
         elif name in numbers and is_number:
             values, kind = numbers[name], pyarrow.float64()
         elif name in numbers and kinds == {TIMESTAMP}:
-            values = np.round(numbers[name]).astype("datetime64[us]")
+            values = times.array(numbers[name])
             kind = pyarrow.timestamp("us", "UTC")
         # As in pandas, NaN is NULL: the end of an interval that there is none of.
         arrays[name] = pyarrow.array(values, kind, from_pandas=name in ENDS)
@@ -170,7 +175,7 @@ def _numbers(of_splits: Sequence[Answers]) -> dict[str, metrics.Numbers]:
     return {
         "prediction": np.concatenate([answers.values for answers in of_splits]),
         **{name: np.concatenate([of[at] for of in ends]) for at, name in enumerate(ENDS)},
-        "label": np.concatenate([answers.labels for answers in of_splits]),
+        "label": np.concatenate([answers.stored_labels for answers in of_splits]),
     }
 
 
@@ -180,7 +185,7 @@ def _rows(parts: Assembly, answers: Answers) -> Iterator[dict[str, Any]]:
     keys = {row: anchor.key(row) or f"row {row}" for row in np.unique(answers.rows)}
     ends = zip(*answers.intervals.ends(answers.values), strict=True)
     for row, time, value, label, of_ends in zip(
-        answers.rows, answers.times, answers.values, answers.labels, ends, strict=True
+        answers.rows, answers.times, answers.values, answers.stored_labels, ends, strict=True
     ):
         yield {
             "task": answers.task.name,

@@ -11,6 +11,7 @@ from typing import Literal
 
 import headwater
 from confluence import (
+    anchors,
     assembly,
     baselines,
     evaluation,
@@ -20,6 +21,7 @@ from confluence import (
     run_folder,
     status,
     time_range,
+    times,
     training,
 )
 from confluence.baselines import Baseline
@@ -126,7 +128,10 @@ def _settings(
                 f"another would be chosen; use confluence.open({str(out)!r}).resume()"
             )
         run_folder.check_folder(out, resume=False)
-        return init(config, tasks, MINUTES if minutes is None else minutes).config
+        drafted = init(config, tasks, MINUTES if minutes is None else minutes)
+        if drafted.too_short:
+            raise ConfigError(drafted.too_short)
+        return drafted.config
     for name, is_given in (("tasks", bool(tasks)), ("minutes", minutes is not None)):
         if is_given:
             raise ConfigError(
@@ -172,6 +177,8 @@ def compare_baselines(
     Example:
         >>> confluence.compare_baselines("shop.store", "churn")  # doctest: +SKIP
     """
+    if visible_until is not None:
+        times.check_given("visible_until", visible_until)
     data = Data(stores=(os.fspath(store),), tasks=(task,), visible_until=visible_until or "")
     settings = Config(data=data)
     with open_sampler(data, settings.run, Processes()) as sampler:
@@ -207,7 +214,8 @@ def predict(
         a number or a time the ends of an interval that should hold 90 % of the labels, too.
 
     Raises:
-        ConfigError: There is no such task, or a seed lacks the observation time it needs.
+        ConfigError: There is no such task, a seed lacks the observation time it needs, or its row
+            did not exist then.
         CheckpointError: There is no checkpoint, or a store is not the one of the training.
         HeadwaterError: There is no such row.
 
@@ -223,6 +231,7 @@ def predict(
     ):
         found = parts.task(task)
         prediction.check_seeds(found, rows)
+        prediction.check_rows(anchors.of_task(parts.stores[found.store], found), rows)
         warning = time_range.warning(parts, found, [seed.time for seed in rows])
         if warning is not None:
             warnings.warn(warning, stacklevel=2)

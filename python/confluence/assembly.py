@@ -15,11 +15,13 @@ import headwater
 from confluence import (
     baselines,
     calibration,
+    choices,
     config,
     evaluation,
     hiding,
     intervals,
     members,
+    times,
 )
 from confluence.batch import HostBatch, vocabulary_and_tables
 from confluence.checkpoint import CheckpointError, Checkpoints
@@ -59,8 +61,10 @@ class Assembly:
         """Returns a task by its short or full name.
 
         Raises:
-            HeadwaterError: There is no such task, or there are several.
+            ConfigError: There is no such task.
+            HeadwaterError: There are several.
         """
+        choices.check_task(name, [task.name for task in self.tasks])
         return self.tasks[self.sampler.task_number(name)]
 
     def score(
@@ -238,7 +242,11 @@ def open_run(
 
     Raises:
         CheckpointError: There is no checkpoint, or a store is not the one of the training.
+        ConfigError: `checkpoint` is neither "best" nor "latest", or `visible_until` is no time.
     """
+    choices.check("checkpoint", checkpoint, ("best", "latest"))
+    if visible_until is not None:
+        times.check_given("visible_until", visible_until)
     if not (out / "config.toml").exists():
         raise CheckpointError(
             f"expected the folder of a run, found no config.toml in {out}; name the folder that "

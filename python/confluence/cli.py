@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import logging
 import os
@@ -64,7 +65,9 @@ def _exit_interrupted(*_: Any) -> NoReturn:
 
 
 def _main(arguments: Sequence[str] | None) -> int:
-    args = _parser().parse_args(arguments)
+    args, unknown = _parser().parse_known_args(arguments)
+    if unknown:
+        args.verb.error(_unknown_options(args.verb, unknown))
     if arguments is None:
         restart_with_tunables()
     _silence_orbax()
@@ -87,6 +90,14 @@ def _main(arguments: Sequence[str] | None) -> int:
     except Interrupted as error:
         print(f"confluence: {error}", file=sys.stderr)
         return 130
+
+
+def _unknown_options(verb: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
+    """Returns a message about options that a verb does not have, with the nearest that it has."""
+    known = [name for action in verb._actions for name in action.option_strings]
+    hints = {of: difflib.get_close_matches(of.partition("=")[0], known, n=1) for of in unknown}
+    meant = [f"did you mean {near[0]} for {of}?" for of, near in hints.items() if near]
+    return "; ".join([f"unrecognized arguments: {' '.join(unknown)}", *meant])
 
 
 def _silence_orbax() -> None:
@@ -236,7 +247,7 @@ def _verb(verbs: Any, name: str, run: Callable[..., int], text: str) -> argparse
     verb: argparse.ArgumentParser = verbs.add_parser(
         name, help=text, description=f"{text[0].upper()}{text[1:]}.", allow_abbrev=False
     )
-    verb.set_defaults(run=run)
+    verb.set_defaults(run=run, verb=verb)
     return verb
 
 
@@ -269,7 +280,7 @@ def _add_visible_until(verb: argparse.ArgumentParser) -> None:
 
 def _train(args: argparse.Namespace) -> int:
     StatusLine(is_leader=args.rank == 0).show("starting")
-    from confluence import api, config, rollcall, run_folder
+    from confluence import api, config, rollcall, run_folder, tables
     from confluence.parallel import Processes
 
     cli_draft.check_options(args)
@@ -289,6 +300,9 @@ def _train(args: argparse.Namespace) -> int:
     else:
         run_folder.check_folder(args.out, resume=False)
         drafted = cli_draft.make_draft(args)
+        changed = {setting.partition("=")[0].strip() for setting in args.settings}
+        if drafted.too_short and "optimizer.steps" not in changed:
+            raise config.ConfigError(drafted.too_short)
         print("\n".join(f"confluence: {line}" for line in drafted.summary[1:]), file=sys.stderr)
         settings = config.changed(drafted.config, args.settings)
     run = api.train(
@@ -301,7 +315,7 @@ def _train(args: argparse.Namespace) -> int:
     )
     if args.rank == 0:
         assert run.results is not None, "a training that ended has results"
-        print(run.results.table())
+        print(run.results.table(tables.terminal_width()))
         print(f"curves and contexts: {args.out / 'report.html'}")
     return 0
 
@@ -342,9 +356,9 @@ def _evaluate(args: argparse.Namespace) -> int:
         relations=args.relations,
     )
     print(results)
-    for tables in (calibration.text(results.tasks), hiding.text(results.tasks)):
-        if tables:
-            print(f"\n{tables}")
+    for more in (calibration.text(results.tasks), hiding.text(results.tasks)):
+        if more:
+            print(f"\n{more}")
     if results.periods:
         print(f"\n{answers.table(results.periods)}")
     return 0

@@ -23,8 +23,9 @@ _EPILOG = """\
 The prediction of a number or a time has the ends of an interval that should hold 90 % of the
 labels, from the errors on the validation split. A boolean and a category have none.
 
-Seeds whose key the store does not have are listed on standard error and left out. The exit status
-is 0 if there is at least one prediction, and 1 if there is none.
+Seeds whose key the store does not have, or whose row did not exist at their time, are listed on
+standard error and left out. The exit status is 0 if there is at least one prediction, and 1 if
+there is none.
 """
 # More unknown keys are only counted.
 _MOST_LISTED = 10
@@ -101,7 +102,7 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _known(parts: Assembly, task: Task, seeds: Sequence[Seed], path: Path) -> Sequence[Seed]:
-    """Returns the seeds whose key the store has; lists the others on standard error.
+    """Returns the seeds whose row exists at their time; lists the others on standard error.
 
     Raises:
         ConfigError: There is no such seed.
@@ -113,13 +114,18 @@ def _known(parts: Assembly, task: Task, seeds: Sequence[Seed], path: Path) -> Se
         raise ConfigError(f"{path}: expected at least one seed after the header, found none")
     anchor = anchors.of_task(parts.stores[task.store], task)
     parts.status.show("looking up the keys")
-    is_known = [anchor.has(seed.key) for seed in seeds]
-    unknown = [number for number, known in enumerate(is_known) if not known]
-    if len(unknown) == len(seeds):
-        raise ConfigError(f"no seed has a prediction: {_unknown_keys(anchor, seeds, unknown)}")
-    if unknown:
-        _warn(parts, f"{_unknown_keys(anchor, seeds, unknown)}; they have no prediction")
-    return [seed for seed, known in zip(seeds, is_known, strict=True) if known]
+    found = anchor.look_up([seed.key for seed in seeds], [seed.time for seed in seeds])
+    lines = []
+    if found.unknown:
+        lines.append(_unknown_keys(anchor, seeds, found.unknown))
+    if found.absent:
+        # The header is line 1 of the file.
+        lines.append(anchors.absent_text(found.absent, len(seeds), anchor.table, "line", 2))
+    if not found.known:
+        raise ConfigError(f"no seed has a prediction: {'; '.join(lines)}")
+    for line in lines:
+        _warn(parts, f"{line}; they have no prediction")
+    return [seeds[number] for number in found.known]
 
 
 def _unknown_keys(anchor: Anchor, seeds: Sequence[Seed], unknown: Sequence[int]) -> str:
@@ -139,10 +145,13 @@ def _ranked(
     """Returns the rows that are visible at a time and their predictions, the highest first."""
     from confluence import prediction, ranking
 
-    anchor, found = ranking.predict_visible(parts, models, intervals.task, at, top)
+    found = ranking.predict_visible(parts, models, intervals.task, at, top)
+    if found.warning:
+        _warn(parts, found.warning)
+    rows, values, nulls = found.ranked
     return (
-        (prediction.Seed((anchor.key(row) or "",), at) for row in found.rows),
-        prediction.as_predictions(parts, intervals, found.values, found.nulls),
+        (prediction.Seed((found.anchor.key(row) or "",), at) for row in rows),
+        prediction.as_predictions(parts, intervals, values, nulls),
     )
 
 

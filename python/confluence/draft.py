@@ -19,7 +19,7 @@ from confluence import config, drawing, epochs, evaluation, pace, speed, status,
 from confluence.config import ConfigError
 from confluence.contexts import PARENT
 from confluence.feed import open_sampler
-from confluence.pace import SeedCounts
+from confluence.pace import Pace, SeedCounts
 from confluence.parallel import Processes
 from confluence.status import StatusLine
 from confluence.xla_flags import set_deterministic_flags
@@ -31,13 +31,16 @@ _LEAST_MINUTES, _MOST_MINUTES = 0.1, 10_080.0
 # long for twice the cells, and longer contexts want more steps.
 _CELLS, _CELLS_MINUTES, _CELLS_EXPONENT = 128, 6.0, 0.6
 _LEAST_CELLS, _MOST_CELLS = 48, 512
+# A step of so many times the cells takes so many times the seconds, to this power.
+_SECONDS_EXPONENT = 1.2
 _CELLS_ON_ACCELERATOR = 1024
-# The most relations without a row that a summary names.
+# The most relations without a row that a line of a summary names.
 _NAMES_MAX = 12
 _ROLES = {
     "history": "the seed's own",
     "detail": "with each row of the seed's own",
     "sibling": "other children of a parent",
+    "labels": "labels of a task that this one does not learn",
     "unreached": "not reached",
 }
 
@@ -50,11 +53,14 @@ class Draft:
         config: The configuration.
         summary: Lines on seeds, epochs, rows, cells and minutes.
         shape: The widths, and the contexts that they make.
+        too_short: Why a training of so few steps is not worth its minutes, and what to do; empty if
+            it is.
     """
 
     config: config.Config
     summary: Sequence[str]
     shape: widths.Shape
+    too_short: str = ""
 
     def draw(self, task: str, seed_index: int) -> headwater.Page:
         """Draws the context of a seed as a model of this configuration sees it.
@@ -115,6 +121,7 @@ _COMMENTS = {
     "run.evaluate_every": _FROM_SPEED,
     "run.evaluate_batches": _FROM_SPEED,
     "run.checkpoint_every": _FROM_SPEED,
+    "model.epochs": "whether the model knows absolute times; the reason is above",
     "optimizer.patience": "evaluations without a better validation loss",
 }
 
@@ -140,6 +147,7 @@ def init(
 
     Raises:
         ConfigError: There is no such task, it has no train seeds, or the minutes are out of range.
+            Minutes for too few steps are no error: `too_short` of the draft says so.
         HeadwaterError: The store cannot be opened.
 
     Example:
@@ -172,9 +180,8 @@ def _init(store: str | os.PathLike[str], tasks: Sequence[str], minutes: float) -
     model = dataclasses.replace(settings.model, epochs=epochs.decide(advice))
     settings = dataclasses.replace(settings, model=model, data=shape.data)
     found = speed.measure(settings)
-    chosen = pace.choose(
-        minutes * 60, time.perf_counter() - start, found, counts, settings.data.batch_size
-    )
+    spent, batch_size = time.perf_counter() - start, settings.data.batch_size
+    chosen = pace.choose(minutes * 60, spent, found, counts, batch_size)
     settings = dataclasses.replace(
         settings,
         optimizer=dataclasses.replace(
@@ -190,10 +197,35 @@ def _init(store: str | os.PathLike[str], tasks: Sequence[str], minutes: float) -
         f"Written by: {_command(store, tasks, minutes)}",
         *_seed_lines(counts),
         *_context_lines(shape, metadata),
-        *(f"model.epochs: {of.task}: {of.reason}." for of in advice),
+        f"model.epochs = {config.toml_value(model.epochs)}: "
+        f"{'; '.join(f'{of.task}: {of.reason}' for of in advice)}.",
         *chosen.lines(found),
     ]
-    return Draft(settings, summary, shape)
+    too_short = ""
+    if chosen.is_too_short:
+
+        def choose_for(more: float) -> Pace:
+            # More minutes have longer contexts, too, if the rows want them.
+            limit = _most_cells(minutes, is_cpu)
+            is_limited = shape.data.sequence_length >= limit
+            longer = _most_cells(more, is_cpu) / limit if is_limited else 1.0
+            return pace.choose(
+                more * 60, spent, found.slower(longer**_SECONDS_EXPONENT), counts, batch_size
+            )
+
+        enough = pace.enough_minutes(minutes, choose_for, _MOST_MINUTES)
+        too_short = _too_short(chosen, list(counts), minutes, enough)
+        summary.append(f"Too few minutes on this machine: {too_short}.")
+    return Draft(settings, summary, shape, too_short)
+
+
+def _too_short(chosen: Pace, tasks: Sequence[str], minutes: float, enough: float) -> str:
+    return (
+        f"expected minutes for at least {chosen.sensible_steps:,} steps of {', '.join(tasks)}, "
+        f"found {minutes:g} minutes, which are {chosen.steps} steps ({chosen.epochs:.2g} epochs) "
+        f"on this machine; set about {enough:,g} minutes, or train so few steps all the same with "
+        f"--set optimizer.steps={chosen.steps}, in Python with train(init(...), ...)"
+    )
 
 
 def _check_minutes(minutes: float) -> None:
@@ -289,8 +321,40 @@ def _context_lines(shape: widths.Shape, metadata: Mapping[str, Any]) -> list[str
         for table, rows in zip(metadata["tables"], parents, strict=True)
         if rows >= 0.05
     ]
-    left_out = [of.relation.name for of in shape.widths if not of.width]
-    return [*lines, *left_out_lines(left_out)]
+    others = [of.relation.name for of in shape.widths if of.role == "labels"]
+    named = {*shape.without_room, *others}
+    left_out = [
+        of.relation.name for of in shape.widths if not of.width and of.relation.name not in named
+    ]
+    return [
+        *lines,
+        *left_out_lines(left_out),
+        *without_room_lines(shape.without_room, cells),
+        *other_labels_lines(others),
+    ]
+
+
+def without_room_lines(relations: Sequence[str], cells: int) -> list[str]:
+    """Names the relations of the seed's own history of which no row fits into a context."""
+    if not relations:
+        return []
+    names = ", ".join(relations[:_NAMES_MAX])
+    more = len(relations) - _NAMES_MAX
+    return [
+        f"Cut: {names}{f' and {more} more' if more > 0 else ''}: {cells} cells have no room for a "
+        "row of each table of the seed's own history; set more minutes, or widths in "
+        "data.child_widths."
+    ]
+
+
+def other_labels_lines(relations: Sequence[str]) -> list[str]:
+    """Names the labels of other tasks, which bring no row."""
+    if not relations:
+        return []
+    return [
+        f"Left out: {', '.join(relations)}, the labels of tasks that this configuration does not "
+        "train; set widths in data.child_widths to show them."
+    ]
 
 
 def left_out_lines(relations: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import headwater
-from confluence import config
+from confluence import choices, config
 from confluence.batch import Batch, HostBatch, Vocabulary, from_sampler
 from confluence.parallel import Layout, Processes
 
@@ -114,7 +114,7 @@ def open_sampler(
     """Returns this process's sampler of a run; `overrides` are arguments of `headwater.Sampler`.
 
     Raises:
-        ConfigError: The number of processes does not divide the batch size.
+        ConfigError: The number of processes does not divide the batch size, or no task has a name.
     """
     if data.batch_size % processes.count:
         raise config.ConfigError(
@@ -137,4 +137,10 @@ def open_sampler(
         "num_threads": run.threads or None,
         "compact": True,
     }
-    return headwater.Sampler(list(data.stores), **{**arguments, **overrides})
+    arguments |= overrides
+    try:
+        return headwater.Sampler(list(data.stores), **arguments)
+    except headwater.InvalidArgument:
+        # A name that is no task's is by far the likeliest reason, and deserves the nearest one.
+        choices.check_tasks_of_stores(arguments["tasks"] or (), data.stores)
+        raise

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import headwater
-from confluence import anchors, prediction, time_range
+from confluence import anchors, prediction, time_range, times
 from confluence.anchors import Anchor
 from confluence.assembly import Assembly
 from confluence.batch import CATEGORICAL, TIMESTAMP
@@ -22,6 +22,7 @@ from confluence.config import ConfigError
 from confluence.evaluation import Task
 from confluence.intervals import KINDS, Intervals
 from confluence.prediction import ENDS, Seed
+from headwater._frames import is_one_column
 from headwater._headwater import key_text
 from headwater.sampler import micros
 
@@ -50,7 +51,7 @@ def predict(
     """Returns the frame with the columns `prediction` and `null_probability` beside its own.
 
     Between these two, a number or a time has the ends of its interval. Rows whose key the store
-    does not have are warned of, and have no prediction.
+    does not have, or whose row did not exist at their time, are warned of, and have no prediction.
 
     Raises:
         ConfigError: A column is missing or there already, or a row lacks the observation time.
@@ -65,12 +66,16 @@ def predict(
             )
     anchor = anchors.of_task(parts.stores[task.store], task)
     keys = _keys(columns, anchor, wanted.key)
-    times = _times(columns, task, wanted, len(keys))
+    observed = _times(columns, task, wanted, len(keys))
     parts.status.show("looking up the keys")
-    rows = [row for row, key in enumerate(keys) if key is not None and anchor.has(key)]
-    if len(rows) < len(keys):
-        warnings.warn(_unknown(anchor, keys, rows), stacklevel=4)
-    seeds = [Seed(keys[row] or (), times[row]) for row in rows]
+    looked_up = anchor.look_up(keys, observed)
+    rows = looked_up.known
+    if looked_up.unknown:
+        warnings.warn(_unknown(anchor, keys, looked_up.unknown), stacklevel=4)
+    if looked_up.absent:
+        line = anchors.absent_text(looked_up.absent, len(keys), anchor.table, "row", 0)
+        warnings.warn(f"{line}; they have no prediction", stacklevel=4)
+    seeds = [Seed(keys[row] or (), observed[row]) for row in rows]
     warning = time_range.warning(parts, task, [seed.time for seed in seeds]) if seeds else None
     if warning is not None:
         warnings.warn(warning, stacklevel=4)
@@ -98,7 +103,7 @@ def _keys(columns: _Columns, anchor: Anchor, wanted: Sequence[str]) -> list[tupl
     if len(names) != len(anchor.key_columns):
         raise ConfigError(
             f"expected {len(anchor.key_columns)} columns for key, as table {anchor.table!r} has "
-            f"({', '.join(anchor.key_columns)}), found {len(names)}: {', '.join(names)}"
+            f"({', '.join(anchor.key_columns)}), found {len(names)}: {', '.join(map(str, names))}"
         )
     parts = [columns.values(name, "key") for name in names]
     return [_key(row) for row in zip(*parts, strict=True)]
@@ -115,30 +120,37 @@ def _times(columns: _Columns, task: Task, wanted: Wanted, count: int) -> list[st
     if wanted.at is not None:
         if wanted.time is not None:
             raise ConfigError("expected time or at, found both; leave one of them out")
-        return [_time(wanted.at)] * count
+        if not isinstance(wanted.at, str) and hasattr(wanted.at, "__len__"):
+            raise ConfigError(
+                f"expected one time for all rows for at, found {_kind(wanted.at)}; name a column "
+                "of times of the frame with time="
+            )
+        return [_time(wanted.at, "at")] * count
     if wanted.time is None and OBS_TIME not in columns.names and task.sees_everything:
         return [None] * count
-    name = wanted.time or OBS_TIME
-    times = [None if _is_missing(of) else _time(of) for of in columns.values(name, "time")]
-    without = [row for row, time in enumerate(times) if time is None]
+    name = OBS_TIME if wanted.time is None else wanted.time
+    found = [
+        None if _is_missing(of) else _time(of, repr(name)) for of in columns.values(name, "time")
+    ]
+    without = [row for row, time in enumerate(found) if time is None]
     if without and not task.sees_everything:
         raise ConfigError(
             f"expected an observation time in each row of {name!r}, found none in row {without[0]} "
             f"(counted from 0; {len(without):,} of {count:,} rows); without one, a seed of "
             f"{task.name} would see later rows"
         )
-    return times
+    return found
 
 
-def _time(value: Any) -> str:
+def _time(value: Any, argument: str) -> str:
+    times.check_given(argument, value)
     try:
         return str(np.datetime64(micros(value), "us"))
     except headwater.InvalidArgument as error:
         raise ConfigError(str(error)) from None
 
 
-def _unknown(anchor: Anchor, keys: Sequence[tuple[str, ...] | None], known: Sequence[int]) -> str:
-    unknown = sorted(set(range(len(keys))) - set(known))
+def _unknown(anchor: Anchor, keys: Sequence[tuple[str, ...] | None], unknown: Sequence[int]) -> str:
     listed = [f"{'|'.join(keys[row] or ('NULL',))} (row {row})" for row in unknown[:_MOST_LISTED]]
     if len(unknown) > _MOST_LISTED:
         listed.append(f"and {len(unknown) - _MOST_LISTED:,} more")
@@ -151,13 +163,15 @@ def _unknown(anchor: Anchor, keys: Sequence[tuple[str, ...] | None], known: Sequ
 def _value(parts: Assembly, task: Task, value: float) -> Any:
     """Returns a prediction as a frame has it: a number, the name of a category, or a time.
 
-    None for NaN: the end of an interval that there is none of.
+    None for NaN, the end of an interval that there is none of, and for a time that no year has.
     """
     if np.isnan(value):
         return None
     if task.kind == CATEGORICAL:
         return prediction.formatted(parts, task, value)
-    return np.datetime64(round(value), "us") if task.kind == TIMESTAMP else float(value)
+    if task.kind == TIMESTAMP:
+        return np.datetime64(round(value), "us") if times.is_time(value) else None
+    return float(value)
 
 
 def _in_place(values: Sequence[Any], rows: Sequence[int], count: int) -> list[Any]:
@@ -169,6 +183,18 @@ def _in_place(values: Sequence[Any], rows: Sequence[int], count: int) -> list[An
 
 def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _kind(value: Any) -> str:
+    """Returns the words for the type of a value: "Series of pandas", "list"."""
+    library = type(value).__module__.partition(".")[0]
+    return type(value).__qualname__ + ("" if library == "builtins" else f" of {library}")
+
+
+def _one_column_hint(value: Any) -> str:
+    if is_one_column(value):
+        return "it is one column: give its frame, or a frame made of it"
+    return "give the keys as a column of a frame"
 
 
 class _Columns:
@@ -190,14 +216,14 @@ class _Columns:
         if library == "polars" and hasattr(frame, "collect_schema"):
             frame = frame.collect() if hasattr(frame, "collect") else frame
             return _Polars(frame, frame.columns)
-        if hasattr(frame, "__arrow_c_stream__"):
+        if hasattr(frame, "__arrow_c_stream__") and not is_one_column(frame):
             import pyarrow
 
             table = frame if isinstance(frame, pyarrow.Table) else pyarrow.table(frame)
             return _Arrow(table, table.column_names)
         raise ConfigError(
             "expected a frame (pandas, Polars, or a table with an Arrow stream), found "
-            f"{type(frame).__qualname__}"
+            f"{_kind(frame)}; {_one_column_hint(frame)}"
         )
 
     def values(self, name: str, argument: str) -> list[Any]:
@@ -206,6 +232,11 @@ class _Columns:
         Raises:
             ConfigError: There is no such column.
         """
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"expected the name of a column for {argument}, found {_kind(name)}; put the "
+                "values into a column of the frame"
+            )
         if name not in self.names:
             near = difflib.get_close_matches(name, self.names, n=1)
             hint = f"did you mean {near[0]!r}? N" if near else "n"
@@ -277,5 +308,7 @@ class _Arrow(_Columns):
 
 
 def _objects(values: list[Any], kind: str) -> list[Any]:
-    """Returns times as `datetime`, which each library reads."""
-    return [None if of is None else of.item() for of in values] if kind == "time" else values
+    """Returns times as microseconds, which each library reads, also those after the year 9999."""
+    if kind != "time":
+        return values
+    return [None if of is None else int(of.astype(np.int64)) for of in values]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -101,6 +102,36 @@ def in_units(target_type: int, values: Numbers, stats: Mapping[str, Any]) -> Num
     if target_type == TIMESTAMP:
         return values * stats["std_us"] + stats["mean_us"]
     return values
+
+
+def as_stored(scores: npt.NDArray[np.float32], stats: Mapping[str, Any]) -> Numbers:
+    """Returns the numbers of z-scores as a store shows them: to the digits that 32 bits determine.
+
+    These are the numbers of `Store.task` and `Store.row`, as `Scale::certain_value` has them in
+    Rust: a stored 0 is 0, while `in_units` is off by the rounding of its z-score.
+    """
+    mean, std, scale = stats["mean"], stats["std"], stats.get("scale", "linear")
+    places = scores.astype(np.float64) * std + mean
+    half_steps = np.abs(scores) * np.float32(np.finfo(np.float32).eps / 2)
+    errors = half_steps.astype(np.float64) * std
+    errors += (np.abs(places) + abs(mean)) * np.finfo(np.float64).eps
+    values = from_scale(places, scale)
+    widths = from_scale(places + errors, scale) - from_scale(places - errors, scale)
+    if scale == "linear":
+        widths = 2 * errors
+    return np.array([_rounded(*of) for of in zip(values, widths, strict=True)], np.float64)
+
+
+def _rounded(value: float, width: float) -> float:
+    """Returns a value rounded to the smallest power of ten that is at least its width."""
+    if not width:
+        return value + 0.0
+    exponent = math.ceil(math.log10(width))
+    if exponent <= 0:
+        return float(f"{value:.{min(-exponent, 400)}f}") + 0.0
+    step = 10.0**exponent
+    # Halves are rounded away from 0.
+    return math.copysign(math.floor(abs(value / step) + 0.5) * step, value) + 0.0
 
 
 def from_scale(places: Numbers, scale: Any) -> Numbers:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from confluence.speed import Speed
@@ -26,6 +27,11 @@ _LEAST_EVALUATION_BATCHES = 16
 _OTHER_SHARE = 0.05
 _CHECKPOINT_SECONDS = 30
 _WARMUP_STEPS = 50
+# A training of fewer steps and epochs is not worth its minutes: see `Pace.is_too_short`.
+_SENSIBLE_STEPS = 50
+_SENSIBLE_EPOCHS = 0.1
+# The factor between two numbers of minutes that are tried.
+_MORE_MINUTES = 1.25
 
 
 class Pace(NamedTuple):
@@ -45,6 +51,23 @@ class Pace(NamedTuple):
     wanted_minutes: float
     # What would be enough for one epoch.
     epoch_minutes: float
+    # The steps of an epoch.
+    epoch_steps: float
+
+    @property
+    def sensible_steps(self) -> int:
+        """The least steps that are worth their minutes.
+
+        These are 50 steps or an epoch, and a tenth of an epoch or as many steps as few seeds get.
+        """
+        least = min(_SENSIBLE_STEPS, self.epoch_steps)
+        of_epoch = min(_SENSIBLE_EPOCHS * self.epoch_steps, _STEPS_OF_FEW_SEEDS)
+        return math.ceil(max(least, of_epoch))
+
+    @property
+    def is_too_short(self) -> bool:
+        """Whether the minutes allow so few steps that the model learns next to nothing."""
+        return self.steps < self.sensible_steps
 
     def lines(self, speed: Speed) -> list[str]:
         """Returns what the times are, in sentences that name the machine."""
@@ -105,4 +128,19 @@ def choose(
         last_evaluation_minutes=last / 60,
         wanted_minutes=seconds / 60,
         epoch_minutes=minutes(train / batch_size),
+        epoch_steps=train / batch_size,
     )
+
+
+def enough_minutes(
+    minutes: float, choose_for: Callable[[float], Pace], most_minutes: float
+) -> float:
+    """Returns about the least minutes with a sensible number of steps, a whole number from 2 on.
+
+    `choose_for` has the steps of a number of minutes.
+    """
+    enough = minutes
+    while enough < most_minutes and choose_for(enough).is_too_short:
+        enough *= _MORE_MINUTES
+    rounded = math.ceil(enough) if enough > 1 else math.ceil(10 * enough) / 10
+    return min(rounded, most_minutes)

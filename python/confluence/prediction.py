@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 import headwater
-from confluence import evaluation, metrics
+from confluence import anchors, evaluation, metrics, times
+from confluence.anchors import Anchor
 from confluence.assembly import Assembly
 from confluence.batch import BOOLEAN, CATEGORICAL, TIMESTAMP
 from confluence.config import ConfigError
@@ -92,17 +93,30 @@ def is_time(text: str) -> bool:
 
 
 def check_seeds(task: evaluation.Task, seeds: Sequence[Seed]) -> None:
-    """Checks that each seed has the observation time it needs.
+    """Checks that each seed has the observation time it needs, and that this is no year.
 
     Raises:
         ConfigError: A seed has none.
     """
+    for number, seed in enumerate(seeds, start=1):
+        times.check_given(f"seed {number}", seed.time)
     timeless = [number for number, seed in enumerate(seeds, start=1) if seed.time is None]
     if timeless and not task.sees_everything:
         raise ConfigError(
             f"seed {timeless[0]} (line {timeless[0] + 1} of a seeds file): expected an observation "
             f"time, found none; without one, a seed of {task.name} would see later rows"
         )
+
+
+def check_rows(anchor: Anchor, seeds: Sequence[Seed]) -> None:
+    """Checks that no seed asks about a row that did not exist at its time.
+
+    Raises:
+        ConfigError: Some rows did not; the message names them.
+    """
+    found = anchor.look_up([seed.key for seed in seeds], [seed.time for seed in seeds])
+    if found.absent:
+        raise ConfigError(anchors.absent_text(found.absent, len(seeds), anchor.table, "seed", 1))
 
 
 def predict_seeds(
@@ -205,11 +219,14 @@ def formatted_ends(
 def formatted(
     parts: Assembly, task: evaluation.Task, value: float, *, is_label: bool = False
 ) -> str:
-    """Returns a prediction, or a label, as text in the units of the data."""
+    """Returns a prediction, or a label, as text in the units of the data.
+
+    A label that is a number has all its digits, a prediction six.
+    """
     if task.kind == CATEGORICAL:
         return parts.stores[task.store].category(task.stats["cat_emb_start"] + int(value))
     if task.kind == TIMESTAMP:
-        return str(np.datetime64(round(value), "us"))
+        return times.text(value)
     if task.kind == BOOLEAN:
         return ("true" if value else "false") if is_label else f"{value:.6f}"
-    return f"{value:.6g}"
+    return repr(float(value)) if is_label else f"{value:.6g}"

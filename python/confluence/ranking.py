@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,8 @@ from headwater.sampler import micros
 
 # Fewer rows are not worth sorting in between.
 _LEAST_KEPT = 10_000
+# More repeated keys are only counted.
+_MOST_LISTED = 10
 
 
 class Ranked(NamedTuple):
@@ -30,14 +32,40 @@ class Ranked(NamedTuple):
     nulls: Numbers
 
 
+class Visible(NamedTuple):
+    """The predictions of the rows that are visible at a time."""
+
+    anchor: Anchor
+    ranked: Ranked
+    # The numbers and keys of the rows without a prediction: their key names an earlier row.
+    repeated: list[tuple[int, str]]
+
+    @property
+    def warning(self) -> str | None:
+        """A line that names the rows without a prediction; None if there are none."""
+        if not self.repeated:
+            return None
+        count = len(self.repeated)
+        listed = [f'"{key}" (row {row})' for row, key in self.repeated[:_MOST_LISTED]]
+        if count > _MOST_LISTED:
+            listed.append(f"and {count - _MOST_LISTED:,} more")
+        return (
+            f'{count:,} rows of table "{self.anchor.table}" have the key of an earlier row and '
+            f"have no prediction, since a key names the first row that has it: "
+            f"{', '.join(listed)}; give each row a key of its own, and prepare the store again"
+        )
+
+
 def predict_visible(
     parts: Assembly, models: Sequence[Any], task: Task, at: str, top: int | None
-) -> tuple[Anchor, Ranked]:
+) -> Visible:
     """Predicts for each row of the anchor that is visible at a time, batch by batch.
 
+    Rows are predicted by their keys, so a row whose key names an earlier row has no prediction.
+
     Returns:
-        The anchor, and the `top` highest predictions, or all; of equal ones the first row comes
-        first. Categories are in the order of the rows.
+        The `top` highest predictions, or all; of equal ones the first row comes first. Categories
+        are in the order of the rows.
 
     Raises:
         ConfigError: The anchor has no key, no row is visible then, or categories have no highest.
@@ -61,7 +89,8 @@ def predict_visible(
     until = parts.settings.data.visible_until
     time = min(micros(at), micros(until)) if until else micros(at)
     kept: list[Ranked] = []
-    visible = anchor.visible_rows(time)
+    repeated: list[tuple[int, str]] = []
+    visible = _first_of_keys(anchor, anchor.visible_rows(time), repeated)
     while chunk := list(itertools.islice(visible, parts.settings.data.batch_size)):
         parts.status.show_sometimes(
             f"predicting {task.name} at {at}: row {chunk[0][0] + 1:,} of {anchor.row_count:,}"
@@ -76,7 +105,20 @@ def predict_visible(
             f'expected rows of table "{anchor.table}" that are visible at {at}, found none; choose '
             "a later time"
         )
-    return anchor, _joined(kept) if task.kind == CATEGORICAL else highest(kept, top)
+    ranked = _joined(kept) if task.kind == CATEGORICAL else highest(kept, top)
+    return Visible(anchor, ranked, repeated)
+
+
+def _first_of_keys(
+    anchor: Anchor, rows: Iterable[tuple[int, str]], repeated: list[tuple[int, str]]
+) -> Iterator[tuple[int, str]]:
+    """Yields the rows that their keys name; adds the others to `repeated`."""
+    for row, key in rows:
+        found = anchor.find(key)
+        if found is not None and found["row"] == row:
+            yield row, key
+        else:
+            repeated.append((row, key))
 
 
 def highest(parts: Sequence[Ranked], top: int | None) -> Ranked:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluence import boosting, calibration, hiding, metrics
-from confluence.tables import aligned
+from confluence.tables import aligned, terminal_width, wrapped
 
 # The entries of a split's record that are not metrics.
 _NOT_METRICS = (
@@ -120,7 +120,7 @@ class Results:
         }
 
     def __repr__(self) -> str:
-        return f"{self._model()}\n{self.table()}"
+        return f"{self._model()}\n{self.table(terminal_width())}"
 
     def _repr_html_(self) -> str:
         tables = "\n".join(
@@ -133,8 +133,11 @@ class Results:
             return f"step {self.step}"
         return f"mean of {len(self.members)} members, steps {', '.join(map(str, self.members))}"
 
-    def table(self) -> str:
-        """Returns the metrics beside the baselines, and the remarks, as lines of text."""
+    def table(self, width: int | None = None) -> str:
+        """Returns the metrics beside the baselines, and the remarks, as lines of text.
+
+        With a width, the lists of baselines go on in the lines below.
+        """
         others = _boosting_columns(self.tasks)
         header = ["task", "metric", "split", "confluence", "95 %", *others.values(), "baselines"]
         rows = [(*header, "members")] if self.members else [tuple(header)]
@@ -154,7 +157,8 @@ class Results:
             if of_task["cpu_seconds"]:
                 seconds = [_seconds(of_task["cpu_seconds"].get(other)) for other in others]
                 rows.append((name, "CPU s", "", _seconds(self.cpu_seconds), "", *seconds))
-        return "\n".join([*aligned(rows), *self.remarks])
+        at = header.index("baselines")
+        return "\n".join([*aligned(wrapped(rows, at, width)), *self.remarks])
 
 
 def _with_nan(content: Any) -> Any:

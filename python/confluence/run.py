@@ -166,7 +166,7 @@ class Run:
 
         Raises:
             CheckpointError: There is no checkpoint, or a store is not the one of the training.
-            ConfigError: The file cannot be written.
+            ConfigError: The file cannot be written, or a word is none of those that are accepted.
 
         Example:
             >>> run.evaluate(["val", "test"]).tasks  # doctest: +SKIP
@@ -189,8 +189,8 @@ class Run:
     ) -> Any:
         """Predicts a task's target for each row of a frame.
 
-        Warns of keys that the store does not have, and of observation times that are earlier than
-        all seeds, or later than all data.
+        Warns of keys that the store does not have, of rows that did not exist at their observation
+        time, and of observation times that are earlier than all seeds, or later than all data.
 
         Args:
             frame: A frame of pandas or Polars, or a table with an Arrow stream, as pyarrow's. One
@@ -200,7 +200,9 @@ class Run:
             key: The column of the key, or the columns of a composite one; default: the names of the
                 anchor's key.
             time: The column of the observation times, which are UTC; default: "obs_time".
-            at: One observation time for all rows, such as "2024-05-31", in place of a column.
+            at: One observation time for all rows, such as "2024-05-31", in place of a column. An
+                integer, here or in the column, is microseconds since 1970; one before 1980 is
+                refused, since 2023 is rather a year.
             checkpoint: The best one by validation loss, or the latest.
             stores: The stores, or their folders; default: where they were during training.
 
@@ -209,7 +211,8 @@ class Run:
             `prediction` (a probability for a boolean, a number, the name of a category, or a time)
             and `null_probability`. For a number or a time, `prediction_low` and `prediction_high`
             are the ends of an interval that should hold 90 % of the labels, NULL if the run has no
-            intervals. All are NULL where the store does not have the key.
+            intervals. All are NULL where the store does not have the key, or the row did not exist
+            at its time. A predicted time beyond the year 290,000 is NULL, too.
 
         Raises:
             ConfigError: There is no such task, or a column is missing or there already.

@@ -12,6 +12,7 @@ from typing import Literal
 from confluence import (
     answers,
     assembly,
+    choices,
     evaluation,
     intervals,
     members,
@@ -58,12 +59,15 @@ def evaluate(
 
     Raises:
         CheckpointError: There is no checkpoint, or a store is not the one of the training.
-        ConfigError: The file cannot be written.
+        ConfigError: The file cannot be written, or a word is none of those that are accepted.
 
     Example:
         >>> confluence.evaluate("runs/1", splits=["val", "test"])  # doctest: +SKIP
     """
     set_deterministic_flags()
+    choices.check_splits(splits)
+    if by is not None:
+        choices.check("by", by, answers.PERIODS)
     if out is not None:
         answers.check_file(Path(out))
     given: list[answers.Answers] = []

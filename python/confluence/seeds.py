@@ -52,8 +52,12 @@ def read(
     split: Split,
     *,
     with_cells: bool,
+    as_stored: bool = False,
 ) -> Seeds:
-    """Returns the seeds of a split, read from contexts of the seed's row alone."""
+    """Returns the seeds of a split, read from contexts of the seed's row alone.
+
+    Labels `as_stored` have the digits that the store determines, no more.
+    """
     metadata = stores[task.store].metadata()
     columns = dict(_columns(metadata, task)) if with_cells else {}
     places = np.full(metadata["embedding"]["column_count"], -1)
@@ -74,7 +78,7 @@ def read(
             at = (np.arange(len(batch["target_pos"])), batch["target_pos"])
             known = (batch["seq_weight"] > 0) & (batch["is_null"][at] == 0)
             cells = _cells(batch, places, len(columns)) if with_cells else np.zeros((len(known), 0))
-            labels = _labels(batch, task, at)
+            labels = _labels(batch, task, at, as_stored=as_stored)
             parts.append(
                 Seeds(*(x[known] for x in (batch["seed_row"], batch["obs_time"], labels, cells)))
             )
@@ -127,10 +131,12 @@ def _cells(batch: Any, places: npt.NDArray[np.int64], count: int) -> Numbers:
     return found
 
 
-def _labels(batch: Any, task: Task, at: Any) -> Numbers:
+def _labels(batch: Any, task: Task, at: Any, *, as_stored: bool) -> Numbers:
     if task.kind == TIMESTAMP:
         return batch["timestamp_us"][at].astype(np.float64)
     if task.kind == CATEGORICAL:
         return (batch["categorical_embed_ids"][at] - batch["cat_emb_start"][0]).astype(np.float64)
+    if as_stored and task.kind == NUMERICAL:
+        return metrics.as_stored(batch["numeric_values"][at], task.stats)
     name = "bool_values" if task.kind == BOOLEAN else "numeric_values"
     return metrics.in_units(task.kind, batch[name][at].astype(np.float64), task.stats)

@@ -29,6 +29,12 @@ class Speed(NamedTuple):
     step_seconds: float
     predict_seconds: float
 
+    def slower(self, factor: float) -> Speed:
+        """Returns the speed if each step and batch takes so many times the seconds."""
+        return self._replace(
+            step_seconds=factor * self.step_seconds, predict_seconds=factor * self.predict_seconds
+        )
+
 
 def measure(settings: config.Config) -> Speed:
     """Returns medians over a few steps and batches, each with the making of its batch."""

@@ -10,6 +10,7 @@ import numpy as np
 from confluence import seeds
 from confluence.assembly import Assembly
 from confluence.evaluation import Task
+from confluence.times import short_text
 from headwater.sampler import Split, micros
 
 _SPLITS: tuple[Split, ...] = ("train", "val", "test")
@@ -73,10 +74,6 @@ def warning(parts: Assembly, task: Task, times: Sequence[str | None]) -> str | N
     return (
         f"{len(outside):,} of {len(times):,} observation times are outside the times of the data: "
         f"{', '.join(names[:_MOST_LISTED])}{more}; the seeds of {task.name} are from "
-        f"{_date(span.first_seed)} to {_date(span.last_seed)}, the rows until "
-        f"{_date(span.last_row)}; correct a time that is a typing error"
+        f"{short_text(span.first_seed)} to {short_text(span.last_seed)}, the rows until "
+        f"{short_text(span.last_row)}; correct a time that is a typing error"
     )
-
-
-def _date(time: int) -> str:
-    return str(np.datetime64(time, "us").astype("datetime64[s]")).replace("T", " ")

@@ -6,11 +6,15 @@ order. Children of other rows that are reached as parents get the room that is l
 few such parents: the other results of a driver's team, but not those of each of his races.
 
 The seed of a task about links is a pair. Its history is that of the row that the task asks about.
+
+The labels of tasks that the model does not learn stay out: they repeat in other words what the
+history says, and take its room. They stay in where a seed has no other history.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +23,7 @@ import numpy as np
 from confluence import config, contexts
 from confluence.contexts import CHILD, PARENT, SEED, Contexts, Relation
 
-Role = Literal["history", "detail", "sibling", "unreached"]
+Role = Literal["history", "detail", "sibling", "labels", "unreached"]
 
 # Widths grow in these steps, and no further than a relation has children.
 _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -36,6 +40,8 @@ _HISTORY_SHARE = 0.7
 # Contexts have these times the cells that two rows of each common relation of the history need.
 _LEAST_ROWS = 2
 _ROOM = 1.25
+# At most so many times the cells that were asked for, if not even one row fits.
+_MOST_ROOM = 3
 # Children further away are not counted: the walk goes on from row to row without an end.
 _MOST_CHILD_HOPS = 4
 # A relation counts as reached if this share of the contexts has children by it.
@@ -72,6 +78,11 @@ class Shape(NamedTuple):
     contexts: Contexts
 
     @property
+    def without_room(self) -> list[str]:
+        """The relations of the seed's own history for which a context has no room at all."""
+        return [of.relation.name for of in self.widths if of.role == "history" and not of.width]
+
+    @property
     def cut(self) -> float:
         """The share of the contexts that lose near rows to the limits of cells and rows."""
         return float(np.mean(self.contexts.near_cells > self.data.sequence_length))
@@ -85,7 +96,8 @@ def choose(
 ) -> Shape:
     """Returns settings with which a context has about `most_cells` at most, and few are cut.
 
-    Where rows have so many cells that this is too little, a context has up to twice as many.
+    Where rows have so many cells that this is too little, a context has up to twice as many, and up
+    to three times where not even one row of the seed's own history fits.
     """
     relations = contexts.relations_of(metadata)
     data = dataclasses.replace(data, aggregates="none", child_widths={})
@@ -97,6 +109,8 @@ def choose(
         _reached(probe, number, relation, is_asked=relation.parent in asked)
         for number, relation in enumerate(relations)
     ]
+    all_labels, other_labels = _labels(metadata, []), _labels(metadata, data.tasks)
+    reached = _other_labels_apart(reached, relations, other_labels if data.tasks else set())
     history, details, siblings = (
         _most_common_first(reached, role) for role in ("history", "detail", "sibling")
     )
@@ -105,12 +119,17 @@ def choose(
     growth.data = dataclasses.replace(
         data, aggregates=_aggregates(growth, probe, leading, most_cells)
     )
+    asked_cells = most_cells
     least = growth.count(growth.least_widths(leading), 4 * most_cells).quantile(0.5)
     most_cells = max(most_cells, min(2 * most_cells, int(_ROOM * least)))
     # Twice the room: what the walk brings in beyond it decides nothing.
     growth.start(2 * most_cells)
     share = _HISTORY_SHARE if history and siblings else 1.0
-    growth.grow(leading, most_cells * share, until=1)
+    # The table of which most seeds have a row, and the earlier labels, are there in any case. A row
+    # of each table of the history comes next, and may take all the room.
+    growth.grow(_indispensable(history, relations, all_labels), math.inf, until=1)
+    most_cells = max(most_cells, min(_MOST_ROOM * asked_cells, growth.contexts.quantile(0.5)))
+    growth.grow(leading, most_cells, until=1)
     growth.grow(details, most_cells * share, until=_MOST_DETAILS)
     growth.grow(history, most_cells * share)
     widest = max((growth.widths[number] for number in history), default=2 * _MOST_SIBLINGS)
@@ -240,6 +259,40 @@ def _reached(probe: Contexts, number: int, relation: Relation, *, is_asked: bool
     is_own = hop == 1 or (hop == 2 and is_asked)
     role: Role = "history" if is_own else "detail" if is_detail else "sibling"
     return Reached(role, hop, float(shares[hop]))
+
+
+def _labels(metadata: Mapping[str, Any], but: Sequence[str]) -> set[int]:
+    """Returns the tables of the labels of all tasks but these."""
+    left_out = {name.rpartition("/")[2] for name in but}
+    names = {
+        f"{task['name']} labels"
+        for task in metadata["tasks"]
+        if task["name"] not in left_out
+        and task["target"].get("derived", {}).get("horizon_us") is not None
+    }
+    return {number for number, table in enumerate(metadata["tables"]) if table["name"] in names}
+
+
+def _indispensable(
+    numbers: Sequence[int], relations: Sequence[Relation], labels: set[int]
+) -> list[int]:
+    """Returns the first relation whose children are no labels, and all whose children are some."""
+    of_labels = [number for number in numbers if relations[number].child in labels]
+    return [*[number for number in numbers if number not in of_labels][:1], *of_labels]
+
+
+def _other_labels_apart(
+    reached: Sequence[Reached], relations: Sequence[Relation], labels: set[int]
+) -> list[Reached]:
+    """Gives the relations of these labels a role of their own, unless nothing else is history."""
+    is_of_labels = [relation.child in labels for relation in relations]
+    pairs = list(zip(reached, is_of_labels, strict=True))
+    if not any(of.role == "history" and not is_label for of, is_label in pairs):
+        return list(reached)
+    return [
+        of._replace(role="labels") if is_label and of.role != "unreached" else of
+        for of, is_label in pairs
+    ]
 
 
 def _most_common_first(reached: Sequence[Reached], role: Role) -> list[int]:

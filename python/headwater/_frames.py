@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from headwater._headwater import InvalidArgument
+
+# Classes that are one column.
+_COLUMNS = ("Series", "Index", "Array", "ChunkedArray")
+_PACKAGES = ("pandas", "polars", "pyarrow")
+
 
 def as_table(table: Any) -> Any:
-    """Returns a table that gives an Arrow stream: a lazy frame of Polars is computed, once."""
+    """Returns a table that gives an Arrow stream: a lazy frame of Polars is computed, once.
+
+    Raises:
+        InvalidArgument: It is one column, whose stream is not that of a table.
+    """
+    if hasattr(table, "__arrow_c_stream__") and is_one_column(table):
+        raise InvalidArgument(
+            f"expected a table (pyarrow, Polars, pandas >= 2.2, DuckDB), found a "
+            f"{type(table).__module__.partition('.')[0]} {type(table).__qualname__}, which is one "
+            "column; make a frame of it"
+        )
     if _is_of(table, "polars") and type(table).__name__ == "LazyFrame":
         return table.collect(engine="streaming")
     return table
@@ -31,6 +47,18 @@ def mixed_types(table: Any) -> str | None:
                 f"frame[{name!r}] = frame[{name!r}].astype(str)"
             )
     return None
+
+
+def is_one_column(table: Any) -> bool:
+    """Returns whether this is a column of a library of frames, but not one of structs.
+
+    A column gives an Arrow stream, too; that of structs is the stream of a table.
+    """
+    if not any(_is_of(table, package) for package in _PACKAGES):
+        return False
+    kind = str(getattr(table, "dtype", getattr(table, "type", ""))).lower()
+    is_column = any(of.__name__ in _COLUMNS for of in type(table).__mro__)
+    return is_column and not kind.startswith("struct")
 
 
 def _is_of(table: Any, package: str) -> bool:

@@ -102,7 +102,9 @@ def test_categories_are_predicted_by_name_without_a_time(whole, demo_store, tmp_
 @pytest.mark.parametrize(
     ("task", "seeds", "message"),
     [
-        ("chrn", "key,at\n", '"chrn"; name one of demo-shop/churn, demo-shop/spend'),
+        ("chrn", "key,at\n1,2022-01-01\n", "no task is called 'chrn'; did you mean 'churn'?"),
+        ("demo-shop/spent", "key,at\n1,2022-01-01\n", "did you mean 'demo-shop/spend'?"),
+        ("zzz", "key,at\n1,2022-01-01\n", "name one of demo-shop/churn, demo-shop/spend, demo"),
         (
             "churn",
             "key,at\nnobody,2022-01-01\n",
@@ -202,6 +204,28 @@ def test_a_profile_traces_the_given_steps(tiny, tmp_path):
     refused = run(settings, tmp_path / "other", "--profile", "4")
     assert refused.returncode == 1
     assert "expected two steps such as 100:110 for --profile, found '4'" in refused.stderr
+
+
+def test_an_option_that_a_verb_lacks_names_the_nearest(whole):
+    shown = confluence("evaluate", whole, "--relation")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "usage: confluence evaluate" in shown.stderr
+    assert (
+        "error: unrecognized arguments: --relation; did you mean --relations for --relation?"
+    ) in shown.stderr
+    assert "unrecognized arguments: --zzz\n" in confluence("evaluate", whole, "--zzz").stderr
+
+
+def test_a_wrong_task_names_the_nearest(whole, tiny):
+    for arguments in (
+        ["inspect", whole, "--task", "chrun", "--seed-index", 3],
+        ["train", *sets([*tiny, "data.tasks=chrun"]), "--out", "never"],
+        ["baselines", tiny[0].partition("=")[2], "--task", "chrun"],
+    ):
+        shown = confluence(*arguments)
+        assert (shown.returncode, shown.stdout) == (1, "")
+        assert "no task is called 'chrun'; did you mean 'churn'?" in shown.stderr
+        assert "Traceback" not in shown.stderr
 
 
 def test_help_shows_an_example():

@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
+import re
 import sys
 
 import numpy as np
 import pytest
 
 import headwater
-from confluence import cli, config, contexts, draft, pace, speed
+from confluence import api, cli, config, contexts, draft, pace, speed
 from confluence.feed import open_sampler
 from confluence.parallel import Processes
 from runs import confluence, sets
@@ -209,6 +210,89 @@ def test_widths_count_rows_as_the_sampler_does(site):
     assert found.quantile(1.0) == found.cells.max()
 
 
+VISITS = 14
+
+BUSY_TASK = TASK.replace('split = "split"', 'split = "split"\nhorizon = "30 days"')
+
+
+@pytest.fixture(scope="session")
+def busy(tmp_path_factory):
+    """A store whose users have a history in many wide tables, and labels of two tasks."""
+    folder = tmp_path_factory.mktemp("busy")
+    schema = """
+database = "site"
+[[table]]
+name = "users"
+key = "id"
+columns = { id = "ignored", age = "numerical" }
+"""
+    tables = {"users": (("id", "age"), [(n, n % 50) for n in range(USERS)])}
+    for visit in range(VISITS):
+        # All users have rows in the last table alone, whose rows fill a small context.
+        is_last = visit == VISITS - 1
+        columns = [f"c{n}" for n in range(110 if is_last else 12)]
+        types = ", ".join(f'{name} = "numerical"' for name in columns)
+        schema += f"""
+[[table]]
+name = "visits{visit:02}"
+key = "id"
+time = {{ column = "at" }}
+columns = {{ id = "ignored", user = "ignored", at = "timestamp", {types} }}
+references = [{{ columns = "user", to = "users" }}]
+"""
+        users = USERS if is_last else USERS - 10
+        tables[f"visits{visit:02}"] = (
+            ("id", "user", "at", *columns),
+            [
+                (n, n % users, "2022-01-01", *(n % (7 + k) for k in range(len(columns))))
+                for n in range(3 * users)
+            ],
+        )
+    seeds = [
+        (user, day, user % 3 > 0, split)
+        for user in range(USERS)
+        for day, split in (("2022-03-01", "train"), ("2022-05-01", "train"), ("2022-07-01", "val"),
+                           ("2022-09-01", "test"))
+    ]  # fmt: skip
+    for name in ("returns", "pays"):
+        schema += BUSY_TASK.format(name=name)
+        tables[name] = (("user", "at", "returns", "split"), seeds)
+    return prepare_tables(folder, schema, tables, dimension=32)
+
+
+def test_labels_of_other_tasks_take_no_room(busy, fixed_speed):
+    found = drafted(busy, 12)
+    roles = {of.relation.name: (of.role, of.width) for of in found.shape.widths}
+    assert roles["pays labels.user"] == ("labels", 0)
+    assert roles["returns labels.user"][0] == "history"
+    assert roles["returns labels.user"][1] > 0
+    assert any(
+        line.startswith("Left out: pays labels.user, the labels of tasks that this configuration")
+        for line in found.summary
+    )
+    both = draft.init(busy, ["returns", "site/pays"], 12).config.data.child_widths
+    assert both["pays labels.user"] > 0
+
+
+def test_the_commonest_history_is_there_and_what_is_cut_is_named(busy, fixed_speed):
+    found = drafted(busy, 1)
+    child_widths = found.config.data.child_widths
+    assert child_widths["visits13.user"] > 0
+    assert child_widths["returns labels.user"] > 0
+    cut = [name for name in child_widths if name.startswith("visits") and not child_widths[name]]
+    assert cut
+    (line,) = [line for line in found.summary if "have no room for a row of each table" in line]
+    assert line.startswith(f"Cut: {', '.join(cut[:12])}")
+    (line,) = draft.without_room_lines([f"t{n}" for n in range(14)], 96)
+    assert line.startswith("Cut: t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11 and 2 more: 96 ")
+    # More minutes have more cells.
+    assert all(
+        width
+        for name, width in drafted(busy, 60).config.data.child_widths.items()
+        if name.startswith("visits")
+    )
+
+
 COUNTS = {"site/returns": {"train": 32_000, "val": 3_200, "test": 3_200}}
 
 
@@ -243,6 +327,70 @@ def test_too_few_minutes_for_an_epoch_are_reported():
     text = " ".join(found.lines(slow))
     assert "2 minutes are too few for one epoch" in text
     assert "the last evaluation of val and test takes" in text
+
+
+def test_few_steps_are_sensible_only_if_they_are_an_epoch():
+    of_speed = speed.Speed(1.0, 1.0, 2.0, 0.1)
+    assert pace.choose(120, 30, of_speed, COUNTS, 32).is_too_short
+    few = {"site/returns": {"train": 320, "val": 32, "test": 32}}
+    assert not pace.choose(120, 30, of_speed, few, 32).is_too_short
+    # Of many seeds, 500 steps are enough, though they are less than a tenth of an epoch.
+    many = {"site/returns": {"train": 3_200_000, "val": 3_200, "test": 3_200}}
+    found = pace.choose(3600, 30, of_speed._replace(step_seconds=4.0), many, 32)
+    assert (found.sensible_steps, found.is_too_short) == (500, False)
+
+
+def test_enough_minutes_are_enough_and_not_many_more():
+    of_speed = speed.Speed(10.0, 10.0, 2.0, 1.0)
+
+    def choose_for(minutes):
+        return pace.choose(60 * minutes, 30, of_speed, COUNTS, 32)
+
+    enough = pace.enough_minutes(2, choose_for, 10_080)
+    assert enough == int(enough)
+    assert not choose_for(enough).is_too_short
+    assert choose_for(enough / 1.4).is_too_short
+
+
+def test_minutes_for_too_few_steps_name_minutes_that_are_enough(
+    demo_store, fixed_speed, tmp_path, capsys, monkeypatch
+):
+    fixed_speed(step_seconds=10.0)
+    out = tmp_path / "run"
+    command = ["train", demo_store, "--task", "churn", "--minutes", 2, "--out", out]
+    status, output, errors = shown(capsys, *command)
+    assert (status, output) == (1, "")
+    steps = 16
+    assert re.search(
+        r"expected minutes for at least \d+ steps of demo-shop/churn, found 2 minutes, which are "
+        rf"{steps} steps \(\S+ epochs\) on this machine; set about \d+ minutes, or train so few "
+        rf"steps all the same with --set optimizer.steps={steps}",
+        errors,
+    ), errors
+    assert not out.exists()
+    with pytest.raises(config.ConfigError, match="expected minutes for at least"):
+        api.train(demo_store, out, tasks="churn", minutes=2)
+    # A draft is written all the same, and says so.
+    found = draft.init(demo_store, "churn", 2)
+    assert "# Too few minutes on this machine: expected minutes" in found.to_toml()
+    # The steps are the user's own.
+    trained = []
+
+    def train(settings, *_, **__):
+        trained.append(settings)
+        raise config.ConfigError("enough for a test")
+
+    monkeypatch.setattr(api, "train", train)
+    shown(capsys, *command, "--set", f"optimizer.steps={steps}")
+    assert [of.optimizer.steps for of in trained] == [steps]
+
+
+def test_the_reason_for_model_epochs_stands_beside_the_decision(site, fixed_speed):
+    found = drafted(site)
+    (line,) = [line for line in found.summary if line.startswith("model.epochs")]
+    value = config.toml_value(found.config.model.epochs)
+    assert line.startswith(f"model.epochs = {value}: site/returns: ")
+    assert f"\nepochs = {value}  # whether the model knows absolute times" in found.to_toml()
 
 
 @pytest.mark.parametrize(

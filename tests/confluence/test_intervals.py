@@ -128,9 +128,7 @@ def test_a_time_has_an_interval_of_times(demo_store, tmp_path):
     assert np.round(np.diff(times) / np.timedelta64(1, "h")).tolist() == [18 * 24] * 2
     seeds = np.zeros(1, np.uint32), np.full(1, "2022-01-01", "datetime64[us]")
     for ends_of, is_there in ((found, True), (found._replace(bins=()), False)):
-        given = answers.Answers(
-            found.task, "test", *seeds, np.array([float(at)]), np.array([float(at)]), ends_of
-        )
+        given = answers.Answers(found.task, "test", *seeds, *[np.array([float(at)])] * 3, ends_of)
         out = tmp_path / f"{is_there}.parquet"
         answers.write(out, parts, [given])
         (row,) = pyarrow.parquet.read_table(out).to_pylist()

@@ -115,6 +115,21 @@ def test_unknown_keys_are_told_and_have_no_prediction(run, known, library):
     assert f"{values[0]:.6f}" == wanted[0].value
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_rows_that_do_not_exist_yet_are_told_and_have_no_prediction(run, known, library):
+    seeds, wanted = known
+    early = datetime.datetime(2001, 2, 3, 4)
+    times = [datetime.datetime.fromisoformat(time) for _, time in seeds]
+    frame = frames(seeds, obs_time=[times[0], early, *times[2:]])[library]
+    with pytest.warns(
+        UserWarning, match=r'"3" did not exist at 2001-02-03T04.*first seen at.*ow 1'
+    ):
+        found = run.predict(frame, "churn")
+    values = found["prediction"] if library != "pyarrow" else found["prediction"].to_pylist()
+    values = [None if of is None or np.isnan(of) else f"{of:.6f}" for of in values]
+    assert values == [of.value if at != 1 else None for at, of in enumerate(wanted)]
+
+
 def test_a_category_is_a_name_and_needs_no_time(run):
     found = run.predict(polars.DataFrame({"id": [5, 6]}), "products.material", at="2022-01-01")
     store = headwater.Store(run.config.data.stores[0])
@@ -156,6 +171,67 @@ def test_predict_names_the_tasks_if_there_are_several(run):
         run.predict(polars.DataFrame({"id": [1]}), at="2022-01-01")
     with pytest.raises(config.ConfigError, match="expected a frame .*found list"):
         run.predict([1], "churn", at="2022-01-01")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: pandas.Series([1]),
+            r"found Series of pandas; it is one column: give its frame",
+        ),
+        (lambda: polars.Series("id", [1]), r"found Series of polars; it is one column"),
+        (lambda: pyarrow.chunked_array([[1]]), r"found ChunkedArray of pyarrow; it is one"),
+        (lambda: "seeds.csv", r"found str; give the keys as a column of a frame"),
+    ],
+)
+def test_one_column_or_a_path_is_no_frame(run, make, message):
+    with pytest.raises(config.ConfigError, match=f"expected a frame .*{message}"):
+        run.predict(make(), "churn", at="2022-01-01")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"at": 2023}, 'for at, found the integer 2023, which is 1970-.*; write .*"2024-01-01"'),
+        ({"time": "id"}, "for 'id', found the integer 1, which is 1970-01-01T00:00:00.000001"),
+        ({"at": pandas.Series(["2022-01-01"])}, r"one time for all rows for at, found Series"),
+        ({"time": pandas.Series(["2022-01-01"])}, "expected the name of a column for time, found"),
+        ({"at": "2022-01-01", "key": pandas.Series([1])}, "name of a column for key, found int"),
+        ({"at": "2022-01-01", "checkpoint": "lates"}, "for checkpoint, .*did you mean 'latest'"),
+        ({"at": "2022-01-01", "task": "chrn"}, "no task is called 'chrn'; did you mean 'churn'"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(run, options, message):
+    with pytest.raises(config.ConfigError, match=message):
+        run.predict(pandas.DataFrame({"id": [1]}), **{"task": "churn", **options})
+
+
+def test_an_integer_after_1980_is_microseconds(run):
+    frame = pandas.DataFrame({"id": [1]})
+    at = int(np.datetime64("2022-01-01", "us").astype(np.int64))
+    found, wanted = (run.predict(frame, "churn", at=of) for of in (at, "2022-01-01"))
+    pandas.testing.assert_frame_equal(found, wanted)
+    with pytest.raises(config.ConfigError, match="for seed 2, found the integer 2023"):
+        confluence.predict(run, "churn", [("1", "2022-01-01"), ("1", 2023)])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"by": "yr"}, "'quarter', 'year' for by, found 'yr'; did you mean 'year'"),
+        ({"splits": ["tests"]}, "'val', 'test' for splits, found 'tests'; did you mean 'test'"),
+        ({"splits": "test"}, r"expected a list of splits, found 'test'; write \['test'\]"),
+        ({"visible_until": 2010}, "for visible_until, found the integer 2010"),
+        (
+            {"checkpoint": "newest"},
+            "expected one of 'best', 'latest' for checkpoint, found 'newest",
+        ),
+    ],
+)
+def test_a_word_that_evaluate_does_not_know_is_refused(run, options, message):
+    with pytest.raises(config.ConfigError, match=message):
+        run.evaluate(**options)
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):

@@ -13,6 +13,7 @@ import confluence.evaluation
 import headwater
 from confluence import ranking
 from runs import confluence as command
+from stores import prepare_tables
 
 # Orbax's threads warn of options that are intended; the command silences them.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -42,6 +43,92 @@ def test_unknown_keys_are_listed_and_the_rest_is_predicted(whole, tmp_path):
     path = seeds_file(tmp_path, [(key, "2022-01-01") for key in known])
     alone = command("predict", whole, "--task", "churn", "--seeds", path)
     assert (alone.stdout, alone.stderr) == (shown.stdout, "")
+
+
+def test_rows_that_do_not_exist_yet_are_listed_and_the_rest_is_predicted(
+    whole, demo_store, tmp_path
+):
+    with (demo_store.parent / "data/customers.csv").open() as file:
+        since = {line["id"]: line["signed_up"] for line in csv.DictReader(file)}
+    at = "2020-09-01"
+    early = [key for key in since if since[key] <= at][:3]
+    late = [key for key in since if since[key] > at][:12]
+    path = seeds_file(tmp_path, [(key, at) for key in [*late, "nobody", *early]])
+    shown = command("predict", whole, "--task", "churn", "--seeds", path)
+    assert [line["key"] for line in lines_of(shown)] == early
+    assert '1 of 16 keys are in no row of table "customers": "nobody" (line 14)' in shown.stderr
+    assert (
+        '12 of 16 observation times are before their row of table "customers": '
+        f'"{late[0]}" did not exist at {at}; first seen at {since[late[0]]} 00:00:00 (line 2), '
+    ) in shown.stderr
+    assert f'"{late[9]}" did not exist' in shown.stderr
+    assert ", and 2 more; choose later times; they have no prediction" in shown.stderr
+    # At its own time a row exists.
+    path = seeds_file(tmp_path, [(late[0], since[late[0]])])
+    assert len(lines_of(command("predict", whole, "--task", "churn", "--seeds", path))) == 1
+    path = seeds_file(tmp_path, [(key, at) for key in late])
+    shown = command("predict", whole, "--task", "churn", "--seeds", path)
+    assert (shown.returncode, shown.stdout) == (1, "")
+    assert "no seed has a prediction: 12 of 12 observation times are before their" in shown.stderr
+    with pytest.raises(confluence.config.ConfigError, match="1 of 2 observation times .*seed 2"):
+        confluence.predict(whole, "churn", [(early[0], at), (late[0], at)])
+
+
+@pytest.fixture(scope="module")
+def repeated(tiny, tmp_path_factory):
+    """A run on a store in which a key is in two rows, of which the second is the earlier one."""
+    folder = tmp_path_factory.mktemp("repeated")
+    schema = """
+database = "club"
+limits = { duplicate_keys = 2 }
+
+[[table]]
+name = "members"
+key = "id"
+time = { column = "since" }
+columns = { id = "ignored", since = "timestamp", age = "numerical" }
+
+[[task]]
+name = "pays"
+[task.derived]
+anchor = "members"
+source = "pays"
+key = "id"
+time = "at"
+target = "pays"
+type = "boolean"
+split = "split"
+"""
+    ages = [n % 50 for n in range(60)]
+    members = [(n, f"2020-01-{1 + n % 28:02}", ages[n]) for n in range(60)]
+    members[7] = (7, "2021-06-01", 33)
+    # Row 60 is older than row 7, whose key it has; row 61 is later than row 8.
+    members += [(7, "2020-01-01", 11), (8, "2020-02-01", 12)]
+    splits = ["train", "train", "val", "test"]
+    pays = [(n, "2022-01-01", n % 2 == 0, splits[n % 4]) for n in range(60)]
+    tables = {
+        "members": (("id", "since", "age"), members),
+        "pays": (("id", "at", "pays", "split"), pays),
+    }
+    store = prepare_tables(folder, schema, tables, dimension=32)
+    settings = [
+        *(of for of in tiny if not of.startswith(("data.stores", "data.tasks"))),
+        f"data.stores={store}", "data.tasks=pays", "optimizer.steps=2", "run.evaluate_every=1",
+        "optimizer.warmup_steps=1",
+    ]  # fmt: skip
+    confluence.train(confluence.load(None, settings), folder / "run")
+    return folder / "run"
+
+
+def test_a_row_whose_key_names_an_earlier_row_has_no_prediction(repeated):
+    shown = command("predict", repeated, "--task", "pays", "--at", "2021-01-01")
+    keys = [line["key"] for line in lines_of(shown)]
+    # Row 7 does not exist yet, and key 7 would answer for it.
+    assert sorted(map(int, keys)) == [n for n in range(60) if n != 7]
+    assert (
+        '2 rows of table "members" have the key of an earlier row and have no prediction, since a '
+        'key names the first row that has it: "7" (row 60), "8" (row 61); give each row a key'
+    ) in shown.stderr
 
 
 def test_all_rows_visible_at_a_time_are_predicted_the_highest_first(whole, demo_store, tmp_path):
@@ -104,7 +191,7 @@ def test_the_top_is_the_same_when_memory_is_bounded(least_kept, whole, monkeypat
     def ranked(top):
         with confluence.assembly.open_run(whole, "best") as (parts, trained):
             models, task = [of.params for of in trained], parts.task("spend")
-            return ranking.predict_visible(parts, models, task, "2020-06-01", top)[1]
+            return ranking.predict_visible(parts, models, task, "2020-06-01", top).ranked
 
     everything = ranked(None)
     monkeypatch.setattr(ranking, "_LEAST_KEPT", least_kept)
@@ -148,7 +235,9 @@ def test_a_time_outside_the_data_is_predicted_with_a_warning(whole, demo_store, 
     assert (len(lines_of(shown)), shown.stderr) == (3, "")
     path = seeds_file(tmp_path, [("1", time) for time in ["2202-01-01", *inside, "2019-12-31"]])
     shown = command("predict", whole, "--task", "churn", "--seeds", path)
-    assert len(lines_of(shown)) == 5
+    # The customer did not exist in 2019.
+    assert len(lines_of(shown)) == 4
+    assert "first seen at 2020-01-01 00:00:00 (line 6)" in shown.stderr
     assert (
         "2 of 5 observation times are outside the times of the data: 2202-01-01, 2019-12-31; the "
         f"seeds of demo-shop/churn are from {times[0][:10]} 00:00:00 to {times[-1][:10]} 00:00:00, "

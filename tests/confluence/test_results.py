@@ -97,6 +97,20 @@ def test_a_model_that_does_not_beat_the_best_baseline_is_named():
         assert f"<p>{line}</p>" in found._repr_html_()
 
 
+def test_a_wide_table_of_scores_goes_on_in_lines_below():
+    names = ["mean", "median", "mean of the entity", "last label", "mean of the last year"]
+    found = results(1.0, **{name.replace(" ", "_"): 3.0 for name in names})
+    (header, line) = found.table().splitlines()
+    assert len(line) > 120
+    wide = found.table(100).splitlines()
+    assert max(map(len, wide)) <= 100
+    at = header.index("baselines")
+    assert wide[0] == header
+    assert all(not line[:at].strip() for line in wide[2:])
+    assert " ".join(line[at:] for line in wide[1:]) == line[at:]
+    assert found.table(1000) == found.table()
+
+
 def test_a_model_that_is_too_good_to_be_true_sends_to_the_audit():
     def remarks(auroc):
         scores = {"loss": 0.1, "seeds": 3, "auroc": auroc, "baselines": {}}

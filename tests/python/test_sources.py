@@ -143,6 +143,25 @@ def test_a_column_of_several_types_is_named_with_what_to_do(tmp_path, schema_fil
     headwater.prepare(tables, schema, tmp_path / "db", dimension=8)
 
 
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        (pandas.Series([1, 2], name="a"), "found a pandas Series"),
+        (polars.Series("a", [1, 2]), "found a polars Series"),
+        (pyarrow.chunked_array([[1, 2]]), "found a pyarrow ChunkedArray"),
+    ],
+)
+def test_one_column_is_no_table_and_structs_are(column, found, tmp_path):
+    schema = {"database": "x", "table": [{"name": "a", "columns": {"a": "numerical"}}]}
+    message = f"expected a table .*, {found}, which is one column; make a frame of it"
+    with pytest.raises(headwater.InvalidArgument, match=message):
+        headwater.draft_schema({"a": column})
+    with pytest.raises(headwater.InvalidArgument, match=message):
+        headwater.prepare({"a": column}, schema, tmp_path / "db", dimension=8)
+    structs = polars.DataFrame({"a": [1, 2]}).to_struct()
+    headwater.prepare({"a": structs}, schema, tmp_path / "db", dimension=8)
+
+
 def test_a_frame_without_a_name_is_rejected():
     for frame in (polars.LazyFrame({"a": [1]}), polars.DataFrame({"a": [1]})):
         with pytest.raises(headwater.InvalidArgument, match="name the table, as in"):
