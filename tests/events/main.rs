@@ -9,6 +9,7 @@ mod builder;
 mod codec;
 mod damage;
 mod golden;
+mod large;
 mod laws;
 mod rows;
 mod uniform;

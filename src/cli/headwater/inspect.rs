@@ -1,10 +1,8 @@
 //! `headwater inspect`: prints the content of a store, a row with its neighbours, or a context.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::Args;
-
+use super::inspect_args::InspectArgs;
 use super::inspect_events;
 use crate::cli::output::Output;
 use crate::error::{Error, Result};
@@ -15,40 +13,6 @@ use crate::store::{
 };
 use crate::view::words::{bytes, count, plural};
 use crate::view::{ContextPicture, RowView, TaskView, time_text, time_words};
-
-/// Shows the tables, relations and tasks of a store; or one table's columns, one row, or one context.
-#[derive(Args)]
-pub(super) struct InspectArgs {
-    /// The store's folder.
-    pub(super) store: PathBuf,
-    /// Show this table's columns, with their statistics.
-    #[arg(long, value_name = "NAME")]
-    pub(super) table: Option<String>,
-    /// Show the row of that table with this key (a composite key as 1|2) or this number (as #5).
-    #[arg(long, value_name = "KEY", requires = "table")]
-    row: Option<String>,
-    /// Show the context of one seed of this task, with the sampler's default settings.
-    #[arg(long, value_name = "TASK", requires = "seed_index", conflicts_with = "table")]
-    pub(super) task: Option<String>,
-    /// The number of the seed in the task, counted from 0.
-    #[arg(long, alias = "item", value_name = "N", requires = "task")]
-    seed_index: Option<u32>,
-    /// Of a store of events: show this token row of the stream of a split, counted from 0, with the
-    /// sampler's default settings.
-    #[arg(long, value_name = "N", conflicts_with_all = ["table", "task"])]
-    pub(super) token_row: Option<u64>,
-    /// The split of the token row (default: train).
-    #[arg(long, value_name = "SPLIT", requires = "token_row", default_value = "train",
-          value_parser = ["train", "val", "test"])]
-    pub(super) split: String,
-    /// Write the context or the token row to an HTML page instead: rows, cells, links, hidden rows and
-    /// attention masks, or tokens and what they mean. An existing page is replaced.
-    #[arg(long, value_name = "FILE", conflicts_with = "json")]
-    pub(super) html: Option<PathBuf>,
-    /// Print one JSON object instead of text.
-    #[arg(long)]
-    pub(super) json: bool,
-}
 
 pub(super) fn run(args: &InspectArgs) -> Result<()> {
     if args.html.is_some() && args.task.is_none() && args.token_row.is_none() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::inspect::InspectArgs;
+use super::inspect_args::InspectArgs;
 use crate::cli::output::Output;
 use crate::error::{Error, Result};
 use crate::events::{EventSampler, EventSettings, EventStore};

@@ -5,6 +5,7 @@ mod bench;
 mod cursor;
 mod demo;
 mod inspect;
+mod inspect_args;
 mod inspect_events;
 mod prepare;
 mod schema;
@@ -58,7 +59,7 @@ enum Verb {
     Prepare(prepare::PrepareArgs),
     Verify(verify::VerifyArgs),
     Audit(audit::AuditArgs),
-    Inspect(inspect::InspectArgs),
+    Inspect(inspect_args::InspectArgs),
     Bench(bench::BenchArgs),
     Cursor(cursor::CursorArgs),
     DemoData(demo::DemoDataArgs),
