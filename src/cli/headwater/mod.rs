@@ -5,6 +5,7 @@ mod bench;
 mod cursor;
 mod demo;
 mod inspect;
+mod named;
 mod prepare;
 mod schema;
 mod sql;
