@@ -31,7 +31,7 @@ use crate::plan::{Assignment, Cursor, CursorKind, Plan, Position, Split};
 use crate::store::Store;
 
 pub use batch::Batch;
-pub use context::{AggregateCell, Context, Link, Neighbours};
+pub use context::{AggregateCell, Context, Link, Neighbours, Unseen, WhyUnseen};
 pub use evaluation::Evaluation;
 pub(crate) use evaluation::check_owner;
 #[cfg(feature = "python")]
