@@ -9,6 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use headwater::plan::Assignment;
 use headwater::sampler::{Batch, Sampler, Settings, Shape, Speed, Texts};
 use headwater::store::Store;
+use serde_json::Value::Null;
 
 use crate::{Workshop, run, succeed};
 
@@ -109,7 +110,6 @@ fn p7_text_and_json_list_the_cells_that_a_model_sees() {
         let cell = cells.iter().find(|cell| cell["column"] == column).unwrap();
         (cell["value"].clone(), cell["why_null"].clone())
     };
-    use serde_json::Value::Null;
     for (row, column, value, why) in [
         ("11", "id", "present".into(), Null),
         ("11", "at", "2023-02-03 00:00:00".into(), Null),
