@@ -71,6 +71,14 @@ impl Error {
         self
     }
 
+    /// Puts a remedy after the message.
+    #[cfg(feature = "cli")]
+    #[must_use]
+    pub(crate) fn followed_by(mut self, remedy: &str) -> Self {
+        self.0.message.push_str(remedy);
+        self
+    }
+
     /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

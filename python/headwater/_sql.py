@@ -29,7 +29,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from headwater._headwater import SchemaError
+from headwater._headwater import DataError, SchemaError
 from headwater._sql_calls import PREPARED, Calls, folded
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class Engine:
             The rows, sorted by the texts of all columns.
 
         Raises:
+            DataError: The query of a declared task refuses the data.
             SchemaError: DuckDB rejects the query, the query reads other tables than the source's,
                 or its rows could change from run to run.
         """
@@ -108,6 +109,10 @@ class Engine:
             rows = self._connection.sql("FROM headwater_query ORDER BY CAST(COLUMNS(*) AS VARCHAR)")
             return rows.to_arrow_reader(8192)
         except (self._error_type, ValueError) as error:
+            # The query of a declared task fails with a message of its own.
+            _, is_own, message = str(error).partition("headwater: ")
+            if is_own:
+                raise DataError(message) from error
             raise SchemaError(f"DuckDB rejects the query: {error}") from error
 
     def _copy(self, schema: str, name: str) -> None:

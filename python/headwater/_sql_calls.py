@@ -69,7 +69,8 @@ class Calls:
             if stability in ("VOLATILE", "CONSISTENT_WITHIN_QUERY")
         }
         macros = {name for name, _, body in functions if _varies(body, varying)}
-        self._varying = varying | macros | _BARE_FUNCTIONS | _ENVIRONMENT
+        # A query that calls error() has no rows that could vary.
+        self._varying = (varying - {"error"}) | macros | _BARE_FUNCTIONS | _ENVIRONMENT
 
     def tables(self, query: str) -> list[tuple[str, str]]:
         """Returns the tables that a SELECT reads, except those of its own WITH.

@@ -7,7 +7,9 @@ use super::score::rank_correlation;
 use super::{Finding, Kind};
 use crate::days::DAY_US;
 use crate::error::Result;
-use crate::store::{ALWAYS_VISIBLE, Cell, NEVER_VISIBLE, SemanticType, Store, Table, TimeMetadata};
+use crate::store::{
+    ALWAYS_VISIBLE, Cell, NEVER_VISIBLE, Relation, SemanticType, Store, Table, TimeMetadata,
+};
 
 /// The correlation from which a column is a total of the children, or runs in the order of their times.
 const THRESHOLD: f64 = 0.95;
@@ -50,7 +52,8 @@ pub(super) fn findings(
         if children.metadata().time.is_some() && !is_summary {
             let totals = ChildTotals::of(store, relation, row_limit)?;
             let name = &children.metadata().name;
-            let mut found = totals_of_children(parents, name, &totals)?;
+            let by = &store.relations()[relation];
+            let mut found = totals_of_children(parents, (name, by), &totals)?;
             if parents.metadata().time.is_none() {
                 found.extend(order_of_time(parents, name, &totals)?);
             }
@@ -127,12 +130,9 @@ impl ChildTotals {
         for row in (0..parents.row_count()).step_by(step as usize) {
             let children = relation.children(row)?;
             let Some(times) = children.times()? else { continue };
-            let known = &times[times.partition_point(|&time| time == ALWAYS_VISIBLE)
-                ..times.partition_point(|&time| time < NEVER_VISIBLE)];
-            let own_time = parents.row(row)?.time();
-            let later = known.len() - known.partition_point(|&time| time <= own_time);
+            let known = with_time(times);
             let (Some(&earliest), Some(&latest)) = (known.first(), known.last()) else { continue };
-            if later < 2 || later * 2 < times.len() {
+            if !is_mostly_before(times, parents.row(row)?.time()) {
                 continue;
             }
             rows.push(row);
@@ -164,6 +164,19 @@ impl ChildTotals {
     }
 }
 
+/// Returns the times of the children that have one.
+fn with_time(times: &[i64]) -> &[i64] {
+    &times[times.partition_point(|&time| time == ALWAYS_VISIBLE)
+        ..times.partition_point(|&time| time < NEVER_VISIBLE)]
+}
+
+/// Whether at least two of the children, and at least half of all, came to be known after a time.
+fn is_mostly_before(times: &[i64], time: i64) -> bool {
+    let known = with_time(times);
+    let later = known.len() - known.partition_point(|&child| child <= time);
+    later >= 2 && later * 2 >= times.len()
+}
+
 impl Total {
     /// Returns the correlation with the values of a column, if the column is such a total.
     fn correlation_with(&self, values: &[f64]) -> Option<f64> {
@@ -182,55 +195,128 @@ fn number(table: &Table, column: usize, cell: Cell) -> Option<f64> {
 }
 
 /// Finds columns of the parents that are totals of later children.
+///
+/// A value that is known later than its row is lawful from that time on, and so is what it tells by not being
+/// NULL any more: that the life of the row has ended is then a fact of the past. So such a column is a
+/// finding only if the schema names a time at which nobody could know the value: one before most of the
+/// children, or that of the last child, of which only the time after it tells that it was the last.
 fn totals_of_children(
     parents: &Table,
-    children: &str,
+    (children, by): (&str, &Relation),
     totals: &ChildTotals,
 ) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for (place, column) in parents.metadata().columns.iter().enumerate() {
-        if column.known.is_some() {
-            continue;
-        }
-        let found = match column.semantic() {
-            SemanticType::Numerical => {
-                let values = (totals.rows.iter())
-                    .map(|&row| {
-                        let cell = parents.row(row)?.cell(place);
-                        Ok(number(parents, place, cell).unwrap_or(f64::NAN))
-                    })
-                    .collect::<Result<Vec<_>>>()?;
-                let correlated = totals
-                    .totals
-                    .iter()
-                    .filter_map(|total| Some((total.correlation_with(&values)?, total)));
-                correlated.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(correlation, total)| {
-                    format!("rank correlation {correlation:.3} with {}", total.name)
-                })
+        let found = match (column.semantic(), &column.known) {
+            (SemanticType::Numerical, None) => {
+                let values = numbers_of(parents, place, &totals.rows)?;
+                best_total(&values, totals).map(|total| (total, totals.rows.len(), When::Row))
             }
-            SemanticType::Timestamp => last_days(parents, place, children, totals)?,
+            (SemanticType::Numerical, Some(_)) => known_too_early(parents, place, by, totals)?,
+            (SemanticType::Timestamp, None) => last_days(parents, place, children, totals)?
+                .map(|words| (words, totals.rows.len(), When::Row)),
             _ => None,
         };
-        if let Some(words) = found {
+        if let Some((words, rows, when)) = found {
             let table = &parents.metadata().name;
-            let seen = match parents.metadata().time {
-                None => "its rows are always visible",
-                Some(_) => "its rows are visible before",
+            let seen = match (when, &parents.metadata().time) {
+                (When::Row, None) => "its rows are always visible",
+                (When::Row, Some(_)) => "its rows are visible before",
+                (When::Early, _) => "it is known before most of them",
+                (When::Last, _) => {
+                    "it is known from the day of the last of them on: that it is not NULL tells that \
+                     no more come"
+                }
+            };
+            let remedy = match when {
+                When::Row => "ignore the column: the children that exist are in the context",
+                When::Early => {
+                    "set its known = { at = ... } to the time at which the total was made, or ignore \
+                     the column: the children that exist are in the context"
+                }
+                When::Last => {
+                    "ignore the column, or set its known = { at = ... } to the time at which the end \
+                     was known; if it was known on that day, accept the column"
+                }
             };
             findings.push(Finding {
                 kind: Kind::TotalsChildren,
                 task: None,
                 subject: format!("{table}.{}", column.name),
                 evidence: format!(
-                    "{table}.{}: it is a total of the {children} of a row, and {seen}: {words} over {} rows",
+                    "{table}.{}: it is a total of the {children} of a row, and {seen}: {words} over {rows} \
+                     rows",
                     column.name,
-                    totals.rows.len()
                 ),
-                remedy: "ignore the column: the children that exist are in the context".to_owned(),
+                remedy: remedy.to_owned(),
             });
         }
     }
     Ok(findings)
+}
+
+/// When a total of children is visible.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// With its row.
+    Row,
+    /// From a time on that is before most of the children.
+    Early,
+    /// From the day of the last child on.
+    Last,
+}
+
+/// Returns the numbers of a column in some rows; NaN for NULL.
+fn numbers_of(table: &Table, column: usize, rows: &[u32]) -> Result<Vec<f64>> {
+    let value = |&row: &u32| {
+        let cell = table.row(row)?.cell(column);
+        Ok(number(table, column, cell).unwrap_or(f64::NAN))
+    };
+    rows.iter().map(value).collect()
+}
+
+/// Returns the total with which values correlate most, in words, if they are a total.
+fn best_total(values: &[f64], totals: &ChildTotals) -> Option<String> {
+    let all = totals.totals.iter();
+    let correlated = all.filter_map(|total| Some((total.correlation_with(values)?, total)));
+    let (correlation, total) = correlated.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(format!("rank correlation {correlation:.3} with {}", total.name))
+}
+
+/// Finds a column that is a total of children and known, as the schema has it, before most of them or from
+/// the day of the last on.
+fn known_too_early(
+    parents: &Table,
+    place: usize,
+    by: &Relation,
+    totals: &ChildTotals,
+) -> Result<Option<(String, usize, When)>> {
+    let values = numbers_of(parents, place, &totals.rows)?;
+    let (mut early, mut last) = (values.clone(), values);
+    let (mut same, mut all) = (0, 0);
+    for (number, &row) in totals.rows.iter().enumerate() {
+        let known = parents.row(row)?.known_time(place);
+        let is_known = !early[number].is_nan() && known < NEVER_VISIBLE;
+        let times = by.children(row)?.times()?.unwrap_or(&[]);
+        if !is_known || !is_mostly_before(times, known) {
+            early[number] = f64::NAN;
+        }
+        // Of one day, the last child is the first, and tells nothing.
+        let days = totals.last[number].abs_diff(totals.first[number]) / DAY_US.unsigned_abs();
+        if !is_known || days == 0 {
+            last[number] = f64::NAN;
+            continue;
+        }
+        all += 1;
+        same += usize::from(known.abs_diff(totals.last[number]) <= DAY_US.unsigned_abs());
+    }
+    let count = |values: &[f64]| values.iter().filter(|value| !value.is_nan()).count();
+    if let Some(total) = best_total(&early, totals) {
+        return Ok(Some((total, count(&early), When::Early)));
+    }
+    let is_last = all >= ROWS_MIN && same as f64 >= SAME_DAYS * f64::from(all as u32);
+    let total = is_last.then(|| best_total(&last, totals)).flatten();
+    Ok(total.map(|total| (total, count(&last), When::Last)))
 }
 
 /// Whether the times of a column are, most of them, of the days of the last children.

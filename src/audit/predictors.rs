@@ -273,11 +273,15 @@ impl Predictor {
             let column = subject.rsplit('.').next().unwrap_or_default();
             format!("hide it with the target: hide = [{column:?}] in the task")
         } else if self.column.is_none() {
-            match sample.store.metadata().tables[self.table as usize].time {
+            let time = match sample.store.metadata().tables[self.table as usize].time {
                 None => "give the table the time at which its rows are known",
-                Some(_) => "give the time of the table a delay, if its rows are known later",
-            }
-            .to_owned()
+                Some(_) => "if its rows are known later than their time, give that time a delay",
+            };
+            // Such as the chance of a fourth order, of which three earlier ones tell.
+            format!(
+                "{time}; if they are known and the target follows from how many there are, that is no \
+                 leak: accept {subject}"
+            )
         } else if self.is_identifier(sample) {
             "ignore it; if it is a reference that is known later than its row, put it into a table \
              of its own, with the time at which it is known"

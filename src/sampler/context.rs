@@ -4,11 +4,12 @@ use super::Sampler;
 use super::aggregates::{SeedRow, write_aggregates};
 use super::database::{Database, TableRelation};
 use super::engine::SequenceSource;
+use super::sequence::visible_cell;
 use super::summaries::{Sight, latest_rows};
 use super::walk::{Visit, Walker};
 use crate::error::Result;
 use crate::plan::Split;
-use crate::store::{Cell, TargetMetadata, is_visible};
+use crate::store::{Cell, Row, TargetMetadata, is_visible};
 
 /// The context of one seed.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +33,9 @@ pub struct Context {
     /// The neighbours of each row by relation, in the order of the rows, relations to parents first.
     /// Relations through which a row has no links are left out.
     pub neighbours: Vec<Neighbours>,
+    /// The cells with a value that the model sees as NULL, in the order of the rows and columns, without
+    /// the target.
+    pub unseen: Vec<Unseen>,
     /// The aggregates of the children of the rows that have them, in the order of the rows and of the
     /// store.
     pub aggregates: Vec<AggregateCell>,
@@ -54,6 +58,26 @@ pub struct Link {
     pub parent: u32,
     /// The number of the store's relation.
     pub relation: u32,
+}
+
+/// A cell of a row of a context that has a value, and that the model sees as NULL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unseen {
+    /// The place of the row in the context.
+    pub place: u32,
+    /// The number of the column in the row's table.
+    pub column: u32,
+    /// The reason.
+    pub why: WhyUnseen,
+}
+
+/// The reason why the model sees NULL in place of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyUnseen {
+    /// The value is known later than the observation.
+    KnownLater,
+    /// The task hides it in the seed row, because it would tell the target.
+    HiddenByTask,
 }
 
 /// An aggregate of the children of a row of a context.
@@ -98,16 +122,32 @@ impl Sampler {
         let walker = &scratch.walker;
         let hidden = &task.hidden[..];
         let (links, neighbours) = links_and_neighbours(database, walker, seed.obs_time, hidden)?;
+        let target_column = match task.stored(&engine.databases).metadata().target {
+            TargetMetadata::Cell { column, .. } => Some(column),
+            TargetMetadata::Derived { .. } => None,
+        };
+        let keep_future = engine.settings.keep_future_cells;
+        let mut unseen = Vec::new();
+        for (place, visit) in (0..).zip(walker.visits()) {
+            let table = &database.store.tables()[visit.table as usize];
+            let record = table.row(visit.row)?;
+            for column in 0..table.metadata().columns.len() as u32 {
+                let is_target = place == 0 && target_column == Some(column);
+                let hides = if place == 0 { hidden } else { &[] };
+                let why =
+                    why_unseen((&record, column), hides, place == 0, seed.obs_time, keep_future);
+                let why = why.filter(|_| !is_target);
+                unseen.extend(why.map(|why| Unseen { place, column, why }));
+            }
+        }
         Ok(Context {
             task: task.name.clone(),
             database: task.database,
             obs_time: seed.obs_time,
             split: task.split_of(seed_index),
             target: seed.target,
-            target_column: match task.stored(&engine.databases).metadata().target {
-                TargetMetadata::Cell { column, .. } => Some(column),
-                TargetMetadata::Derived { .. } => None,
-            },
+            target_column,
+            unseen,
             rows: walker.visits().to_vec(),
             links,
             neighbours,
@@ -116,6 +156,26 @@ impl Sampler {
             cell_count: walker.cells(),
         })
     }
+}
+
+/// Returns why a batch has NULL in place of the value of a cell, if it has.
+fn why_unseen(
+    (record, column): (&Row<'_>, u32),
+    hidden: &[u32],
+    is_seed: bool,
+    obs_time: i64,
+    keep_future: bool,
+) -> Option<WhyUnseen> {
+    let place = column as usize;
+    if record.cell(place) == Cell::Null {
+        return None;
+    }
+    if hidden.contains(&column) {
+        return Some(WhyUnseen::HiddenByTask);
+    }
+    let is_later = (is_seed && !is_visible(record.time(), obs_time))
+        || visible_cell(record, place, obs_time, keep_future) == Cell::Null;
+    is_later.then_some(WhyUnseen::KnownLater)
 }
 
 /// Returns the aggregates that a batch has for the rows of a walk.

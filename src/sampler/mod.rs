@@ -33,7 +33,7 @@ use crate::store::Store;
 
 pub use crate::tensor::{Dtype, Tensor};
 pub use batch::Batch;
-pub use context::{AggregateCell, Context, Link, Neighbours};
+pub use context::{AggregateCell, Context, Link, Neighbours, Unseen, WhyUnseen};
 pub use evaluation::Evaluation;
 #[cfg(feature = "python")]
 pub(crate) use settings::STALENESS_DAYS_MAX;

@@ -299,7 +299,12 @@ impl Sequence<'_> {
 }
 
 /// Returns a cell of a row as it is known at `obs_time`; NULL for a later time, unless it keeps those.
-fn visible_cell(record: &Row<'_>, column: usize, obs_time: i64, keep_future: bool) -> Cell {
+pub(super) fn visible_cell(
+    record: &Row<'_>,
+    column: usize,
+    obs_time: i64,
+    keep_future: bool,
+) -> Cell {
     match record.cell_known_at(column, obs_time) {
         Cell::Timestamp(time) if time > obs_time && !keep_future => Cell::Null,
         cell => cell,

@@ -5,10 +5,14 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::cell::{CellView, cell_text, row_name, span, time_text};
-use super::words::{count, plural};
+use super::words::{count, plural, shortened};
 use crate::error::Result;
-use crate::sampler::{Context, Link, Neighbours, Visit};
+use crate::sampler::{Context, Link, Neighbours, Unseen, Visit, WhyUnseen};
 use crate::store::{ALWAYS_VISIBLE, ColumnMetadata, SEES_EVERYTHING, Store};
+
+/// The most characters of a line of cells, and of a text in it.
+const LINE_CHARACTERS: usize = 100;
+const TEXT_CHARACTERS: usize = 60;
 
 /// A row of a context, with readable values.
 #[derive(Serialize)]
@@ -23,10 +27,30 @@ pub(crate) struct ContextRow {
     pub row: String,
     pub time: Option<String>,
     pub before: Option<String>,
+    /// Its cells, as the model sees them.
+    pub cells: Vec<SeenCell>,
     /// The aggregates of its children, if it has them.
     pub aggregates: Vec<CellView>,
     pub neighbours: Vec<NeighbourCounts>,
 }
+
+/// A cell as the model sees it.
+#[derive(Serialize)]
+pub(crate) struct SeenCell {
+    pub column: String,
+    pub semantic: String,
+    /// The value; none if the model sees NULL, or a mask in place of the target.
+    pub value: Option<String>,
+    /// Why there is no value, if there is none.
+    pub why_null: Option<&'static str>,
+}
+
+/// Why a cell of a context has no value.
+const NULL_IN_DATA: &str = "NULL in the data";
+pub(in crate::view) const KNOWN_LATER: &str = "known later";
+pub(in crate::view) const HIDDEN_BY_TASK: &str = "hidden by the task";
+const TARGET: &str = "the target";
+const CUT: &str = "after the end of the sequence";
 
 /// The number of neighbours of a row through one relation, in the context or not.
 #[derive(Serialize)]
@@ -57,9 +81,16 @@ pub(crate) struct ContextView {
 }
 
 impl ContextView {
-    pub(super) fn of(store: &Store, context: &Context, seed_index: u32) -> Result<Self> {
+    /// Shows a context, of which a sequence has the first `sequence_length` cells.
+    pub(super) fn of(
+        store: &Store,
+        context: &Context,
+        seed_index: u32,
+        sequence_length: u32,
+    ) -> Result<Self> {
         let column = target_column(store, context);
         let rows = context.rows.iter().enumerate();
+        let mut room = sequence_length as usize;
         let sees_everything = context.obs_time == SEES_EVERYTHING;
         Ok(Self {
             task: context.task.clone(),
@@ -74,7 +105,7 @@ impl ContextView {
             cell_count: context.cell_count,
             hidden_count: context.hidden_count,
             rows: rows
-                .map(|(place, row)| ContextRow::of(store, context, place, row))
+                .map(|(place, row)| ContextRow::of(store, context, (place, row), &mut room))
                 .collect::<Result<_>>()?,
         })
     }
@@ -108,15 +139,29 @@ impl ContextView {
             self.size(),
             self.rows[0].line(),
         );
-        self.write_aggregates(0, "", &mut text);
+        self.write_cells(0, "", &mut text);
         self.write_below(0, "", &mut text);
         text
     }
 
-    /// Writes the aggregates of the row at `place`, beside the line to the rows that it brought in.
-    fn write_aggregates(&self, place: usize, indent: &str, text: &mut String) {
+    /// Writes the cells and aggregates of the row at `place`, beside the line to the rows that it brought in.
+    fn write_cells(&self, place: usize, indent: &str, text: &mut String) {
         let is_leaf = !self.rows.iter().any(|row| row.place > 0 && row.from == place);
         let branch = if is_leaf { ' ' } else { '│' };
+        let mut line = String::new();
+        let cells = self.rows[place].cells.iter().map(SeenCell::text);
+        for cell in cells {
+            if !line.is_empty() && line.chars().count() + cell.chars().count() > LINE_CHARACTERS {
+                // Writing to a string cannot fail.
+                let _ = writeln!(text, "{indent}{branch}    {line}");
+                line.clear();
+            }
+            line.push_str(if line.is_empty() { "" } else { ", " });
+            line.push_str(&cell);
+        }
+        if !line.is_empty() {
+            let _ = writeln!(text, "{indent}{branch}    {line}");
+        }
         for CellView { column, value, .. } in &self.rows[place].aggregates {
             let value = value.as_deref().unwrap_or("NULL");
             // Writing to a string cannot fail.
@@ -134,20 +179,29 @@ impl ContextView {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{indent}{branch}{}", row.line());
             let indent = format!("{indent}{below}");
-            self.write_aggregates(row.place, &indent, text);
+            self.write_cells(row.place, &indent, text);
             self.write_below(row.place, &indent, text);
         }
     }
 }
 
 impl ContextRow {
-    fn of(store: &Store, context: &Context, place: usize, row: &Visit) -> Result<Self> {
+    /// Shows a row; `room` is the number of cells that the sequence has for it and the next ones.
+    fn of(
+        store: &Store,
+        context: &Context,
+        (place, row): (usize, &Visit),
+        room: &mut usize,
+    ) -> Result<Self> {
         let table = &store.tables()[row.table as usize];
         let time = table.row(row.row)?.time();
         let has_time = time != ALWAYS_VISIBLE;
         let relation = || store.short_relation_name(row.relation as usize);
         let since = context.obs_time.checked_sub(time);
         let before = since.filter(|_| has_time && context.obs_time != SEES_EVERYTHING);
+        let cells = cells(store, context, (place, row), *room)?;
+        let aggregates = aggregates(store, context, place);
+        *room = room.saturating_sub(cells.len() + aggregates.len());
         Ok(Self {
             place,
             hop: row.hop,
@@ -159,7 +213,8 @@ impl ContextRow {
             row: row_name(table, row.row)?,
             time: has_time.then(|| time_text(time)),
             before: before.map(before_or_after),
-            aggregates: aggregates(store, context, place),
+            cells,
+            aggregates,
             neighbours: (context.neighbours.iter())
                 .filter(|neighbours| neighbours.place as usize == place)
                 .map(|neighbours| NeighbourCounts::of(store, context, neighbours))
@@ -218,6 +273,62 @@ impl NeighbourCounts {
             hidden: neighbours.hidden,
         }
     }
+}
+
+impl SeenCell {
+    fn of(view: CellView, why_null: Option<&'static str>) -> Self {
+        let CellView { column, semantic, value } = view;
+        Self { column, semantic, value: value.filter(|_| why_null.is_none()), why_null }
+    }
+
+    /// Returns the cell as a text: `city = "Oslo"`, or `left = NULL (known later)`.
+    fn text(&self) -> String {
+        let Self { column, semantic, value, why_null } = self;
+        let is_word = matches!(semantic.as_str(), "categorical" | "text");
+        match (value, *why_null) {
+            (Some(value), _) if is_word => {
+                format!("{column} = {:?}", shortened(value, TEXT_CHARACTERS))
+            }
+            (Some(value), _) => format!("{column} = {value}"),
+            // A NULL of the data needs no reason.
+            (None, None | Some(NULL_IN_DATA)) => format!("{column} = NULL"),
+            (None, Some(why)) => format!("{column} = NULL ({why})"),
+        }
+    }
+}
+
+/// Returns the cells of a row, the target of a derived task after those of the seed; of all its cells the
+/// first `room` are in the sequence.
+fn cells(
+    store: &Store,
+    context: &Context,
+    (place, row): (usize, &Visit),
+    room: usize,
+) -> Result<Vec<SeenCell>> {
+    let table = &store.tables()[row.table as usize];
+    let record = table.row(row.row)?;
+    let mut cells = Vec::new();
+    for (number, column) in (0..).zip(&table.metadata().columns) {
+        let view = CellView::of(store, column, record.cell(number as usize))?;
+        let is_it = |unseen: &&Unseen| (unseen.place as usize, unseen.column) == (place, number);
+        let why = context.unseen.iter().find(is_it).map(|unseen| unseen.why);
+        let is_target = place == 0 && context.target_column == Some(number);
+        let why_null = match why {
+            _ if is_target => Some(TARGET),
+            _ if cells.len() >= room => Some(CUT),
+            Some(WhyUnseen::KnownLater) => Some(KNOWN_LATER),
+            Some(WhyUnseen::HiddenByTask) => Some(HIDDEN_BY_TASK),
+            None if view.value.is_none() => Some(NULL_IN_DATA),
+            None => None,
+        };
+        cells.push(SeenCell::of(view, why_null));
+    }
+    let own =
+        target_column(store, context).filter(|_| place == 0 && context.target_column.is_none());
+    if let Some(column) = own {
+        cells.push(SeenCell::of(CellView::of(store, column, context.target)?, Some(TARGET)));
+    }
+    Ok(cells)
 }
 
 /// Returns the aggregates of the row at `place`.

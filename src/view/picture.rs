@@ -35,7 +35,8 @@ impl ContextPicture {
         let settings = Settings { shape, ..settings };
         let sampler = Sampler::new(stores, settings, Assignment::new(0, 1)?, speed)?;
         let context = sampler.context(task, seed_index)?;
-        let view = ContextView::of(store_of(&sampler, &context), &context, seed_index)?;
+        let length = sampler.settings().shape.sequence_length;
+        let view = ContextView::of(store_of(&sampler, &context), &context, seed_index, length)?;
         Ok(Self { sampler, context, view })
     }
 

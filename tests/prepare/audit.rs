@@ -46,6 +46,7 @@ fn a_leak_has_a_status_and_a_name() {
     );
     assert!(text.contains("hide = [\"words\"] in the task"), "{text}");
     assert!(text.contains("1 possible leak found"), "{text}");
+    assert!(text.ends_with("can be accepted: --allow reviews.words\n"), "{text}");
     let json = run(&["audit", &store, "--task", "reviews.stars", "--json"]);
     assert_eq!(json.status.code(), Some(4));
     let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
@@ -95,8 +96,11 @@ derived = { anchor = "customers", source = "leaves", key = "id", time = "at", ta
 fn bad_arguments_are_told() {
     let workshop = demo(|text| text);
     let store = workshop.text("db");
+    let misspelt = run(&["audit", &workshop.text("DB")]);
+    let text = String::from_utf8_lossy(&misspelt.stderr).into_owned();
+    assert!(text.trim_end().ends_with(&format!("did you mean {store}?")), "{text}");
     for (arguments, status, message) in [
-        (&["--task", "chrun"][..], 1, "no task is called \"chrun\"; name one of churn, spend"),
+        (&["--task", "chrun"][..], 1, "no task is called \"chrun\"; did you mean \"churn\"?"),
         (&["--allow", "order.paid"], 1, "expected a table or a table.column to allow"),
         (&["--seeds", "99"], 2, "99 is not in 100.."),
         (&["--html", "/"], 1, "choose another path"),

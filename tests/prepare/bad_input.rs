@@ -372,16 +372,16 @@ fn misspelt_schemas_are_rejected_with_the_nearest_name() {
     assert_eq!(
         with_schema("references =", "refrences ="),
         format!(
-            "{file}line 14, column 1: unknown field `refrences`, expected one of `name`, `source`, \
-             `key`, `time`, `columns`, `references`; did you mean `references`?"
+            "{file}line 14, column 1: table \"orders\": expected one of the fields `name`, `source`, \
+             `key`, `time`, `columns`, `references`, found `refrences`; did you mean `references`?"
         )
     );
     assert_eq!(
         with_schema("\"categorical\"", "\"categoric\""),
         format!(
-            "{file}line 8, column 60: unknown variant `categoric`, expected one of `identifier`, \
-             `numerical`, `timestamp`, `boolean`, `categorical`, `text`, `ignored`; did you mean \
-             `categorical`?"
+            "{file}line 8, column 60: table \"customers\": city: expected one of `identifier`, \
+             `numerical`, `timestamp`, `boolean`, `categorical`, `text`, `ignored`, found `categoric`; \
+             did you mean `categorical`?"
         )
     );
     assert_eq!(

@@ -9,6 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use headwater::plan::Assignment;
 use headwater::sampler::{Batch, Sampler, Settings, Shape, Speed, Texts};
 use headwater::store::Store;
+use serde_json::Value::Null;
 
 use crate::{Workshop, run, succeed};
 
@@ -25,23 +26,23 @@ columns = { id = "identifier", name = "text", since = "timestamp", "a<b" = "nume
 name = "orders"
 key = "id"
 time = { column = "at" }
-columns = { id = "identifier", customer = "identifier", at = "timestamp", sent = "timestamp", paid = "boolean" }
+columns = { id = "identifier", customer = "identifier", at = "timestamp", sent = "timestamp", paid = "boolean", note = "categorical" }
 references = [{ columns = "customer", to = "customers" }]
 
 [[task]]
 name = "<paid>"
-cell = { table = "orders", column = "paid" }
+cell = { table = "orders", column = "paid", hide = "note" }
 "#;
 
 const CUSTOMERS: &str = "id,name,since,a<b\n\
     \"<b>1</b>\",\"</script><script>alert('x & \"\"y\"\"')</script>\",2023-01-01,1.5\n\
     2,Bo,2023-06-01,\n";
-const ORDERS: &str = "id,customer,at,sent,paid\n\
-    10,<b>1</b>,2023-02-01,2023-02-02,true\n\
-    11,<b>1</b>,2023-02-03,2023-02-05,false\n\
-    12,<b>1</b>,2023-03-01,,true\n\
-    13,<b>1</b>,2023-03-02,2023-03-03,\n\
-    14,2,2023-02-01,,false\n";
+const ORDERS: &str = "id,customer,at,sent,paid,note\n\
+    10,<b>1</b>,2023-02-01,2023-02-02,true,on time\n\
+    11,<b>1</b>,2023-02-03,2023-02-05,false,reminded\n\
+    12,<b>1</b>,2023-03-01,,true,\n\
+    13,<b>1</b>,2023-03-02,2023-03-03,,\n\
+    14,2,2023-02-01,,false,\n";
 
 fn shop() -> Workshop {
     let workshop = Workshop::new(&[("customers.csv", CUSTOMERS), ("orders.csv", ORDERS)]);
@@ -89,10 +90,73 @@ fn values_are_text_and_not_markup() {
     // That it was sent two days later was not known.
     assert!(page.contains("sent (timestamp): 2023-02-05 00:00:00\ncell"));
     assert_eq!(page.matches("NULL, known later").count(), 1);
+    // The task hides the note, which was known.
+    assert_eq!(page.matches("NULL, hidden by the task").count(), 1);
+    assert!(page.contains("the model sees NULL: the task hides it in the seed row"));
     // The label stands apart from its cell, which does not tell it.
     assert!(page.contains("Label, hidden from the model</h2><b>paid</b> <small>boolean</small>"));
     let cell = page.split("title=\"paid (boolean): the target").nth(1).unwrap();
     assert!(cell.split("</div>").next().unwrap().ends_with("<span>hidden</span>"));
+}
+
+#[test]
+fn p7_text_and_json_list_the_cells_that_a_model_sees() {
+    let workshop = shop();
+    let (_, json) = drawn(&workshop, "<paid>", "1");
+    let cell = |row: &str, column: &str| {
+        let rows = json["rows"].as_array().unwrap();
+        let row = rows.iter().find(|shown| shown["row"] == row).unwrap();
+        let cells = row["cells"].as_array().unwrap();
+        let cell = cells.iter().find(|cell| cell["column"] == column).unwrap();
+        (cell["value"].clone(), cell["why_null"].clone())
+    };
+    for (row, column, value, why) in [
+        ("11", "id", "present".into(), Null),
+        ("11", "at", "2023-02-03 00:00:00".into(), Null),
+        ("11", "sent", Null, "known later".into()),
+        ("11", "paid", Null, "the target".into()),
+        ("11", "note", Null, "hidden by the task".into()),
+        ("10", "sent", "2023-02-02 00:00:00".into(), Null),
+        ("10", "paid", "true".into(), Null),
+        ("10", "note", "on time".into(), Null),
+        ("<b>1</b>", "a<b", "1.5".into(), Null),
+    ] {
+        assert_eq!(cell(row, column), (value, why), "{row} {column}");
+    }
+    let (_, last) = drawn(&workshop, "<paid>", "4");
+    let cells = last["rows"][0]["cells"].as_array().unwrap();
+    assert_eq!(cells[3]["why_null"], "NULL in the data");
+    let store = workshop.text("db");
+    let text = succeed(&["inspect", &store, "--task", "<paid>", "--seed-index", "1"]);
+    let line = "at = 2023-02-03 00:00:00, sent = NULL (known later)";
+    assert!(text.contains(line), "{text}");
+    assert!(text.contains("note = NULL (hidden by the task)"), "{text}");
+    assert!(text.contains("note = \"on time\""), "{text}");
+    // As many cells as the model has.
+    let shown = json["rows"].as_array().unwrap().iter();
+    let shown: usize = shown.map(|row| row["cells"].as_array().unwrap().len()).sum();
+    assert_eq!(json["cell_count"], shown);
+}
+
+#[test]
+fn misspelt_names_are_told_the_nearest() {
+    let workshop = shop();
+    let (store, typo) = (workshop.text("db"), workshop.text("DB"));
+    for (arguments, message) in [
+        (&["inspect", &typo][..], format!("did you mean {store}?")),
+        (&["inspect", &store, "--table", "order"], "did you mean \"orders\"?".to_owned()),
+        (
+            &["inspect", &store, "--task", "<pait>", "--seed-index", "0"],
+            "no task is called \"<pait>\"; did you mean \"<paid>\"?".to_owned(),
+        ),
+    ] {
+        let output = run(arguments);
+        let found = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(found.contains(&message), "{found}");
+    }
+    // With its database, a task has the name that a sampler gives.
+    let full = ["inspect", &store, "--task", "shop & <co>/<paid>", "--seed-index", "0"];
+    assert!(succeed(&full).contains("task shop & <co>/<paid>"));
 }
 
 #[test]
@@ -249,7 +313,8 @@ fn a_store_without_relations_has_contexts_of_one_row() {
     assert_eq!(json["rows"].as_array().unwrap().len(), 1);
     assert_eq!(page.matches("<article ").count(), 1);
     let tree = succeed(&["inspect", &workshop.text("db"), "--task", "n", "--seed-index", "1"]);
-    assert!(tree.ends_with("numbers 3  [hop 0]\n"), "{tree}");
+    let cells = "numbers 3  [hop 0]\n     id = present, n = NULL (the target)\n";
+    assert!(tree.ends_with(cells), "{tree}");
 }
 
 #[test]

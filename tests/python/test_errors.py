@@ -76,7 +76,9 @@ def test_an_existing_folder_is_an_invalid_argument(store_path, shop_folder, sche
 def test_a_wrong_schema_is_a_schema_error(tmp_path, shop_folder):
     schema = tmp_path / "schema.toml"
     schema.write_text(SCHEMA.replace("references", "refrences"))
-    with pytest.raises(headwater.SchemaError, match="did you mean `references`"):
+    with pytest.raises(
+        headwater.SchemaError, match='found ..table.refrences..; did you mean "references"'
+    ):
         headwater.prepare(shop_folder, schema, tmp_path / "db")
     with pytest.raises(headwater.SchemaError, match="the schema's dictionary"):
         headwater.prepare(shop_folder, {"database": "x", "tabel": []}, tmp_path / "db")

@@ -474,3 +474,47 @@ def test_an_audit_and_a_drawing_read_the_pairs(tmp_path):
         text = str(sampler.draw("next", 0))
     assert "users" in text
     assert "goods" in text
+
+
+LINES = """
+[[table]]
+name = "lines"
+source = "buy lines"
+columns = { buy = "identifier", item = "identifier" }
+references = [{ columns = "buy", to = "orders" }, { columns = "item", to = "items" }]
+time = { through = "buy" }
+
+[[table]]
+name = "items"
+key = "id"
+columns = { id = "identifier" }
+
+[[table]]
+name = "orders"
+key = "id"
+columns = { id = "identifier", user = "identifier", at = "timestamp" }
+references = [{ columns = "user", to = "users" }]
+time = { column = "at" }
+"""
+
+
+@pytest.mark.parametrize("of", ["orders", "lines"])
+def test_a_link_through_a_second_table_needs_the_copied_key(of, tmp_path):
+    message = (
+        'the rows of "lines" refer to "users" by way of "orders" alone: copy the key "user" into '
+        "them, in a view of the source or in a table made from "
+        'SELECT "buy lines".*, "orders"."user" FROM "buy lines" LEFT JOIN "orders" '
+        'ON "buy lines"."buy" = "orders"."id", then set of = "lines"'
+    )
+    schema = question(SCHEMA + LINES, of=of, to="items")
+    with pytest.raises(headwater.SchemaError) as raised:
+        prepare(some_tables(1), schema, tmp_path / "one")
+    assert message in str(raised.value)
+
+
+def test_the_histories_of_a_condition_are_told(tmp_path):
+    report = prepare(some_tables(1), question(where="paid"), tmp_path / "one")
+    told = 'are baselines, count all rows of "buys", also those that where leaves out'
+    assert sum(told in remark for remark in report["remarks"]) == 1, report["remarks"]
+    report = prepare(some_tables(1), question(), tmp_path / "two")
+    assert not any("leaves out" in remark for remark in report["remarks"])

@@ -382,7 +382,7 @@ horizon = "21 days"
     [
         ({"anchor": "user"}, 'anchor: there is no table "user"; did you mean "users"'),
         ({"of": "users"}, 'expected a reference from "users" to the anchor "users", found none'),
-        ({"what": "median"}, "unknown variant `median`, expected one of `count`, `sum`"),
+        ({"what": "median"}, "what: expected one of `count`, .*, found `median`; did you mean"),
         ({"what": "sum"}, 'what = "sum" needs a column'),
         ({"what": "sum", "column": "kind"},
          'column "kind": expected a numerical column for what = "sum", found categorical'),
@@ -404,6 +404,116 @@ def test_a_question_that_cannot_be_asked_is_refused(changes, message, folder, tm
     with pytest.raises(headwater.SchemaError, match=message):
         headwater.prepare(folder, tmp_path / "schema.toml", tmp_path / "db")
     assert not (tmp_path / "db").exists()
+
+
+@pytest.mark.parametrize(
+    ("until", "message"),
+    [
+        (
+            "1990-01-01 1991-01-01",
+            'train_until after the first answers, found "1990-01-01", by which',
+        ),
+        (
+            "2022-01-05 2022-03-01",
+            "the first seed is observed at 2022-.*choose a later train_until",
+        ),
+    ],
+)
+def test_a_train_until_before_the_data_is_refused(until, message, folder, tmp_path):
+    train_until, val_until = until.split()
+    (tmp_path / "schema.toml").write_text(predict(train_until=train_until, val_until=val_until))
+    with pytest.raises(headwater.DataError, match=message):
+        headwater.prepare(folder, tmp_path / "schema.toml", tmp_path / "db")
+
+
+def test_a_train_until_after_the_data_is_told(folder, tmp_path):
+    (tmp_path / "schema.toml").write_text(predict(train_until="2050-01-01", val_until="2051-01-01"))
+    report = headwater.prepare(folder, tmp_path / "schema.toml", tmp_path / "db")
+    told = 'train_until = "2050-01-01" leaves a split without seeds: they are observed from 2022-'
+    assert any(told in remark for remark in report["remarks"]), report["remarks"]
+
+
+def with_sentinel(tables, path, *days):
+    """Writes the tables with some buys, and a line of each, on other days."""
+    tables = {
+        name: {key: list(rows) for key, rows in table.items()} for name, table in tables.items()
+    }
+    for day in days:
+        buy = len(tables["buys"]["id"])
+        for key, value in zip(tables["buys"], (buy, 1, day, True), strict=True):
+            tables["buys"][key].append(value)
+        line = len(tables["buy lines"]["id"])
+        for key, value in zip(tables["buy lines"], (line, buy, 1, 2.5, "z"), strict=True):
+            tables["buy lines"][key].append(value)
+    return write_csv(path, tables)
+
+
+@pytest.mark.parametrize("day", [datetime.datetime(9999, 12, 31), datetime.datetime(1, 1, 1)])
+def test_times_that_stand_for_none_are_refused(day, tables, tmp_path):
+    """Otherwise each user would have a seed for each 20 days of thousands of years."""
+    source = with_sentinel(tables, tmp_path / "source", day, day)
+    at = day.isoformat(" ").zfill(19)
+    found = f"that lie together, found 2 of .02 rows at {at}, far from the others"
+    inherited = f'table "lines": expected rows with times .."at" of "buys". {found}'
+    own = f'table "buys": expected rows with times .."at". {found}'
+    for question, message in [({}, inherited), ({"of": "buys"}, own)]:
+        (tmp_path / "schema.toml").write_text(predict(**question))
+        with pytest.raises(headwater.DataError, match=message.replace("..", "[(]")) as raised:
+            headwater.prepare(source, tmp_path / "schema.toml", tmp_path / "db")
+        assert "DuckDB" not in str(raised.value)
+        assert ", far from the others, which lie from 2022-01-01 00:00:00 to 2022-12-" in str(
+            raised.value
+        )
+    # The remedy of the message is right as it is.
+    condition = str(raised.value).partition("which rows count: ")[2]
+    assert condition.startswith('"at" BETWEEN TIMESTAMP')
+    clean = write_csv(tmp_path / "clean", tables)
+    found = []
+    for number, folder in enumerate([source, clean]):
+        where = f'\nwhere = """{condition}"""\n'
+        (tmp_path / "schema.toml").write_text(predict(of="buys") + where)
+        headwater.prepare(folder, tmp_path / "schema.toml", tmp_path / str(number))
+        (task,) = headwater.Store(tmp_path / str(number)).metadata()["tasks"]
+        found.append((task["seed_count"], task["target"]["derived"]["column"]["stats"]))
+    assert found[0] == found[1]
+
+
+def test_p1_the_printed_sql_refuses_times_that_stand_for_none(tables, tmp_path):
+    (tmp_path / "schema.toml").write_text(predict(of="buys"))
+    command = [sys.executable, "-m", "headwater", "sql", tmp_path / "schema.toml"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    sql = run.stdout.strip().removesuffix(";")
+    by_hand = f"""
+[[task]]
+name = "question"
+[task.derived]
+anchor = "users"
+sql = '''{sql}'''
+key = "key_1"
+time = "observed_at"
+target = "target"
+type = "numerical"
+split = "split"
+"""
+    (tmp_path / "schema.toml").write_text(SCHEMA + by_hand)
+    source = with_sentinel(tables, tmp_path / "source", datetime.datetime(9999, 12, 31))
+    with pytest.raises(headwater.DataError, match="found 1 of 401 rows at 9999-12-31"):
+        headwater.prepare(source, tmp_path / "schema.toml", tmp_path / "db")
+
+
+def test_a_gap_of_some_years_is_no_fault(tables, tmp_path):
+    source = with_sentinel(tables, tmp_path / "source", datetime.datetime(2030, 1, 1))
+    (tmp_path / "schema.toml").write_text(predict(of="buys"))
+    headwater.prepare(source, tmp_path / "schema.toml", tmp_path / "db")
+
+
+def test_a_column_of_a_count_is_refused_before_its_times(folder, tmp_path):
+    known = 'price = { type = "numerical", known = { at = "kind" } }'
+    schema = predict(column="price").replace('price = "numerical"', known)
+    schema = schema.replace('kind = "categorical"', 'kind = "ignored"')
+    (tmp_path / "schema.toml").write_text(schema)
+    with pytest.raises(headwater.SchemaError, match='what = "count" is about rows and takes no'):
+        headwater.prepare(folder, tmp_path / "schema.toml", tmp_path / "db")
 
 
 def test_a_question_without_seeds_is_refused(folder, tmp_path):

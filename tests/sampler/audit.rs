@@ -55,6 +55,12 @@ enum Leak {
     OrderOfLetters,
     /// A time that is known before has the answer to a question of when.
     TwinOfTime,
+    /// The sum of all orders is known a day after the customer came, as the schema has it.
+    TotalKnownEarly,
+    /// The sum of all orders is known from the last order on, as the schema has it.
+    TotalKnownAtLast,
+    /// No leak: the sum of all orders is known a month after the last.
+    TotalKnownAfter,
 }
 
 const SCHEMA: &str = r#"
@@ -69,7 +75,7 @@ columns = { id = "identifier", price = "numerical", sold = "numerical" }
 name = "customers"
 key = "id"
 time = { column = "since" }
-columns = { id = "identifier", since = "timestamp", city = "categorical", state = "categorical", worth = "numerical", reason = "text", last = "timestamp", warned = "boolean", rating = "numerical", total = "numerical", ends = "timestamp" }
+columns = { id = "identifier", since = "timestamp", city = "categorical", state = "categorical", worth = "numerical", reason = "text", last = "timestamp", warned = "boolean", rating = "numerical", total = TOTAL, closed = "ignored", ends = "timestamp" }
 
 [[table]]
 name = "orders"
@@ -191,7 +197,16 @@ impl Shop {
         let is_last = self.has(Leak::TimelessDay);
         let day = if is_last { midnight(last) } else { since + self.below(90 * DAY) };
         let rating = if is_special { -1 } else { self.below(20) };
-        let total = if self.has(Leak::LifetimeSum) { total } else { self.below(40_000) };
+        let is_sum = [Leak::LifetimeSum, Leak::TotalKnownEarly, Leak::TotalKnownAtLast]
+            .into_iter()
+            .chain([Leak::TotalKnownAfter])
+            .any(|leak| self.has(leak));
+        let total = if is_sum { total } else { self.below(40_000) };
+        let closed = match self.leak {
+            Some(Leak::TotalKnownEarly) => since + DAY,
+            Some(Leak::TotalKnownAfter) => last + 30 * DAY,
+            _ => last,
+        };
         let end = observed - 1 - self.below(300 * DAY);
         let is_known = self.has(Leak::TwinOfTime);
         let known = if is_known { end } else { observed - 1 - self.below(300 * DAY) };
@@ -209,6 +224,7 @@ impl Shop {
                 ("warned", Value::Truth(warned)),
                 ("rating", number(rating)),
                 ("total", number(total)),
+                ("closed", Value::Time(closed)),
                 ("ends", Value::Time(known)),
             ],
         );
@@ -308,7 +324,15 @@ fn shop(leak: Option<Leak>) -> Database {
     }
     let through = if shop.has(Leak::EarlyParent) { "customer" } else { "order" };
     let delay = if shop.has(Leak::RoundedWithDelay) { "1 day" } else { "0 days" };
+    let is_known = [Leak::TotalKnownEarly, Leak::TotalKnownAtLast, Leak::TotalKnownAfter]
+        .into_iter()
+        .any(|leak| shop.has(leak));
+    let total = match is_known {
+        true => "{ type = \"numerical\", known = { at = \"closed\" } }",
+        false => "\"numerical\"",
+    };
     let schema = SCHEMA.replace("THROUGH", through).replace("DELAY", delay);
+    let schema = schema.replace("TOTAL", total);
     Database::new(&schema, shop.tables)
 }
 
@@ -422,6 +446,20 @@ fn p7_an_audit_finds_each_planted_leak_and_nothing_else() {
             "one value of it",
         ),
         (Leak::LifetimeSum, Kind::TotalsChildren, None, "customers.total", "the sum of orders"),
+        (
+            Leak::TotalKnownEarly,
+            Kind::TotalsChildren,
+            None,
+            "customers.total",
+            "it is known before most of them",
+        ),
+        (
+            Leak::TotalKnownAtLast,
+            Kind::TotalsChildren,
+            None,
+            "customers.total",
+            "that it is not NULL tells that no more come",
+        ),
         (Leak::OrderOfLetters, Kind::OrderOfTime, None, "products.id", "correlation -"),
         (Leak::TwinOfTime, Kind::PredictsTarget, Some("ends"), "customers.ends", "a copy"),
         (Leak::CellBeside, Kind::PredictsTarget, Some("amount"), "orders.tax", "hide = [\"tax\"]"),
@@ -442,6 +480,52 @@ fn p7_an_audit_finds_each_planted_leak_and_nothing_else() {
 #[test]
 fn rounded_times_with_a_delay_are_no_leak_nor_are_those_that_inherit_them() {
     assert_eq!(found(Some(Leak::RoundedWithDelay)), []);
+}
+
+#[test]
+fn p7_a_total_that_is_known_after_its_last_child_is_no_leak() {
+    assert_eq!(found(Some(Leak::TotalKnownAfter)), []);
+}
+
+#[test]
+fn a_target_that_follows_from_the_number_of_earlier_rows_may_be_accepted() {
+    let schema = r#"
+database = "counts"
+
+[[table]]
+name = "users"
+key = "id"
+columns = { id = "identifier" }
+
+[[table]]
+name = "visits"
+time = { column = "at" }
+columns = { user = "identifier", at = "timestamp" }
+references = [{ columns = "user", to = "users" }]
+
+[[task]]
+name = "visited"
+derived = { anchor = "users", source = "visited", key = "user", time = "at", target = "y", type = "numerical" }
+"#;
+    let users = (0..200).map(|id| [Value::Integer(id)]).collect::<Vec<_>>();
+    let visits = (0..200).flat_map(|user| (0..=(user % 9)).map(move |visit| (user, visit)));
+    let at = |visit: i64| Value::Time(START + visit * DAY + visit * visit);
+    let visits = visits.map(|(user, visit)| [Value::Integer(user), at(visit)]).collect::<Vec<_>>();
+    let visited =
+        (0..200).map(|user| [Value::Integer(user), at(300), Value::Number((user % 9) as f64)]);
+    let database = Database::new(
+        schema,
+        [
+            ("users", columns(["id"], &users)),
+            ("visits", columns(["user", "at"], &visits)),
+            ("visited", columns(["user", "at", "y"], &visited.collect::<Vec<_>>())),
+        ],
+    );
+    let (_folder, store) = stores::store_of(&database, &[usize::MAX]);
+    let findings = audited(store, &Settings::default()).findings;
+    let finding = findings.iter().find(|finding| finding.subject == "visits").unwrap();
+    assert!(finding.evidence.contains("the number of visits"), "{findings:?}");
+    assert!(finding.remedy.ends_with("that is no leak: accept visits"), "{}", finding.remedy);
 }
 
 #[test]

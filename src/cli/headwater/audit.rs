@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use super::named::{check_task, open_store};
 use super::prepare::Hooks;
 use crate::audit::{Finding, Kind, Report, Settings, Shares, TaskReport, audit};
 use crate::cli::output::Output;
 use crate::cli::progress::Bars;
 use crate::error::Result;
-use crate::store::Store;
 use crate::view::audit_page;
 use crate::view::words::{count, plural};
 
@@ -53,7 +53,8 @@ pub(super) fn run(args: &AuditArgs, hooks: &Hooks<'_>) -> Result<u8> {
     if let Some(path) = &args.html {
         audit_page::check_place(path)?;
     }
-    let store = Arc::new(Store::open(&args.store)?);
+    let store = Arc::new(open_store(&args.store)?);
+    args.tasks.iter().try_for_each(|task| check_task(&store, task))?;
     let settings = Settings {
         tasks: (!args.tasks.is_empty()).then(|| args.tasks.clone()),
         seeds: args.seeds,
@@ -92,14 +93,32 @@ fn print(report: &Report, output: &mut Output) -> Result<()> {
             output.line(&format!("   and {more} more {of}; --json and --html have all"))?;
         }
     }
-    match report.findings.iter().find(|finding| finding.kind != Kind::Replay) {
-        None => output.line(&report.verdict()),
-        Some(finding) => output.line(&format!(
-            "\n{}\naccept a column that is known at that time with --allow {}",
+    let allow = allow(&report.findings);
+    match allow.is_empty() {
+        true => output.line(&report.verdict()),
+        false => output.line(&format!(
+            "\n{}\naccept what is known at that time; all findings that can be accepted: {}",
             report.verdict(),
-            finding.subject
+            allow.join(" ")
         )),
     }
+}
+
+/// Returns the arguments that accept the findings, each once; what a replay finds cannot be accepted.
+fn allow(findings: &[Finding]) -> Vec<String> {
+    let mut arguments: Vec<String> = Vec::new();
+    for finding in findings.iter().filter(|finding| finding.kind != Kind::Replay) {
+        let is_bare = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let argument = match finding.subject.chars().all(is_bare) {
+            true => format!("--allow {}", finding.subject),
+            // For the shell.
+            false => format!("--allow '{}'", finding.subject.replace('\'', "'\\''")),
+        };
+        if !arguments.contains(&argument) {
+            arguments.push(argument);
+        }
+    }
+    arguments
 }
 
 /// Returns what was seen, with its task.
@@ -139,4 +158,28 @@ fn print_task(task: &TaskReport, output: &mut Output) -> Result<()> {
         },
     ))?;
     output.line("")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_subjects_that_can_be_accepted_are_printed_once() {
+        let finding = |kind, subject: &str| Finding {
+            kind,
+            task: None,
+            subject: subject.to_owned(),
+            evidence: String::new(),
+            remedy: String::new(),
+        };
+        let findings = [
+            finding(Kind::PredictsTarget, "orders.paid"),
+            finding(Kind::Replay, "customers"),
+            finding(Kind::RoundedTime, "order items"),
+            finding(Kind::TotalsChildren, "orders.paid"),
+        ];
+        assert_eq!(allow(&findings), ["--allow orders.paid", "--allow 'order items'"]);
+        assert!(allow(&findings[1..2]).is_empty());
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::inspect_args::InspectArgs;
 use super::inspect_events;
+use super::named::{check_task, find_table, open_store};
 use crate::cli::output::Output;
 use crate::error::{Error, Result};
 use crate::sampler::Settings;
@@ -21,7 +22,7 @@ pub(super) fn run(args: &InspectArgs) -> Result<()> {
              --seed-index, or --token-row",
         ));
     }
-    if Kind::of(&args.store)? == Kind::Events {
+    if Kind::of(&args.store).is_ok_and(|kind| kind == Kind::Events) {
         return inspect_events::run(args);
     }
     if args.token_row.is_some() {
@@ -30,19 +31,19 @@ pub(super) fn run(args: &InspectArgs) -> Result<()> {
              --seed-index",
         ));
     }
-    let store = Store::open(&args.store)?;
+    let store = open_store(&args.store)?;
     if let (Some(task), Some(seed_index)) = (&args.task, args.seed_index) {
         return show_context(store, task, seed_index, args);
     }
     let mut output = Output::new();
     match (&args.table, &args.row) {
         (Some(table), Some(row)) => {
-            let table = store.table(table)?;
+            let table = find_table(&store, table)?;
             let view = RowView::of(&store, table, find_row(table, row)?)?;
             if args.json { output.json(&view) } else { print_row(&view, &mut output) }
         }
         (Some(table), None) => {
-            let table = store.table(table)?.metadata();
+            let table = find_table(&store, table)?.metadata();
             if args.json { output.json(table) } else { print_table(&store, table, &mut output) }
         }
         (None, _) => {
@@ -66,6 +67,7 @@ fn show_context(store: Store, task: &str, seed_index: u32, args: &InspectArgs) -
     if let Some(path) = &args.html {
         ContextPicture::check_place(path)?;
     }
+    check_task(&store, task)?;
     let settings = Settings { tasks: Some(vec![task.to_owned()]), ..Settings::default() };
     let picture = ContextPicture::new(vec![Arc::new(store)], settings, task, seed_index)?;
     let mut output = Output::new();

@@ -7,6 +7,7 @@ mod demo;
 mod inspect;
 mod inspect_args;
 mod inspect_events;
+mod named;
 mod prepare;
 mod schema;
 mod sql;

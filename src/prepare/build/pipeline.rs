@@ -23,7 +23,9 @@ use crate::container::{ContainerWriter, StringsWriter};
 use crate::error::{Context, Error, Result};
 use crate::prepare::names::counted;
 use crate::prepare::options::{Options, Report};
-use crate::prepare::schema::{CellTask, DerivedTask, Reference, Schema, Table, Task};
+use crate::prepare::schema::{
+    CellTask, DerivedTask, Predict, Reference, Schema, Table, Task, What,
+};
 use crate::prepare::source::{Batches, Source};
 use crate::store::{
     AggregateMetadata, CATEGORY_FILE, COLUMN_FILE, ColumnMetadata, EmbeddingMetadata,
@@ -153,8 +155,11 @@ impl<'a> Preparation<'a> {
             let read = self.read_task(task, derived).context(|| format!("task {:?}", task.name))?;
             self.remarks.extend(unknown_labels_remark(task, derived, read.obs_times()));
             // What a person would see in a file of seeds.
-            if task.predict.is_some() {
+            if let Some(predict) = &task.predict {
                 self.remarks.push(format!("task {:?}: {}", task.name, read.describe_splits()));
+                let empty = read.describe_empty_splits(predict);
+                self.remarks.extend(empty.map(|words| format!("task {:?}: {words}", task.name)));
+                self.remarks.extend(linked_rows_remark(task, predict));
             }
             derived_tasks.insert(task.name.clone(), read);
         }
@@ -512,6 +517,19 @@ fn unknown_labels_remark(task: &Task, derived: &DerivedTask, times: &[i64]) -> O
              than the {} days from the first observation to the last; correct or remove it",
             task.name,
             span / 86_400_000_000
+        )
+    })
+}
+
+/// Returns a remark about the histories of pairs, which a store has of all children: it does not hold which
+/// of them a condition leaves out.
+fn linked_rows_remark(task: &Task, predict: &Predict) -> Option<String> {
+    let is_of_some = predict.what == What::Link && predict.condition.is_some();
+    is_of_some.then(|| {
+        format!(
+            "task {:?}: where chooses the pairs and labels; popularity and the last links, which are \
+             baselines, count all rows of {:?}, also those that where leaves out",
+            task.name, predict.of
         )
     })
 }

@@ -17,9 +17,9 @@ use crate::error::{Error, Result};
 use crate::fold::Moments;
 use crate::plan::Split;
 use crate::prepare::names::counted;
-use crate::prepare::schema::{DerivedTask, Limits, Task};
+use crate::prepare::schema::{DerivedTask, Limits, Predict, Task};
 use crate::prepare::source::Batches;
-use crate::prepare::values::{Values, arrow_error, to_texts};
+use crate::prepare::values::{Values, arrow_error, text_of_time, to_texts};
 use crate::store::{ColumnMetadata, FileMetadata, SEES_EVERYTHING, task_file};
 
 /// The seeds of a derived task, all in memory: they are few compared to the rows of the database.
@@ -183,7 +183,7 @@ impl Reading<'_> {
         self.faults.check(self.task, self.derived)?;
         let targets: Vec<&dyn Array> = self.targets.iter().map(|array| &**array).collect();
         self.result.targets = concat(&targets).map_err(arrow_error)?;
-        self.result.use_train_statistics()?;
+        self.result.use_train_statistics(self.task.predict.as_ref())?;
         Ok(self.result)
     }
 }
@@ -269,6 +269,25 @@ impl Derived {
         Some(format!("mean {mean:.4}"))
     }
 
+    /// Returns why splits of a declared task have no seeds: its dates lie outside of the observations.
+    pub(super) fn describe_empty_splits(&self, predict: &Predict) -> Option<String> {
+        let is_there = |split| self.splits.contains(&split);
+        let (field, date) = match (is_there(Split::Train), is_there(Split::Test)) {
+            (false, _) => ("train_until", &predict.train_until),
+            (true, false) if !is_there(Split::Val) => ("train_until", &predict.train_until),
+            (true, false) => ("val_until", &predict.val_until),
+            (true, true) => return None,
+        };
+        let (first, last) = (self.obs_times.iter().min()?, self.obs_times.iter().max()?);
+        Some(format!(
+            "{field} = {date:?} leaves a split without seeds: they are observed from {} to {}; choose \
+             {field} between these times, one horizon ({}) after the first at least",
+            text_of_time(*first),
+            text_of_time(*last),
+            predict.horizon
+        ))
+    }
+
     /// Returns the observation time of each seed.
     pub(super) fn obs_times(&self) -> &[i64] {
         &self.obs_times
@@ -276,7 +295,7 @@ impl Derived {
 
     /// Computes the statistics from the recorded train split only, so that they do not depend on
     /// the other splits.
-    fn use_train_statistics(&mut self) -> Result<()> {
+    fn use_train_statistics(&mut self, predict: Option<&Predict>) -> Result<()> {
         if self.splits.is_empty() {
             return Ok(());
         }
@@ -307,13 +326,25 @@ impl Derived {
             _ => None,
         };
         match scale {
-            Some((all, train)) => self.check_scale(&all, &train),
+            Some((all, train)) => self.check_scale(&all, &train, predict),
             None => Ok(()),
         }
     }
 
     /// Checks that the train split can scale the targets: otherwise all would have the same score.
-    fn check_scale(&self, all: &Moments, train: &Moments) -> Result<()> {
+    fn check_scale(&self, all: &Moments, train: &Moments, predict: Option<&Predict>) -> Result<()> {
+        let first = self.obs_times.iter().min();
+        if let (Some(predict), Some(&first), false) =
+            (predict, first, self.splits.contains(&Split::Train))
+        {
+            return Err(Error::data(format!(
+                "expected a train_until after the first answers, found {:?}, by which no answer is known: the \
+                 first seed is observed at {}, and its horizon is {}; choose a later train_until",
+                predict.train_until,
+                text_of_time(first),
+                predict.horizon
+            )));
+        }
         let is_one_number = all.count() == 0 || all.min() == all.max();
         let found = match train.count() {
             0 if all.count() == 0 => return Ok(()),

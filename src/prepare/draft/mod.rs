@@ -115,14 +115,15 @@ pub fn draft(
     }
     let aggregates = aggregates::find(&subjects, &kept, &tables, &mut notes);
     let taken: Vec<_> = tasks.iter().map(|task| task.name.clone()).collect();
-    let questions = questions::find(&subjects, &kept, &tables, &taken);
+    let (questions, unasked) = questions::find(&subjects, &kept, &tables, &taken);
     let database = name.to_owned();
     let summaries = Vec::new();
     let events = None;
     let schema = Schema { database, limits, events, tables, aggregates, summaries, tasks };
     schema.check()?;
     let doubtful = doubtful(&subjects, &kept);
-    Ok(Draft { schema, source: source.describe(), notes, doubtful, questions, left_out })
+    let source = source.describe();
+    Ok(Draft { schema, source, notes, doubtful, questions, unasked, left_out })
 }
 
 /// Reads every table except the views once.

@@ -145,6 +145,14 @@ pub(super) fn may_number_rows(tokens: &[String]) -> bool {
     tokens.last().is_some_and(|last| NUMBERING.contains(&last.as_str()))
 }
 
+/// Whether a column is named like a place among others, of which a sum says nothing.
+pub(super) fn names_rank(tokens: &[String]) -> bool {
+    let numbered = tokens.split_last().filter(|(last, _)| NUMBERING.contains(&last.as_str()));
+    let named = numbered.map_or(tokens, |(_, before)| before);
+    let ranks = ["place", "order", "position", "rank", "ranking"];
+    named.last().is_some_and(|last| ranks.contains(&last.as_str()))
+}
+
 /// Whether a column numbers the rows of one parent, by its tokens: the lines of an order.
 pub(super) fn numbers_within(tokens: &[String]) -> bool {
     let ends = [
@@ -222,6 +230,16 @@ mod tests {
         }
         for name in ["deadline", "line_total", "phone_number", "position", ""] {
             assert!(!numbers_within(&tokens(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn ranks_are_recognised_by_name() {
+        for name in ["positionDisplayOrder", "position", "finishing_place", "Rank", "position_no"] {
+            assert!(names_rank(&tokens(name)), "{name}");
+        }
+        for name in ["order_total", "rank_points", "price", "driverNumber", ""] {
+            assert!(!names_rank(&tokens(name)), "{name}");
         }
     }
 

@@ -1,11 +1,13 @@
 //! Drafts questions: declared tasks that a person may take as they are, written as comments.
 //!
 //! Of each table whose rows have many children one after the other: will there be another one soon, and
-//! how much? The horizon is about the time from one child to the next, so that both answers occur.
+//! how much? The horizon is about the time from one child to the next, so that both answers occur, or
+//! shorter, so that val and test have two horizons each.
 
 use std::cmp::Reverse;
 
 use super::aggregates::{Candidate, candidates};
+use super::name_tokens::{may_number_rows, names_rank};
 use super::subject::Subject;
 use crate::days::{DAY_US, Date};
 use crate::prepare::schema::{Column, Delay, Predict, ScaleName, Table, What};
@@ -35,17 +37,23 @@ pub(super) struct Question {
     pub(super) note: String,
 }
 
-/// Drafts at most five questions about the tables of the schema; `tables` are those of `kept`.
+/// Drafts at most five questions about the tables of the schema; `tables` are those of `kept`. Without a
+/// question the second part says why, if a table is near to one.
 pub(super) fn find(
     subjects: &[Subject],
     kept: &[usize],
     tables: &[Table],
     taken: &[String],
-) -> Vec<Question> {
-    let mut pairs: Vec<Pair<'_>> = candidates(subjects, kept)
-        .into_iter()
-        .filter_map(|candidate| Pair::of(subjects, kept, tables, &candidate))
-        .collect();
+) -> (Vec<Question>, Vec<String>) {
+    let mut too_short: Vec<String> = Vec::new();
+    let mut pairs: Vec<Pair<'_>> = Vec::new();
+    for candidate in candidates(subjects, kept) {
+        match Pair::of(subjects, kept, tables, &candidate) {
+            Some(Ok(pair)) => pairs.push(pair),
+            Some(Err(why)) => too_short.push(why),
+            None => {}
+        }
+    }
     pairs.sort_by_key(|pair| (Reverse(pair.anchors), Reverse(pair.children), pair.of.name.clone()));
     // Each anchor and each child table once.
     let mut chosen: Vec<Pair<'_>> = Vec::new();
@@ -63,7 +71,11 @@ pub(super) fn find(
         |question: &Question| taken.iter().all(|name| !name.eq_ignore_ascii_case(&question.name));
     questions.retain(is_free);
     questions.truncate(QUESTIONS_MAX);
-    questions
+    too_short.dedup();
+    if !questions.is_empty() {
+        too_short.clear();
+    }
+    (questions, too_short)
 }
 
 /// A table and one of the tables that refer to it.
@@ -81,7 +93,17 @@ struct Pair<'a> {
     train_until: String,
     val_until: String,
     /// The columns of the children that have at least two values.
-    varying: Vec<(&'a str, &'a Column)>,
+    varying: Vec<Varying<'a>>,
+}
+
+/// A column of the children that has at least two values.
+struct Varying<'a> {
+    name: &'a str,
+    column: &'a Column,
+    /// Whether it is named like a code, so that its numbers are names.
+    is_name: bool,
+    /// Whether it is named like a place among others, of which a sum says nothing.
+    is_rank: bool,
 }
 
 impl<'a> Pair<'a> {
@@ -90,7 +112,7 @@ impl<'a> Pair<'a> {
         kept: &[usize],
         tables: &'a [Table],
         candidate: &Candidate,
-    ) -> Option<Self> {
+    ) -> Option<Result<Self, String>> {
         let &Candidate { child, reference, parent, children, parents } = candidate;
         let place = |wanted: usize| kept.iter().position(|&index| index == wanted);
         let (anchor, of) = (&tables[place(parent)?], &tables[place(child)?]);
@@ -102,12 +124,20 @@ impl<'a> Pair<'a> {
         // About one child of a row comes within the horizon.
         let between = time.span_us * i128::from(parents) / i128::from(children);
         let distance = |horizon: &i64| (i128::from(*horizon) - between).abs();
-        let horizon = HORIZONS.into_iter().min_by_key(distance)?;
-        let length = i128::from(horizon);
         // Val and test have two horizons each, at least.
-        if time.span_us * (VAL_PERCENT - TRAIN_PERCENT) < 200 * length {
-            return None;
-        }
+        let fits = |horizon: &i64| {
+            time.span_us * (VAL_PERCENT - TRAIN_PERCENT) >= 200 * i128::from(*horizon)
+        };
+        let Some(horizon) = HORIZONS.into_iter().filter(fits).min_by_key(distance) else {
+            return Some(Err(format!(
+                "the rows of {:?} are of {} days: {} % of them, for each of val and test, are shorter than \
+                 two horizons of 1 day",
+                of.name,
+                time.span_us / i128::from(DAY_US),
+                VAL_PERCENT - TRAIN_PERCENT
+            )));
+        };
+        let length = i128::from(horizon);
         // In horizons; at least one observation lies in the test period, the shortest.
         let longest = time.span_us * (100 - VAL_PERCENT) / (100 * length) - 1;
         let every = (i128::from(parents) * time.span_us / (length * SEEDS_MAX)).min(longest).max(1);
@@ -123,7 +153,13 @@ impl<'a> Pair<'a> {
             counted && column.known.is_none() && !subject.refers_by(*place)
         });
         let several = of.references.iter().filter(|other| other.to == anchor.name).count() > 1;
-        Some(Self {
+        let varying = varying.map(|(place, (name, column))| Varying {
+            name,
+            column,
+            is_name: may_number_rows(&subject.column_tokens[place]),
+            is_rank: names_rank(&subject.column_tokens[place]),
+        });
+        Some(Ok(Self {
             anchor,
             of,
             reference: several.then(|| subject.references[reference].name(subject)),
@@ -134,17 +170,23 @@ impl<'a> Pair<'a> {
             times: (time.span_us - length) / (length * every),
             train_until: date(TRAIN_PERCENT)?,
             val_until: date(VAL_PERCENT)?,
-            varying: varying.map(|(_, (name, column))| (name.as_str(), column)).collect(),
-        })
+            varying: varying.collect(),
+        }))
     }
 
-    /// Returns whether there will be a child, and how much its first number will be in all.
+    /// Returns whether there will be a child, and how much its first number will be: in all, or in the mean
+    /// where a sum says nothing.
     fn questions(&self) -> Vec<Question> {
-        let is_amount =
-            |&&(_, column): &&(&str, &Column)| column.semantic == SemanticType::Numerical;
+        let is_amount = |varying: &&Varying<'_>| {
+            varying.column.semantic == SemanticType::Numerical
+                && (varying.is_rank || !varying.is_name)
+        };
         let number = self.varying.iter().find(is_amount);
         let rest = match number {
-            Some(&(name, column)) => self.question(What::Sum, Some(name), column.scale),
+            Some(&Varying { name, column, is_rank, .. }) => {
+                let what = if is_rank { What::Mean } else { What::Sum };
+                self.question(what, Some(name), column.scale)
+            }
             None => self.question(What::Count, None, ScaleName::Linear),
         };
         vec![self.question(What::Exists, None, ScaleName::Linear), rest]
@@ -153,9 +195,9 @@ impl<'a> Pair<'a> {
     /// Returns what category the next child will have.
     fn class(&self) -> Option<Question> {
         let is_class =
-            |&&(_, column): &&(&str, &Column)| column.semantic == SemanticType::Categorical;
-        let &(name, _) = self.varying.iter().find(is_class)?;
-        Some(self.question(What::First, Some(name), ScaleName::Linear))
+            |varying: &&Varying<'_>| varying.column.semantic == SemanticType::Categorical;
+        let class = self.varying.iter().find(is_class)?;
+        Some(self.question(What::First, Some(class.name), ScaleName::Linear))
     }
 
     fn question(&self, what: What, column: Option<&str>, scale: ScaleName) -> Question {
@@ -181,6 +223,7 @@ impl<'a> Pair<'a> {
         let words = match (what, column) {
             (What::Exists, _) => format!("will a row of {anchor:?} have any of {of:?}"),
             (What::Sum, Some(column)) => format!("how much {column:?} of {of:?} in all"),
+            (What::Mean, Some(column)) => format!("which {column:?} of {of:?} in the mean"),
             (_, Some(column)) => format!("what {column:?} will the next of {of:?} have"),
             (_, None) => format!("how many of {of:?}"),
         };

@@ -25,6 +25,8 @@ pub struct Draft {
     pub(super) notes: Notes,
     pub(super) doubtful: Doubtful,
     pub(super) questions: Vec<Question>,
+    /// Why no question was drafted, if tables are near to one.
+    pub(super) unasked: Vec<String>,
     /// The tables that are left out, and the reasons.
     pub(super) left_out: Vec<(String, &'static str)>,
 }
@@ -94,6 +96,10 @@ impl Draft {
             let heading = "Questions that these tables can answer. To ask one, remove the # before \
                            its lines; headwater sql shows how it is asked";
             writeln!(text, "\n# {heading}.")?;
+        }
+        for reason in &self.unasked {
+            let reason = comment(&format!("No question was drafted: {reason}."));
+            writeln!(text, "\n{}", reason.trim_start())?;
         }
         self.questions.iter().try_for_each(|question| write_question(text, question))
     }

@@ -43,7 +43,7 @@ impl Schema {
             );
         }
         let question = self.question(predict)?;
-        let target = target(predict, question.children)?;
+        let target = question.target.clone();
         // A label is known when the answer from the last child of its horizon can be known.
         let horizon = Delay(predict.horizon.0.saturating_add(question.answer_delay));
         let count = question.anchor.key.len();
@@ -107,7 +107,7 @@ impl Schema {
                 children.name
             ));
         }
-        let reference = reference(predict, children)?;
+        let reference = reference(self, predict, children)?;
         refers_to_key(reference, anchor)?;
         let link = self.link(predict, children, reference)?;
         if predict.condition.as_ref().is_some_and(|condition| condition.trim().is_empty()) {
@@ -131,6 +131,8 @@ impl Schema {
                 return fail(format!("{name}: expected a time longer than 0, found 0"));
             }
         }
+        // Before the times at which columns are known: a column that the question may not name has none.
+        let target = target(predict, children)?;
         let train_until = time(&predict.train_until).context(|| "train_until")?;
         let val_until = time(&predict.val_until).context(|| "val_until")?;
         if val_until.saturating_sub(train_until) < predict.horizon.0 {
@@ -148,6 +150,7 @@ impl Schema {
             children,
             reference,
             link,
+            target,
             train_until,
             val_until,
             answer_delay,

@@ -60,7 +60,7 @@ impl Schema {
         let later = table.columns.iter().filter_map(|(n, c)| Some((n, c, c.known.as_ref()?)));
         for (name, column, known) in later {
             self.check_known_column(table, name, column.semantic)
-                .and_then(|()| check_known_time(table, name, known))
+                .and_then(|()| check_known_time(table, name, column.semantic, known))
                 .context(|| format!("column {name:?}: known"))?;
         }
         Ok(())
@@ -88,7 +88,12 @@ impl Schema {
     }
 }
 
-fn check_known_time(table: &Table, name: &str, known: &Known) -> Result<()> {
+fn check_known_time(
+    table: &Table,
+    name: &str,
+    semantic: SemanticType,
+    known: &Known,
+) -> Result<()> {
     match known {
         Known::Delay(delay) if delay.is_zero() => {
             fail("expected a delay longer than 0, found 0; remove known")
@@ -99,9 +104,14 @@ fn check_known_time(table: &Table, name: &str, known: &Known) -> Result<()> {
             table.name
         )),
         Known::Delay(_) => Ok(()),
-        Known::At(time) if time == name => {
-            fail("expected another column of times, found the column itself; remove known")
-        }
+        Known::At(time) if time == name && semantic == SemanticType::Timestamp => fail(
+            "at: expected another column of times, found the column itself, whose times are NULL in every \
+             context that is observed before them, without known; remove known",
+        ),
+        Known::At(time) if time == name => fail(format!(
+            "at: expected the column of the times at which these values are known, found the column itself, \
+             of type {semantic}; name that column, or set known = {{ delay = \"...\" }}"
+        )),
         Known::At(time) => {
             has_columns(table, std::slice::from_ref(time)).context(|| "at")?;
             match table.columns[time].semantic {

@@ -6,7 +6,7 @@
 
 use super::check::{fail, find_reference};
 use super::predict::{Link, Predict, Question, What, in_key_order};
-use super::predict_sql::{OBSERVED_AT, SPLIT, TARGET};
+use super::predict_sql::{OBSERVED_AT, SPLIT, TARGET, quoted};
 use super::{Reference, Schema, Table, Task};
 use crate::error::{Context, Error, Result};
 use crate::prepare::names::listed;
@@ -77,7 +77,7 @@ impl Schema {
                 u32::MAX
             ));
         };
-        let reference = to_reference_of(predict, children, to, reference)?;
+        let reference = to_reference_of(self, predict, children, to, reference)?;
         refers_to_key(reference, to)?;
         Ok(Some(Link { to, reference, negatives }))
     }
@@ -136,12 +136,60 @@ impl Schema {
         ))
     }
 
+    /// Returns what to do where `children` do not refer to `wanted` themselves, but by way of another table:
+    /// the lines of an order refer to the order alone, and the order to the customer; or the other way
+    /// round, the lines refer to a product, and the order does not.
+    fn way_round(&self, predict: &Predict, children: &Table, wanted: &str) -> Option<String> {
+        let to = |table: &'_ Table, name: &str| {
+            table.references.iter().position(|reference| reference.to == name)
+        };
+        // The table with the rows that link, the one to which they refer, and what they lack.
+        let lines = self.tables.iter().filter(|lines| {
+            lines.name != children.name
+                && lines.labels_of.is_none()
+                && to(lines, &children.name).is_some()
+                && to(lines, wanted).is_some()
+        });
+        let mut ways = lines.map(|lines| (lines, children, predict.anchor.as_str()));
+        let through = || {
+            let parents =
+                children.references.iter().filter_map(|one| self.find_table(&one.to).ok());
+            let mut parents = parents.filter(|parent| to(parent, wanted).is_some());
+            parents.next().map(|parent| (children, parent, wanted))
+        };
+        let (lines, orders, lacking) = through().or_else(|| ways.next())?;
+        let by = &lines.references[to(lines, &orders.name)?];
+        let lent = &orders.references[to(orders, lacking)?];
+        let keys = if by.to_columns.is_empty() { &orders.key } else { &by.to_columns };
+        let column = |table: &Table, column: &String| {
+            format!("{}.{}", quoted(table.source_name()), quoted(column))
+        };
+        let joined: Vec<_> = (by.columns.iter().zip(keys))
+            .map(|(own, key)| format!("{} = {}", column(lines, own), column(orders, key)))
+            .collect();
+        let copied: Vec<_> = lent.columns.iter().map(|name| column(orders, name)).collect();
+        Some(format!(
+            "the rows of {:?} refer to {lacking:?} by way of {:?} alone: copy the key {} into them, in a view \
+             of the source or in a table made from SELECT {}.*, {} FROM {} LEFT JOIN {} ON {}, then set of = \
+             {:?}",
+            lines.name,
+            orders.name,
+            listed(lent.columns.iter().map(String::as_str)),
+            quoted(lines.source_name()),
+            copied.join(", "),
+            quoted(lines.source_name()),
+            quoted(orders.source_name()),
+            joined.join(" AND "),
+            lines.name
+        ))
+    }
+
     /// Returns the places of what a question about links is made of; none for other tasks.
     pub(in crate::prepare) fn link_places(&self, task: &Task) -> Option<LinkPlaces> {
         let predict = task.predict.as_ref()?;
         let children = self.table(&predict.of)?;
         let table = &self.tables[children];
-        let reference = reference(predict, table).ok()?;
+        let reference = reference(self, predict, table).ok()?;
         let link = self.link(predict, table, reference).ok()??;
         Some(LinkPlaces {
             pairs: self.table(&task.name)?,
@@ -185,14 +233,20 @@ pub(super) fn key_of_pairs(columns: &PairColumns) -> Vec<String> {
 }
 
 /// Returns the reference from the children to the anchor.
-pub(super) fn reference<'a>(predict: &Predict, children: &'a Table) -> Result<&'a Reference> {
+pub(super) fn reference<'a>(
+    schema: &Schema,
+    predict: &Predict,
+    children: &'a Table,
+) -> Result<&'a Reference> {
     let Predict { anchor, reference, .. } = predict;
-    let expected = || format!("the anchor {anchor:?}");
+    let expected =
+        || (format!("the anchor {anchor:?}"), schema.way_round(predict, children, anchor));
     only_reference(children, anchor, ("reference", reference.as_ref()), None, expected)
 }
 
 /// Returns the reference from the children to the candidates, which is another one than to the anchor.
 fn to_reference_of<'a>(
+    schema: &Schema,
     predict: &Predict,
     children: &'a Table,
     to: &Table,
@@ -200,20 +254,24 @@ fn to_reference_of<'a>(
 ) -> Result<&'a Reference> {
     let expected = || {
         let (to, to_anchor) = (&to.name, to_anchor.name());
-        format!("the table {to:?} of the candidates, beside {to_anchor:?} to the anchor")
+        (
+            format!("the table {to:?} of the candidates, beside {to_anchor:?} to the anchor"),
+            schema.way_round(predict, children, to),
+        )
     };
     let choice = ("to_reference", predict.to_reference.as_ref());
     only_reference(children, &to.name, choice, Some(to_anchor), expected)
 }
 
 /// Returns the only reference of the children to a table, or the one that a field of the question
-/// chooses; `other` does not count. `expected` says where it should lead, for the message.
+/// chooses; `other` does not count. `expected` says where it should lead, and what to do if another table
+/// has it, for the message.
 fn only_reference<'a>(
     children: &'a Table,
     to: &str,
     (field, chosen): (&str, Option<&String>),
     other: Option<&Reference>,
-    expected: impl FnOnce() -> String,
+    expected: impl FnOnce() -> (String, Option<String>),
 ) -> Result<&'a Reference> {
     if let Some(name) = chosen {
         find_reference(children, name).context(|| field.to_owned())?;
@@ -226,12 +284,14 @@ fn only_reference<'a>(
     let found: Vec<_> = children.references.iter().filter(is_meant).collect();
     match found[..] {
         [reference] => Ok(reference),
-        [] => fail(format!(
-            "expected a reference from {:?} to {}, found none; name other tables, or add the \
-             reference",
-            children.name,
-            expected()
-        )),
+        [] => {
+            let (wanted, remedy) = expected();
+            fail(format!(
+                "expected a reference from {:?} to {wanted}, found none; {}",
+                children.name,
+                remedy.as_deref().unwrap_or("name other tables, or add the reference")
+            ))
+        }
         _ => {
             let names: Vec<_> = found.iter().map(|reference| reference.name()).collect();
             fail(format!(

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::text::Delay;
-use super::{Reference, ScaleName, Table};
+use super::{Column, Reference, ScaleName, Table};
 use crate::error::{Error, Result};
 
 /// A question about the children of each row of a table: how many come within the horizon, say.
@@ -122,6 +122,8 @@ pub(super) struct Question<'a> {
     pub(super) reference: &'a Reference,
     /// What a question about links names beside.
     pub(super) link: Option<Link<'a>>,
+    /// The type and scale of the target.
+    pub(super) target: Column,
     /// The microseconds since 1970 of `train_until` and `val_until`.
     pub(super) train_until: i64,
     pub(super) val_until: i64,

@@ -4,12 +4,19 @@
 //! observations with `at < t <= at + horizon`, so the numbers of these observations are an
 //! arithmetic range: the query makes a row for each of them and joins by number, in time that grows
 //! with the children, whatever the number of observations.
+//!
+//! The observations reach as far as the children do. A time that stands for none, such as 9999-12-31,
+//! would make a seed of every anchor row for each step of 8,000 years. So the days with children are cut
+//! where none has a child for ten years, the part with the most children is the main one, and a child
+//! lies *far* if it is further from this part than the part is long, and than ten years. If a far child
+//! counts, the query fails with a message; if none counts, the observations end with the others.
 
 use std::fmt::Write;
 
 use super::predict::{Question, What, in_key_order};
 use super::prepared::{ROW, key_column};
 use super::{Schema, Table};
+use crate::days::DAY_US;
 use crate::error::{Error, Result};
 
 /// The columns of a query: the parts of the anchor's key by number, the observation time, the
@@ -21,6 +28,12 @@ pub(super) const SPLIT: &str = "split";
 
 /// The column that says which children count.
 pub(super) const COUNTS: &str = "counts for the task";
+
+/// The days without a child that cut the times of the children into parts: ten years.
+const DAYS_APART: i64 = 3_653;
+
+/// The beginning of a message with which a query fails; what DuckDB writes before it is left out.
+const REFUSES: &str = "headwater: ";
 
 /// Returns the query whose rows are the seeds of a declared task.
 pub(super) fn query(schema: &Schema, question: &Question<'_>) -> Result<String> {
@@ -95,6 +108,7 @@ pub(super) fn seeds(
     let Question { predict, train_until, val_until, .. } = *question;
     let (children, asked) = (children(schema, question, more)?, asked(schema, question, keys)?);
     let end = number_from("t");
+    let (reach, check) = (reach(), check_far(schema, question));
     Ok(format!(
         "\
 -- In microseconds: train_until = {:?}, val_until = {:?}, horizon {}, every {};
@@ -107,11 +121,13 @@ WITH task_question AS (
 task_child AS (
 {children}
 ),
+{reach},
 -- Observation k is at train_until + k * every. Its answer is known by the end of the data.
 task_bound AS (
-  SELECT min({end}) AS low,
+  SELECT min({end}) + max({check}) AS low,
     max(CAST(floor((t + delay - answer_delay - horizon - train_until) / every) AS BIGINT)) AS high
-  FROM task_child CROSS JOIN task_question
+  FROM task_child CROSS JOIN task_question CROSS JOIN task_reach
+  WHERE t BETWEEN reach_from AND reach_until
 ),
 {asked}",
         predict.train_until,
@@ -123,6 +139,97 @@ task_bound AS (
         schema.delay(question.children),
         question.answer_delay,
     ))
+}
+
+/// Returns the queries of how far the children reach, and of the far ones that count.
+fn reach() -> String {
+    format!(
+        "\
+-- The times of the children are in parts, with {DAYS_APART} days between them at least. A child lies far if
+-- it is further from the part with the most children than this part is long.
+task_day AS (
+  SELECT t // {DAY_US} AS day, min(t) AS first, max(t) AS last, count(*) AS children,
+    count(*) FILTER (WHERE counts) AS counted
+  FROM task_child GROUP BY day
+),
+task_part AS (
+  SELECT part, min(day) AS part_from, max(day) AS part_until
+  FROM (
+    SELECT *, sum(CAST(is_apart AS BIGINT)) OVER (ORDER BY day) AS part
+    FROM (
+      SELECT *, coalesce(day - lag(day) OVER (ORDER BY day) > {DAYS_APART}, false) AS is_apart FROM task_day
+    )
+  )
+  GROUP BY part ORDER BY sum(children) DESC, part LIMIT 1
+),
+task_far AS (
+  SELECT *, greatest(day - part_until, part_from - day) > greatest(part_until - part_from, {DAYS_APART}) AS far
+  FROM task_day CROSS JOIN task_part
+),
+task_reach AS (
+  SELECT min(first) FILTER (WHERE NOT far) AS reach_from, max(last) FILTER (WHERE NOT far) AS reach_until,
+    coalesce(sum(counted) FILTER (WHERE far), 0) AS far_count, sum(children) AS all_count,
+    min(first) FILTER (WHERE far AND counted > 0) AS far_from,
+    max(last) FILTER (WHERE far AND counted > 0) AS far_until
+  FROM task_far
+)"
+    )
+}
+
+/// Returns an expression that is 0, or fails with a message if far children count.
+fn check_far(schema: &Schema, question: &Question<'_>) -> String {
+    let children = question.children;
+    let lineage = schema.lineage(children);
+    let column = lineage.last().and_then(|table| table.time.as_ref()?.column.as_ref());
+    let column = column.map_or("", |column| column.as_str());
+    // The text parts are SQL strings, between which numbers and times stand. A quote is a call, because a
+    // person may put the query into a string of TOML, which three quotes would end.
+    let literal = |text: &str| format!("'{}'", text.replace('\'', "' || chr(39) || '"));
+    let time = |name: &str| format!("CAST(make_timestamp({name}) AS VARCHAR)");
+    let (of, remedy) = match lineage.last() {
+        // A condition names columns of the children alone.
+        Some(table) if table.name != children.name => (
+            format!("{column:?} of {:?}", table.name),
+            literal("correct it, or leave these rows out of the source"),
+        ),
+        _ => {
+            let begin = format!(
+                "correct it, leave these rows out of the source, or say with where which rows count: {} \
+                 BETWEEN TIMESTAMP '",
+                quoted(column)
+            );
+            let parts = [
+                literal(&begin),
+                time("reach_from"),
+                literal("' AND TIMESTAMP '"),
+                time("reach_until"),
+                literal("'"),
+            ];
+            (format!("{column:?}"), parts.join(" || "))
+        }
+    };
+    let parts = [
+        literal(&format!(
+            "{REFUSES}table {:?}: expected rows with times ({of}) that lie together, found ",
+            children.name
+        )),
+        "far_count".to_owned(),
+        literal(" of "),
+        "all_count".to_owned(),
+        literal(" rows at "),
+        time("far_from"),
+        format!("CASE WHEN far_from = far_until THEN '' ELSE ' to ' || {} END", time("far_until")),
+        literal(", far from the others, which lie from "),
+        time("reach_from"),
+        literal(" to "),
+        time("reach_until"),
+        literal(&format!(
+            ": the task would ask every {} in between; if such a time stands for none, ",
+            question.predict.step()
+        )),
+        remedy,
+    ];
+    format!("CASE WHEN far_count > 0 THEN error({}) ELSE 0 END", parts.join(" || "))
 }
 
 /// Returns the number of the first observation at `time` or later.

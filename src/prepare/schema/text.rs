@@ -142,36 +142,87 @@ pub(super) fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// Returns the message about an error of TOML in `text`: its place, and the nearest known name.
+/// Returns the message about an error of TOML in `text`: its place, its table or task, its field, and the
+/// nearest known name.
 pub(super) fn explain(text: &str, error: &toml::de::Error) -> String {
-    let message = in_plain_words(&error.message().trim_end().replace('\n', "; "));
-    let Some(span) = error.span() else { return message };
+    let message = error.message().trim_end().replace('\n', "; ");
+    let Some(span) = error.span() else { return in_plain_words(&message, &Place::default()) };
     let before = text.get(..span.start).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    format!("line {line}, column {column}: {message}")
+    let own = before.rsplit('\n').next().unwrap_or_default();
+    let column = own.chars().count() + 1;
+    let place = Place {
+        line: text.lines().nth(line - 1).unwrap_or_default().trim(),
+        field: own.trim_end().strip_suffix('=').map_or("", last_word),
+    };
+    let section = section(text, line).map_or_else(String::new, |section| format!("{section}: "));
+    format!("line {line}, column {column}: {section}{}", in_plain_words(&message, &place))
+}
+
+/// The place of an error in a schema file.
+#[derive(Default)]
+struct Place<'a> {
+    /// The line, without the spaces around it.
+    line: &'a str,
+    /// The field whose value is wrong; empty if the error is not about a value.
+    field: &'a str,
+}
+
+/// Returns the last word of a text: `time` of `{ name = "a", time`.
+fn last_word(text: &str) -> &str {
+    let is_of_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    text.trim_end().rsplit(|c| !is_of_word(c)).next().unwrap_or_default()
+}
+
+/// Returns the table, task, aggregate or summary in which a line lies: `table "orders"`.
+fn section(text: &str, line: usize) -> Option<String> {
+    let is_header = |line: &&str| line.trim_start().starts_with("[[") && !line.contains('.');
+    let lines: Vec<&str> = text.lines().collect();
+    let start = lines.get(..line)?.iter().rposition(is_header)?;
+    let header = lines[start].trim().trim_start_matches("[[").split(']').next()?;
+    let kind =
+        ["table", "task", "aggregate", "summary"].into_iter().find(|kind| *kind == header)?;
+    let name_field = if matches!(kind, "table" | "task") { "name" } else { "table" };
+    let mut own = lines[start + 1..].iter().take_while(|line| !is_header(line));
+    let name = own.find_map(|line| {
+        let (field, value) = line.split_once('=')?;
+        let value = value.trim().strip_prefix(['"', '\''])?;
+        (field.trim() == name_field).then(|| value.split(['"', '\'']).next())?
+    })?;
+    let of = if matches!(kind, "table" | "task") { "" } else { " of" };
+    Some(format!("{kind}{of} {name:?}"))
 }
 
 /// Returns a message of serde in the words of a schema file, with a remedy where there is one.
-fn in_plain_words(message: &str) -> String {
+fn in_plain_words(message: &str, place: &Place<'_>) -> String {
+    if let Some(message) = wrong_brackets(message, place.line) {
+        return message;
+    }
     // unknown field `colums`, expected one of `name`, `columns`
     if message.starts_with("unknown ") {
-        let mut quoted = message.split('`').skip(1).step_by(2);
-        let unknown = quoted.next().unwrap_or_default();
-        let known: Vec<&str> = quoted.collect();
-        if let Some(near) = suggest(unknown, known.iter().copied()) {
-            return format!("{message}; did you mean `{near}`?");
-        }
-        let section = SECTIONS.iter().find(|(name, _)| known.contains(name));
-        return match section.filter(|(_, fields)| fields.contains(&unknown)) {
-            Some((name, _)) => {
-                format!("`{unknown}` belongs into `{name}`: {name} = {{ {unknown} = ... }}")
-            }
-            None => message.to_owned(),
-        };
+        return unknown_name(message, place);
     }
     if let Some(field) = message.strip_prefix("missing field ") {
         return format!("the field {field} is missing; add {} = ...", field.trim_matches('`'));
+    }
+    let of_field = match place.field {
+        "" => String::new(),
+        field => format!("{field}: "),
+    };
+    match message {
+        "duplicate key" => {
+            return "expected each field once, found a second one of this name; remove one".into();
+        }
+        "wanted string or table" => {
+            return format!("{of_field}expected a word in quotes, found another value; correct it");
+        }
+        _ if message.starts_with("wanted exactly 1 element") => {
+            return format!(
+                "{of_field}expected one of {{ delay = \"...\" }} and {{ at = \"...\" }}, found {}; give one",
+                if message.contains("found 0") { "neither" } else { "both" }
+            );
+        }
+        _ => {}
     }
     // invalid type: string "30 days", expected a sequence
     let found_and_expected = message
@@ -187,13 +238,163 @@ fn in_plain_words(message: &str) -> String {
         ];
         names.iter().fold(word.to_owned(), |word, (from, to)| word.replace(from, to))
     };
-    let (expected, found) = (named(expected), named(found));
+    let found = named(found);
     // A date without quotes is a table to serde.
     if expected == "a string" && found == "table in braces" {
-        return "expected a string in quotes, such as \"2020-01-31\", found a date or a table"
-            .into();
+        return format!(
+            "{of_field}expected a string in quotes, such as \"2020-01-31\", found a date or a table"
+        );
     }
-    format!("expected {expected}, found {found}")
+    let given = found.strip_prefix("string ").unwrap_or("\"...\"");
+    let (expected, remedy) = match expected {
+        "struct Time" => (
+            "{ column = \"...\" } or { through = \"...\" }".to_owned(),
+            format!("; write {{ column = {given} }}"),
+        ),
+        "struct Reference" => (
+            "{ columns = \"...\", to = \"...\" }".to_owned(),
+            format!(
+                "; write {{ columns = {given}, to = \"...\" }} with the table that it refers to"
+            ),
+        ),
+        "struct CellTask" => (
+            "{ table = \"...\", column = \"...\" }".to_owned(),
+            format!("; write {{ table = \"...\", column = {given} }}"),
+        ),
+        "struct Predict" => (
+            "the section [task.predict]".to_owned(),
+            "; write [task.predict] and its fields below it".to_owned(),
+        ),
+        "struct DerivedTask" => (
+            "the section [task.derived]".to_owned(),
+            "; write [task.derived] and its fields below it".to_owned(),
+        ),
+        "struct Limits" => (
+            "the section [limits]".to_owned(),
+            "; write [limits] and its fields below it".to_owned(),
+        ),
+        "u32" | "u64" | "usize" => (
+            "a whole number from 0 on".to_owned(),
+            "; write it without quotes and without a point".to_owned(),
+        ),
+        "i64" | "i32" => (
+            "a whole number".to_owned(),
+            "; write it without quotes and without a point".to_owned(),
+        ),
+        "f64" | "f32" => ("a number".to_owned(), "; write it without quotes".to_owned()),
+        "a boolean" => ("true or false".to_owned(), "; write it without quotes".to_owned()),
+        "a sequence" if place.field == "references" => (
+            "a list in square brackets".to_owned(),
+            "; write references = [{ columns = \"...\", to = \"...\" }]".to_owned(),
+        ),
+        "a map" if place.field == "columns" => (
+            "the types of the columns in braces".to_owned(),
+            "; write columns = { id = \"identifier\" } with a type for each column".to_owned(),
+        ),
+        other => match other.strip_prefix("struct ") {
+            Some(_) => ("a table in braces, { field = ... }".to_owned(), String::new()),
+            None => (named(other), String::new()),
+        },
+    };
+    format!("{of_field}expected {expected}, found {found}{remedy}")
+}
+
+/// Returns the message about brackets of a section: some may be there several times, others once.
+fn wrong_brackets(message: &str, line: &str) -> Option<String> {
+    const MANY: [&str; 4] = ["table", "task", "aggregate", "summary"];
+    const ONE: [&str; 6] =
+        ["limits", "table.columns", "table.time", "task.cell", "task.derived", "task.predict"];
+    let header = line.strip_prefix('[')?;
+    let (name, is_double) = match header.strip_prefix('[') {
+        Some(rest) => (rest.split(']').next()?, true),
+        None => (header.split(']').next()?, false),
+    };
+    // The other errors of a section are about its fields.
+    let is_of_type = message.starts_with("invalid type");
+    if is_double && ONE.contains(&name) && is_of_type {
+        return Some(format!(
+            "expected [{name}] in single brackets, because there is one, found [[{name}]]; write [{name}]"
+        ));
+    }
+    let is_list = message.ends_with("expected a sequence");
+    (!is_double && MANY.contains(&name) && is_list).then(|| {
+        format!(
+            "expected [[{name}]] in double brackets, because there may be several, found [{name}]; write \
+             [[{name}]]"
+        )
+    })
+}
+
+/// Returns the message about a name that serde does not know, with the nearest that it knows.
+fn unknown_name(message: &str, place: &Place<'_>) -> String {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let unknown = quoted.next().unwrap_or_default();
+    let known: Vec<&str> = quoted.collect();
+    let near = suggest(unknown, known.iter().copied());
+    if known == ["delay", "at"] && place.field == "known" {
+        return match unknown.starts_with(|c: char| c.is_ascii_digit()) {
+            true => format!(
+                "known: expected {{ delay = \"...\" }} or {{ at = \"...\" }}, found {unknown:?}; write {{ delay = \
+                 {unknown:?} }}"
+            ),
+            false if !place.line.contains(&format!("{unknown} =")) => format!(
+                "known: expected {{ delay = \"...\" }} or {{ at = \"...\" }}, found {unknown:?}; write {{ at = \
+                 {unknown:?} }}"
+            ),
+            false => with_nearest(message, place, near),
+        };
+    }
+    if place.line.starts_with('[') && place.line.contains(unknown) {
+        let sections = ["[[table]]", "[[task]]", "[[aggregate]]", "[[summary]]", "[limits]"];
+        let bare = |section: &&&str| Some(section.trim_matches(['[', ']'])) == near;
+        let remedy = match sections.iter().find(bare) {
+            Some(section) => format!("write {section}"),
+            None => match near {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => "remove it".to_owned(),
+            },
+        };
+        if known.contains(&"database") {
+            return format!(
+                "expected one of the sections {}, found {}; {remedy}",
+                sections.join(", "),
+                place.line
+            );
+        }
+        let known: Vec<_> = known.iter().map(|name| format!("{name:?}")).collect();
+        return format!(
+            "expected a section with one of the names {}, found {}; {remedy}",
+            known.join(", "),
+            place.line
+        );
+    }
+    if near.is_some() {
+        return with_nearest(message, place, near);
+    }
+    let section = SECTIONS.iter().find(|(name, _)| known.contains(name));
+    match section.filter(|(_, fields)| fields.contains(&unknown)) {
+        Some((name, _)) => {
+            format!("`{unknown}` belongs into `{name}`: {name} = {{ {unknown} = ... }}")
+        }
+        None => with_nearest(message, place, None),
+    }
+}
+
+/// Returns a message about an unknown name in our words, with the one that is meant.
+fn with_nearest(message: &str, place: &Place<'_>, near: Option<&str>) -> String {
+    let remedy = near.map_or("correct it".to_owned(), |near| format!("did you mean `{near}`?"));
+    let Some((found, expected)) = message.split_once(", expected ") else {
+        return format!("{message}; {remedy}");
+    };
+    let unknown = found.split('`').nth(1).unwrap_or_default();
+    match (found.starts_with("unknown field"), place.field) {
+        (true, _) => {
+            let expected = expected.replacen("one of", "one of the fields", 1);
+            format!("expected {expected}, found `{unknown}`; {remedy}")
+        }
+        (false, "") => format!("expected {expected}, found `{unknown}`; {remedy}"),
+        (false, field) => format!("{field}: expected {expected}, found `{unknown}`; {remedy}"),
+    }
 }
 
 /// Fields that are written into a section of a task or table, not beside it.

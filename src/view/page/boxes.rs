@@ -7,7 +7,7 @@ use super::layout::Place;
 use super::markup::{escape, hue};
 use super::sequence::Sequence;
 use crate::error::Result;
-use crate::sampler::{Context, Link, Visit};
+use crate::sampler::{Context, Link, Visit, WhyUnseen};
 use crate::store::Store;
 use crate::view::cell::CellView;
 use crate::view::context::{ContextRow, ContextView, NeighbourCounts, target_column};
@@ -52,8 +52,16 @@ pub(super) fn boxes<'a>(
             views.extend(own_target(store, context)?);
         }
         views.extend(row.aggregates.iter().cloned());
+        let first = at;
+        let own = (context.unseen.iter()).filter(|unseen| unseen.place as usize == row.place);
+        let hidden: Vec<usize> = own
+            .filter(|unseen| unseen.why == WhyUnseen::HiddenByTask)
+            .map(|unseen| unseen.column as usize)
+            .collect();
         let cells = views.into_iter().zip(at..);
-        let cells: Vec<_> = cells.map(|(view, at)| DrawnCell::of(at, view, sequence)).collect();
+        let is_hidden = |at: usize| hidden.contains(&(at - first));
+        let cells: Vec<_> =
+            cells.map(|(view, at)| DrawnCell::of(at, view, sequence, is_hidden(at))).collect();
         at += cells.len();
         let own = context.links.iter().filter(|link| link.child as usize == row.place);
         Ok(RowBox {

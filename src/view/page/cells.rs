@@ -3,6 +3,7 @@
 use super::markup::{escape, shortened};
 use super::sequence::Sequence;
 use crate::view::cell::CellView;
+use crate::view::context::{HIDDEN_BY_TASK, KNOWN_LATER};
 
 /// The most characters of names in a line.
 const LINE_CHARACTERS: usize = 33;
@@ -21,17 +22,20 @@ enum State {
     Null,
     /// The value was not known yet at the observation time.
     Later,
+    /// The task hides the value in the seed row.
+    Hidden,
     Target,
     /// The cell is past the end of the sequence.
     Cut,
 }
 
 impl DrawnCell {
-    pub(super) fn of(at: usize, view: CellView, sequence: &Sequence<'_>) -> Self {
+    pub(super) fn of(at: usize, view: CellView, sequence: &Sequence<'_>, is_hidden: bool) -> Self {
         let state = match &view.value {
             _ if at >= sequence.length => State::Cut,
             _ if at == sequence.target => State::Target,
             None => State::Null,
+            Some(_) if sequence.is_null[at] == 1 && is_hidden => State::Hidden,
             Some(_) if sequence.is_null[at] == 1 => State::Later,
             Some(_) => State::Seen,
         };
@@ -59,8 +63,11 @@ impl DrawnCell {
         let remark = match self.state {
             State::Seen | State::Null => format!("{value}\ncell {at}"),
             State::Later => {
+                format!("{value}\ncell {at}; the model sees NULL: this was not known yet")
+            }
+            State::Hidden => {
                 format!(
-                    "{value}\ncell {at}; the model sees NULL: this was not known yet, or the task hides it"
+                    "{value}\ncell {at}; the model sees NULL: the task hides it in the seed row"
                 )
             }
             State::Target => format!("the target\ncell {at}; the model sees a mask in its place"),
@@ -79,7 +86,8 @@ impl DrawnCell {
         let value = shortened(self.view.value.as_deref().unwrap_or("NULL"));
         let (class, shown) = match self.state {
             State::Seen | State::Null => ("", value),
-            State::Later => (" later", "NULL, known later".to_owned()),
+            State::Later => (" later", format!("NULL, {KNOWN_LATER}")),
+            State::Hidden => (" later", format!("NULL, {HIDDEN_BY_TASK}")),
             State::Target => (" target", "hidden".to_owned()),
             State::Cut => (" cut", value),
         };

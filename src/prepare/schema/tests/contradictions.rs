@@ -20,8 +20,9 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "laps = \"numerical\"",
         "laps = { type = \"numerical\", known = { at = \"laps\" } }",
-        "table \"races\": column \"laps\": known: expected another column of times, found the \
-         column itself; remove known",
+        "table \"races\": column \"laps\": known: at: expected the column of the times at \
+         which these values are known, found the column itself, of type numerical; name that \
+         column, or set known = { delay = \"...\" }",
     ),
     (
         "laps = \"numerical\"",
@@ -32,8 +33,8 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "laps = \"numerical\"",
         "laps = { type = \"numerical\", known = { dealy = \"1 day\" } }",
-        "line 8, column 91: unknown variant `dealy`, expected `delay` or `at`; did you mean \
-         `delay`?",
+        "line 8, column 91: table \"races\": expected `delay` or `at`, found `dealy`; did you \
+         mean `delay`?",
     ),
     (
         "date = \"timestamp\"",
@@ -94,76 +95,149 @@ const BAD: &[(&str, &str, &str)] = &[
         "task \"results.won\": hide: column \"driverId\" of table \"results\" is part of a \
          key or reference, so the links of a row reveal its value; remove it from the list",
     ),
+    // Values of another kind.
+    (
+        "name = \"stops\"\ntime = { through = \"raceId+driverId\" }",
+        "name = \"stops\"\ntime = \"lap\"",
+        "line 25, column 8: table \"stops\": time: expected { column = \"...\" } or { through = \
+         \"...\" }, found string \"lap\"; write { column = \"lap\" }",
+    ),
+    (
+        "references = [{ columns = [\"raceId\", \"driverId\"], to = \"results\" }]",
+        "references = [\"raceId\"]",
+        "line 27, column 15: table \"stops\": expected { columns = \"...\", to = \"...\" }, found string \
+         \"raceId\"; write { columns = \"raceId\", to = \"...\" } with the table that it refers to",
+    ),
+    (
+        "references = [{ columns = [\"raceId\", \"driverId\"], to = \"results\" }]",
+        "references = \"raceId\"",
+        "line 27, column 14: table \"stops\": references: expected a list in square brackets, found string \
+         \"raceId\"; write references = [{ columns = \"...\", to = \"...\" }]",
+    ),
+    (
+        "cell = { table = \"results\", column = \"won\" }",
+        "cell = \"won\"",
+        "line 37, column 8: task \"results.won\": cell: expected { table = \"...\", column = \"...\" }, found \
+         string \"won\"; write { table = \"...\", column = \"won\" }",
+    ),
+    (
+        "cell = { table = \"results\", column = \"won\" }",
+        "[[task.predict]]\nanchor = \"drivers\"",
+        "line 37, column 1: task \"results.won\": expected [task.predict] in single brackets, because there \
+         is one, found [[task.predict]]; write [task.predict]",
+    ),
+    (
+        "cell = { table = \"results\", column = \"won\" }",
+        "[[tasks]]\nname = \"x\"",
+        "line 37, column 3: expected one of the sections [[table]], [[task]], [[aggregate]], \
+         [[summary]], [limits], found [[tasks]]; write [[task]]",
+    ),
+    (
+        "\n[[table]]\nname = \"races\"",
+        "limits = { categories = \"many\" }\n[[table]]\nname = \"races\"",
+        "line 3, column 25: categories: expected a whole number from 0 on, found string \"many\"; write it \
+         without quotes and without a point",
+    ),
+    (
+        "laps = \"numerical\"",
+        "laps = { type = \"numerical\", known = \"1 day\" }",
+        "line 8, column 89: table \"races\": known: expected { delay = \"...\" } or { at = \"...\" }, found \
+         \"1 day\"; write { delay = \"1 day\" }",
+    ),
+    (
+        "laps = \"numerical\"",
+        "laps = { type = \"numerical\", known = {} }",
+        "line 8, column 89: table \"races\": known: expected one of { delay = \"...\" } and { at = \
+         \"...\" }, found neither; give one",
+    ),
+    (
+        "date = \"timestamp\", laps",
+        "date = { type = \"timestamp\", known = { at = \"date\" } }, laps",
+        "table \"races\": column \"date\": known: the column is the time of the table, which \
+         every context tells; set a delay in the table's time",
+    ),
+    (
+        "seen = { type = \"timestamp\", unit = \"ms\" }",
+        "seen = { type = \"timestamp\", unit = \"ms\", known = { at = \"seen\" } }",
+        "table \"results\": column \"seen\": known: at: expected another column of times, found the \
+         column itself, whose times are NULL in every context that is observed before them, without \
+         known; remove known",
+    ),
     // Spelling.
     (
         "database = \"league\"",
         "databse = \"league\"",
-        "line 2, column 1: unknown field `databse`, expected one of `database`, `limits`, `table`, \
-         `aggregate`, `summary`, `task`; did you mean `database`?",
+        "line 2, column 1: expected one of the fields `database`, `limits`, `table`, \
+         `aggregate`, `summary`, `task`, found `databse`; did you mean `database`?",
     ),
     (
         "old = \"ignored\"",
         "old = \"ignord\"",
-        "line 14, column 53: unknown variant `ignord`, expected one of `identifier`, `numerical`, \
-         `timestamp`, `boolean`, `categorical`, `text`, `ignored`; did you mean `ignored`?",
+        "line 14, column 53: table \"drivers\": old: expected one of `identifier`, \
+         `numerical`, `timestamp`, `boolean`, `categorical`, `text`, `ignored`, found \
+         `ignord`; did you mean `ignored`?",
     ),
     (
         "name = \"stops\"",
         "name = \"stops\"\ncolums = {}",
-        "line 25, column 1: unknown field `colums`, expected one of `name`, `source`, `key`, \
-         `time`, `columns`, `references`; did you mean `columns`?",
+        "line 25, column 1: table \"stops\": expected one of the fields `name`, `source`, \
+         `key`, `time`, `columns`, `references`, found `colums`; did you mean `columns`?",
     ),
     (
         "unit = \"ms\"",
         "unit = \"ns\"",
-        "line 20, column 114: unknown variant `ns`, expected one of `s`, `ms`, `us`, \
-         `yyyymmdd`, `month`, `quarter`, `season`, `year`",
+        "line 20, column 114: table \"results\": unit: expected one of `s`, `ms`, `us`, \
+         `yyyymmdd`, `month`, `quarter`, `season`, `year`, found `ns`; correct it",
     ),
     (
         "unit = \"ms\"",
         "unit = \"ms\", end = true",
-        "line 20, column 85: expected a unit with end = true, one of yyyymmdd, season, month, \
-         quarter, year; other times have no end: set a delay in the table's time",
+        "line 20, column 85: table \"results\": expected a unit with end = true, one of \
+         yyyymmdd, season, month, quarter, year; other times have no end: set a delay in the \
+         table's time",
     ),
     (
         "{ type = \"timestamp\", unit = \"ms\" }",
         "{ type = \"numerical\", unit = \"ms\" }",
-        "line 20, column 85: expected type timestamp for a column with a unit, found numerical",
+        "line 20, column 85: table \"results\": expected type timestamp for a column with a \
+         unit, found numerical",
     ),
     (
         "lap = \"numerical\" }\nreferences",
         "lap = 3 }\nreferences",
-        "line 26, column 67: expected a semantic type such as \"numerical\", or { type = \
-         \"timestamp\", unit = \"s\" }, found integer `3`",
+        "line 26, column 67: table \"stops\": lap: expected a semantic type such as \
+         \"numerical\", or { type = \"timestamp\", unit = \"s\" }, found integer `3`",
     ),
     (
         "name = \"races\"\nkey = \"id\"",
         "name = \"races\"\nkey = 7",
-        "line 6, column 7: expected a column name or a list of column names, found integer `7`",
+        "line 6, column 7: table \"races\": key: expected a column name or a list of column \
+         names, found integer `7`",
     ),
     (
         "delay = \"1 day\"",
         "delay = \"1 fortnight\"",
-        "line 19, column 38: expected a time such as \"30 days\", \"12 hours\", \"30 minutes\", \"90 s\" \
-         or \"5 ms\", found \"1 fortnight\"",
+        "line 19, column 38: table \"results\": expected a time such as \"30 days\", \"12 \
+         hours\", \"30 minutes\", \"90 s\" or \"5 ms\", found \"1 fortnight\"",
     ),
     (
         "delay = \"1 day\"",
         "delay = 3",
-        "line 19, column 38: expected a time such as \"30 days\", \"12 hours\", \"30 minutes\", \
-         \"90 s\" or \"5 ms\", found integer `3`",
+        "line 19, column 38: table \"results\": delay: expected a time such as \"30 days\", \
+         \"12 hours\", \"30 minutes\", \"90 s\" or \"5 ms\", found integer `3`",
     ),
     (
         "delay = \"1 day\"",
         "delay = \"9999999999 weeks\"",
-        "line 19, column 38: expected at most 100 years (\"36525 days\"), found \"9999999999 \
-         weeks\"; correct it",
+        "line 19, column 38: table \"results\": expected at most 100 years (\"36525 days\"), \
+         found \"9999999999 weeks\"; correct it",
     ),
     ("name = \"top3\"\n", "", "line 39, column 1: the field `name` is missing; add name = ..."),
     (
         "name = \"top3\"\n",
         "name = \"top3\"\nhorizon = \"30 days\"\n",
-        "line 41, column 1: `horizon` belongs into `derived`: derived = { horizon = ... }",
+        "line 41, column 1: task \"top3\": `horizon` belongs into `derived`: derived = { \
+         horizon = ... }",
     ),
     // Limits.
     (
@@ -362,19 +436,21 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "windows = [\"30 days\", \"ever\"]",
         "windows = [\"30 days\", \"always\"]",
-        "line 33, column 11: expected a window such as \"30 days\", \"12 hours\" or \"ever\", found \
-         \"always\"",
+        "line 33, column 11: aggregate of \"results\": expected a window such as \"30 days\", \
+         \"12 hours\" or \"ever\", found \"always\"",
     ),
     (
         "windows = [\"30 days\", \"ever\"]",
         "windows = [\"1 month\"]",
-        "line 33, column 11: expected a window such as \"30 days\", \"12 hours\" or \"ever\", found \
-         \"1 month\"; a month has no fixed length, write days: \"30 days\"",
+        "line 33, column 11: aggregate of \"results\": expected a window such as \"30 days\", \
+         \"12 hours\" or \"ever\", found \"1 month\"; a month has no fixed length, write \
+         days: \"30 days\"",
     ),
     (
         "windows = [\"30 days\", \"ever\"]",
         "windows = \"30 days\"",
-        "line 33, column 11: expected a list in square brackets, found string \"30 days\"",
+        "line 33, column 11: aggregate of \"results\": windows: expected a list in square \
+         brackets, found string \"30 days\"",
     ),
     (
         "windows = [\"30 days\", \"ever\"]",
@@ -439,19 +515,20 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "period = \"year\"",
         "period = \"decade\"",
-        "line 46, column 10: unknown variant `decade`, expected one of `day`, `week`, `month`, \
-         `quarter`, `year`",
+        "line 46, column 10: summary of \"results\": period: expected one of `day`, `week`, \
+         `month`, `quarter`, `year`, found `decade`; correct it",
     ),
     (
         "period = \"year\"\nby",
         "periods = \"year\"\nby",
-        "line 46, column 1: unknown field `periods`, expected one of `table`, `columns`, `period`, \
-         `by`; did you mean `period`?",
+        "line 46, column 1: summary of \"results\": expected one of the fields `table`, \
+         `columns`, `period`, `by`, found `periods`; did you mean `period`?",
     ),
     (
         "period = \"year\"\nby = \"driverId\"",
         "by = \"driverId\"",
-        "line 43, column 1: the field `period` is missing; add period = ...",
+        "line 43, column 1: summary of \"results\": the field `period` is missing; add period \
+         = ...",
     ),
     (
         "by = \"driverId\"",

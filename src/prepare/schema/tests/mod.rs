@@ -150,7 +150,7 @@ fn errors_of_a_schema_file_name_its_path() {
     let found = Schema::read(&path).unwrap_err();
     assert_eq!(found.kind(), crate::ErrorKind::Schema);
     let place =
-        format!("schema {}: line 1, column 12: expected a string, found integer", path.display());
+        format!("schema {}: line 1, column 12: database: expected a string, found", path.display());
     assert!(found.to_string().starts_with(&place), "{found}");
 }
 
