@@ -25,10 +25,14 @@ MODEL_OPTIONS := --release --quiet --no-default-features
 RUST_SOURCES := $(shell find src -type f) build.rs Cargo.toml Cargo.lock
 PYTHON_SOURCES := $(shell find python -type f -name '*.py*' -not -name '*.pyc')
 
-.PHONY: help setup demo check test bench lint clean-demo
+# MaxText needs a newer Python than the package.
+MAXTEXT_PYTHON ?= python3.12
+MAXTEXT := .venv-maxtext
+
+.PHONY: help setup demo check test test-maxtext bench lint clean-demo
 
 help: ## list what can be made
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup: $(VENV)/.built ## build the command and the Python package in .venv
 
@@ -81,6 +85,18 @@ test: setup ## run all tests; say what was skipped
 	$(PYTEST)
 # Apart: where JAX is loaded, other tests may not fork.
 	$(PYTEST) tests/confluence
+
+$(MAXTEXT)/.tools: tests/maxtext/requirements.txt
+	@test -x $(MAXTEXT)/bin/python \
+		|| $(MAXTEXT_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 12))' \
+		|| { echo "MaxText needs Python 3.12 or newer; say make test-maxtext MAXTEXT_PYTHON=python3.13"; exit 1; }
+	@test -x $(MAXTEXT)/bin/python || $(MAXTEXT_PYTHON) -m venv $(MAXTEXT)
+	@echo "installing MaxText into $(MAXTEXT) (1.6 GB)"
+	@$(MAXTEXT)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+test-maxtext: setup $(MAXTEXT)/.tools ## train MaxText itself on token rows; needs Python 3.12
+	PYTHONPATH=$(CURDIR)/python $(MAXTEXT)/bin/python -m pytest --quiet -p no:cacheprovider tests/maxtext
 
 bench: setup ## measure; takes minutes and 20 GB in target/bench
 	$(CARGO) bench

@@ -2,24 +2,24 @@
 
     python -m headwater.maxtext pings.db base.yml run_name=first vocab_size=267 steps=1000
 
-trains as `python -m maxtext.trainers.pre_train.train base.yml ..` does, on token rows. In a program
-of your own, `install("pings.db")` before MaxText's `main`. `dataset_type` stays "grain", because
-MaxText keeps the position of no other type in its checkpoints: the cursor lies beside the model, and
-a run continues with the same batches on any number of processes.
+trains as `python -m maxtext.trainers.pre_train.train base.yml ..` does, on token rows. In a
+program of your own, call `install("pings.db")` before MaxText's `main`, and set
+`dataset_type=grain` and `grain_train_files` to the store. MaxText keeps the position of no other
+type of data in its checkpoints: the cursor lies beside the model, and a run continues with the same
+batches on any number of processes.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import sys
 from typing import Any
 
-import grain
 from grain.experimental import ElasticIterator
 
 from headwater._headwater import InvalidArgument
 from headwater.events import Events
-from headwater.grain import EventsDataset, SamplerIterator
 from headwater.sampler import Batch, Path, Split
 
 # The tensors that MaxText's step takes.
@@ -36,36 +36,46 @@ _TENSORS = (
 class _Rows(ElasticIterator):  # type: ignore[misc]
     """The batches of one process.
 
-    An `ElasticIterator` to MaxText, by which it knows iterators whose state is the same on every
-    process: the first process writes it, and every process reads it, however many there are.
+    To MaxText it is an `ElasticIterator`, by which it knows iterators whose state is the same on
+    every process: the first process writes it, and every process reads it, however many there are.
+    Nothing of grain's own class is used.
     """
 
     # MaxText looks for the workers of a parent when it ends.
-    _parent = property(lambda self: None)
+    _parent = None
 
-    def __init__(self, batches: SamplerIterator) -> None:
-        grain.DatasetIterator.__init__(self)
-        self._batches = batches
+    def __init__(self, events: Events, split: Split) -> None:
+        self._events = events
+        self._split: Split = split
+
+    def __iter__(self) -> _Rows:
+        return self
 
     def __next__(self) -> Batch:
-        batch = next(self._batches)
+        batch, _ = self._events.next_batch(self._split)
         return {name: batch[name] for name in _TENSORS}
 
     def get_state(self) -> dict[str, Any]:
-        return self._batches.get_state()
+        return {"cursor": base64.b64encode(self._events.cursor()).decode()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self._batches.set_state(state)
+        self._events.resume(base64.b64decode(state["cursor"]))
 
     def close(self) -> None:
-        self._batches.close()
+        self._events.shutdown()
 
 
-class _Dataset(EventsDataset):
+class _Stream:
     """The stream of one process; each pass over it begins anew."""
 
-    def __iter__(self) -> _Rows:  # type: ignore[override]
-        return _Rows(super().__iter__())
+    _parent = None
+
+    def __init__(self, arguments: dict[str, Any], split: Split) -> None:
+        self._arguments = arguments
+        self._split: Split = split
+
+    def __iter__(self) -> _Rows:
+        return _Rows(Events(**self._arguments), self._split)
 
 
 def install(
@@ -153,11 +163,10 @@ def _iterator(
             f"expected events in the {split} split of {store}, found none; name another split or "
             "store, or set eval_interval=-1"
         )
-    padding = config.generate_padding_batch_train if is_training else config.generate_padding_batch_eval
     return MultiHostDataLoadIterator(
-        _Dataset(arguments, split),
+        _Stream(arguments, split),
         mesh,
-        padding,
+        getattr(config, f"generate_padding_batch_{'train' if is_training else 'eval'}"),
         expansion_loading_factor_for_grain=config.expansion_factor_real_data,
     )
 
@@ -173,10 +182,21 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--eval-store", help="evaluate on this store (default: STORE)")
     parser.add_argument("--no-packing", action="store_true", help="one context a row")
     args = parser.parse_args(argv)
+    # MaxText asks for files where the type is grain; it opens none of them here.
+    ours = {
+        "dataset_type": "grain",
+        "grain_train_files": args.store,
+        "grain_eval_files": args.eval_store or args.store,
+    }
+    for setting in args.override:
+        name, _, value = setting.partition("=")
+        if name in ours and value != ours[name]:
+            parser.error(f"expected {name}={ours[name]}, found {setting}; leave it out")
     install(args.store, args.eval_store, packing=not args.no_packing)
     from maxtext.trainers.pre_train import train
 
-    train.main([sys.argv[0], args.config, *args.override])
+    words = [f"{name}={value}" for name, value in ours.items()]
+    train.main([sys.argv[0], args.config, *words, *args.override])
 
 
 if __name__ == "__main__":
