@@ -69,7 +69,8 @@ pub(crate) trait Root: Clone + Serialize + DeserializeOwned {
         for FileMetadata { path, .. } in metadata.files() {
             if path.contains(['\\', '\0']) || !path.split('/').all(inside) {
                 return Err(Error::corrupt(format!(
-                    "the metadata are wrong: the file {path:?} lies outside the store"
+                    "the metadata are wrong: the file {path:?} lies outside the store; prepare \
+                     the store again"
                 )));
             }
         }

@@ -16,12 +16,6 @@ use crate::view::words::{bytes, count, plural};
 use crate::view::{ContextPicture, RowView, TaskView, time_text, time_words};
 
 pub(super) fn run(args: &InspectArgs) -> Result<()> {
-    if args.html.is_some() && args.task.is_none() && args.token_row.is_none() {
-        return Err(Error::invalid(
-            "expected a context or a token row for the page, found --html alone; add --task and \
-             --seed-index, or --token-row",
-        ));
-    }
     if Kind::of(&args.store).is_ok_and(|kind| kind == Kind::Events) {
         return inspect_events::run(args);
     }

@@ -16,14 +16,20 @@ pub(super) struct InspectArgs {
     #[arg(long, value_name = "KEY", requires = "table")]
     pub(super) row: Option<String>,
     /// Show the context of one seed of this task, with the sampler's default settings.
-    #[arg(long, value_name = "TASK", requires = "seed_index", conflicts_with = "table")]
+    #[arg(
+        long,
+        value_name = "TASK",
+        requires = "seed_index",
+        conflicts_with = "table",
+        group = "drawn"
+    )]
     pub(super) task: Option<String>,
     /// The number of the seed in the task, counted from 0.
     #[arg(long, alias = "item", value_name = "N", requires = "task")]
     pub(super) seed_index: Option<u32>,
     /// Of a store of events: show this token row of the stream of a split, counted from 0, with the
     /// sampler's default settings.
-    #[arg(long, value_name = "N", conflicts_with_all = ["table", "task"])]
+    #[arg(long, value_name = "N", conflicts_with = "table", group = "drawn")]
     pub(super) token_row: Option<u64>,
     /// The split of the token row (default: train).
     #[arg(long, value_name = "SPLIT", requires = "token_row", default_value = "train",
@@ -31,7 +37,7 @@ pub(super) struct InspectArgs {
     pub(super) split: String,
     /// Write the context or the token row to an HTML page instead: rows, cells, links, hidden rows and
     /// attention masks, or tokens and what they mean. An existing page is replaced.
-    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    #[arg(long, value_name = "FILE", requires = "drawn", conflicts_with = "json")]
     pub(super) html: Option<PathBuf>,
     /// Print one JSON object instead of text.
     #[arg(long)]
