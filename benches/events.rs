@@ -1,7 +1,8 @@
 //! Event stores and token rows: what a CPU second makes.
 //!
-//! `cargo bench --features cli --bench events` prints the rate of the builder (Parquet to store), and of one
-//! thread that makes packed rows of 1,024 tokens.
+//! `cargo bench --bench events` prints the rate of the builder (Parquet to store, one thread), the time of a
+//! resume at row 10^12, and the rate of one thread that makes packed rows of 1,024 tokens. With
+//! `-- --keep FOLDER` the Parquet file and the store stay there, for `benches/events.py`.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use arrow_array::{Float64Array, Int8Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use headwater::events::{EventSampler, EventSettings, EventStore};
-use headwater::plan::{Assignment, Split};
+use headwater::plan::{Assignment, Cursor, Split};
 use headwater::prepare::schema::Schema;
 use headwater::prepare::{EventOptions, prepare_events, source};
 use headwater::progress::Silent;
@@ -77,13 +78,17 @@ fn write_parquet(path: &Path) {
 }
 
 fn main() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("pings.parquet");
+    let arguments: Vec<String> = std::env::args().collect();
+    let kept =
+        arguments.iter().position(|word| word == "--keep").map(|at| arguments[at + 1].clone());
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = kept.map_or_else(|| temporary.path().to_owned(), Into::into);
+    let data = folder.join("pings.parquet");
     write_parquet(&data);
     let schema = Schema::parse(SCHEMA).unwrap();
     let source = source::open(&data).unwrap();
     for run in 0..3 {
-        let out = folder.path().join(format!("{run}.db"));
+        let out = folder.join(format!("{run}.db"));
         let options = EventOptions { replace: false, threads: Some(1), progress: &Silent };
         let before = cpu_seconds();
         let report = prepare_events(&*source, &schema, &out, &options).unwrap();
@@ -94,12 +99,20 @@ fn main() {
             report.store_bytes as f64 / report.event_count as f64
         );
     }
-    let store = Arc::new(EventStore::open(&folder.path().join("0.db")).unwrap());
+    let store = Arc::new(EventStore::open(&folder.join("0.db")).unwrap());
     store.verify(&|_| Ok(())).unwrap();
+    let rank = Assignment::new(0, 1).unwrap();
+    let new = |settings| EventSampler::new(Arc::clone(&store), settings, rank, Some(1), 0).unwrap();
+    let far = new(EventSettings::default());
+    far.seek(Split::Train, 1_000_000_000_000).unwrap();
+    let cursor = far.cursor().encode().unwrap();
+    let resumed = new(EventSettings::default());
+    let before = std::time::Instant::now();
+    resumed.resume(&Cursor::decode(&cursor).unwrap()).unwrap();
+    println!("resume at row 10^12: {:.3} ms", before.elapsed().as_secs_f64() * 1e3);
     for run in 0..4 {
         let settings = EventSettings { seed: run, ..EventSettings::default() };
-        let rank = Assignment::new(0, 1).unwrap();
-        let sampler = EventSampler::new(Arc::clone(&store), settings, rank, Some(1), 0).unwrap();
+        let sampler = new(settings);
         sampler.next(Split::Train).unwrap();
         let before = cpu_seconds();
         let (mut rows, mut contexts, mut tokens) = (0, 0, 0);

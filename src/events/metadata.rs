@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::Digest;
 use crate::container::{FileMetadata, Kind, Root};
+use crate::error::Result;
 use crate::plan::Split;
 
 /// The version of the format that this build reads and writes.
@@ -65,6 +66,14 @@ pub struct SplitCounts {
 }
 
 impl EventsMetadata {
+    /// Computes the root and returns the text of `metadata.json`.
+    ///
+    /// # Errors
+    /// None in practice: every value here can be written as JSON.
+    pub fn encode(&mut self) -> Result<String> {
+        Root::encode(self)
+    }
+
     /// Returns the number of rows of all splits.
     #[must_use]
     pub fn row_count(&self) -> u64 {

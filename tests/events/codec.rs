@@ -1,7 +1,78 @@
 //! The codec `latency-v1`.
 
-use headwater::events::{code_of, rtt_of};
+use std::net::IpAddr;
+
+use headwater::events::{EventSettings, Measurement, TokenTime, code_of, decode, rtt_of};
+use headwater::plan::Split;
 use headwater::random::{Purpose, Stream};
+use proptest::prelude::*;
+
+use crate::pings::Ping;
+use crate::{sampler, store_of};
+
+const ALL_TRAIN: &str = "split = { train = 1.0, val = 0.0, test = 0.0 }";
+
+/// 2025-07-01T12:00:00Z.
+const NOON_US: i64 = 1_751_371_200_000_000;
+
+/// The contexts of the first rows of a store of these measurements, one in each row.
+fn contexts(all: &[Ping], rows: u64) -> Vec<Vec<u16>> {
+    let (_folder, store) = store_of(all, ALL_TRAIN);
+    let settings = EventSettings { packing: false, batch_size: 1, ..EventSettings::default() };
+    let one = sampler(&store, &settings, 0, 1);
+    (0..rows).map(|row| one.token_row(Split::Train, row).unwrap().segments.remove(0)).collect()
+}
+
+#[test]
+fn golden_tokens_of_times() {
+    for (after_us, block) in [
+        (0, vec![6, 11]),
+        (900_000, vec![6, 11]),
+        (255_999_000, vec![6, 266]),
+        (256_000_000, vec![7, 11, 11, 12, 11]),
+        (65_536_000_000, vec![7, 11, 12, 11, 11]),
+    ] {
+        let one = |time| ("10.0.0.1".to_owned(), "10.0.0.2".to_owned(), time, 15.5);
+        let rows = contexts(&[one(NOON_US), one(NOON_US + after_us)], 60);
+        let holds =
+            |tokens: &[u16], block: &[u16]| tokens.windows(block.len()).any(|part| part == block);
+        let absolute = [5, 11, 11, 11, 11, 115, 110, 216, 203];
+        let both = |tokens: &&Vec<u16>| holds(tokens, &absolute) && holds(tokens, &block);
+        assert!(rows.iter().filter(both).count() > 5, "{after_us}: {rows:?}");
+    }
+}
+
+/// A measurement of one of two families.
+fn ping() -> impl Strategy<Value = Ping> {
+    let ends = prop_oneof![
+        any::<[u8; 4]>().prop_map(|to| (IpAddr::from([192, 0, 2, 1]), IpAddr::from(to))),
+        any::<[u8; 16]>().prop_map(|to| (IpAddr::from([0x20; 16]), IpAddr::from(to))),
+    ];
+    let rtt = prop_oneof![Just(-1.0), 0.0..1e9_f64];
+    (ends, 0..7_258_118_400_000_000_i64, rtt)
+        .prop_map(|((from, to), time, rtt)| (from.to_string(), to.to_string(), time, rtt))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn decoded_tokens_are_the_measurement(one in ping()) {
+        let (from, to, time, rtt) = one.clone();
+        for tokens in contexts(&[one], 8) {
+            let measurements = decode(&tokens).unwrap();
+            let [Measurement { source, destination, rtt_ms, time: told, .. }] = &measurements[..]
+            else {
+                panic!("{measurements:?}");
+            };
+            prop_assert_eq!((source.to_string(), destination.to_string()), (from.clone(), to.clone()));
+            let coded = rtt_of(code_of(f64::from(rtt as f32)).unwrap());
+            prop_assert_eq!(*rtt_ms, Some(coded).filter(|rtt| *rtt >= 0.0));
+            let absolute = TokenTime::Absolute((time / 1_000_000).cast_unsigned());
+            prop_assert!(told.is_none() || *told == Some(absolute));
+        }
+    }
+}
 
 /// The tokens of the two bytes of a code.
 fn tokens(rtt_ms: f64) -> [u16; 2] {

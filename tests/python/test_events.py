@@ -1,7 +1,9 @@
 """Token rows from Python: a plain twin, cursors, adaptors, and what bad input says."""
 
+import hashlib
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tomllib
@@ -75,6 +77,38 @@ def test_p2_resume_is_a_law_from_a_file_bytes_and_pickle(events_path, tmp_path):
             assert all(same(next(events), batch) for batch in tail)
     with pickle.loads(pickled) as events:
         assert all(same(next(events), batch) for batch in tail)
+
+
+TAKES_BATCHES = """
+import hashlib, sys, headwater
+path, folder = sys.argv[1:]
+with headwater.Events(path, seed=3, batch_size=8, sequence_length=256) as events:
+    with open(folder + "/digests", "wb", buffering=0) as file:
+        while True:
+            file.write(hashlib.sha256(next(events)["inputs"]).digest())
+            events.save_cursor(folder + "/cursor")
+            print("taken", flush=True)
+"""
+
+
+def test_p2_a_killed_process_goes_on_where_it_was(events_path, tmp_path):
+    with headwater.Events(events_path, **SETTINGS) as events:
+        whole = [hashlib.sha256(next(events)["inputs"]).digest() for _ in range(60)]
+    for killed_after in (1, 17, 40):
+        command = [sys.executable, "-c", TAKES_BATCHES, events_path, tmp_path]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            for _ in range(killed_after):
+                process.stdout.readline()
+            os.kill(process.pid, signal.SIGKILL)
+        cursor = headwater.Cursor.read(tmp_path / "cursor")
+        done = cursor.position["train/rows"] // 8
+        assert killed_after <= done < 60
+        digests = (tmp_path / "digests").read_bytes()
+        assert [digests[at * 32 : at * 32 + 32] for at in range(done)] == whole[:done]
+        with headwater.Events(events_path, **SETTINGS) as events:
+            events.resume(cursor)
+            tail = [hashlib.sha256(next(events)["inputs"]).digest() for _ in range(60 - done)]
+        assert tail == whole[done:]
 
 
 def test_seek_and_rows_reach_any_row(events_path):

@@ -24,7 +24,7 @@ use self::partition::{Partition, divide, sorted};
 use self::rows::{RowWriter, Totals};
 use self::spill::Spill;
 use crate::bytes::Digest;
-use crate::container::{FileMetadata, Kind, METADATA_FILE, Root};
+use crate::container::{FileMetadata, Kind, METADATA_FILE};
 use crate::error::{Context, Error, Result};
 use crate::events::{EventsMetadata, FORMAT_VERSION, SplitMetadata, codec};
 use crate::plan::Split;

@@ -9,8 +9,8 @@ use super::measurements::Parsed;
 use super::partition::Partition;
 use crate::error::Result;
 
-/// The slots of the table of entities whose names were spilled.
-const NAMED_BITS: u32 = 21;
+/// The slots of the table of entities whose names were spilled: as many as lie in a processor's cache.
+const NAMED_BITS: u32 = 17;
 
 /// The events of the first pass.
 pub(super) struct Spill {
@@ -39,7 +39,7 @@ impl Spill {
 
     /// Appends the events of a batch, and the names of their entities where they may be new.
     pub(super) fn append(&mut self, parsed: &Parsed) -> Result<()> {
-        let mut places: Vec<_> = parsed.records.iter().map(|_| 0).collect();
+        let mut places = vec![0; parsed.records.len()];
         for event in &parsed.events {
             let partition = &mut self.partitions[event.partition as usize];
             let form = usize::from(event.form);
