@@ -203,6 +203,13 @@ impl Storage for Disk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        // Renaming would put a file in the place of a device such as /dev/null.
+        if fs::metadata(to).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "it exists already and is not a file; choose another path",
+            ));
+        }
         fs::rename(from, to)
     }
 

@@ -87,12 +87,19 @@ class EventsSource:
             num_threads=1,
         )
         self._split: Split = split
-        self._count = self._events.row_count(split) * epochs
-        if self._count == 0:
+        rows = self._events.row_count(split)
+        if not isinstance(epochs, int) or epochs < 1 or rows == 0:
             raise InvalidArgument(
-                f"expected at least one row, found {epochs} epochs of "
-                f"{self._events.row_count(split)} rows in the {split} split; take another split"
+                f"expected at least one row, found {epochs!r} epochs of {rows} rows in the {split} "
+                "split; give a whole number of epochs, or take another split"
             )
+        self._count = rows * epochs
+        root = self._events.metadata()["root"]
+        # All that changes a row: grain compares it where a state is restored.
+        self._text = (
+            f"EventsSource(root={root}, split={split!r}, rows={self._count}, seed={seed}, "
+            f"sequence_length={sequence_length}, packing={packing})"
+        )
 
     def __len__(self) -> int:
         return self._count
@@ -106,7 +113,7 @@ class EventsSource:
         return {name: array[0] for name, array in batch.items()}
 
     def __repr__(self) -> str:
-        return f"EventsSource({self._events!r}, {self._split!r}, {self._count} rows)"
+        return self._text
 
 
 class SamplerIterator(grain.DatasetIterator):  # type: ignore[misc]

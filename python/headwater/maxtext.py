@@ -181,7 +181,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("override", nargs="*", help="settings of MaxText, as key=value")
     parser.add_argument("--eval-store", help="evaluate on this store (default: STORE)")
     parser.add_argument("--no-packing", action="store_true", help="one context a row")
-    args = parser.parse_args(argv)
+    parser.add_argument(
+        "--eval-split", choices=("train", "val", "test"), default="test", help="(default: test)"
+    )
+    args = parser.parse_intermixed_args(argv)
     # MaxText asks for files where the type is grain; it opens none of them here.
     ours = {
         "dataset_type": "grain",
@@ -192,7 +195,8 @@ def main(argv: list[str] | None = None) -> None:
         name, _, value = setting.partition("=")
         if name in ours and value != ours[name]:
             parser.error(f"expected {name}={ours[name]}, found {setting}; leave it out")
-    install(args.store, args.eval_store, packing=not args.no_packing)
+    settings = {"packing": not args.no_packing}
+    install(args.store, args.eval_store, eval_split=args.eval_split, **settings)
     from maxtext.trainers.pre_train import train
 
     words = [f"{name}={value}" for name, value in ours.items()]

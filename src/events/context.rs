@@ -1,15 +1,13 @@
 //! A context: events of a window of a row, some with their times, as tokens.
 
 use super::codec::{Codec, FIRST_TIME_TOKENS, Seconds};
-use super::row::Row;
+use super::row::{Row, whole_seconds};
 use crate::error::Result;
 use crate::random::Stream;
 
 /// Of ten contexts, those with the times of all events, and those with the times of some.
 const FULL_OF_TEN: u64 = 4;
 const PARTIAL_OF_TEN: u64 = 3;
-
-const SECOND_US: i64 = 1_000_000;
 
 /// The buffers with which one thread makes contexts.
 #[derive(Default)]
@@ -65,23 +63,35 @@ pub(super) fn context(
         let next = if takes_untimed { untimed.next() } else { timed.next() };
         let Some(&index) = next else { return Ok(written) };
         let event = row.event(index)?;
-        let seconds = (!takes_untimed).then(|| {
-            let now = event.time.div_euclid(SECOND_US);
-            match previous.replace(now) {
-                None => Seconds::Absolute(now.cast_unsigned()),
-                Some(before) => Seconds::Since(now.saturating_sub(before) as u32),
+        let seconds = match takes_untimed {
+            true => None,
+            false => {
+                let now = whole_seconds(event.time);
+                Some(match previous.replace(now) {
+                    None => Seconds::Absolute(now.cast_unsigned()),
+                    Some(before) => Seconds::Since(difference(row, before, now)?),
+                })
             }
-        });
+        };
         let room = &mut tokens[written..];
         written += codec.encode(row, &event, seconds, random, room)?;
     }
+}
+
+/// Returns the seconds between two events that follow each other.
+fn difference(row: &Row<'_>, before: i64, now: i64) -> Result<u32> {
+    u32::try_from(now.saturating_sub(before)).map_err(|_| {
+        row.corrupt(format_args!(
+            "expected times in order and within 2^32 seconds, found {now} s after {before} s"
+        ))
+    })
 }
 
 /// Draws the window of a context: its first event, and the number of its events, whose logarithm is
 /// uniform.
 fn window(event_count: u32, random: &mut Stream) -> (u32, u32) {
     let uniform = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-    let length = libm::exp(uniform * libm::log(f64::from(event_count)));
+    let length = libm::exp(uniform * libm::log(f64::from(event_count) + 1.0));
     let length = (length as u32).clamp(1, event_count);
     let start = random.below(u64::from(event_count - length) + 1);
     (start as u32, length)
@@ -213,11 +223,11 @@ mod tests {
         let mut random = Stream::new(3, Purpose::EventContext, [0; 3]);
         let mut counts = [0_u32; 10];
         for _ in 0..100_000 {
-            let (start, length) = window(1024, &mut random);
-            assert!(length >= 1 && start + length <= 1024);
-            counts[length.ilog2() as usize % 10] += 1;
+            let (start, length) = window(1023, &mut random);
+            assert!(length >= 1 && start + length <= 1023);
+            counts[length.ilog2() as usize] += 1;
         }
-        // Ten octaves, the last one without its upper end; 4.5 standard deviations.
+        // Ten octaves; 4.5 standard deviations.
         assert!(counts.iter().all(|count| count.abs_diff(10_000) < 430), "{counts:?}");
     }
 }

@@ -26,6 +26,6 @@ pub use store::EventStore;
 pub(crate) use {
     codec::Codec,
     codecs::codec,
-    row::{FRONT_BYTES, RowRecord, items_of},
+    row::{ENTITIES_MAX, FRONT_BYTES, RowRecord, items_of, whole_seconds},
     store::{ENTITY_FILE, EVENT_FILE, ROW_FILE},
 };

@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use crate::container::Section;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The most contexts that an epoch draws from one row, and the number of events for each.
 const ITEMS_MAX: u32 = 16;
@@ -57,7 +57,7 @@ pub(crate) struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// Returns the row at `record` in the section of events, whose records have these sizes; none if it
-    /// lies outside.
+    /// lies outside, or has no events.
     pub(super) fn new(
         section: &'a Section,
         record: RowRecord,
@@ -67,7 +67,8 @@ impl<'a> Row<'a> {
         let event_bytes = FRONT_BYTES + form.value_bytes;
         let length = heads + event_bytes * record.event_count as usize;
         let at = usize::try_from(record.at).unwrap_or(usize::MAX);
-        if at.checked_add(length).is_none_or(|end| end > section.len()) {
+        let is_outside = at.checked_add(length).is_none_or(|end| end > section.len());
+        if record.event_count == 0 || is_outside {
             return Ok(None);
         }
         Ok(Some(Self {
@@ -100,6 +101,33 @@ impl<'a> Row<'a> {
         self.record.form
     }
 
+    /// Returns the number of bytes of heads and events.
+    pub(super) fn length(&self) -> usize {
+        self.heads + self.event_bytes * self.record.event_count as usize
+    }
+
+    /// Whether every event has a head, and their times ascend from `first_us` to `last_us`, within the
+    /// span of a difference.
+    pub(super) fn is_in_order(&self, first_us: i64, last_us: i64) -> Result<bool> {
+        let mut before = first_us;
+        let start = whole_seconds(self.event(0)?.time);
+        for index in 0..self.record.event_count {
+            let Event { time, head, .. } = self.event(index)?;
+            let has_head = self.head_bytes == 0 || head < self.record.head_count;
+            let span = whole_seconds(time).saturating_sub(start);
+            if time < before || time > last_us || !has_head || span > i64::from(u32::MAX) {
+                return Ok(false);
+            }
+            before = time;
+        }
+        Ok(true)
+    }
+
+    /// Returns an error about the row.
+    pub(crate) fn corrupt(&self, what: impl std::fmt::Display) -> Error {
+        self.section.corrupt(format!("row of entity {}: {what}", self.record.entity))
+    }
+
     /// Returns the event at `index`.
     pub(crate) fn event(&self, index: u32) -> Result<Event<'a>> {
         let at = self.heads + index as usize * self.event_bytes;
@@ -122,6 +150,14 @@ impl<'a> Row<'a> {
         }
         self.bytes(usize::from(index) * self.head_bytes, self.head_bytes)
     }
+}
+
+/// The most entities: a batch has their numbers as int32.
+pub(crate) const ENTITIES_MAX: u32 = i32::MAX as u32;
+
+/// Returns a time in whole seconds since 1970, rounded down.
+pub(crate) fn whole_seconds(time_us: i64) -> i64 {
+    time_us.div_euclid(1_000_000)
 }
 
 /// The longest row that is read as a whole.

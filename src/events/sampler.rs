@@ -67,9 +67,12 @@ impl Maker for Batches {
     type Work = Vec<RowSource>;
     type Item = EventBatch;
 
+    fn check(&self, stream: usize) -> Result<()> {
+        self.rows.check_count(Split::ALL[stream])
+    }
+
     fn advance(&self, stream: usize, place: &mut u64) -> Result<Vec<RowSource>> {
         let split = Split::ALL[stream];
-        self.rows.check_count(split)?;
         let sources = self.rows.sources(split, self.indices(*place))?;
         *place = self.after(*place).ok_or_else(past_the_end)?;
         Ok(sources)
@@ -252,7 +255,7 @@ impl EventSampler {
     /// `PlanMismatch`, naming every setting that differs.
     pub fn resume(&self, cursor: &Cursor) -> Result<()> {
         self.streams.check_alive()?;
-        cursor.check(&self.plan)?;
+        cursor.check(CursorKind::Events, &self.plan)?;
         let rows = |split| {
             cursor.position().get(&counter(split)).ok_or_else(|| {
                 Error::corrupt(format!(

@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 
 use super::codec::Codec;
 use super::codecs::codec;
-use super::metadata::EventsMetadata;
+use super::metadata::{EventsMetadata, SplitCounts};
 use super::row::{Row, RowRecord, items_of};
-use crate::bytes::Digest;
-use crate::container::{Container, Section, Strings, check_no_other_files, open_folder};
+use crate::bytes::{Digest, identity_of};
+use crate::container::{
+    Container, METADATA_FILE, Section, Strings, check_no_other_files, open_folder,
+};
 use crate::error::{Context, Error, Result};
-use crate::plan::Split;
+use crate::plan::{Split, SplitRatios, SplitRule};
+use crate::random::name_identity;
 
 /// The names of the files.
 pub(crate) const EVENT_FILE: &str = "events.bin";
@@ -92,7 +95,65 @@ impl EventStore {
         for container in &self.containers {
             container.verify(progress)?;
         }
+        self.verify_rows()?;
         check_no_other_files(&self.path, &[], &self.metadata.files)
+    }
+
+    /// Checks that the rows are what the metadata say of them, and that their events are in order.
+    fn verify_rows(&self) -> Result<()> {
+        let wrong = |row: usize, what: &str| {
+            Err(self.rows.corrupt(format!(
+                "row {row}: {what}; copy the store again from an intact copy, or prepare it again"
+            )))
+        };
+        let ratios = self.metadata.split.per_mille.map(|share| share as f64 / 1000.0);
+        let [train, val, test] = ratios;
+        let rule = SplitRule {
+            seed: self.metadata.split.seed,
+            ratios: SplitRatios::new(train, val, test)
+                .map_err(|e| Error::corrupt(format!("{METADATA_FILE}: {e}")))?,
+        };
+        let (mut row, mut items, mut at, mut next_entity) = (0, 0, 0, 0);
+        for split in Split::ALL {
+            let mut found =
+                SplitCounts { rows: self.metadata.counts(split).rows, ..<_>::default() };
+            for _ in 0..found.rows {
+                let record = self.record(row)?;
+                let read = self.row(record)?;
+                if (record.items_before, record.at) != (items, at) {
+                    return wrong(row, "its place does not follow the row before");
+                }
+                let is_first = record.entity == next_entity && record.part == 0;
+                let is_next = record.entity.checked_add(1) == Some(next_entity) && record.part > 0;
+                if !is_first && !is_next {
+                    return wrong(row, "its entity does not follow that of the row before");
+                }
+                if is_first {
+                    let name = self.entity(record.entity)?;
+                    let identity = identity_of(name.as_bytes());
+                    if rule.split_of(name_identity("events"), identity) != split {
+                        return wrong(row, "its entity belongs to another split");
+                    }
+                    next_entity += 1;
+                }
+                if !read.is_in_order(self.metadata.first_us, self.metadata.last_us)? {
+                    return wrong(row, "its events are not in order, or name no head");
+                }
+                at += read.length() as u64;
+                items += u64::from(items_of(record.event_count));
+                found.items += u64::from(items_of(record.event_count));
+                found.events += u64::from(record.event_count);
+                row += 1;
+            }
+            if found != *self.metadata.counts(split) {
+                let what = format!("the {} split ends with other counts", split.name());
+                return wrong(row, &what);
+            }
+        }
+        if next_entity != self.metadata.entity_count || at != self.events.len() as u64 {
+            return wrong(row, "the rows end before the entities or the events");
+        }
+        Ok(())
     }
 
     /// Returns the folder of the store.
@@ -159,7 +220,7 @@ impl EventStore {
     /// Returns the number of rows, and of items, before a split.
     fn start(&self, split: Split) -> (usize, u64) {
         let before = &self.metadata.splits[..split as usize];
-        let add = |(rows, items): (usize, u64), counts: &super::metadata::SplitCounts| {
+        let add = |(rows, items): (usize, u64), counts: &SplitCounts| {
             (rows + counts.rows as usize, items.saturating_add(counts.items))
         };
         before.iter().fold((0, 0), add)
@@ -174,6 +235,6 @@ impl EventStore {
             self.rows.corrupt(format!("the codec has no records of form {}", record.form))
         })?;
         Row::new(&self.events, record, &form)?
-            .ok_or_else(|| self.rows.corrupt("a row lies outside of the events"))
+            .ok_or_else(|| self.rows.corrupt("a row has no events, or lies outside of them"))
     }
 }

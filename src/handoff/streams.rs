@@ -21,6 +21,9 @@ pub(crate) trait Maker: Send + Sync + 'static {
     /// An item.
     type Item: Send + 'static;
 
+    /// Rejects a stream that has no items, before its producer is started.
+    fn check(&self, stream: usize) -> Result<()>;
+
     /// Returns the work for the item at `place` of a stream; moves `place` behind it.
     fn advance(&self, stream: usize, place: &mut Self::Place) -> Result<Self::Work>;
 
@@ -88,6 +91,7 @@ impl<M: Maker> Streams<M> {
     /// the item.
     pub(crate) fn next(&self, stream: usize) -> Result<(M::Item, [M::Place; 3])> {
         let mut taken = self.lock_stream(stream)?;
+        self.maker.check(stream)?;
         let (item, after) = self.take(stream, &mut taken)?;
         let mut consumed = lock(&self.consumed);
         consumed[stream] = after;
@@ -100,6 +104,7 @@ impl<M: Maker> Streams<M> {
     /// Those of [`Streams::next`].
     pub(crate) fn wait(&self, stream: usize) -> Result<()> {
         let mut taken = self.lock_stream(stream)?;
+        self.maker.check(stream)?;
         taken.waiting = Some(self.take(stream, &mut taken)?);
         Ok(())
     }

@@ -88,7 +88,7 @@ impl Position {
 /// let cursor = Cursor::new(CursorKind::Sampler, plan.clone(), position);
 ///
 /// let read = Cursor::decode(&cursor.encode()?)?;
-/// read.check(&plan)?;
+/// read.check(CursorKind::Sampler, &plan)?;
 /// assert_eq!(read.position().get("train/step"), Some(1200));
 /// # Ok::<(), headwater::Error>(())
 /// ```
@@ -128,7 +128,15 @@ impl Cursor {
     ///
     /// # Errors
     /// `PlanMismatch`, naming every setting that differs, with both values.
-    pub fn check(&self, expected: &Plan) -> Result<()> {
+    pub fn check(&self, kind: CursorKind, expected: &Plan) -> Result<()> {
+        if self.kind != kind {
+            return Err(Error::mismatch(format!(
+                "expected a cursor of kind {}, found one of kind {}; use a cursor that was saved by \
+                 the same kind of run",
+                kind.name(),
+                self.kind.name()
+            )));
+        }
         expected.compare(&self.plan).context(|| "the cursor does not belong to this plan")
     }
 

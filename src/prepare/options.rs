@@ -74,6 +74,10 @@ pub struct EventsReport {
     pub row_count: u64,
     /// The number of events that were dropped.
     pub dropped_count: u64,
+    /// The earliest time, in microseconds since 1970.
+    pub first_us: i64,
+    /// The latest time.
+    pub last_us: i64,
     /// The size of the store in bytes.
     pub store_bytes: u64,
     /// Flaws of the data that are within the limits.

@@ -111,9 +111,10 @@ impl EventsCore {
     }
 
     /// Returns a finite pass over the items of a split.
-    fn evaluate(&self, split: &str) -> PyResult<EventPass> {
-        let pass = self.0.evaluate(split_of(split)?)?;
-        Ok(EventPass { process: pass.process(), pass: Mutex::new(pass) })
+    fn evaluate(slf: &Bound<'_, Self>, split: &str) -> PyResult<EventPass> {
+        let pass = slf.get().0.evaluate(split_of(split)?)?;
+        let events = slf.clone().unbind();
+        Ok(EventPass { process: pass.process(), pass: Mutex::new(pass), _events: events })
     }
 
     /// Returns a token row as an HTML page and as text.
@@ -164,6 +165,14 @@ impl EventsCore {
     /// Returns the text that names an entity.
     fn entity(&self, number: Whole) -> PyResult<String> {
         let number = in_range("entity", number.0)?;
+        let count = self.0.store().metadata().entity_count;
+        if number >= count {
+            return Err(Error::invalid(format!(
+                "expected an entity from 0 to {}, found {number}",
+                count.saturating_sub(1)
+            ))
+            .into());
+        }
         Ok(self.0.store().entity(number)?.to_owned())
     }
 
@@ -179,6 +188,8 @@ pub(super) struct EventPass {
     /// Outside the lock, because a forked child may find the lock held for ever.
     process: u32,
     pass: Mutex<EventEvaluation>,
+    /// Its end would end the pass.
+    _events: Py<EventsCore>,
 }
 
 #[pymethods]

@@ -217,9 +217,14 @@ impl SamplerCore {
 
     /// Returns a finite pass over the seeds of a split.
     #[pyo3(signature = (split, tasks=None))]
-    fn evaluate(&self, split: &str, tasks: Option<Vec<String>>) -> PyResult<Evaluation> {
-        let pass = self.0.evaluate(split_of(split)?, tasks.as_deref())?;
-        Ok(Evaluation { process: pass.process(), pass: Mutex::new(pass) })
+    fn evaluate(
+        slf: &Bound<'_, Self>,
+        split: &str,
+        tasks: Option<Vec<String>>,
+    ) -> PyResult<Evaluation> {
+        let pass = slf.get().0.evaluate(split_of(split)?, tasks.as_deref())?;
+        let sampler = slf.clone().unbind();
+        Ok(Evaluation { process: pass.process(), pass: Mutex::new(pass), _sampler: sampler })
     }
 
     /// Returns the contexts of rows of a task's anchor table, by key, at the given times.
@@ -303,6 +308,8 @@ pub(super) struct Evaluation {
     /// Outside the lock, because a forked child may find the lock held for ever.
     process: u32,
     pass: Mutex<Pass>,
+    /// Its end would end the pass.
+    _sampler: Py<SamplerCore>,
 }
 
 #[pymethods]

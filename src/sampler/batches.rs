@@ -14,19 +14,28 @@ pub(super) struct Batches {
     pub steps: [Option<Steps>; 3],
 }
 
+impl Batches {
+    fn steps(&self, stream: usize) -> Result<&Steps> {
+        self.steps[stream].as_ref().ok_or_else(|| {
+            Error::invalid(format!(
+                "no task has a seed in the {} split; change the split ratios, or name other tasks",
+                Split::ALL[stream].name()
+            ))
+        })
+    }
+}
+
 impl Maker for Batches {
     type Place = Place;
     type Work = (usize, Vec<SequenceSource>);
     type Item = Batch;
 
+    fn check(&self, stream: usize) -> Result<()> {
+        self.steps(stream).map(|_| ())
+    }
+
     fn advance(&self, stream: usize, place: &mut Place) -> Result<Self::Work> {
-        let steps = self.steps[stream].as_ref().ok_or_else(|| {
-            Error::invalid(format!(
-                "no task has a seed in the {} split; change the split ratios, or name other tasks",
-                Split::ALL[stream].name()
-            ))
-        })?;
-        steps.advance(place, &self.engine.tasks)
+        self.steps(stream)?.advance(place, &self.engine.tasks)
     }
 
     fn make(&self, (task, sources): &Self::Work) -> Result<Batch> {

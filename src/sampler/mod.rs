@@ -292,7 +292,7 @@ impl Sampler {
     /// `PlanMismatch`, naming every setting that differs.
     pub fn resume(&self, cursor: &Cursor) -> Result<()> {
         self.streams.check_alive()?;
-        cursor.check(&self.plan)?;
+        cursor.check(CursorKind::Sampler, &self.plan)?;
         let place = |split| Place::recorded(split, &self.engine().tasks, cursor.position());
         self.streams.move_to([place(Split::Train)?, place(Split::Val)?, place(Split::Test)?])
     }

@@ -94,7 +94,7 @@ impl TokenPicture {
             count(self.epoch),
             count(self.item),
             count(self.items),
-            self.entity
+            printable(&self.entity)
         )
     }
 
@@ -170,6 +170,11 @@ impl TokenPicture {
         };
         (1..).zip(&self.segments).map(part).collect()
     }
+}
+
+/// Returns a name as it is, or quoted where it has characters that a terminal would obey.
+fn printable(name: &str) -> String {
+    if name.contains(char::is_control) { format!("{name:?}") } else { name.to_owned() }
 }
 
 fn segment_markup((number, segment): (usize, &Segment)) -> String {

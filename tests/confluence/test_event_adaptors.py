@@ -62,6 +62,21 @@ def test_a_source_has_the_rows_of_the_stream_for_every_worker(events_path):
             source[wrong]
 
 
+def test_p6_a_state_of_grains_loader_is_refused_by_another_plan(events_path):
+    def loader(**settings):
+        source = EventsSource(events_path, seed=3, **settings)
+        sampler = grain.samplers.IndexSampler(len(source), shuffle=False, num_epochs=1, seed=1)
+        return grain.DataLoader(data_source=source, sampler=sampler, worker_count=0)
+
+    iterator = iter(loader(sequence_length=128))
+    next(iterator)
+    state = iterator.get_state()
+    iter(loader(sequence_length=128)).set_state(state)
+    for change in ({"sequence_length": 256}, {"sequence_length": 128, "packing": False}):
+        with pytest.raises(ValueError, match="EventsSource"):
+            iter(loader(**change)).set_state(state)
+
+
 def batches(dataset):
     return [{name: np.asarray(array) for name, array in batch.items()} for batch in dataset]
 

@@ -38,3 +38,16 @@ fn a_long_history_is_divided_at_the_limit() {
     assert_eq!(report.event_count, all.len() as u64);
     EventStore::open(&out).unwrap().verify(&|_| Ok(())).unwrap();
 }
+
+/// Two times whose whole seconds differ by 2^32, though they differ by less.
+#[test]
+fn a_row_spans_less_than_two_to_the_32_seconds() {
+    let ping = |time| ("10.0.0.1".to_owned(), "10.0.0.2".to_owned(), time, 1.0);
+    for (later, rows) in [((1_i64 << 32) * 1_000_000 + 999_998, 2), ((1 << 32) * 1_000_000 - 1, 1)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let (out, report) = prepared(folder.path(), &[ping(999_999), ping(later)], "");
+        assert_eq!(report.row_count, rows, "{later}");
+        EventStore::open(&out).unwrap().verify(&|_| Ok(())).unwrap();
+    }
+}

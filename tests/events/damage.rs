@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use headwater::events::{EventSettings, EventStore};
+use headwater::events::{EventSettings, EventStore, EventsMetadata, SplitCounts};
 use headwater::plan::Split;
 use headwater::{Error, ErrorKind};
 
@@ -88,4 +88,41 @@ fn a_store_of_another_kind_is_told() {
     assert!(error.to_string().ends_with(
         "expected a store of tables, found a store of events; open it with headwater.Events"
     ));
+}
+
+type Edit = fn(&mut EventsMetadata);
+
+/// Metadata that lie of the rows, with a digest that fits.
+#[test]
+fn p6_counts_that_lie_are_found_by_verify() {
+    let (_folder, store) =
+        store_of(&pings(40, 40), "split = { train = 0.6, val = 0.1, test = 0.3 }");
+    let path = store.path().to_owned();
+    let whole = store.metadata().clone();
+    drop(store);
+    let edits: [(&str, Edit); 7] = [
+        ("fewer items", |m| m.splits[0].items -= 1),
+        ("more events", |m| m.splits[2].events += 1),
+        ("test rows in train", |m| {
+            let [train, val, test] = m.splits;
+            m.splits[0] = SplitCounts {
+                rows: train.rows + val.rows + test.rows,
+                events: train.events + val.events + test.events,
+                items: train.items + val.items + test.items,
+            };
+            m.splits[1] = SplitCounts::default();
+            m.splits[2] = SplitCounts::default();
+        }),
+        ("another split", |m| m.split.seed += 1),
+        ("no split", |m| m.split.per_mille = [7, 7, 7]),
+        ("later first time", |m| m.first_us += 1),
+        ("earlier last time", |m| m.last_us -= 1),
+    ];
+    for (what, edit) in edits {
+        let mut metadata = whole.clone();
+        edit(&mut metadata);
+        fs::write(path.join("metadata.json"), metadata.encode().unwrap()).unwrap();
+        let error = EventStore::open(&path).unwrap().verify(&|_| Ok(())).expect_err(what);
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}: {error}");
+    }
 }

@@ -56,6 +56,6 @@ fn p1_golden_rows_are_the_same_on_every_machine() {
     }
     assert_eq!(
         hasher.finalize().to_hex().as_str(),
-        "91c2c5d6a8e4dffd6c69b0cd64bfd4674b7d623f3d534931fd46e9c1a02ddb68"
+        "1fb51d786c4d4a14924886bd70e70f11ef8645c94b2374ec7ccd2a28804354ac"
     );
 }

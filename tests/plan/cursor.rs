@@ -88,13 +88,13 @@ fn p6_no_silent_change_truncated_or_longer_bytes_are_rejected() {
 #[test]
 fn p6_a_cursor_of_another_plan_is_rejected_setting_by_setting() {
     let cursor = typical();
-    cursor.check(cursor.plan()).unwrap();
+    cursor.check(cursor.kind(), cursor.plan()).unwrap();
     let mut plan = Plan::new();
     for (name, value) in cursor.plan().iter() {
         let value = if name == "seed" { Setting::Number(43) } else { value.clone() };
         plan.add(name, value).unwrap();
     }
-    let error = cursor.check(&plan).unwrap_err();
+    let error = cursor.check(cursor.kind(), &plan).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);
     assert_eq!(
         error.to_string(),

@@ -175,7 +175,7 @@ def context(row, room, words):
     """The tokens of a context of a row."""
     count = len(row.events)
     uniform = (words.word() >> 11) / 2**53
-    length = min(max(math.floor(math.exp(uniform * math.log(count))), 1), count)
+    length = min(max(math.floor(math.exp(uniform * math.log(count + 1))), 1), count)
     window = list(range(count))[words.below(count - length + 1) :][:length]
     mode = words.below(10)
     timed = mode < 7

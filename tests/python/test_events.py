@@ -62,6 +62,28 @@ def test_a_plain_twin_makes_the_same_pass(events_path):
     assert len(expected) == events.row_count("val") > 0
     assert all(same(row, twin) for row, twin in zip(rows, expected, strict=False))
     assert all(row["weight"] == 0 and row["entity"] == -1 for row in rows[len(expected) :])
+    # The pass keeps its sampler.
+    assert list(headwater.Events(events_path, batch_size=4).evaluate("val"))
+
+
+def test_a_history_of_two_events_gives_pairs(tmp_path, events_schema):
+    rows = [("10.7.0.1", "10.7.9.1", 4, 1_751_000_000_000_000 + 10**9 * n, 1.0) for n in range(2)]
+    headwater.prepare(write_csv(tmp_path, rows), events_schema, tmp_path / "pings.db")
+    with headwater.Events(tmp_path / "pings.db", packing=False) as events:
+        split = next(s for s in ("train", "val", "test") if events.row_count(s))
+        batch, _ = events.next_batch(split)
+    assert set((batch["inputs_segmentation"].sum(axis=1) > 23).tolist()) == {True, False}
+
+
+def test_a_cursor_does_not_replace_a_device(events_path, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with (
+        headwater.Events(events_path, **SETTINGS) as events,
+        pytest.raises(headwater.IoError, match="exists already and is not a file"),
+    ):
+        events.save_cursor(pipe)
+    assert pipe.is_fifo()
 
 
 def test_p2_resume_is_a_law_from_a_file_bytes_and_pickle(events_path, tmp_path):
@@ -276,6 +298,8 @@ def test_use_after_shutdown_and_a_split_without_events_are_told(tmp_path):
         events.next_batch("test")
     with pytest.raises(headwater.InvalidArgument, match="the val split has no events"):
         events.evaluate("val")
+    with pytest.raises(headwater.InvalidArgument, match="the test split has no events"):
+        events.next_batch("test")
     next(events)
     events.shutdown()
     with pytest.raises(headwater.SamplerShutdown):

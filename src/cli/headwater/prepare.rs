@@ -15,6 +15,7 @@ use crate::prepare::schema::Schema;
 use crate::prepare::source::{Connect, Source, open_with};
 use crate::prepare::{EventOptions, Options, SqlEngine, prepare, prepare_events, replace};
 use crate::progress::Progress;
+use crate::view::time_text;
 use crate::view::words::{bytes, entities, plural};
 
 /// Makes the engine for the SQL of a source's tasks.
@@ -151,6 +152,8 @@ fn run_events(
         bytes(report.store_bytes),
         started.elapsed().as_secs_f64(),
     ))?;
+    let (first, last) = (time_text(report.first_us), time_text(report.last_us));
+    output.line(&format!("times {first} to {last}"))?;
     output.line(&format!("root {}", report.root))?;
     for remark in &report.remarks {
         output.line(&format!("note: {remark}"))?;

@@ -345,7 +345,8 @@ fn unknown_name(message: &str, place: &Place<'_>) -> String {
         };
     }
     if place.line.starts_with('[') && place.line.contains(unknown) {
-        let sections = ["[[table]]", "[[task]]", "[[aggregate]]", "[[summary]]", "[limits]"];
+        let sections =
+            ["[[table]]", "[[task]]", "[[aggregate]]", "[[summary]]", "[limits]", "[events]"];
         let bare = |section: &&&str| Some(section.trim_matches(['[', ']'])) == near;
         let remedy = match sections.iter().find(bare) {
             Some(section) => format!("write {section}"),

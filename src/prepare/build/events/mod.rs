@@ -153,6 +153,8 @@ fn write_metadata(
         entity_count: metadata.entity_count,
         row_count: metadata.row_count(),
         dropped_count: dropped.count(),
+        first_us: metadata.first_us,
+        last_us: metadata.last_us,
         store_bytes: file_bytes + text.len() as u64,
         remarks: dropped.remarks(),
     })

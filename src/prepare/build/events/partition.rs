@@ -1,5 +1,6 @@
 //! A partition of the spilled events: sorted in memory, or divided where it is too large for that.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -38,13 +39,13 @@ impl Partition {
     }
 }
 
-/// The place of an event in the order of the store, up to the value.
-type Key = (KeyDigest, u16, i64);
+/// The place of an event in the order of the store, up to the first bytes of its value and head.
+type Key = (KeyDigest, u16, i64, [u8; 6]);
 
 fn key_of(record: &[u8], form: u16) -> Key {
     let digest = record.first_chunk().map_or(0, |bytes| u128::from_le_bytes(*bytes));
     let time = record[16..].first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes));
-    (digest, form, time)
+    (digest, form, time, record[KEY_BYTES..].first_chunk().copied().unwrap_or_default())
 }
 
 /// Divides a partition that is too large to be sorted in memory into parts in the order of the store.
@@ -96,7 +97,7 @@ pub(super) fn divide(
     let whole = partition.bytes();
     let parts = divided.into_iter().map(|events| {
         let mut part = Partition::new(Arc::clone(layout), events, Arc::clone(&partition.names));
-        // Events of one entity at one time cannot be divided.
+        // Events that are equal up to here cannot be divided.
         part.is_divisible = part.bytes() < whole;
         part
     });
@@ -110,8 +111,8 @@ pub(super) struct Sorted {
     records: Vec<Vec<u8>>,
     /// The events: digest, form, time, and the place in the bytes of the form.
     order: Vec<(KeyDigest, u16, i64, u32)>,
-    /// The names of the entities, in the order of their digests.
-    names: Vec<(KeyDigest, String)>,
+    /// The names of the entities.
+    names: BTreeMap<KeyDigest, String>,
 }
 
 /// One event of a sorted partition.
@@ -147,9 +148,8 @@ impl Sorted {
 
     /// Returns the name of an entity of the partition.
     pub(super) fn name(&self, digest: KeyDigest) -> Result<&str> {
-        let found = self.names.binary_search_by_key(&digest, |(of, _)| *of);
-        let lost = |_| Error::invalid("internal error: the name of an entity was not spilled");
-        found.map(|place| &*self.names[place].1).map_err(lost)
+        let lost = || Error::invalid("internal error: the name of an entity was not spilled");
+        self.names.get(&digest).map(String::as_str).ok_or_else(lost)
     }
 }
 
@@ -162,7 +162,7 @@ pub(super) fn sorted(partition: &Partition) -> Result<Sorted> {
     for (place, all) in (0_u16..).zip(&records) {
         let stride = layout.stride(usize::from(place));
         for (index, record) in (0_u32..).zip(all.chunks_exact(stride)) {
-            let (digest, _, time) = key_of(record, place);
+            let (digest, _, time, _) = key_of(record, place);
             order.push((digest, place, time, index));
         }
     }
@@ -173,16 +173,15 @@ pub(super) fn sorted(partition: &Partition) -> Result<Sorted> {
     order.sort_unstable_by(|a, b| {
         (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)).then_with(|| value(a).cmp(value(b)))
     });
-    let mut names = Vec::new();
+    // Each name once, however often it was spilled.
+    let mut names = BTreeMap::new();
     partition.names.for_each(|mut bytes| {
         while let Some((length, rest)) = bytes.split_first_chunk() {
             let (name, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
-            names.push((digest(name), String::from_utf8_lossy(name).into_owned()));
+            names.entry(digest(name)).or_insert_with(|| String::from_utf8_lossy(name).into_owned());
             bytes = rest;
         }
         Ok(())
     })?;
-    names.sort_unstable();
-    names.dedup();
     Ok(Sorted { layout, records, order, names })
 }

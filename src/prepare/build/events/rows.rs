@@ -7,13 +7,14 @@ use super::partition::{Sorted, SortedEvent};
 use crate::container::{ContainerWriter, FileMetadata, StringsWriter};
 use crate::error::{Error, Result};
 use crate::events::{
-    ENTITY_FILE, EVENT_FILE, FRONT_BYTES, ROW_FILE, RowRecord, SplitCounts, items_of,
+    ENTITIES_MAX, ENTITY_FILE, EVENT_FILE, FRONT_BYTES, ROW_FILE, RowRecord, SplitCounts, items_of,
+    whole_seconds,
 };
 use crate::plan::Split;
 use crate::prepare::build::keys::KeyDigest;
 
-/// The time that a row may span: 2^32 seconds, so that every difference fits into 32 bits.
-const SPAN_US: i64 = 1_000_000 << 32;
+/// The whole seconds that a row may span, so that every difference of times fits into 32 bits.
+const SPAN_SECONDS: i64 = 1 << 32;
 
 /// The totals of a store.
 pub(super) struct Totals {
@@ -98,9 +99,12 @@ impl RowWriter {
     /// Begins the first row of an entity.
     fn first_row(&mut self, partition: &Sorted, event: &SortedEvent<'_>) -> Result<Open> {
         let entity = self.totals.entities;
-        self.totals.entities = entity.checked_add(1).ok_or_else(|| {
-            Error::limit("expected at most 2^32 - 1 entities, found more; divide the source")
-        })?;
+        if entity == ENTITIES_MAX {
+            return Err(Error::limit(format!(
+                "expected at most {ENTITIES_MAX} entities, found more; divide the source"
+            )));
+        }
+        self.totals.entities = entity + 1;
         self.names.push(&mut self.entities, partition.name(event.digest)?)?;
         let split = partition.layout().split_of(event.digest);
         Ok(Open::new(event, split, entity, 0))
@@ -187,7 +191,7 @@ impl Open {
         self.form == event.form
             && bytes <= row_bytes
             && self.count < u32::MAX
-            && event.time - self.first_us < SPAN_US
+            && whole_seconds(event.time) - whole_seconds(self.first_us) < SPAN_SECONDS
             && !(new_head && self.head_count == u16::MAX)
     }
 

@@ -130,7 +130,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "cell = { table = \"results\", column = \"won\" }",
         "[[tasks]]\nname = \"x\"",
         "line 37, column 3: expected one of the sections [[table]], [[task]], [[aggregate]], \
-         [[summary]], [limits], found [[tasks]]; write [[task]]",
+         [[summary]], [limits], [events], found [[tasks]]; write [[task]]",
     ),
     (
         "\n[[table]]\nname = \"races\"",
