@@ -141,8 +141,17 @@ class SamplerIterator(grain.DatasetIterator):  # type: ignore[misc]
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resumes from a state; a state of another plan is refused."""
-        self._sampler.resume(base64.b64decode(state["cursor"]))
-        self._taken = state["taken"]
+        try:
+            cursor, taken = base64.b64decode(state["cursor"], validate=True), state["taken"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidArgument(
+                "expected a state of get_state, a dictionary with a cursor in base64 and a number "
+                f"of batches taken, found {state!r:.200}: {error}"
+            ) from None
+        if not isinstance(taken, int) or taken < 0:
+            raise InvalidArgument(f"expected a number of batches taken, found {taken!r}")
+        self._sampler.resume(cursor)
+        self._taken = taken
 
     def close(self) -> None:
         """Stops the sampler's threads."""

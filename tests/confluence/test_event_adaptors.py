@@ -31,6 +31,13 @@ def test_grain_resumes_token_rows_at_every_step(events_path):
     grain.experimental.assert_equal_output_after_checkpoint(dataset)
 
 
+@pytest.mark.parametrize("state", [{}, {"cursor": "?", "taken": 0}, {"cursor": "", "taken": "a"}])
+def test_p6_a_state_that_is_none_of_ours_is_told(events_path, state):
+    iterator = iter(EventsDataset({"path": events_path} | SETTINGS))
+    with pytest.raises(headwater.InvalidArgument, match="expected a"):
+        iterator.set_state(state)
+
+
 def test_p4_a_state_of_two_ranks_restores_on_one(events_path):
     def iterator(rank, world):
         arguments = {"path": events_path, "rank": rank, "world_size": world} | SETTINGS

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const HEAD: &str = "\
 # The golden files of this folder: the BLAKE3 of each, what it holds and what made it; of a bad one
 # the exact message with which it is rejected. A test checks that folder and manifest agree.
-# HEADWATER_REGENERATE=1 cargo test --release --test plan --test store --test reducer golden
+# HEADWATER_REGENERATE=1 cargo test --release --test plan --test store --test events --test reducer golden
 ";
 
 /// A golden file to write.
