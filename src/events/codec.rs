@@ -22,6 +22,7 @@ pub(crate) trait Codec: Send + Sync {
     fn vocabulary(&self) -> u16;
 
     /// Returns the numbers of the forms that records have, in ascending order.
+    #[cfg(feature = "prepare")]
     fn forms(&self) -> &'static [u16];
 
     /// Returns the sizes of the records of form `form`; none if there is no such form.

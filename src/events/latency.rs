@@ -129,6 +129,7 @@ impl Codec for Latency {
         VOCABULARY
     }
 
+    #[cfg(feature = "prepare")]
     fn forms(&self) -> &'static [u16] {
         &[V4, V6]
     }

@@ -153,6 +153,7 @@ impl<'a> Row<'a> {
 }
 
 /// The most entities: a batch has their numbers as int32.
+#[cfg(feature = "prepare")]
 pub(crate) const ENTITIES_MAX: u32 = i32::MAX as u32;
 
 /// Returns a time in whole seconds since 1970, rounded down.
