@@ -27,11 +27,31 @@ COMMAND = [sys.executable, "-m", "confluence.cli", "train"]
 TIMEOUT_SECONDS = 600
 
 
+class Termination:
+    """SIGTERM ends this program and its runs; while a run is being started, it waits for that."""
+
+    def __init__(self) -> None:
+        self.is_starting = False
+        self.is_asked = False
+
+    def ask(self, *_: object) -> None:
+        """Handles the signal."""
+        self.is_asked = True
+        self.check()
+
+    def check(self) -> None:
+        """Ends the program if it was asked to."""
+        if self.is_asked and not self.is_starting:
+            sys.exit(143)
+
+
+TERMINATION = Termination()
+
+
 def main() -> int:
     """Returns 0 if both runs have the same numbers, else 1."""
     args = arguments()
-    # SIGTERM ends the runs, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, TERMINATION.ask)
     # Two runs at once do not fit into an accelerator's memory.
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     # A compilation cache that all three processes share.
@@ -56,8 +76,11 @@ def main() -> int:
 @contextmanager
 def running(command: list[str | Path], **options: Any) -> Iterator[subprocess.Popen]:
     """Starts a process, which ends with the `with` block at the latest."""
+    TERMINATION.is_starting = True
     process = subprocess.Popen(command, **options)
     try:
+        TERMINATION.is_starting = False
+        TERMINATION.check()
         yield process
     finally:
         process.kill()
