@@ -57,7 +57,7 @@ $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
 	@touch $@
 	@echo "$(BIN) has the commands headwater, headwater-reduce and confluence, and a Python with both packages"
 
-demo: setup clean-demo ## prepare a store, fold a matrix, train a model, kill it and resume
+demo: setup clean-demo ## prepare stores, sample, fold a matrix, train a model, kill it and resume
 	@$(BIN)/python examples/demo.py $(DEMO)
 
 # Only what an earlier demo made is removed.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{Float64Array, Int8Array, RecordBatch, StringArray, TimestampMicrosecondArray};
-use headwater::events::{EventSampler, EventSettings, EventStore};
+use headwater::events::{EventSampler, EventSettings, EventStore, Speed};
 use headwater::plan::{Assignment, Cursor, Split};
 use headwater::prepare::schema::Schema;
 use headwater::prepare::{EventOptions, prepare_events, source};
@@ -102,7 +102,8 @@ fn main() {
     let store = Arc::new(EventStore::open(&folder.join("0.db")).unwrap());
     store.verify(&|_| Ok(())).unwrap();
     let rank = Assignment::new(0, 1).unwrap();
-    let new = |settings| EventSampler::new(Arc::clone(&store), settings, rank, Some(1), 0).unwrap();
+    let speed = Speed { threads: Some(1), prefetch: 0 };
+    let new = |settings| EventSampler::new(Arc::clone(&store), settings, rank, speed).unwrap();
     let far = new(EventSettings::default());
     far.seek(Split::Train, 1_000_000_000_000).unwrap();
     let cursor = far.cursor().encode().unwrap();

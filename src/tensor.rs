@@ -1,5 +1,7 @@
 //! The tensors of a batch as every kind of batch has them: name, type, shape and place.
 
+use bytemuck::Pod;
+
 /// The type of a tensor's elements, named as NumPy names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are NumPy's")]
@@ -61,6 +63,19 @@ impl Tensor {
     pub fn bytes(&self) -> usize {
         self.shape.iter().product::<usize>() * self.dtype.bytes()
     }
+}
+
+/// Returns the elements of the tensor `name` among those of a batch; none when it has no such tensor.
+///
+/// # Panics
+/// When `T` and the tensor's elements differ in size.
+pub(crate) fn elements<'a, T: Pod>(
+    mut tensors: impl Iterator<Item = (&'a Tensor, &'a [u8])>,
+    name: &str,
+) -> Option<&'a [T]> {
+    let (tensor, bytes) = tensors.find(|(tensor, _)| tensor.name == name)?;
+    assert_eq!(size_of::<T>(), tensor.dtype.bytes(), "{name} is of {:?}", tensor.dtype);
+    Some(bytemuck::cast_slice(bytes))
 }
 
 /// A batch: named tensors in buffers that it owns.

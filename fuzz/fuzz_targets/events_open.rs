@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use headwater::Digest;
-use headwater::events::{EventSampler, EventSettings, EventStore, EventsMetadata};
+use headwater::events::{EventSampler, EventSettings, EventStore, EventsMetadata, Speed};
 use headwater::plan::{Assignment, Split};
 use libfuzzer_sys::fuzz_target;
 
@@ -62,8 +62,9 @@ fn read_all(store: EventStore) {
     let settings =
         EventSettings { batch_size: 1, sequence_length: 128, ..EventSettings::default() };
     let rank = Assignment::new(0, 1).expect("one rank");
+    let speed = Speed { threads: Some(1), prefetch: 0 };
     let store = Arc::new(store);
-    let Ok(sampler) = EventSampler::new(Arc::clone(&store), settings, rank, Some(1), 0) else {
+    let Ok(sampler) = EventSampler::new(Arc::clone(&store), settings, rank, speed) else {
         return;
     };
     for split in Split::ALL {

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from headwater._headwater import Cursor, EventPass, EventsCore
 from headwater._html import table
+from headwater._streams import Path, Streams
 from headwater.page import Page
-from headwater.sampler import Batch, Path, Split
+from headwater.sampler import Batch, Split
 
 
-class Events:
+class Events(Streams):
     """Makes one rank's share of the token rows of an event store.
 
     Each split has an endless stream of rows; row d of a stream is a function of d. The store,
@@ -69,7 +69,7 @@ class Events:
             "num_threads": num_threads,
         }
         self._path = os.fspath(path)
-        self._core = EventsCore(self._path, **self._arguments)
+        self._core: EventsCore = EventsCore(self._path, **self._arguments)
 
     def __iter__(self) -> Iterator[Batch]:
         """Yields the batches of the train stream, without end."""
@@ -139,36 +139,6 @@ class Events:
         """Returns the store's metadata: codec, counts and root."""
         return self._core.metadata()
 
-    def cursor(self) -> bytes:
-        """Returns the caller's position in all streams, to resume from.
-
-        It counts the batches that the caller took, not those made ahead. It is the same on every
-        rank.
-        """
-        return self._core.cursor().encode()
-
-    def save_cursor(self, path: Path) -> None:
-        """Writes the cursor to a file, whole or not at all."""
-        self._core.save_cursor(path)
-
-    def resume(self, cursor: Path | bytes | Cursor) -> None:
-        """Resumes all streams from a cursor: the path of its file, its bytes, or a `Cursor`.
-
-        Raises:
-            PlanMismatch: The cursor is of another plan; the message names every setting that
-                differs.
-            Corrupt: The cursor is damaged.
-        """
-        if isinstance(cursor, bytes):
-            cursor = Cursor.decode(cursor)
-        elif not isinstance(cursor, Cursor):
-            cursor = Cursor.read(cursor)
-        self._core.resume(cursor)
-
-    def shutdown(self) -> None:
-        """Stops the threads; later requests for batches raise SamplerShutdown."""
-        self._core.shutdown()
-
     def __repr__(self) -> str:
         rank, world_size, seed = (self._arguments[n] for n in ("rank", "world_size", "seed"))
         return f"<Events of {self._path!r}: rank {rank} of {world_size}, seed {seed}>"
@@ -177,17 +147,6 @@ class Events:
         splits: tuple[Split, ...] = ("train", "val", "test")
         rows = [[split, f"{self.row_count(split):,}"] for split in splits]
         return table(repr(self), ["split", "rows an epoch"], rows)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.shutdown()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self._path, self._arguments, self.cursor())

@@ -9,8 +9,9 @@ from typing import Any
 import grain
 
 from headwater._headwater import InvalidArgument
+from headwater._streams import Path
 from headwater.events import Events
-from headwater.sampler import Batch, Path, Sampler, Split
+from headwater.sampler import Batch, Sampler, Split
 
 
 class SamplerDataset(grain.IterDataset):  # type: ignore[misc]

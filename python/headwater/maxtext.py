@@ -19,8 +19,9 @@ from typing import Any
 from grain.experimental import ElasticIterator
 
 from headwater._headwater import InvalidArgument
+from headwater._streams import Path
 from headwater.events import Events
-from headwater.sampler import Batch, Path, Split
+from headwater.sampler import Batch, Split
 
 # The tensors that MaxText's step takes.
 _TENSORS = (

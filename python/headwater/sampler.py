@@ -6,25 +6,24 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from headwater._headwater import Cursor, Evaluation, InvalidArgument, SamplerCore, key_text
 from headwater._html import table
+from headwater._streams import Path, Streams
 from headwater.page import Page
 
 Batch = dict[str, npt.NDArray[Any]]
 Split = Literal["train", "val", "test"]
-Path = str | os.PathLike[str]
 
 # The observation time of a seed that sees every row.
 _SEES_EVERYTHING = np.iinfo(np.int64).max
 
 
-class Sampler:
+class Sampler(Streams):
     """Makes one rank's share of the batches of one or several stores.
 
     Each split has an endless stream. The stores and the settings of order, split, tasks, walk and
@@ -145,7 +144,7 @@ class Sampler:
         }
         paths = [db_path] if isinstance(db_path, str | os.PathLike) else db_path
         self._paths = [os.fspath(path) for path in paths]
-        self._core = SamplerCore(self._paths, **self._arguments)
+        self._core: SamplerCore = SamplerCore(self._paths, **self._arguments)
         self._stores = self._core.stores()
         self._unread_splits: set[str] = {"train", "val", "test"}
 
@@ -301,36 +300,6 @@ class Sampler:
         """Returns how many seeds of each task `evaluate(split)` gives to this rank."""
         return dict(zip(self.tasks, self._core.own_seed_counts(split), strict=True))
 
-    def cursor(self) -> bytes:
-        """Returns the caller's position in all streams, to resume from.
-
-        It counts the batches that the caller took, not those made ahead. It is the same on every
-        rank.
-        """
-        return self._core.cursor().encode()
-
-    def save_cursor(self, path: Path) -> None:
-        """Writes the cursor to a file, whole or not at all."""
-        self._core.save_cursor(path)
-
-    def resume(self, cursor: Path | bytes | Cursor) -> None:
-        """Resumes all streams from a cursor: the path of its file, its bytes, or a `Cursor`.
-
-        Raises:
-            PlanMismatch: The cursor is of another plan; the message names every setting that
-                differs.
-            Corrupt: The cursor is damaged.
-        """
-        if isinstance(cursor, bytes):
-            cursor = Cursor.decode(cursor)
-        elif not isinstance(cursor, Cursor):
-            cursor = Cursor.read(cursor)
-        self._core.resume(cursor)
-
-    def shutdown(self) -> None:
-        """Stops the threads; later requests for batches raise SamplerShutdown."""
-        self._core.shutdown()
-
     def __repr__(self) -> str:
         paths = ", ".join(repr(path) for path in self._paths)
         rank, world_size, seed = (self._arguments[n] for n in ("rank", "world_size", "seed"))
@@ -341,17 +310,6 @@ class Sampler:
         counts = [self.seed_counts(split) for split in splits]
         rows = [[task, *(f"{count[task]:,}" for count in counts)] for task in self.tasks]
         return table(repr(self), ["task", *(f"{split} seeds" for split in splits)], rows)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.shutdown()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self._paths, self._arguments, self.cursor())

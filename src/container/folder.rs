@@ -188,6 +188,22 @@ fn open_file(folder: &Path, file: &FileMetadata) -> Result<Container> {
     Ok(container)
 }
 
+/// Returns the file `name` among those that [`open_folder`] opened.
+pub(crate) fn file_of<'a>(
+    path: &Path,
+    files: &[FileMetadata],
+    containers: &'a [Container],
+    name: &str,
+) -> Result<&'a Container> {
+    let found = files.iter().position(|file| file.path == name);
+    found.and_then(|place| containers.get(place)).ok_or_else(|| {
+        Error::corrupt(format!(
+            "{}: expected {name} among the files of the metadata, found none",
+            path.display()
+        ))
+    })
+}
+
 /// Checks that the folder of a store, and the folders in it, hold no other files than the metadata list.
 pub(crate) fn check_no_other_files(
     path: &Path,

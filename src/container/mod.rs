@@ -15,7 +15,7 @@ use crate::bytes::Digest;
 pub(crate) use file::is_container;
 pub(crate) use file::{Container, Section};
 pub use folder::{Kind, METADATA_FILE};
-pub(crate) use folder::{Root, check_no_other_files, open_folder};
+pub(crate) use folder::{Root, check_no_other_files, file_of, open_folder};
 pub(crate) use strings::Strings;
 #[cfg(feature = "prepare")]
 pub(crate) use writer::{ContainerWriter, StringsWriter, read_next};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::settings::{EventSettings, TokenType};
 use crate::bytes::ALIGNMENT;
 use crate::handoff::Slab;
-use crate::tensor::{Dtype, Tensor};
+use crate::tensor::{Dtype, Tensor, elements};
 
 /// The tensors with a number for each token, in the order of [`Place::write`].
 const TOKEN_TENSORS: [&str; 6] = [
@@ -174,9 +174,7 @@ impl EventBatch {
     /// When `T` and the tensor's elements differ in size.
     #[must_use]
     pub fn get<T: bytemuck::Pod>(&self, name: &str) -> Option<&[T]> {
-        let (tensor, bytes) = self.tensors().find(|(tensor, _)| tensor.name == name)?;
-        assert_eq!(size_of::<T>(), tensor.dtype.bytes(), "{name} is of {:?}", tensor.dtype);
-        Some(bytemuck::cast_slice(bytes))
+        elements(self.tensors(), name)
     }
 }
 

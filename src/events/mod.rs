@@ -14,6 +14,7 @@ mod sampler;
 mod settings;
 mod store;
 
+pub use crate::handoff::Speed;
 pub use crate::tensor::{Dtype, Tensor};
 pub use batch::EventBatch;
 pub use decoded::{Field, Measurement, TokenTime, decode};

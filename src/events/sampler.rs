@@ -9,7 +9,7 @@ use super::settings::EventSettings;
 use super::store::EventStore;
 use crate::durable;
 use crate::error::{Error, Result};
-use crate::handoff::{Maker, Pass, Streams};
+use crate::handoff::{Maker, Pass, Speed, Streams};
 use crate::plan::{Assignment, Cursor, CursorKind, Plan, Position, Split};
 
 /// Endless streams of token rows from an event store, one stream for each split.
@@ -22,12 +22,12 @@ use crate::plan::{Assignment, Cursor, CursorKind, Plan, Position, Split};
 /// ```
 /// use std::sync::Arc;
 ///
-/// use headwater::events::{EventSampler, EventSettings, EventStore};
+/// use headwater::events::{EventSampler, EventSettings, EventStore, Speed};
 /// use headwater::plan::{Assignment, Split};
 ///
 /// let store = Arc::new(EventStore::open("checkpoints/events-v1-small".as_ref())?);
 /// let rank = Assignment::new(0, 1)?; // rank 0 of 1
-/// let sampler = EventSampler::new(store, EventSettings::default(), rank, None, 3)?;
+/// let sampler = EventSampler::new(store, EventSettings::default(), rank, Speed::default())?;
 /// let (batch, _) = sampler.next(Split::Train)?;
 /// let inputs = batch.get::<i32>("inputs").unwrap_or_default();
 /// assert_eq!(inputs.len(), 128 * 1024);
@@ -88,8 +88,7 @@ impl Maker for Batches {
 }
 
 impl EventSampler {
-    /// Returns a sampler over a store, for one rank of several, with `threads` threads (default: all
-    /// cores) and `prefetch` batches of each stream made ahead.
+    /// Returns a sampler over a store, for one rank of several.
     ///
     /// # Errors
     /// `InvalidArgument` for settings out of range.
@@ -97,14 +96,13 @@ impl EventSampler {
         store: Arc<EventStore>,
         settings: EventSettings,
         assignment: Assignment,
-        threads: Option<usize>,
-        prefetch: usize,
+        speed: Speed,
     ) -> Result<Self> {
         settings.check()?;
         let plan = settings.plan(&store)?;
-        let rows = Rows::new(store, settings, threads)?;
+        let rows = Rows::new(store, settings, speed.threads)?;
         let batches = Arc::new(Batches { rows, assignment });
-        let streams = Streams::new(Arc::clone(&batches), prefetch, [0; 3]);
+        let streams = Streams::new(Arc::clone(&batches), speed.prefetch, [0; 3]);
         Ok(Self { batches, plan, streams })
     }
 

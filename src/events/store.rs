@@ -8,7 +8,7 @@ use super::metadata::{EventsMetadata, SplitCounts};
 use super::row::{Row, RowRecord, items_of};
 use crate::bytes::{Digest, identity_of};
 use crate::container::{
-    Container, METADATA_FILE, Section, Strings, check_no_other_files, open_folder,
+    Container, METADATA_FILE, Section, Strings, check_no_other_files, file_of, open_folder,
 };
 use crate::error::{Context, Error, Result};
 use crate::plan::{Split, SplitRatios, SplitRule};
@@ -58,15 +58,7 @@ impl EventStore {
     pub fn open(path: &Path) -> Result<Self> {
         let (metadata, metadata_bytes, containers) =
             open_folder::<EventsMetadata>(path).context(|| format!("{}", path.display()))?;
-        let file = |name: &str| {
-            let found = metadata.files.iter().position(|file| file.path == name);
-            found.and_then(|place| containers.get(place)).ok_or_else(|| {
-                Error::corrupt(format!(
-                    "{}: expected {name} among the files of the metadata, found none",
-                    path.display()
-                ))
-            })
-        };
+        let file = |name: &str| file_of(path, &metadata.files, &containers, name);
         let row_bytes = metadata.row_count() * size_of::<RowRecord>() as u64;
         Ok(Self {
             codec: codec(&metadata.codec).context(|| format!("{}", path.display()))?,

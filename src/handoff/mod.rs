@@ -13,6 +13,7 @@ mod model;
 mod tests;
 
 pub(crate) use slab::{Pool, Slab};
+pub use streams::Speed;
 #[cfg(feature = "python")]
 pub(crate) use streams::check_owner;
 pub(crate) use streams::{Maker, Pass, Streams};

@@ -12,6 +12,22 @@ use crate::process::check_process;
 /// The names of the streams.
 const NAMES: [&str; 3] = ["train", "val", "test"];
 
+/// The speed settings of a sampler. They change no bit of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Speed {
+    /// The number of threads that make batches (default: all cores).
+    pub threads: Option<usize>,
+    /// The number of batches of a stream that are made ahead of the caller. With 0, each batch is
+    /// made on request.
+    pub prefetch: usize,
+}
+
+impl Default for Speed {
+    fn default() -> Self {
+        Self { threads: None, prefetch: 3 }
+    }
+}
+
 /// Makes the items of the streams, one after another.
 pub(crate) trait Maker: Send + Sync + 'static {
     /// A place between two items of a stream.

@@ -9,6 +9,8 @@ use pyo3::types::PyDict;
 
 use super::Whole;
 use crate::error::{Error, Result};
+use crate::handoff::Speed;
+use crate::plan::Split;
 use crate::process::THREADS_MAX;
 
 /// The name of an argument from Python, and the object.
@@ -87,6 +89,17 @@ pub(super) fn thread_count(name: &str, given: Option<Whole>) -> Result<Option<us
 pub(super) fn in_range<T: TryFrom<i128>>(name: &str, number: i128) -> Result<T> {
     T::try_from(number)
         .map_err(|_| Error::invalid(format!("{name} is {number}, which is out of range")))
+}
+
+/// Returns the speed settings of a sampler.
+pub(super) fn speed_of(threads: Argument<'_, '_>, prefetch: Argument<'_, '_>) -> PyResult<Speed> {
+    let threads = thread_count(threads.0, threads.get()?)?;
+    Ok(Speed { threads, prefetch: prefetch.number::<u16>()?.into() })
+}
+
+/// Returns the split of this name.
+pub(super) fn split_of(name: &str) -> Result<Split> {
+    one_of("split", name, &Split::ALL.map(|split| (split.name(), split)))
 }
 
 /// Returns the value that `choices` has for `found`.

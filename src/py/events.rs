@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arguments::{Argument, in_range, one_of, thread_count};
+use super::arguments::{Argument, in_range, speed_of, split_of};
 use super::batch::arrays;
 use super::cursor::Cursor;
 use super::{Whole, to_python};
@@ -38,10 +38,6 @@ impl Drop for EventsCore {
     }
 }
 
-fn split_of(name: &str) -> Result<Split> {
-    one_of("split", name, &Split::ALL.map(|split| (split.name(), split)))
-}
-
 #[pymethods]
 impl EventsCore {
     #[new]
@@ -70,11 +66,11 @@ impl EventsCore {
         };
         let rank = Argument("rank", rank).number()?;
         let assignment = Assignment::new(rank, Argument("world_size", world_size).number()?)?;
-        let threads = thread_count("num_threads", Argument("num_threads", num_threads).get()?)?;
-        let prefetch = Argument("num_prefetch", num_prefetch).number::<u16>()?.into();
+        let speed =
+            speed_of(Argument("num_threads", num_threads), Argument("num_prefetch", num_prefetch))?;
         let sampler = py.detach(|| {
             let store = Arc::new(EventStore::open(&path)?);
-            EventSampler::new(store, settings, assignment, threads, prefetch)
+            EventSampler::new(store, settings, assignment, speed)
         })?;
         Ok(Self(sampler))
     }

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::Whole;
-use super::arguments::{Argument, in_range, one_of, thread_count};
+use super::arguments::{Argument, in_range, speed_of, split_of};
 use super::batch::arrays;
 use super::cursor::Cursor;
 use super::store::Store as PyStore;
@@ -18,7 +18,7 @@ use crate::handoff::check_owner;
 use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
     Aggregates, Batch, Children, Evaluation as Pass, RowOrder, STALENESS_DAYS_MAX, Sampler,
-    Settings, Shape, Snapshot, Speed, Texts, Walk,
+    Settings, Shape, Snapshot, Texts, Walk,
 };
 use crate::store::Store;
 use crate::view::ContextPicture;
@@ -78,11 +78,6 @@ fn child_widths_of(child_widths: Argument<'_, '_>) -> PyResult<Vec<(String, u32)
     widths.collect()
 }
 
-fn speed_of(threads: Argument<'_, '_>, prefetch: Argument<'_, '_>) -> PyResult<Speed> {
-    let threads = thread_count(threads.0, threads.get()?)?;
-    Ok(Speed { threads, prefetch: prefetch.number::<u16>()?.into() })
-}
-
 /// Returns the default settings of `headwater.Sampler`, by the names of its arguments.
 #[pyfunction]
 pub(super) fn sampler_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
@@ -103,10 +98,6 @@ pub(super) fn sampler_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     defaults.set_item("max_rows", shape.max_rows)?;
     defaults.set_item("compact", shape.compact)?;
     Ok(defaults)
-}
-
-fn split_of(name: &str) -> Result<Split> {
-    one_of("split", name, &Split::ALL.map(|split| (split.name(), split)))
 }
 
 /// Returns the staleness of the settings, in microseconds.

@@ -6,7 +6,7 @@ use bytemuck::Pod;
 
 use super::tensors::Tensors;
 use crate::handoff::Slab;
-use crate::tensor::{Dtype, Tensor};
+use crate::tensor::{Dtype, Tensor, elements};
 
 /// The sequences of one step on one rank, as named tensors in one aligned buffer (and the vectors of
 /// the texts in another).
@@ -44,9 +44,7 @@ impl Batch {
     /// When `T` and the tensor's elements differ in size.
     #[must_use]
     pub fn get<T: Pod>(&self, name: &str) -> Option<&[T]> {
-        let (tensor, bytes) = self.tensors().find(|(tensor, _)| tensor.name == name)?;
-        assert_eq!(size_of::<T>(), tensor.dtype.bytes(), "{name} is of {:?}", tensor.dtype);
-        Some(bytemuck::cast_slice(bytes))
+        elements(self.tensors(), name)
     }
 
     /// Returns the total number of bytes of the tensors.

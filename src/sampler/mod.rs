@@ -31,6 +31,7 @@ use crate::handoff::Streams;
 use crate::plan::{Assignment, Cursor, CursorKind, Plan, Position, Split};
 use crate::store::Store;
 
+pub use crate::handoff::Speed;
 pub use crate::tensor::{Dtype, Tensor};
 pub use batch::Batch;
 pub use context::{AggregateCell, Context, Link, Neighbours, Unseen, WhyUnseen};
@@ -45,22 +46,6 @@ use database::{Database, set_child_widths};
 use engine::{Engine, SequenceSource};
 use evaluation::NextSeeds;
 use stream::{Pass, Place, Steps};
-
-/// The speed settings of a sampler. They change no bit of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Speed {
-    /// The number of threads that make batches (default: all cores).
-    pub threads: Option<usize>,
-    /// The number of batches of a stream that are made ahead of the caller. With 0, each batch is
-    /// made on request.
-    pub prefetch: usize,
-}
-
-impl Default for Speed {
-    fn default() -> Self {
-        Self { threads: None, prefetch: 3 }
-    }
-}
 
 /// Endless streams of batches from one or several databases, one stream for each split.
 ///

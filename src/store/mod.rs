@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use half::f16;
 
 use crate::bytes::Digest;
-use crate::container::{Container, Section, Strings, check_no_other_files, open_folder};
+use crate::container::{Container, Section, Strings, check_no_other_files, file_of, open_folder};
 use crate::error::{Context, Error, Result};
 
 pub use crate::bytes::identity_of;
@@ -115,15 +115,7 @@ impl Store {
         metadata_bytes: u64,
         containers: Vec<Container>,
     ) -> Result<Self> {
-        let file = |name: &str| {
-            let found = metadata.files.iter().position(|f| f.path == name);
-            found.and_then(|place| containers.get(place)).ok_or_else(|| {
-                Error::corrupt(format!(
-                    "{}: expected {name} among the files of the metadata, found none",
-                    path.display()
-                ))
-            })
-        };
+        let file = |name: &str| file_of(path, &metadata.files, &containers, name);
         let tables = metadata
             .tables
             .iter()

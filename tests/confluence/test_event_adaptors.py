@@ -32,7 +32,7 @@ def test_grain_resumes_token_rows_at_every_step(events_path):
 
 
 @pytest.mark.parametrize("state", [{}, {"cursor": "?", "taken": 0}, {"cursor": "", "taken": "a"}])
-def test_p6_a_state_that_is_none_of_ours_is_told(events_path, state):
+def test_p6_a_foreign_grain_state_is_rejected(events_path, state):
     iterator = iter(EventsDataset({"path": events_path} | SETTINGS))
     with pytest.raises(headwater.InvalidArgument, match="expected a"):
         iterator.set_state(state)
@@ -69,7 +69,7 @@ def test_a_source_has_the_rows_of_the_stream_for_every_worker(events_path):
             source[wrong]
 
 
-def test_p6_a_state_of_grains_loader_is_refused_by_another_plan(events_path):
+def test_p6_a_loader_state_of_another_plan_is_rejected(events_path):
     def loader(**settings):
         source = EventsSource(events_path, seed=3, **settings)
         sampler = grain.samplers.IndexSampler(len(source), shuffle=False, num_epochs=1, seed=1)

@@ -75,7 +75,7 @@ fn p6_no_silent_change_of_an_event_store() {
 }
 
 #[test]
-fn a_store_of_another_kind_is_told() {
+fn a_store_of_another_kind_is_rejected() {
     let tables = Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints/store-v3-small");
     let error = EventStore::open(&tables).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::NotOurs);
@@ -92,9 +92,9 @@ fn a_store_of_another_kind_is_told() {
 
 type Edit = fn(&mut EventsMetadata);
 
-/// Metadata that lie of the rows, with a digest that fits.
+/// Metadata with false counts, and a root that matches them.
 #[test]
-fn p6_counts_that_lie_are_found_by_verify() {
+fn p6_verify_finds_false_counts() {
     let (_folder, store) =
         store_of(&pings(40, 40), "split = { train = 0.6, val = 0.1, test = 0.3 }");
     let path = store.path().to_owned();

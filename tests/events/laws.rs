@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headwater::events::{EventSampler, EventSettings, EventStore, TokenType};
+use headwater::events::{EventSampler, EventSettings, EventStore, Speed, TokenType};
 use headwater::plan::{Assignment, Cursor, Split};
 use headwater::{Error, ErrorKind};
 use proptest::prelude::*;
@@ -41,8 +41,8 @@ fn p1_ranks_threads_and_prefetch_change_no_bit() {
     }
     for (threads, prefetch) in [(1, 0), (2, 0), (4, 3), (7, 1)] {
         let rank = Assignment::new(0, 1).unwrap();
-        let one =
-            EventSampler::new(Arc::clone(&store), settings(24), rank, Some(threads), prefetch);
+        let speed = Speed { threads: Some(threads), prefetch };
+        let one = EventSampler::new(Arc::clone(&store), settings(24), rank, speed);
         assert_eq!(global(&[one.unwrap()], Split::Train, 10), whole, "{threads} {prefetch}");
     }
 }

@@ -19,7 +19,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use headwater::events::{EventBatch, EventSampler, EventSettings, EventStore};
+use headwater::events::{EventBatch, EventSampler, EventSettings, EventStore, Speed};
 use headwater::plan::Assignment;
 
 use pings::Ping;
@@ -40,7 +40,8 @@ fn sampler(
     world: u64,
 ) -> EventSampler {
     let assignment = Assignment::new(rank, world).unwrap();
-    EventSampler::new(Arc::clone(store), settings.clone(), assignment, Some(2), 2).unwrap()
+    let speed = Speed { threads: Some(2), prefetch: 2 };
+    EventSampler::new(Arc::clone(store), settings.clone(), assignment, speed).unwrap()
 }
 
 /// The tensors of each row of a batch, as bytes.

@@ -116,7 +116,7 @@ def last_checkpoint(folder, run):
     return max(int(name) for name in names if name.isdigit())
 
 
-def test_p2_maxtext_killed_after_three_steps_goes_on_bit_for_bit(store, tmp_path):
+def test_p2_maxtext_killed_after_three_steps_resumes_bit_for_bit(store, tmp_path):
     steps = (f"steps={STEPS}", "per_device_batch_size=4")
     end(start(store, tmp_path, "whole", *steps, record="whole"))
     whole, whole_losses = batches(tmp_path, "whole"), losses(tmp_path, "whole")
@@ -129,7 +129,7 @@ def test_p2_maxtext_killed_after_three_steps_goes_on_bit_for_bit(store, tmp_path
     assert losses(tmp_path, "resumed") == {step: whole_losses[step] for step in range(first, STEPS)}
 
 
-def test_p4_maxtext_saved_by_two_processes_goes_on_with_one(store, tmp_path):
+def test_p4_maxtext_saved_by_two_processes_resumes_with_one(store, tmp_path):
     end(start(store, tmp_path, "whole", f"steps={STEPS}", "per_device_batch_size=8", record="one"))
     whole = batches(tmp_path, "one")
     with socket.socket() as probe:
@@ -154,7 +154,7 @@ def test_p4_maxtext_saved_by_two_processes_goes_on_with_one(store, tmp_path):
     assert batches(tmp_path, "again")[: STEPS - first] == whole[first:STEPS]
 
 
-def test_a_configuration_that_does_not_fit_the_store_is_told(store, tmp_path):
+def test_a_vocabulary_smaller_than_the_codecs_is_rejected(store, tmp_path):
     settings = ("steps=1", "per_device_batch_size=4", "vocab_size=256")
     output = end(start(store, tmp_path, "small", *settings, record="small"), status=1)
     assert "expected a vocab_size of at least 267" in output

@@ -113,7 +113,7 @@ with headwater.Events(path, seed=3, batch_size=8, sequence_length=256) as events
 """
 
 
-def test_p2_a_killed_process_goes_on_where_it_was(events_path, tmp_path):
+def test_p2_a_killed_process_resumes_at_its_cursor(events_path, tmp_path):
     with headwater.Events(events_path, **SETTINGS) as events:
         whole = [hashlib.sha256(next(events)["inputs"]).digest() for _ in range(60)]
     for killed_after in (1, 17, 40):
@@ -204,9 +204,7 @@ def test_membership_is_stable_under_file_order_and_added_probes(tmp_path, events
         ({"ip_version": "6"}, "whose two addresses, or address and family, do not fit each other"),
     ],
 )
-def test_events_that_cannot_be_stored_are_counted_and_limited(
-    tmp_path, events_schema, change, message
-):
+def test_invalid_events_are_counted_and_limited(tmp_path, events_schema, change, message):
     names = ["src_addr", "dst_addr", "ip_version", "event_time", "rtt"]
     rows = [list(row) for row in pings(3, mean=10) if row[2] == 4] or pytest.fail("no IPv4")
     rows = rows + [["10.7.0.9", *row[1:]] for row in pings(3, mean=10) if row[2] == 4]
@@ -254,7 +252,7 @@ def test_a_blank_destination_is_the_unspecified_address(tmp_path, events_schema)
         ({"entity": "src_adr"}, 'there is no column "src_adr"; did you mean "src_addr"?'),
     ],
 )
-def test_a_wrong_schema_of_events_says_what_to_do(tmp_path, change, message):
+def test_an_invalid_event_schema_is_rejected_with_a_remedy(tmp_path, change, message):
     schema = tomllib.loads(SCHEMA)
     schema["events"] |= change
     with pytest.raises(headwater.HeadwaterError) as error:
@@ -272,13 +270,13 @@ def test_a_wrong_schema_of_events_says_what_to_do(tmp_path, change, message):
         ({"rank": 2, "world_size": 2}, "rank 2 of 2"),
     ],
 )
-def test_wrong_settings_of_events_are_told(events_path, setting, message):
+def test_invalid_event_settings_are_rejected(events_path, setting, message):
     with pytest.raises(headwater.InvalidArgument) as error:
         headwater.Events(events_path, **setting)
     assert message in str(error.value)
 
 
-def test_stores_of_another_kind_are_told(events_path, store_path):
+def test_stores_of_another_kind_are_rejected(events_path, store_path):
     with pytest.raises(
         headwater.NotOurs, match="found a store of events; open it with headwater.E"
     ):
@@ -289,7 +287,7 @@ def test_stores_of_another_kind_are_told(events_path, store_path):
         headwater.Events(store_path)
 
 
-def test_use_after_shutdown_and_a_split_without_events_are_told(tmp_path):
+def test_use_after_shutdown_and_an_empty_split_are_rejected(tmp_path):
     schema = tomllib.loads(SCHEMA)
     schema["events"]["split"] = {"train": 1.0, "val": 0.0, "test": 0.0}
     headwater.prepare(write_csv(tmp_path, pings(3)), schema, tmp_path / "pings.db")
@@ -306,7 +304,7 @@ def test_use_after_shutdown_and_a_split_without_events_are_told(tmp_path):
         next(events)
 
 
-def test_a_forked_child_is_told_and_does_not_hang(events_path):
+def test_a_forked_child_gets_an_error_and_does_not_hang(events_path):
     script = (
         "import os, sys, headwater\n"
         "events = headwater.Events(sys.argv[1], batch_size=4)\n"

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::inspect_args::InspectArgs;
 use crate::cli::output::Output;
 use crate::error::{Error, Result};
-use crate::events::{EventSampler, EventSettings, EventStore};
+use crate::events::{EventSampler, EventSettings, EventStore, Speed};
 use crate::plan::{Assignment, Split};
 use crate::view::words::{bytes, count, entities, plural};
 use crate::view::{TokenPicture, check_page_place, save_page, time_text};
@@ -66,7 +66,8 @@ fn show_row(store: EventStore, row: u64, args: &InspectArgs) -> Result<()> {
     }
     let split = Split::ALL.into_iter().find(|split| split.name() == args.split);
     let (settings, rank) = (EventSettings::default(), Assignment::new(0, 1)?);
-    let sampler = EventSampler::new(Arc::new(store), settings, rank, Some(1), 0)?;
+    let speed = Speed { threads: Some(1), prefetch: 0 };
+    let sampler = EventSampler::new(Arc::new(store), settings, rank, speed)?;
     let picture = TokenPicture::new(&sampler, split.unwrap_or(Split::Train), row)?;
     let mut output = Output::new();
     match &args.html {
