@@ -183,7 +183,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--eval-store", help="evaluate on this store (default: STORE)")
     parser.add_argument("--no-packing", action="store_true", help="one context a row")
     parser.add_argument(
-        "--eval-split", choices=("train", "val", "test"), default="test", help="(default: test)"
+        "--eval-split",
+        choices=("train", "val", "test"),
+        default="test",
+        help="evaluate on this split (default: test)",
     )
     args = parser.parse_intermixed_args(argv)
     # MaxText asks for files where the type is grain; it opens none of them here.

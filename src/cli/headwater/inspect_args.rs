@@ -31,7 +31,7 @@ pub(super) struct InspectArgs {
     /// sampler's default settings.
     #[arg(long, value_name = "N", conflicts_with = "table", group = "drawn")]
     pub(super) token_row: Option<u64>,
-    /// The split of the token row (default: train).
+    /// The split of the token row.
     #[arg(long, value_name = "SPLIT", requires = "token_row", default_value = "train",
           value_parser = ["train", "val", "test"])]
     pub(super) split: String,
