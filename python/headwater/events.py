@@ -107,7 +107,7 @@ class Events(Streams):
         self._core.seek(split, row)
 
     def draw(self, index: int, path: Path | None = None, *, split: Split = "train") -> Page:
-        """Draws one row of a split's stream: its segments and measurements, and their tokens.
+        """Draws one row of a split's stream: its segments and events, and their tokens.
 
         Args:
             index: The place of the row in the stream, counted from 0.

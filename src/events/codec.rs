@@ -1,25 +1,21 @@
-//! `Codec`: how an event becomes tokens.
+//! `Codec`: how an event becomes tokens, and tokens an event.
 
+use super::decoded::DecodedEvent;
 use super::row::{Event, Form, Row};
+use super::tokens::TokenTime;
 use crate::error::Result;
 use crate::random::Stream;
-
-/// The time of an event in a context, in whole seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seconds {
-    /// Since 1970.
-    Absolute(u64),
-    /// Since the timed event before it.
-    Since(u32),
-}
 
 /// The tokens that an absolute time has more than the longest difference.
 pub(crate) const FIRST_TIME_TOKENS: usize = 4;
 
-/// Turns events into tokens.
+/// Turns events into tokens, and tokens into events.
 pub(crate) trait Codec: Send + Sync {
     /// Returns the number of different tokens.
     fn vocabulary(&self) -> u16;
+
+    /// Returns the tokens that must be free where a context begins: any event fits, with its time.
+    fn room(&self) -> usize;
 
     /// Returns the numbers of the forms that records have, in ascending order.
     #[cfg(feature = "prepare")]
@@ -38,8 +34,14 @@ pub(crate) trait Codec: Send + Sync {
         &self,
         row: &Row<'_>,
         event: &Event<'_>,
-        time: Option<Seconds>,
+        time: Option<TokenTime>,
         random: &mut Stream,
         tokens: &mut [u16],
     ) -> Result<usize>;
+
+    /// Returns the events of a context.
+    ///
+    /// # Errors
+    /// `Data` when the tokens are no context, with the place of the first that does not fit.
+    fn decode(&self, tokens: &[u16]) -> Result<Vec<DecodedEvent>>;
 }

@@ -1,7 +1,8 @@
 //! A context: events of a window of a row, some with their times, as tokens.
 
-use super::codec::{Codec, FIRST_TIME_TOKENS, Seconds};
+use super::codec::{Codec, FIRST_TIME_TOKENS};
 use super::row::{Row, whole_seconds};
+use super::tokens::TokenTime;
 use crate::error::Result;
 use crate::random::Stream;
 
@@ -68,8 +69,8 @@ pub(super) fn context(
             false => {
                 let now = whole_seconds(event.time);
                 Some(match previous.replace(now) {
-                    None => Seconds::Absolute(now.cast_unsigned()),
-                    Some(before) => Seconds::Since(difference(row, before, now)?),
+                    None => TokenTime::Absolute(now.cast_unsigned()),
+                    Some(before) => TokenTime::Since(difference(row, before, now)?),
                 })
             }
         };

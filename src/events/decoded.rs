@@ -1,154 +1,67 @@
-//! Reads tokens of the codec `latency-v1` back: the measurements of a context.
+//! An event of any codec, read back from its tokens.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::fmt;
 
 use serde::Serialize;
 
-use super::latency::{
-    BYTE, DESTINATION_V4, FAILED, RESULT, SOURCE_V4, START, TIME_ABSOLUTE, TIME_DELTA_1,
-    TIME_DELTA_4, rtt_of,
-};
-use crate::error::{Error, Result};
+use super::tokens::TokenTime;
 
-/// A measurement, as its tokens give it.
+/// An event, as its tokens give it: its fields in the order of the tokens. Fields that are NULL have no
+/// tokens.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Measurement {
-    /// The address of the source.
-    pub source: IpAddr,
-    /// The address of the destination.
-    pub destination: IpAddr,
-    /// The round trip in milliseconds; none for a failed measurement.
-    pub rtt_ms: Option<f64>,
-    /// The time; none where the context does not tell it.
-    pub time: Option<TokenTime>,
-    /// The fields in the order of the tokens.
-    pub order: Vec<Field>,
+pub struct DecodedEvent {
+    /// The fields.
+    pub fields: Vec<DecodedField>,
 }
 
-/// The time of a measurement, in whole seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TokenTime {
-    /// Since 1970.
-    Absolute(u64),
-    /// Since the timed measurement before it.
-    Since(u32),
+/// A field of an event.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DecodedField {
+    /// The field's name; `time` is the time of the event.
+    pub name: String,
+    /// The value.
+    pub value: FieldValue,
 }
 
-/// A field of a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Field {
-    /// The address of the source.
-    Source,
-    /// The address of the destination.
-    Destination,
-    /// The round trip, or its failure.
-    Result,
-    /// The time.
-    Time,
+/// The value of a field.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum FieldValue {
+    /// An address, a category, or bytes as text.
+    Text(String),
+    /// A number.
+    Number(f64),
+    /// A time, as seconds after the time of the event.
+    SecondsLater(f64),
+    /// A round trip in milliseconds.
+    Milliseconds(f64),
+    /// The result of a measurement that failed.
+    Failed,
+    /// The time of the event.
+    Time(TokenTime),
 }
 
-/// Returns the measurements of a context.
-///
-/// # Errors
-/// `Data` when the tokens are no context, with the place of the first that does not fit.
-pub fn decode(tokens: &[u16]) -> Result<Vec<Measurement>> {
-    let mut reader = Reader { tokens, at: 0 };
-    let mut measurements = Vec::new();
-    while reader.at < tokens.len() {
-        measurements.push(reader.measurement()?);
-    }
-    Ok(measurements)
-}
-
-struct Reader<'a> {
-    tokens: &'a [u16],
-    at: usize,
-}
-
-impl Reader<'_> {
-    fn measurement(&mut self) -> Result<Measurement> {
-        if self.tokens[self.at] != START {
-            return Err(self.wrong("the token 0, which begins a measurement"));
-        }
-        self.at += 1;
-        let (mut source, mut destination, mut result, mut time) = (None, None, None, None);
-        let mut order = Vec::new();
-        while let Some(&role) = self.tokens.get(self.at).filter(|&&token| token != START) {
-            self.at += 1;
-            order.push(match role {
-                SOURCE_V4.. if role < DESTINATION_V4 => {
-                    source = Some(self.address(role == SOURCE_V4)?);
-                    Field::Source
-                }
-                DESTINATION_V4.. if role < TIME_ABSOLUTE => {
-                    destination = Some(self.address(role == DESTINATION_V4)?);
-                    Field::Destination
-                }
-                TIME_ABSOLUTE => {
-                    time = Some(TokenTime::Absolute(self.number(8)?));
-                    Field::Time
-                }
-                TIME_DELTA_1 => {
-                    time = Some(TokenTime::Since(self.number(1)? as u32));
-                    Field::Time
-                }
-                TIME_DELTA_4 => {
-                    time = Some(TokenTime::Since(self.number(4)? as u32));
-                    Field::Time
-                }
-                RESULT => {
-                    result = Some(Some(rtt_of(self.number(2)? as u16)));
-                    Field::Result
-                }
-                FAILED => {
-                    result = Some(None);
-                    Field::Result
-                }
-                _ => {
-                    self.at -= 1;
-                    return Err(self.wrong("the token of a field (1 to 8, or 10)"));
-                }
-            });
-        }
-        match (source, destination, result) {
-            (Some(source), Some(destination), Some(rtt_ms)) => {
-                Ok(Measurement { source, destination, rtt_ms, time, order })
-            }
-            _ => Err(self.wrong("two addresses and a result before the end of the measurement")),
-        }
-    }
-
-    fn address(&mut self, is_v4: bool) -> Result<IpAddr> {
-        Ok(match is_v4 {
-            true => IpAddr::V4(Ipv4Addr::from_bits(self.number(4)? as u32)),
-            false => {
-                let high = u128::from(self.number(8)?);
-                IpAddr::V6(Ipv6Addr::from_bits(high << 64 | u128::from(self.number(8)?)))
-            }
+impl DecodedEvent {
+    /// Returns the time of the event; none where the context does not tell it.
+    #[must_use]
+    pub fn time(&self) -> Option<TokenTime> {
+        self.fields.iter().find_map(|field| match field.value {
+            FieldValue::Time(time) => Some(time),
+            _ => None,
         })
     }
+}
 
-    /// Reads a number of `count` bytes, the most significant first.
-    fn number(&mut self, count: usize) -> Result<u64> {
-        let mut number = 0;
-        for _ in 0..count {
-            let token = self.tokens.get(self.at).copied().unwrap_or(START);
-            if !(BYTE..BYTE + 256).contains(&token) {
-                return Err(self.wrong("the token of a byte (11 to 266)"));
-            }
-            number = number << 8 | u64::from(token - BYTE);
-            self.at += 1;
+impl fmt::Display for FieldValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::SecondsLater(seconds) => write!(f, "{seconds:+} s"),
+            Self::Milliseconds(rtt) => write!(f, "{rtt} ms"),
+            Self::Failed => f.write_str("failed"),
+            Self::Time(TokenTime::Absolute(seconds)) => write!(f, "{seconds} s"),
+            Self::Time(TokenTime::Since(seconds)) => write!(f, "+{seconds} s"),
         }
-        Ok(number)
-    }
-
-    fn wrong(&self, expected: &str) -> Error {
-        let found = match self.tokens.get(self.at) {
-            Some(token) => format!("the token {token}"),
-            None => "the end".to_owned(),
-        };
-        Error::data(format!("token {}: expected {expected}, found {found}", self.at))
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::fields::FieldMetadata;
 use crate::bytes::Digest;
 use crate::container::{FileMetadata, Kind, Root};
 use crate::error::Result;
@@ -27,6 +28,9 @@ pub struct EventsMetadata {
     pub database: String,
     /// The name of the codec, which gives the records their meaning.
     pub codec: String,
+    /// The fields of an event, with their tokens, of the codec `fields-v1`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<FieldMetadata>,
     /// The columns of the source that named an entity.
     pub entity: Vec<String>,
     /// The number of entities.

@@ -6,6 +6,7 @@ mod codec;
 mod codecs;
 mod context;
 mod decoded;
+pub(crate) mod fields;
 pub(crate) mod latency;
 mod metadata;
 mod row;
@@ -13,16 +14,19 @@ mod rows;
 mod sampler;
 mod settings;
 mod store;
+mod tokens;
 
 pub use crate::handoff::Speed;
 pub use crate::tensor::{Dtype, Tensor};
 pub use batch::EventBatch;
-pub use decoded::{Field, Measurement, TokenTime, decode};
-pub use latency::{code_of, rtt_of};
+pub use decoded::{DecodedEvent, DecodedField, FieldValue};
+pub use fields::{FieldKind, FieldMetadata, number_code, number_of};
+pub use latency::{Field, Measurement, code_of, decode, rtt_of};
 pub use metadata::{EventsMetadata, FORMAT_VERSION, SplitCounts, SplitMetadata};
 pub use sampler::{EventEvaluation, EventSampler, TokenRow};
 pub use settings::{EventSettings, TokenType};
 pub use store::EventStore;
+pub use tokens::TokenTime;
 #[cfg(feature = "prepare")]
 pub(crate) use {
     codec::Codec,

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::batch::{EventBatch, Place, Segments, Tensors};
 use super::context::{Scratch, context};
-use super::settings::{EventSettings, ROOM_MIN};
+use super::settings::EventSettings;
 use super::store::EventStore;
 use crate::error::{Error, Result};
 use crate::handoff::Pool;
@@ -168,14 +168,14 @@ impl Rows {
         tokens.resize(length, 0);
         let identity = [split as u64, epoch, first];
         let mut random = Stream::new(self.settings.seed, Purpose::EventContext, identity);
+        let codec = self.store.codec();
         let (mut item, mut written, mut entity) = (first, 0, None);
         loop {
             let (row, of) = self.store.row_of_item(split, item)?;
             entity = entity.or(Some(of));
-            let codec = self.store.codec();
             written += context(codec, &row, &mut random, buffers, &mut tokens[written..])?;
             ends.push(written);
-            if !is_packed || length - written < ROOM_MIN {
+            if !is_packed || length - written < codec.room() {
                 return Ok(entity);
             }
             item = random.below(self.count(split));

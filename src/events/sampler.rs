@@ -98,7 +98,7 @@ impl EventSampler {
         assignment: Assignment,
         speed: Speed,
     ) -> Result<Self> {
-        settings.check()?;
+        settings.check(store.codec().room())?;
         let plan = settings.plan(&store)?;
         let rows = Rows::new(store, settings, speed.threads)?;
         let batches = Arc::new(Batches { rows, assignment });
@@ -281,7 +281,7 @@ impl EventSampler {
     /// Returns the number of different tokens.
     #[must_use]
     pub fn vocabulary(&self) -> u16 {
-        self.store().codec().vocabulary()
+        self.store().vocabulary()
     }
 
     /// Returns the number of rows of an epoch of a split's stream.

@@ -8,9 +8,6 @@ use super::store::EventStore;
 /// The version of the rules by which a token row is made.
 const SEQUENCE_VERSION: u64 = 1;
 
-/// The least room that is filled: any event of any codec fits, with its time.
-pub(super) const ROOM_MIN: usize = 48;
-
 /// The longest sequence.
 const LENGTH_MAX: u32 = 1 << 15;
 
@@ -51,13 +48,13 @@ impl Default for EventSettings {
 }
 
 impl EventSettings {
-    pub(super) fn check(&self) -> Result<()> {
+    /// Checks the settings for a store whose events need `room` tokens.
+    pub(super) fn check(&self, room: usize) -> Result<()> {
         let length = self.sequence_length;
-        if !(ROOM_MIN as u32..=LENGTH_MAX).contains(&length) {
+        if (length as usize) < room || length > LENGTH_MAX {
             return Err(Error::invalid(format!(
-                "sequence_length: expected {ROOM_MIN} to {LENGTH_MAX} tokens, found {length}; one \
-                 event may have {} tokens",
-                ROOM_MIN - 1
+                "sequence_length: expected {room} to {LENGTH_MAX} tokens, found {length}; any event \
+                 of this store must fit, with its time"
             )));
         }
         let rows = self.batch_size;

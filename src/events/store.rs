@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::codec::Codec;
 use super::codecs::codec;
+use super::decoded::DecodedEvent;
 use super::metadata::{EventsMetadata, SplitCounts};
 use super::row::{Row, RowRecord, items_of};
 use crate::bytes::{Digest, identity_of};
@@ -37,7 +38,7 @@ pub struct EventStore {
     metadata: EventsMetadata,
     metadata_bytes: u64,
     containers: Vec<Container>,
-    codec: &'static dyn Codec,
+    codec: Box<dyn Codec>,
     events: Section,
     rows: Section,
     entities: Strings,
@@ -61,7 +62,8 @@ impl EventStore {
         let file = |name: &str| file_of(path, &metadata.files, &containers, name);
         let row_bytes = metadata.row_count() * size_of::<RowRecord>() as u64;
         Ok(Self {
-            codec: codec(&metadata.codec).context(|| format!("{}", path.display()))?,
+            codec: codec(&metadata.codec, &metadata.fields)
+                .context(|| format!("{}", path.join(METADATA_FILE).display()))?,
             events: file(EVENT_FILE)?.any_section("events")?,
             rows: file(ROW_FILE)?.section("rows", row_bytes)?,
             entities: Strings::open(
@@ -180,8 +182,22 @@ impl EventStore {
         self.entities.get(entity as usize)
     }
 
-    pub(crate) fn codec(&self) -> &'static dyn Codec {
-        self.codec
+    /// Returns the number of different tokens.
+    #[must_use]
+    pub fn vocabulary(&self) -> u16 {
+        self.codec.vocabulary()
+    }
+
+    /// Returns the events of the tokens of a context.
+    ///
+    /// # Errors
+    /// `Data` when the tokens are no context of the store's codec.
+    pub fn decode(&self, tokens: &[u16]) -> Result<Vec<DecodedEvent>> {
+        self.codec.decode(tokens)
+    }
+
+    pub(super) fn codec(&self) -> &dyn Codec {
+        &*self.codec
     }
 
     /// Returns the row that an item of a split is a context of, and the entity.

@@ -1,5 +1,6 @@
-//! One token row of an event store: its segments and measurements, as text and as a page.
+//! One token row of an event store: its segments and events, as text and as a page.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde::Serialize;
@@ -9,7 +10,7 @@ use super::page::MARK;
 use super::page::markup::escape;
 use super::words::{count, plural};
 use crate::error::Result;
-use crate::events::{EventSampler, Field, Measurement, TokenTime, decode};
+use crate::events::{DecodedEvent, DecodedField, EventSampler, EventStore, FieldValue, TokenTime};
 use crate::plan::Split;
 
 /// One token row, decoded.
@@ -30,22 +31,22 @@ pub(crate) struct TokenPicture {
 /// One context.
 #[derive(Serialize)]
 struct Segment {
-    /// Which measurements have a time: `full`, `partial` or `none`.
+    /// Which events have a time: `full`, `partial` or `none`.
     times: &'static str,
     tokens: Vec<u16>,
-    measurements: Vec<Measurement>,
+    events: Vec<DecodedEvent>,
 }
 
 impl Segment {
-    fn of(tokens: Vec<u16>) -> Result<Self> {
-        let measurements = decode(&tokens)?;
-        let timed = measurements.iter().filter(|one| one.time.is_some()).count();
+    fn of(store: &EventStore, tokens: Vec<u16>) -> Result<Self> {
+        let events = store.decode(&tokens)?;
+        let timed = events.iter().filter(|event| event.time().is_some()).count();
         let times = match timed {
             0 => "none",
-            _ if timed == measurements.len() => "full",
+            _ if timed == events.len() => "full",
             _ => "partial",
         };
-        Ok(Self { times, tokens, measurements })
+        Ok(Self { times, tokens, events })
     }
 
     fn times_in_words(&self) -> &'static str {
@@ -61,7 +62,7 @@ impl TokenPicture {
     /// Returns the row at `index` of a split's stream.
     ///
     /// # Errors
-    /// `InvalidArgument` when the split has no events; `Data` when the tokens are no measurements.
+    /// `InvalidArgument` when the split has no events; `Data` when the tokens are no events.
     pub(crate) fn new(sampler: &EventSampler, split: Split, index: u64) -> Result<Self> {
         let row = sampler.token_row(split, index)?;
         let store = sampler.store();
@@ -75,7 +76,9 @@ impl TokenPicture {
             items: sampler.count(split),
             entity: row.entity,
             sequence_length: sampler.settings().sequence_length,
-            segments: row.segments.into_iter().map(Segment::of).collect::<Result<_>>()?,
+            segments: (row.segments.into_iter())
+                .map(|tokens| Segment::of(store, tokens))
+                .collect::<Result<_>>()?,
         })
     }
 
@@ -98,7 +101,7 @@ impl TokenPicture {
         )
     }
 
-    /// Returns the row as text: a line for each measurement.
+    /// Returns the row as text: a line for each event, its fields in the order of the tokens.
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
             "{}; {}: {}, {} of {} tokens\n",
@@ -114,19 +117,13 @@ impl TokenPicture {
                 text,
                 "segment {number}: {}, {}, {}",
                 plural(segment.tokens.len() as u64, "token"),
-                plural(segment.measurements.len() as u64, "measurement"),
+                plural(segment.events.len() as u64, "event"),
                 segment.times_in_words()
             );
-            for one in &segment.measurements {
-                let _ = writeln!(
-                    text,
-                    "  {:>19}  {} -> {}  {}  ({})",
-                    one.time.map_or_else(|| "-".to_owned(), time_of),
-                    one.source,
-                    one.destination,
-                    result_of(one),
-                    one.order.iter().map(|&field| name_of(field)).collect::<Vec<_>>().join(", ")
-                );
+            for event in &segment.events {
+                let time = event.time().map_or_else(|| "-".to_owned(), time_of);
+                let fields: Vec<_> = event.fields.iter().map(field_text).collect();
+                let _ = writeln!(text, "  {time:>19}  {}", fields.join(", "));
             }
         }
         text
@@ -135,10 +132,11 @@ impl TokenPicture {
     /// Returns the row as an HTML page that loads nothing else.
     pub(crate) fn page(&self) -> String {
         let free = u64::from(self.sequence_length) - self.token_count();
-        let measurements: usize = self.segments.iter().map(|one| one.measurements.len()).sum();
+        let events: usize = self.segments.iter().map(|one| one.events.len()).sum();
+        let names = self.field_names();
         let numbers = [
             (self.segments.len() as u64, "segments"),
-            (measurements as u64, "measurements"),
+            (events as u64, "events"),
             (self.token_count(), "tokens"),
             (free, "padding"),
         ];
@@ -153,9 +151,19 @@ impl TokenPicture {
             root = escape(&self.root),
             numbers = numbers,
             bar = self.bar(),
-            segments = (1..).zip(&self.segments).map(segment_markup).collect::<String>(),
+            fields = names.iter().map(|name| mark(&names, name, name, "")).collect::<String>(),
+            segments = (1..)
+                .zip(&self.segments)
+                .map(|segment| segment_markup(segment, &names))
+                .collect::<String>(),
         );
         MARK.to_owned() + &page
+    }
+
+    /// Returns the names of the fields, each once.
+    fn field_names(&self) -> BTreeSet<&str> {
+        let events = self.segments.iter().flat_map(|segment| &segment.events);
+        events.flat_map(|event| &event.fields).map(|field| field.name.as_str()).collect()
     }
 
     /// Returns the segments as parts of a bar, each as wide as its tokens.
@@ -177,12 +185,12 @@ fn printable(name: &str) -> String {
     if name.contains(char::is_control) { format!("{name:?}") } else { name.to_owned() }
 }
 
-fn segment_markup((number, segment): (usize, &Segment)) -> String {
+fn segment_markup((number, segment): (usize, &Segment), names: &BTreeSet<&str>) -> String {
     let mut rows = String::new();
-    let mut places = segment_starts(&segment.tokens);
-    for one in &segment.measurements {
+    let mut places = event_places(&segment.tokens);
+    for event in &segment.events {
         let (start, end) = places.next().unwrap_or_default();
-        let fields: String = one.order.iter().map(|&field| field_markup(one, field)).collect();
+        let fields: String = event.fields.iter().map(|field| field_markup(names, field)).collect();
         let tokens: Vec<_> = segment.tokens[start..end].iter().map(u16::to_string).collect();
         let tokens = tokens.join(" ");
         let _ = write!(rows, "<tr><td>{fields}</td><td class=\"tokens\">{tokens}</td></tr>");
@@ -190,41 +198,47 @@ fn segment_markup((number, segment): (usize, &Segment)) -> String {
     format!(
         "<h2>Segment {number}: {}, {}</h2><div class=\"scroll\"><table><tr><th>fields</th>\
          <th>tokens</th></tr>{rows}</table></div>",
-        plural(segment.measurements.len() as u64, "measurement"),
+        plural(segment.events.len() as u64, "event"),
         segment.times_in_words()
     )
 }
 
-/// Returns the range of the tokens of each measurement: it begins with the token 0, which no byte has.
-fn segment_starts(tokens: &[u16]) -> impl Iterator<Item = (usize, usize)> {
+/// Returns the range of the tokens of each event: it begins with the token 0, which stands nowhere else.
+fn event_places(tokens: &[u16]) -> impl Iterator<Item = (usize, usize)> {
     let starts: Vec<usize> =
         tokens.iter().enumerate().filter(|(_, token)| **token == 0).map(|(at, _)| at).collect();
     let ends: Vec<usize> = starts.iter().skip(1).copied().chain([tokens.len()]).collect();
     starts.into_iter().zip(ends)
 }
 
-fn field_markup(one: &Measurement, field: Field) -> String {
-    let (class, text) = match field {
-        Field::Source => ("source", one.source.to_string()),
-        Field::Destination => ("destination", one.destination.to_string()),
-        Field::Result if one.rtt_ms.is_none() => ("failed", result_of(one)),
-        Field::Result => ("result", result_of(one)),
-        Field::Time => ("time", one.time.map_or_else(String::new, time_of)),
-    };
-    format!("<span class=\"field {class}\">{}</span>", escape(&text))
+fn field_markup(names: &BTreeSet<&str>, field: &DecodedField) -> String {
+    let kind = if field.value == FieldValue::Failed { " failed" } else { "" };
+    mark(names, &field.name, &value_text(&field.value), kind)
 }
 
-fn name_of(field: Field) -> &'static str {
-    match field {
-        Field::Source => "source",
-        Field::Destination => "destination",
-        Field::Result => "result",
-        Field::Time => "time",
+/// Returns a value with the colour of its field.
+fn mark(names: &BTreeSet<&str>, name: &str, value: &str, kind: &str) -> String {
+    let place = names.iter().take_while(|known| **known != name).count();
+    format!(
+        "<span class=\"field{kind}\" style=\"--h:{}\" title=\"{}\">{}</span>",
+        (place * 67 + 210) % 360,
+        escape(name),
+        escape(value)
+    )
+}
+
+fn field_text(field: &DecodedField) -> String {
+    match &field.value {
+        FieldValue::Time(_) => field.name.clone(),
+        value => format!("{} {}", field.name, printable(&value_text(value))),
     }
 }
 
-fn result_of(one: &Measurement) -> String {
-    one.rtt_ms.map_or_else(|| "failed".to_owned(), |rtt| format!("{rtt} ms"))
+fn value_text(value: &FieldValue) -> String {
+    match value {
+        FieldValue::Time(time) => time_of(*time),
+        other => other.to_string(),
+    }
 }
 
 fn time_of(time: TokenTime) -> String {

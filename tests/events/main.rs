@@ -2,12 +2,15 @@
 
 #[path = "../shared/manifest.rs"]
 mod manifest;
+#[path = "../shared/payments.rs"]
+mod payments;
 #[path = "../shared/pings.rs"]
 mod pings;
 
 mod builder;
 mod codec;
 mod damage;
+mod fields;
 mod golden;
 mod large;
 mod laws;

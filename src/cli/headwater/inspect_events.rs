@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::inspect_args::InspectArgs;
 use crate::cli::output::Output;
 use crate::error::{Error, Result};
-use crate::events::{EventSampler, EventSettings, EventStore, Speed};
+use crate::events::{EventSampler, EventSettings, EventStore, FieldKind, FieldMetadata, Speed};
 use crate::plan::{Assignment, Split};
 use crate::view::words::{bytes, count, entities, plural};
 use crate::view::{TokenPicture, check_page_place, save_page, time_text};
@@ -42,12 +42,18 @@ fn show_store(store: &EventStore, args: &InspectArgs) -> Result<()> {
     ))?;
     output.line(&format!("root {}", metadata.root))?;
     output.line(&format!(
-        "codec {}; an entity is a value of {}; {} to {}\n",
+        "codec {}, {}; an entity is a value of {}; {} to {}\n",
         metadata.codec,
+        plural(store.vocabulary().into(), "token"),
         metadata.entity.join(", "),
         time_text(metadata.first_us),
         time_text(metadata.last_us)
     ))?;
+    if !metadata.fields.is_empty() {
+        output.line("fields")?;
+        output.columns(metadata.fields.iter().map(field_columns))?;
+        output.line("")?;
+    }
     output.line("splits")?;
     output.columns(Split::ALL.into_iter().map(|split| {
         let counts = metadata.counts(split);
@@ -58,6 +64,23 @@ fn show_store(store: &EventStore, args: &InspectArgs) -> Result<()> {
             format!("{} token rows an epoch", count(counts.items)),
         ]
     }))
+}
+
+/// Returns the field's name, its first token, and what its value is.
+fn field_columns(field: &FieldMetadata) -> [String; 3] {
+    let kind = match &field.kind {
+        FieldKind::Category { values, max_bytes: 0, .. } => {
+            format!("category of {}", plural(values.len() as u64, "value"))
+        }
+        FieldKind::Category { values, max_bytes, .. } => format!(
+            "category of {}; rare ones in up to {max_bytes} bytes",
+            plural(values.len() as u64, "value")
+        ),
+        FieldKind::Number => "number".to_owned(),
+        FieldKind::Bytes { max_bytes } => format!("up to {max_bytes} bytes"),
+        FieldKind::Time => "time".to_owned(),
+    };
+    [field.name.clone(), format!("token {}", field.role), kind]
 }
 
 fn show_row(store: EventStore, row: u64, args: &InspectArgs) -> Result<()> {

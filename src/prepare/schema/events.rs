@@ -3,9 +3,12 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use super::event_fields::EventField;
 use super::text::one_or_many;
 use super::{ObservationTime, Schema};
 use crate::error::{Context, Error, Result};
+use crate::events::fields::{FIELDS_MAX, NAME as FIELDS};
+use crate::events::latency::NAME as LATENCY;
 use crate::plan::{SplitRatios, SplitRule};
 use crate::prepare::names::{did_you_mean, listed};
 
@@ -22,8 +25,12 @@ pub struct Events {
     pub entity: Vec<String>,
     /// The column of the events' times.
     pub time: ObservationTime,
-    /// The column for each field of the codec.
+    /// The column for each field of the codec `latency-v1`.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub columns: IndexMap<String, String>,
+    /// The columns that the codec `fields-v1` turns into tokens.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub fields: IndexMap<String, EventField>,
     /// The most bytes of a row, as stored; a longer history is several rows.
     #[serde(default = "row_bytes")]
     pub row_bytes: u64,
@@ -88,14 +95,43 @@ impl Events {
 
     fn check(&self) -> Result<()> {
         let fail = |message: String| Err(Error::schema(message));
-        if self.codec != "latency-v1" {
-            return fail(format!(
-                "codec: expected \"latency-v1\", found {:?}; name a codec of this version of headwater",
-                self.codec
-            ));
-        }
         if self.entity.is_empty() {
             return fail("entity: expected a column, or a list of columns, found none".to_owned());
+        }
+        match self.codec.as_str() {
+            LATENCY => self.check_columns()?,
+            FIELDS => self.check_fields()?,
+            other => {
+                return fail(format!(
+                    "codec: expected {LATENCY:?} or {FIELDS:?}, found {other:?}; {}",
+                    did_you_mean(other, [LATENCY, FIELDS])
+                ));
+            }
+        }
+        if !(1..=1 << 40).contains(&self.row_bytes) {
+            return fail(format!(
+                "row_bytes: expected 1 to 2^40 bytes, found {}; the default is {}",
+                self.row_bytes,
+                row_bytes()
+            ));
+        }
+        if !(0.0..=1.0).contains(&self.dropped_share) {
+            return fail(format!(
+                "dropped_share: expected a share from 0 to 1, found {}",
+                self.dropped_share
+            ));
+        }
+        self.split.rule().map(|_| ()).context(|| "split")
+    }
+
+    /// Checks the columns of `latency-v1`.
+    fn check_columns(&self) -> Result<()> {
+        let fail = |message: String| Err(Error::schema(message));
+        if !self.fields.is_empty() {
+            return fail(format!(
+                "fields: the codec {LATENCY:?} has its own fields; name their columns as columns = {{ \
+                 dst = \"..\", rtt = \"..\" }}, or take the codec {FIELDS:?}"
+            ));
         }
         let names = LATENCY_FIELDS.map(|(name, _)| name);
         if let Some(unknown) = self.columns.keys().find(|name| !names.contains(&name.as_str())) {
@@ -121,20 +157,34 @@ impl Events {
                     .to_owned(),
             );
         }
-        if !(1..=1 << 40).contains(&self.row_bytes) {
+        Ok(())
+    }
+
+    /// Checks the fields of `fields-v1`.
+    fn check_fields(&self) -> Result<()> {
+        let fail = |message: String| Err(Error::schema(message));
+        if !self.columns.is_empty() {
             return fail(format!(
-                "row_bytes: expected 1 to 2^40 bytes, found {}; the default is {}",
-                self.row_bytes,
-                row_bytes()
+                "columns: the codec {FIELDS:?} has no fields of its own; name the columns as fields = \
+                 {{ channel = \"category\", amount = \"number\" }}"
             ));
         }
-        if !(0.0..=1.0).contains(&self.dropped_share) {
+        if self.fields.is_empty() || self.fields.len() > FIELDS_MAX {
             return fail(format!(
-                "dropped_share: expected a share from 0 to 1, found {}",
-                self.dropped_share
+                "fields: expected 1 to {FIELDS_MAX} columns, each with its type, found {}; name them \
+                 as fields = {{ channel = \"category\", amount = \"number\" }}",
+                self.fields.len()
             ));
         }
-        self.split.rule().map(|_| ()).context(|| "split")
+        if self.fields.contains_key("time") {
+            return fail(
+                "fields: expected another name than \"time\", which is that of the event's own time; \
+                 rename the column, or leave it out of the fields"
+                    .to_owned(),
+            );
+        }
+        let checked = self.fields.iter().map(|(name, field)| field.check(name));
+        checked.collect::<Result<()>>().context(|| "fields")
     }
 }
 

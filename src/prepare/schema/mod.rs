@@ -7,6 +7,7 @@ mod aggregate;
 mod check;
 mod column;
 mod declared;
+mod event_fields;
 mod events;
 mod known;
 mod labels;
@@ -32,6 +33,7 @@ use crate::store::SemanticType;
 
 pub use aggregate::{Aggregate, Window};
 pub use column::{Column, Known, ScaleName};
+pub use event_fields::EventField;
 pub use events::{EventSplit, Events};
 pub use labels::ObservationTime;
 pub use predict::{Predict, What};

@@ -1,10 +1,12 @@
 //! Events that cannot be stored, counted by the reason.
 
+use std::collections::BTreeMap;
+
 use crate::error::{Error, Result};
 use crate::prepare::names::counted;
 
-/// Why an event is dropped, or what was put in place of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why an event is dropped, or what was put in place of a value. Fields are told by their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reason {
     NoEntity,
     NoTime,
@@ -16,28 +18,22 @@ pub(super) enum Reason {
     Family,
     /// The event is kept, with the unspecified address.
     BlankAddress,
+    /// The event is kept, and the field has no value.
+    FieldIsNan(usize),
+    /// The event is kept, with the largest number that has a code.
+    FieldTooLarge(usize),
+    /// The event is kept, with the beginning of the text.
+    FieldCut(usize, u8),
 }
 
 impl Reason {
-    const ALL: [Self; 9] = [
-        Self::NoEntity,
-        Self::NoTime,
-        Self::TimeOutOfRange,
-        Self::NoResult,
-        Self::ResultIsNan,
-        Self::ResultTooLong,
-        Self::Address,
-        Self::Family,
-        Self::BlankAddress,
-    ];
-
     fn keeps(self) -> bool {
-        self == Self::BlankAddress
+        self >= Self::BlankAddress
     }
 
     /// Returns the reason in words that follow a number of events.
-    fn words(self) -> &'static str {
-        match self {
+    fn words(self, fields: &[String]) -> String {
+        let words = match self {
             Self::NoEntity => "without an entity (NULL or blank)",
             Self::NoTime => "without a time",
             Self::TimeOutOfRange => "with a time outside of 1970 to 2200",
@@ -47,7 +43,17 @@ impl Reason {
             Self::Address => "with a text that is no IPv4 or IPv6 address",
             Self::Family => "whose two addresses, or address and family, do not fit each other",
             Self::BlankAddress => "without an address; they have 0.0.0.0 or ::",
-        }
+            Self::FieldIsNan(field) => {
+                return format!("whose {:?} is NaN, stored as NULL", fields[field]);
+            }
+            Self::FieldTooLarge(field) => {
+                return format!("whose {:?} is beyond 1.7e13, stored as that", fields[field]);
+            }
+            Self::FieldCut(field, bytes) => {
+                return format!("whose {:?} is cut to its max_bytes of {bytes}", fields[field]);
+            }
+        };
+        words.to_owned()
     }
 }
 
@@ -62,7 +68,7 @@ struct Found {
 /// The numbers of events by reason.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dropped {
-    found: [Found; Reason::ALL.len()],
+    found: BTreeMap<Reason, Found>,
     /// The number of events that were read.
     seen: u64,
 }
@@ -73,19 +79,11 @@ impl Dropped {
         self.seen += count;
     }
 
-    /// Counts an event in row `row`, counted from 0.
-    pub(super) fn note(&mut self, reason: Reason, row: u64, value: impl FnOnce() -> String) {
-        let found = &mut self.found[reason as usize];
-        found.count += 1;
-        if found.first.is_none() {
-            found.first = Some((row + 1, value()));
-        }
-    }
-
     /// Adds the events of later rows.
     pub(super) fn add(&mut self, later: Self) {
         self.seen += later.seen;
-        for (found, more) in self.found.iter_mut().zip(later.found) {
+        for (reason, more) in later.found {
+            let found = self.found.entry(reason).or_default();
             found.count += more.count;
             found.first = found.first.take().or(more.first);
         }
@@ -98,8 +96,8 @@ impl Dropped {
 
     /// Returns the number of events that were dropped.
     pub(super) fn count(&self) -> u64 {
-        let drops = Reason::ALL.into_iter().filter(|reason| !reason.keeps());
-        drops.map(|reason| self.found[reason as usize].count).sum()
+        let drops = self.found.iter().filter(|(reason, _)| !reason.keeps());
+        drops.map(|(_, found)| found.count).sum()
     }
 
     /// Returns the number of events that are stored.
@@ -108,9 +106,9 @@ impl Dropped {
     }
 
     /// Rejects a source with no event to store, or with more dropped than the limit.
-    pub(super) fn check(&self, dropped_share: f64) -> Result<()> {
+    pub(super) fn check(&self, dropped_share: f64, fields: &[String]) -> Result<()> {
         let count = self.count();
-        let remarks = || self.remarks().join("; ");
+        let remarks = || self.remarks(fields).join("; ");
         if self.seen == 0 {
             return Err(Error::data("expected at least one event, found no rows"));
         }
@@ -133,19 +131,36 @@ impl Dropped {
         Ok(())
     }
 
-    /// Returns a line for each reason.
-    pub(super) fn remarks(&self) -> Vec<String> {
-        let line = |reason: Reason| {
-            let Found { count, first } = &self.found[reason as usize];
+    /// Returns a line for each reason; `fields` are the names of the fields.
+    pub(super) fn remarks(&self, fields: &[String]) -> Vec<String> {
+        let line = |(reason, Found { count, first }): (&Reason, &Found)| {
             let (row, value) = first.as_ref()?;
             let verb = if reason.keeps() { "" } else { "dropped " };
             let found = if value.is_empty() { String::new() } else { format!(", {value}") };
             Some(format!(
                 "{verb}{} {}; the first is in row {row}{found}",
                 counted(*count, "event"),
-                reason.words()
+                reason.words(fields)
             ))
         };
-        Reason::ALL.into_iter().filter_map(line).collect()
+        self.found.iter().filter_map(line).collect()
+    }
+}
+
+/// Counts what is found in one row.
+pub(super) struct Notes<'a> {
+    pub dropped: &'a mut Dropped,
+    /// The row, counted from 0.
+    pub row: u64,
+}
+
+impl Notes<'_> {
+    /// Counts the event for a reason, with the value that is at fault.
+    pub(super) fn note(&mut self, reason: Reason, value: impl FnOnce() -> String) {
+        let found = self.dropped.found.entry(reason).or_default();
+        found.count += 1;
+        if found.first.is_none() {
+            found.first = Some((self.row + 1, value()));
+        }
     }
 }

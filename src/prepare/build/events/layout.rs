@@ -32,6 +32,11 @@ impl Layout {
         Self { rule, task: name_identity("events"), forms }
     }
 
+    /// Returns the place of a form.
+    pub(super) fn place_of(&self, form: u16) -> usize {
+        self.forms.iter().position(|(known, ..)| *known == form).unwrap_or_default()
+    }
+
     /// Returns the length of a spilled event of the form at `place`.
     pub(super) fn stride(&self, place: usize) -> usize {
         let (_, value, head) = self.forms[place];

@@ -1,32 +1,40 @@
-//! Builds an event store: two passes, and memory for a part of the events.
+//! Builds an event store, with memory for a part of the events.
 //!
-//! The first pass reads the source once and spills each event to the partition of its entity. The
-//! second sorts the partitions, one after another, and writes rows. The order of the store is total
+//! The first pass spills each event to the partition of its entity; where fields are categories, a pass
+//! before it counts their values. The last one sorts the partitions, one after another, and writes rows. The order of the store is total
 //! (split, entity, form, time, value), so the order of the source changes no byte.
 
 mod chain;
+mod columns;
 mod dropped;
+mod fields;
 mod layout;
+mod log;
 mod measurements;
 mod partition;
 mod rows;
 mod spill;
+mod vocabulary;
 
 use std::fs;
 use std::path::Path;
 
 use rayon::prelude::*;
 
+use self::columns::{Columns, Rows};
 use self::dropped::Dropped;
+use self::fields::Fields;
 use self::layout::Layout;
-use self::measurements::{Parsed, Reader};
+use self::log::{Log, ValueReader, parse};
+use self::measurements::Measurements;
 use self::partition::{Partition, divide, sorted};
 use self::rows::{RowWriter, Totals};
 use self::spill::Spill;
+use self::vocabulary::{Counter, vocabulary};
 use crate::bytes::Digest;
 use crate::container::{FileMetadata, Kind, METADATA_FILE};
 use crate::error::{Context, Error, Result};
-use crate::events::{EventsMetadata, FORMAT_VERSION, SplitMetadata, codec};
+use crate::events::{EventsMetadata, FORMAT_VERSION, FieldMetadata, SplitMetadata, codec};
 use crate::plan::Split;
 use crate::prepare::options::EventsReport;
 use crate::prepare::schema::{Events, Schema};
@@ -44,11 +52,11 @@ pub(in crate::prepare) fn build_events(
     folder: &Path,
     progress: &dyn Progress,
 ) -> Result<EventsReport> {
-    let codec = codec(&events.codec)?;
-    let layout = Layout::new(codec, events.split.rule()?);
+    let fields = count(source, events, progress)?;
+    let layout = Layout::new(&*codec(&events.codec, &fields)?, events.split.rule()?);
     let staging = folder.join("staging");
     let mut spill = Spill::create(&staging, layout)?;
-    let dropped = read(source, events, &mut spill, progress)?;
+    let dropped = read(source, events, &fields, &mut spill, progress)?;
 
     let mut writer = RowWriter::create(folder, events.row_bytes)?;
     let limit = SORTED_BYTES / rayon::current_num_threads().max(1);
@@ -74,26 +82,76 @@ pub(in crate::prepare) fn build_events(
         }
     }
     let (totals, files) = writer.finish()?;
-    write_metadata(schema, events, folder, totals, files, dropped)
+    write_metadata(schema, events, fields, folder, (totals, files), &dropped)
 }
 
-/// The first pass: reads every event, and spills those that can be stored.
+/// Returns the vocabulary of the fields, whose categories are counted.
+fn count(
+    source: &dyn Source,
+    events: &Events,
+    progress: &dyn Progress,
+) -> Result<Vec<FieldMetadata>> {
+    if events.fields.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut columns = Columns::default();
+    let counter = Counter::new(events, &mut columns)?;
+    let mut counts = counter.none();
+    if counter.has_categories() {
+        progress.begin(&format!("counting the categories of {}", events.source), None);
+        let count = |rows: &Rows<'_>| Ok((rows.batch.num_rows() as u64, counter.count(rows)?));
+        each(source, events, &columns, count, |(rows, more)| {
+            counter.add(&mut counts, more)?;
+            progress.advance(rows)
+        })?;
+    }
+    vocabulary(events, counts)
+}
+
+/// Reads every event, and spills those that can be stored.
 fn read(
     source: &dyn Source,
     events: &Events,
+    fields: &[FieldMetadata],
     spill: &mut Spill,
     progress: &dyn Progress,
 ) -> Result<Dropped> {
     progress.begin(&format!("reading {}", events.source), None);
-    let reader = Reader::new(events);
-    let mut batches = source.read(&events.source, reader.columns())?;
+    let mut columns = Columns::default();
+    let log = Log::new(events, &mut columns);
+    let values: Box<dyn ValueReader> = match fields {
+        [] => Box::new(Measurements::new(events, &mut columns)),
+        _ => Box::new(Fields::new(events, fields, &mut columns)),
+    };
     let mut dropped = Dropped::default();
+    let layout = spill.layout().clone();
+    let parse = |rows: &Rows<'_>| parse(&log, &*values, rows, &layout);
+    each(source, events, &columns, parse, |part| {
+        spill.append(&part)?;
+        let rows = part.dropped.seen();
+        dropped.add(part.dropped);
+        progress.advance(rows)
+    })?;
+    let table = || format!("table {:?}", events.source);
+    dropped.check(events.dropped_share, &names(fields)).context(table)?;
+    Ok(dropped)
+}
+
+/// Makes a part of each batch of the source, several at a time, and takes the parts in their order.
+fn each<T: Send>(
+    source: &dyn Source,
+    events: &Events,
+    columns: &Columns,
+    make: impl Fn(&Rows<'_>) -> Result<T> + Sync,
+    mut take: impl FnMut(T) -> Result<()>,
+) -> Result<()> {
+    let mut batches = source.read(&events.source, columns.names())?;
     let at_once = 2 * rayon::current_num_threads();
     let mut first_row = 0;
     loop {
         let read: Vec<_> = batches.by_ref().take(at_once).collect::<Result<_>>()?;
         if read.is_empty() {
-            break;
+            return Ok(());
         }
         let mut numbered = Vec::with_capacity(read.len());
         for batch in read {
@@ -101,29 +159,25 @@ fn read(
             numbered.push((batch, first_row));
             first_row += rows;
         }
-        let layout = spill.layout();
-        let parsed: Vec<Parsed> = (numbered.into_par_iter())
-            .map(|(batch, first_row)| reader.parse(&batch, first_row, layout))
+        let parts: Vec<T> = (numbered.into_par_iter())
+            .map(|(batch, first)| make(&Rows { columns, batch: &batch, first }))
             .collect::<Result<_>>()
             .context(|| format!("table {:?}", events.source))?;
-        let before = dropped.seen();
-        for part in parsed {
-            spill.append(&part)?;
-            dropped.add(part.dropped);
-        }
-        progress.advance(dropped.seen() - before)?;
+        parts.into_iter().try_for_each(&mut take)?;
     }
-    dropped.check(events.dropped_share).context(|| format!("table {:?}", events.source))?;
-    Ok(dropped)
+}
+
+fn names(fields: &[FieldMetadata]) -> Vec<String> {
+    fields.iter().map(|field| field.name.clone()).collect()
 }
 
 fn write_metadata(
     schema: &Schema,
     events: &Events,
+    fields: Vec<FieldMetadata>,
     folder: &Path,
-    totals: Totals,
-    files: Vec<FileMetadata>,
-    dropped: Dropped,
+    (totals, files): (Totals, Vec<FileMetadata>),
+    dropped: &Dropped,
 ) -> Result<EventsReport> {
     let rule = events.split.rule()?;
     let mut metadata = EventsMetadata {
@@ -132,6 +186,7 @@ fn write_metadata(
         root: Digest([0; 32]),
         database: schema.database.clone(),
         codec: events.codec.clone(),
+        fields,
         entity: events.entity.clone(),
         entity_count: totals.entities,
         split: SplitMetadata {
@@ -156,6 +211,6 @@ fn write_metadata(
         first_us: metadata.first_us,
         last_us: metadata.last_us,
         store_bytes: file_bytes + text.len() as u64,
-        remarks: dropped.remarks(),
+        remarks: dropped.remarks(&names(&metadata.fields)),
     })
 }

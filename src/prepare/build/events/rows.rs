@@ -174,9 +174,10 @@ impl Open {
         }
     }
 
-    /// Returns the number of the event's head, if the row has it.
+    /// Returns the number of the event's head, if the row has it, or events have none.
     fn head(&self, event: &SortedEvent<'_>) -> Option<u16> {
         match &self.last_head {
+            _ if event.head.is_empty() => Some(0),
             // Most rows have one head.
             Some((number, head)) if head == event.head => Some(*number),
             _ => self.numbers.get(event.head).copied(),

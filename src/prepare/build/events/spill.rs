@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::chain::{Chain, SpillWriter};
 use super::layout::{Layout, PARTITIONS};
-use super::measurements::Parsed;
+use super::log::Parsed;
 use super::partition::Partition;
 use crate::error::Result;
 

@@ -1,0 +1,12 @@
+//! The codec `latency-v1`: measurements of round trips between two addresses, in 267 tokens.
+
+mod alphabet;
+mod codec;
+mod measurement;
+
+pub(crate) use alphabet::NAME;
+pub use alphabet::{code_of, rtt_of};
+pub(super) use codec::Latency;
+#[cfg(feature = "prepare")]
+pub(crate) use codec::{V4, V6};
+pub use measurement::{Field, Measurement, decode};

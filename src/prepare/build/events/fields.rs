@@ -1,0 +1,151 @@
+//! Reads the fields of events from the columns of a source, for the codec `fields-v1`.
+
+use std::collections::HashMap;
+
+use arrow_array::{Array, Float64Array, Int64Array, StringViewArray};
+
+use super::columns::{Columns, Rows};
+use super::dropped::{Notes, Reason};
+use super::log::{Refused, RowValues, ValueReader};
+use crate::error::Result;
+use crate::events::fields::{FieldLayout, StoredValue, is_too_large};
+use crate::events::{FieldKind, FieldMetadata, number_code, whole_seconds};
+use crate::prepare::schema::{Column, EventField, Events};
+
+/// The form of all events.
+const FORM: u16 = 0;
+
+/// The columns of fields, in the order of the vocabulary.
+pub(super) struct Fields {
+    layout: FieldLayout,
+    fields: Vec<FieldReader>,
+}
+
+/// The column of a field.
+struct FieldReader {
+    place: usize,
+    kind: ReadAs,
+}
+
+/// How a column is read.
+enum ReadAs {
+    Category { numbers: HashMap<String, u16>, max_bytes: u8 },
+    Number,
+    Text { max_bytes: u8 },
+    Time(Column),
+}
+
+impl Fields {
+    /// Returns a reader of the fields of `vocabulary`, which is that of `events`.
+    pub(super) fn new(
+        events: &Events,
+        vocabulary: &[FieldMetadata],
+        columns: &mut Columns,
+    ) -> Self {
+        let field = |(metadata, field): (&FieldMetadata, &EventField)| FieldReader {
+            place: columns.place(&metadata.name),
+            kind: match (&metadata.kind, field) {
+                (FieldKind::Category { values, max_bytes, .. }, _) => ReadAs::Category {
+                    numbers: values.iter().cloned().zip(0..).collect(),
+                    max_bytes: *max_bytes,
+                },
+                (FieldKind::Bytes { max_bytes }, _) => ReadAs::Text { max_bytes: *max_bytes },
+                (_, EventField::Time { unit }) => ReadAs::Time(EventField::time_column(*unit)),
+                _ => ReadAs::Number,
+            },
+        };
+        let fields = vocabulary.iter().zip(events.fields.values()).map(field).collect();
+        Self { layout: FieldLayout::new(vocabulary), fields }
+    }
+}
+
+impl ValueReader for Fields {
+    fn read<'a>(&'a self, rows: &Rows<'_>) -> Result<Box<dyn RowValues + 'a>> {
+        let read = |FieldReader { place, kind }: &'a FieldReader| {
+            Ok(match kind {
+                ReadAs::Category { numbers, max_bytes } => {
+                    Cells::Categories(rows.texts(*place)?, numbers, *max_bytes)
+                }
+                ReadAs::Number => Cells::Numbers(rows.numbers(*place, "a number")?),
+                ReadAs::Text { max_bytes } => Cells::Texts(rows.texts(*place)?, *max_bytes),
+                ReadAs::Time(column) => Cells::Times(rows.times(*place, column)?),
+            })
+        };
+        let cells = self.fields.iter().map(read).collect::<Result<_>>()?;
+        Ok(Box::new(Values { layout: &self.layout, cells }))
+    }
+}
+
+/// The values of some rows.
+struct Values<'a> {
+    layout: &'a FieldLayout,
+    cells: Vec<Cells<'a>>,
+}
+
+/// The values of one field.
+enum Cells<'a> {
+    Categories(StringViewArray, &'a HashMap<String, u16>, u8),
+    Numbers(Float64Array),
+    Texts(StringViewArray, u8),
+    Times(Int64Array),
+}
+
+impl RowValues for Values<'_> {
+    fn append(
+        &self,
+        row: usize,
+        time: i64,
+        record: &mut Vec<u8>,
+        notes: &mut Notes<'_>,
+    ) -> std::result::Result<u16, Refused> {
+        for (field, cells) in self.cells.iter().enumerate() {
+            self.layout.append(field, cells.value(field, row, time, notes), record);
+        }
+        Ok(FORM)
+    }
+}
+
+impl Cells<'_> {
+    fn value(&self, field: usize, row: usize, time: i64, notes: &mut Notes<'_>) -> StoredValue<'_> {
+        match self {
+            Self::Categories(texts, ..) | Self::Texts(texts, _) if texts.is_null(row) => {
+                StoredValue::Null
+            }
+            Self::Categories(texts, numbers, max_bytes) => match numbers.get(texts.value(row)) {
+                Some(&number) => StoredValue::Category(number),
+                None => StoredValue::Rare(cut(texts.value(row), field, *max_bytes, notes)),
+            },
+            Self::Texts(texts, max_bytes) => {
+                StoredValue::Text(cut(texts.value(row), field, *max_bytes, notes))
+            }
+            Self::Numbers(numbers) if numbers.is_null(row) => StoredValue::Null,
+            Self::Numbers(numbers) => number(numbers.value(row), field, notes),
+            Self::Times(times) if times.is_null(row) => StoredValue::Null,
+            Self::Times(times) => {
+                let later = whole_seconds(times.value(row)) - whole_seconds(time);
+                number(later as f64, field, notes)
+            }
+        }
+    }
+}
+
+fn number(number: f64, field: usize, notes: &mut Notes<'_>) -> StoredValue<'static> {
+    if number.is_nan() {
+        notes.note(Reason::FieldIsNan(field), String::new);
+        return StoredValue::Null;
+    }
+    if is_too_large(number) {
+        notes.note(Reason::FieldTooLarge(field), || number.to_string());
+    }
+    StoredValue::Number(number_code(number))
+}
+
+/// Returns the beginning of a text that is too long.
+fn cut<'a>(text: &'a str, field: usize, max_bytes: u8, notes: &mut Notes<'_>) -> &'a [u8] {
+    text.as_bytes().get(..usize::from(max_bytes)).map_or(text.as_bytes(), |start| {
+        if start.len() < text.len() {
+            notes.note(Reason::FieldCut(field, max_bytes), || format!("{text:?}"));
+        }
+        start
+    })
+}
