@@ -122,6 +122,19 @@ class Events(Streams):
             page.save(path)
         return page
 
+    def decode(self, tokens: Sequence[int]) -> list[dict[str, Any]]:
+        """Returns the events of a context's tokens, as they are or as a model wrote them.
+
+        Each event has `fields` in the order of the tokens, each with its `name` and `value`. The
+        field `time` is the event's own: `{"absolute": s}` since 1970, or `{"since": s}` the timed
+        event before. A field without a value has no tokens.
+
+        Raises:
+            headwater.DataError: The tokens are no whole events; the message names the first that
+                does not fit.
+        """
+        return self._core.decode(list(tokens))
+
     def entity(self, number: int) -> str:
         """Returns the text that names an entity, by its number in a batch's `entity`."""
         return self._core.entity(number)

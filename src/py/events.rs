@@ -158,6 +158,15 @@ impl EventsCore {
         self.0.vocabulary()
     }
 
+    /// Returns the events of a context's tokens.
+    fn decode<'py>(&self, py: Python<'py>, tokens: Vec<Whole>) -> PyResult<Bound<'py, PyAny>> {
+        let tokens: Vec<u16> = tokens
+            .into_iter()
+            .map(|Whole(token)| in_range("token", token))
+            .collect::<Result<_>>()?;
+        to_python(py, &self.0.store().decode(&tokens)?)
+    }
+
     /// Returns the text that names an entity.
     fn entity(&self, number: Whole) -> PyResult<String> {
         let number = in_range("entity", number.0)?;

@@ -99,22 +99,115 @@ def sections(path):
 class Row:
     """A row of the store: its events as (time, head, value), in order."""
 
-    def __init__(self, record, events):
+    def __init__(self, record, events, codec):
         at, self.items_before, self.entity, _, count, heads, self.form = struct.unpack(
             "<QQIIIHH", record
         )
-        address = 4 if self.form == 4 else 16
-        self.heads = [events[at + i * address :][:address] for i in range(heads)]
-        at += heads * address
-        size = 10 + address + 2
+        head, value = codec.sizes(self.form)
+        self.heads = [events[at + i * head :][:head] for i in range(heads)]
+        at += heads * head
+        size = 10 + value
         raw = [events[at + i * size :][:size] for i in range(count)]
         self.events = [(*struct.unpack_from("<qH", one), one[10:]) for one in raw]
         self.items = min(max(-(-count // 30), 1), 16)
 
-    def bound(self, event, timed):
+
+class Latency:
+    """The codec `latency-v1`."""
+
+    room = 48
+
+    def sizes(self, form):
+        """The bytes of a head and of a value."""
+        address = 4 if form == 4 else 16
+        return address, address + 2
+
+    def bound(self, row, event):
+        """The most tokens of an event without its time."""
         failed = event[2][-2:] == b"\xff\xff"
-        address = 4 if self.form == 4 else 16
-        return 1 + 2 * (1 + address) + (1 if failed else 3) + (5 if timed else 0)
+        address = 4 if row.form == 4 else 16
+        return 1 + 2 * (1 + address) + (1 if failed else 3)
+
+    def tokens(self, row, event, time, words):
+        """The tokens of one event."""
+        is_v6 = int(row.form == 6)
+        source, destination = row.heads[event[1]], event[2][:-2]
+        (code,) = struct.unpack("<H", event[2][-2:])
+        blocks = [of_bytes(11, 1 + is_v6, source), of_bytes(11, 3 + is_v6, destination)]
+        blocks.append([10] if code == 0xFFFF else of_bytes(11, 8, struct.pack(">H", code)))
+        if time is not None:
+            blocks.append(of_time(11, 5, time))
+        orders = ORDERS[len(blocks)]
+        return [0, *(token for at in orders[words.below(len(orders))] for token in blocks[at])]
+
+
+class Fields:
+    """The codec `fields-v1`."""
+
+    def __init__(self, fields):
+        # The kind of a field, and its options.
+        kinds = [next(iter(f["kind"].items())) if isinstance(f["kind"], dict) else (f["kind"], {})
+                 for f in fields]
+        self.fields = [
+            (field["role"], kind, more.get("first"), more.get("max_bytes", 0))
+            for field, (kind, more) in zip(fields, kinds, strict=True)
+        ]
+        most = {"category": 3, "number": 3, "time": 3, "bytes": 2}
+        self.room = 10 + sum(most[kind] + longest for _, kind, _, longest in self.fields)
+
+    def sizes(self, form):
+        assert form == 0
+        stored = {"number": 2, "time": 2, "bytes": 1, "category": 2}
+        texts = sum(kind == "category" and longest > 0 for _, kind, _, longest in self.fields)
+        return 0, texts + sum(stored[kind] + longest for _, kind, _, longest in self.fields)
+
+    def blocks(self, value):
+        """The tokens of each field that is not NULL."""
+        found, at = [], 0
+        for role, kind, first, longest in self.fields:
+            text = None
+            if kind != "bytes":
+                (code,) = struct.unpack_from("<H", value, at)
+                at += 2
+            if kind == "bytes" or (kind == "category" and longest > 0):
+                text = value[at + 1 : at + 1 + value[at]] if value[at] < 255 else None
+                at += 1 + longest
+            if kind in ("number", "time") and code != 0xFFFF:
+                found.append(of_bytes(16, role, struct.pack(">H", code)))
+            elif kind == "bytes" and text is not None:
+                found.append(of_bytes(16, role, bytes([len(text)]) + text))
+            elif kind == "category" and code == 0xFFFF:
+                found.append([role, *of_bytes(16, 4, bytes([len(text or b"")]) + (text or b""))])
+            elif kind == "category" and code > 0:
+                found.append([role, first + code - 1])
+        return found
+
+    def bound(self, row, event):
+        return 1 + sum(len(block) for block in self.blocks(event[2]))
+
+    def tokens(self, row, event, time, words):
+        blocks = self.blocks(event[2])
+        if time is not None:
+            blocks.append(of_time(16, 1, time))
+        for place in range(len(blocks) - 1):
+            other = place + words.below(len(blocks) - place)
+            blocks[place], blocks[other] = blocks[other], blocks[place]
+        return [0, *(token for block in blocks for token in block)]
+
+
+def of_bytes(first, role, values):
+    """A role and bytes, of which byte 0 is the token `first`."""
+    return [role, *(first + value for value in values)]
+
+
+def of_time(first, role, time):
+    """The tokens of a time; `role` is that of an absolute one, and those of differences follow it."""
+    kind, seconds = time
+    if kind == "absolute":
+        return of_bytes(first, role, struct.pack(">Q", seconds))
+    if seconds < 256:
+        return of_bytes(first, role + 1, bytes([seconds]))
+    return of_bytes(first, role + 2, struct.pack(">I", seconds))
 
 
 class Twin:
@@ -124,7 +217,10 @@ class Twin:
         self.metadata = json.loads((Path(path) / "metadata.json").read_text())
         records = sections(Path(path) / "rows.bin")["rows"]
         events = sections(Path(path) / "events.bin")["events"]
-        self.rows = [Row(records[at : at + 32], events) for at in range(0, len(records), 32)]
+        is_latency = self.metadata["codec"] == "latency-v1"
+        self.codec = Latency() if is_latency else Fields(self.metadata["fields"])
+        starts = range(0, len(records), 32)
+        self.rows = [Row(records[at : at + 32], events, self.codec) for at in starts]
         self.seed, self.length, self.packing = seed, sequence_length, packing
 
     def items(self, split):
@@ -150,10 +246,11 @@ class Twin:
 
     def tensors(self, items, split, epoch, item, packing):
         words = Stream(self.seed, 10, (split, epoch, item))
-        segments = [context(items[item], self.length, words)]
+        segments = [context(self.codec, items[item], self.length, words)]
         free = self.length - len(segments[0])
-        while packing and free >= 48:
-            segments.append(context(items[words.below(len(items))], free, words))
+        while packing and free >= self.codec.room:
+            filler = items[words.below(len(items))]
+            segments.append(context(self.codec, filler, free, words))
             free -= len(segments[-1])
         names = ("inputs", "targets", "inputs_position", "targets_position")
         names += ("inputs_segmentation", "targets_segmentation")
@@ -171,7 +268,7 @@ class Twin:
         return tensors | {"entity": items[item].entity, "weight": 1.0}
 
 
-def context(row, room, words):
+def context(codec, row, room, words):
     """The tokens of a context of a row."""
     count = len(row.events)
     uniform = (words.word() >> 11) / 2**53
@@ -184,7 +281,7 @@ def context(row, room, words):
     for place in range(length):
         other = place + words.below(length - place)
         window[place], window[other] = window[other], window[place]
-        bound = row.bound(row.events[window[place]], timed)
+        bound = codec.bound(row, row.events[window[place]]) + (5 if timed else 0)
         if bound > room:
             break
         room -= bound
@@ -204,28 +301,5 @@ def context(row, room, words):
             now = event[0] // 1_000_000
             time = ("absolute", now) if previous is None else ("since", now - previous)
             previous = now
-        tokens += measurement(row, event, time, words)
-    return tokens
-
-
-def measurement(row, event, time, words):
-    """The tokens of one event."""
-    is_v6 = int(row.form == 6)
-    source, destination = row.heads[event[1]], event[2][:-2]
-    (code,) = struct.unpack("<H", event[2][-2:])
-    blocks = [(1 + is_v6, source), (3 + is_v6, destination)]
-    blocks.append((10, b"") if code == 0xFFFF else (8, struct.pack(">H", code)))
-    if time is not None:
-        kind, seconds = time
-        if kind == "absolute":
-            blocks.append((5, struct.pack(">Q", seconds)))
-        else:
-            blocks.append(
-                (6, bytes([seconds])) if seconds < 256 else (7, struct.pack(">I", seconds))
-            )
-    orders = ORDERS[len(blocks)]
-    tokens = [0]
-    for block in orders[words.below(len(orders))]:
-        role, values = blocks[block]
-        tokens += [role, *(11 + value for value in values)]
+        tokens += codec.tokens(row, event, time, words)
     return tokens

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import headwater
+import payments
 from event_twin import Twin
 from pings import SCHEMA, pings, write_csv
 
@@ -33,6 +35,22 @@ def events_path(tmp_path_factory, events_schema):
     return folder / "pings.db"
 
 
+@pytest.fixture(scope="module")
+def payments_path(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("payments")
+    (folder / "schema.toml").write_text(payments.SCHEMA)
+    data = payments.write_csv(folder, payments.payments())
+    report = headwater.prepare(data, folder / "schema.toml", folder / "payments.db")
+    assert report["entity_count"] == 40
+    return folder / "payments.db"
+
+
+@pytest.fixture(params=["latency-v1", "fields-v1"])
+def either_path(request, events_path, payments_path):
+    """A store of each codec."""
+    return events_path if request.param == "latency-v1" else payments_path
+
+
 def row_of(batch, row):
     return {name: array[row] for name, array in batch.items()}
 
@@ -42,11 +60,11 @@ def same(one, two):
 
 
 @pytest.mark.parametrize("packing", [True, False])
-def test_a_plain_twin_makes_the_same_rows(events_path, packing):
+def test_a_plain_twin_makes_the_same_rows(either_path, packing):
     for length, count in ((1024, 60), (256, 440)):
-        twin = Twin(events_path, seed=9, sequence_length=length, packing=packing)
+        twin = Twin(either_path, seed=9, sequence_length=length, packing=packing)
         settings = {"sequence_length": length, "batch_size": 20, "packing": packing}
-        with headwater.Events(events_path, seed=9, **settings) as events:
+        with headwater.Events(either_path, seed=9, **settings) as events:
             for split in ("train", "test"):
                 for first in range(0, count, 20):
                     batch, _ = events.next_batch(split)
@@ -64,6 +82,49 @@ def test_a_plain_twin_makes_the_same_pass(events_path):
     assert all(row["weight"] == 0 and row["entity"] == -1 for row in rows[len(expected) :])
     # The pass keeps its sampler.
     assert list(headwater.Events(events_path, batch_size=4).evaluate("val"))
+
+
+def test_tokens_are_decoded_as_they_were_prepared(payments_path):
+    rows = payments.payments()
+    known = {(card, time // 10**6): rest for card, time, *rest in rows}
+    with headwater.Events(payments_path, batch_size=64, sequence_length=256) as events:
+        assert events.vocabulary_size == 272 + 5 + 5 + 3
+        batch, _ = events.next_batch("train")
+        seen = 0
+        for row, number in enumerate(batch["entity"]):
+            first = batch["inputs"][row][batch["inputs_segmentation"][row] == 1]
+            time = 0
+            for event in events.decode(first.tolist()):
+                values = {field["name"]: field["value"] for field in event["fields"]}
+                when = values.pop("time", None)
+                if when is None:
+                    continue
+                time = when["absolute"] if "absolute" in when else time + when["since"]
+                merchant, channel, amount, note, due = known[events.entity(int(number)), time]
+                expected = {"channel": channel}
+                if merchant:
+                    expected["merchant"] = merchant
+                if note:
+                    expected["note"] = note.encode()[:9].decode(errors="replace")
+                assert values.pop("amount", "") == (
+                    "" if amount == "" else pytest.approx(amount, rel=1 / 1024)
+                )
+                assert values.pop("due", "") == (
+                    "" if due == "" else pytest.approx(due // 10**6 - time, rel=1 / 1024)
+                )
+                assert values == expected
+                seen += 1
+        assert seen > 100
+        for wrong, message in (
+            ([5], "token 0: expected the token 0, which begins an event, found the token 5"),
+            ([0, 0, 7], "token 2: expected the token of a field, or of a time, found the token 7"),
+            ([0, 274, 20], "token 3: expected the token of a byte (16 to 271), found the end"),
+            ([0, 272, 20], "token 2: expected the token of one of the field's values"),
+        ):
+            with pytest.raises(headwater.DataError, match=re.escape(message)):
+                events.decode(wrong)
+        with pytest.raises(ValueError, match="token: expected"):
+            events.decode([70_000])
 
 
 def test_a_history_of_two_events_gives_pairs(tmp_path, events_schema):
@@ -236,13 +297,13 @@ def test_a_blank_destination_is_the_unspecified_address(tmp_path, events_schema)
             for split in ("train", "test")
             for row in range(events.row_count(split) * 20)
         )
-    assert "-> 0.0.0.0 " in text or "-> ::  " in text
+    assert re.search(r"destination (0\.0\.0\.0|::)(,|\n)", text)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"codec": "latency"}, 'codec: expected "latency-v1", found "latency"'),
+        ({"codec": "latency"}, 'codec: expected "latency-v1" or "fields-v1", found "latency"'),
         ({"columns": {"dst": "dst_addr"}}, 'found none for "rtt"; add rtt = "its column"'),
         ({"columns": {"dst": "dst_addr", "rtt": "rtt", "famly": "x"}}, 'did you mean "family"?'),
         ({"split": {"train": 0.5}}, "split ratios of 0 or more that add up to 1"),
@@ -336,7 +397,7 @@ def test_a_row_is_drawn_with_its_segments_fields_and_times(events_path, tmp_path
     html = (tmp_path / "row.html").read_text()
     assert html == page.html
     assert html.count("<h2>Segment ") == segments
-    assert 'class="field source"' in html
+    assert all(f'title="{name}"' in html for name in ("source", "destination", "rtt_ms"))
 
 
 def test_the_command_prepares_verifies_and_inspects_events(tmp_path, events_schema):
@@ -353,7 +414,7 @@ def test_the_command_prepares_verifies_and_inspects_events(tmp_path, events_sche
     )
     run("prepare", data, "--schema", events_schema, "--out", store, "--force")
     assert ": OK, 4 files, " in run("verify", store)
-    assert "codec latency-v1; an entity is a value of src_addr" in run("inspect", store)
+    assert "codec latency-v1, 267 tokens; an entity is a value of src_addr" in run("inspect", store)
     assert "segment 1: " in run("inspect", store, "--token-row", "5", "--split", "test")
     page = tmp_path / "row.html"
     assert "open it in a browser" in run("inspect", store, "--token-row", "5", "--html", page)
