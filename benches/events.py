@@ -1,7 +1,7 @@
 """Token rows through Python: what a CPU second makes, and what a batch costs its consumer.
 
     cargo bench --bench events -- --keep FOLDER
-    python benches/events.py FOLDER/0.db
+    python benches/events.py FOLDER/latency-v1-0.db
 
 Prints one JSON line: contexts and rows per CPU second of one thread, and the wall time of `next`
 where the batch was made ahead.

@@ -1,8 +1,8 @@
 //! Event stores and token rows: what a CPU second makes.
 //!
-//! `cargo bench --bench events` prints the rate of the builder (Parquet to store, one thread), the time of a
-//! resume at row 10^12, and the rate of one thread that makes packed rows of 1,024 tokens. With
-//! `-- --keep FOLDER` the Parquet file and the store stay there, for `benches/events.py`.
+//! `cargo bench --bench events` prints, for each codec, the rate of the builder (Parquet to store, one thread)
+//! and that of one thread that makes packed rows of 1,024 tokens; and the time of a resume at row 10^12. With
+//! `-- --keep FOLDER` the Parquet file and the stores stay there, for `benches/events.py`.
 
 use std::fs::File;
 use std::path::Path;
@@ -20,7 +20,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 const EVENTS: u64 = 3_000_000;
 const PROBES: u64 = 100_000;
-const SCHEMA: &str = r#"
+const LATENCY: &str = r#"
 database = "pings"
 [events]
 source = "pings"
@@ -28,6 +28,19 @@ codec = "latency-v1"
 entity = "src_addr"
 time = "event_time"
 columns = { dst = "dst_addr", rtt = "rtt", family = "ip_version" }
+"#;
+/// The same log, of which half of the 1,000 hosts have a token.
+const FIELDS: &str = r#"
+database = "pings"
+[events]
+source = "pings"
+codec = "fields-v1"
+entity = "src_addr"
+time = "event_time"
+[events.fields]
+dst_addr = { type = "category", max_tokens = 500, max_bytes = 24 }
+ip_version = "category"
+rtt = "number"
 "#;
 
 /// The CPU seconds of all threads of this process.
@@ -77,43 +90,31 @@ fn write_parquet(path: &Path) {
     writer.unwrap().close().unwrap();
 }
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().collect();
-    let kept =
-        arguments.iter().position(|word| word == "--keep").map(|at| arguments[at + 1].clone());
-    let temporary = tempfile::tempdir().unwrap();
-    let folder = kept.map_or_else(|| temporary.path().to_owned(), Into::into);
-    let data = folder.join("pings.parquet");
-    write_parquet(&data);
-    let schema = Schema::parse(SCHEMA).unwrap();
-    let source = source::open(&data).unwrap();
+/// Prepares the log three times, and prints the rate; returns the first store.
+fn builder(codec: &str, data: &Path, schema: &str, folder: &Path) -> Arc<EventStore> {
+    let schema = Schema::parse(schema).unwrap();
+    let source = source::open(data).unwrap();
+    let out = |run| folder.join(format!("{codec}-{run}.db"));
     for run in 0..3 {
-        let out = folder.join(format!("{run}.db"));
         let options = EventOptions { replace: false, threads: Some(1), progress: &Silent };
         let before = cpu_seconds();
-        let report = prepare_events(&*source, &schema, &out, &options).unwrap();
+        let report = prepare_events(&*source, &schema, &out(run), &options).unwrap();
         let seconds = cpu_seconds() - before;
         println!(
-            "builder: {:.2} M events per CPU second, {:.1} bytes an event",
+            "{codec} builder: {:.2} M events per CPU second, {:.1} bytes an event",
             report.event_count as f64 / seconds / 1e6,
             report.store_bytes as f64 / report.event_count as f64
         );
     }
-    let store = Arc::new(EventStore::open(&folder.join("0.db")).unwrap());
+    let store = EventStore::open(&out(0)).unwrap();
     store.verify(&|_| Ok(())).unwrap();
-    let rank = Assignment::new(0, 1).unwrap();
-    let speed = Speed { threads: Some(1), prefetch: 0 };
-    let new = |settings| EventSampler::new(Arc::clone(&store), settings, rank, speed).unwrap();
-    let far = new(EventSettings::default());
-    far.seek(Split::Train, 1_000_000_000_000).unwrap();
-    let cursor = far.cursor().encode().unwrap();
-    let resumed = new(EventSettings::default());
-    let before = std::time::Instant::now();
-    resumed.resume(&Cursor::decode(&cursor).unwrap()).unwrap();
-    println!("resume at row 10^12: {:.3} ms", before.elapsed().as_secs_f64() * 1e3);
+    Arc::new(store)
+}
+
+/// Makes rows, and prints the rates.
+fn rows(codec: &str, store: &Arc<EventStore>) {
     for run in 0..4 {
-        let settings = EventSettings { seed: run, ..EventSettings::default() };
-        let sampler = new(settings);
+        let sampler = sampler(store, run);
         sampler.next(Split::Train).unwrap();
         let before = cpu_seconds();
         let (mut rows, mut contexts, mut tokens) = (0, 0, 0);
@@ -129,11 +130,39 @@ fn main() {
         }
         let seconds = cpu_seconds() - before;
         println!(
-            "sampler: {:.0} contexts, {:.0} rows, {:.1} M tokens per CPU second; padding {:.2} %",
+            "{codec} sampler: {:.0} contexts, {:.0} rows, {:.1} M tokens per CPU second; padding {:.2} %",
             f64::from(contexts) / seconds,
             f64::from(rows) / seconds,
             tokens as f64 / seconds / 1e6,
             100.0 - tokens as f64 / f64::from(rows) / 10.24
         );
     }
+}
+
+/// A sampler with one thread, which makes nothing ahead.
+fn sampler(store: &Arc<EventStore>, seed: u64) -> EventSampler {
+    let rank = Assignment::new(0, 1).unwrap();
+    let speed = Speed { threads: Some(1), prefetch: 0 };
+    let settings = EventSettings { seed, ..EventSettings::default() };
+    EventSampler::new(Arc::clone(store), settings, rank, speed).unwrap()
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let kept =
+        arguments.iter().position(|word| word == "--keep").map(|at| arguments[at + 1].clone());
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = kept.map_or_else(|| temporary.path().to_owned(), Into::into);
+    let data = folder.join("pings.parquet");
+    write_parquet(&data);
+    let store = builder("latency-v1", &data, LATENCY, &folder);
+    let far = sampler(&store, 0);
+    far.seek(Split::Train, 1_000_000_000_000).unwrap();
+    let cursor = far.cursor().encode().unwrap();
+    let resumed = sampler(&store, 0);
+    let before = std::time::Instant::now();
+    resumed.resume(&Cursor::decode(&cursor).unwrap()).unwrap();
+    println!("resume at row 10^12: {:.3} ms", before.elapsed().as_secs_f64() * 1e3);
+    rows("latency-v1", &store);
+    rows("fields-v1", &builder("fields-v1", &data, FIELDS, &folder));
 }

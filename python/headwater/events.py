@@ -29,9 +29,9 @@ class Events(Streams):
         world_size: The number of processes that share the streams.
         seed: The random seed of order, windows, times and fillers.
         batch_size: B, the number of rows in this rank's batch. A resumed run may have another.
-        sequence_length: T, the number of tokens in a row, 48 to 32,768.
-        packing: Whether further contexts fill a row behind its own; at most 47 tokens are padding
-            then.
+        sequence_length: T, the number of tokens in a row, at most 32,768; any event must fit.
+        packing: Whether further contexts fill a row behind its own; then fewer tokens are padding
+            than the longest event has.
         dtype: The type of the arrays, "int32", or "uint16" with half the bytes.
         num_prefetch: The number of batches that each stream makes ahead; with 0, a batch is made
             when it is requested.
@@ -133,7 +133,8 @@ class Events(Streams):
             headwater.DataError: The tokens are no whole events; the message names the first that
                 does not fit.
         """
-        return self._core.decode(list(tokens))
+        events: list[dict[str, Any]] = self._core.decode(list(tokens))
+        return events
 
     def entity(self, number: int) -> str:
         """Returns the text that names an entity, by its number in a batch's `entity`."""

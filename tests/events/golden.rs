@@ -79,6 +79,8 @@ fn p1_golden_rows_are_the_same_on_every_machine() {
         digest_of_rows("events-v1-small"),
         "1fb51d786c4d4a14924886bd70e70f11ef8645c94b2374ec7ccd2a28804354ac"
     );
-    assert_eq!(digest_of_rows("events-v1-fields"),
-        "4cec397568230bef9adea30b6204c89954935cf013acfed90067d3eb65908a74");
+    assert_eq!(
+        digest_of_rows("events-v1-fields"),
+        "4cec397568230bef9adea30b6204c89954935cf013acfed90067d3eb65908a74"
+    );
 }

@@ -145,12 +145,14 @@ class Fields:
     """The codec `fields-v1`."""
 
     def __init__(self, fields):
-        # The kind of a field, and its options.
-        kinds = [next(iter(f["kind"].items())) if isinstance(f["kind"], dict) else (f["kind"], {})
-                 for f in fields]
         self.fields = [
-            (field["role"], kind, more.get("first"), more.get("max_bytes", 0))
-            for field, (kind, more) in zip(fields, kinds, strict=True)
+            (
+                field["role"],
+                field["kind"]["type"],
+                field["kind"].get("first"),
+                field["kind"].get("max_bytes", 0),
+            )
+            for field in fields
         ]
         most = {"category": 3, "number": 3, "time": 3, "bytes": 2}
         self.room = 10 + sum(most[kind] + longest for _, kind, _, longest in self.fields)
@@ -201,7 +203,7 @@ def of_bytes(first, role, values):
 
 
 def of_time(first, role, time):
-    """The tokens of a time; `role` is that of an absolute one, and those of differences follow it."""
+    """The tokens of a time; `role` is that of an absolute one, before those of differences."""
     kind, seconds = time
     if kind == "absolute":
         return of_bytes(first, role, struct.pack(">Q", seconds))

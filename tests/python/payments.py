@@ -35,7 +35,8 @@ def payments(cards=40, mean=30, seed=0):
             channel = ("web", "app", "shop")[random.integers(3)]
             amount = "" if random.random() < 0.1 else round(float(random.normal(20, 50)), 3)
             note = ("", "thanks", "Gruß an alle")[random.integers(3)]
-            due = "" if random.random() < 0.3 else time + int(random.integers(-1, 9)) * 86_400_000_000
+            days = int(random.integers(-1, 9))
+            due = "" if random.random() < 0.3 else time + days * 86_400_000_000
             rows.append((f"card-{card}", time, merchant, channel, amount, note, due))
     return rows
 

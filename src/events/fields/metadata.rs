@@ -32,7 +32,7 @@ pub struct FieldMetadata {
 
 /// What the value of a field is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "lowercase")]
+#[serde(deny_unknown_fields, rename_all = "lowercase", tag = "type")]
 pub enum FieldKind {
     /// One of some values.
     Category {

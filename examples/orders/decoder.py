@@ -1,0 +1,203 @@
+"""Trains a small decoder on the token rows of an event store, and compares it with a bigram.
+
+    python examples/orders/decoder.py orders.db --steps 600
+
+The bigram knows how often each token follows each other one: after the token of a field, how often
+each value occurs. What the decoder does better it has from the events before, and from the fields
+of the same event. Both are measured on rows of the test split, whose entities neither has seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import headwater
+
+WIDTH, LAYERS, HEADS = 64, 2, 4
+LENGTH, BATCH = 256, 16
+SMOOTHING = (1.0, 0.1, 0.01)
+TEST_EPOCHS = 4
+
+Params = Mapping[str, Any]
+Batch = Mapping[str, np.ndarray]
+
+
+def initial_params(vocabulary: int, seed: int) -> Params:
+    """Returns initial parameters: an embedding, which is the output layer as well, and blocks."""
+    keys = iter(jax.random.split(jax.random.key(seed), 1 + 4 * LAYERS))
+
+    def matrix(rows: int, columns: int, scale: float = 1.0) -> jax.Array:
+        return scale * rows**-0.5 * jax.random.normal(next(keys), (rows, columns))
+
+    blocks = [
+        {
+            "qkv": matrix(WIDTH, 3 * WIDTH),
+            "out": matrix(WIDTH, WIDTH, 0.5),
+            "up": matrix(WIDTH, 4 * WIDTH),
+            "down": matrix(4 * WIDTH, WIDTH, 0.5),
+        }
+        for _ in range(LAYERS)
+    ]
+    embedding = 0.02 * jax.random.normal(next(keys), (vocabulary, WIDTH))
+    return {"embedding": embedding, "blocks": blocks}
+
+
+def normed(x: jax.Array) -> jax.Array:
+    """Returns vectors of mean square 1."""
+    return x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6)
+
+
+def rotated(x: jax.Array, position: jax.Array) -> jax.Array:
+    """Turns pairs of [batch, length, heads, features] by angles that grow with the position."""
+    half = x.shape[-1] // 2
+    angle = position[..., None, None] * 10_000.0 ** (-jnp.arange(half) / half)
+    left, right = x[..., :half], x[..., half:]
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    return jnp.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
+
+
+def logits(params: Params, batch: Mapping[str, jax.Array]) -> jax.Array:
+    """Returns the logits of the next token, [batch, length, vocabulary]."""
+    position, segment = batch["inputs_position"], batch["inputs_segmentation"]
+    length = position.shape[1]
+    # A token sees those before it of its own segment.
+    sees = segment[:, :, None] == segment[:, None, :]
+    sees = sees & jnp.tril(jnp.ones((length, length), bool))
+    x = params["embedding"][batch["inputs"]]
+    for block in params["blocks"]:
+        q, k, v = jnp.split(normed(x) @ block["qkv"], 3, axis=-1)
+        q, k, v = (y.reshape(*y.shape[:2], HEADS, -1) for y in (q, k, v))
+        q, k = rotated(normed(q), position), rotated(normed(k), position)
+        scores = jnp.einsum("bqhf,bkhf->bhqk", q, k) * q.shape[-1] ** 0.5
+        weights = jax.nn.softmax(jnp.where(sees[:, None], scores, -1e9), axis=-1)
+        x = x + jnp.einsum("bhqk,bkhf->bqhf", weights, v).reshape(x.shape) @ block["out"]
+        x = x + jax.nn.gelu(normed(x) @ block["up"]) @ block["down"]
+    return normed(x) @ params["embedding"].T * WIDTH**0.5
+
+
+def losses(params: Params, batch: Mapping[str, jax.Array]) -> jax.Array:
+    """Returns the loss of each target, in nats, [batch, length]."""
+    log = jax.nn.log_softmax(logits(params, batch))
+    return -jnp.take_along_axis(log, batch["targets"][..., None], axis=-1)[..., 0]
+
+
+def is_target(batch: Mapping[str, Any]) -> Any:
+    """Returns where a target is; the last token of a segment and padding have none."""
+    return batch["targets_segmentation"] > 0
+
+
+def optimizer(steps: int) -> optax.GradientTransformation:
+    """Returns AdamW with a warm-up and a cosine."""
+    rate = optax.warmup_cosine_decay_schedule(0.0, 3e-3, min(20, steps // 4), steps, 1e-4)
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(rate, weight_decay=0.01))
+
+
+@partial(jax.jit, static_argnames="steps", donate_argnums=(0, 1))
+def step(
+    params: Params, state: optax.OptState, batch: Mapping[str, jax.Array], steps: int
+) -> tuple[Params, optax.OptState, jax.Array]:
+    """Returns parameters and state after one step, and the mean loss of the batch before it."""
+
+    def loss(params: Params) -> jax.Array:
+        return jnp.mean(losses(params, batch), where=is_target(batch))
+
+    value, gradient = jax.value_and_grad(loss)(params)
+    updates, state = optimizer(steps).update(gradient, state, params)
+    return optax.apply_updates(params, updates), state, value
+
+
+class Bigram:
+    """How often each token followed each other one."""
+
+    def __init__(self, vocabulary: int) -> None:
+        self.counts = np.zeros((vocabulary, vocabulary))
+
+    def see(self, batch: Batch) -> None:
+        """Counts the pairs of a batch."""
+        where = is_target(batch)
+        np.add.at(self.counts, (batch["inputs"][where], batch["targets"][where]), 1)
+
+    def losses(self, batch: Batch, smoothing: float) -> np.ndarray:
+        """Returns the loss of each target, in nats; `smoothing` is added to each count."""
+        pairs = self.counts[batch["inputs"], batch["targets"]] + smoothing
+        totals = self.counts.sum(axis=1) + smoothing * len(self.counts)
+        return np.log(totals[batch["inputs"]]) - np.log(pairs)
+
+
+def categories(events: headwater.Events) -> Iterator[tuple[str, int, int]]:
+    """Yields the name of each category, with its first token and the end of its tokens."""
+    for field in events.metadata().get("fields", []):
+        kind = field["kind"]
+        if kind["type"] == "category":
+            yield field["name"], kind["first"], kind["first"] + len(kind["values"])
+
+
+def compared(events: headwater.Events, params: Params, bigram: Bigram) -> dict[str, list[float]]:
+    """Returns the mean losses of decoder and bigram on test: of all tokens, and of each category.
+
+    The bigram is smoothed by what is best for it on the same tokens.
+    """
+    decoder = jax.jit(losses)
+    parts = []
+    rows_of_test = TEST_EPOCHS * events.row_count("test")
+    for first in range(0, rows_of_test - BATCH + 1, BATCH):
+        batch = events.rows(range(first, first + BATCH), split="test")
+        own = {name: array for name, array in batch.items() if array.ndim == 2}
+        rows = [np.asarray(decoder(params, own)), *(bigram.losses(own, s) for s in SMOOTHING)]
+        where = is_target(own)
+        parts.append(np.stack([row[where] for row in (own["targets"], *rows)]))
+    targets, *rows = np.concatenate(parts, axis=1)
+
+    def means(where: np.ndarray) -> list[float]:
+        decoder, *bigrams = (float(np.mean(row, where=where)) for row in rows)
+        return [decoder, min(bigrams), int(where.sum())]
+
+    found = {"all tokens": means(np.ones(len(targets), bool))}
+    for name, first, end in categories(events):
+        found[name] = means((first <= targets) & (targets < end))
+    return found
+
+
+def main() -> None:
+    """Trains, and prints the comparison; the last line is JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("store", type=Path, help="an event store")
+    parser.add_argument("--steps", type=int, default=600, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    args = parser.parse_args()
+    settings = {"seed": args.seed, "batch_size": BATCH, "sequence_length": LENGTH}
+    with headwater.Events(args.store, **settings) as events:
+        bigram = Bigram(events.vocabulary_size)
+        params = initial_params(events.vocabulary_size, args.seed)
+        state = optimizer(args.steps).init(params)
+        began, shown = time.perf_counter(), []
+        for number in range(1, args.steps + 1):
+            batch = next(events)
+            bigram.see(batch)
+            own = {name: array for name, array in batch.items() if array.ndim == 2}
+            params, state, loss = step(params, state, own, args.steps)
+            shown.append(float(loss))
+            if number % max(1, args.steps // 8) == 0:
+                mean = np.mean(shown[-max(1, args.steps // 8) :])
+                seconds = time.perf_counter() - began
+                print(f"step {number}: loss {mean:.3f}, {seconds:.0f} s", flush=True)
+        found = compared(events, params, bigram)
+    print(f"{'test, nats a token':22}{'decoder':>9}{'bigram':>9}{'tokens':>9}")
+    for name, (decoder, other, count) in found.items():
+        print(f"{name:22}{decoder:9.3f}{other:9.3f}{count:9,}")
+    print(json.dumps({"first": shown[0], "last": np.mean(shown[-10:]), "test": found}))
+
+
+if __name__ == "__main__":
+    main()
