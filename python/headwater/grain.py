@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import operator
+import os
+from functools import partial
 from typing import Any
 
 import grain
@@ -78,7 +80,8 @@ class EventsSource:
         sequence_length: int = 1024,
         packing: bool = True,
     ) -> None:
-        self._events = Events(
+        self._open = partial(
+            Events,
             path,
             seed=seed,
             sequence_length=sequence_length,
@@ -87,6 +90,8 @@ class EventsSource:
             num_prefetch=0,
             num_threads=1,
         )
+        self._events = self._open()
+        self._process = os.getpid()
         self._split: Split = split
         rows = self._events.row_count(split)
         if not isinstance(epochs, int) or epochs < 1 or rows == 0:
@@ -110,6 +115,9 @@ class EventsSource:
         row = operator.index(index)
         if not 0 <= row < self._count:
             raise IndexError(f"expected a row from 0 to {self._count - 1}, found {row}")
+        if self._process != os.getpid():
+            # A forked child has none of the threads, and opens the store again.
+            self._events, self._process = self._open(), os.getpid()
         batch = self._events.rows([row], self._split)
         return {name: array[0] for name, array in batch.items()}
 

@@ -35,6 +35,9 @@ impl<'py> FromPyObject<'_, 'py> for Choice<'py> {
     }
 }
 
+/// The length of a text's vector where none is given, as the signature below says.
+const DIMENSION: usize = 256;
+
 /// Writes a store from a source and its schema.
 #[pyfunction]
 #[pyo3(signature = (
@@ -62,10 +65,13 @@ pub(super) fn prepare<'py>(
     let schema = read_schema(schema)?;
     let opened: Arc<dyn Source> = Arc::from(open_source(source, &calls)?);
     if schema.events.is_some() {
-        if !text_vectors || matches!(&embedder, Choice::Given(name) if !is_hashing(name)) {
+        if !text_vectors
+            || dimension != DIMENSION
+            || matches!(&embedder, Choice::Given(name) if !is_hashing(name))
+        {
             return Err(Error::invalid(
-                "expected no embedder, because events have no texts; leave out embedder and \
-                 text_vectors",
+                "expected no embedder, because events have no texts; leave out embedder, \
+                 dimension and text_vectors",
             )
             .into());
         }

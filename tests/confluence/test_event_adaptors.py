@@ -104,6 +104,25 @@ def test_a_source_goes_through_grains_own_pipeline(events_path):
     grain.experimental.assert_equal_output_after_checkpoint(read)
 
 
+class Counting(EventsSource):
+    """Counts how often each row is made."""
+
+    def __init__(self, path):
+        super().__init__(path, seed=3, sequence_length=128)
+        self.made = []
+
+    def __getitem__(self, index):
+        self.made.append(index)
+        return super().__getitem__(index)
+
+
+def test_no_row_is_made_twice_in_grains_pipeline(events_path):
+    source = Counting(events_path)
+    dataset = grain.MapDataset.source(source).seed(5).shuffle().batch(4, drop_remainder=True)
+    assert len(batches(dataset)) == len(source.made) // 4 == len(source) // 4
+    assert len(set(source.made)) == len(source.made)
+
+
 def test_p4_grains_elastic_iterator_goes_from_two_shards_to_four(events_path):
     source = EventsSource(events_path, seed=3, sequence_length=128)
     dataset = grain.MapDataset.source(source).seed(5).shuffle().repeat()

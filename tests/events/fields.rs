@@ -369,11 +369,13 @@ fn too_many_tokens_are_refused_before_a_row_is_written() {
     assert!(!folder.path().join("payments.db").exists());
 }
 
+/// A change of the metadata that makes them false.
+type Change = fn(&mut EventsMetadata);
+
 #[test]
 fn a_vocabulary_that_does_not_fit_is_refused_at_open() {
     let (_folder, store) = store_of(&payments(10, 5), FIELDS, "");
     let path = store.path().join("metadata.json");
-    type Change = fn(&mut EventsMetadata);
     let changes: [(&str, Change); 8] = [
         ("fields", |metadata| metadata.fields.clear()),
         ("another token", |metadata| metadata.fields[1].role += 1),

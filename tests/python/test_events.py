@@ -1,6 +1,7 @@
 """Token rows from Python: a plain twin, cursors, adaptors, and what bad input says."""
 
 import hashlib
+import json
 import os
 import pickle
 import re
@@ -365,6 +366,53 @@ def test_use_after_shutdown_and_an_empty_split_are_rejected(tmp_path):
         next(events)
 
 
+def test_a_source_for_grain_opens_the_store_again_in_a_forked_child(events_path):
+    pytest.importorskip("grain")
+    script = (
+        "import os, sys\n"
+        "from headwater.grain import EventsSource\n"
+        "source = EventsSource(sys.argv[1], sequence_length=128)\n"
+        "expected = source[3]['inputs'].tolist()\n"
+        "if os.fork() == 0:\n"
+        "    print(source[3]['inputs'].tolist() == expected, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "print(source[3]['inputs'].tolist() == expected)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script, events_path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert run.stdout.split() == ["True", "True"]
+
+
+def test_booleans_and_integers_without_a_unit_are_told(tmp_path, events_schema):
+    polars = pytest.importorskip("polars")
+    log = polars.DataFrame(
+        {
+            "src_addr": ["10.0.0.1"],
+            "dst_addr": ["10.0.0.2"],
+            "event_time": [1],
+            "ip_version": [4],
+            "rtt": [True],
+        }
+    )
+    with pytest.raises(headwater.DataError, match="expected a number of milliseconds, found bool"):
+        headwater.prepare({"pings": log}, events_schema, tmp_path / "out")
+    (tmp_path / "no-unit.toml").write_text(SCHEMA.replace(', unit = "us"', ""))
+    data = write_csv(tmp_path, pings(2))
+    with pytest.raises(
+        headwater.DataError, match='an integer since 1970 needs its unit, as in .*"s"'
+    ):
+        headwater.prepare(data, tmp_path / "no-unit.toml", tmp_path / "out")
+    for option in ({"dimension": 64}, {"text_vectors": False}, {"embedder": lambda texts: texts}):
+        with pytest.raises(headwater.InvalidArgument, match="expected no embedder, because events"):
+            headwater.prepare(data, events_schema, tmp_path / "out", **option)
+
+
 def test_a_forked_child_gets_an_error_and_does_not_hang(events_path):
     script = (
         "import os, sys, headwater\n"
@@ -415,6 +463,14 @@ def test_the_command_prepares_verifies_and_inspects_events(tmp_path, events_sche
     run("prepare", data, "--schema", events_schema, "--out", store, "--force")
     assert ": OK, 4 files, " in run("verify", store)
     assert "codec latency-v1, 267 tokens; an entity is a value of src_addr" in run("inspect", store)
+    bench = ("bench", store, "--batches", "3", "--batch-size", "8", "--sequence-length", "256")
+    measured, again = (json.loads(run(*bench)) for _ in range(2))
+    assert measured["digest"] == again["digest"]
+    assert 1 < measured["contexts_per_row"] < 30
+    assert 0 < measured["padding_share"] < 47 / 256
+    assert "store of tables for --max-rows, found a store of events" in run(
+        *bench, "--max-rows", "3", status=1
+    )
     assert "segment 1: " in run("inspect", store, "--token-row", "5", "--split", "test")
     page = tmp_path / "row.html"
     assert "open it in a browser" in run("inspect", store, "--token-row", "5", "--html", page)

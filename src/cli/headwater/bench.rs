@@ -12,9 +12,10 @@ use crate::Digest;
 use crate::cli::cpu_time;
 use crate::cli::output::Output;
 use crate::error::{Error, Result};
+use crate::events::{EventSampler, EventSettings, EventStore};
 use crate::plan::{Assignment, Split};
 use crate::sampler::{Batch, Children, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk};
-use crate::store::Store;
+use crate::store::{Kind, Store};
 
 /// The batches before the clock starts, which warm the buffers. They are hashed, because their time
 /// is not measured.
@@ -34,27 +35,37 @@ pub(super) struct BenchArgs {
     /// Only these tasks.
     #[arg(long, value_name = "TASK")]
     tasks: Vec<String>,
-    /// Sequences in a batch.
-    #[arg(long, value_name = "B", default_value_t = Settings::default().shape.batch_size)]
-    batch_size: u32,
-    /// Cells in a sequence.
-    #[arg(long, value_name = "S", default_value_t = Settings::default().shape.sequence_length)]
-    sequence_length: u32,
-    /// The most rows of a context.
-    #[arg(long, value_name = "R", default_value_t = Settings::default().shape.max_rows)]
-    max_rows: u32,
-    /// The most children that a row brings in through one relation.
-    #[arg(long, value_name = "N", default_value_t = default_child_width())]
-    child_width: u32,
+    #[arg(long, value_name = "B", help = format!(
+        "Sequences in a batch [default: {}; of events {}]",
+        Settings::default().shape.batch_size,
+        EventSettings::default().batch_size
+    ))]
+    batch_size: Option<u32>,
+    #[arg(long, value_name = "S", help = format!(
+        "Cells in a sequence, of events tokens [default: {}; of events {}]",
+        Settings::default().shape.sequence_length,
+        EventSettings::default().sequence_length
+    ))]
+    sequence_length: Option<u32>,
+    #[arg(long, value_name = "R", help = format!(
+        "The most rows of a context [default: {}]",
+        Settings::default().shape.max_rows
+    ))]
+    max_rows: Option<u32>,
+    #[arg(long, value_name = "N", help = format!(
+        "The most children that a row brings in through one relation [default: {}]",
+        default_child_width()
+    ))]
+    child_width: Option<u32>,
     /// Make times and links in the compact form.
     #[arg(long)]
     compact: bool,
-    /// The place of the texts' vectors: in the batch, or global (the batch has indexes).
-    #[arg(long, value_enum, default_value_t = TextVectors::Batch)]
-    texts: TextVectors,
-    /// The order of out_perm and in_perm.
-    #[arg(long, value_enum, default_value_t = Order::Walk)]
-    row_order: Order,
+    /// The place of the texts' vectors: in the batch (default), or global (the batch has indexes).
+    #[arg(long, value_enum)]
+    texts: Option<TextVectors>,
+    /// The order of out_perm and in_perm [default: walk].
+    #[arg(long, value_enum)]
+    row_order: Option<Order>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -86,13 +97,33 @@ struct Measured {
     digest: Digest,
 }
 
+/// What the batches of events cost, printed as the last line.
+#[derive(Serialize)]
+struct EventsMeasured {
+    batches: u64,
+    threads: Option<u16>,
+    open_ms: f64,
+    cpu_ms_per_batch: f64,
+    batches_per_s: f64,
+    rows_per_s: f64,
+    tokens_per_s: f64,
+    contexts_per_row: f64,
+    padding_share: f64,
+    /// The digest of all bytes of the warm-up batches, in order.
+    digest: Digest,
+}
+
 impl BenchArgs {
     pub(super) fn run(self, hooks: &Hooks<'_>) -> Result<()> {
         let started = Instant::now();
+        let is_of_events = Kind::of(&self.store).is_ok_and(|kind| kind == Kind::Events);
+        if is_of_events {
+            return self.run_events(started, hooks);
+        }
         let store = Arc::new(Store::open(&self.store)?);
-        let assignment = Assignment::new(0, 1)?;
-        let speed = Speed { threads: self.threads.map(usize::from), ..Speed::default() };
-        let sampler = Sampler::new(vec![store], self.settings(), assignment, speed)?;
+        let settings = self.settings();
+        let shape = settings.shape.clone();
+        let sampler = Sampler::new(vec![store], settings, Assignment::new(0, 1)?, self.speed())?;
         let open_ms = started.elapsed().as_secs_f64() * 1000.0;
         let mut output = Output::new();
         for (number, task) in sampler.tasks().enumerate() {
@@ -106,41 +137,123 @@ impl BenchArgs {
             let (batch, _) = sampler.next(Split::Train)?;
             batch.tensors().for_each(|(_, bytes)| _ = hasher.update(bytes));
         }
-        let digest = Digest(*hasher.finalize().as_bytes());
-        let measured = self.measure(&sampler, open_ms, digest, hooks)?;
-        output.json(&measured)
+        let (mut bytes, mut rows, mut padding) = (0, 0, 0);
+        let cost = self.measured(hooks, || {
+            let (batch, _) = sampler.next(Split::Train)?;
+            bytes += batch.bytes() as u64;
+            rows += sum(&batch, "num_rows", |&n: &i32| n as u64);
+            padding += sum(&batch, "is_padding", |&n: &u8| u64::from(n));
+            Ok(())
+        })?;
+        let sequences = self.batches as f64 * f64::from(shape.batch_size);
+        output.json(&Measured {
+            batches: self.batches,
+            threads: self.threads,
+            compact: self.compact,
+            open_ms,
+            cpu_ms_per_batch: cost.cpu_ms_per_batch,
+            batches_per_s: cost.batches_per_s,
+            sequences_per_s: cost.batches_per_s * f64::from(shape.batch_size),
+            bytes_per_batch: bytes / self.batches,
+            rows_per_sequence: rows as f64 / sequences,
+            padding_share: padding as f64 / (sequences * f64::from(shape.sequence_length)),
+            digest: Digest(*hasher.finalize().as_bytes()),
+        })
     }
 
-    fn settings(&self) -> Settings {
-        Settings {
-            tasks: Some(self.tasks.clone()).filter(|tasks| !tasks.is_empty()),
-            walk: Walk::Priority { child_width: self.child_width, children: Children::Uniform },
-            row_order: match self.row_order {
-                Order::Walk => RowOrder::Walk,
-                Order::CuthillMckee => RowOrder::CuthillMckee,
-            },
-            shape: Shape {
-                batch_size: self.batch_size,
-                sequence_length: self.sequence_length,
-                max_rows: self.max_rows,
-                compact: self.compact,
-                texts: match self.texts {
-                    TextVectors::Batch => Texts::Batch(Vec::new()),
-                    TextVectors::Global => Texts::Global,
-                },
-            },
-            ..Settings::default()
+    fn run_events(&self, started: Instant, hooks: &Hooks<'_>) -> Result<()> {
+        self.check_options_of_events()?;
+        let store = Arc::new(EventStore::open(&self.store)?);
+        let default = EventSettings::default();
+        let settings = EventSettings {
+            batch_size: self.batch_size.unwrap_or(default.batch_size),
+            sequence_length: self.sequence_length.unwrap_or(default.sequence_length),
+            ..default
+        };
+        let (rows, length) = (settings.batch_size, settings.sequence_length);
+        let sampler = EventSampler::new(store, settings, Assignment::new(0, 1)?, self.speed())?;
+        let open_ms = started.elapsed().as_secs_f64() * 1000.0;
+        let mut hasher = blake3::Hasher::new();
+        for _ in 0..WARM_UP {
+            let (batch, _) = sampler.next(Split::Train)?;
+            batch.tensors().for_each(|(_, bytes)| _ = hasher.update(bytes));
+        }
+        let (mut tokens, mut contexts) = (0, 0);
+        let cost = self.measured(hooks, || {
+            let (batch, _) = sampler.next(Split::Train)?;
+            let segments = batch.get::<i32>("inputs_segmentation").unwrap_or_default();
+            for row in segments.chunks(length as usize) {
+                let real = row.partition_point(|segment| *segment > 0);
+                tokens += real as u64;
+                contexts +=
+                    real.checked_sub(1).map_or(0, |last| u64::from(row[last].cast_unsigned()));
+            }
+            Ok(())
+        })?;
+        let all_rows = self.batches as f64 * f64::from(rows);
+        let per_row = tokens as f64 / all_rows;
+        Output::new().json(&EventsMeasured {
+            batches: self.batches,
+            threads: self.threads,
+            open_ms,
+            cpu_ms_per_batch: cost.cpu_ms_per_batch,
+            batches_per_s: cost.batches_per_s,
+            rows_per_s: cost.batches_per_s * f64::from(rows),
+            tokens_per_s: cost.batches_per_s * f64::from(rows) * per_row,
+            contexts_per_row: contexts as f64 / all_rows,
+            padding_share: 1.0 - per_row / f64::from(length),
+            digest: Digest(*hasher.finalize().as_bytes()),
+        })
+    }
+
+    /// Rejects options that a store of events has no use for.
+    fn check_options_of_events(&self) -> Result<()> {
+        let given = [
+            ("--tasks", !self.tasks.is_empty()),
+            ("--max-rows", self.max_rows.is_some()),
+            ("--child-width", self.child_width.is_some()),
+            ("--compact", self.compact),
+            ("--texts", self.texts.is_some()),
+            ("--row-order", self.row_order.is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(Error::invalid(format!(
+                "expected a store of tables for {option}, found a store of events; leave it out"
+            ))),
+            None => Ok(()),
         }
     }
 
-    fn measure(
-        &self,
-        sampler: &Sampler,
-        open_ms: f64,
-        digest: Digest,
-        hooks: &Hooks<'_>,
-    ) -> Result<Measured> {
-        let (mut bytes, mut rows, mut padding) = (0, 0, 0);
+    fn speed(&self) -> Speed {
+        Speed { threads: self.threads.map(usize::from), ..Speed::default() }
+    }
+
+    fn settings(&self) -> Settings {
+        let default = Settings::default();
+        let child_width = self.child_width.unwrap_or_else(default_child_width);
+        Settings {
+            tasks: Some(self.tasks.clone()).filter(|tasks| !tasks.is_empty()),
+            walk: Walk::Priority { child_width, children: Children::Uniform },
+            row_order: match self.row_order {
+                None | Some(Order::Walk) => RowOrder::Walk,
+                Some(Order::CuthillMckee) => RowOrder::CuthillMckee,
+            },
+            shape: Shape {
+                batch_size: self.batch_size.unwrap_or(default.shape.batch_size),
+                sequence_length: self.sequence_length.unwrap_or(default.shape.sequence_length),
+                max_rows: self.max_rows.unwrap_or(default.shape.max_rows),
+                compact: self.compact,
+                texts: match self.texts {
+                    None | Some(TextVectors::Batch) => Texts::Batch(Vec::new()),
+                    Some(TextVectors::Global) => Texts::Global,
+                },
+            },
+            ..default
+        }
+    }
+
+    /// Takes the batches with `take`; returns what one costs.
+    fn measured(&self, hooks: &Hooks<'_>, mut take: impl FnMut() -> Result<()>) -> Result<Cost> {
         // The same number of batches is ahead when the clock starts and when it stops.
         let (cpu_before, wall_before) = (cpu_time(), Instant::now());
         for made in 0..self.batches {
@@ -150,29 +263,20 @@ impl BenchArgs {
                     self.batches
                 )));
             }
-            let (batch, _) = sampler.next(Split::Train)?;
-            bytes += batch.bytes() as u64;
-            rows += sum(&batch, "num_rows", |&n: &i32| n as u64);
-            padding += sum(&batch, "is_padding", |&n: &u8| u64::from(n));
+            take()?;
         }
         let (cpu, wall) = (cpu_time().saturating_sub(cpu_before), wall_before.elapsed());
-        let batches = self.batches as f64;
-        let sequences = batches * f64::from(self.batch_size);
-        let per_s = batches / wall.as_secs_f64();
-        Ok(Measured {
-            batches: self.batches,
-            threads: self.threads,
-            compact: self.compact,
-            open_ms,
-            cpu_ms_per_batch: cpu.as_secs_f64() * 1000.0 / batches,
-            batches_per_s: per_s,
-            sequences_per_s: per_s * f64::from(self.batch_size),
-            bytes_per_batch: bytes / self.batches,
-            rows_per_sequence: rows as f64 / sequences,
-            padding_share: padding as f64 / (sequences * f64::from(self.sequence_length)),
-            digest,
+        Ok(Cost {
+            cpu_ms_per_batch: cpu.as_secs_f64() * 1000.0 / self.batches as f64,
+            batches_per_s: self.batches as f64 / wall.as_secs_f64(),
         })
     }
+}
+
+/// What a batch costs.
+struct Cost {
+    cpu_ms_per_batch: f64,
+    batches_per_s: f64,
 }
 
 fn default_child_width() -> u32 {

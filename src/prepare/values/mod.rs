@@ -188,6 +188,8 @@ fn times(array: &ArrayRef, column: &Column) -> Normalised<Int64Array> {
     const EXPECTED: &str = "a time such as 2020-01-31, 2020-01-31 12:00:00 or with a zone";
     const UNIT: &str = "a time such as 2020-01-31 (a year or another period needs its unit, as in \
                         { type = \"timestamp\", unit = \"year\" })";
+    const INTEGER: &str = "a time such as 2020-01-31 (an integer since 1970 needs its unit, as in \
+                           unit = \"s\", \"ms\" or \"us\")";
     let array = unpack(array)?;
     let parsed = |texts: &StringViewArray, expected, parse: &dyn Fn(&str) -> Option<i64>| {
         Ok(Parser::parse(texts, expected, parse).map(|values| values.into_iter().collect()))
@@ -205,6 +207,9 @@ fn times(array: &ArrayRef, column: &Column) -> Normalised<Int64Array> {
             let read = parsed(array.as_string_view(), EXPECTED, &time_of_text)?;
             Ok(read.map_err(|bad| match likely_period(&bad.value) {
                 Some(_) => BadValues { expected: UNIT, ..bad },
+                None if bad.value.trim().parse::<i64>().is_ok() => {
+                    BadValues { expected: INTEGER, ..bad }
+                }
                 None => bad,
             }))
         }

@@ -1,6 +1,7 @@
 //! The columns that are read, and their values in one batch.
 
-use arrow_array::{Float64Array, Int64Array, RecordBatch, StringViewArray};
+use arrow_array::{Array, Float64Array, Int64Array, RecordBatch, StringViewArray};
+use arrow_schema::DataType;
 
 use crate::error::{Context, Error, Result};
 use crate::prepare::schema::Column;
@@ -49,6 +50,10 @@ impl Rows<'_> {
 
     /// Returns the values of the column at `place` as numbers.
     pub(super) fn numbers(&self, place: usize, expected: &'static str) -> Result<Float64Array> {
+        if *self.batch.column(place).data_type() == DataType::Boolean {
+            let message = format!("expected {expected}, found booleans; name another column");
+            return Err(Error::data(message)).context(|| self.column(place));
+        }
         self.checked(any_numbers(self.batch.column(place), expected), place)
     }
 
