@@ -58,6 +58,18 @@ pub fn rtt_of(code: u16) -> f64 {
     }
 }
 
+/// Returns the time in milliseconds in the middle of those that have a code, so that it has this code again
+/// when it is rounded; -1 for a failed measurement. None for a number that no time has as its code.
+#[cfg(feature = "arrayrecord")]
+pub(crate) fn middle_of(code: u16) -> Option<f32> {
+    let half_step = f64::from(1_u32 << (code >> MANTISSA_BITS)) / 2000.0;
+    let middle = match code {
+        FAILED_CODE => -1.0,
+        _ => (rtt_of(code) + half_step) as f32,
+    };
+    (code_of(f64::from(middle)) == Some(code)).then_some(middle)
+}
+
 /// The forms of the records, by the bytes of their addresses.
 pub(crate) const V4: u16 = 4;
 pub(crate) const V6: u16 = 6;
@@ -71,7 +83,7 @@ pub(crate) struct Latency;
 
 /// Returns the destination's address and the code of the round trip, which the value of an event holds; the
 /// source's address is its head.
-fn destination_and_code(value: &[u8]) -> (&[u8], u16) {
+pub(crate) fn destination_and_code(value: &[u8]) -> (&[u8], u16) {
     let (destination, code) = value.split_at(value.len() - CODE_BYTES);
     (destination, code.first_chunk().map_or(FAILED_CODE, |bytes| u16::from_le_bytes(*bytes)))
 }
@@ -204,4 +216,25 @@ fn network_order(number: u64) -> [u8; 8] {
     let mut bytes = number.to_le_bytes();
     bytes.reverse();
     bytes
+}
+
+#[cfg(all(test, feature = "arrayrecord"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_of_a_code_has_the_code() {
+        // Those of 1 and 2 microseconds, and of the first and the last exponent.
+        assert_eq!(middle_of(1), Some(0.0015));
+        assert_eq!(middle_of(2), Some(0.0025));
+        assert_eq!(middle_of(FAILED_CODE), Some(-1.0));
+        // With an exponent, a code has its upper bit set: smaller ones have a smaller exponent.
+        let exists = |code: u16| match code >> MANTISSA_BITS {
+            0 => code > 0,
+            _ => code & 1 << (MANTISSA_BITS - 1) != 0,
+        };
+        for code in 0..=u16::MAX {
+            assert_eq!(middle_of(code).is_some(), exists(code), "{code}");
+        }
+    }
 }

@@ -20,6 +20,8 @@ pub use batch::EventBatch;
 pub use decoded::{Field, Measurement, TokenTime, decode};
 pub use latency::{code_of, rtt_of};
 pub use metadata::{EventsMetadata, FORMAT_VERSION, SplitCounts, SplitMetadata};
+#[cfg(feature = "arrayrecord")]
+pub(crate) use row::Row;
 pub use sampler::{EventEvaluation, EventSampler, TokenRow};
 pub use settings::{EventSettings, TokenType};
 pub use store::EventStore;

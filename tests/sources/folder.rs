@@ -36,13 +36,13 @@ fn a_path_without_tables_is_rejected() {
     let refused = |path: &Path, kind| message(open(path), kind, dir.path());
     assert_eq!(
         refused(&path.join("t.txt"), ErrorKind::Data),
-        "expected a folder of table files, a .csv, .csv.gz, .csv.zst or .parquet file, or a SQLite \
-         or DuckDB file, found DIR/t.txt"
+        "expected a folder of table files, a .csv, .csv.gz, .csv.zst, .parquet or .arrayrecord \
+         file, or a SQLite or DuckDB file, found DIR/t.txt"
     );
     assert_eq!(
         refused(path, ErrorKind::Data),
-        "folder DIR holds no table; expected NAME.csv, NAME.csv.gz, NAME.csv.zst, NAME.parquet, or \
-         a sub-folder of such files"
+        "folder DIR holds no table; expected NAME.csv, NAME.csv.gz, NAME.csv.zst, NAME.parquet, \
+         NAME.arrayrecord, or a sub-folder of such files"
     );
     assert!(
         refused(&path.join("nowhere"), ErrorKind::Io).starts_with("opening DIR/nowhere: No such")
