@@ -94,3 +94,16 @@ fn a_database_of_the_python_package_is_named() {
     assert!(found.starts_with("postgresql://ann@host/shop is a Postgres database, "), "{found}");
     assert!(!found.contains("secret"), "{found}");
 }
+
+#[cfg(not(feature = "arrayrecord"))]
+#[test]
+fn a_build_without_arrayrecord_says_how_to_build_it() {
+    let dir = folder(&[("pings.arrayrecord", b"?")]);
+    for path in [dir.path(), &dir.path().join("pings.arrayrecord"), &dir.path().join("p*")] {
+        assert_eq!(
+            message(opened(path).tables(), ErrorKind::InvalidArgument, dir.path()),
+            "DIR/pings.arrayrecord: expected a build with ArrayRecord, found one without; build \
+             headwater with the feature arrayrecord (cargo build --release --features arrayrecord)"
+        );
+    }
+}

@@ -128,3 +128,42 @@ fn unzstd(mut packed: &[u8], limit: u64) -> Result<Vec<u8>, String> {
         .map_err(|e| format!("zstd: {e}"))?;
     if bytes.len() as u64 == length { Ok(bytes) } else { Err(NOT_RECORDS.into()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hash protects from accidents, and not from whoever makes a file: then these checks are left.
+    #[test]
+    fn whatever_a_chunk_holds_is_records_or_an_error() {
+        let records = [b"one".to_vec(), Vec::new(), vec![7; 5000], (0..=255).collect()];
+        for whole in [packed(&records).unwrap(), plain(&records)] {
+            let unpacked = Records::unpack(&whole).unwrap();
+            assert!(unpacked.iter().eq(records.iter().map(Vec::as_slice)));
+            for at in 0..whole.data.len().min(600) {
+                for change in [1, 0x80, 0xff] {
+                    let Chunk { kind, record_count, record_bytes, mut data } = plain(&[]);
+                    data.clone_from(&whole.data);
+                    data[at] ^= change;
+                    let counts = [
+                        (whole.record_count, whole.record_bytes),
+                        (record_count, record_bytes),
+                        (u64::MAX >> 8, i32::MAX as u64),
+                        (whole.record_count, u64::MAX),
+                    ];
+                    for (record_count, record_bytes) in counts {
+                        let chunk =
+                            Chunk { kind, record_count, record_bytes, data: data[..].to_vec() };
+                        if let Ok(found) = Records::unpack(&chunk) {
+                            let bytes: usize = found.iter().map(<[u8]>::len).sum();
+                            assert_eq!(bytes as u64, record_bytes);
+                            assert_eq!(found.iter().count() as u64, record_count);
+                        }
+                        let cut = Chunk { data: data[..at].to_vec(), ..chunk };
+                        assert!(Records::unpack(&cut).is_err());
+                    }
+                }
+            }
+        }
+    }
+}

@@ -193,3 +193,43 @@ fn in_record(path: &Path, record: u64, what: String) -> Error {
         path.display()
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{ArrayRef, BinaryArray, Int64Array, StringArray};
+    use arrow_ipc::writer::StreamWriter;
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn stream_of(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.into_inner().unwrap()
+    }
+
+    /// No change of a record makes Arrow panic, or take memory that the record does not have.
+    #[test]
+    fn whatever_a_record_holds_is_rows_or_an_error() {
+        let rows = stream_of(vec![
+            ("time", Arc::new(Int64Array::from(vec![1, 2, 3]))),
+            ("source", Arc::new(StringArray::from(vec!["a", "", "ccc"]))),
+        ]);
+        let record = stream_of(vec![(ROWS, Arc::new(BinaryArray::from_vec(vec![&rows])))]);
+        assert_eq!(rows_of(&record).unwrap().1[0].num_rows(), 3);
+        let mut refused = 0;
+        for at in 0..record.len() {
+            for change in [1, 0x10, 0x80, 0xff] {
+                let mut changed = record.clone();
+                changed[at] ^= change;
+                refused += u32::from(rows_of(&changed).is_err());
+            }
+            // The end of a stream may be left out.
+            if at < record.len() - 8 {
+                assert!(rows_of(&record[..at]).is_err(), "{at} bytes");
+            }
+        }
+        assert!(refused > 1000, "{refused}");
+    }
+}
