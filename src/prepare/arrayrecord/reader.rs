@@ -145,3 +145,84 @@ fn check_padding(file: &ChunkFile, mut at: u64, end: u64) -> Result<()> {
 fn unexpected(file: &ChunkFile, at: u64, kind: u8) -> Error {
     file.damaged(at, format_args!("found a chunk of kind {:?} out of place", char::from(kind)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::super::chunks::padding;
+    use super::super::messages::postscript;
+    use super::super::records::plain;
+    use super::*;
+
+    fn entry(offset: u64) -> Vec<u8> {
+        Entry { offset, record_bytes: 2, record_count: 2 }.encode()
+    }
+
+    fn summary(version: u64, chunk_count: u64, record_count: u64) -> Vec<u8> {
+        Summary { version, chunk_count, record_count, options: String::new() }.encode()
+    }
+
+    /// Writes a file of two chunks with two records each, and reads it; returns the number of records.
+    ///
+    /// Whoever made the file meant what it says: every hash is right.
+    fn read(footer: &[Vec<u8>], ends: &[i64]) -> Result<usize> {
+        let (mut bytes, mut at) = (Vec::new(), 0);
+        let mut append = |chunk: Option<Chunk>| {
+            at = chunk.map_or(at, |chunk| chunk.write(&mut bytes, at).unwrap());
+            at
+        };
+        append(Some(signature()));
+        let records = || Some(plain(&[b"a".to_vec(), b"b".to_vec()]));
+        append(records());
+        let begin = append(records()).cast_signed();
+        append(Some(plain(footer)));
+        append(padding(begin.unsigned_abs() + plain(footer).data.len() as u64 + 40));
+        let copies: Vec<_> =
+            ends.iter().map(|end| postscript((begin + end).unsigned_abs())).collect();
+        let end = append(Some(plain(&copies)));
+        append(padding(end));
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&bytes).unwrap();
+        let mut reader = Reader::open(file.path())?;
+        let mut count = 0;
+        while let Some(records) = reader.next_records()? {
+            count += records.iter().count();
+        }
+        Ok(count)
+    }
+
+    #[test]
+    fn a_footer_that_does_not_fit_the_file_is_refused() {
+        // The chunk of two records has 40 bytes and 6.
+        let (one, two) = (entry(64), entry(64 + 46));
+        let whole = [summary(1, 2, 4), one.clone(), two.clone()];
+        assert_eq!(read(&whole, &[0, 0, 0]).unwrap(), 4);
+        let refused =
+            |footer: &[Vec<u8>], ends: &[i64]| read(footer, ends).unwrap_err().to_string();
+        for (footer, message) in [
+            ([summary(2, 2, 4), one.clone(), two.clone()].to_vec(), "found version 2"),
+            ([summary(1, 3, 4), one.clone(), two.clone()].to_vec(), "another number of chunks"),
+            ([summary(1, 2, 5), one.clone(), two.clone()].to_vec(), "another number of chunks"),
+            ([summary(1, 2, 4), one.clone(), one.clone()].to_vec(), "the footer has another chunk"),
+            ([summary(1, 1, 2), one.clone()].to_vec(), "the footer has another chunk"),
+            (
+                [summary(1, 3, 6), one.clone(), two.clone(), entry(200)].to_vec(),
+                "the footer has more chunks than the file",
+            ),
+            ([b"?".to_vec(), one, two].to_vec(), "expected a footer"),
+            (Vec::new(), "expected a footer"),
+        ] {
+            let found = refused(&footer, &[0, 0, 0]);
+            assert!(found.contains(message), "{found}");
+        }
+        assert!(refused(&whole, &[0, 0, 1]).contains("the copies of the postscript differ"));
+        for ends in [&[][..], &[1 << 40], &[-200]] {
+            assert!(refused(&whole, ends).contains("expected a postscript"), "{ends:?}");
+        }
+        for ends in [-46, 1] {
+            let found = refused(&whole, &[ends]);
+            assert!(found.contains("copy or write it again"), "{ends}: {found}");
+        }
+    }
+}
