@@ -284,6 +284,13 @@ def test_a_file_without_records_or_end_is_refused(tmp_path):
     assert "its writer was not closed: copy or write it again" in refusal(path)
 
 
+def test_a_chunk_with_more_records_than_bytes_has_the_end_that_google_gives_it(tmp_path):
+    # From the offset 64 on, one byte for each record would end within the header of a block.
+    for count in (65_473, 65_480, 65_496, 65_497):
+        path = write(tmp_path / "pings.arrayrecord", [b""] * count, f"group_size:{count}")
+        assert "record 0: expected a record that is an IPC stream of Arrow" in refusal(path)
+
+
 def test_no_flipped_bit_of_googles_writer_is_read_over(tmp_path):
     path = write(tmp_path / "pings.arrayrecord", [GOOD, GOOD, GOOD], "group_size:2")
     whole = path.read_bytes()

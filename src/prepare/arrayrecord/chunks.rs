@@ -291,4 +291,37 @@ mod tests {
         }
         assert_eq!(next, file.length);
     }
+
+    /// What no hash of the chunk has: the zeros after it, and another chunk's header of a block.
+    #[test]
+    fn what_is_around_a_chunk_is_checked() {
+        let chunk = Chunk { kind: RECORDS, record_count: 70_000, record_bytes: 0, data: vec![] };
+        let mut bytes = Vec::new();
+        let end = chunk.write(&mut bytes, 0).unwrap();
+        assert!((70_000..70_100).contains(&end));
+        let read = |bytes: &[u8]| {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(bytes).unwrap();
+            ChunkFile::open(file.path()).unwrap().read(0, end).map(|(chunk, _)| chunk)
+        };
+        assert_eq!(read(&bytes).unwrap(), chunk);
+        let refused = |at: usize, changed: &[u8], message: &str| {
+            let mut bytes = bytes.clone();
+            bytes[at..at + changed.len()].copy_from_slice(changed);
+            let found = read(&bytes).unwrap_err().to_string();
+            assert!(found.contains(message), "{found}");
+        };
+        for at in [64, 40_000, 65_560, bytes.len() - 1] {
+            refused(at, &[1], "a chunk is followed by bytes other than zero");
+        }
+        let block = BLOCK_BYTES;
+        for distances in [[block - 1, end - block], [block, 1]] {
+            refused(block as usize, &with_hash(&distances), "the header of a block has another");
+        }
+        for distances in [[block + 1, end - block], [u64::MAX, 0], [0, u64::MAX]] {
+            let found =
+                [&bytes[..block as usize], &with_hash(&distances), &bytes[65_560..]].concat();
+            assert!(read(&found).is_err(), "{distances:?}");
+        }
+    }
 }
