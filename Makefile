@@ -32,7 +32,7 @@ MAXTEXT := .venv-maxtext
 .PHONY: help setup demo check test test-arrayrecord test-maxtext bench lint clean-demo
 
 help: ## list what can be made
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
 
 setup: $(VENV)/.built ## build the command and the Python package in .venv
 

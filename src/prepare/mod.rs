@@ -41,7 +41,7 @@ pub use export::{ExportReport, ExportedFile, export_events};
 #[cfg(feature = "python")]
 pub(crate) use key_text::key_text_of;
 pub use options::{EventOptions, EventsReport, Options, Report, SqlEngine};
-#[cfg(not(feature = "arrayrecord"))]
+#[cfg(all(feature = "cli", not(feature = "arrayrecord")))]
 pub(crate) use without_arrayrecord::without_arrayrecord;
 
 /// Prepares a store of the tables and tasks that `schema` describes in the new folder `out`.

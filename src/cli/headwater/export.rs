@@ -9,16 +9,18 @@ use crate::error::Result;
 
 /// Writes the events of a store as ArrayRecord files, for other pipelines.
 ///
-/// A file for each split that has events: train.arrayrecord, val.arrayrecord, test.arrayrecord. A record is
-/// a row of the store: a stream of Arrow with the columns src_id, measurements, n_measurements,
-/// time_span_seconds, first_timestamp and last_timestamp. `measurements` is a stream, too, with the
+/// A file for each split that has events: train.arrayrecord, val.arrayrecord and
+/// test.arrayrecord. A record is a row of the store: a stream of Arrow with the
+/// columns src_id, measurements, n_measurements, time_span_seconds,
+/// first_timestamp and last_timestamp. `measurements` is a stream, too, with the
 /// columns event_time, src_addr, dst_addr, ip_version and rtt.
 ///
-/// A file is also a source, so the events can come back:
+/// The files are also a source, so the events can come back:
 ///   headwater export pings.db --out pings
 ///   headwater prepare 'pings/*.arrayrecord' --schema events.toml --out again.db
 ///
-/// Only for events of the codec latency-v1, and in a build with the feature arrayrecord.
+/// Only for events of the codec latency-v1, and in a build with the feature
+/// arrayrecord.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct ExportArgs {
