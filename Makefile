@@ -10,8 +10,8 @@ DEMO := demo
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PYO3_BUILD_EXTENSION_MODULE := 1
 CARGO := cargo --locked
-# Shares what is compiled between the extension, the MPI command and the tests.
-SHARED := same-features
+# The extension, the MPI command and the tests have these, and so share what is compiled.
+SHARED := arrayrecord,same-features
 TEST := $(CARGO) test --release --quiet --features mpi,$(SHARED)
 PYTEST := $(BIN)/python -m pytest --quiet --durations=10 --numprocesses 2 --dist worksteal
 # The MPI of the virtual environment, and what bindings to it are made with.
@@ -29,10 +29,10 @@ PYTHON_SOURCES := $(shell find python -type f -name '*.py*' -not -name '*.pyc')
 MAXTEXT_PYTHON ?= python3.12
 MAXTEXT := .venv-maxtext
 
-.PHONY: help setup demo check test test-maxtext bench lint clean-demo
+.PHONY: help setup demo check test test-arrayrecord test-maxtext bench lint clean-demo
 
 help: ## list what can be made
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
 
 setup: $(VENV)/.built ## build the command and the Python package in .venv
 
@@ -77,6 +77,7 @@ test: setup ## run all tests; say what was skipped
 	$(CARGO) check --release --quiet --no-default-features --lib
 	$(CARGO) check --release --quiet --no-default-features --features reduce
 	$(CARGO) check --release --quiet --no-default-features --features reduce,parquet
+	$(CARGO) check --release --quiet --features same-features
 	$(MODEL) $(CARGO) test $(MODEL_OPTIONS) --lib handoff
 	@echo "skipped: what pytest lists as skipped below"
 	@test -d "$${HEADWATER_SHARED:-../shared}/data/f1db" \
@@ -85,6 +86,10 @@ test: setup ## run all tests; say what was skipped
 	$(PYTEST)
 # Apart: where JAX is loaded, other tests may not fork.
 	$(PYTEST) tests/confluence
+
+test-arrayrecord: setup ## run the tests of ArrayRecord files, which are among all tests, too
+	$(TEST) --test arrayrecord
+	$(PYTEST) tests/python/test_arrayrecord.py
 
 $(MAXTEXT)/.tools: tests/maxtext/requirements.txt
 	@test -x $(MAXTEXT)/bin/python \

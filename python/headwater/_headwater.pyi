@@ -582,12 +582,12 @@ def prepare(
     source, the number of threads or the machine. Ctrl-C interrupts it and leaves no files behind.
 
     Args:
-        source: The path of a folder of table files (.csv, .csv.gz, .csv.zst, .parquet; a sub-folder
-            holds the parts of one table), of one such file, or of a SQLite or DuckDB file; a
-            pattern such as "orders/*.parquet"; the address of a Postgres database; or tables by
-            name, each with `__arrow_c_stream__` (pyarrow, Polars, pandas >= 2.2, DuckDB) or a
-            LazyFrame of Polars. Each table is read once; a table that a task reads too must be
-            readable twice.
+        source: The path of a folder of table files (.csv, .csv.gz, .csv.zst, .parquet,
+            .arrayrecord; a sub-folder holds the parts of one table), of one such file, or of a
+            SQLite or DuckDB file; a pattern such as "orders/*.parquet"; the address of a Postgres
+            database; or tables by name, each with `__arrow_c_stream__` (pyarrow, Polars, pandas >=
+            2.2, DuckDB) or a LazyFrame of Polars. Each table is read once; a table that a task
+            reads too must be readable twice.
         schema: The path of a schema file, or its contents as `tomllib` reads them.
         out: The folder to write, which must not exist yet, unless `force` is set.
         embedder: "hashing", which is built in; an `Endpoint`; or a function from texts to an array

@@ -23,6 +23,8 @@ pub use decoded::{DecodedEvent, DecodedField, FieldValue};
 pub use fields::{FieldKind, FieldMetadata, number_code, number_of};
 pub use latency::{Field, Measurement, code_of, decode, rtt_of};
 pub use metadata::{EventsMetadata, FORMAT_VERSION, SplitCounts, SplitMetadata};
+#[cfg(feature = "arrayrecord")]
+pub(crate) use row::Row;
 pub use sampler::{EventEvaluation, EventSampler, TokenRow};
 pub use settings::{EventSettings, TokenType};
 pub use store::EventStore;

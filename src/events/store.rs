@@ -225,6 +225,20 @@ impl EventStore {
         Ok((self.row(record)?, record.entity))
     }
 
+    /// Returns the numbers of the rows of a split.
+    #[cfg(feature = "arrayrecord")]
+    pub(crate) fn rows_of(&self, split: Split) -> std::ops::Range<usize> {
+        let (first, _) = self.start(split);
+        first..first + self.metadata.counts(split).rows as usize
+    }
+
+    /// Returns the row of this number, and its entity.
+    #[cfg(feature = "arrayrecord")]
+    pub(crate) fn numbered_row(&self, number: usize) -> Result<(Row<'_>, u32)> {
+        let record = self.record(number)?;
+        Ok((self.row(record)?, record.entity))
+    }
+
     /// Returns the number of rows, and of items, before a split.
     fn start(&self, split: Split) -> (usize, u64) {
         let before = &self.metadata.splits[..split as usize];

@@ -2,12 +2,17 @@
 //!
 //! [`source`] reads tables, [`schema`] describes their columns, [`draft`] guesses a schema,
 //! [`embed`] turns texts into vectors, and [`prepare`] builds the store (`build/`); [`prepare_events`]
-//! builds that of a log of events.
+//! builds that of a log of events, and `export_events` (feature `arrayrecord`) writes its events as
+//! ArrayRecord files.
 
+#[cfg(feature = "arrayrecord")]
+mod arrayrecord;
 mod build;
 pub mod demo;
 pub mod draft;
 pub mod embed;
+#[cfg(feature = "arrayrecord")]
+mod export;
 #[cfg(feature = "python")]
 mod key_text;
 pub(crate) mod names;
@@ -17,6 +22,8 @@ mod replaced;
 pub mod schema;
 pub mod source;
 mod values;
+#[cfg(not(feature = "arrayrecord"))]
+mod without_arrayrecord;
 
 use std::fs;
 use std::path::Path;
@@ -29,9 +36,13 @@ use replaced::Replaced;
 use schema::Schema;
 use source::Source;
 
+#[cfg(feature = "arrayrecord")]
+pub use export::{ExportReport, ExportedFile, export_events};
 #[cfg(feature = "python")]
 pub(crate) use key_text::key_text_of;
 pub use options::{EventOptions, EventsReport, Options, Report, SqlEngine};
+#[cfg(all(feature = "cli", not(feature = "arrayrecord")))]
+pub(crate) use without_arrayrecord::without_arrayrecord;
 
 /// Prepares a store of the tables and tasks that `schema` describes in the new folder `out`.
 ///

@@ -111,12 +111,15 @@ impl Drop for Partial {
     }
 }
 
-/// Whether a preparation writes a file or folder of this name.
+/// Whether a preparation, or an export, writes a file or folder of this name.
 fn is_ours(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let name = name.to_string_lossy();
     let folders = ["tables", "tasks", "staging"];
-    folders.contains(&&*name) || *name == *METADATA_FILE || name.ends_with(".bin")
+    let files = [".bin", ".arrayrecord"];
+    folders.contains(&&*name)
+        || *name == *METADATA_FILE
+        || files.iter().any(|ending| name.ends_with(ending))
 }
 
 /// Checks that the file system exchanges names, before the work: by two empty folders in `partial`.

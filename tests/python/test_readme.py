@@ -8,6 +8,8 @@ A page is run from top to bottom in an empty folder, like a notebook:
 - `sh`: commands that must succeed; what they print is not compared;
 - `toml`, `csv`: with `file=NAME` written to that file, else to be read only.
 
+A block with `needs=arrayrecord` is run if headwater is built with this feature.
+
 A block that is not run is named in `NOT_RUN`, and a page that another test runs in `RUN_ELSEWHERE`,
 with the reason.
 """
@@ -25,6 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+
+from features import has_arrayrecord
 
 pytestmark = pytest.mark.slow
 
@@ -91,6 +95,8 @@ def block_with(name: str, word: str) -> str:
 def reason_not_to_run(page: str, block: Block) -> str | None:
     """The reason why a block is not run, if it is named."""
     found = [r for (of, start), r in NOT_RUN.items() if of == page and start in block.first_line]
+    if "needs=arrayrecord" in block.info and not has_arrayrecord():
+        found.append("headwater is built without the feature arrayrecord")
     return found[0] if found else None
 
 

@@ -36,13 +36,13 @@ fn a_path_without_tables_is_rejected() {
     let refused = |path: &Path, kind| message(open(path), kind, dir.path());
     assert_eq!(
         refused(&path.join("t.txt"), ErrorKind::Data),
-        "expected a folder of table files, a .csv, .csv.gz, .csv.zst or .parquet file, or a SQLite \
-         or DuckDB file, found DIR/t.txt"
+        "expected a folder of table files, a .csv, .csv.gz, .csv.zst, .parquet or .arrayrecord \
+         file, or a SQLite or DuckDB file, found DIR/t.txt"
     );
     assert_eq!(
         refused(path, ErrorKind::Data),
-        "folder DIR holds no table; expected NAME.csv, NAME.csv.gz, NAME.csv.zst, NAME.parquet, or \
-         a sub-folder of such files"
+        "folder DIR holds no table; expected NAME.csv, NAME.csv.gz, NAME.csv.zst, NAME.parquet, \
+         NAME.arrayrecord, or a sub-folder of such files"
     );
     assert!(
         refused(&path.join("nowhere"), ErrorKind::Io).starts_with("opening DIR/nowhere: No such")
@@ -93,4 +93,17 @@ fn a_database_of_the_python_package_is_named() {
     let found = message(open(address), ErrorKind::InvalidArgument, dir.path());
     assert!(found.starts_with("postgresql://ann@host/shop is a Postgres database, "), "{found}");
     assert!(!found.contains("secret"), "{found}");
+}
+
+#[cfg(not(feature = "arrayrecord"))]
+#[test]
+fn a_build_without_arrayrecord_says_how_to_build_it() {
+    let dir = folder(&[("pings.arrayrecord", b"?")]);
+    for path in [dir.path(), &dir.path().join("pings.arrayrecord"), &dir.path().join("p*")] {
+        assert_eq!(
+            message(opened(path).tables(), ErrorKind::InvalidArgument, dir.path()),
+            "DIR/pings.arrayrecord: expected a build with ArrayRecord, found one without; build \
+             headwater with the feature arrayrecord (cargo build --release --features arrayrecord)"
+        );
+    }
 }

@@ -43,8 +43,8 @@ fn a_pattern_names_the_parts_of_one_table() {
         |pattern: &str| message(open(&folder.path().join(pattern)), ErrorKind::Data, folder.path());
     assert_eq!(
         refused("data/none-*"),
-        "no .csv, .csv.gz, .csv.zst or .parquet file has a name like DIR/data/none-*; correct the \
-         pattern"
+        "no .csv, .csv.gz, .csv.zst, .parquet or .arrayrecord file has a name like DIR/data/none-*; \
+         correct the pattern"
     );
     assert_eq!(
         refused("d*/part-0.csv"),

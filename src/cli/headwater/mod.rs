@@ -4,6 +4,7 @@ mod audit;
 mod bench;
 mod cursor;
 mod demo;
+mod export;
 mod inspect;
 mod inspect_args;
 mod inspect_events;
@@ -33,10 +34,11 @@ From data to a store:
 From a log of events (a schema with [events]) to token rows:
   headwater prepare pings.parquet --schema events.toml --out pings.db
   headwater inspect pings.db --token-row 0 --html row.html
+  headwater export pings.db --out pings            # as ArrayRecord files
 
 A source is one of
-  a folder of .csv, .csv.gz, .csv.zst and .parquet files: a file is a table, and so is a sub-folder of
-    files, which are its parts
+  a folder of .csv, .csv.gz, .csv.zst, .parquet and .arrayrecord files: a file is a table, and so is a
+    sub-folder of files, which are its parts
   one such file, or a pattern in quotes for the parts of one table: 'orders/*.parquet'
   a SQLite file
   a DuckDB file, or postgresql://USER@HOST/DATABASE: with the command of the Python package
@@ -61,6 +63,7 @@ enum Verb {
     Verify(verify::VerifyArgs),
     Audit(audit::AuditArgs),
     Inspect(inspect_args::InspectArgs),
+    Export(export::ExportArgs),
     Bench(bench::BenchArgs),
     Cursor(cursor::CursorArgs),
     DemoData(demo::DemoDataArgs),
@@ -84,6 +87,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, hooks: &Hooks<'_>) ->
         Verb::Prepare(args) => prepare::run(&args, hooks),
         Verb::Verify(args) => verify::run(&args, hooks),
         Verb::Inspect(args) => inspect::run(&args),
+        Verb::Export(args) => export::run(&args, hooks),
         Verb::Bench(args) => args.run(hooks),
         Verb::Cursor(args) => cursor::run(&args),
         Verb::DemoData(args) => demo::run(&args),

@@ -53,3 +53,36 @@ pub fn rtt_of(code: u16) -> f64 {
         }
     }
 }
+
+/// Returns the time in milliseconds in the middle of those that have a code, so that it has this code again
+/// when it is rounded; -1 for a failed measurement. None for a number that no time has as its code.
+#[cfg(feature = "arrayrecord")]
+pub(crate) fn middle_of(code: u16) -> Option<f32> {
+    let half_step = f64::from(1_u32 << (code >> MANTISSA_BITS)) / 2000.0;
+    let middle = match code {
+        FAILED_CODE => -1.0,
+        _ => (rtt_of(code) + half_step) as f32,
+    };
+    (code_of(f64::from(middle)) == Some(code)).then_some(middle)
+}
+
+#[cfg(all(test, feature = "arrayrecord"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_of_a_code_has_the_code() {
+        // Those of 1 and 2 microseconds, and of the first and the last exponent.
+        assert_eq!(middle_of(1), Some(0.0015));
+        assert_eq!(middle_of(2), Some(0.0025));
+        assert_eq!(middle_of(FAILED_CODE), Some(-1.0));
+        // With an exponent, a code has its upper bit set: smaller ones have a smaller exponent.
+        let exists = |code: u16| match code >> MANTISSA_BITS {
+            0 => code > 0,
+            _ => code & 1 << (MANTISSA_BITS - 1) != 0,
+        };
+        for code in 0..=u16::MAX {
+            assert_eq!(middle_of(code).is_some(), exists(code), "{code}");
+        }
+    }
+}

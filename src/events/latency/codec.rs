@@ -27,7 +27,7 @@ pub(in crate::events) struct Latency;
 
 /// Returns the destination's address and the code of the round trip, which the value of an event holds; the
 /// source's address is its head.
-fn destination_and_code(value: &[u8]) -> (&[u8], u16) {
+pub(crate) fn destination_and_code(value: &[u8]) -> (&[u8], u16) {
     let (destination, code) = value.split_at(value.len() - CODE_BYTES);
     (destination, code.first_chunk().map_or(FAILED_CODE, |bytes| u16::from_le_bytes(*bytes)))
 }

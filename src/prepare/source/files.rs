@@ -42,7 +42,7 @@ impl Files {
         if tables.is_empty() {
             return Err(Error::data(format!(
                 "folder {} holds no table; expected NAME.csv, NAME.csv.gz, NAME.csv.zst, \
-                 NAME.parquet, or a sub-folder of such files",
+                 NAME.parquet, NAME.arrayrecord, or a sub-folder of such files",
                 path.display()
             )));
         }
@@ -67,8 +67,8 @@ impl Files {
         parts.retain(|(_, part)| matches(name.as_bytes(), name_of(part)));
         let parts = Parts::new(parts)?.ok_or_else(|| {
             Error::data(format!(
-                "no .csv, .csv.gz, .csv.zst or .parquet file has a name like {}; correct the \
-                 pattern",
+                "no .csv, .csv.gz, .csv.zst, .parquet or .arrayrecord file has a name like {}; \
+                 correct the pattern",
                 path.display()
             ))
         })?;

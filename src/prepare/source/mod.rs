@@ -1,8 +1,10 @@
 //! Sources of tables: files, a SQLite file, and databases that the Python package reads.
 //!
 //! A source streams Arrow record batches in row order. CSV and SQLite give their values as text,
-//! unchanged; Parquet keeps its Arrow types. The schema defines the meaning of the values.
+//! unchanged; Parquet and ArrayRecord keep their Arrow types. The schema defines the meaning of the values.
 
+#[cfg(feature = "arrayrecord")]
+mod arrayrecord;
 mod csv;
 mod files;
 mod open;

@@ -32,7 +32,7 @@ pub type Connect<'a> = dyn Fn(Database, &str) -> Result<Box<dyn Source>> + 'a;
 /// Opens the source at `path`: a folder of table files, one such file, a pattern that names the parts
 /// of one table, or a SQLite file.
 ///
-/// Table files end in `.csv`, `.csv.gz`, `.csv.zst` or `.parquet`. A table has the name of its file
+/// Table files end in `.csv`, `.csv.gz`, `.csv.zst`, `.parquet` or `.arrayrecord`. A table has the name of its file
 /// without the ending. A sub-folder of files is one table, with its parts in the order of their names.
 /// Ignores hidden files and files of other types.
 ///
@@ -78,8 +78,8 @@ pub fn open_with(path: &Path, connect: Option<&Connect<'_>>) -> Result<Box<dyn S
     match Files::file(path)? {
         Some(file) => Ok(Box::new(file)),
         None => Err(Error::data(format!(
-            "expected a folder of table files, a .csv, .csv.gz, .csv.zst or .parquet file, or a \
-             SQLite or DuckDB file, found {}",
+            "expected a folder of table files, a .csv, .csv.gz, .csv.zst, .parquet or .arrayrecord \
+             file, or a SQLite or DuckDB file, found {}",
             path.display()
         ))),
     }

@@ -3,22 +3,28 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "arrayrecord")]
+use super::arrayrecord;
 use super::{Batches, SourceColumn, csv, parquet};
 use crate::error::{Error, Result};
+#[cfg(not(feature = "arrayrecord"))]
+use crate::prepare::without_arrayrecord as arrayrecord;
 
 /// The format of a table's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Csv,
     Parquet,
+    ArrayRecord,
 }
 
 /// The endings of the names of table files.
-const ENDINGS: [(&str, Format); 4] = [
+const ENDINGS: [(&str, Format); 5] = [
     (".csv", Format::Csv),
     (".csv.gz", Format::Csv),
     (".csv.zst", Format::Csv),
     (".parquet", Format::Parquet),
+    (".arrayrecord", Format::ArrayRecord),
 ];
 
 impl Format {
@@ -37,6 +43,7 @@ impl fmt::Display for Format {
         f.write_str(match self {
             Self::Csv => "CSV",
             Self::Parquet => "Parquet",
+            Self::ArrayRecord => "ArrayRecord",
         })
     }
 }
@@ -75,6 +82,7 @@ impl Parts {
         let columns = |file: &PathBuf| match self.format {
             Format::Csv => csv::columns(file),
             Format::Parquet => parquet::columns(file),
+            Format::ArrayRecord => arrayrecord::columns(file),
         };
         let shared = columns(&self.files[0])?;
         for file in &self.files[1..] {
@@ -89,6 +97,7 @@ impl Parts {
         let open = move |file: &Path, indices: &[usize]| match format {
             Format::Csv => csv::read(file, indices.to_vec()),
             Format::Parquet => parquet::read(file, indices.to_vec()),
+            Format::ArrayRecord => arrayrecord::read(file, indices.to_vec()),
         };
         let first = open(&self.files[0], &indices)?;
         let others: Vec<_> = self.files[1..].to_vec();

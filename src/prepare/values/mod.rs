@@ -194,7 +194,10 @@ fn times(array: &ArrayRef, column: &Column) -> Normalised<Int64Array> {
     let parsed = |texts: &StringViewArray, expected, parse: &dyn Fn(&str) -> Option<i64>| {
         Ok(Parser::parse(texts, expected, parse).map(|values| values.into_iter().collect()))
     };
-    match (array.data_type(), column.unit) {
+    // A timestamp has a unit of its own: the column may be one of integers in another form of the source.
+    let is_timestamp = matches!(array.data_type(), DataType::Timestamp(..));
+    let unit = column.unit.filter(|unit| !is_timestamp || unit.microseconds().is_none());
+    match (array.data_type(), unit) {
         (kind, Some(unit)) if *kind == DataType::Utf8View || kind.is_numeric() => {
             // A number with a fraction has a text that no unit reads.
             let texts = to_texts(&array)?;
