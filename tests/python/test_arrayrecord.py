@@ -7,6 +7,7 @@ import itertools
 import re
 import subprocess
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -326,3 +327,14 @@ def test_the_command_exports_and_refuses_other_stores(tmp_path, store_path):
     helped = command("export", "--help")
     for word in ("measurements", "train.arrayrecord", "headwater prepare 'pings/*.arrayrecord'"):
         assert word in helped
+
+
+def test_a_store_of_another_codec_is_not_exported(tmp_path):
+    store = Path(__file__).parents[2] / "checkpoints/events-v1-fields"
+    done = subprocess.run(
+        ["headwater", "export", store, "--out", tmp_path / "out"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert 'expected a store of the codec "latency-v1"' in done.stderr
+    assert 'found "fields-v1"' in done.stderr
+    assert not (tmp_path / "out").exists()
