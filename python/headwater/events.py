@@ -129,9 +129,12 @@ class Events(Streams):
         field `time` is the event's own: `{"absolute": s}` since 1970, or `{"since": s}` the timed
         event before. A field without a value has no tokens.
 
+        Padding is no part of a context: take the tokens of one segment.
+
         Raises:
             headwater.DataError: The tokens are no whole events; the message names the first that
                 does not fit.
+            headwater.InvalidArgument: A token is no number of 16 bits.
         """
         events: list[dict[str, Any]] = self._core.decode(list(tokens))
         return events

@@ -1,7 +1,7 @@
 //! The codecs by their names.
 
 use super::codec::Codec;
-use super::fields::{self, FieldMetadata, Fields};
+use super::fields::{self, FieldMetadata, FieldsCodec};
 use super::latency::{self, Latency};
 use crate::error::{Error, Result};
 
@@ -16,7 +16,7 @@ pub(crate) fn codec(name: &str, fields: &[FieldMetadata]) -> Result<Box<dyn Code
             "expected no fields for the codec {name:?}, found {}",
             fields.len()
         ))),
-        fields::NAME => Ok(Box::new(Fields::new(fields)?)),
+        fields::NAME => Ok(Box::new(FieldsCodec::new(fields)?)),
         _ => Err(Error::invalid(format!(
             "expected the codec {:?} or {:?}, found {name:?}; name a codec of this version of headwater",
             latency::NAME,

@@ -21,7 +21,7 @@ pub use crate::tensor::{Dtype, Tensor};
 pub use batch::EventBatch;
 pub use decoded::{DecodedEvent, DecodedField, FieldValue};
 pub use fields::{FieldKind, FieldMetadata, number_code, number_of};
-pub use latency::{Field, Measurement, code_of, decode, rtt_of};
+pub use latency::{Measurement, MeasurementField, decode_measurements, rtt_code, rtt_of};
 pub use metadata::{EventsMetadata, FORMAT_VERSION, SplitCounts, SplitMetadata};
 #[cfg(feature = "arrayrecord")]
 pub(crate) use row::Row;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use headwater::events::{EventStore, code_of, rtt_of};
+use headwater::events::{EventStore, rtt_code, rtt_of};
 use headwater::prepare::schema::Schema;
 use proptest::prelude::*;
 
@@ -87,7 +87,7 @@ fn every_code_returns() {
     for code in 0..u16::MAX {
         // Codes that no time has are those of another code, written in another way.
         let rtt = rtt_of(code) * (1.0 + 1e-5);
-        if code_of(f64::from(rtt as f32)) == Some(code) {
+        if rtt_code(f64::from(rtt as f32)) == Some(code) {
             codes += 1;
             writeln!(text, "192.0.2.1,192.0.2.2,{},{rtt}", 1_751_000_000_000_000_u64 + codes)
                 .unwrap();

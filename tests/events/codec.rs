@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use headwater::events::{EventSettings, Measurement, TokenTime, code_of, decode, rtt_of};
+use headwater::events::{
+    EventSettings, Measurement, TokenTime, decode_measurements, rtt_code, rtt_of,
+};
 use headwater::plan::Split;
 use headwater::random::{Purpose, Stream};
 use proptest::prelude::*;
@@ -60,13 +62,13 @@ proptest! {
     fn decoded_tokens_are_the_measurement(one in ping()) {
         let (from, to, time, rtt) = one.clone();
         for tokens in contexts(&[one], 8) {
-            let measurements = decode(&tokens).unwrap();
+            let measurements = decode_measurements(&tokens).unwrap();
             let [Measurement { source, destination, rtt_ms, time: told, .. }] = &measurements[..]
             else {
                 panic!("{measurements:?}");
             };
             prop_assert_eq!((source.to_string(), destination.to_string()), (from.clone(), to.clone()));
-            let coded = rtt_of(code_of(f64::from(rtt as f32)).unwrap());
+            let coded = rtt_of(rtt_code(f64::from(rtt as f32)).unwrap());
             prop_assert_eq!(*rtt_ms, Some(coded).filter(|rtt| *rtt >= 0.0));
             let absolute = TokenTime::Absolute((time / 1_000_000).cast_unsigned());
             prop_assert!(told.is_none() || *told == Some(absolute));
@@ -76,7 +78,7 @@ proptest! {
 
 /// The tokens of the two bytes of a code.
 fn tokens(rtt_ms: f64) -> [u16; 2] {
-    let code = code_of(rtt_ms).unwrap();
+    let code = rtt_code(rtt_ms).unwrap();
     [code >> 8, code & 255].map(|byte| 11 + byte)
 }
 
@@ -95,8 +97,8 @@ fn golden_codes_of_round_trips() {
     ] {
         assert_eq!(tokens(rtt), expected, "{rtt}");
     }
-    assert_eq!((code_of(-1.0), code_of(-0.001)), (Some(0xffff), Some(0xffff)));
-    assert_eq!((code_of(f64::NAN), code_of(f64::INFINITY), code_of(4.4e9)), (None, None, None));
+    assert_eq!((rtt_code(-1.0), rtt_code(-0.001)), (Some(0xffff), Some(0xffff)));
+    assert_eq!((rtt_code(f64::NAN), rtt_code(f64::INFINITY), rtt_code(4.4e9)), (None, None, None));
     assert_eq!(rtt_of(0xffff), -1.0);
 }
 
@@ -106,7 +108,7 @@ fn a_code_is_at_most_a_1024th_too_small() {
     for _ in 0..1_000_000 {
         let exponent = random.below(40) as i32 - 9;
         let rtt = 2_f64.powi(exponent) * (1.0 + random.below(1 << 30) as f64 / 2_f64.powi(30));
-        let error = (rtt - rtt_of(code_of(rtt).unwrap())) / rtt;
+        let error = (rtt - rtt_of(rtt_code(rtt).unwrap())) / rtt;
         assert!((0.0..1.0 / 1024.0).contains(&error) || rtt < 1.024, "{rtt}: {error}");
     }
 }

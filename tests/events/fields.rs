@@ -305,7 +305,7 @@ fn odd_values_are_counted_and_told_by_row() {
     for expected in [
         "dropped 1 event without an entity (NULL or blank); the first is in row 7",
         "1 event whose \"amount\" is NaN, stored as NULL; the first is in row 4",
-        "1 event whose \"amount\" is beyond 1.7e13, stored as that; the first is in row 5, -2000",
+        "1 event whose \"amount\" is beyond 1.757e13, stored as that; the first is in row 5, -2000",
         "whose \"note\" is cut to its max_bytes of 9; the first is in row",
     ] {
         assert!(remarks.contains(expected), "{expected}: {remarks}");

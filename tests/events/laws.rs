@@ -133,7 +133,7 @@ fn p7_fillers_and_passes_stay_in_their_split() {
         for _ in 0..40 {
             for row in crate::contexts_of(&one.next(split).unwrap().0, 256) {
                 for context in row {
-                    for event in headwater::events::decode(&context).unwrap() {
+                    for event in headwater::events::decode_measurements(&context).unwrap() {
                         sources.insert(event.source);
                     }
                 }

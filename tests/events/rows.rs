@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use headwater::events::{EventSettings, TokenTime, TokenType, code_of, decode, rtt_of};
+use headwater::events::{
+    EventSettings, TokenTime, TokenType, decode_measurements, rtt_code, rtt_of,
+};
 use headwater::plan::Split;
 
 use crate::pings::{Ping, pings};
@@ -46,7 +48,7 @@ fn every_measurement_of_a_row_is_one_of_the_data() {
     let all = pings(50, 60);
     let told: BTreeSet<(Told, i64)> = (all.iter())
         .map(|(source, destination, time, rtt)| {
-            let result = Some(rtt_of(code_of(f64::from(*rtt as f32)).unwrap()));
+            let result = Some(rtt_of(rtt_code(f64::from(*rtt as f32)).unwrap()));
             let result = result.filter(|rtt| *rtt >= 0.0).map(f64::to_bits);
             let ends = (source.parse().unwrap(), destination.parse().unwrap());
             ((ends.0, ends.1, result), time.div_euclid(1_000_000))
@@ -59,7 +61,7 @@ fn every_measurement_of_a_row_is_one_of_the_data() {
     for _ in 0..20 {
         for context in contexts_of(&one.next(Split::Train).unwrap().0, 1024).concat() {
             let mut seconds = None;
-            for event in decode(&context).unwrap() {
+            for event in decode_measurements(&context).unwrap() {
                 let found = (event.source, event.destination, event.rtt_ms.map(f64::to_bits));
                 assert!(untimed.contains(&found), "{event:?}");
                 let now: i64 = match event.time {

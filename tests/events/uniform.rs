@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater::events::{EventSettings, Field, Measurement, decode};
+use headwater::events::{EventSettings, Measurement, MeasurementField, decode_measurements};
 use headwater::plan::Split;
 
 use crate::pings::Ping;
@@ -34,7 +34,9 @@ fn contexts(count: u64) -> Vec<Vec<Measurement>> {
     let settings = EventSettings { packing: false, batch_size: 1, ..EventSettings::default() };
     let one = sampler(&store, &settings, 0, 1);
     (0..count)
-        .map(|index| decode(&one.token_row(Split::Train, index).unwrap().segments[0]).unwrap())
+        .map(|index| {
+            decode_measurements(&one.token_row(Split::Train, index).unwrap().segments[0]).unwrap()
+        })
         .collect()
 }
 
@@ -67,11 +69,11 @@ fn contexts_have_the_distributions_of_the_format() {
     // The order of the fields is uniform, with and without a time.
     let mut orders: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     for event in contexts.iter().flatten() {
-        let number = |field: &Field| match field {
-            Field::Source => 0,
-            Field::Destination => 1,
-            Field::Result => 2,
-            Field::Time => 3,
+        let number = |field: &MeasurementField| match field {
+            MeasurementField::Source => 0,
+            MeasurementField::Destination => 1,
+            MeasurementField::Result => 2,
+            MeasurementField::Time => 3,
         };
         *orders.entry(event.order.iter().map(number).collect()).or_default() += 1;
     }

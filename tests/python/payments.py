@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+import pings
+
 SCHEMA = """
 database = "payments"
 
@@ -41,10 +43,7 @@ def payments(cards=40, mean=30, seed=0):
     return rows
 
 
-def write_csv(folder, rows, name="payments.csv"):
+def write_csv(folder, rows):
     """Writes rows as a CSV file; returns its path."""
-    lines = ["card,time,merchant,channel,amount,note,due"]
-    lines += [",".join(str(value) for value in row) for row in rows]
-    path = folder / name
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    header = "card,time,merchant,channel,amount,note,due"
+    return pings.write_csv(folder, rows, "payments.csv", header)

@@ -37,10 +37,9 @@ def pings(probes=40, mean=30, seed=0):
     return rows
 
 
-def write_csv(folder, rows, name="pings.csv"):
+def write_csv(folder, rows, name="pings.csv", header="src_addr,dst_addr,ip_version,event_time,rtt"):
     """Writes rows as a CSV file; returns its path."""
-    lines = ["src_addr,dst_addr,ip_version,event_time,rtt"]
-    lines += [",".join(str(value) for value in row) for row in rows]
+    lines = [header, *(",".join(str(value) for value in row) for row in rows)]
     path = folder / name
     path.write_text("\n".join(lines) + "\n")
     return path

@@ -366,6 +366,18 @@ def test_use_after_shutdown_and_an_empty_split_are_rejected(tmp_path):
         next(events)
 
 
+def printed(script, store):
+    """The output of a Python program that gets the path of a store."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script, store],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout
+
+
 def test_a_source_for_grain_opens_the_store_again_in_a_forked_child(events_path):
     pytest.importorskip("grain")
     script = (
@@ -379,14 +391,8 @@ def test_a_source_for_grain_opens_the_store_again_in_a_forked_child(events_path)
         "os.wait()\n"
         "print(source[3]['inputs'].tolist() == expected)\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script, events_path],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert run.stdout.split() == ["True", "True"]
+    output = printed(script, events_path)
+    assert output.split() == ["True", "True"]
 
 
 def test_booleans_and_integers_without_a_unit_are_told(tmp_path, events_schema):
@@ -426,14 +432,8 @@ def test_a_forked_child_gets_an_error_and_does_not_hang(events_path):
         "    os._exit(0)\n"
         "os.wait()\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script, events_path],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert "this sampler was made in process" in run.stdout
+    output = printed(script, events_path)
+    assert "this sampler was made in process" in output
 
 
 def test_a_row_is_drawn_with_its_segments_fields_and_times(events_path, tmp_path):

@@ -42,7 +42,7 @@ pub(super) struct BenchArgs {
     ))]
     batch_size: Option<u32>,
     #[arg(long, value_name = "S", help = format!(
-        "Cells in a sequence, of events tokens [default: {}; of events {}]",
+        "Cells in a sequence; of events, tokens [default: {}; of events {}]",
         Settings::default().shape.sequence_length,
         EventSettings::default().sequence_length
     ))]
@@ -60,7 +60,8 @@ pub(super) struct BenchArgs {
     /// Make times and links in the compact form.
     #[arg(long)]
     compact: bool,
-    /// The place of the texts' vectors: in the batch (default), or global (the batch has indexes).
+    /// The place of the texts' vectors: in the batch, or global (the batch has indexes)
+    /// [default: batch].
     #[arg(long, value_enum)]
     texts: Option<TextVectors>,
     /// The order of out_perm and in_perm [default: walk].
@@ -116,8 +117,7 @@ struct EventsMeasured {
 impl BenchArgs {
     pub(super) fn run(self, hooks: &Hooks<'_>) -> Result<()> {
         let started = Instant::now();
-        let is_of_events = Kind::of(&self.store).is_ok_and(|kind| kind == Kind::Events);
-        if is_of_events {
+        if Kind::of(&self.store).is_ok_and(|kind| kind == Kind::Events) {
             return self.run_events(started, hooks);
         }
         let store = Arc::new(Store::open(&self.store)?);
@@ -132,11 +132,11 @@ impl BenchArgs {
                 _ => format!("task {task}"),
             })?;
         }
-        let mut hasher = blake3::Hasher::new();
-        for _ in 0..WARM_UP {
+        let digest = warmed_up(|hasher| {
             let (batch, _) = sampler.next(Split::Train)?;
             batch.tensors().for_each(|(_, bytes)| _ = hasher.update(bytes));
-        }
+            Ok(())
+        })?;
         let (mut bytes, mut rows, mut padding) = (0, 0, 0);
         let cost = self.measured(hooks, || {
             let (batch, _) = sampler.next(Split::Train)?;
@@ -157,7 +157,7 @@ impl BenchArgs {
             bytes_per_batch: bytes / self.batches,
             rows_per_sequence: rows as f64 / sequences,
             padding_share: padding as f64 / (sequences * f64::from(shape.sequence_length)),
-            digest: Digest(*hasher.finalize().as_bytes()),
+            digest,
         })
     }
 
@@ -173,11 +173,11 @@ impl BenchArgs {
         let (rows, length) = (settings.batch_size, settings.sequence_length);
         let sampler = EventSampler::new(store, settings, Assignment::new(0, 1)?, self.speed())?;
         let open_ms = started.elapsed().as_secs_f64() * 1000.0;
-        let mut hasher = blake3::Hasher::new();
-        for _ in 0..WARM_UP {
+        let digest = warmed_up(|hasher| {
             let (batch, _) = sampler.next(Split::Train)?;
             batch.tensors().for_each(|(_, bytes)| _ = hasher.update(bytes));
-        }
+            Ok(())
+        })?;
         let (mut tokens, mut contexts) = (0, 0);
         let cost = self.measured(hooks, || {
             let (batch, _) = sampler.next(Split::Train)?;
@@ -202,7 +202,7 @@ impl BenchArgs {
             tokens_per_s: cost.batches_per_s * f64::from(rows) * per_row,
             contexts_per_row: contexts as f64 / all_rows,
             padding_share: 1.0 - per_row / f64::from(length),
-            digest: Digest(*hasher.finalize().as_bytes()),
+            digest,
         })
     }
 
@@ -271,6 +271,13 @@ impl BenchArgs {
             batches_per_s: self.batches as f64 / wall.as_secs_f64(),
         })
     }
+}
+
+/// Takes the batches before the clock starts with `take`, which hashes them; returns their digest.
+fn warmed_up(mut take: impl FnMut(&mut blake3::Hasher) -> Result<()>) -> Result<Digest> {
+    let mut hasher = blake3::Hasher::new();
+    (0..WARM_UP).try_for_each(|_| take(&mut hasher))?;
+    Ok(Digest(*hasher.finalize().as_bytes()))
 }
 
 /// What a batch costs.

@@ -25,20 +25,20 @@ const TIME_TOKENS: usize = 5;
 const FORM: u16 = 0;
 
 /// The codec, with the vocabulary of a store.
-pub(in crate::events) struct Fields {
-    all: Vec<FieldMetadata>,
+pub(in crate::events) struct FieldsCodec {
+    fields: Vec<FieldMetadata>,
     layout: Layout,
     vocabulary: u16,
 }
 
-impl Fields {
+impl FieldsCodec {
     /// Returns the codec of a vocabulary.
     ///
     /// # Errors
     /// `Corrupt` when the fields are none that a store has.
     pub(in crate::events) fn new(fields: &[FieldMetadata]) -> Result<Self> {
         let vocabulary = vocabulary(fields)?;
-        Ok(Self { layout: Layout::new(fields), all: fields.to_vec(), vocabulary })
+        Ok(Self { layout: Layout::new(fields), fields: fields.to_vec(), vocabulary })
     }
 
     /// Returns the value of a field; NULL for a damaged one, which [`Codec::encode`] rejects.
@@ -58,7 +58,7 @@ fn token_count(value: Value<'_>) -> usize {
     }
 }
 
-impl Codec for Fields {
+impl Codec for FieldsCodec {
     fn vocabulary(&self) -> u16 {
         self.vocabulary
     }
@@ -69,7 +69,7 @@ impl Codec for Fields {
             FieldKind::Number | FieldKind::Time => 3,
             FieldKind::Bytes { max_bytes } => 2 + usize::from(max_bytes),
         };
-        1 + self.all.iter().map(most).sum::<usize>() + TIME_TOKENS + FIRST_TIME_TOKENS
+        1 + self.fields.iter().map(most).sum::<usize>() + TIME_TOKENS + FIRST_TIME_TOKENS
     }
 
     #[cfg(feature = "prepare")]
@@ -82,7 +82,7 @@ impl Codec for Fields {
     }
 
     fn bound(&self, _: &Row<'_>, event: &Event<'_>, is_timed: bool) -> usize {
-        let values = (0..self.all.len()).map(|field| token_count(self.value(field, event)));
+        let values = (0..self.fields.len()).map(|field| token_count(self.value(field, event)));
         1 + values.sum::<usize>() + if is_timed { TIME_TOKENS } else { 0 }
     }
 
@@ -97,7 +97,7 @@ impl Codec for Fields {
         // The fields that have a value, and behind them the time.
         let mut blocks = [(0, Value::Null); FIELDS_MAX + 1];
         let mut count = 0;
-        for (index, field) in self.all.iter().enumerate() {
+        for (index, field) in self.fields.iter().enumerate() {
             let damaged =
                 || row.corrupt(format_args!("an event has no {:?} of its kind", field.name));
             let value = self.layout.read(index, event.value).ok_or_else(damaged)?;
@@ -117,7 +117,7 @@ impl Codec for Fields {
             match (blocks[first], time) {
                 ((_, Value::Null), None) => {}
                 ((_, Value::Null), Some(time)) => writer.time(&TIMES, time),
-                ((field, value), _) => write(&self.all[field], value, &mut writer),
+                ((field, value), _) => write(&self.fields[field], value, &mut writer),
             }
         }
         Ok(writer.count)
@@ -149,7 +149,7 @@ fn write(field: &FieldMetadata, value: Value<'_>, writer: &mut TokenWriter<'_, B
     }
 }
 
-impl Fields {
+impl FieldsCodec {
     /// Takes the tokens of one event.
     fn read(&self, reader: &mut TokenReader<'_, BYTE>) -> Result<DecodedEvent> {
         if reader.peek() != Some(START) {
@@ -160,7 +160,7 @@ impl Fields {
         while reader.peek().is_some_and(|token| token != START)
             && let Some(role) = reader.take()
         {
-            let (name, value) = match self.all.iter().find(|field| field.role == role) {
+            let (name, value) = match self.fields.iter().find(|field| field.role == role) {
                 Some(field) => (field.name.as_str(), read_value(&field.kind, reader)?),
                 None => match reader.time(&TIMES, role)? {
                     Some(time) => ("time", FieldValue::Time(time)),

@@ -5,7 +5,7 @@ mod metadata;
 mod number;
 mod value;
 
-pub(super) use codec::Fields;
+pub(super) use codec::FieldsCodec;
 pub(crate) use codec::NAME;
 pub use metadata::{FieldKind, FieldMetadata};
 pub use number::{number_code, number_of};

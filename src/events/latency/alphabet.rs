@@ -27,7 +27,7 @@ const EXPONENT_MAX: u16 = 31;
 /// Returns the code of a round trip in milliseconds: eleven bits and an exponent of two, truncated. A
 /// negative time is a failed measurement. None when the time is longer than 50 days or not a number.
 #[must_use]
-pub fn code_of(rtt_ms: f64) -> Option<u16> {
+pub fn rtt_code(rtt_ms: f64) -> Option<u16> {
     if rtt_ms < 0.0 {
         return Some(FAILED_CODE);
     }
@@ -63,7 +63,7 @@ pub(crate) fn middle_of(code: u16) -> Option<f32> {
         FAILED_CODE => -1.0,
         _ => (rtt_of(code) + half_step) as f32,
     };
-    (code_of(f64::from(middle)) == Some(code)).then_some(middle)
+    (rtt_code(f64::from(middle)) == Some(code)).then_some(middle)
 }
 
 #[cfg(all(test, feature = "arrayrecord"))]

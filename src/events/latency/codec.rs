@@ -1,7 +1,7 @@
 //! How a measurement becomes tokens.
 
 use super::alphabet::{BYTE, DESTINATION_V4, FAILED, FAILED_CODE, RESULT, SOURCE_V4, START, TIMES};
-use super::measurement::{Field, Measurement, decode};
+use super::measurement::{Measurement, MeasurementField, decode_measurements};
 use crate::error::Result;
 use crate::events::codec::Codec;
 use crate::events::decoded::{DecodedEvent, DecodedField, FieldValue};
@@ -128,19 +128,19 @@ impl Codec for Latency {
     }
 
     fn decode(&self, tokens: &[u16]) -> Result<Vec<DecodedEvent>> {
-        Ok(decode(tokens)?.iter().map(as_event).collect())
+        Ok(decode_measurements(tokens)?.iter().map(as_event).collect())
     }
 }
 
 fn as_event(one: &Measurement) -> DecodedEvent {
-    let field = |&field: &Field| {
+    let field = |&field: &MeasurementField| {
         let (name, value) = match (field, one.rtt_ms, one.time) {
-            (Field::Source, ..) => ("source", FieldValue::Text(one.source.to_string())),
-            (Field::Destination, ..) => {
+            (MeasurementField::Source, ..) => ("source", FieldValue::Text(one.source.to_string())),
+            (MeasurementField::Destination, ..) => {
                 ("destination", FieldValue::Text(one.destination.to_string()))
             }
-            (Field::Result, Some(rtt), _) => ("rtt_ms", FieldValue::Milliseconds(rtt)),
-            (Field::Time, _, Some(time)) => ("time", FieldValue::Time(time)),
+            (MeasurementField::Result, Some(rtt), _) => ("rtt_ms", FieldValue::Milliseconds(rtt)),
+            (MeasurementField::Time, _, Some(time)) => ("time", FieldValue::Time(time)),
             _ => ("rtt_ms", FieldValue::Failed),
         };
         DecodedField { name: name.to_owned(), value }

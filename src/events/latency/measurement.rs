@@ -23,13 +23,13 @@ pub struct Measurement {
     /// The time; none where the context does not tell it.
     pub time: Option<TokenTime>,
     /// The fields in the order of the tokens.
-    pub order: Vec<Field>,
+    pub order: Vec<MeasurementField>,
 }
 
 /// A field of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Field {
+pub enum MeasurementField {
     /// The address of the source.
     Source,
     /// The address of the destination.
@@ -44,7 +44,7 @@ pub enum Field {
 ///
 /// # Errors
 /// `Data` when the tokens are no context, with the place of the first that does not fit.
-pub fn decode(tokens: &[u16]) -> Result<Vec<Measurement>> {
+pub fn decode_measurements(tokens: &[u16]) -> Result<Vec<Measurement>> {
     let mut reader = TokenReader::new(tokens);
     let mut measurements = Vec::new();
     while reader.peek().is_some() {
@@ -68,25 +68,25 @@ fn measurement(reader: &mut Reader<'_>) -> Result<Measurement> {
         order.push(match role {
             SOURCE_V4 | SOURCE_V6 => {
                 source = Some(address(reader, role == SOURCE_V4)?);
-                Field::Source
+                MeasurementField::Source
             }
             DESTINATION_V4 | DESTINATION_V6 => {
                 destination = Some(address(reader, role == DESTINATION_V4)?);
-                Field::Destination
+                MeasurementField::Destination
             }
             RESULT => {
                 result = Some(Some(rtt_of(reader.number(2)? as u16)));
-                Field::Result
+                MeasurementField::Result
             }
             FAILED => {
                 result = Some(None);
-                Field::Result
+                MeasurementField::Result
             }
             _ => {
                 let told = reader.time(&TIMES, role)?;
                 let expected = "the token of a field (1 to 8, or 10)";
                 time = Some(told.ok_or_else(|| reader.was_wrong(expected))?);
-                Field::Time
+                MeasurementField::Time
             }
         });
     }

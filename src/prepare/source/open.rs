@@ -32,8 +32,8 @@ pub type Connect<'a> = dyn Fn(Database, &str) -> Result<Box<dyn Source>> + 'a;
 /// Opens the source at `path`: a folder of table files, one such file, a pattern that names the parts
 /// of one table, or a SQLite file.
 ///
-/// Table files end in `.csv`, `.csv.gz`, `.csv.zst`, `.parquet` or `.arrayrecord`. A table has the name of its file
-/// without the ending. A sub-folder of files is one table, with its parts in the order of their names.
+/// Table files end in `.csv`, `.csv.gz`, `.csv.zst`, `.parquet` or `.arrayrecord`. A table has the name
+/// of its file without the ending. A sub-folder of files is one table, with its parts in the order of their names.
 /// Ignores hidden files and files of other types.
 ///
 /// # Errors

@@ -47,7 +47,7 @@ impl Reason {
                 return format!("whose {:?} is NaN, stored as NULL", fields[field]);
             }
             Self::FieldTooLarge(field) => {
-                return format!("whose {:?} is beyond 1.7e13, stored as that", fields[field]);
+                return format!("whose {:?} is beyond 1.757e13, stored as that", fields[field]);
             }
             Self::FieldCut(field, bytes) => {
                 return format!("whose {:?} is cut to its max_bytes of {bytes}", fields[field]);

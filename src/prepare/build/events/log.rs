@@ -35,13 +35,13 @@ pub(super) trait RowValues {
     ) -> std::result::Result<u16, Refused>;
 }
 
-/// The columns that every log of events has.
-pub(super) struct Log {
+/// The columns that every log of events has: whose event it is, and when it was.
+pub(super) struct KeyColumns {
     entity: Vec<usize>,
     time: (usize, Column),
 }
 
-impl Log {
+impl KeyColumns {
     pub(super) fn new(events: &Events, columns: &mut Columns) -> Self {
         Self {
             entity: events.entity.iter().map(|name| columns.place(name)).collect(),
@@ -50,7 +50,7 @@ impl Log {
     }
 
     /// Reads entities and times.
-    pub(super) fn keys(&self, rows: &Rows<'_>) -> Result<Keys> {
+    pub(super) fn read(&self, rows: &Rows<'_>) -> Result<Keys> {
         let (place, column) = &self.time;
         Ok(Keys {
             names: self.entity.iter().map(|&place| rows.texts(place)).collect::<Result<_>>()?,
@@ -141,12 +141,12 @@ impl Parsed {
 
 /// Reads the events of some rows.
 pub(super) fn parse(
-    log: &Log,
+    keys: &KeyColumns,
     values: &dyn ValueReader,
     rows: &Rows<'_>,
     layout: &Layout,
 ) -> Result<Parsed> {
-    let keys = log.keys(rows)?;
+    let keys = keys.read(rows)?;
     let values = values.read(rows)?;
     let count = rows.batch.num_rows();
     let mut dropped = Dropped::default();

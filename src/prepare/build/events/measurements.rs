@@ -8,7 +8,7 @@ use super::columns::{Columns, Rows};
 use super::dropped::{Notes, Reason};
 use super::log::{Refused, RowValues, ValueReader};
 use crate::error::Result;
-use crate::events::latency::{V4, V6, code_of};
+use crate::events::latency::{V4, V6, rtt_code};
 use crate::prepare::schema::Events;
 
 /// The columns of measurements.
@@ -93,7 +93,7 @@ impl Values {
         if result.is_nan() {
             return Err(because(Reason::ResultIsNan));
         }
-        let code = code_of(result);
+        let code = rtt_code(result);
         let code = code.ok_or_else(|| (Reason::ResultTooLong, format!("{result}")))?;
         let source = address(&self.sources, row)?;
         let destination = address(&self.destinations, row)?;

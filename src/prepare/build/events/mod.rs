@@ -25,7 +25,7 @@ use self::columns::{Columns, Rows};
 use self::dropped::Dropped;
 use self::fields::Fields;
 use self::layout::Layout;
-use self::log::{Log, ValueReader, parse};
+use self::log::{KeyColumns, ValueReader, parse};
 use self::measurements::Measurements;
 use self::partition::{Partition, divide, sorted};
 use self::rows::{RowWriter, Totals};
@@ -52,7 +52,7 @@ pub(in crate::prepare) fn build_events(
     folder: &Path,
     progress: &dyn Progress,
 ) -> Result<EventsReport> {
-    let fields = count(source, events, progress)?;
+    let fields = vocabulary_of(source, events, progress)?;
     let layout = Layout::new(&*codec(&events.codec, &fields)?, events.split.rule()?);
     let staging = folder.join("staging");
     let mut spill = Spill::create(&staging, layout)?;
@@ -86,7 +86,7 @@ pub(in crate::prepare) fn build_events(
 }
 
 /// Returns the vocabulary of the fields, whose categories are counted.
-fn count(
+fn vocabulary_of(
     source: &dyn Source,
     events: &Events,
     progress: &dyn Progress,
@@ -96,11 +96,11 @@ fn count(
     }
     let mut columns = Columns::default();
     let counter = Counter::new(events, &mut columns)?;
-    let mut counts = counter.none();
+    let mut counts = counter.no_counts();
     if counter.has_categories() {
         progress.begin(&format!("counting the categories of {}", events.source), None);
         let count = |rows: &Rows<'_>| Ok((rows.batch.num_rows() as u64, counter.count(rows)?));
-        each(source, events, &columns, count, |(rows, more)| {
+        for_each_batch(source, events, &columns, count, |(rows, more)| {
             counter.add(&mut counts, more)?;
             progress.advance(rows)
         })?;
@@ -118,15 +118,15 @@ fn read(
 ) -> Result<Dropped> {
     progress.begin(&format!("reading {}", events.source), None);
     let mut columns = Columns::default();
-    let log = Log::new(events, &mut columns);
+    let keys = KeyColumns::new(events, &mut columns);
     let values: Box<dyn ValueReader> = match fields {
         [] => Box::new(Measurements::new(events, &mut columns)),
         _ => Box::new(Fields::new(events, fields, &mut columns)),
     };
     let mut dropped = Dropped::default();
     let layout = spill.layout().clone();
-    let parse = |rows: &Rows<'_>| parse(&log, &*values, rows, &layout);
-    each(source, events, &columns, parse, |part| {
+    let parse = |rows: &Rows<'_>| parse(&keys, &*values, rows, &layout);
+    for_each_batch(source, events, &columns, parse, |part| {
         spill.append(&part)?;
         let rows = part.dropped.seen();
         dropped.add(part.dropped);
@@ -138,7 +138,7 @@ fn read(
 }
 
 /// Makes a part of each batch of the source, several at a time, and takes the parts in their order.
-fn each<T: Send>(
+fn for_each_batch<T: Send>(
     source: &dyn Source,
     events: &Events,
     columns: &Columns,

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use arrow_array::{Array, StringViewArray};
 
 use super::columns::{Columns, Rows};
-use super::log::Log;
+use super::log::KeyColumns;
 use crate::error::{Error, Result};
 use crate::events::fields::field_tokens;
 use crate::events::{FieldKind, FieldMetadata};
@@ -28,17 +28,17 @@ type Found = Vec<Vec<(String, u64)>>;
 /// Counts the values of categories.
 pub(super) struct Counter<'a> {
     events: &'a Events,
-    log: Log,
+    keys: KeyColumns,
     categories: Vec<usize>,
     rule: SplitRule,
 }
 
 impl<'a> Counter<'a> {
     pub(super) fn new(events: &'a Events, columns: &mut Columns) -> Result<Self> {
-        let log = Log::new(events, columns);
+        let keys = KeyColumns::new(events, columns);
         let categories = categories(events).map(|name| columns.place(name)).collect();
         let rule = events.split.rule()?;
-        Ok(Self { events, log, categories, rule })
+        Ok(Self { events, keys, categories, rule })
     }
 
     pub(super) fn has_categories(&self) -> bool {
@@ -46,13 +46,13 @@ impl<'a> Counter<'a> {
     }
 
     /// Returns the counts of no rows.
-    pub(super) fn none(&self) -> Counts {
+    pub(super) fn no_counts(&self) -> Counts {
         Counts(vec![HashMap::new(); self.categories.len()])
     }
 
     /// Counts the values in some rows.
     pub(super) fn count(&self, rows: &Rows<'_>) -> Result<Found> {
-        let keys = self.log.keys(rows)?;
+        let keys = self.keys.read(rows)?;
         let columns = self.categories.iter().map(|&place| rows.texts(place));
         let columns = columns.collect::<Result<Vec<StringViewArray>>>()?;
         let mut found: Vec<HashMap<&str, u64>> = vec![HashMap::new(); columns.len()];
