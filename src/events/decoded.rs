@@ -29,12 +29,10 @@ pub struct DecodedField {
 pub enum FieldValue {
     /// An address, a category, or bytes as text.
     Text(String),
-    /// A number.
+    /// A number; of a round trip, milliseconds.
     Number(f64),
     /// A time, as seconds after the time of the event.
     SecondsLater(f64),
-    /// A round trip in milliseconds.
-    Milliseconds(f64),
     /// The result of a measurement that failed.
     Failed,
     /// The time of the event.
@@ -58,7 +56,6 @@ impl fmt::Display for FieldValue {
             Self::Text(text) => f.write_str(text),
             Self::Number(number) => write!(f, "{number}"),
             Self::SecondsLater(seconds) => write!(f, "{seconds:+} s"),
-            Self::Milliseconds(rtt) => write!(f, "{rtt} ms"),
             Self::Failed => f.write_str("failed"),
             Self::Time(TokenTime::Absolute(seconds)) => write!(f, "{seconds} s"),
             Self::Time(TokenTime::Since(seconds)) => write!(f, "+{seconds} s"),

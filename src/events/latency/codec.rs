@@ -139,7 +139,7 @@ fn as_event(one: &Measurement) -> DecodedEvent {
             (MeasurementField::Destination, ..) => {
                 ("destination", FieldValue::Text(one.destination.to_string()))
             }
-            (MeasurementField::Result, Some(rtt), _) => ("rtt_ms", FieldValue::Milliseconds(rtt)),
+            (MeasurementField::Result, Some(rtt), _) => ("rtt_ms", FieldValue::Number(rtt)),
             (MeasurementField::Time, _, Some(time)) => ("time", FieldValue::Time(time)),
             _ => ("rtt_ms", FieldValue::Failed),
         };
