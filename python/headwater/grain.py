@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import difflib
+import inspect
 import operator
 import os
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import grain
 
-from headwater._headwater import InvalidArgument
+from headwater._headwater import InvalidArgument, PlanMismatch
 from headwater._streams import Path
 from headwater.events import Events
 from headwater.sampler import Batch, Sampler, Split
@@ -23,21 +26,24 @@ class SamplerDataset(grain.IterDataset):  # type: ignore[misc]
         arguments: The arguments of `headwater.Sampler`, by name.
         split: The split whose stream is read.
         batch_count: The number of batches in the stream; default: the stream is endless.
+
+    Raises:
+        InvalidArgument: `arguments` has an unknown name, or no path.
     """
+
+    _made: type[Sampler | Events] = Sampler
 
     def __init__(
         self, arguments: dict[str, Any], split: Split = "train", batch_count: int | None = None
     ) -> None:
         super().__init__()
-        self._arguments = arguments
+        _check_names(self._made, arguments)
+        self._arguments = dict(arguments)
         self._split: Split = split
         self._batch_count = batch_count
 
     def __iter__(self) -> SamplerIterator:
-        return SamplerIterator(self._sampler(), self._split, self._batch_count)
-
-    def _sampler(self) -> Sampler | Events:
-        return Sampler(**self._arguments)
+        return SamplerIterator(self._made(**self._arguments), self._split, self._batch_count)
 
 
 class EventsDataset(SamplerDataset):
@@ -49,10 +55,20 @@ class EventsDataset(SamplerDataset):
         arguments: The arguments of `headwater.Events`, by name.
         split: The split whose stream is read.
         batch_count: The number of batches in the stream; default: the stream is endless.
+
+    Raises:
+        HeadwaterError: What `headwater.Events` raises of the same arguments; `InvalidArgument` as
+            well for an unknown name, or without a path.
     """
 
-    def _sampler(self) -> Events:
-        return Events(**self._arguments)
+    _made = Events
+
+    def __init__(
+        self, arguments: dict[str, Any], split: Split = "train", batch_count: int | None = None
+    ) -> None:
+        super().__init__(arguments, split, batch_count)
+        # Opening an event store takes a millisecond, and checks the values.
+        Events(**self._arguments | {"num_prefetch": 0}).shutdown()
 
 
 class EventsSource:
@@ -68,6 +84,12 @@ class EventsSource:
         seed: As `headwater.Events`.
         sequence_length: As `headwater.Events`.
         packing: As `headwater.Events`.
+
+    A process that gets a copy, by a fork or a pickle, opens the store again.
+
+    Raises:
+        InvalidArgument: An argument is not valid, or the split has no events.
+        PlanMismatch: Of `source[row]`, in a process with a copy: another store is at the path.
     """
 
     def __init__(
@@ -80,9 +102,10 @@ class EventsSource:
         sequence_length: int = 1024,
         packing: bool = True,
     ) -> None:
+        self._path = os.fspath(path)
         self._open = partial(
             Events,
-            path,
+            self._path,
             seed=seed,
             sequence_length=sequence_length,
             packing=packing,
@@ -91,7 +114,7 @@ class EventsSource:
             num_threads=1,
         )
         self._events = self._open()
-        self._process = os.getpid()
+        self._process: int | None = os.getpid()
         self._split: Split = split
         rows = self._events.row_count(split)
         if not isinstance(epochs, int) or epochs < 1 or rows == 0:
@@ -100,10 +123,10 @@ class EventsSource:
                 "split; give a whole number of epochs, or take another split"
             )
         self._count = rows * epochs
-        root = self._events.metadata()["root"]
+        self._root = self._events.metadata()["root"]
         # All that changes a row: grain compares it where a state is restored.
         self._text = (
-            f"EventsSource(root={root}, split={split!r}, rows={self._count}, seed={seed}, "
+            f"EventsSource(root={self._root}, split={split!r}, rows={self._count}, seed={seed}, "
             f"sequence_length={sequence_length}, packing={packing})"
         )
 
@@ -116,13 +139,29 @@ class EventsSource:
         if not 0 <= row < self._count:
             raise IndexError(f"expected a row from 0 to {self._count - 1}, found {row}")
         if self._process != os.getpid():
-            # A forked child has none of the threads, and opens the store again.
-            self._events, self._process = self._open(), os.getpid()
+            # A forked child has none of the threads, and a pickle no store.
+            self._events, self._process = self._opened_again(), os.getpid()
         batch = self._events.rows([row], self._split)
         return {name: array[0] for name, array in batch.items()}
 
     def __repr__(self) -> str:
         return self._text
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: of for name, of in vars(self).items() if name != "_events"} | {
+            "_process": None
+        }
+
+    def _opened_again(self) -> Events:
+        events = self._open()
+        found = events.metadata()["root"]
+        if found != self._root:
+            raise PlanMismatch(
+                f"{self._path}: expected the store with the root {self._root}, of which this "
+                f"EventsSource was made, found the root {found}; the store was replaced since: put "
+                "the first one back, or make a new EventsSource and begin anew"
+            )
+        return events
 
 
 class SamplerIterator(grain.DatasetIterator):  # type: ignore[misc]
@@ -166,3 +205,23 @@ class SamplerIterator(grain.DatasetIterator):  # type: ignore[misc]
         """Stops the sampler's threads."""
         super().close()
         self._sampler.shutdown()
+
+
+def _check_names(made: type[Sampler | Events], arguments: dict[str, Any]) -> None:
+    """Checks the names of arguments, since an iterator is often made much later."""
+    what = f"headwater.{made.__name__}"
+    if not isinstance(arguments, Mapping):
+        raise InvalidArgument(
+            f"expected a dict of the arguments of {what}, found {arguments!r:.200}"
+        )
+    known = list(inspect.signature(made).parameters)
+    for name in arguments:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"expected one of: {', '.join(known)}"
+            raise InvalidArgument(f"{what} has no argument {name!r}; {hint}")
+    if known[0] not in arguments:
+        raise InvalidArgument(
+            f"expected {known[0]!r} among the arguments of {what}, because it names the store, "
+            f"found {', '.join(arguments) or 'none'}"
+        )

@@ -1,5 +1,11 @@
 """Token rows in grain, and in PyTorch: here, because the process loads JAX."""
 
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -8,7 +14,7 @@ from pings import SCHEMA, pings, write_csv
 
 grain = pytest.importorskip("grain", reason="grain is not installed")
 
-from headwater.grain import EventsDataset, EventsSource  # noqa: E402
+from headwater.grain import EventsDataset, EventsSource, SamplerDataset  # noqa: E402
 
 SETTINGS = {"seed": 3, "batch_size": 4, "sequence_length": 128}
 
@@ -36,6 +42,36 @@ def test_p6_a_foreign_grain_state_is_rejected(events_path, state):
     iterator = iter(EventsDataset({"path": events_path} | SETTINGS))
     with pytest.raises(headwater.InvalidArgument, match="expected a"):
         iterator.set_state(state)
+
+
+@pytest.mark.parametrize(
+    ("made", "arguments", "message"),
+    [
+        (EventsDataset, {"path": "a", "batchsize": 3}, "no argument 'batchsize'; did you mean 'ba"),
+        (EventsDataset, {"path": "a", "qqq": 3}, "no argument 'qqq'; expected one of: path, rank,"),
+        (EventsDataset, {"batch_size": 3}, "expected 'path' among .* found batch_size"),
+        (EventsDataset, "pings.db", "expected a dict of the arguments of headwater.Events, found"),
+        (SamplerDataset, {"db_path": "a", "sead": 3}, "headwater.Sampler has .* did you mean 'se"),
+        (SamplerDataset, {}, "expected 'db_path' among .* found none"),
+    ],
+)
+def test_a_dataset_tells_a_wrong_name_when_it_is_made(made, arguments, message):
+    with pytest.raises(headwater.InvalidArgument, match=message):
+        made(arguments)
+
+
+def test_a_dataset_of_events_tells_a_wrong_value_when_it_is_made(events_path, tmp_path):
+    with pytest.raises(headwater.IoError, match="missing.db"):
+        EventsDataset({"path": tmp_path / "missing.db"})
+    with pytest.raises(headwater.InvalidArgument, match="sequence_length: expected"):
+        EventsDataset({"path": events_path, "sequence_length": 3})
+
+
+def test_a_dataset_keeps_the_arguments_that_it_checked(events_path):
+    arguments = {"path": events_path} | SETTINGS
+    dataset = EventsDataset(arguments)
+    arguments["batchsize"] = 3
+    assert next(iter(dataset))["inputs"].shape == (4, 128)
 
 
 def test_p4_a_state_of_two_ranks_restores_on_one(events_path):
@@ -67,6 +103,67 @@ def test_a_source_has_the_rows_of_the_stream_for_every_worker(events_path):
     for wrong in (-1, len(source)):
         with pytest.raises(IndexError, match="expected a row from 0"):
             source[wrong]
+
+
+def replaced(path):
+    """Another store at the path, and the message of a source that was made of the first."""
+    first, schema = headwater.Events(path).metadata()["root"], path.parent / "events.toml"
+    schema.write_text(SCHEMA)
+    shutil.rmtree(path)
+    headwater.prepare(write_csv(path.parent, pings(seed=1)), schema, path)
+    found = headwater.Events(path).metadata()["root"]
+    return (
+        f"{path}: expected the store with the root {first}, .*found the root {found}; .*make a new"
+    )
+
+
+def test_p6_a_pickled_source_refuses_another_store(events_path, tmp_path):
+    path = shutil.copytree(events_path, tmp_path / "pings.db")
+    source = EventsSource(path, sequence_length=128)
+    expected, copied = source[3], pickle.dumps(source)
+    again = pickle.loads(copied)
+    assert same(again[3], expected)
+    assert repr(again) == repr(source)
+    message = replaced(path)
+    again = pickle.loads(copied)
+    for _ in range(2):
+        with pytest.raises(headwater.PlanMismatch, match=message):
+            again[3]
+    # What was opened before is read on.
+    assert same(source[3], expected)
+
+
+def test_p6_a_forked_source_refuses_another_store(events_path, tmp_path):
+    path = shutil.copytree(events_path, tmp_path / "pings.db")
+    # In a process of its own, because JAX has threads here.
+    script = (
+        "import os, sys, headwater\n"
+        "from headwater.grain import EventsSource\n"
+        "source = EventsSource(sys.argv[1], sequence_length=128)\n"
+        "expected = source[3]['inputs'].tolist()\n"
+        "print('made', flush=True)\n"
+        "input()\n"
+        "if os.fork() == 0:\n"
+        "    try:\n"
+        "        source[3]\n"
+        "    except headwater.PlanMismatch as error:\n"
+        "        print(error, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "print(source[3]['inputs'].tolist() == expected)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", script, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "made\n"
+        message = replaced(path)
+        output, _ = process.communicate("go\n", timeout=60)
+    told, parent = output.splitlines()
+    assert re.match(message, told)
+    assert parent == "True"
 
 
 def test_p6_a_loader_state_of_another_plan_is_rejected(events_path):
@@ -155,10 +252,10 @@ def test_p4_grains_elastic_iterator_goes_from_two_shards_to_four(events_path):
 def test_torch_restores_the_position_of_token_rows(events_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     loaders = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is missing")
-    from headwater.torch import SamplerDataset
+    from headwater.torch import SamplerDataset as TorchDataset
 
     def loader(events):
-        return loaders.StatefulDataLoader(SamplerDataset(events), batch_size=None)
+        return loaders.StatefulDataLoader(TorchDataset(events), batch_size=None)
 
     with headwater.Events(events_path, **SETTINGS) as events:
         running = loader(events)
