@@ -24,6 +24,9 @@ pub(crate) trait Codec: Send + Sync {
     /// Returns the sizes of the records of form `form`; none if there is no such form.
     fn form(&self, form: u16) -> Option<Form>;
 
+    /// Whether these bytes are the value of an event of form `form`, as a store has it.
+    fn is_value(&self, form: u16, value: &[u8]) -> bool;
+
     /// Returns the most tokens that the event has, with a time since an earlier event if it is timed.
     fn bound(&self, row: &Row<'_>, event: &Event<'_>, is_timed: bool) -> usize;
 

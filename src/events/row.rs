@@ -106,21 +106,35 @@ impl<'a> Row<'a> {
         self.heads + self.event_bytes * self.record.event_count as usize
     }
 
-    /// Whether every event has a head, and their times ascend from `first_us` to `last_us`, within the
-    /// span of a difference.
-    pub(super) fn is_in_order(&self, first_us: i64, last_us: i64) -> Result<bool> {
+    /// Returns what is wrong with an event: each must have a head and a value that `is_value` takes, and
+    /// their times ascend from `first_us` to `last_us`, within the span of a difference.
+    pub(super) fn fault(
+        &self,
+        first_us: i64,
+        last_us: i64,
+        is_value: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<&'static str>> {
         let mut before = first_us;
         let start = whole_seconds(self.event(0)?.time);
         for index in 0..self.record.event_count {
-            let Event { time, head, .. } = self.event(index)?;
-            let has_head = self.head_bytes == 0 || head < self.record.head_count;
+            let Event { time, head, value } = self.event(index)?;
+            let has_head = match self.head_bytes {
+                0 => head == 0,
+                _ => head < self.record.head_count,
+            };
             let span = whole_seconds(time).saturating_sub(start);
-            if time < before || time > last_us || !has_head || span > i64::from(u32::MAX) {
-                return Ok(false);
+            if time < before || time > last_us || span > i64::from(u32::MAX) {
+                return Ok(Some("its events are not in the order of time"));
+            }
+            if !has_head {
+                return Ok(Some("an event names no head"));
+            }
+            if !is_value(value) {
+                return Ok(Some("an event has a value that the codec does not write"));
             }
             before = time;
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// Returns an error about the row.

@@ -59,6 +59,7 @@ impl EventStore {
     pub fn open(path: &Path) -> Result<Self> {
         let (metadata, metadata_bytes, containers) =
             open_folder::<EventsMetadata>(path).context(|| format!("{}", path.display()))?;
+        check_counts(&metadata).context(|| format!("{}", path.join(METADATA_FILE).display()))?;
         let file = |name: &str| file_of(path, &metadata.files, &containers, name);
         let row_bytes = metadata.row_count() * size_of::<RowRecord>() as u64;
         Ok(Self {
@@ -130,8 +131,10 @@ impl EventStore {
                     }
                     next_entity += 1;
                 }
-                if !read.is_in_order(self.metadata.first_us, self.metadata.last_us)? {
-                    return wrong(row, "its events are not in order, or name no head");
+                let is_value = |value: &[u8]| self.codec.is_value(record.form, value);
+                let (first, last) = (self.metadata.first_us, self.metadata.last_us);
+                if let Some(fault) = read.fault(first, last, is_value)? {
+                    return wrong(row, fault);
                 }
                 at += read.length() as u64;
                 items += u64::from(items_of(record.event_count));
@@ -259,4 +262,19 @@ impl EventStore {
         Row::new(&self.events, record, &form)?
             .ok_or_else(|| self.rows.corrupt("a row has no events, or lies outside of them"))
     }
+}
+
+/// Rejects counts that no rows have.
+fn check_counts(metadata: &EventsMetadata) -> Result<()> {
+    for split in Split::ALL {
+        let SplitCounts { rows, events, items } = *metadata.counts(split);
+        let (least, most) = (u64::from(rows), u64::from(rows) * u64::from(items_of(u32::MAX)));
+        if !(least..=most).contains(&items) || events < least || (rows == 0 && events > 0) {
+            return Err(Error::corrupt(format!(
+                "the {} split: {rows} rows cannot have {events} events and {items} items",
+                split.name()
+            )));
+        }
+    }
+    Ok(())
 }

@@ -11,6 +11,13 @@ pub(super) struct TimeTokens {
     pub since_4: u16,
 }
 
+impl TimeTokens {
+    /// Whether `token` begins a time.
+    pub(super) fn has(&self, token: u16) -> bool {
+        [self.absolute, self.since_1, self.since_4].contains(&token)
+    }
+}
+
 /// The time of an event, in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -118,14 +125,23 @@ impl<'a, const BYTE: u16> TokenReader<'a, BYTE> {
         Ok(byte)
     }
 
-    /// Takes the time behind `role`; none if `role` begins no time.
-    pub(super) fn time(&mut self, tokens: &TimeTokens, role: u16) -> Result<Option<TokenTime>> {
-        Ok(Some(match role {
+    /// Takes the two bytes of a code.
+    pub(super) fn code(&mut self, is_code: impl Fn(u16) -> bool) -> Result<u16> {
+        let code = self.number(2)? as u16;
+        if is_code(code) {
+            return Ok(code);
+        }
+        self.at -= 2;
+        Err(self.wrong("the two bytes of a code that a number has"))
+    }
+
+    /// Takes the time behind `role`, one of `tokens`.
+    pub(super) fn time(&mut self, tokens: &TimeTokens, role: u16) -> Result<TokenTime> {
+        Ok(match role {
             _ if role == tokens.absolute => TokenTime::Absolute(self.number(8)?),
             _ if role == tokens.since_1 => TokenTime::Since(self.number(1)? as u32),
-            _ if role == tokens.since_4 => TokenTime::Since(self.number(4)? as u32),
-            _ => return Ok(None),
-        }))
+            _ => TokenTime::Since(self.number(4)? as u32),
+        })
     }
 
     /// Returns the error that another token than the next one was expected.

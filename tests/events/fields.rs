@@ -305,7 +305,7 @@ fn odd_values_are_counted_and_told_by_row() {
     for expected in [
         "dropped 1 event without an entity (NULL or blank); the first is in row 7",
         "1 event whose \"amount\" is NaN, stored as NULL; the first is in row 4",
-        "1 event whose \"amount\" is beyond 1.757e13, stored as that; the first is in row 5, -2000",
+        "1 event whose \"amount\" is beyond 1.7557826306048e13, stored as that number; the first is in row 5, -2000",
         "whose \"note\" is cut to its max_bytes of 9; the first is in row",
     ] {
         assert!(remarks.contains(expected), "{expected}: {remarks}");
@@ -376,7 +376,14 @@ type Change = fn(&mut EventsMetadata);
 fn a_vocabulary_that_does_not_fit_is_refused_at_open() {
     let (_folder, store) = store_of(&payments(10, 5), FIELDS, "");
     let path = store.path().join("metadata.json");
-    let changes: [(&str, Change); 8] = [
+    let changes: [(&str, Change); 11] = [
+        ("the name of the time", |metadata| metadata.fields[1].name = "time".into()),
+        ("a longer value than has a token", |metadata| {
+            if let FieldKind::Category { values, .. } = &mut metadata.fields[0].kind {
+                values[0] = "v".repeat(255);
+            }
+        }),
+        ("the test split: ", |metadata| metadata.splits[2].items = u64::MAX),
         ("fields", |metadata| metadata.fields.clear()),
         ("another token", |metadata| metadata.fields[1].role += 1),
         ("another token", |metadata| metadata.fields[1].name = "merchant".into()),

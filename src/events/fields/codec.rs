@@ -1,7 +1,7 @@
 //! How an event of some fields becomes tokens.
 
-use super::metadata::{BYTE, FIELDS_MAX, FieldKind, FieldMetadata, vocabulary};
-use super::number::number_of;
+use super::metadata::{BYTE, FIELDS_MAX, FieldKind, FieldMetadata, TIME, vocabulary};
+use super::number::{is_code, number_of};
 use super::value::{Layout, Value};
 use crate::error::Result;
 use crate::events::codec::{Codec, FIRST_TIME_TOKENS};
@@ -81,6 +81,10 @@ impl Codec for FieldsCodec {
         (form == FORM).then_some(Form { head_bytes: 0, value_bytes: self.layout.bytes })
     }
 
+    fn is_value(&self, _: u16, value: &[u8]) -> bool {
+        self.layout.is_stored(value)
+    }
+
     fn bound(&self, _: &Row<'_>, event: &Event<'_>, is_timed: bool) -> usize {
         let values = (0..self.fields.len()).map(|field| token_count(self.value(field, event)));
         1 + values.sum::<usize>() + if is_timed { TIME_TOKENS } else { 0 }
@@ -156,16 +160,22 @@ impl FieldsCodec {
             return Err(reader.wrong("the token 0, which begins an event"));
         }
         reader.take();
-        let mut fields = Vec::new();
+        let mut fields: Vec<DecodedField> = Vec::new();
         while reader.peek().is_some_and(|token| token != START)
             && let Some(role) = reader.take()
         {
-            let (name, value) = match self.fields.iter().find(|field| field.role == role) {
-                Some(field) => (field.name.as_str(), read_value(&field.kind, reader)?),
-                None => match reader.time(&TIMES, role)? {
-                    Some(time) => ("time", FieldValue::Time(time)),
-                    None => return Err(reader.was_wrong("the token of a field, or of a time")),
-                },
+            let field = self.fields.iter().find(|field| field.role == role);
+            let name = match field {
+                Some(field) => &field.name,
+                None if TIMES.has(role) => TIME,
+                None => return Err(reader.was_wrong("the token of a field, or of a time")),
+            };
+            if fields.iter().any(|known| known.name == name) {
+                return Err(reader.was_wrong(format_args!("no second {name:?} in the event")));
+            }
+            let value = match field {
+                Some(field) => read_value(&field.kind, reader)?,
+                None => FieldValue::Time(reader.time(&TIMES, role)?),
             };
             fields.push(DecodedField { name: name.to_owned(), value });
         }
@@ -176,13 +186,13 @@ impl FieldsCodec {
 /// Takes the value of a field behind its role.
 fn read_value(kind: &FieldKind, reader: &mut TokenReader<'_, BYTE>) -> Result<FieldValue> {
     Ok(match kind {
-        FieldKind::Number => FieldValue::Number(number_of(reader.number(2)? as u16)),
-        FieldKind::Time => FieldValue::SecondsLater(number_of(reader.number(2)? as u16)),
-        FieldKind::Bytes { .. } => FieldValue::Text(read_text(reader)?),
-        FieldKind::Category { first, values, .. } => {
+        FieldKind::Number => FieldValue::Number(number_of(reader.code(is_code)?)),
+        FieldKind::Time => FieldValue::SecondsLater(number_of(reader.code(is_code)?)),
+        FieldKind::Bytes { max_bytes } => FieldValue::Text(read_text(reader, *max_bytes)?),
+        FieldKind::Category { first, values, max_bytes } => {
             let of = |token: u16| values.get(usize::from(token.checked_sub(*first)?));
             match reader.take() {
-                Some(RARE) => FieldValue::Text(read_text(reader)?),
+                Some(RARE) => FieldValue::Text(read_text(reader, *max_bytes)?),
                 Some(token) => match of(token) {
                     Some(value) => FieldValue::Text(value.clone()),
                     None => return Err(reader.was_wrong("the token of one of the field's values")),
@@ -193,8 +203,11 @@ fn read_value(kind: &FieldKind, reader: &mut TokenReader<'_, BYTE>) -> Result<Fi
     })
 }
 
-fn read_text(reader: &mut TokenReader<'_, BYTE>) -> Result<String> {
-    let length = reader.number(1)?;
+fn read_text(reader: &mut TokenReader<'_, BYTE>, max_bytes: u8) -> Result<String> {
+    let length = reader.byte()?;
+    if length > max_bytes {
+        return Err(reader.was_wrong(format_args!("the byte of a length of at most {max_bytes}")));
+    }
     let bytes = (0..length).map(|_| reader.byte()).collect::<Result<Vec<_>>>()?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -18,6 +18,9 @@ pub(crate) const FIELDS_MAX: usize = 64;
 /// The most bytes of a text: the byte before it has its length, and 255 is NULL.
 pub(crate) const TEXT_BYTES_MAX: u8 = 254;
 
+/// The name of the event's own time among its fields.
+pub(super) const TIME: &str = "time";
+
 /// A field of the events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -102,8 +105,8 @@ pub(super) fn vocabulary(fields: &[FieldMetadata]) -> Result<u16> {
     let mut next = FIRST_ROLE as usize + fields.len();
     let mut names = HashSet::new();
     for (role, field) in (FIRST_ROLE..).zip(fields) {
-        if field.role != role || !names.insert(&field.name) {
-            return wrong(field, "another token, or the name of a field before it");
+        if field.role != role || field.name == TIME || !names.insert(&field.name) {
+            return wrong(field, "another token, or the name of the time or of a field before it");
         }
         let max_bytes = match &field.kind {
             FieldKind::Category { first, values, max_bytes } => {
@@ -112,6 +115,9 @@ pub(super) fn vocabulary(fields: &[FieldMetadata]) -> Result<u16> {
                 }
                 if values.iter().collect::<HashSet<_>>().len() < values.len() {
                     return wrong(field, "one value twice");
+                }
+                if values.iter().any(|value| value.len() > usize::from(TEXT_BYTES_MAX)) {
+                    return wrong(field, "a longer value than has a token");
                 }
                 *max_bytes
             }

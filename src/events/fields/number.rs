@@ -16,7 +16,7 @@ const DROPPED: u32 = f64::MANTISSA_DIGITS - 1 - PLACES;
 const BIAS: i64 = 1023 - 20;
 
 /// Returns the code of a number, at most a 1024th of it away. Numbers below a millionth have the code of
-/// zero, and those above the largest its code; it is 1.757e13, 2^44 less a 512th.
+/// zero, and those above the largest its code; it is 1.756e13, 2^44 less a 512th.
 #[must_use]
 pub fn number_code(number: f64) -> u16 {
     let bits = number.abs().to_bits();
@@ -32,6 +32,11 @@ pub fn number_code(number: f64) -> u16 {
 #[cfg(feature = "prepare")]
 pub(crate) fn is_too_large(number: f64) -> bool {
     number.abs() > number_of(LARGEST)
+}
+
+/// Whether a number has this code: none has the upper bit of zero, or more than the largest.
+pub(super) fn is_code(code: u16) -> bool {
+    code != SIGN && code & !SIGN <= LARGEST
 }
 
 /// Returns the number of a code.

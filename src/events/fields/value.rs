@@ -1,7 +1,7 @@
 //! The values of an event as they are stored: for each field a part of fixed length.
 
 use super::metadata::{FieldKind, FieldMetadata};
-use super::number::NULL as NULL_NUMBER;
+use super::number::{NULL as NULL_NUMBER, is_code};
 
 /// The code of a category that is NULL, and of one without a token. The others are the number of the
 /// value, counted from 1.
@@ -79,7 +79,6 @@ impl Layout {
     }
 
     /// Appends the value of the field `field`, which is of its kind and not too long.
-    #[cfg(feature = "prepare")]
     pub(crate) fn append(&self, field: usize, value: Value<'_>, stored: &mut Vec<u8>) {
         let Part { kind, .. } = self.parts[field];
         let end = stored.len() + kind.bytes();
@@ -108,6 +107,19 @@ impl Layout {
             (PartKind::Text { .. }, _) => text(None, stored),
         }
         stored.resize(end, 0);
+    }
+
+    /// Whether these bytes are those of an event: each value is read, and is stored in no other way.
+    pub(super) fn is_stored(&self, stored: &[u8]) -> bool {
+        let mut again = Vec::with_capacity(self.bytes);
+        for field in 0..self.parts.len() {
+            match self.read(field, stored) {
+                Some(Value::Number(code)) if !is_code(code) => return false,
+                Some(value) => self.append(field, value, &mut again),
+                None => return false,
+            }
+        }
+        again == stored
     }
 
     /// Returns the value of the field `field` of a stored event; none if it is damaged.
@@ -177,7 +189,28 @@ mod tests {
                 for (field, value) in values.into_iter().enumerate() {
                     prop_assert_eq!(layout.read(field, &stored), Some(value));
                 }
+                let are_codes = values.iter().all(|value| match value {
+                    Value::Number(code) => is_code(*code),
+                    _ => true,
+                });
+                prop_assert_eq!(layout.is_stored(&stored), are_codes);
+                stored.push(0);
+                prop_assert!(!layout.is_stored(&stored));
             }
+        }
+
+        #[test]
+        fn bytes_behind_a_text_are_not_stored(
+            text in proptest::collection::vec(any::<u8>(), 0..254), at in 0..254_usize, byte in 1..=u8::MAX,
+        ) {
+            let layout = Layout::new(&[FieldMetadata {
+                name: "text".to_owned(), role: 0, kind: FieldKind::Bytes { max_bytes: 254 },
+            }]);
+            let mut stored = Vec::new();
+            layout.append(0, Value::Text(&text), &mut stored);
+            prop_assert!(layout.is_stored(&stored));
+            stored[1 + at] = byte;
+            prop_assert_eq!(layout.is_stored(&stored), at < text.len());
         }
 
         #[test]

@@ -42,6 +42,14 @@ pub fn rtt_code(rtt_ms: f64) -> Option<u16> {
     (fits && code != FAILED_CODE).then_some(code)
 }
 
+/// Whether a round trip has this code: with an exponent, its upper binary digit is 1.
+pub(super) fn is_code(code: u16) -> bool {
+    match code >> MANTISSA_BITS {
+        0 => code > 0,
+        _ => code & 1 << (MANTISSA_BITS - 1) != 0 && code != FAILED_CODE,
+    }
+}
+
 /// Returns the time of a code in milliseconds; -1 for a failed measurement.
 #[must_use]
 pub fn rtt_of(code: u16) -> f64 {
@@ -83,6 +91,7 @@ mod tests {
         };
         for code in 0..=u16::MAX {
             assert_eq!(middle_of(code).is_some(), exists(code), "{code}");
+            assert_eq!(is_code(code), exists(code) && code != FAILED_CODE, "{code}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! How a measurement becomes tokens.
 
-use super::alphabet::{BYTE, DESTINATION_V4, FAILED, FAILED_CODE, RESULT, SOURCE_V4, START, TIMES};
+use super::alphabet::{
+    BYTE, DESTINATION_V4, FAILED, FAILED_CODE, RESULT, SOURCE_V4, START, TIMES, is_code,
+};
 use super::measurement::{Measurement, MeasurementField, decode_measurements};
 use crate::error::Result;
 use crate::events::codec::Codec;
@@ -80,6 +82,11 @@ impl Codec for Latency {
             let address = address_bytes(form);
             Form { head_bytes: address, value_bytes: address + CODE_BYTES }
         })
+    }
+
+    fn is_value(&self, _: u16, value: &[u8]) -> bool {
+        let (_, code) = destination_and_code(value);
+        code == FAILED_CODE || is_code(code)
     }
 
     fn bound(&self, row: &Row<'_>, event: &Event<'_>, is_timed: bool) -> usize {

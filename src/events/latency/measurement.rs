@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::alphabet::{
     BYTE, DESTINATION_V4, DESTINATION_V6, FAILED, RESULT, SOURCE_V4, SOURCE_V6, START, TIMES,
-    rtt_of,
+    is_code, rtt_of,
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::events::tokens::{TokenReader, TokenTime};
 
 /// A measurement, as its tokens give it.
@@ -65,32 +65,33 @@ fn measurement(reader: &mut Reader<'_>) -> Result<Measurement> {
     while reader.peek().is_some_and(|token| token != START)
         && let Some(role) = reader.take()
     {
-        order.push(match role {
-            SOURCE_V4 | SOURCE_V6 => {
-                source = Some(address(reader, role == SOURCE_V4)?);
-                MeasurementField::Source
-            }
-            DESTINATION_V4 | DESTINATION_V6 => {
+        let field = match role {
+            SOURCE_V4 | SOURCE_V6 => MeasurementField::Source,
+            DESTINATION_V4 | DESTINATION_V6 => MeasurementField::Destination,
+            RESULT | FAILED => MeasurementField::Result,
+            _ if TIMES.has(role) => MeasurementField::Time,
+            _ => return Err(reader.was_wrong("the token of a field (1 to 8, or 10)")),
+        };
+        if order.contains(&field) {
+            return Err(reader.was_wrong("a field that the measurement does not have yet"));
+        }
+        match field {
+            MeasurementField::Source => source = Some(address(reader, role == SOURCE_V4)?),
+            MeasurementField::Destination => {
                 destination = Some(address(reader, role == DESTINATION_V4)?);
-                MeasurementField::Destination
             }
-            RESULT => {
-                result = Some(Some(rtt_of(reader.number(2)? as u16)));
-                MeasurementField::Result
-            }
-            FAILED => {
-                result = Some(None);
-                MeasurementField::Result
-            }
-            _ => {
-                let told = reader.time(&TIMES, role)?;
-                let expected = "the token of a field (1 to 8, or 10)";
-                time = Some(told.ok_or_else(|| reader.was_wrong(expected))?);
-                MeasurementField::Time
-            }
-        });
+            MeasurementField::Result if role == FAILED => result = Some(None),
+            MeasurementField::Result => result = Some(Some(rtt_of(reader.code(is_code)?))),
+            MeasurementField::Time => time = Some(reader.time(&TIMES, role)?),
+        }
+        order.push(field);
     }
     match (source, destination, result) {
+        (Some(source), Some(destination), Some(_)) if source.is_ipv4() != destination.is_ipv4() => {
+            Err(Error::data(format!(
+                "expected two addresses of one family, found {source} and {destination}"
+            )))
+        }
         (Some(source), Some(destination), Some(rtt_ms)) => {
             Ok(Measurement { source, destination, rtt_ms, time, order })
         }

@@ -16,8 +16,9 @@ pub enum EventField {
     Category {
         /// The most values that have a token of their own.
         max_tokens: u32,
-        /// The most bytes of a value that has none.
-        max_bytes: u32,
+        /// The bytes that are kept of a value that has none; if it is not given, as many as the longest such
+        /// value of train has, at most 16.
+        max_bytes: Option<u32>,
     },
     /// A number.
     Number,
@@ -34,7 +35,9 @@ pub enum EventField {
 }
 
 const MAX_TOKENS: u32 = 1000;
-const MAX_BYTES: u32 = 16;
+
+/// The bytes of a text, if the schema does not say how many.
+pub(in crate::prepare) const DEFAULT_MAX_BYTES: u32 = 16;
 
 /// What a field may be, for messages.
 const EXPECTED: &str = "\"category\", \"number\", \"bytes\", \"time\", or a table such as { type = \
@@ -66,7 +69,7 @@ impl EventField {
                 "{name}: max_bytes: expected 1 to {TEXT_BYTES_MAX}, found 0; leave the column out, if \
                  no byte of it matters"
             ))),
-            Self::Category { max_bytes, .. } | Self::Bytes { max_bytes }
+            Self::Category { max_bytes: Some(max_bytes), .. } | Self::Bytes { max_bytes }
                 if max_bytes > u32::from(TEXT_BYTES_MAX) =>
             {
                 Err(Error::schema(format!(
@@ -91,12 +94,14 @@ impl EventField {
             "category" => (
                 Self::Category {
                     max_tokens: max_tokens.unwrap_or(MAX_TOKENS),
-                    max_bytes: max_bytes.unwrap_or(MAX_BYTES),
+                    max_bytes: *max_bytes,
                 },
                 &["max_tokens", "max_bytes"],
             ),
             "number" => (Self::Number, &[]),
-            "bytes" => (Self::Bytes { max_bytes: max_bytes.unwrap_or(MAX_BYTES) }, &["max_bytes"]),
+            "bytes" => {
+                (Self::Bytes { max_bytes: max_bytes.unwrap_or(DEFAULT_MAX_BYTES) }, &["max_bytes"])
+            }
             "time" => (Self::Time { unit: *unit }, &["unit"]),
             other => return Err(format!("expected {EXPECTED}, found {other:?}")),
         };
@@ -119,12 +124,10 @@ impl Serialize for EventField {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let options = |r#type: &str| Options { r#type: r#type.to_owned(), ..Options::default() };
         match *self {
-            Self::Category { max_tokens, max_bytes } => Options {
-                max_tokens: Some(max_tokens),
-                max_bytes: Some(max_bytes),
-                ..options("category")
+            Self::Category { max_tokens, max_bytes } => {
+                Options { max_tokens: Some(max_tokens), max_bytes, ..options("category") }
+                    .serialize(serializer)
             }
-            .serialize(serializer),
             Self::Bytes { max_bytes } => {
                 Options { max_bytes: Some(max_bytes), ..options("bytes") }.serialize(serializer)
             }

@@ -33,6 +33,7 @@ use crate::store::SemanticType;
 
 pub use aggregate::{Aggregate, Window};
 pub use column::{Column, Known, ScaleName};
+pub(in crate::prepare) use event_fields::DEFAULT_MAX_BYTES;
 pub use event_fields::EventField;
 pub use events::{EventSplit, Events};
 pub use labels::ObservationTime;

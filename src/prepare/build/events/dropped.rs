@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
+use crate::events::{number_code, number_of};
 use crate::prepare::names::counted;
 
 /// Why an event is dropped, or what was put in place of a value. Fields are told by their number.
@@ -22,8 +23,14 @@ pub(super) enum Reason {
     FieldIsNan(usize),
     /// The event is kept, with the largest number that has a code.
     FieldTooLarge(usize),
+    /// The event is kept, with the number 0.
+    FieldTooSmall(usize),
     /// The event is kept, with the beginning of the text.
     FieldCut(usize, u8),
+    /// The event is kept, with the bytes of the value in place of a token.
+    FieldRare(usize),
+    /// The event is kept, with the beginning of a value without a token.
+    FieldRareCut(usize, u8),
 }
 
 impl Reason {
@@ -47,7 +54,30 @@ impl Reason {
                 return format!("whose {:?} is NaN, stored as NULL", fields[field]);
             }
             Self::FieldTooLarge(field) => {
-                return format!("whose {:?} is beyond 1.757e13, stored as that", fields[field]);
+                let largest = number_of(number_code(f64::MAX));
+                return format!(
+                    "whose {:?} is beyond {largest:e}, stored as that number",
+                    fields[field]
+                );
+            }
+            Self::FieldTooSmall(field) => {
+                return format!(
+                    "whose {:?} is nearer to 0 than a millionth, stored as 0",
+                    fields[field]
+                );
+            }
+            Self::FieldRare(field) => {
+                return format!(
+                    "whose {:?} is not among the values that have a token (the most frequent of train)",
+                    fields[field]
+                );
+            }
+            Self::FieldRareCut(field, bytes) => {
+                return format!(
+                    "whose {:?} has no token and is cut to {}; a greater max_bytes keeps more",
+                    fields[field],
+                    counted(bytes.into(), "byte")
+                );
             }
             Self::FieldCut(field, bytes) => {
                 return format!("whose {:?} is cut to its max_bytes of {bytes}", fields[field]);

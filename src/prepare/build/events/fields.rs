@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use arrow_array::{Array, Float64Array, Int64Array, StringViewArray};
 
+use super::categories::Category;
 use super::columns::{Columns, Rows};
 use super::dropped::{Notes, Reason};
 use super::log::{Refused, RowValues, ValueReader};
@@ -64,7 +65,9 @@ impl ValueReader for Fields {
         let read = |FieldReader { place, kind }: &'a FieldReader| {
             Ok(match kind {
                 ReadAs::Category { numbers, max_bytes } => {
-                    Cells::Categories(rows.texts(*place)?, numbers, *max_bytes)
+                    let values = Category::new(rows.texts(*place)?);
+                    let tokens = values.values().map(|value| numbers.get(value).copied()).collect();
+                    Cells::Categories { values, tokens, max_bytes: *max_bytes }
                 }
                 ReadAs::Number => Cells::Numbers(rows.numbers(*place, "a number")?),
                 ReadAs::Text { max_bytes } => Cells::Texts(rows.texts(*place)?, *max_bytes),
@@ -79,12 +82,17 @@ impl ValueReader for Fields {
 /// The values of some rows.
 struct Values<'a> {
     layout: &'a FieldLayout,
-    cells: Vec<Cells<'a>>,
+    cells: Vec<Cells>,
 }
 
 /// The values of one field.
-enum Cells<'a> {
-    Categories(StringViewArray, &'a HashMap<String, u16>, u8),
+enum Cells {
+    Categories {
+        values: Category,
+        /// The number of each different value in the vocabulary; none of a rare one.
+        tokens: Vec<Option<u16>>,
+        max_bytes: u8,
+    },
     Numbers(Float64Array),
     Texts(StringViewArray, u8),
     Times(Int64Array),
@@ -103,20 +111,49 @@ impl RowValues for Values<'_> {
         }
         Ok(FORM)
     }
+
+    fn categories(&self) -> Vec<&Category> {
+        let category = |cells| match cells {
+            &Cells::Categories { ref values, .. } => Some(values),
+            _ => None,
+        };
+        self.cells.iter().filter_map(category).collect()
+    }
+
+    fn filled(&self) -> u64 {
+        let bit = |(field, cells): (usize, &Cells)| u64::from(cells.has_value()) << field;
+        self.cells.iter().enumerate().map(bit).sum()
+    }
 }
 
-impl Cells<'_> {
+impl Cells {
+    fn has_value(&self) -> bool {
+        match self {
+            Self::Categories { values, .. } => values.values().len() > 0,
+            Self::Numbers(numbers) => numbers.null_count() < numbers.len(),
+            Self::Texts(texts, _) => texts.null_count() < texts.len(),
+            Self::Times(times) => times.null_count() < times.len(),
+        }
+    }
+
     fn value(&self, field: usize, row: usize, time: i64, notes: &mut Notes<'_>) -> StoredValue<'_> {
         match self {
-            Self::Categories(texts, ..) | Self::Texts(texts, _) if texts.is_null(row) => {
-                StoredValue::Null
-            }
-            Self::Categories(texts, numbers, max_bytes) => match numbers.get(texts.value(row)) {
-                Some(&number) => StoredValue::Category(number),
-                None => StoredValue::Rare(cut(texts.value(row), field, *max_bytes, notes)),
+            Self::Categories { values, tokens, max_bytes } => match values.number(row) {
+                None => StoredValue::Null,
+                Some(number) => match tokens[number] {
+                    Some(token) => StoredValue::Category(token),
+                    None => {
+                        let text = values.text(row);
+                        notes.note(Reason::FieldRare(field), || quoted(text));
+                        let cut = Reason::FieldRareCut(field, *max_bytes);
+                        StoredValue::Rare(beginning(text, *max_bytes, cut, notes))
+                    }
+                },
             },
+            Self::Texts(texts, _) if texts.is_null(row) => StoredValue::Null,
             Self::Texts(texts, max_bytes) => {
-                StoredValue::Text(cut(texts.value(row), field, *max_bytes, notes))
+                let cut = Reason::FieldCut(field, *max_bytes);
+                StoredValue::Text(beginning(texts.value(row), *max_bytes, cut, notes))
             }
             Self::Numbers(numbers) if numbers.is_null(row) => StoredValue::Null,
             Self::Numbers(numbers) => number(numbers.value(row), field, notes),
@@ -134,18 +171,29 @@ fn number(number: f64, field: usize, notes: &mut Notes<'_>) -> StoredValue<'stat
         notes.note(Reason::FieldIsNan(field), String::new);
         return StoredValue::Null;
     }
+    let code = number_code(number);
     if is_too_large(number) {
         notes.note(Reason::FieldTooLarge(field), || number.to_string());
+    } else if code == 0 && number != 0.0 {
+        notes.note(Reason::FieldTooSmall(field), || number.to_string());
     }
-    StoredValue::Number(number_code(number))
+    StoredValue::Number(code)
 }
 
-/// Returns the beginning of a text that is too long.
-fn cut<'a>(text: &'a str, field: usize, max_bytes: u8, notes: &mut Notes<'_>) -> &'a [u8] {
-    text.as_bytes().get(..usize::from(max_bytes)).map_or(text.as_bytes(), |start| {
-        if start.len() < text.len() {
-            notes.note(Reason::FieldCut(field, max_bytes), || format!("{text:?}"));
-        }
-        start
-    })
+/// Returns the beginning of a text, which is counted for `reason` if it is too long.
+fn beginning<'a>(text: &'a str, max_bytes: u8, reason: Reason, notes: &mut Notes<'_>) -> &'a [u8] {
+    let (start, rest) = text.as_bytes().split_at(text.len().min(max_bytes.into()));
+    if !rest.is_empty() {
+        notes.note(reason, || quoted(text));
+    }
+    start
+}
+
+/// The most characters of a text in a message.
+const QUOTED: usize = 40;
+
+fn quoted(text: &str) -> String {
+    let start: String = text.chars().take(QUOTED).collect();
+    let more = if start.len() < text.len() { "..." } else { "" };
+    format!("{start:?}{more}")
 }

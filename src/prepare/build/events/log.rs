@@ -1,10 +1,13 @@
 //! Reads whose event each row is, and when it was; spills what the codec's reader makes of the rest.
 
+use arrow_array::temporal_conversions::timestamp_us_to_datetime;
 use arrow_array::{Array, Int64Array, StringViewArray};
 
+use super::categories::Category;
 use super::columns::{Columns, Rows};
-use super::dropped::{Dropped, Notes, Reason};
+use super::dropped::{Notes, Reason};
 use super::layout::Layout;
+use super::seen::Seen;
 use crate::error::Result;
 use crate::prepare::build::keys::{KeyDigest, digest, write_key};
 use crate::prepare::schema::{Column, Events};
@@ -33,6 +36,12 @@ pub(super) trait RowValues {
         record: &mut Vec<u8>,
         notes: &mut Notes<'_>,
     ) -> std::result::Result<u16, Refused>;
+
+    /// Returns the categories, which another read of the source has counted before.
+    fn categories(&self) -> Vec<&Category>;
+
+    /// Returns a bit for each field that has a value in any of the rows.
+    fn filled(&self) -> u64;
 }
 
 /// The columns that every log of events has: whose event it is, and when it was.
@@ -91,7 +100,7 @@ impl Keys {
         let time = self.times.value(row);
         match (0..TIME_END_US).contains(&time) {
             true => Ok(time),
-            false => Err((Reason::TimeOutOfRange, format!("{time} microseconds since 1970"))),
+            false => Err((Reason::TimeOutOfRange, time_text(time))),
         }
     }
 
@@ -104,14 +113,20 @@ impl Keys {
     }
 }
 
+fn time_text(time_us: i64) -> String {
+    let text =
+        timestamp_us_to_datetime(time_us).map(|time| time.format("%Y-%m-%d %H:%M:%S").to_string());
+    text.unwrap_or_else(|| format!("{time_us} microseconds since 1970"))
+}
+
 /// The events of some rows.
 pub(super) struct Parsed {
     /// The spilled bytes of the events of each form.
     pub records: Vec<Vec<u8>>,
     /// The events in the order of their rows.
     pub events: Vec<ParsedEvent>,
-    /// Those that were dropped.
-    pub dropped: Dropped,
+    /// What was seen in the rows.
+    pub seen: Seen,
     names: Names,
 }
 
@@ -149,14 +164,15 @@ pub(super) fn parse(
     let keys = keys.read(rows)?;
     let values = values.read(rows)?;
     let count = rows.batch.num_rows();
-    let mut dropped = Dropped::default();
-    dropped.see(count as u64);
+    let mut seen = Seen { filled: values.filled(), ..Seen::nothing() };
+    seen.dropped.see(count as u64);
+    let categories = values.categories();
     let mut records = vec![Vec::new(); layout.forms.len()];
     let mut events = Vec::with_capacity(count);
     let mut joined = Vec::new();
     let mut record = Vec::new();
     keys.for_each(|row, name, key| {
-        let mut notes = Notes { dropped: &mut dropped, row: rows.first + row as u64 };
+        let mut notes = Notes { dropped: &mut seen.dropped, row: rows.first + row as u64 };
         let stored = key.and_then(|(digest, time)| {
             record.clear();
             let form = values.append(row, time, &mut record, &mut notes)?;
@@ -170,6 +186,9 @@ pub(super) fn parse(
                 of_form.extend_from_slice(&record);
                 let partition = layout.partition_of(digest);
                 events.push(ParsedEvent { partition, row: row as u32, form: place as u8 });
+                seen.read.add(digest, categories.iter().copied(), row);
+                seen.first_us = seen.first_us.min(time);
+                seen.last_us = seen.last_us.max(time);
             }
             Err((reason, value)) => notes.note(reason, || value),
         }
@@ -177,5 +196,5 @@ pub(super) fn parse(
             joined.push(name.to_owned());
         }
     });
-    Ok(Parsed { records, events, dropped, names: keys.into_names(joined) })
+    Ok(Parsed { records, events, seen, names: keys.into_names(joined) })
 }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use arrow_array::{Array, Float64Array, StringViewArray};
 
+use super::categories::Category;
 use super::columns::{Columns, Rows};
 use super::dropped::{Notes, Reason};
 use super::log::{Refused, RowValues, ValueReader};
@@ -70,6 +71,14 @@ impl RowValues for Values {
         record.extend_from_slice(&code.to_le_bytes());
         append_address(source, record);
         Ok(if destination.is_ipv4() { V4 } else { V6 })
+    }
+
+    fn categories(&self) -> Vec<&Category> {
+        Vec::new()
+    }
+
+    fn filled(&self) -> u64 {
+        0
     }
 }
 

@@ -4,6 +4,7 @@
 //! before it counts their values. The last one sorts the partitions, one after another, and writes rows. The order of the store is total
 //! (split, entity, form, time, value), so the order of the source changes no byte.
 
+mod categories;
 mod chain;
 mod columns;
 mod dropped;
@@ -13,6 +14,7 @@ mod log;
 mod measurements;
 mod partition;
 mod rows;
+mod seen;
 mod spill;
 mod vocabulary;
 
@@ -21,14 +23,15 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
+use self::categories::ReadSum;
 use self::columns::{Columns, Rows};
-use self::dropped::Dropped;
 use self::fields::Fields;
 use self::layout::Layout;
 use self::log::{KeyColumns, ValueReader, parse};
 use self::measurements::Measurements;
 use self::partition::{Partition, divide, sorted};
 use self::rows::{RowWriter, Totals};
+use self::seen::Seen;
 use self::spill::Spill;
 use self::vocabulary::{Counter, vocabulary};
 use crate::bytes::Digest;
@@ -52,16 +55,17 @@ pub(in crate::prepare) fn build_events(
     folder: &Path,
     progress: &dyn Progress,
 ) -> Result<EventsReport> {
-    let fields = vocabulary_of(source, events, progress)?;
+    let (fields, counted) = vocabulary_of(source, events, progress)?;
     let layout = Layout::new(&*codec(&events.codec, &fields)?, events.split.rule()?);
     let staging = folder.join("staging");
     let mut spill = Spill::create(&staging, layout)?;
-    let dropped = read(source, events, &fields, &mut spill, progress)?;
+    let seen = read(source, events, &fields, &mut spill, progress)?;
+    seen.check(events, &fields, counted).context(|| format!("table {:?}", events.source))?;
 
     let mut writer = RowWriter::create(folder, events.row_bytes)?;
     let limit = SORTED_BYTES / rayon::current_num_threads().max(1);
     let partitions = spill.into_partitions();
-    progress.begin("writing rows", Some(dropped.kept()));
+    progress.begin("writing rows", Some(seen.dropped.kept()));
     // The next partitions, the first one last.
     let mut waiting: Vec<Partition> = partitions.into_iter().rev().collect();
     while !waiting.is_empty() {
@@ -82,17 +86,17 @@ pub(in crate::prepare) fn build_events(
         }
     }
     let (totals, files) = writer.finish()?;
-    write_metadata(schema, events, fields, folder, (totals, files), &dropped)
+    write_metadata(schema, events, fields, folder, (totals, files), &seen)
 }
 
-/// Returns the vocabulary of the fields, whose categories are counted.
+/// Returns the vocabulary of the fields, and what was read to count the categories, if there are any.
 fn vocabulary_of(
     source: &dyn Source,
     events: &Events,
     progress: &dyn Progress,
-) -> Result<Vec<FieldMetadata>> {
+) -> Result<(Vec<FieldMetadata>, Option<ReadSum>)> {
     if events.fields.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), None));
     }
     let mut columns = Columns::default();
     let counter = Counter::new(events, &mut columns)?;
@@ -105,7 +109,8 @@ fn vocabulary_of(
             progress.advance(rows)
         })?;
     }
-    vocabulary(events, counts)
+    let read = counter.has_categories().then_some(counts.read);
+    Ok((vocabulary(events, counts)?, read))
 }
 
 /// Reads every event, and spills those that can be stored.
@@ -115,7 +120,7 @@ fn read(
     fields: &[FieldMetadata],
     spill: &mut Spill,
     progress: &dyn Progress,
-) -> Result<Dropped> {
+) -> Result<Seen> {
     progress.begin(&format!("reading {}", events.source), None);
     let mut columns = Columns::default();
     let keys = KeyColumns::new(events, &mut columns);
@@ -123,18 +128,16 @@ fn read(
         [] => Box::new(Measurements::new(events, &mut columns)),
         _ => Box::new(Fields::new(events, fields, &mut columns)),
     };
-    let mut dropped = Dropped::default();
+    let mut seen = Seen::nothing();
     let layout = spill.layout().clone();
     let parse = |rows: &Rows<'_>| parse(&keys, &*values, rows, &layout);
     for_each_batch(source, events, &columns, parse, |part| {
         spill.append(&part)?;
-        let rows = part.dropped.seen();
-        dropped.add(part.dropped);
+        let rows = part.seen.dropped.seen();
+        seen.merge(part.seen);
         progress.advance(rows)
     })?;
-    let table = || format!("table {:?}", events.source);
-    dropped.check(events.dropped_share, &names(fields)).context(table)?;
-    Ok(dropped)
+    Ok(seen)
 }
 
 /// Makes a part of each batch of the source, several at a time, and takes the parts in their order.
@@ -147,28 +150,37 @@ fn for_each_batch<T: Send>(
 ) -> Result<()> {
     let mut batches = source.read(&events.source, columns.names())?;
     let at_once = 2 * rayon::current_num_threads();
-    let mut first_row = 0;
+    let mut next_row = 0;
     loop {
-        let read: Vec<_> = batches.by_ref().take(at_once).collect::<Result<_>>()?;
-        if read.is_empty() {
-            return Ok(());
+        let mut numbered = Vec::with_capacity(at_once);
+        let mut failed = None;
+        for batch in batches.by_ref().take(at_once) {
+            match batch {
+                Ok(batch) => {
+                    let first = next_row;
+                    next_row += batch.num_rows() as u64;
+                    numbered.push((batch, first));
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
         }
-        let mut numbered = Vec::with_capacity(read.len());
-        for batch in read {
-            let rows = batch.num_rows() as u64;
-            numbered.push((batch, first_row));
-            first_row += rows;
-        }
-        let parts: Vec<T> = (numbered.into_par_iter())
+        let is_last = numbered.len() < at_once;
+        let parts: Vec<Result<T>> = (numbered.into_par_iter())
             .map(|(batch, first)| make(&Rows { columns, batch: &batch, first }))
-            .collect::<Result<_>>()
-            .context(|| format!("table {:?}", events.source))?;
-        parts.into_iter().try_for_each(&mut take)?;
+            .collect();
+        // The error of the first rows, whatever the number of threads.
+        for part in parts {
+            take(part.context(|| format!("table {:?}", events.source))?)?;
+        }
+        match failed {
+            Some(error) => return Err(error),
+            None if is_last => return Ok(()),
+            None => {}
+        }
     }
-}
-
-fn names(fields: &[FieldMetadata]) -> Vec<String> {
-    fields.iter().map(|field| field.name.clone()).collect()
 }
 
 fn write_metadata(
@@ -177,7 +189,7 @@ fn write_metadata(
     fields: Vec<FieldMetadata>,
     folder: &Path,
     (totals, files): (Totals, Vec<FileMetadata>),
-    dropped: &Dropped,
+    seen: &Seen,
 ) -> Result<EventsReport> {
     let rule = events.split.rule()?;
     let mut metadata = EventsMetadata {
@@ -207,10 +219,10 @@ fn write_metadata(
         event_count: metadata.event_count(),
         entity_count: metadata.entity_count,
         row_count: metadata.row_count(),
-        dropped_count: dropped.count(),
+        dropped_count: seen.dropped.count(),
         first_us: metadata.first_us,
         last_us: metadata.last_us,
         store_bytes: file_bytes + text.len() as u64,
-        remarks: dropped.remarks(&names(&metadata.fields)),
+        remarks: seen.remarks(events, &metadata),
     })
 }
