@@ -4,7 +4,8 @@
 
 The bigram knows how often each token follows each other one: after the token of a field, how often
 each value occurs. What the decoder does better it has from the events before, and from the fields
-of the same event. Both are measured on rows of the test split, whose entities neither has seen.
+of the same event. Both are measured on rows of the test split, whose entities neither has seen; if
+it has no events, on val, or else on train. At last the decoder continues a history of this split.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ import numpy as np
 import optax
 
 import headwater
+from headwater.sampler import Split
 
 WIDTH, LAYERS, HEADS = 64, 2, 4
-LENGTH, BATCH = 256, 16
+BATCH_TOKENS = 4096
 SMOOTHING = (1.0, 0.1, 0.01)
-TEST_EPOCHS = 4
+# What is measured: so many epochs of the split, but no more batches.
+MOST_EPOCHS, MOST_BATCHES = 4, 64
 
 Params = Mapping[str, Any]
 Batch = Mapping[str, np.ndarray]
@@ -135,6 +138,26 @@ class Bigram:
         return np.log(totals[batch["inputs"]]) - np.log(pairs)
 
 
+def room(metadata: Mapping[str, Any]) -> int:
+    """Returns the most tokens of an event of a store, as `events/FORMAT.md` counts them."""
+    if metadata["codec"] == "latency-v1":
+        return 48
+    kinds = [field["kind"] for field in metadata["fields"]]
+    beside_text = {"category": 3, "number": 3, "time": 3, "bytes": 2}
+    return 10 + sum(beside_text[kind["type"]] + kind.get("max_bytes", 0) for kind in kinds)
+
+
+def measured_split(events: headwater.Events) -> Split:
+    """Returns the split to measure on: the first of test, val and train that has events."""
+    splits: tuple[Split, ...] = ("test", "val", "train")
+    split = next(name for name in splits if events.row_count(name))
+    if split != "test":
+        seen = ", whose entities both have seen" if split == "train" else ""
+        print(f"test has no events: measured on {split}{seen}")
+        print("for a test, prepare more entities, or give it a larger share in the schema")
+    return split
+
+
 def categories(events: headwater.Events) -> Iterator[tuple[str, int, int]]:
     """Yields the name of each category, with its first token and the end of its tokens."""
     for field in events.metadata().get("fields", []):
@@ -143,41 +166,109 @@ def categories(events: headwater.Events) -> Iterator[tuple[str, int, int]]:
             yield field["name"], kind["first"], kind["first"] + len(kind["values"])
 
 
-def compared(events: headwater.Events, params: Params, bigram: Bigram) -> dict[str, list[float]]:
-    """Returns the mean losses of decoder and bigram on test: of all tokens, and of each category.
+def compared(
+    events: headwater.Events, split: Split, params: Params, bigram: Bigram, batch_size: int
+) -> dict[str, list[float]]:
+    """Returns the mean losses of decoder and bigram: of all tokens, and of each category.
 
-    The bigram is smoothed by what is best for it on the same tokens.
+    The bigram is smoothed by what is best for it on the same tokens. A category without a value
+    among the tokens has no mean, and is left out.
     """
     decoder = jax.jit(losses)
     parts = []
-    rows_of_test = TEST_EPOCHS * events.row_count("test")
-    for first in range(0, rows_of_test - BATCH + 1, BATCH):
-        batch = events.rows(range(first, first + BATCH), split="test")
+    row_count = min(MOST_EPOCHS * events.row_count(split), MOST_BATCHES * batch_size)
+    for first in range(0, row_count, batch_size):
+        batch = events.rows(range(first, min(first + batch_size, row_count)), split)
         own = {name: array for name, array in batch.items() if array.ndim == 2}
         rows = [np.asarray(decoder(params, own)), *(bigram.losses(own, s) for s in SMOOTHING)]
         where = is_target(own)
         parts.append(np.stack([row[where] for row in (own["targets"], *rows)]))
     targets, *rows = np.concatenate(parts, axis=1)
-
-    def means(where: np.ndarray) -> list[float]:
-        decoder, *bigrams = (float(np.mean(row, where=where)) for row in rows)
-        return [decoder, min(bigrams), int(where.sum())]
-
-    found = {"all tokens": means(np.ones(len(targets), bool))}
-    for name, first, end in categories(events):
-        found[name] = means((first <= targets) & (targets < end))
+    found = {}
+    for name, first, end in [("all tokens", 0, events.vocabulary_size), *categories(events)]:
+        where = (first <= targets) & (targets < end)
+        if where.any():
+            decoder_mean, *bigrams = (float(np.mean(row, where=where)) for row in rows)
+            found[name] = [decoder_mean, min(bigrams), int(where.sum())]
     return found
 
 
+def contexts(events: headwater.Events, split: Split) -> Iterator[tuple[str, list[int]]]:
+    """Yields the first context of a few rows: whose it is, and its tokens."""
+    for number in range(min(8, events.row_count(split))):
+        batch = events.rows([number], split)
+        tokens = batch["inputs"][batch["inputs_segmentation"] == 1].tolist()
+        yield events.entity(int(batch["entity"][0])), tokens
+
+
+def has_times(context: list[dict[str, Any]]) -> bool:
+    """Returns whether each event of a context has its time."""
+    return all(any(field["name"] == "time" for field in event["fields"]) for event in context)
+
+
+def continued(
+    events: headwater.Events, split: Split, params: Params, length: int, most: int, seed: int
+) -> list[dict[str, Any]] | None:
+    """Samples an event of `most` tokens or fewer behind a context of a split, and prints it.
+
+    Returns its fields, or None if its tokens are no event: nothing keeps the decoder from that.
+    """
+    found = list(contexts(events, split))
+    # Events that all have times are in their order: what follows comes later.
+    timed = (one for one in found if has_times(events.decode(one[1])))
+    whose, context = next(timed, found[0])
+    # The prompt is as many whole events as leave room in the row.
+    ends = [place for place, token in enumerate([*context, 0]) if token == 0]
+    prompt = context[: max(end for end in ends if end <= length - most)]
+    event = [0]
+    following, random = jax.jit(logits), np.random.default_rng(seed)
+    while len(event) < most:
+        written = prompt + event
+        inputs = np.zeros((1, -(-len(written) // 256) * 256), int)  # few shapes to compile
+        inputs[0, : len(written)] = written
+        row = {"inputs_position": np.arange(inputs.size)[None], "inputs_segmentation": inputs >= 0}
+        scores = following(params, {"inputs": inputs} | row)[0, len(written) - 1]
+        token = int(np.argmax(scores + random.gumbel(size=len(scores))))
+        if token == 0:  # which begins another event
+            break
+        event.append(token)
+    print(f"sampled for {whose}, after {prompt.count(0)} events:")
+    try:
+        fields: list[dict[str, Any]] = events.decode(prompt + event)[-1]["fields"]
+    except headwater.DataError as error:
+        print(f"  no event: {error}")
+        return None
+    for field in fields:
+        print(f"  {field['name']:20}{field['value']}")
+    return fields
+
+
 def main() -> None:
-    """Trains, and prints the comparison; the last line is JSON."""
+    """Trains, and prints the comparison and a sampled event; the last line is JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("store", type=Path, help="an event store")
     parser.add_argument("--steps", type=int, default=600, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument(
+        "--length", type=int, help="tokens of a row (default: 256, or two of the longest events)"
+    )
     args = parser.parse_args()
-    settings = {"seed": args.seed, "batch_size": BATCH, "sequence_length": LENGTH}
-    with headwater.Events(args.store, **settings) as events:
+    try:
+        # Of this length, an event of any store fits.
+        with headwater.Events(args.store, sequence_length=32_768, num_prefetch=0) as events:
+            most = room(events.metadata())
+            length = max(256, min(2 * most, 32_768)) if args.length is None else args.length
+            batch_size = max(1, BATCH_TOKENS // length)
+            if events.row_count("train") == 0:
+                parser.error("expected events in train, found none; prepare more entities")
+            split = measured_split(events)
+        events = headwater.Events(
+            args.store, seed=args.seed, batch_size=batch_size, sequence_length=length
+        )
+    except headwater.HeadwaterError as error:
+        parser.error(str(error))
+    print(f"each step has {batch_size} x {length:,} tokens", flush=True)
+    with events:
         bigram = Bigram(events.vocabulary_size)
         params = initial_params(events.vocabulary_size, args.seed)
         state = optimizer(args.steps).init(params)
@@ -192,11 +283,15 @@ def main() -> None:
                 mean = np.mean(shown[-max(1, args.steps // 8) :])
                 seconds = time.perf_counter() - began
                 print(f"step {number}: loss {mean:.3f}, {seconds:.0f} s", flush=True)
-        found = compared(events, params, bigram)
-    print(f"{'test, nats a token':22}{'decoder':>9}{'bigram':>9}{'tokens':>9}")
-    for name, (decoder, other, count) in found.items():
-        print(f"{name:22}{decoder:9.3f}{other:9.3f}{count:9,}")
-    print(json.dumps({"first": shown[0], "last": np.mean(shown[-10:]), "test": found}))
+        found = compared(events, split, params, bigram, batch_size)
+        print(f"{split + ', nats a token':22}{'decoder':>9}{'bigram':>9}{'tokens':>9}")
+        for name, (decoder, other, count) in found.items():
+            print(f"{name:22}{decoder:9.3f}{other:9.3f}{count:9,}")
+        for name in [name for name, _, _ in categories(events) if name not in found]:
+            print(f"{name:22}left out: no value that is a token of its own in {split}")
+        fields = continued(events, split, params, length, most, args.seed)
+    result = {"first": shown[0], "last": np.mean(shown[-10:]), split: found, "sampled": fields}
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":
