@@ -220,6 +220,12 @@ impl Envelope {
     }
 }
 
+/// Returns the digest of a key: the first 16 bytes of its BLAKE3 digest.
+pub(crate) fn key_digest(bytes: &[u8]) -> u128 {
+    let digest = blake3::hash(bytes);
+    digest.as_bytes().first_chunk().map_or(0, |first| u128::from_le_bytes(*first))
+}
+
 /// Returns the identity of a name or a key: the first 8 bytes of its BLAKE3 digest.
 #[must_use]
 pub fn identity_of(bytes: &[u8]) -> u64 {

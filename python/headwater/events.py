@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from headwater._headwater import Cursor, EventPass, EventsCore
 from headwater._html import table
@@ -138,6 +142,37 @@ class Events(Streams):
         """
         events: list[dict[str, Any]] = self._core.decode(list(tokens))
         return events
+
+    def latest(
+        self,
+        entity: str,
+        *,
+        before: datetime | int | None = None,
+        length: int | None = None,
+    ) -> npt.NDArray[np.uint16]:
+        """Returns the tokens of an entity's latest events: what a model continues.
+
+        They are in the order of time, each with its time; the order of the fields is that of
+        `seed`. Unlike the contexts of a row, none is left out between the first and the last.
+
+        Args:
+            entity: The name of the entity; of several columns, their texts joined by "|".
+            before: Only events before this time, a datetime (UTC if it has no zone) or an integer
+                of microseconds since 1970; default: all.
+            length: The most tokens; default: `sequence_length`. Leave room for what the model
+                adds.
+
+        Returns:
+            The tokens; none if there is no event before that time.
+
+        Raises:
+            headwater.InvalidArgument: The store has no such entity, or its last event has more
+                tokens than `length`.
+        """
+        if isinstance(before, datetime):
+            utc = before.replace(tzinfo=UTC) if before.tzinfo is None else before
+            before = (utc - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        return self._core.latest(entity, before_us=before, length=length)
 
     def entity(self, number: int) -> str:
         """Returns the text that names an entity, by its number in a batch's `entity`."""

@@ -8,6 +8,7 @@ mod context;
 mod decoded;
 pub(crate) mod fields;
 pub(crate) mod latency;
+mod latest;
 mod metadata;
 mod row;
 mod rows;

@@ -6,8 +6,10 @@ use rayon::prelude::*;
 
 use super::batch::{EventBatch, Place, Segments, Tensors};
 use super::context::{Scratch, context};
-use super::settings::EventSettings;
+use super::latest::latest;
+use super::settings::{EventSettings, LENGTH_MAX};
 use super::store::EventStore;
+use crate::bytes::identity_of;
 use crate::error::{Error, Result};
 use crate::handoff::Pool;
 use crate::plan::{Permutation, Split};
@@ -180,6 +182,35 @@ impl Rows {
             }
             item = random.below(self.count(split));
         }
+    }
+}
+
+/// The number in the place of a split's, for the words of the latest events.
+const LATEST: u64 = 3;
+
+impl Rows {
+    /// Returns the tokens of the latest events of an entity before a time.
+    pub(super) fn latest(
+        &self,
+        name: &str,
+        before_us: i64,
+        length: Option<u32>,
+    ) -> Result<Vec<u16>> {
+        let Some(entity) = self.store.find_entity(name)? else {
+            return Err(Error::invalid(format!(
+                "entity: expected the name of an entity of the store, a value of {}, found {name:?}",
+                self.store.metadata().entity.join(", joined by | to ")
+            )));
+        };
+        let length = length.unwrap_or(self.settings.sequence_length);
+        if length > LENGTH_MAX {
+            return Err(Error::invalid(format!(
+                "length: expected at most {LENGTH_MAX} tokens, found {length}"
+            )));
+        }
+        let identity = [LATEST, identity_of(name.as_bytes()), 0];
+        let mut random = Stream::new(self.settings.seed, Purpose::EventContext, identity);
+        latest(&self.store, entity, before_us, &mut random, length as usize)
     }
 }
 

@@ -207,6 +207,24 @@ impl EventSampler {
         })
     }
 
+    /// Returns the tokens of the latest events of an entity, those before `before_us`: what a model
+    /// continues. They are in the order of time, each with its time, and at most `length` tokens (default:
+    /// the sequence length). Without events before that time there are no tokens.
+    ///
+    /// # Cost
+    /// That of one context, and a binary search for the entity.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the store has no such entity, or its last event is longer than `length`.
+    pub fn latest(
+        &self,
+        entity: &str,
+        before_us: Option<i64>,
+        length: Option<u32>,
+    ) -> Result<Vec<u16>> {
+        self.batches.rows.latest(entity, before_us.unwrap_or(i64::MAX), length)
+    }
+
     /// Moves the stream of a split to the row at `index`: the next global batch begins there.
     ///
     /// # Cost

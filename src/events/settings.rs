@@ -9,7 +9,7 @@ use super::store::EventStore;
 const SEQUENCE_VERSION: u64 = 1;
 
 /// The longest sequence.
-const LENGTH_MAX: u32 = 1 << 15;
+pub(super) const LENGTH_MAX: u32 = 1 << 15;
 
 /// The element type of a batch's tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

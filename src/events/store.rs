@@ -1,13 +1,15 @@
 //! `EventStore`: the events of many entities on disk, memory-mapped.
 
+use std::cmp::Ordering;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::codec::Codec;
 use super::codecs::codec;
 use super::decoded::DecodedEvent;
-use super::metadata::{EventsMetadata, SplitCounts};
+use super::metadata::{EventsMetadata, SplitCounts, SplitMetadata};
 use super::row::{Row, RowRecord, items_of};
-use crate::bytes::{Digest, identity_of};
+use crate::bytes::{Digest, identity_of, key_digest};
 use crate::container::{
     Container, METADATA_FILE, Section, Strings, check_no_other_files, file_of, open_folder,
 };
@@ -101,13 +103,7 @@ impl EventStore {
                 "row {row}: {what}; copy the store again from an intact copy, or prepare it again"
             )))
         };
-        let ratios = self.metadata.split.per_mille.map(|share| share as f64 / 1000.0);
-        let [train, val, test] = ratios;
-        let rule = SplitRule {
-            seed: self.metadata.split.seed,
-            ratios: SplitRatios::new(train, val, test)
-                .map_err(|e| Error::corrupt(format!("{METADATA_FILE}: {e}")))?,
-        };
+        let rule = self.split_rule()?;
         let (mut row, mut items, mut at, mut next_entity) = (0, 0, 0, 0);
         for split in Split::ALL {
             let mut found =
@@ -151,6 +147,14 @@ impl EventStore {
             return wrong(row, "the rows end before the entities or the events");
         }
         Ok(())
+    }
+
+    fn split_rule(&self) -> Result<SplitRule> {
+        let SplitMetadata { seed, per_mille } = self.metadata.split;
+        let [train, val, test] = per_mille.map(|share| share as f64 / 1000.0);
+        let ratios = SplitRatios::new(train, val, test)
+            .map_err(|e| Error::corrupt(format!("{METADATA_FILE}: {e}")))?;
+        Ok(SplitRule { seed, ratios })
     }
 
     /// Returns the folder of the store.
@@ -228,15 +232,55 @@ impl EventStore {
         Ok((self.row(record)?, record.entity))
     }
 
+    /// Returns the number of the entity with this name; none if there is none.
+    ///
+    /// # Cost
+    /// A binary search: the entities of a split are in the order of the digests of their names.
+    pub(super) fn find_entity(&self, name: &str) -> Result<Option<u32>> {
+        let digest = |name: &str| key_digest(name.as_bytes());
+        let wanted = digest(name);
+        let split =
+            self.split_rule()?.split_of(name_identity("events"), identity_of(name.as_bytes()));
+        let rows = self.rows_of(split);
+        let first_entity = |row: usize| match row < self.metadata.row_count() as usize {
+            true => Ok(self.record(row)?.entity),
+            false => Ok(self.metadata.entity_count),
+        };
+        let (mut low, mut high) = (first_entity(rows.start)?, first_entity(rows.end)?);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match digest(self.entity(middle)?).cmp(&wanted) {
+                Ordering::Equal => return Ok(Some(middle)),
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the numbers of the rows of an entity.
+    pub(super) fn rows_of_entity(&self, entity: u32) -> Result<Range<usize>> {
+        let first_row = |entity: u32| {
+            let (mut low, mut high) = (0, self.metadata.row_count() as usize);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                match self.record(middle)?.entity < entity {
+                    true => low = middle + 1,
+                    false => high = middle,
+                }
+            }
+            Ok::<_, Error>(low)
+        };
+        Ok(first_row(entity)?..first_row(entity.saturating_add(1))?)
+    }
+
     /// Returns the numbers of the rows of a split.
-    #[cfg(feature = "arrayrecord")]
-    pub(crate) fn rows_of(&self, split: Split) -> std::ops::Range<usize> {
+    pub(crate) fn rows_of(&self, split: Split) -> Range<usize> {
         let (first, _) = self.start(split);
         first..first + self.metadata.counts(split).rows as usize
     }
 
     /// Returns the row of this number, and its entity.
-    #[cfg(feature = "arrayrecord")]
     pub(crate) fn numbered_row(&self, number: usize) -> Result<(Row<'_>, u32)> {
         let record = self.record(number)?;
         Ok((self.row(record)?, record.entity))

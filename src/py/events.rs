@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -165,6 +166,20 @@ impl EventsCore {
             .map(|Whole(token)| in_range("token", token))
             .collect::<Result<_>>()?;
         to_python(py, &self.0.store().decode(&tokens)?)
+    }
+
+    /// Returns the tokens of the latest events of an entity.
+    #[pyo3(signature = (entity, *, before_us, length))]
+    fn latest<'py>(
+        &self,
+        py: Python<'py>,
+        entity: &str,
+        before_us: Option<Whole>,
+        length: Option<Whole>,
+    ) -> PyResult<Bound<'py, PyArray1<u16>>> {
+        let before_us = before_us.map(|Whole(time)| in_range("before", time)).transpose()?;
+        let length = length.map(|Whole(length)| in_range("length", length)).transpose()?;
+        Ok(py.detach(|| self.0.latest(entity, before_us, length))?.into_pyarray(py))
     }
 
     /// Returns the text that names an entity.

@@ -13,6 +13,7 @@ mod damage;
 mod fields;
 mod golden;
 mod large;
+mod latest;
 mod laws;
 mod rows;
 mod uniform;

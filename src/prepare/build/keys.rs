@@ -11,11 +11,7 @@ use crate::error::{Error, Result};
 /// The first 8 bytes are the identity that the store keeps.
 pub(in crate::prepare) type KeyDigest = u128;
 
-/// Returns the digest of a key's text.
-pub(in crate::prepare) fn digest(bytes: &[u8]) -> KeyDigest {
-    let digest = blake3::hash(bytes);
-    digest.as_bytes().first_chunk().map_or(0, |first| u128::from_le_bytes(*first))
-}
+pub(in crate::prepare) use crate::bytes::key_digest as digest;
 
 /// The digest of a NULL key.
 pub(in crate::prepare) const NULL_KEY: KeyDigest = 0;
