@@ -32,7 +32,8 @@ def small_store(folder, fields, split, entities=30, events=20):
     for entity in range(entities):
         for event in range(events):
             number = entity * events + event
-            kind, note, at = "abc"[number % 3], "x" * (number % 250), number * 60
+            at = 1_751_328_000 + 60 * number
+            kind, note = "abc"[number % 3], "x" * (number % 250)
             lines.append(f"e{entity},{at},{kind},,{note},{number / 8},{at + number % 7}")
     (folder / "log.csv").write_text("\n".join(lines) + "\n")
     schema = (
