@@ -193,33 +193,15 @@ def compared(
     return found
 
 
-def contexts(events: headwater.Events, split: Split) -> Iterator[tuple[str, list[int]]]:
-    """Yields the first context of a few rows: whose it is, and its tokens."""
-    for number in range(min(8, events.row_count(split))):
-        batch = events.rows([number], split)
-        tokens = batch["inputs"][batch["inputs_segmentation"] == 1].tolist()
-        yield events.entity(int(batch["entity"][0])), tokens
-
-
-def has_times(context: list[dict[str, Any]]) -> bool:
-    """Returns whether each event of a context has its time."""
-    return all(any(field["name"] == "time" for field in event["fields"]) for event in context)
-
-
 def continued(
     events: headwater.Events, split: Split, params: Params, length: int, most: int, seed: int
 ) -> list[dict[str, Any]] | None:
-    """Samples an event of `most` tokens or fewer behind a context of a split, and prints it.
+    """Samples an event of `most` tokens or fewer behind the latest ones of an entity, and prints it.
 
     Returns its fields, or None if its tokens are no event: nothing keeps the decoder from that.
     """
-    found = list(contexts(events, split))
-    # Events that all have times are in their order: what follows comes later.
-    timed = (one for one in found if has_times(events.decode(one[1])))
-    whose, context = next(timed, found[0])
-    # The prompt is as many whole events as leave room in the row.
-    ends = [place for place, token in enumerate([*context, 0]) if token == 0]
-    prompt = context[: max(end for end in ends if end <= length - most)]
+    whose = events.entity(int(events.rows([0], split)["entity"][0]))
+    prompt = events.latest(whose, length=length - most).tolist()
     event = [0]
     following, random = jax.jit(logits), np.random.default_rng(seed)
     while len(event) < most:
@@ -232,7 +214,7 @@ def continued(
         if token == 0:  # which begins another event
             break
         event.append(token)
-    print(f"sampled for {whose}, after {prompt.count(0)} events:")
+    print(f"sampled for {whose}, after the last {prompt.count(0)} events:")
     try:
         fields: list[dict[str, Any]] = events.decode(prompt + event)[-1]["fields"]
     except headwater.DataError as error:

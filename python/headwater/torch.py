@@ -56,4 +56,9 @@ class SamplerDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resumes from a state; a state of another plan is refused."""
+        if not isinstance(state, dict) or "cursor" not in state:
+            raise InvalidArgument(
+                'state: expected what state_dict returned, with a "cursor", found '
+                f"{sorted(state) if isinstance(state, dict) else type(state).__name__}"
+            )
         self._sampler.resume(state["cursor"])

@@ -9,7 +9,6 @@ use super::context::{Scratch, context};
 use super::latest::latest;
 use super::settings::{EventSettings, LENGTH_MAX};
 use super::store::EventStore;
-use crate::bytes::identity_of;
 use crate::error::{Error, Result};
 use crate::handoff::Pool;
 use crate::plan::{Permutation, Split};
@@ -208,7 +207,7 @@ impl Rows {
                 "length: expected at most {LENGTH_MAX} tokens, found {length}"
             )));
         }
-        let identity = [LATEST, identity_of(name.as_bytes()), 0];
+        let identity = [LATEST, entity.into(), 0];
         let mut random = Stream::new(self.settings.seed, Purpose::EventContext, identity);
         latest(&self.store, entity, before_us, &mut random, length as usize)
     }

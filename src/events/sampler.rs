@@ -231,8 +231,9 @@ impl EventSampler {
     /// The same for every index.
     ///
     /// # Errors
-    /// `Shutdown`, or `InvalidArgument` when another thread waits for a batch.
+    /// `Shutdown`, or `InvalidArgument` when the split has no events, or another thread waits for a batch.
     pub fn seek(&self, split: Split, index: u64) -> Result<()> {
+        self.batches.rows.check_count(split)?;
         let mut places = self.streams.places();
         places[split as usize] = index;
         self.streams.move_to(places)

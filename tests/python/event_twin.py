@@ -246,6 +246,34 @@ class Twin:
         items = self.items(split)
         return [self.tensors(items, split, 0, item, False) for item in range(len(items))]
 
+    def latest(self, entity, before, length):
+        """The tokens of the latest events of an entity."""
+        words = Stream(self.seed, 10, (3, entity, 0))
+        rows = [row for row in self.rows if row.entity == entity]
+        events = [
+            (event[0], number, place)
+            for number, row in enumerate(rows)
+            for place, event in enumerate(row.events)
+            if event[0] < before
+        ]
+        chosen, room = [], length - 4
+        for time, number, place in sorted(events, reverse=True):
+            row = rows[number]
+            if chosen and chosen[-1][0].form != row.form:
+                continue
+            bound = self.codec.bound(row, row.events[place]) + 5
+            if bound > room or (chosen and chosen[-1][1] // 10**6 - time // 10**6 >= 2**32):
+                break
+            room -= bound
+            chosen.append((row, time, row.events[place]))
+        tokens, previous = [], None
+        for row, time, event in reversed(chosen):
+            now = time // 1_000_000
+            told = ("absolute", now) if previous is None else ("since", now - previous)
+            tokens += self.codec.tokens(row, event, told, words)
+            previous = now
+        return tokens
+
     def tensors(self, items, split, epoch, item, packing):
         words = Stream(self.seed, 10, (split, epoch, item))
         segments = [context(self.codec, items[item], self.length, words)]

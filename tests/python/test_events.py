@@ -1,5 +1,6 @@
 """Token rows from Python: a plain twin, cursors, adaptors, and what bad input says."""
 
+import datetime
 import hashlib
 import json
 import os
@@ -83,6 +84,40 @@ def test_a_plain_twin_makes_the_same_pass(events_path):
     assert all(row["weight"] == 0 and row["entity"] == -1 for row in rows[len(expected) :])
     # The pass keeps its sampler.
     assert list(headwater.Events(events_path, batch_size=4).evaluate("val"))
+
+
+def test_a_plain_twin_gives_the_same_latest_events(either_path):
+    twin = Twin(either_path, seed=3, sequence_length=256, packing=True)
+    with headwater.Events(either_path, **SETTINGS) as events:
+        first, last = (events.metadata()[name] for name in ("first_us", "last_us"))
+        for number in range(40):
+            name = events.entity(number)
+            for before, length in [(None, 256), ((first + last) // 2, 100), (last, 97)]:
+                tokens = events.latest(name, before=before, length=length)
+                assert tokens.dtype == np.uint16
+                expected = twin.latest(number, before or 2**63, length)
+                assert tokens.tolist() == expected, (name, before)
+
+
+def test_latest_takes_datetimes_and_whole_events(payments_path):
+    with headwater.Events(payments_path, **SETTINGS) as events:
+        name = events.entity(3)
+        whole = events.latest(name)
+        moment = datetime.datetime(2025, 7, 1, 12, 30, tzinfo=datetime.UTC)
+        early = events.latest(name, before=moment)
+        assert np.array_equal(early, events.latest(name, before=moment.replace(tzinfo=None)))
+        here = moment.astimezone(datetime.timezone(datetime.timedelta(hours=5)))
+        assert np.array_equal(early, events.latest(name, before=here))
+        assert np.array_equal(early, events.latest(name, before=1_751_373_000_000_000))
+        assert len(events.decode(early.tolist())) < len(events.decode(whole.tolist()))
+        for arguments, message in [
+            ({"entity": "card-99"}, 'a value of card, found "card-99"'),
+            ({"entity": name, "length": 3}, "length: expected at least"),
+            ({"entity": name, "length": -1}, "length"),
+            ({"entity": name, "before": 2**70}, "before"),
+        ]:
+            with pytest.raises(headwater.InvalidArgument, match=message):
+                events.latest(**arguments)
 
 
 def test_tokens_are_decoded_as_they_were_prepared(payments_path):
@@ -360,6 +395,8 @@ def test_use_after_shutdown_and_an_empty_split_are_rejected(tmp_path):
         events.evaluate("val")
     with pytest.raises(headwater.InvalidArgument, match="the test split has no events"):
         events.next_batch("test")
+    with pytest.raises(headwater.InvalidArgument, match="the test split has no events"):
+        events.seek(5, "test")
     next(events)
     events.shutdown()
     with pytest.raises(headwater.SamplerShutdown):
