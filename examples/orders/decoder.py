@@ -121,21 +121,31 @@ def step(
 
 
 class Bigram:
-    """How often each token followed each other one."""
+    """How often each token followed each other one; only pairs that occurred take memory."""
 
     def __init__(self, vocabulary: int) -> None:
-        self.counts = np.zeros((vocabulary, vocabulary))
+        self.totals = np.zeros(vocabulary)
+        # Sorted; the last one is behind all pairs.
+        self.pairs, self.counts = np.array([vocabulary**2]), np.zeros(1)
 
     def see(self, batch: Batch) -> None:
         """Counts the pairs of a batch."""
         where = is_target(batch)
-        np.add.at(self.counts, (batch["inputs"][where], batch["targets"][where]), 1)
+        seen, counts = np.unique(self._pairs(batch)[where], return_counts=True)
+        self.pairs, places = np.unique(np.append(self.pairs, seen), return_inverse=True)
+        self.counts = np.bincount(places, np.append(self.counts, counts))
+        np.add.at(self.totals, batch["inputs"][where], 1)
 
     def losses(self, batch: Batch, smoothing: float) -> np.ndarray:
         """Returns the loss of each target, in nats; `smoothing` is added to each count."""
-        pairs = self.counts[batch["inputs"], batch["targets"]] + smoothing
-        totals = self.counts.sum(axis=1) + smoothing * len(self.counts)
-        return np.log(totals[batch["inputs"]]) - np.log(pairs)
+        wanted = self._pairs(batch)
+        places = np.searchsorted(self.pairs, wanted)
+        counts = np.where(self.pairs[places] == wanted, self.counts[places], 0) + smoothing
+        totals = self.totals + smoothing * len(self.totals)
+        return np.log(totals[batch["inputs"]]) - np.log(counts)
+
+    def _pairs(self, batch: Batch) -> np.ndarray:
+        return batch["inputs"].astype(np.int64) * len(self.totals) + batch["targets"]
 
 
 def room(metadata: Mapping[str, Any]) -> int:
@@ -196,7 +206,7 @@ def compared(
 def continued(
     events: headwater.Events, split: Split, params: Params, length: int, most: int, seed: int
 ) -> list[dict[str, Any]] | None:
-    """Samples an event of `most` tokens or fewer behind the latest ones of an entity, and prints it.
+    """Samples an event of at most `most` tokens behind the latest ones of an entity; prints it.
 
     Returns its fields, or None if its tokens are no event: nothing keeps the decoder from that.
     """
