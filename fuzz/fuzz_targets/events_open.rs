@@ -20,13 +20,20 @@ mod edits;
 use edits::{Input, edit, repair};
 
 macro_rules! golden {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_bytes!(concat!("../../checkpoints/events-v1-small/", $name)))),*]
+    ($store:literal) => {
+        [
+            include_bytes!(concat!("../../checkpoints/", $store, "/metadata.json")),
+            include_bytes!(concat!("../../checkpoints/", $store, "/entities.bin")),
+            include_bytes!(concat!("../../checkpoints/", $store, "/events.bin")),
+            include_bytes!(concat!("../../checkpoints/", $store, "/rows.bin")),
+        ]
     };
 }
 
-const FILES: &[(&str, &[u8])] =
-    golden!["metadata.json", "entities.bin", "events.bin", "rows.bin"];
+const NAMES: [&str; 4] = ["metadata.json", "entities.bin", "events.bin", "rows.bin"];
+
+/// A store of each codec.
+const STORES: [[&[u8]; 4]; 2] = [golden!("events-v1-small"), golden!("events-v1-fields")];
 
 /// Makes the metadata fit the other files.
 fn seal(files: &mut [Vec<u8>]) {
@@ -36,7 +43,7 @@ fn seal(files: &mut [Vec<u8>]) {
     }
     let Ok(mut metadata) = serde_json::from_slice::<EventsMetadata>(&files[0]) else { return };
     for file in &mut metadata.files {
-        let Some(place) = FILES.iter().position(|(name, _)| *name == file.path) else { continue };
+        let Some(place) = NAMES.iter().position(|name| *name == file.path) else { continue };
         file.length = files[place].len() as u64;
         if let Some(digest) = files[place].get(32..64) {
             file.digest = Digest(digest.try_into().expect("it has 32 bytes"));
@@ -58,7 +65,8 @@ fn folder() -> &'static Path {
     })
 }
 
-fn read_all(store: EventStore) {
+/// Makes rows; of a store that passed its verification, each one.
+fn read_all(store: EventStore, is_verified: bool) {
     let settings =
         EventSettings { batch_size: 1, sequence_length: 128, ..EventSettings::default() };
     let rank = Assignment::new(0, 1).expect("one rank");
@@ -69,18 +77,27 @@ fn read_all(store: EventStore) {
     };
     for split in Split::ALL {
         for index in (0..24).chain([u64::MAX]) {
+            let row = sampler.token_row(split, index);
+            if is_verified && sampler.count(split) > 0 {
+                for tokens in row.expect("a verified store has its rows").segments {
+                    store.decode(&tokens).expect("tokens that were written are read");
+                }
+            }
             let _ = sampler.rows(split, &[index]);
         }
     }
     for entity in (0..64).chain([u32::MAX]) {
-        let _ = store.entity(entity);
+        let Ok(name) = store.entity(entity) else { continue };
+        let tokens = sampler.latest(name, None, None);
+        assert!(!is_verified || tokens.is_ok_and(|tokens| !tokens.is_empty()), "{name}");
     }
 }
 
 fuzz_target!(|bytes: &[u8]| {
     let mut input = Input(bytes);
     let mode = input.byte();
-    let mut files: Vec<Vec<u8>> = FILES.iter().map(|(_, bytes)| bytes.to_vec()).collect();
+    let whole = STORES[usize::from(mode / 2 % 2)];
+    let mut files: Vec<Vec<u8>> = whole.iter().map(|bytes| bytes.to_vec()).collect();
     let mut edits = 0;
     while !input.0.is_empty() && edits < 8 {
         edit(&mut input, &mut files);
@@ -89,17 +106,22 @@ fuzz_target!(|bytes: &[u8]| {
     if mode % 2 == 0 {
         seal(&mut files);
     }
-    for ((name, _), bytes) in FILES.iter().zip(&files) {
+    for (name, bytes) in NAMES.iter().zip(&files) {
         fs::write(folder().join(name), bytes).expect("the file can be written");
     }
-    let changed = FILES.iter().zip(&files).any(|((_, whole), bytes)| **whole != **bytes);
+    let changed = whole.iter().zip(&files).any(|(whole, bytes)| **whole != **bytes);
     match EventStore::open(folder()) {
         Err(_) => assert!(changed, "a whole store does not open"),
         Ok(store) => {
+            let tokens: Vec<u16> = bytes
+                .chunks_exact(2)
+                .map(|b| u16::from(b[0]) | u16::from(b[1]) << 8 & 0x1ff)
+                .collect();
+            let _ = store.decode(&tokens);
             let verified = store.verify(&|_| Ok(()));
             // Without digests that fit, nothing that was changed may pass.
             assert!(mode % 2 == 0 || verified.is_err() == changed, "{verified:?}");
-            read_all(store);
+            read_all(store, verified.is_ok());
         }
     }
 });
