@@ -308,7 +308,7 @@ def test_a_blank_destination_is_the_unspecified_address(tmp_path, events_schema)
         ({"columns": {"dst": "dst_addr"}}, 'found none for "rtt"; add rtt = "its column"'),
         ({"columns": {"dst": "dst_addr", "rtt": "rtt", "famly": "x"}}, 'did you mean "family"?'),
         ({"split": {"train": 0.5}}, "split ratios of 0 or more that add up to 1"),
-        ({"row_bytes": 0}, "row_bytes: expected 1 to 2^40 bytes, found 0"),
+        ({"row_bytes": 0}, "row_bytes: expected 1,024 to 2^40 bytes, found 0"),
         ({"dropped_share": 2}, "dropped_share: expected a share from 0 to 1, found 2"),
         ({"source": "ping"}, "ping"),
         ({"entity": "src_adr"}, 'there is no column "src_adr"; did you mean "src_addr"?'),

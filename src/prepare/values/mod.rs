@@ -23,7 +23,7 @@ pub(super) use text::{float_text, to_texts};
 use cast::{convert, convert_all, note, unpack, wrong_type};
 
 use crate::error::{Error, Result};
-use crate::prepare::schema::{Column, TimeUnit};
+use crate::prepare::schema::{Column, TimeUnit, Written};
 use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, SemanticType};
 
 /// The values of one column of one batch, by its semantic type.
@@ -180,16 +180,16 @@ pub(super) fn any_numbers(array: &ArrayRef, expected: &'static str) -> Normalise
             let numbers = convert(&array, &DataType::Float64)?;
             Ok(Ok(numbers.as_primitive::<Float64Type>().clone()))
         }
-        _ => Err(wrong_type(&array, "numerical")),
+        _ => Err(wrong_type(&array, "numbers")),
     }
 }
 
 fn times(array: &ArrayRef, column: &Column) -> Normalised<Int64Array> {
     const EXPECTED: &str = "a time such as 2020-01-31, 2020-01-31 12:00:00 or with a zone";
-    const UNIT: &str = "a time such as 2020-01-31 (a year or another period needs its unit, as in \
-                        { type = \"timestamp\", unit = \"year\" })";
-    const INTEGER: &str = "a time such as 2020-01-31 (an integer since 1970 needs its unit, as in \
-                           unit = \"s\", \"ms\" or \"us\")";
+    let with_unit = |what: &str, unit| {
+        let written = column.written.time_with_unit(unit);
+        format!("a time such as 2020-01-31 ({what} needs its unit, as in {written})")
+    };
     let array = unpack(array)?;
     let parsed = |texts: &StringViewArray, expected, parse: &dyn Fn(&str) -> Option<i64>| {
         Ok(Parser::parse(texts, expected, parse).map(|values| values.into_iter().collect()))
@@ -209,9 +209,13 @@ fn times(array: &ArrayRef, column: &Column) -> Normalised<Int64Array> {
         (DataType::Utf8View, None) => {
             let read = parsed(array.as_string_view(), EXPECTED, &time_of_text)?;
             Ok(read.map_err(|bad| match likely_period(&bad.value) {
-                Some(_) => BadValues { expected: UNIT, ..bad },
+                Some(unit) => {
+                    let expected = with_unit("a year or another period", unit).into();
+                    BadValues { expected, ..bad }
+                }
                 None if bad.value.trim().parse::<i64>().is_ok() => {
-                    BadValues { expected: INTEGER, ..bad }
+                    let expected = with_unit("an integer since 1970", TimeUnit::Second).into();
+                    BadValues { expected, ..bad }
                 }
                 None => bad,
             }))
@@ -235,8 +239,8 @@ fn times(array: &ArrayRef, column: &Column) -> Normalised<Int64Array> {
                 times.reinterpret_cast::<Int64Type>()
             }))
         }
-        (kind, None) if kind.is_integer() => Err(unit_missing(&array)?),
-        _ => Err(wrong_type(&array, "timestamp")),
+        (kind, None) if kind.is_integer() => Err(unit_missing(&array, column.written)?),
+        _ => Err(wrong_type(&array, "times")),
     }
 }
 
@@ -255,18 +259,17 @@ pub(super) fn text_of_time(micros: i64) -> String {
 }
 
 /// Returns the error about integers without a unit, with the units that they could have.
-fn unit_missing(array: &ArrayRef) -> Result<Error> {
+fn unit_missing(array: &ArrayRef, written: Written) -> Result<Error> {
     let texts = to_texts(array)?;
     let Some(first) = texts.iter().flatten().next() else {
-        return Ok(wrong_type(array, "timestamp"));
+        return Ok(wrong_type(array, "times"));
     };
     let likely = likely_period(first).unwrap_or(TimeUnit::Second);
     let others: Vec<_> =
         TimeUnit::ALL.into_iter().filter(|unit| *unit != likely).map(TimeUnit::name).collect();
     Ok(Error::schema(format!(
-        "expected a time, found integers such as {first}; give their unit, as in {{ type = \
-         \"timestamp\", unit = \"{}\" }} (or {})",
-        likely.name(),
+        "expected a time, found integers such as {first}; give their unit, as in {} (or {})",
+        written.time_with_unit(likely),
         others.join(", ")
     )))
 }
