@@ -188,6 +188,12 @@ impl EventStore {
         self.codec.vocabulary()
     }
 
+    /// Returns the shortest `sequence_length` of a sampler: any event fits, with its time.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.codec.room()
+    }
+
     /// Returns the events of the tokens of a context.
     ///
     /// # Errors

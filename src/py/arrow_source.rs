@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::ffi::FFI_ArrowSchema;
+use arrow_schema::{ArrowError, DataType, Field, Schema as ArrowSchema};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
 use crate::error::{Context, Error, Result};
+use crate::prepare::names::listed;
 use crate::prepare::source::{
     BATCH_ROWS, Batches, Source, SourceColumn, SourceTable, check_names, positions,
 };
@@ -39,7 +42,7 @@ impl ArrowSource {
                 ))
                 .into());
             }
-            objects.insert(name, object.unbind());
+            objects.insert(name, without_odd_types(object)?.unbind());
         }
         if objects.is_empty() {
             return Err(Error::invalid(
@@ -61,8 +64,26 @@ impl ArrowSource {
             let hint = crate::prepare::names::did_you_mean(table, names);
             Error::schema(format!("{} has no table {table:?}; {hint}", self.describe()))
         })?;
-        Python::attach(|py| open_stream(object.bind(py)))
+        let opened = Python::attach(|py| open_stream(object.bind(py)));
+        opened.context(|| format!("source[{table:?}]"))
     }
+}
+
+/// Returns a frame of Polars with text in place of the types that Arrow's other libraries do not read as
+/// Polars writes them: columns of NULLs alone, and integers of 128 bits.
+fn without_odd_types(table: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    let kind = super::type_name(&table);
+    if !kind.starts_with("polars.") || !table.hasattr("with_columns")? {
+        return Ok(table);
+    }
+    let polars = table.py().import("polars")?;
+    // Earlier versions have not all of them.
+    let odd: Vec<_> = ["Null", "Int128", "UInt128"]
+        .into_iter()
+        .filter_map(|name| polars.getattr(name).ok())
+        .collect();
+    let texts = polars.call_method1("col", (odd,))?;
+    table.call_method1("with_columns", (texts.call_method1("cast", (polars.getattr("String")?,))?,))
 }
 
 impl Source for ArrowSource {
@@ -149,7 +170,13 @@ pub(super) fn open_stream(object: &Bound<'_, PyAny>) -> Result<RecordBatchStream
     // initialised stream that nobody else uses; the capsule outlives this call. Its contents are
     // moved out, and what stays behind is marked as released, so that the capsule's destructor
     // leaves it alone.
-    let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
+    let mut stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
+    if let Some((column, found)) = unreadable_column(&mut stream) {
+        return Err(Error::data(format!(
+            "column {column:?}: expected a type that the Arrow library reads, found {found:?}; cast the \
+             column, or leave it out of the table"
+        )));
+    }
     RecordBatchStreamReader::try_new(stream).map_err(|error| {
         Error::data(format!(
             "cannot read the Arrow stream of a {}: {error}",
@@ -158,12 +185,38 @@ pub(super) fn open_stream(object: &Bound<'_, PyAny>) -> Result<RecordBatchStream
     })
 }
 
+/// Returns the first column of a type that cannot be read, and the type as Arrow writes it.
+fn unreadable_column(stream: &mut FFI_ArrowArrayStream) -> Option<(String, String)> {
+    let get_schema = stream.get_schema()?;
+    let mut schema = FFI_ArrowSchema::empty();
+    // SAFETY: The function is the stream's own, which is valid and not released, and may be called more
+    // than once; it fills the schema, whose destructor releases it, or returns an error.
+    if unsafe { get_schema(stream, &raw mut schema) } != 0 {
+        return None;
+    }
+    let column = schema.children().find(|column| Field::try_from(*column).is_err())?;
+    Some((column.name().unwrap_or_default().to_owned(), column.format().to_owned()))
+}
+
+/// Returns the error about rows that cannot be read; columns of the type Null are at fault where there
+/// are some.
+fn unreadable_rows(schema: &ArrowSchema, error: &ArrowError) -> Error {
+    let nulls = schema.fields().iter().filter(|field| *field.data_type() == DataType::Null);
+    let nulls: Vec<_> = nulls.map(|field| field.name().as_str()).collect();
+    let remedy = match nulls.is_empty() {
+        true => String::new(),
+        false => format!("; cast the columns of the type Null: {}", listed(nulls)),
+    };
+    Error::data(format!("{error}{remedy}"))
+}
+
 /// Streams `columns` in that order, in batches of limited size.
 pub(super) fn batches(reader: RecordBatchStreamReader, columns: &[String]) -> Result<Batches> {
     let indices = positions(&columns_of(&reader)?, columns)?;
+    let schema = reader.schema();
     Ok(Box::new(reader.flat_map(move |batch| {
         let batch = batch.and_then(|batch| batch.project(&indices));
-        Slices { batch: Some(batch.map_err(|e| Error::data(e.to_string()))), done: 0 }
+        Slices { batch: Some(batch.map_err(|e| unreadable_rows(&schema, &e))), done: 0 }
     })))
 }
 

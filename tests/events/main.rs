@@ -16,6 +16,7 @@ mod large;
 mod laws;
 mod rows;
 mod uniform;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -441,7 +441,7 @@ def test_a_row_is_drawn_with_its_segments_fields_and_times(events_path, tmp_path
         page = events.draw(0, tmp_path / "row.html")
         segments = int(next(events)["inputs_segmentation"][0].max())
     assert page.text.count("\nsegment ") == segments
-    assert page.text.startswith("pings: train row 0; Epoch 0, item ")
+    assert page.text.startswith("pings: train row 0; epoch 0, item ")
     html = (tmp_path / "row.html").read_text()
     assert html == page.html
     assert html.count("<h2>Segment ") == segments

@@ -218,7 +218,9 @@ pub(super) fn in_plain_words(message: &str, place: &Place<'_>) -> String {
             return format!("expected each name once, found a second {name:?}; remove one");
         }
         "invalid mantissa, expected digits" => {
-            return format!("{of_field}expected digits before and after the point; write 0.9, not .9");
+            return format!(
+                "{of_field}expected digits before and after the point; write 0.9, not .9"
+            );
         }
         "wanted string or table" => {
             return format!("{of_field}expected a word in quotes, found another value; correct it");

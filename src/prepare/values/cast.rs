@@ -33,7 +33,14 @@ pub(super) fn note(
 ) {
     match bad {
         Some(bad) => bad.count += 1,
-        None => *bad = Some(BadValues { count: 1, row: row as u64, value: value(), expected: expected.into() }),
+        None => {
+            *bad = Some(BadValues {
+                count: 1,
+                row: row as u64,
+                value: value(),
+                expected: expected.into(),
+            })
+        }
     }
 }
 

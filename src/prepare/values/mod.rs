@@ -191,6 +191,9 @@ fn times(array: &ArrayRef, column: &Column) -> Normalised<Int64Array> {
         format!("a time such as 2020-01-31 ({what} needs its unit, as in {written})")
     };
     let array = unpack(array)?;
+    if *array.data_type() == DataType::Null {
+        return Ok(Ok(Int64Array::new_null(array.len())));
+    }
     let parsed = |texts: &StringViewArray, expected, parse: &dyn Fn(&str) -> Option<i64>| {
         Ok(Parser::parse(texts, expected, parse).map(|values| values.into_iter().collect()))
     };
@@ -220,7 +223,7 @@ fn times(array: &ArrayRef, column: &Column) -> Normalised<Int64Array> {
                 None => bad,
             }))
         }
-        (DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 | DataType::Null, None) => {
+        (DataType::Timestamp(..) | DataType::Date32 | DataType::Date64, None) => {
             let micros = DataType::Timestamp(ArrowUnit::Microsecond, None);
             let naive = match array.data_type() {
                 // Dropping the zone keeps the instant, which is what the integers are.
@@ -317,7 +320,7 @@ fn booleans(array: &ArrayRef) -> Normalised<BooleanArray> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow_array::TimestampNanosecondArray;
+    use arrow_array::{NullArray, TimestampNanosecondArray};
 
     use super::*;
 
@@ -332,6 +335,29 @@ mod tests {
             };
             assert_eq!(times, Int64Array::from(vec![Some(-1), Some(-1), None, Some(0)]));
         }
+    }
+
+    #[test]
+    fn a_column_of_the_type_null_is_read_as_nulls_of_any_type() {
+        let array: ArrayRef = Arc::new(NullArray::new(3));
+        let types = [
+            SemanticType::Numerical,
+            SemanticType::Timestamp,
+            SemanticType::Boolean,
+            SemanticType::Identifier,
+            SemanticType::Categorical,
+            SemanticType::Text,
+        ];
+        let columns = types.into_iter().map(Column::from);
+        let seconds = Column { unit: Some(TimeUnit::Second), ..SemanticType::Timestamp.into() };
+        let years = Column { unit: Some(TimeUnit::Year), ..SemanticType::Timestamp.into() };
+        for column in columns.chain([seconds, years]) {
+            let values =
+                Values::read(&array, &column).unwrap().unwrap_or_else(|_| panic!("{column:?}"));
+            assert_eq!((values.len(), values.null_count()), (3, 3), "{column:?}");
+        }
+        assert_eq!(any_numbers(&array, "a number").unwrap().unwrap().null_count(), 3);
+        assert_eq!(to_texts(&array).unwrap().null_count(), 3);
     }
 
     #[test]
