@@ -12,7 +12,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
 use crate::error::{Context, Error, Result};
-use crate::prepare::names::listed;
 use crate::prepare::source::{
     BATCH_ROWS, Batches, Source, SourceColumn, SourceTable, check_names, positions,
 };
@@ -138,7 +137,7 @@ impl Iterator for Counted {
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(batch) = self.batches.next() {
             self.row_count += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
-            return Some(batch);
+            return Some(batch.context(|| format!("source[{:?}]", self.table)));
         }
         let mut row_counts = self.row_counts.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *row_counts.entry(self.table.clone()).or_insert(self.row_count);
@@ -198,16 +197,19 @@ fn unreadable_column(stream: &mut FFI_ArrowArrayStream) -> Option<(String, Strin
     Some((column.name().unwrap_or_default().to_owned(), column.format().to_owned()))
 }
 
-/// Returns the error about rows that cannot be read; columns of the type Null are at fault where there
-/// are some.
+/// Returns the error about rows that cannot be read; where columns are of the type Null, or of lists of it,
+/// not all libraries write them as Arrow says.
 fn unreadable_rows(schema: &ArrowSchema, error: &ArrowError) -> Error {
-    let nulls = schema.fields().iter().filter(|field| *field.data_type() == DataType::Null);
-    let nulls: Vec<_> = nulls.map(|field| field.name().as_str()).collect();
-    let remedy = match nulls.is_empty() {
-        true => String::new(),
-        false => format!("; cast the columns of the type Null: {}", listed(nulls)),
-    };
-    Error::data(format!("{error}{remedy}"))
+    let mut fields = schema.fields().iter();
+    match fields.find(|field| field.data_type().to_string().contains("Null")) {
+        Some(field) if error.to_string().contains("\"Null\"") => Error::data(format!(
+            "column {:?}: expected another type than Null, found {}, whose arrays cannot be read; cast the \
+             column, or leave it out of the table",
+            field.name(),
+            field.data_type()
+        )),
+        _ => Error::data(error.to_string()),
+    }
 }
 
 /// Streams `columns` in that order, in batches of limited size.

@@ -7,11 +7,10 @@ use clap::Args;
 
 use super::named::{check_task, open_store};
 use super::prepare::Hooks;
-use crate::audit::{Finding, Kind, Report, Settings, Shares, TaskReport, audit};
+use crate::audit::{Finding, Kind, Report, Settings, Shares, TaskReport, audit, check_has_tables};
 use crate::cli::output::Output;
 use crate::cli::progress::Bars;
-use crate::error::{Error, Result};
-use crate::store::Kind as StoreKind;
+use crate::error::Result;
 use crate::view::audit_page;
 use crate::view::words::{count, plural};
 
@@ -54,13 +53,7 @@ pub(super) fn run(args: &AuditArgs, hooks: &Hooks<'_>) -> Result<u8> {
     if let Some(path) = &args.html {
         audit_page::check_place(path)?;
     }
-    if StoreKind::of(&args.store).is_ok_and(|kind| kind == StoreKind::Events) {
-        return Err(Error::invalid(format!(
-            "{}: expected a store of tables, whose tasks are audited, found a store of events, which has no \
-             tasks; audit a store of tables",
-            args.store.display()
-        )));
-    }
+    check_has_tables(&args.store)?;
     let store = Arc::new(open_store(&args.store)?);
     args.tasks.iter().try_for_each(|task| check_task(&store, task))?;
     let settings = Settings {

@@ -13,7 +13,10 @@ impl Schema {
     /// As [`Schema::parse`]; the message names the key, because nobody has seen the text.
     pub(crate) fn from_json(json: &str) -> Result<Self> {
         let schema: Self = serde_json::from_str(json).map_err(|error| {
-            let words = explain(json).unwrap_or_else(|| error.to_string());
+            let words = explain(json).unwrap_or_else(|| {
+                let words = error.to_string();
+                words.split(" at line ").next().unwrap_or_default().to_owned()
+            });
             Error::schema(format!("the schema's dictionary: {words}"))
         })?;
         schema.check()?;

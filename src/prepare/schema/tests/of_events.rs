@@ -124,6 +124,10 @@ fn errors_of_a_dictionary_name_the_key_and_no_place_in_a_text() {
     ] {
         assert_eq!(json(from, to).unwrap_err(), format!("the schema's dictionary: {expected}"));
     }
+    assert_eq!(
+        json("\"card\"", "[\"card\",null]").unwrap_err(),
+        "the schema's dictionary: invalid type: null, expected a string"
+    );
     let tables = r#"{"database":"d","table":[{"name":"a","columns":{"x":"txt"}}]}"#;
     assert_eq!(
         Schema::from_json(tables).unwrap_err().to_string(),
