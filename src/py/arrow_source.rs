@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::ffi::FFI_ArrowSchema;
-use arrow_schema::{ArrowError, DataType, Field, Schema as ArrowSchema};
+use arrow_schema::{ArrowError, Field, Schema as ArrowSchema};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 

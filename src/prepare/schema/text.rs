@@ -239,14 +239,6 @@ pub(super) fn in_plain_words(message: &str, place: &Place<'_>) -> String {
         .or_else(|| message.strip_prefix("invalid value: "))
         .and_then(|rest| rest.split_once(", expected "));
     let Some((found, expected)) = found_and_expected else { return message.to_owned() };
-    let named = |word: &str| {
-        let names = [
-            ("sequence", "list in square brackets"),
-            ("map", "table in braces"),
-            ("floating point ", "number "),
-        ];
-        names.iter().fold(word.to_owned(), |word, (from, to)| word.replace(from, to))
-    };
     let found = named(found);
     // A date without quotes is a table to serde.
     if expected == "a string" && found == "table in braces" {
@@ -254,8 +246,34 @@ pub(super) fn in_plain_words(message: &str, place: &Place<'_>) -> String {
             "{of_field}expected a string in quotes, such as \"2020-01-31\", found a date or a table"
         );
     }
+    let (expected, remedy) = expected_and_remedy(expected, &found, place);
+    format!("{of_field}expected {expected}, found {found}{remedy}")
+}
+
+/// Returns a name of serde for a kind of value in the words of a schema file.
+fn named(word: &str) -> String {
+    let names = [
+        ("sequence", "list in square brackets"),
+        ("map", "table in braces"),
+        ("floating point ", "number "),
+    ];
+    names.iter().fold(word.to_owned(), |word, (from, to)| word.replace(from, to))
+}
+
+/// Returns what serde expected and what to do, in the words of a schema file.
+fn expected_and_remedy(expected: &str, found: &str, place: &Place<'_>) -> (String, String) {
+    const WRITTEN: [(&str, &str); 4] = [
+        ("struct Predict", "[task.predict]"),
+        ("struct DerivedTask", "[task.derived]"),
+        ("struct Limits", "[limits]"),
+        ("struct Events", "[events]"),
+    ];
+    if let Some((_, section)) = WRITTEN.iter().find(|(name, _)| *name == expected) {
+        let remedy = format!("; write {section} and its fields below it");
+        return (format!("the section {section}"), remedy);
+    }
     let given = found.strip_prefix("string ").unwrap_or("\"...\"");
-    let (expected, remedy) = match expected {
+    match expected {
         "struct Time" => (
             "{ column = \"...\" } or { through = \"...\" }".to_owned(),
             format!("; write {{ column = {given} }}"),
@@ -269,22 +287,6 @@ pub(super) fn in_plain_words(message: &str, place: &Place<'_>) -> String {
         "struct CellTask" => (
             "{ table = \"...\", column = \"...\" }".to_owned(),
             format!("; write {{ table = \"...\", column = {given} }}"),
-        ),
-        "struct Predict" => (
-            "the section [task.predict]".to_owned(),
-            "; write [task.predict] and its fields below it".to_owned(),
-        ),
-        "struct DerivedTask" => (
-            "the section [task.derived]".to_owned(),
-            "; write [task.derived] and its fields below it".to_owned(),
-        ),
-        "struct Limits" => (
-            "the section [limits]".to_owned(),
-            "; write [limits] and its fields below it".to_owned(),
-        ),
-        "struct Events" => (
-            "the one section [events]".to_owned(),
-            "; write [events] and its fields below it".to_owned(),
         ),
         "u32" | "u64" | "usize" => (
             "a whole number from 0 on".to_owned(),
@@ -308,8 +310,7 @@ pub(super) fn in_plain_words(message: &str, place: &Place<'_>) -> String {
             Some(_) => ("a table in braces, { field = ... }".to_owned(), String::new()),
             None => (named(other), String::new()),
         },
-    };
-    format!("{of_field}expected {expected}, found {found}{remedy}")
+    }
 }
 
 /// Returns the message about brackets of a section: some may be there several times, others once.

@@ -39,7 +39,7 @@ pub(super) fn note(
                 row: row as u64,
                 value: value(),
                 expected: expected.into(),
-            })
+            });
         }
     }
 }
