@@ -61,7 +61,7 @@ impl Default for Settings {
 #[cfg(feature = "cli")]
 pub(crate) fn check_has_tables(path: &Path) -> Result<()> {
     if StoreKind::of(path).is_ok_and(|kind| kind == StoreKind::Events) {
-        return Err(Error::invalid(format!(
+        return Err(Error::not_ours(format!(
             "{}: expected a store of tables, whose tasks are audited, found a store of events, which has \
              no tasks; audit a store of tables",
             path.display()

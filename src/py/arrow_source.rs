@@ -58,13 +58,16 @@ impl ArrowSource {
         if let Some(reader) = opened.remove(table) {
             return Ok(reader);
         }
-        let object = self.tables.get(table).ok_or_else(|| {
+        let object = self.find(table)?;
+        Python::attach(|py| open_stream(object.bind(py)))
+    }
+
+    fn find(&self, table: &str) -> Result<&Py<PyAny>> {
+        self.tables.get(table).ok_or_else(|| {
             let names = self.tables.keys().map(String::as_str);
             let hint = crate::prepare::names::did_you_mean(table, names);
             Error::schema(format!("{} has no table {table:?}; {hint}", self.describe()))
-        })?;
-        let opened = Python::attach(|py| open_stream(object.bind(py)));
-        opened.context(|| format!("source[{table:?}]"))
+        })
     }
 }
 
@@ -114,7 +117,8 @@ impl Source for ArrowSource {
     }
 
     fn read(&self, table: &str, columns: &[String]) -> Result<Batches> {
-        let reader = self.open(table)?;
+        self.find(table)?;
+        let reader = self.open(table).context(|| format!("source[{table:?}]"))?;
         let batches = batches(reader, columns)
             .context(|| format!("table {table:?} of {}", self.describe()))?;
         let (table, row_counts) = (table.to_owned(), Arc::clone(&self.row_counts));

@@ -459,7 +459,7 @@ def test_a_dictionary_with_a_wrong_key_is_told_by_the_key(tmp_path):
 
 
 def test_an_audit_of_events_says_what_it_is_for(events_path):
-    with pytest.raises(headwater.InvalidArgument, match="found a store of events, .* no tasks"):
+    with pytest.raises(headwater.NotOurs, match="found a store of events, .* no tasks"):
         headwater.audit(events_path)
 
 
