@@ -72,7 +72,6 @@ impl Error {
     }
 
     /// Puts a remedy after the message.
-    #[cfg(feature = "cli")]
     #[must_use]
     pub(crate) fn followed_by(mut self, remedy: &str) -> Self {
         self.0.message.push_str(remedy);

@@ -148,15 +148,6 @@ class Bigram:
         return batch["inputs"].astype(np.int64) * len(self.totals) + batch["targets"]
 
 
-def room(metadata: Mapping[str, Any]) -> int:
-    """Returns the most tokens of an event of a store, as `events/FORMAT.md` counts them."""
-    if metadata["codec"] == "latency-v1":
-        return 48
-    kinds = [field["kind"] for field in metadata["fields"]]
-    beside_text = {"category": 3, "number": 3, "time": 3, "bytes": 2}
-    return 10 + sum(beside_text[kind["type"]] + kind.get("max_bytes", 0) for kind in kinds)
-
-
 def measured_split(events: headwater.Events) -> Split:
     """Returns the split to measure on: the first of test, val and train that has events."""
     splits: tuple[Split, ...] = ("test", "val", "train")
@@ -248,7 +239,7 @@ def main() -> None:
     try:
         # Of this length, an event of any store fits.
         with headwater.Events(args.store, sequence_length=32_768, num_prefetch=0) as events:
-            most = room(events.metadata())
+            most = events.room
             length = max(256, min(2 * most, 32_768)) if args.length is None else args.length
             batch_size = max(1, BATCH_TOKENS // length)
             if events.row_count("train") == 0:

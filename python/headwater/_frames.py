@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from headwater._headwater import InvalidArgument
@@ -14,6 +15,9 @@ _PACKAGES = ("pandas", "polars", "pyarrow")
 def as_table(table: Any) -> Any:
     """Returns a table that gives an Arrow stream: a lazy frame of Polars is computed, once.
 
+    Columns of Polars that are NULL alone or have integers of 128 bits, which the Arrow libraries do
+    not read as it writes them, become text.
+
     Raises:
         InvalidArgument: It is one column, whose stream is not that of a table.
     """
@@ -23,9 +27,19 @@ def as_table(table: Any) -> Any:
             f"{type(table).__module__.partition('.')[0]} {type(table).__qualname__}, which is one "
             "column; make a frame of it"
         )
-    if _is_of(table, "polars") and type(table).__name__ == "LazyFrame":
-        return table.collect(engine="streaming")
-    return table
+    if not _is_of(table, "polars"):
+        return table
+    if type(table).__name__ == "LazyFrame":
+        table = table.collect(engine="streaming")
+    return _without_odd_types(table) if type(table).__name__ == "DataFrame" else table
+
+
+def _without_odd_types(frame: Any) -> Any:
+    polars = importlib.import_module("polars")
+    # Earlier versions have not all of them.
+    odd = [getattr(polars, name, None) for name in ("Null", "Int128", "UInt128")]
+    odd = polars.col([dtype for dtype in odd if dtype is not None])
+    return frame.with_columns(odd.cast(polars.String))
 
 
 def mixed_types(table: Any) -> str | None:

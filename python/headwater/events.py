@@ -187,6 +187,11 @@ class Events(Streams):
         """The number of different tokens."""
         return self._core.vocabulary()
 
+    @property
+    def room(self) -> int:
+        """The shortest `sequence_length`: the most tokens of an event, with its time."""
+        return self._core.room()
+
     def metadata(self) -> dict[str, Any]:
         """Returns the store's metadata: codec, counts and root."""
         return self._core.metadata()

@@ -24,6 +24,8 @@ mod report;
 mod rounded;
 mod score;
 
+#[cfg(feature = "cli")]
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -31,6 +33,8 @@ use crate::plan::Permutation;
 use crate::process::memory_available;
 use crate::progress::Progress;
 use crate::random::{Purpose, name_identity};
+#[cfg(feature = "cli")]
+use crate::store::Kind as StoreKind;
 use crate::store::{Cell, SEES_EVERYTHING, Seed, Store, TargetMetadata, Task};
 use predictors::Sample;
 pub use report::{Finding, Kind, Report, Shares, TaskReport};
@@ -51,6 +55,19 @@ impl Default for Settings {
     fn default() -> Self {
         Self { tasks: None, seeds: 5000, allowed: Vec::new() }
     }
+}
+
+/// Refuses a store of events, which has no tasks to audit.
+#[cfg(feature = "cli")]
+pub(crate) fn check_has_tables(path: &Path) -> Result<()> {
+    if StoreKind::of(path).is_ok_and(|kind| kind == StoreKind::Events) {
+        return Err(Error::not_ours(format!(
+            "{}: expected a store of tables, whose tasks are audited, found a store of events, which has \
+             no tasks; audit a store of tables",
+            path.display()
+        )));
+    }
+    Ok(())
 }
 
 /// Audits a store.

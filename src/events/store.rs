@@ -59,8 +59,7 @@ impl EventStore {
     /// `Io` when a file cannot be read; `NotOurs`, `Version` or `Corrupt` when the folder is not an
     /// intact event store of this format.
     pub fn open(path: &Path) -> Result<Self> {
-        let (metadata, metadata_bytes, containers) =
-            open_folder::<EventsMetadata>(path).context(|| format!("{}", path.display()))?;
+        let (metadata, metadata_bytes, containers) = open_folder::<EventsMetadata>(path)?;
         check_counts(&metadata).context(|| format!("{}", path.join(METADATA_FILE).display()))?;
         let file = |name: &str| file_of(path, &metadata.files, &containers, name);
         let row_bytes = metadata.row_count() * size_of::<RowRecord>() as u64;
@@ -98,11 +97,7 @@ impl EventStore {
 
     /// Checks that the rows are what the metadata say of them, and that their events are in order.
     fn verify_rows(&self) -> Result<()> {
-        let wrong = |row: usize, what: &str| {
-            Err(self.rows.corrupt(format!(
-                "row {row}: {what}; copy the store again from an intact copy, or prepare it again"
-            )))
-        };
+        let wrong = |row: usize, what: &str| Err(self.rows.corrupt(format!("row {row}: {what}")));
         let rule = self.split_rule()?;
         let (mut row, mut items, mut at, mut next_entity) = (0, 0, 0, 0);
         for split in Split::ALL {
@@ -193,6 +188,12 @@ impl EventStore {
     #[must_use]
     pub fn vocabulary(&self) -> u16 {
         self.codec.vocabulary()
+    }
+
+    /// Returns the shortest `sequence_length` of a sampler: any event fits, with its time.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.codec.room()
     }
 
     /// Returns the events of the tokens of a context.

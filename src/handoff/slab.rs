@@ -65,8 +65,7 @@ impl Buffer {
         let mut lines = Vec::new();
         lines.try_reserve_exact(line_count).map_err(|_| {
             Error::limit(format!(
-                "cannot allocate {} bytes for a batch; use a smaller batch size, sequence length, \
-                 max_rows or text_buckets",
+                "cannot allocate {} bytes for a batch; use a smaller batch_size or sequence_length",
                 line_count.saturating_mul(ALIGNMENT)
             ))
         })?;
@@ -99,6 +98,14 @@ impl Drop for Slab {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Samplers of tables have further settings, which they add themselves.
+    #[test]
+    fn a_batch_too_large_to_allocate_names_the_settings_of_every_sampler() {
+        let error = Arc::new(Pool::default()).take(usize::MAX / 2, 0).err().unwrap();
+        let remedy = "bytes for a batch; use a smaller batch_size or sequence_length";
+        assert!(error.to_string().ends_with(remedy), "{error}");
+    }
 
     #[test]
     fn buffers_are_aligned_and_reused() {

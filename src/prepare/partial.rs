@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::replaced::Replaced;
+use super::replaced::{Replaced, is_store};
 use crate::durable::{Disk, Storage, commit_folder, replace_folder, try_lock};
 use crate::error::{Error, Result};
 use crate::store::METADATA_FILE;
@@ -22,6 +22,7 @@ pub(super) struct Partial {
 impl Partial {
     /// Creates and locks the folder for the store at `out`, with `folders` and `staging` in it.
     pub(super) fn create(out: &Path, replaced: Option<Replaced>, folders: &[&str]) -> Result<Self> {
+        refuse_within_store(out)?;
         let mut name = out.file_name().map(ToOwned::to_owned).ok_or_else(|| {
             Error::invalid(format!(
                 "expected the path of a folder to create, found {}",
@@ -145,6 +146,23 @@ fn is_still_at(opened: &File, path: &Path) -> io::Result<bool> {
         Ok(found) => Ok(identity(found) == identity(opened.metadata()?)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(e),
+    }
+}
+
+/// Refuses a folder within a store, which `verify` would then not know.
+fn refuse_within_store(out: &Path) -> Result<()> {
+    let absolute = std::path::absolute(out).map_err(|e| Error::io(out, "examining", e))?;
+    // Links may lead into a store; the last folders may not exist yet.
+    let folder = absolute.ancestors().skip(1).find_map(|folder| fs::canonicalize(folder).ok());
+    let stores = folder.iter().flat_map(|folder| folder.ancestors());
+    match stores.into_iter().find(|folder| is_store(folder)) {
+        None => Ok(()),
+        Some(store) => Err(Error::invalid(format!(
+            "{}: expected a folder outside of stores, found one within the store {}; choose a folder \
+             beside it",
+            out.display(),
+            store.display()
+        ))),
     }
 }
 

@@ -41,13 +41,17 @@ impl Replaced {
     }
 }
 
+/// Whether a folder is that of a store, also of a damaged one or one of another version, which is a
+/// reason to prepare it again: the first bytes of one file tell.
+pub(super) fn is_store(folder: &Path) -> bool {
+    let is_ours = |name| is_container(&folder.join(name)).unwrap_or(false);
+    folder.join(METADATA_FILE).is_file() && (is_ours(GRAPH_FILE) || is_ours(ROW_FILE))
+}
+
 /// Checks that a folder is a store, also a damaged one or one of another version, and nothing else.
 fn check_is_store(out: &Path) -> Result<()> {
     let fail = |e| Error::io(out, "listing", e);
-    // The first bytes of one file tell a store, also a damaged one or one of another version: such a
-    // store is a reason to prepare it again.
-    let is_ours = |name| is_container(&out.join(name)).unwrap_or(false);
-    if !out.join(METADATA_FILE).is_file() || !(is_ours(GRAPH_FILE) || is_ours(ROW_FILE)) {
+    if !is_store(out) {
         return Err(refused(out, "a folder that is no store"));
     }
     for entry in fs::read_dir(out).map_err(fail)? {

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::ffi::FFI_ArrowSchema;
+use arrow_schema::{ArrowError, Field, Schema as ArrowSchema};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
@@ -56,12 +58,16 @@ impl ArrowSource {
         if let Some(reader) = opened.remove(table) {
             return Ok(reader);
         }
-        let object = self.tables.get(table).ok_or_else(|| {
+        let object = self.find(table)?;
+        Python::attach(|py| open_stream(object.bind(py)))
+    }
+
+    fn find(&self, table: &str) -> Result<&Py<PyAny>> {
+        self.tables.get(table).ok_or_else(|| {
             let names = self.tables.keys().map(String::as_str);
             let hint = crate::prepare::names::did_you_mean(table, names);
             Error::schema(format!("{} has no table {table:?}; {hint}", self.describe()))
-        })?;
-        Python::attach(|py| open_stream(object.bind(py)))
+        })
     }
 }
 
@@ -94,7 +100,8 @@ impl Source for ArrowSource {
     }
 
     fn read(&self, table: &str, columns: &[String]) -> Result<Batches> {
-        let reader = self.open(table)?;
+        self.find(table)?;
+        let reader = self.open(table).context(|| format!("source[{table:?}]"))?;
         let batches = batches(reader, columns)
             .context(|| format!("table {table:?} of {}", self.describe()))?;
         let (table, row_counts) = (table.to_owned(), Arc::clone(&self.row_counts));
@@ -117,7 +124,7 @@ impl Iterator for Counted {
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(batch) = self.batches.next() {
             self.row_count += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
-            return Some(batch);
+            return Some(batch.context(|| format!("source[{:?}]", self.table)));
         }
         let mut row_counts = self.row_counts.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *row_counts.entry(self.table.clone()).or_insert(self.row_count);
@@ -149,7 +156,13 @@ pub(super) fn open_stream(object: &Bound<'_, PyAny>) -> Result<RecordBatchStream
     // initialised stream that nobody else uses; the capsule outlives this call. Its contents are
     // moved out, and what stays behind is marked as released, so that the capsule's destructor
     // leaves it alone.
-    let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
+    let mut stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
+    if let Some((column, found)) = unreadable_column(&mut stream) {
+        return Err(Error::data(format!(
+            "column {column:?}: expected a type that the Arrow library reads, found {found:?}; cast the \
+             column, or leave it out of the table"
+        )));
+    }
     RecordBatchStreamReader::try_new(stream).map_err(|error| {
         Error::data(format!(
             "cannot read the Arrow stream of a {}: {error}",
@@ -158,12 +171,41 @@ pub(super) fn open_stream(object: &Bound<'_, PyAny>) -> Result<RecordBatchStream
     })
 }
 
+/// Returns the first column of a type that cannot be read, and the type as Arrow writes it.
+fn unreadable_column(stream: &mut FFI_ArrowArrayStream) -> Option<(String, String)> {
+    let get_schema = stream.get_schema()?;
+    let mut schema = FFI_ArrowSchema::empty();
+    // SAFETY: The function is the stream's own, which is valid and not released, and may be called more
+    // than once; it fills the schema, whose destructor releases it, or returns an error.
+    if unsafe { get_schema(stream, &raw mut schema) } != 0 {
+        return None;
+    }
+    let column = schema.children().find(|column| Field::try_from(*column).is_err())?;
+    Some((column.name().unwrap_or_default().to_owned(), column.format().to_owned()))
+}
+
+/// Returns the error about rows that cannot be read; where columns are of the type Null, or of lists of it,
+/// not all libraries write them as Arrow says.
+fn unreadable_rows(schema: &ArrowSchema, error: &ArrowError) -> Error {
+    let mut fields = schema.fields().iter();
+    match fields.find(|field| field.data_type().to_string().contains("Null")) {
+        Some(field) if error.to_string().contains("\"Null\"") => Error::data(format!(
+            "column {:?}: expected another type than Null, found {}, whose arrays cannot be read; cast the \
+             column, or leave it out of the table",
+            field.name(),
+            field.data_type()
+        )),
+        _ => Error::data(error.to_string()),
+    }
+}
+
 /// Streams `columns` in that order, in batches of limited size.
 pub(super) fn batches(reader: RecordBatchStreamReader, columns: &[String]) -> Result<Batches> {
     let indices = positions(&columns_of(&reader)?, columns)?;
+    let schema = reader.schema();
     Ok(Box::new(reader.flat_map(move |batch| {
         let batch = batch.and_then(|batch| batch.project(&indices));
-        Slices { batch: Some(batch.map_err(|e| Error::data(e.to_string()))), done: 0 }
+        Slices { batch: Some(batch.map_err(|e| unreadable_rows(&schema, &e))), done: 0 }
     })))
 }
 

@@ -9,7 +9,7 @@ use super::arguments::within;
 use super::prepare::Reporter;
 use super::work::{self, Calls};
 use super::{Whole, to_python};
-use crate::audit::{Settings, audit as run_audit};
+use crate::audit::{Settings, audit as run_audit, check_has_tables};
 use crate::store::Store;
 
 /// Looks for leaks of the future and of the label.
@@ -28,6 +28,7 @@ pub(super) fn audit(
     let calls = Calls::default();
     let report = work::run(py, &calls, || {
         let progress = Reporter::new(None, &calls);
+        check_has_tables(&store)?;
         run_audit(&Arc::new(Store::open(&store)?), &settings, &progress)
     })?;
     to_python(py, &calls.settle(py, report)?)

@@ -159,6 +159,11 @@ impl EventsCore {
         self.0.vocabulary()
     }
 
+    /// Returns the most tokens of an event, with its time.
+    fn room(&self) -> usize {
+        self.0.store().room()
+    }
+
     /// Returns the events of a context's tokens.
     fn decode<'py>(&self, py: Python<'py>, tokens: Vec<Whole>) -> PyResult<Bound<'py, PyAny>> {
         let tokens: Vec<u16> = tokens

@@ -118,10 +118,7 @@ fn is_hashing(embedder: &Bound<'_, PyAny>) -> bool {
 /// Reads the schema at a path, or in a dictionary as `tomllib` reads it.
 fn read_schema(schema: &Bound<'_, PyAny>) -> PyResult<Schema> {
     if let Ok(mapping) = schema.cast::<PyDict>() {
-        let read: Schema = serde_json::from_str(&to_json(mapping)?)
-            .map_err(|error| Error::schema(format!("the schema's dictionary: {error}")))?;
-        read.check()?;
-        return Ok(read);
+        return Ok(Schema::from_json(&to_json(mapping)?)?);
     }
     let expected = "schema: expected a path, or a dictionary as tomllib reads it";
     Ok(Schema::read(&path_of(schema, expected)?)?)

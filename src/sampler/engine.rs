@@ -101,7 +101,8 @@ impl Engine {
     pub(super) fn make(&self, task: usize, sources: &[SequenceSource]) -> Result<Batch> {
         let task = &self.tasks[task];
         let database = &self.databases[task.database];
-        let mut slab = self.buffers.take(self.tensors.bytes, self.tensors.bytes)?;
+        let slab = self.buffers.take(self.tensors.bytes, self.tensors.bytes);
+        let mut slab = slab.map_err(|error| error.followed_by(", or a smaller max_rows"))?;
         let compact = self.settings.shape.compact;
         let places = sequences(&self.tensors, slab.used_mut(), compact, task.heading);
         self.threads.install(|| {

@@ -95,7 +95,8 @@ impl TextTable {
         };
         let dimension = store.metadata().embedding.dimension as usize;
         let bytes = |count: usize| count * dimension * size_of::<f16>();
-        let mut slab = pool.take(bytes(bucket as usize), bytes(count))?;
+        let slab = pool.take(bytes(bucket as usize), bytes(count));
+        let mut slab = slab.map_err(|error| error.followed_by(", or smaller text_buckets"))?;
         let vectors: &mut [f16] = bytemuck::cast_slice_mut(slab.used_mut());
         let pieces = vectors.par_chunks_mut(PIECE * dimension);
         (pieces.zip(self.texts.par_chunks(PIECE)))

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::cell::time_text;
 use super::page::MARK;
 use super::page::markup::escape;
-use super::words::{count, plural};
+use super::words::{count, plural, printable, quoted_if_unclear};
 use crate::error::Result;
 use crate::events::{DecodedEvent, DecodedField, EventSampler, EventStore, FieldValue, TokenTime};
 use crate::plan::Split;
@@ -88,16 +88,16 @@ impl TokenPicture {
 
     /// Returns the row's name.
     pub(crate) fn title(&self) -> String {
-        format!("{}: {} row {}", self.database, self.split, count(self.index))
+        format!("{}: {} row {}", printable(&self.database), self.split, count(self.index))
     }
 
     fn place(&self) -> String {
         format!(
-            "Epoch {}, item {} of {}, of {}",
+            "epoch {}, item {} of {}, of {}",
             count(self.epoch),
             count(self.item),
             count(self.items),
-            printable(&self.entity)
+            quoted_if_unclear(&self.entity)
         )
     }
 
@@ -180,11 +180,6 @@ impl TokenPicture {
     }
 }
 
-/// Returns a name as it is, or quoted where it has characters that a terminal would obey.
-fn printable(name: &str) -> String {
-    if name.contains(char::is_control) { format!("{name:?}") } else { name.to_owned() }
-}
-
 fn segment_markup((number, segment): (usize, &Segment), names: &BTreeSet<&str>) -> String {
     let mut rows = String::new();
     let mut places = event_places(&segment.tokens);
@@ -229,24 +224,57 @@ fn mark(names: &BTreeSet<&str>, name: &str, value: &str, kind: &str) -> String {
 
 fn field_text(field: &DecodedField) -> String {
     match &field.value {
-        FieldValue::Time(_) => field.name.clone(),
-        value => format!("{} {}", field.name, printable(&value_text(value))),
+        FieldValue::Time(_) => printable(&field.name),
+        value => format!("{} {}", printable(&field.name), value_text(value)),
     }
 }
 
 fn value_text(value: &FieldValue) -> String {
     match value {
+        FieldValue::Text(text) => quoted_if_unclear(text),
         FieldValue::Time(time) => time_of(*time),
+        FieldValue::SecondsLater(seconds) => seconds_later(*seconds),
         other => other.to_string(),
     }
+}
+
+fn seconds_later(seconds: f64) -> String {
+    let (sign, digits) = (if seconds < 0.0 { '-' } else { '+' }, seconds.abs().to_string());
+    let (whole, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
+    let whole = whole.parse().map_or_else(|_| whole.to_owned(), count);
+    format!("{sign}{whole}{fraction} s")
 }
 
 fn time_of(time: TokenTime) -> String {
     match time {
         TokenTime::Absolute(seconds) => {
             let micros = i64::try_from(seconds).ok().and_then(|s| s.checked_mul(1_000_000));
-            micros.map_or_else(|| format!("{seconds} s"), time_text)
+            micros.map_or_else(|| format!("{} s", count(seconds)), time_text)
         }
         TokenTime::Since(seconds) => format!("+{} s", count(seconds.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_told_apart_and_obey_no_terminal() {
+        let text = |name: &str, value| field_text(&DecodedField { name: name.to_owned(), value });
+        let words = |words: &str| FieldValue::Text(words.to_owned());
+        assert_eq!(text("shop", words("7 to 9")), "shop 7 to 9");
+        assert_eq!(text("shop", words("a, note b")), "shop \"a, note b\"");
+        assert_eq!(text("note", words(" ")), "note \" \"");
+        assert_eq!(text("a\u{1b}[2J", FieldValue::Number(1.5)), "\"a\\u{1b}[2J\" 1.5");
+        for (seconds, shown) in [
+            (691_200.0, "+691,200 s"),
+            (-1_234.5, "-1,234.5 s"),
+            (0.0, "+0 s"),
+            (1e13, "+10,000,000,000,000 s"),
+        ] {
+            let later = FieldValue::SecondsLater(seconds);
+            assert_eq!(text("due", later), format!("due {shown}"));
+        }
     }
 }

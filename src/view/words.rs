@@ -29,6 +29,22 @@ pub(crate) fn entities(number: u64) -> String {
     if number == 1 { "1 entity".to_owned() } else { format!("{} entities", count(number)) }
 }
 
+/// Returns a name as it is, or quoted where it has characters that a terminal would obey.
+#[cfg(feature = "cli")]
+pub(crate) fn printable(name: &str) -> String {
+    if name.contains(char::is_control) { format!("{name:?}") } else { name.to_owned() }
+}
+
+/// Returns a value as it is, or quoted where it could not be told from what is around it.
+#[cfg(feature = "cli")]
+pub(crate) fn quoted_if_unclear(value: &str) -> String {
+    let is_unclear = |c: char| c.is_control() || matches!(c, ',' | '"');
+    match value.is_empty() || value.trim() != value || value.contains(is_unclear) {
+        true => format!("{value:?}"),
+        false => value.to_owned(),
+    }
+}
+
 /// Returns the first characters of a text; … stands for the rest.
 #[cfg(feature = "cli")]
 pub(crate) fn shortened(text: &str, characters: usize) -> String {
@@ -71,7 +87,24 @@ pub(crate) fn rate(mut value: f64) -> String {
 
 #[cfg(all(test, feature = "cli"))]
 mod tests {
-    use super::{bytes, count, plural, rate};
+    use super::{bytes, count, plural, quoted_if_unclear, rate};
+
+    #[test]
+    fn values_that_could_be_misread_are_quoted() {
+        for clear in ["shop 7", "Gruß", "a\\b", "it's"] {
+            assert_eq!(quoted_if_unclear(clear), clear);
+        }
+        for (unclear, shown) in [
+            ("", "\"\""),
+            ("  ", "\"  \""),
+            (" x", "\" x\""),
+            ("a, b", "\"a, b\""),
+            ("say \"x\"", "\"say \\\"x\\\"\""),
+            ("\u{1b}[2J", "\"\\u{1b}[2J\""),
+        ] {
+            assert_eq!(quoted_if_unclear(unclear), shown);
+        }
+    }
 
     #[test]
     fn numbers_read_well() {

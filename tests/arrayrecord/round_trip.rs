@@ -35,7 +35,7 @@ fn assert_csv_returns(text: &str, schema: &Schema) {
 fn long_and_short_histories_of_both_families_return() {
     for (probes, mean, more) in [
         (60, 30, ""),
-        (5, 3000, "row_bytes = 700\nsplit = { train = 0.5, val = 0.3, test = 0.2 }"),
+        (5, 3000, "row_bytes = 1024\nsplit = { train = 0.5, val = 0.3, test = 0.2 }"),
         (3, 20_000, "split = { train = 1.0, val = 0.0, test = 0.0 }"),
         (1, 1, ""),
     ] {
@@ -117,9 +117,9 @@ proptest! {
                 prop_oneof![0..7_258_118_400_000_000_i64, 0..1_000_000_i64],
                 prop_oneof![Just(-1.0_f32), 0.0..1e9_f32, 0.0..3.0_f32],
             ),
-            1..80,
+            1..160,
         ),
-        row_bytes in 1..2000_u32,
+        row_bytes in 1024..4000_u32,
     ) {
         let mut text = "src_addr,dst_addr,event_time,rtt\n".to_owned();
         for (is_v6, source, destination, time, rtt) in events {

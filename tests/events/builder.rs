@@ -33,8 +33,8 @@ fn p1_the_order_of_rows_and_the_threads_change_no_byte() {
 fn a_long_history_is_divided_at_the_limit() {
     let all = pings(3, 2000);
     let folder = tempfile::tempdir().unwrap();
-    let (out, report) = prepared(folder.path(), &all, "row_bytes = 1000");
-    assert!(report.row_count > all.len() as u64 * 16 / 1000);
+    let (out, report) = prepared(folder.path(), &all, "row_bytes = 1024");
+    assert!(report.row_count > all.len() as u64 * 16 / 1024);
     assert_eq!(report.event_count, all.len() as u64);
     EventStore::open(&out).unwrap().verify(&|_| Ok(())).unwrap();
 }

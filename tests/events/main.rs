@@ -18,6 +18,7 @@ mod laws;
 mod rows;
 mod uniform;
 mod vocabulary;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fs;

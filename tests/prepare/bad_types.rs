@@ -106,9 +106,9 @@ fn values_that_are_not_finite_numbers_are_rejected() {
     let lists = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1)])]);
     let message = refused(lists, NUMERICAL, ErrorKind::Schema);
     assert!(
-        message.starts_with(&format!("{place}expected values that can be numerical, found List"))
+        message.starts_with(&format!("{place}expected values that can be numbers, found List"))
     );
-    let advice = "; no cell holds one: give the column the type ignored, or its values a table";
+    let advice = "; leave the column out of the schema, or give its values a table";
     assert!(message.ends_with(advice), "{message}");
     let lists = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1)])]);
     let message = refused(lists, "\"categorical\"", ErrorKind::Schema);

@@ -108,7 +108,7 @@ def command(*words, status=0):
     return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module", params=["", "row_bytes = 400", "row_bytes = 60_000"])
+@pytest.fixture(scope="module", params=["", "row_bytes = 1024", "row_bytes = 60_000"])
 def export(request, tmp_path_factory):
     """Measurements, the report of their store, and the folder of its files."""
     folder = tmp_path_factory.mktemp("export")

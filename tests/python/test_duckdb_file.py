@@ -152,7 +152,7 @@ def test_what_no_cell_holds_is_named(make, tmp_path):
         with pytest.raises(
             headwater.SchemaError,
             match=f'table "t": column "{column}": expected values that can be text, found .*'
-            "give the column the type ignored",
+            "leave the column out of the schema",
         ):
             prepared(path, {"k": "identifier", column: "categorical"}, tmp_path / "db")
     for column in ("until", "day"):

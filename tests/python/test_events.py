@@ -343,7 +343,7 @@ def test_a_blank_destination_is_the_unspecified_address(tmp_path, events_schema)
         ({"columns": {"dst": "dst_addr"}}, 'found none for "rtt"; add rtt = "its column"'),
         ({"columns": {"dst": "dst_addr", "rtt": "rtt", "famly": "x"}}, 'did you mean "family"?'),
         ({"split": {"train": 0.5}}, "split ratios of 0 or more that add up to 1"),
-        ({"row_bytes": 0}, "row_bytes: expected 1 to 2^40 bytes, found 0"),
+        ({"row_bytes": 0}, "row_bytes: expected 1,024 to 2^40 bytes, found 0"),
         ({"dropped_share": 2}, "dropped_share: expected a share from 0 to 1, found 2"),
         ({"source": "ping"}, "ping"),
         ({"entity": "src_adr"}, 'there is no column "src_adr"; did you mean "src_addr"?'),
@@ -456,6 +456,50 @@ def test_booleans_and_integers_without_a_unit_are_told(tmp_path, events_schema):
             headwater.prepare(data, events_schema, tmp_path / "out", **option)
 
 
+def test_columns_of_nulls_and_of_wide_integers_are_read(tmp_path):
+    polars = pytest.importorskip("polars")
+    schema = {
+        "database": "log",
+        "events": {
+            "source": "log",
+            "codec": "fields-v1",
+            "entity": "card",
+            "time": {"column": "at", "unit": "s"},
+            "fields": {"shop": "category", "amount": "number"},
+            "split": {"train": 1.0, "test": 0.0},
+        },
+    }
+    used = {"card": ["a", "b"], "at": [1751328000, 1751328060]}
+    shops = polars.Series(["x", "y"])
+    for name, shop, amount in [
+        ("nulls", polars.Series([None, None]), polars.Series([None, None])),
+        ("wide", shops, polars.Series([1, 2**100], dtype=polars.Int128)),
+    ]:
+        log = polars.DataFrame({**used, "shop": shop, "amount": amount, "unused": [None, None]})
+        for form in (log, log.lazy()):
+            out = tmp_path / f"{name} {type(form).__name__}.db"
+            report = headwater.prepare({"log": form}, schema, out)
+            assert report["event_count"] == 2
+    with headwater.Events(tmp_path / "nulls DataFrame.db", batch_size=1) as events:
+        batch = next(events)
+        first = events.decode(batch["inputs"][batch["inputs_segmentation"] == 1].tolist())
+    assert {field["name"] for event in first for field in event["fields"]} <= {"time"}
+
+
+def test_a_dictionary_with_a_wrong_key_is_told_by_the_key(tmp_path):
+    schema = tomllib.loads(SCHEMA)
+    schema["events"]["entty"] = schema["events"].pop("entity")
+    with pytest.raises(headwater.SchemaError) as error:
+        headwater.prepare(write_csv(tmp_path, pings(3)), schema, tmp_path / "pings.db")
+    assert str(error.value).startswith("the schema's dictionary: events: entty: expected one of")
+    assert "line " not in str(error.value)
+
+
+def test_an_audit_of_events_says_what_it_is_for(events_path):
+    with pytest.raises(headwater.NotOurs, match="found a store of events, .* no tasks"):
+        headwater.audit(events_path)
+
+
 def test_a_forked_child_gets_an_error_and_does_not_hang(events_path):
     script = (
         "import os, sys, headwater\n"
@@ -478,7 +522,7 @@ def test_a_row_is_drawn_with_its_segments_fields_and_times(events_path, tmp_path
         page = events.draw(0, tmp_path / "row.html")
         segments = int(next(events)["inputs_segmentation"][0].max())
     assert page.text.count("\nsegment ") == segments
-    assert page.text.startswith("pings: train row 0; Epoch 0, item ")
+    assert page.text.startswith("pings: train row 0; epoch 0, item ")
     html = (tmp_path / "row.html").read_text()
     assert html == page.html
     assert html.count("<h2>Segment ") == segments

@@ -184,7 +184,7 @@ def test_what_no_cell_holds_is_named(database, tmp_path):
         with pytest.raises(
             headwater.SchemaError,
             match=f'table "t": column "{column}": expected values that can be text, found List.*'
-            "give the column the type ignored",
+            "leave the column out of the schema",
         ):
             prepared(address, {"k": "identifier", column: kind}, tmp_path / "db")
     with pytest.raises(

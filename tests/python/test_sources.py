@@ -137,7 +137,8 @@ def test_a_column_of_several_types_is_named_with_what_to_do(tmp_path, schema_fil
     )
     columns = {"good": "numerical", "odd": "categorical"}
     schema = {"database": "x", "table": [{"name": "orders", "columns": columns}]}
-    with pytest.raises(headwater.DataError, match=r"table \"orders\": column 'odd': expected"):
+    place = r'table "orders": source\["orders"\]: column \'odd\': expected'
+    with pytest.raises(headwater.DataError, match=place):
         headwater.prepare(tables, schema, tmp_path / "db", dimension=8)
     frame["odd"] = frame["odd"].astype(str)
     headwater.prepare(tables, schema, tmp_path / "db", dimension=8)

@@ -114,7 +114,7 @@ fn values_that_are_not_text_are_rejected_with_their_place() {
     assert_eq!(
         refused("a"),
         "DIR/shop.db: table \"t\": column \"a\": row 2: expected text or a number, found a blob of \
-         2 bytes; give the column the type ignored"
+         2 bytes; leave the column out of the schema"
     );
     assert_eq!(
         refused("b"),

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::named::{check_task, open_store};
 use super::prepare::Hooks;
-use crate::audit::{Finding, Kind, Report, Settings, Shares, TaskReport, audit};
+use crate::audit::{Finding, Kind, Report, Settings, Shares, TaskReport, audit, check_has_tables};
 use crate::cli::output::Output;
 use crate::cli::progress::Bars;
 use crate::error::Result;
@@ -53,6 +53,7 @@ pub(super) fn run(args: &AuditArgs, hooks: &Hooks<'_>) -> Result<u8> {
     if let Some(path) = &args.html {
         audit_page::check_place(path)?;
     }
+    check_has_tables(&args.store)?;
     let store = Arc::new(open_store(&args.store)?);
     args.tasks.iter().try_for_each(|task| check_task(&store, task))?;
     let settings = Settings {

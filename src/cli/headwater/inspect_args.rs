@@ -31,6 +31,9 @@ pub(super) struct InspectArgs {
     /// sampler's default settings.
     #[arg(long, value_name = "N", conflicts_with = "table", group = "drawn")]
     pub(super) token_row: Option<u64>,
+    /// The tokens of the token row (default: 1024, or as many as the store's longest event needs).
+    #[arg(long, value_name = "N", requires = "token_row")]
+    pub(super) sequence_length: Option<u32>,
     /// The split of the token row.
     #[arg(long, value_name = "SPLIT", requires = "token_row", default_value = "train",
           value_parser = ["train", "val", "test"])]

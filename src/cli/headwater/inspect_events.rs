@@ -7,7 +7,7 @@ use crate::cli::output::Output;
 use crate::error::{Error, Result};
 use crate::events::{EventSampler, EventSettings, EventStore, FieldKind, FieldMetadata, Speed};
 use crate::plan::{Assignment, Split};
-use crate::view::words::{bytes, count, entities, plural};
+use crate::view::words::{bytes, count, entities, plural, printable};
 use crate::view::{TokenPicture, check_page_place, save_page, time_text};
 
 pub(super) fn run(args: &InspectArgs) -> Result<()> {
@@ -34,21 +34,26 @@ fn show_store(store: &EventStore, args: &InspectArgs) -> Result<()> {
     }
     output.line(&format!(
         "{}: {} of {} in {}; {}",
-        metadata.database,
+        printable(&metadata.database),
         plural(metadata.event_count(), "event"),
         entities(u64::from(metadata.entity_count)),
         plural(metadata.row_count(), "row"),
         bytes(store.file_bytes())
     ))?;
     output.line(&format!("root {}", metadata.root))?;
+    let entity: Vec<_> = metadata.entity.iter().map(|name| printable(name)).collect();
     output.line(&format!(
-        "codec {}, {}; an entity is a value of {}; {} to {}\n",
+        "codec {}, {}; an entity is a value of {}; {} to {}",
         metadata.codec,
         plural(store.vocabulary().into(), "token"),
-        metadata.entity.join(", "),
+        entity.join(", "),
         time_text(metadata.first_us),
         time_text(metadata.last_us)
     ))?;
+    if let Some(words) = least_length(store) {
+        output.line(&words)?;
+    }
+    output.line("")?;
     if !metadata.fields.is_empty() {
         output.line("fields")?;
         output.columns(metadata.fields.iter().map(field_columns))?;
@@ -61,7 +66,7 @@ fn show_store(store: &EventStore, args: &InspectArgs) -> Result<()> {
             split.name().to_owned(),
             plural(counts.rows.into(), "row"),
             plural(counts.events, "event"),
-            format!("{} token rows an epoch", count(counts.items)),
+            format!("{} an epoch", plural(counts.items, "token row")),
         ]
     }))
 }
@@ -73,14 +78,25 @@ fn field_columns(field: &FieldMetadata) -> [String; 3] {
             format!("category of {}", plural(values.len() as u64, "value"))
         }
         FieldKind::Category { values, max_bytes, .. } => format!(
-            "category of {}; rare ones in up to {max_bytes} bytes",
-            plural(values.len() as u64, "value")
+            "category of {}; rare ones in up to {}",
+            plural(values.len() as u64, "value"),
+            plural(u64::from(*max_bytes), "byte")
         ),
         FieldKind::Number => "number".to_owned(),
-        FieldKind::Bytes { max_bytes } => format!("up to {max_bytes} bytes"),
+        FieldKind::Bytes { max_bytes } => {
+            format!("up to {}", plural(u64::from(*max_bytes), "byte"))
+        }
         FieldKind::Time => "time".to_owned(),
     };
-    [field.name.clone(), format!("token {}", field.role), kind]
+    [printable(&field.name), format!("token {}", field.role), kind]
+}
+
+/// Says how long token rows must be, where that is more than by default.
+pub(super) fn least_length(store: &EventStore) -> Option<String> {
+    let (room, default) = (store.room(), EventSettings::default().sequence_length);
+    let tokens = count(room as u64);
+    (room > default as usize)
+        .then(|| format!("a token row needs at least {tokens} tokens (sequence_length)"))
 }
 
 fn show_row(store: EventStore, row: u64, args: &InspectArgs) -> Result<()> {
@@ -88,7 +104,10 @@ fn show_row(store: EventStore, row: u64, args: &InspectArgs) -> Result<()> {
         check_page_place(path)?;
     }
     let split = Split::ALL.into_iter().find(|split| split.name() == args.split);
-    let (settings, rank) = (EventSettings::default(), Assignment::new(0, 1)?);
+    let mut settings = EventSettings::default();
+    let default = settings.sequence_length.max(u32::try_from(store.room()).unwrap_or(u32::MAX));
+    settings.sequence_length = args.sequence_length.unwrap_or(default);
+    let rank = Assignment::new(0, 1)?;
     let speed = Speed { threads: Some(1), prefetch: 0 };
     let sampler = EventSampler::new(Arc::new(store), settings, rank, speed)?;
     let picture = TokenPicture::new(&sampler, split.unwrap_or(Split::Train), row)?;

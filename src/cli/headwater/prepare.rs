@@ -6,10 +6,12 @@ use std::time::Instant;
 
 use clap::Args;
 
+use super::inspect_events::least_length;
 use crate::cli::Interrupted;
 use crate::cli::output::Output;
 use crate::cli::progress::Bars;
 use crate::error::{Error, Result};
+use crate::events::EventStore;
 use crate::prepare::embed::{Embedder, EndpointEmbedder, HashingEmbedder};
 use crate::prepare::schema::Schema;
 use crate::prepare::source::{Connect, Source, open_with};
@@ -155,6 +157,9 @@ fn run_events(
     let (first, last) = (time_text(report.first_us), time_text(report.last_us));
     output.line(&format!("times {first} to {last}"))?;
     output.line(&format!("root {}", report.root))?;
+    if let Some(words) = least_length(&EventStore::open(&args.out)?) {
+        output.line(&words)?;
+    }
     for remark in &report.remarks {
         output.line(&format!("note: {remark}"))?;
     }

@@ -9,7 +9,7 @@ use super::numbers::Numbers;
 use crate::days::DAY_US;
 use crate::error::{Context, Error, Result};
 use crate::fold::Moments;
-use crate::prepare::schema::{Column, Limits, TimeUnit};
+use crate::prepare::schema::{Column, Limits, TimeUnit, Written};
 use crate::prepare::values::{BadValues, Values};
 use crate::store::SemanticType;
 
@@ -183,10 +183,15 @@ impl ColumnSummary {
         if min > max || min < 0 || max == 0 || max >= DAY_US {
             return Ok(());
         }
+        let other = match self.column.written {
+            Written::InColumns => ", or make the column numerical",
+            Written::AsTime | Written::InFields => "",
+        };
         Err(Error::data(format!(
             "every time is on 1970-01-01, the day on which counting begins, as {} would be; correct \
-             the unit, as in {{ type = \"timestamp\", unit = \"year\" }}, or make the column numerical",
-            max / step
+             the unit, as in {}{other}",
+            max / step,
+            self.column.written.time_with_unit(TimeUnit::Year)
         )))
     }
 

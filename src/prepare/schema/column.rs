@@ -22,11 +22,38 @@ pub struct Column {
     pub scale: ScaleName,
     /// When the values are known, if that is later than their rows.
     pub known: Option<Known>,
+    /// Where the schema file has the column, for advice.
+    pub(in crate::prepare) written: Written,
+}
+
+/// Where a schema file has a column that is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::prepare) enum Written {
+    /// Among the `columns` of a table.
+    #[default]
+    InColumns,
+    /// As the `time` of events or of a task.
+    AsTime,
+    /// Among the `fields` of events.
+    InFields,
+}
+
+impl Written {
+    /// Returns how a time with a unit is written there.
+    pub(in crate::prepare) fn time_with_unit(self, unit: TimeUnit) -> String {
+        let unit = unit.name();
+        match self {
+            Self::InColumns => format!("{{ type = \"timestamp\", unit = \"{unit}\" }}"),
+            Self::AsTime => format!("time = {{ column = \"..\", unit = \"{unit}\" }}"),
+            Self::InFields => format!("{{ type = \"time\", unit = \"{unit}\" }}"),
+        }
+    }
 }
 
 impl From<SemanticType> for Column {
     fn from(semantic: SemanticType) -> Self {
-        Self { semantic, unit: None, end: false, scale: ScaleName::Linear, known: None }
+        let written = Written::default();
+        Self { semantic, unit: None, end: false, scale: ScaleName::Linear, known: None, written }
     }
 }
 
@@ -89,7 +116,7 @@ struct LongColumn {
 
 impl Serialize for Column {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { semantic, unit, end, scale, known } = self.clone();
+        let Self { semantic, unit, end, scale, known, written: _ } = self.clone();
         match (unit, scale, &known) {
             (None, ScaleName::Linear, None) => semantic.serialize(serializer),
             _ => LongColumn { semantic, unit, end, scale, known }.serialize(serializer),
@@ -127,25 +154,24 @@ impl<'de> de::Visitor<'de> for ColumnVisitor {
                 format!("expected type timestamp for a column with a unit, found {semantic}");
             return Err(de::Error::custom(message));
         }
-        check_end(unit, end).map_err(de::Error::custom)?;
+        check_end(unit, end, "set a delay in the table's time").map_err(de::Error::custom)?;
         if !scale.is_linear() && semantic != SemanticType::Numerical {
             let message =
                 format!("expected type numerical for a column with a scale, found {semantic}");
             return Err(de::Error::custom(message));
         }
-        Ok(Column { semantic, unit, end, scale, known })
+        Ok(Column { unit, end, scale, known, ..semantic.into() })
     }
 }
 
-/// Checks that only the time of a period is its end.
-pub(super) fn check_end(unit: Option<TimeUnit>, end: bool) -> Result<(), String> {
+/// Checks that only the time of a period is its end; `remedy` is what to do for other times.
+pub(super) fn check_end(unit: Option<TimeUnit>, end: bool, remedy: &str) -> Result<(), String> {
     if !end || unit.is_some_and(|unit| TimeUnit::PERIODS.contains(&unit)) {
         return Ok(());
     }
     let periods: Vec<_> = TimeUnit::PERIODS.into_iter().map(TimeUnit::name).collect();
     Err(format!(
-        "expected a unit with end = true, one of {}; other times have no end: set a delay in the \
-         table's time",
+        "expected a unit with end = true, one of {}; other times have no end: {remedy}",
         periods.join(", ")
     ))
 }

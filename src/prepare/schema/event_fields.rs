@@ -4,9 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::column::Written;
 use super::{Column, TimeUnit};
 use crate::error::{Error, Result};
 use crate::events::fields::TEXT_BYTES_MAX;
+use crate::prepare::names::suggest;
 use crate::store::SemanticType;
 
 /// A field of events.
@@ -43,6 +45,21 @@ pub(in crate::prepare) const DEFAULT_MAX_BYTES: u32 = 16;
 const EXPECTED: &str = "\"category\", \"number\", \"bytes\", \"time\", or a table such as { type = \
                         \"bytes\", max_bytes = 32 }";
 
+/// The types, and what tables and other programs call them.
+const NAMES: [(&str, &[&str]); 4] = [
+    ("category", &["categorical", "categories", "enum"]),
+    ("number", &["numerical", "numeric", "int", "integer", "float", "double"]),
+    ("bytes", &["text", "string", "str", "identifier"]),
+    ("time", &["timestamp", "datetime", "date"]),
+];
+
+/// Returns the type that is meant by a name which is none.
+fn meant(name: &str) -> Option<&'static str> {
+    let lower = name.to_lowercase();
+    let called = NAMES.iter().find(|(_, others)| others.contains(&&*lower)).map(|(name, _)| *name);
+    called.or_else(|| suggest(name, NAMES.map(|(name, _)| name)))
+}
+
 /// A field with its options, as a table of the schema file.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,7 +76,7 @@ struct Options {
 impl EventField {
     /// Returns how a time is read.
     pub(in crate::prepare) fn time_column(unit: Option<TimeUnit>) -> Column {
-        Column { unit, ..SemanticType::Timestamp.into() }
+        Column { unit, written: Written::InFields, ..SemanticType::Timestamp.into() }
     }
 
     /// Checks the options of the field `name`.
@@ -103,7 +120,13 @@ impl EventField {
                 (Self::Bytes { max_bytes: max_bytes.unwrap_or(DEFAULT_MAX_BYTES) }, &["max_bytes"])
             }
             "time" => (Self::Time { unit: *unit }, &["unit"]),
-            other => return Err(format!("expected {EXPECTED}, found {other:?}")),
+            other => {
+                let remedy = match meant(other) {
+                    Some(name) => format!("did you mean {name:?}?"),
+                    None => "correct it".to_owned(),
+                };
+                return Err(format!("expected {EXPECTED}, found {other:?}; {remedy}"));
+            }
         };
         let given = [
             ("max_tokens", max_tokens.is_some()),

@@ -42,6 +42,9 @@ pub struct Events {
     pub dropped_share: f64,
 }
 
+/// The least `row_bytes`: room for events of any codec.
+const ROW_BYTES_MIN: u64 = 1024;
+
 fn row_bytes() -> u64 {
     8 << 20
 }
@@ -98,6 +101,10 @@ impl Events {
         if self.entity.is_empty() {
             return fail("entity: expected a column, or a list of columns, found none".to_owned());
         }
+        let mut named = self.entity.iter().enumerate();
+        if let Some((_, twice)) = named.find(|(place, name)| self.entity[..*place].contains(name)) {
+            return fail(format!("entity: column {twice:?} is named twice; remove one"));
+        }
         match self.codec.as_str() {
             LATENCY => self.check_columns()?,
             FIELDS => self.check_fields()?,
@@ -108,11 +115,10 @@ impl Events {
                 ));
             }
         }
-        if !(1..=1 << 40).contains(&self.row_bytes) {
+        if !(ROW_BYTES_MIN..=1 << 40).contains(&self.row_bytes) {
             return fail(format!(
-                "row_bytes: expected 1 to 2^40 bytes, found {}; the default is {}",
-                self.row_bytes,
-                row_bytes()
+                "row_bytes: expected 1,024 to 2^40 bytes, found {}; leave it out for the default of 8 MiB",
+                self.row_bytes
             ));
         }
         if !(0.0..=1.0).contains(&self.dropped_share) {

@@ -5,7 +5,7 @@ use std::fmt;
 use indexmap::IndexMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::column::check_end;
+use super::column::{Written, check_end};
 use super::text::is_false;
 use super::{Column, DerivedTask, Reference, Schema, Table, Task, Time, TimeUnit};
 use crate::store::SemanticType;
@@ -25,7 +25,8 @@ impl ObservationTime {
     /// Returns how the column is read.
     #[must_use]
     pub fn as_column(&self) -> Column {
-        Column { unit: self.unit, end: self.end, ..SemanticType::Timestamp.into() }
+        let (unit, end, written) = (self.unit, self.end, Written::AsTime);
+        Column { unit, end, written, ..SemanticType::Timestamp.into() }
     }
 }
 
@@ -77,7 +78,7 @@ impl<'de> de::Visitor<'de> for TimeVisitor {
     fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<ObservationTime, A::Error> {
         let LongTime { column, unit, end } =
             LongTime::deserialize(de::value::MapAccessDeserializer::new(map))?;
-        check_end(unit, end).map_err(de::Error::custom)?;
+        check_end(unit, end, "leave end out").map_err(de::Error::custom)?;
         Ok(ObservationTime { column, unit, end })
     }
 }

@@ -7,6 +7,8 @@ mod aggregate;
 mod check;
 mod column;
 mod declared;
+#[cfg(any(test, feature = "python"))]
+mod dictionary;
 mod event_fields;
 mod events;
 mod known;
@@ -32,6 +34,7 @@ use crate::error::{Context, Error, Result};
 use crate::store::SemanticType;
 
 pub use aggregate::{Aggregate, Window};
+pub(in crate::prepare) use column::Written;
 pub use column::{Column, Known, ScaleName};
 pub(in crate::prepare) use event_fields::DEFAULT_MAX_BYTES;
 pub use event_fields::EventField;

@@ -154,6 +154,7 @@ pub(super) fn explain(text: &str, error: &toml::de::Error) -> String {
     let place = Place {
         line: text.lines().nth(line - 1).unwrap_or_default().trim(),
         field: own.trim_end().strip_suffix('=').map_or("", last_word),
+        found: text.get(span).unwrap_or_default(),
     };
     let section = section(text, line).map_or_else(String::new, |section| format!("{section}: "));
     format!("line {line}, column {column}: {section}{}", in_plain_words(&message, &place))
@@ -161,11 +162,13 @@ pub(super) fn explain(text: &str, error: &toml::de::Error) -> String {
 
 /// The place of an error in a schema file.
 #[derive(Default)]
-struct Place<'a> {
+pub(super) struct Place<'a> {
     /// The line, without the spaces around it.
-    line: &'a str,
+    pub line: &'a str,
     /// The field whose value is wrong; empty if the error is not about a value.
-    field: &'a str,
+    pub field: &'a str,
+    /// The part of the text that is wrong.
+    pub found: &'a str,
 }
 
 /// Returns the last word of a text: `time` of `{ name = "a", time`.
@@ -175,7 +178,7 @@ fn last_word(text: &str) -> &str {
 }
 
 /// Returns the table, task, aggregate or summary in which a line lies: `table "orders"`.
-fn section(text: &str, line: usize) -> Option<String> {
+pub(super) fn section(text: &str, line: usize) -> Option<String> {
     let is_header = |line: &&str| line.trim_start().starts_with("[[") && !line.contains('.');
     let lines: Vec<&str> = text.lines().collect();
     let start = lines.get(..line)?.iter().rposition(is_header)?;
@@ -194,7 +197,7 @@ fn section(text: &str, line: usize) -> Option<String> {
 }
 
 /// Returns a message of serde in the words of a schema file, with a remedy where there is one.
-fn in_plain_words(message: &str, place: &Place<'_>) -> String {
+pub(super) fn in_plain_words(message: &str, place: &Place<'_>) -> String {
     if let Some(message) = wrong_brackets(message, place.line) {
         return message;
     }
@@ -211,7 +214,13 @@ fn in_plain_words(message: &str, place: &Place<'_>) -> String {
     };
     match message {
         "duplicate key" => {
-            return "expected each field once, found a second one of this name; remove one".into();
+            let name = place.found.trim_matches(['"', '\'']);
+            return format!("expected each name once, found a second {name:?}; remove one");
+        }
+        "invalid mantissa, expected digits" => {
+            return format!(
+                "{of_field}expected digits before and after the point; write 0.9, not .9"
+            );
         }
         "wanted string or table" => {
             return format!("{of_field}expected a word in quotes, found another value; correct it");
@@ -230,14 +239,6 @@ fn in_plain_words(message: &str, place: &Place<'_>) -> String {
         .or_else(|| message.strip_prefix("invalid value: "))
         .and_then(|rest| rest.split_once(", expected "));
     let Some((found, expected)) = found_and_expected else { return message.to_owned() };
-    let named = |word: &str| {
-        let names = [
-            ("sequence", "list in square brackets"),
-            ("map", "table in braces"),
-            ("floating point ", "number "),
-        ];
-        names.iter().fold(word.to_owned(), |word, (from, to)| word.replace(from, to))
-    };
     let found = named(found);
     // A date without quotes is a table to serde.
     if expected == "a string" && found == "table in braces" {
@@ -245,8 +246,34 @@ fn in_plain_words(message: &str, place: &Place<'_>) -> String {
             "{of_field}expected a string in quotes, such as \"2020-01-31\", found a date or a table"
         );
     }
+    let (expected, remedy) = expected_and_remedy(expected, &found, place);
+    format!("{of_field}expected {expected}, found {found}{remedy}")
+}
+
+/// Returns a name of serde for a kind of value in the words of a schema file.
+fn named(word: &str) -> String {
+    let names = [
+        ("sequence", "list in square brackets"),
+        ("map", "table in braces"),
+        ("floating point ", "number "),
+    ];
+    names.iter().fold(word.to_owned(), |word, (from, to)| word.replace(from, to))
+}
+
+/// Returns what serde expected and what to do, in the words of a schema file.
+fn expected_and_remedy(expected: &str, found: &str, place: &Place<'_>) -> (String, String) {
+    const WRITTEN: [(&str, &str); 4] = [
+        ("struct Predict", "[task.predict]"),
+        ("struct DerivedTask", "[task.derived]"),
+        ("struct Limits", "[limits]"),
+        ("struct Events", "[events]"),
+    ];
+    if let Some((_, section)) = WRITTEN.iter().find(|(name, _)| *name == expected) {
+        let remedy = format!("; write {section} and its fields below it");
+        return (format!("the section {section}"), remedy);
+    }
     let given = found.strip_prefix("string ").unwrap_or("\"...\"");
-    let (expected, remedy) = match expected {
+    match expected {
         "struct Time" => (
             "{ column = \"...\" } or { through = \"...\" }".to_owned(),
             format!("; write {{ column = {given} }}"),
@@ -260,18 +287,6 @@ fn in_plain_words(message: &str, place: &Place<'_>) -> String {
         "struct CellTask" => (
             "{ table = \"...\", column = \"...\" }".to_owned(),
             format!("; write {{ table = \"...\", column = {given} }}"),
-        ),
-        "struct Predict" => (
-            "the section [task.predict]".to_owned(),
-            "; write [task.predict] and its fields below it".to_owned(),
-        ),
-        "struct DerivedTask" => (
-            "the section [task.derived]".to_owned(),
-            "; write [task.derived] and its fields below it".to_owned(),
-        ),
-        "struct Limits" => (
-            "the section [limits]".to_owned(),
-            "; write [limits] and its fields below it".to_owned(),
         ),
         "u32" | "u64" | "usize" => (
             "a whole number from 0 on".to_owned(),
@@ -295,15 +310,24 @@ fn in_plain_words(message: &str, place: &Place<'_>) -> String {
             Some(_) => ("a table in braces, { field = ... }".to_owned(), String::new()),
             None => (named(other), String::new()),
         },
-    };
-    format!("{of_field}expected {expected}, found {found}{remedy}")
+    }
 }
 
 /// Returns the message about brackets of a section: some may be there several times, others once.
 fn wrong_brackets(message: &str, line: &str) -> Option<String> {
     const MANY: [&str; 4] = ["table", "task", "aggregate", "summary"];
-    const ONE: [&str; 6] =
-        ["limits", "table.columns", "table.time", "task.cell", "task.derived", "task.predict"];
+    const ONE: [&str; 10] = [
+        "limits",
+        "events",
+        "events.columns",
+        "events.fields",
+        "events.split",
+        "table.columns",
+        "table.time",
+        "task.cell",
+        "task.derived",
+        "task.predict",
+    ];
     let header = line.strip_prefix('[')?;
     let (name, is_double) = match header.strip_prefix('[') {
         Some(rest) => (rest.split(']').next()?, true),

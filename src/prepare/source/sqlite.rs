@@ -348,7 +348,7 @@ impl Reader {
                 ValueRef::Blob(bytes) => {
                     let length = bytes.len();
                     return Err(fail(format!(
-                        "a blob of {length} bytes; give the column the type ignored"
+                        "a blob of {length} bytes; leave the column out of the schema"
                     )));
                 }
             }

@@ -1,5 +1,7 @@
 //! Converts arrays with Arrow, and counts the values that cannot be converted.
 
+use std::borrow::Cow;
+
 use arrow_array::{Array, ArrayRef};
 use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
@@ -17,7 +19,7 @@ pub(in crate::prepare) struct BadValues {
     /// The text of the first value.
     pub value: String,
     /// A description of the expected values.
-    pub expected: &'static str,
+    pub expected: Cow<'static, str>,
 }
 
 /// The converted values, or those that cannot be converted.
@@ -31,7 +33,14 @@ pub(super) fn note(
 ) {
     match bad {
         Some(bad) => bad.count += 1,
-        None => *bad = Some(BadValues { count: 1, row: row as u64, value: value(), expected }),
+        None => {
+            *bad = Some(BadValues {
+                count: 1,
+                row: row as u64,
+                value: value(),
+                expected: expected.into(),
+            });
+        }
     }
 }
 
@@ -73,13 +82,14 @@ pub(super) fn convert_all(
     Ok(bad.map_or(Ok(converted), Err))
 }
 
-pub(super) fn wrong_type(array: &ArrayRef, semantic: &str) -> Error {
+/// Returns the error about an array whose values cannot be `what`; its words fit tables and events.
+pub(super) fn wrong_type(array: &ArrayRef, what: &str) -> Error {
     let kind = array.data_type();
     let advice = match kind.is_nested() {
-        true => "no cell holds one: give the column the type ignored, or its values a table",
-        false => "correct the column's type in the schema",
+        true => "leave the column out of the schema, or give its values a table",
+        false => "correct the column's type in the schema, or name another column",
     };
-    Error::schema(format!("expected values that can be {semantic}, found {kind}; {advice}"))
+    Error::schema(format!("expected values that can be {what}, found {kind}; {advice}"))
 }
 
 /// Returns an error of the Arrow library as an error about the data.

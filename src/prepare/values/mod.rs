@@ -23,7 +23,7 @@ pub(super) use text::{float_text, to_texts};
 use cast::{convert, convert_all, note, unpack, wrong_type};
 
 use crate::error::{Error, Result};
-use crate::prepare::schema::{Column, TimeUnit};
+use crate::prepare::schema::{Column, TimeUnit, Written};
 use crate::store::{ALWAYS_VISIBLE, NEVER_VISIBLE, SEES_EVERYTHING, SemanticType};
 
 /// The values of one column of one batch, by its semantic type.
@@ -180,17 +180,20 @@ pub(super) fn any_numbers(array: &ArrayRef, expected: &'static str) -> Normalise
             let numbers = convert(&array, &DataType::Float64)?;
             Ok(Ok(numbers.as_primitive::<Float64Type>().clone()))
         }
-        _ => Err(wrong_type(&array, "numerical")),
+        _ => Err(wrong_type(&array, "numbers")),
     }
 }
 
 fn times(array: &ArrayRef, column: &Column) -> Normalised<Int64Array> {
     const EXPECTED: &str = "a time such as 2020-01-31, 2020-01-31 12:00:00 or with a zone";
-    const UNIT: &str = "a time such as 2020-01-31 (a year or another period needs its unit, as in \
-                        { type = \"timestamp\", unit = \"year\" })";
-    const INTEGER: &str = "a time such as 2020-01-31 (an integer since 1970 needs its unit, as in \
-                           unit = \"s\", \"ms\" or \"us\")";
+    let with_unit = |what: &str, unit| {
+        let written = column.written.time_with_unit(unit);
+        format!("a time such as 2020-01-31 ({what} needs its unit, as in {written})")
+    };
     let array = unpack(array)?;
+    if *array.data_type() == DataType::Null {
+        return Ok(Ok(Int64Array::new_null(array.len())));
+    }
     let parsed = |texts: &StringViewArray, expected, parse: &dyn Fn(&str) -> Option<i64>| {
         Ok(Parser::parse(texts, expected, parse).map(|values| values.into_iter().collect()))
     };
@@ -209,14 +212,18 @@ fn times(array: &ArrayRef, column: &Column) -> Normalised<Int64Array> {
         (DataType::Utf8View, None) => {
             let read = parsed(array.as_string_view(), EXPECTED, &time_of_text)?;
             Ok(read.map_err(|bad| match likely_period(&bad.value) {
-                Some(_) => BadValues { expected: UNIT, ..bad },
+                Some(unit) => {
+                    let expected = with_unit("a year or another period", unit).into();
+                    BadValues { expected, ..bad }
+                }
                 None if bad.value.trim().parse::<i64>().is_ok() => {
-                    BadValues { expected: INTEGER, ..bad }
+                    let expected = with_unit("an integer since 1970", TimeUnit::Second).into();
+                    BadValues { expected, ..bad }
                 }
                 None => bad,
             }))
         }
-        (DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 | DataType::Null, None) => {
+        (DataType::Timestamp(..) | DataType::Date32 | DataType::Date64, None) => {
             let micros = DataType::Timestamp(ArrowUnit::Microsecond, None);
             let naive = match array.data_type() {
                 // Dropping the zone keeps the instant, which is what the integers are.
@@ -235,8 +242,8 @@ fn times(array: &ArrayRef, column: &Column) -> Normalised<Int64Array> {
                 times.reinterpret_cast::<Int64Type>()
             }))
         }
-        (kind, None) if kind.is_integer() => Err(unit_missing(&array)?),
-        _ => Err(wrong_type(&array, "timestamp")),
+        (kind, None) if kind.is_integer() => Err(unit_missing(&array, column.written)?),
+        _ => Err(wrong_type(&array, "times")),
     }
 }
 
@@ -255,18 +262,17 @@ pub(super) fn text_of_time(micros: i64) -> String {
 }
 
 /// Returns the error about integers without a unit, with the units that they could have.
-fn unit_missing(array: &ArrayRef) -> Result<Error> {
+fn unit_missing(array: &ArrayRef, written: Written) -> Result<Error> {
     let texts = to_texts(array)?;
     let Some(first) = texts.iter().flatten().next() else {
-        return Ok(wrong_type(array, "timestamp"));
+        return Ok(wrong_type(array, "times"));
     };
     let likely = likely_period(first).unwrap_or(TimeUnit::Second);
     let others: Vec<_> =
         TimeUnit::ALL.into_iter().filter(|unit| *unit != likely).map(TimeUnit::name).collect();
     Ok(Error::schema(format!(
-        "expected a time, found integers such as {first}; give their unit, as in {{ type = \
-         \"timestamp\", unit = \"{}\" }} (or {})",
-        likely.name(),
+        "expected a time, found integers such as {first}; give their unit, as in {} (or {})",
+        written.time_with_unit(likely),
         others.join(", ")
     )))
 }
@@ -314,7 +320,7 @@ fn booleans(array: &ArrayRef) -> Normalised<BooleanArray> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow_array::TimestampNanosecondArray;
+    use arrow_array::{NullArray, TimestampNanosecondArray};
 
     use super::*;
 
@@ -329,6 +335,29 @@ mod tests {
             };
             assert_eq!(times, Int64Array::from(vec![Some(-1), Some(-1), None, Some(0)]));
         }
+    }
+
+    #[test]
+    fn a_column_of_the_type_null_is_read_as_nulls_of_any_type() {
+        let array: ArrayRef = Arc::new(NullArray::new(3));
+        let types = [
+            SemanticType::Numerical,
+            SemanticType::Timestamp,
+            SemanticType::Boolean,
+            SemanticType::Identifier,
+            SemanticType::Categorical,
+            SemanticType::Text,
+        ];
+        let columns = types.into_iter().map(Column::from);
+        let seconds = Column { unit: Some(TimeUnit::Second), ..SemanticType::Timestamp.into() };
+        let years = Column { unit: Some(TimeUnit::Year), ..SemanticType::Timestamp.into() };
+        for column in columns.chain([seconds, years]) {
+            let values =
+                Values::read(&array, &column).unwrap().unwrap_or_else(|_| panic!("{column:?}"));
+            assert_eq!((values.len(), values.null_count()), (3, 3), "{column:?}");
+        }
+        assert_eq!(any_numbers(&array, "a number").unwrap().unwrap().null_count(), 3);
+        assert_eq!(to_texts(&array).unwrap().null_count(), 3);
     }
 
     #[test]

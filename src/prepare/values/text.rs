@@ -90,7 +90,7 @@ fn text(array: &ArrayRef) -> Result<StringViewArray> {
         Ok(texts) => Ok(texts.as_string_view().clone()),
         Err(BadValues { count, row, value, expected }) => Err(Error::data(format!(
             "expected {expected}, found {value:?} in row {} of a batch ({count} such values); \
-             correct the data, or give the column the type ignored",
+             correct the data, or leave the column out of the schema",
             row + 1
         ))),
     }

@@ -1,4 +1,5 @@
 mod contradictions;
+mod of_events;
 
 use super::*;
 
