@@ -44,6 +44,9 @@ fn golden_tokens_of_times() {
     }
 }
 
+/// Earlier times could be milliseconds that are read as microseconds, and are refused.
+const SINCE_1970_03: i64 = 5_100_000_000_000;
+
 /// A measurement of one of two families.
 fn ping() -> impl Strategy<Value = Ping> {
     let ends = prop_oneof![
@@ -51,7 +54,7 @@ fn ping() -> impl Strategy<Value = Ping> {
         any::<[u8; 16]>().prop_map(|to| (IpAddr::from([0x20; 16]), IpAddr::from(to))),
     ];
     let rtt = prop_oneof![Just(-1.0), 0.0..1e9_f64];
-    (ends, 0..7_258_118_400_000_000_i64, rtt)
+    (ends, SINCE_1970_03..7_258_118_400_000_000_i64, rtt)
         .prop_map(|((from, to), time, rtt)| (from.to_string(), to.to_string(), time, rtt))
 }
 

@@ -211,6 +211,9 @@ fn told(payment: &Payment, values: &[String]) -> BTreeMap<String, FieldValue> {
     fields
 }
 
+/// Earlier times could be milliseconds that are read as microseconds, and are refused.
+const SINCE_1970_03: i64 = 5_100_000_000_000;
+
 fn payment() -> impl Strategy<Value = Payment> {
     let amount = prop_oneof![
         Just(String::new()),
@@ -218,7 +221,7 @@ fn payment() -> impl Strategy<Value = Payment> {
         any::<f64>().prop_map(|amount| amount.to_string()),
         (-1e6..1e6_f64).prop_map(|amount| amount.to_string()),
     ];
-    let time = 0..7_258_118_400_000_000_i64;
+    let time = SINCE_1970_03..7_258_118_400_000_000_i64;
     let due = proptest::option::of(-62_000_000_000_000_000..250_000_000_000_000_000_i64);
     ("[a-z]{0,20}", time, amount, "[a-zß日]{0,12}", due).prop_map(
         |(merchant, time, amount, note, due)| Payment {

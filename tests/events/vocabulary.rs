@@ -79,6 +79,9 @@ fn prepared_from_two_reads(first: &[Payment], second: &[Payment]) -> Result<Even
     prepare_events(&changing, &schema(FIELDS, "").unwrap(), &folder.path().join("db"), &options)
 }
 
+/// A change of a log between its two reads.
+type Change<'a> = &'a dyn Fn(&mut Vec<Payment>);
+
 #[test]
 fn p6_a_source_that_changes_between_two_reads_is_refused() {
     let all = payments(20, 20);
@@ -89,7 +92,7 @@ fn p6_a_source_that_changes_between_two_reads_is_refused() {
     let is_other =
         |place: &usize| all[*place].card != all[0].card && all[*place].merchant != all[0].merchant;
     let other = (1..all.len()).find(is_other).unwrap();
-    let changes: [(&str, &dyn Fn(&mut Vec<Payment>)); 5] = [
+    let changes: [(&str, Change<'_>); 5] = [
         ("one more", &|all| all.push(Payment { merchant: "a new one".into(), ..all[0].clone() })),
         ("one less", &|all| _ = all.pop()),
         ("another merchant", &|all| all[7].merchant = "a new one".into()),

@@ -113,11 +113,12 @@ impl RowValues for Values<'_> {
     }
 
     fn categories(&self) -> Vec<&Category> {
-        let category = |cells| match cells {
-            &Cells::Categories { ref values, .. } => Some(values),
-            _ => None,
-        };
-        self.cells.iter().filter_map(category).collect()
+        (self.cells.iter())
+            .filter_map(|cells| match cells {
+                Cells::Categories { values, .. } => Some(values),
+                _ => None,
+            })
+            .collect()
     }
 
     fn filled(&self) -> u64 {
