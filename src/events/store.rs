@@ -103,6 +103,7 @@ impl EventStore {
         for split in Split::ALL {
             let mut found =
                 SplitCounts { rows: self.metadata.counts(split).rows, ..<_>::default() };
+            let mut last_digest = None;
             for _ in 0..found.rows {
                 let record = self.record(row)?;
                 let read = self.row(record)?;
@@ -120,6 +121,11 @@ impl EventStore {
                     if rule.split_of(name_identity("events"), identity) != split {
                         return wrong(row, "its entity belongs to another split");
                     }
+                    let digest = Some(key_digest(name.as_bytes()));
+                    if digest <= last_digest {
+                        return wrong(row, "its entity is not in the order of digests");
+                    }
+                    last_digest = digest;
                     next_entity += 1;
                 }
                 let is_value = |value: &[u8]| self.codec.is_value(record.form, value);

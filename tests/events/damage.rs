@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use headwater::events::{EventSettings, EventStore, EventsMetadata, SplitCounts};
 use headwater::plan::Split;
-use headwater::{Error, ErrorKind};
+use headwater::{Digest, Error, ErrorKind};
 
+use crate::edits;
 use crate::pings::pings;
 use crate::{files, rows_of, sampler, store_of};
 
@@ -125,4 +126,31 @@ fn p6_verify_finds_false_counts() {
         let error = EventStore::open(&path).unwrap().verify(&|_| Ok(())).expect_err(what);
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}: {error}");
     }
+}
+
+/// Names that lie in another order, and digests that match them.
+#[test]
+fn p6_verify_finds_entities_in_another_order() {
+    let (_folder, store) =
+        store_of(&pings(40, 8), "split = { train = 1.0, val = 0.0, test = 0.0 }");
+    let path = store.path().to_owned();
+    let names: Vec<String> =
+        (0..40).map(|entity| store.entity(entity).unwrap().to_owned()).collect();
+    let second = (1..40).find(|at| names[*at].len() == names[0].len()).unwrap();
+    let mut metadata = store.metadata().clone();
+    drop(store);
+    let mut bytes = fs::read(path.join("entities.bin")).unwrap();
+    let place =
+        |name: &str| bytes.windows(name.len()).position(|at| at == name.as_bytes()).unwrap();
+    let places = [place(&names[0]), place(&names[second])];
+    for (place, name) in places.into_iter().zip([&names[second], &names[0]]) {
+        bytes[place..place + name.len()].copy_from_slice(name.as_bytes());
+    }
+    edits::repair(&mut bytes).unwrap();
+    fs::write(path.join("entities.bin"), &bytes).unwrap();
+    let file = metadata.files.iter_mut().find(|file| file.path == "entities.bin").unwrap();
+    file.digest = Digest(bytes[32..64].try_into().unwrap());
+    fs::write(path.join("metadata.json"), metadata.encode().unwrap()).unwrap();
+    let error = EventStore::open(&path).unwrap().verify(&|_| Ok(())).unwrap_err();
+    assert!(error.to_string().contains("not in the order of digests"), "{error}");
 }

@@ -1,5 +1,8 @@
 //! Event stores and token rows, through the public API.
 
+#[path = "../../fuzz/fuzz_targets/edits.rs"]
+#[allow(dead_code, reason = "the fuzz targets use all of it")]
+mod edits;
 #[path = "../shared/manifest.rs"]
 mod manifest;
 #[path = "../shared/payments.rs"]
