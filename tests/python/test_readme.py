@@ -48,6 +48,7 @@ LIMIT_SECONDS = 300
 NOT_RUN = {
     ("README.md", "make demo"): "it builds everything",
     ("README.md", "import os"): "test_the_training_loop_runs_and_resumes runs it twice",
+    ("README.md", "events = headwater"): "test_the_loop_over_events_runs runs it on that store",
     ("docs/events.md", "pip install maxtext==0.2.5"): "make test-maxtext trains MaxText",
     ("docs/guide.md", "let store = headwater::store::Store::open("): "cargo compiles Rust",
     ("docs/guide.md", "confluence train shop.db --task leaves --minutes 3"): (
@@ -256,7 +257,7 @@ def test_the_demo_runs_and_stops_at_a_command_that_fails(tmp_path):
 def test_the_training_loop_runs_and_resumes(store_path, tmp_path, monkeypatch):
     import headwater
 
-    loop = block_with("README.md", "save_cursor")
+    loop = block_with("README.md", "import os")
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "store").symlink_to(store_path)
     monkeypatch.chdir(tmp_path)
@@ -269,6 +270,22 @@ def test_the_training_loop_runs_and_resumes(store_path, tmp_path, monkeypatch):
     with headwater.Sampler(store_path, seed=1) as sampler:
         for rows in seen:
             assert (rows == sampler.next_train_batch()["seed_row"]).all()
+
+
+def test_the_loop_over_events_runs(tmp_path, monkeypatch):
+    import headwater
+
+    example, folder = ROOT / "examples/pings", tmp_path / "demo"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    subprocess.run([sys.executable, example / "pings.py", folder / "pings.csv"], check=True)
+    headwater.prepare(folder / "pings.csv", example / "events.toml", folder / "pings.db")
+    seen = []
+    spoken = {"headwater": headwater, "train_step": seen.append}
+    exec(block_with("README.md", "headwater.Events"), spoken)
+    assert len(seen) == 100 and seen[0]["inputs"].shape == (8, 1024)
+    assert headwater.Cursor.read("events.cursor").position["train/rows"] == 800
+    assert len(spoken["events"].decode(spoken["prompt"].tolist())) > 1
 
 
 def test_folded_arrays_have_the_digest_of_the_command(tmp_path, monkeypatch):
