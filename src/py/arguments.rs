@@ -41,6 +41,12 @@ impl<'py> Argument<'_, 'py> {
         Ok(in_range(self.0, number)?)
     }
 
+    /// Returns the argument as a whole number that fits into `T`; none for None.
+    pub(super) fn optional_number<T: TryFrom<i128>>(self) -> PyResult<Option<T>> {
+        let number: Option<Whole> = self.get()?;
+        Ok(number.map(|Whole(number)| in_range(self.0, number)).transpose()?)
+    }
+
     /// Returns the value that `choices` has for the argument, which is a str.
     pub(super) fn one_of<T: Copy>(self, choices: &[(&str, T)]) -> PyResult<T> {
         Ok(one_of(self.0, &self.get::<String>()?, choices)?)

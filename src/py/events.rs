@@ -178,13 +178,14 @@ impl EventsCore {
     fn latest<'py>(
         &self,
         py: Python<'py>,
-        entity: &str,
-        before_us: Option<Whole>,
-        length: Option<Whole>,
+        entity: &Bound<'py, PyAny>,
+        before_us: &Bound<'py, PyAny>,
+        length: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArray1<u16>>> {
-        let before_us = before_us.map(|Whole(time)| in_range("before", time)).transpose()?;
-        let length = length.map(|Whole(length)| in_range("length", length)).transpose()?;
-        Ok(py.detach(|| self.0.latest(entity, before_us, length))?.into_pyarray(py))
+        let entity: String = Argument("entity", entity).get()?;
+        let before_us = Argument("before", before_us).optional_number()?;
+        let length = Argument("length", length).optional_number()?;
+        Ok(py.detach(|| self.0.latest(&entity, before_us, length))?.into_pyarray(py))
     }
 
     /// Returns the text that names an entity.

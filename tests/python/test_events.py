@@ -119,6 +119,9 @@ def test_latest_takes_datetimes_and_whole_events(payments_path):
             ({"entity": "card-99"}, 'a value of card, found "card-99"'),
             ({"entity": name, "length": 3}, "length: expected at least"),
             ({"entity": name, "length": -1}, "length"),
+            ({"entity": 7}, "entity: .* found int"),
+            ({"entity": name, "length": 2.5}, "length: .* found float"),
+            ({"entity": name, "before": "2025-07-01"}, "before: .* found str"),
             ({"entity": name, "before": 2**70}, "before"),
         ]:
             with pytest.raises(headwater.InvalidArgument, match=message):
