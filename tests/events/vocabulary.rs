@@ -268,9 +268,9 @@ fn what_a_model_cannot_learn_is_told() {
     let rare = all.iter().filter(|payment| !payment.merchant.is_empty()).count();
     for expected in [
         "the field \"note\" is NULL in every event",
-        "the field \"merchant\" has no value with a token",
+        "no value of \"merchant\" has a token",
         "whose \"amount\" is nearer to 0 than a millionth, stored as 0; the first is in row 1, 0.000000001",
-        "no entity is in the val split, of which 0.001 of 6 entities was expected",
+        "the val split is empty: none of 6 entities fell into its share of 0.001",
         &format!("{rare} events whose \"merchant\" is not among the values that have a token"),
     ] {
         assert!(remarks.contains(expected), "{expected}: {remarks}");

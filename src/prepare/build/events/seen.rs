@@ -38,8 +38,8 @@ impl Seen {
         self.last_us = self.last_us.max(later.last_us);
     }
 
-    /// Rejects a source with too few events that can be stored, or other events than were `counted`, or times in
-    /// a wrong unit.
+    /// Rejects a source with too few events that can be stored, or with other events than were `counted`,
+    /// or with times in a wrong unit.
     pub(super) fn check(
         &self,
         events: &Events,
@@ -54,29 +54,27 @@ impl Seen {
     /// Returns what somebody should know who expects nothing of it.
     pub(super) fn remarks(&self, events: &Events, metadata: &EventsMetadata) -> Vec<String> {
         let mut remarks = self.dropped.remarks(&names(&metadata.fields));
-        for (place, field) in metadata.fields.iter().enumerate() {
-            let is_category_of_none =
-                matches!(&field.kind, FieldKind::Category { values, .. } if values.is_empty());
+        for (place, FieldMetadata { name, kind, .. }) in metadata.fields.iter().enumerate() {
             if self.filled & 1 << place == 0 {
-                remarks.push(format!("the field {:?} is NULL in every event", field.name));
-            } else if is_category_of_none {
+                remarks.push(format!("the field {name:?} is NULL in every event"));
+            } else if matches!(kind, FieldKind::Category { values, .. } if values.is_empty()) {
                 remarks.push(format!(
-                "the field {:?} has no value with a token: it has none in train, or max_tokens is 0",
-                field.name
-            ));
+                    "no value of {name:?} has a token: it has none in train, or max_tokens is 0"
+                ));
             }
         }
+        let entities = match metadata.entity_count {
+            1 => "1 entity".to_owned(),
+            count => format!("{count} entities"),
+        };
         let shares = [events.split.train, events.split.val, events.split.test];
         for (split, share) in Split::ALL.into_iter().zip(shares) {
             if share > 0.0 && metadata.counts(split).rows == 0 {
+                let name = split.name();
                 remarks.push(format!(
-                "no entity is in the {} split, of which {share} of {} was expected; change events.split",
-                split.name(),
-                match metadata.entity_count {
- 1 => "1 entity".to_owned(),
- count => format!("{count} entities"),
-}
-            ));
+                    "the {name} split is empty: none of {entities} fell into its share of {share}; \
+                     change events.split"
+                ));
             }
         }
         remarks
