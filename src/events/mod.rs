@@ -36,4 +36,5 @@ pub(crate) use {
     codecs::codec,
     row::{ENTITIES_MAX, FRONT_BYTES, RowRecord, items_of, whole_seconds},
     store::{ENTITY_FILE, EVENT_FILE, ROW_FILE},
+    tokens::TIME_END_SECONDS,
 };

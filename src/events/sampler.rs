@@ -212,16 +212,18 @@ impl EventSampler {
     /// the sequence length). Without events before that time there are no tokens.
     ///
     /// # Cost
-    /// That of one context, and a binary search for the entity.
+    /// That of one context, and binary searches for the entity and for the time.
     ///
     /// # Errors
-    /// `InvalidArgument` when the store has no such entity, or its last event is longer than `length`.
+    /// `InvalidArgument` when the store has no such entity, or its last event is longer than `length`;
+    /// `Shutdown`.
     pub fn latest(
         &self,
         entity: &str,
         before_us: Option<i64>,
         length: Option<u32>,
     ) -> Result<Vec<u16>> {
+        self.streams.check_alive()?;
         self.batches.rows.latest(entity, before_us.unwrap_or(i64::MAX), length)
     }
 

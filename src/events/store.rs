@@ -104,17 +104,28 @@ impl EventStore {
             let mut found =
                 SplitCounts { rows: self.metadata.counts(split).rows, ..<_>::default() };
             let mut last_digest = None;
+            let mut last_part: Option<(u32, u16, i64)> = None;
             for _ in 0..found.rows {
                 let record = self.record(row)?;
                 let read = self.row(record)?;
+                let [start, end] = [0, record.event_count - 1].map(|event| read.event(event));
+                let (start, end) = (start?.time, end?.time);
                 if (record.items_before, record.at) != (items, at) {
                     return wrong(row, "its place does not follow the row before");
                 }
                 let is_first = record.entity == next_entity && record.part == 0;
-                let is_next = record.entity.checked_add(1) == Some(next_entity) && record.part > 0;
+                let is_next = record.entity.checked_add(1) == Some(next_entity)
+                    && last_part.is_some_and(|(part, form, time)| {
+                        part.checked_add(1) == Some(record.part)
+                            && (form, time) <= (record.form, start)
+                    });
                 if !is_first && !is_next {
-                    return wrong(row, "its entity does not follow that of the row before");
+                    return wrong(
+                        row,
+                        "its entity, or its part of it, does not follow the row before",
+                    );
                 }
+                last_part = Some((record.part, record.form, end));
                 if is_first {
                     let name = self.entity(record.entity)?;
                     let identity = identity_of(name.as_bytes());
@@ -265,20 +276,38 @@ impl EventStore {
         Ok(None)
     }
 
-    /// Returns the numbers of the rows of an entity.
-    pub(super) fn rows_of_entity(&self, entity: u32) -> Result<Range<usize>> {
-        let first_row = |entity: u32| {
-            let (mut low, mut high) = (0, self.metadata.row_count() as usize);
-            while low < high {
-                let middle = low + (high - low) / 2;
-                match self.record(middle)?.entity < entity {
-                    true => low = middle + 1,
-                    false => high = middle,
-                }
+    /// Returns the numbers of the rows of an entity, for each form that it has.
+    pub(super) fn rows_by_form(&self, entity: u32) -> Result<Vec<Range<usize>>> {
+        let end = self.metadata.row_count() as usize;
+        let of_entity = self.first_row(0..end, |record| record.entity >= entity)?
+            ..self.first_row(0..end, |record| record.entity > entity)?;
+        let mut ranges = Vec::new();
+        let mut start = of_entity.start;
+        while start < of_entity.end {
+            let form = self.record(start)?.form;
+            let next = self.first_row(start..of_entity.end, |record| record.form > form)?;
+            // In a damaged store the forms may be in another order.
+            ranges.push(start..next.max(start + 1));
+            start = next.max(start + 1);
+        }
+        Ok(ranges)
+    }
+
+    /// Returns the first row that `is_behind`, or the end; all rows after it are, too.
+    fn first_row(
+        &self,
+        rows: Range<usize>,
+        is_behind: impl Fn(&RowRecord) -> bool,
+    ) -> Result<usize> {
+        let Range { start: mut low, end: mut high } = rows;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match is_behind(&self.record(middle)?) {
+                true => high = middle,
+                false => low = middle + 1,
             }
-            Ok::<_, Error>(low)
-        };
-        Ok(first_row(entity)?..first_row(entity.saturating_add(1))?)
+        }
+        Ok(low)
     }
 
     /// Returns the numbers of the rows of a split.

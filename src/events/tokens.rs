@@ -18,6 +18,9 @@ impl TimeTokens {
     }
 }
 
+/// The end of the times that are stored, 2200-01-01, in seconds. They begin with 1970.
+pub(crate) const TIME_END_SECONDS: u64 = 7_258_118_400;
+
 /// The time of an event, in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -137,10 +140,26 @@ impl<'a, const BYTE: u16> TokenReader<'a, BYTE> {
 
     /// Takes the time behind `role`, one of `tokens`.
     pub(super) fn time(&mut self, tokens: &TimeTokens, role: u16) -> Result<TokenTime> {
-        Ok(match role {
-            _ if role == tokens.absolute => TokenTime::Absolute(self.number(8)?),
-            _ if role == tokens.since_1 => TokenTime::Since(self.number(1)? as u32),
-            _ => TokenTime::Since(self.number(4)? as u32),
+        let start = self.at;
+        let (time, expected) = match role {
+            _ if role == tokens.absolute => {
+                let seconds = self.number(8)?;
+                let is_stored = seconds < TIME_END_SECONDS;
+                (
+                    is_stored.then_some(TokenTime::Absolute(seconds)),
+                    "the bytes of a time before 2200",
+                )
+            }
+            _ if role == tokens.since_1 => (Some(TokenTime::Since(self.number(1)? as u32)), ""),
+            _ => {
+                let seconds = self.number(4)? as u32;
+                let is_long = seconds >= 256;
+                (is_long.then_some(TokenTime::Since(seconds)), "the bytes of 256 seconds or more")
+            }
+        };
+        time.ok_or_else(|| {
+            self.at = start;
+            self.wrong(expected)
         })
     }
 

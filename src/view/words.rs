@@ -32,13 +32,19 @@ pub(crate) fn entities(number: u64) -> String {
 /// Returns a name as it is, or quoted where it has characters that a terminal would obey.
 #[cfg(feature = "cli")]
 pub(crate) fn printable(name: &str) -> String {
-    if name.contains(char::is_control) { format!("{name:?}") } else { name.to_owned() }
+    if name.contains(is_obeyed) { format!("{name:?}") } else { name.to_owned() }
+}
+
+/// Whether a terminal obeys a character: a control character, or one that turns the direction of text.
+#[cfg(feature = "cli")]
+fn is_obeyed(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Returns a value as it is, or quoted where it could not be told from what is around it.
 #[cfg(feature = "cli")]
 pub(crate) fn quoted_if_unclear(value: &str) -> String {
-    let is_unclear = |c: char| c.is_control() || matches!(c, ',' | '"');
+    let is_unclear = |c: char| is_obeyed(c) || matches!(c, ',' | '"');
     match value.is_empty() || value.trim() != value || value.contains(is_unclear) {
         true => format!("{value:?}"),
         false => value.to_owned(),

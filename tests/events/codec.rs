@@ -115,3 +115,31 @@ fn a_code_is_at_most_a_1024th_too_small() {
         assert!((0.0..1.0 / 1024.0).contains(&error) || rtt < 1.024, "{rtt}: {error}");
     }
 }
+
+#[test]
+fn only_measurements_that_the_codec_writes_are_decoded() {
+    let address = |role: u16| [role, 11, 11, 11, 12];
+    let whole = [&[0][..], &address(1), &address(3), &[10]].concat();
+    assert_eq!(decode_measurements(&whole).unwrap().len(), 1);
+    let with = |more: &[u16]| [&whole[..], more].concat();
+    let v6 = [&[0, 2][..], &[11; 16], &address(3), &[10]].concat();
+    for (tokens, expected) in [
+        (with(&[10]), "token 12: expected a field that the measurement does not have yet"),
+        (with(&address(1)), "token 12: expected a field that the measurement does not have yet"),
+        (
+            with(&[6, 11, 6, 12]),
+            "token 14: expected a field that the measurement does not have yet",
+        ),
+        (with(&[7, 11, 11, 11, 12]), "token 13: expected the bytes of 256 seconds or more"),
+        (
+            with(&[5, 266, 11, 11, 11, 11, 11, 11, 11]),
+            "token 13: expected the bytes of a time before",
+        ),
+        (v6, "expected two addresses of one family"),
+        ([&whole[..11], &[8, 19, 11]].concat(), "token 12: expected the two bytes of a code"),
+        (whole[..11].to_vec(), "two addresses and a result before the end of the measurement"),
+    ] {
+        let message = decode_measurements(&tokens).unwrap_err().to_string();
+        assert!(message.contains(expected), "{tokens:?}: {message}");
+    }
+}

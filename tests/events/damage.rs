@@ -128,29 +128,91 @@ fn p6_verify_finds_false_counts() {
     }
 }
 
+/// Changes a file of a store, and makes the digests match it.
+fn forge(path: &Path, name: &str, change: impl FnOnce(&mut [u8]), metadata: &mut EventsMetadata) {
+    let mut bytes = fs::read(path.join(name)).unwrap();
+    change(&mut bytes);
+    edits::repair(&mut bytes).unwrap();
+    fs::write(path.join(name), &bytes).unwrap();
+    let file = metadata.files.iter_mut().find(|file| file.path == name).unwrap();
+    file.digest = Digest(bytes[32..64].try_into().unwrap());
+    fs::write(path.join("metadata.json"), metadata.encode().unwrap()).unwrap();
+}
+
+fn verified(path: &Path) -> String {
+    let error = EventStore::open(path).unwrap().verify(&|_| Ok(())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    error.to_string()
+}
+
+/// The bytes of the first section of a file.
+fn section(bytes: &[u8]) -> std::ops::Range<usize> {
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let table = number(16);
+    let start = number(table + 24);
+    start..start + number(table + 32)
+}
+
+const ALL_TRAIN: &str = "split = { train = 1.0, val = 0.0, test = 0.0 }";
+
 /// Names that lie in another order, and digests that match them.
 #[test]
 fn p6_verify_finds_entities_in_another_order() {
-    let (_folder, store) =
-        store_of(&pings(40, 8), "split = { train = 1.0, val = 0.0, test = 0.0 }");
+    let (_folder, store) = store_of(&pings(40, 8), ALL_TRAIN);
     let path = store.path().to_owned();
     let names: Vec<String> =
         (0..40).map(|entity| store.entity(entity).unwrap().to_owned()).collect();
     let second = (1..40).find(|at| names[*at].len() == names[0].len()).unwrap();
     let mut metadata = store.metadata().clone();
     drop(store);
-    let mut bytes = fs::read(path.join("entities.bin")).unwrap();
-    let place =
-        |name: &str| bytes.windows(name.len()).position(|at| at == name.as_bytes()).unwrap();
-    let places = [place(&names[0]), place(&names[second])];
-    for (place, name) in places.into_iter().zip([&names[second], &names[0]]) {
-        bytes[place..place + name.len()].copy_from_slice(name.as_bytes());
+    let change = |bytes: &mut [u8]| {
+        let place =
+            |name: &str| bytes.windows(name.len()).position(|at| at == name.as_bytes()).unwrap();
+        let places = [place(&names[0]), place(&names[second])];
+        for (place, name) in places.into_iter().zip([&names[second], &names[0]]) {
+            bytes[place..place + name.len()].copy_from_slice(name.as_bytes());
+        }
+    };
+    forge(&path, "entities.bin", change, &mut metadata);
+    let message = verified(&path);
+    assert!(message.contains("not in the order of digests"), "{message}");
+}
+
+/// Rows and events that no log gives, and digests that match them.
+#[test]
+fn p6_verify_finds_forged_rows_and_events() {
+    let (_folder, store) = store_of(&pings(6, 120), &format!("{ALL_TRAIN}\nrow_bytes = 1024"));
+    let path = store.path().to_owned();
+    let whole = store.metadata().clone();
+    drop(store);
+    let files = files(&path);
+    let records = &files["rows.bin"][section(&files["rows.bin"])];
+    let field = |row: usize, at: usize| {
+        u32::from_le_bytes(records[32 * row + at..][..4].try_into().unwrap()) as usize
+    };
+    assert_eq!([field(0, 20), field(1, 20)], [0, 1], "the first entity has two rows");
+    let count = field(0, 24);
+    let is_v4 = records[30] == 4;
+    let (head, event) = if is_v4 { (4, 16) } else { (16, 28) };
+    let event_at = |index: usize| section(&files["events.bin"]).start + head + event * index;
+    let later = whole.first_us.max(0) + (1 << 33) * 1_000_000;
+    let part = section(&files["rows.bin"]).start + 32 + 20;
+    let code = event_at(1) - 2;
+    let time = event_at(count - 1);
+    let cases: [(&str, &str, usize, Vec<u8>); 4] = [
+        ("its part of it, does not follow", "rows.bin", part, vec![2, 0, 0, 0]),
+        ("its part of it, does not follow", "rows.bin", part, vec![0, 0, 0, 0]),
+        ("a value that the codec does not write", "events.bin", code, vec![0, 8]),
+        ("not in the order of time", "events.bin", time, later.to_le_bytes().to_vec()),
+    ];
+    for (expected, name, at, new) in cases {
+        let mut metadata = whole.clone();
+        // So that only the span of the row is wrong.
+        metadata.last_us = metadata.last_us.max(later);
+        let change = |bytes: &mut [u8]| bytes[at..at + new.len()].copy_from_slice(&new);
+        forge(&path, name, change, &mut metadata);
+        let message = verified(&path);
+        assert!(message.contains(expected), "{expected}: {message}");
+        fs::write(path.join(name), &files[name]).unwrap();
     }
-    edits::repair(&mut bytes).unwrap();
-    fs::write(path.join("entities.bin"), &bytes).unwrap();
-    let file = metadata.files.iter_mut().find(|file| file.path == "entities.bin").unwrap();
-    file.digest = Digest(bytes[32..64].try_into().unwrap());
-    fs::write(path.join("metadata.json"), metadata.encode().unwrap()).unwrap();
-    let error = EventStore::open(&path).unwrap().verify(&|_| Ok(())).unwrap_err();
-    assert!(error.to_string().contains("not in the order of digests"), "{error}");
 }

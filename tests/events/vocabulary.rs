@@ -76,7 +76,8 @@ fn prepared_from_two_reads(first: &[Payment], second: &[Payment]) -> Result<Even
     let changing =
         Changing { reads: [read("a", first), read("b", second)], was_read: AtomicBool::new(false) };
     let options = EventOptions { replace: false, threads: Some(2), progress: &Silent };
-    prepare_events(&changing, &schema(FIELDS, "").unwrap(), &folder.path().join("db"), &options)
+    let fields = "fields = { merchant = \"category\", note = \"category\", amount = \"number\" }";
+    prepare_events(&changing, &schema(fields, "").unwrap(), &folder.path().join("db"), &options)
 }
 
 /// A change of a log between its two reads.
@@ -92,7 +93,12 @@ fn p6_a_source_that_changes_between_two_reads_is_refused() {
     let is_other =
         |place: &usize| all[*place].card != all[0].card && all[*place].merchant != all[0].merchant;
     let other = (1..all.len()).find(is_other).unwrap();
-    let changes: [(&str, Change<'_>); 5] = [
+    let changes: [(&str, Change<'_>); 6] = [
+        ("two categories changed places", &|all| {
+            let Payment { merchant, note, .. } = &mut all[2];
+            assert_ne!(merchant, note);
+            std::mem::swap(merchant, note);
+        }),
         ("one more", &|all| all.push(Payment { merchant: "a new one".into(), ..all[0].clone() })),
         ("one less", &|all| _ = all.pop()),
         ("another merchant", &|all| all[7].merchant = "a new one".into()),
@@ -200,8 +206,9 @@ fn a_value_that_is_too_long_has_no_token() {
     all[3].note.push('n');
     let (_folder, store, remarks) = built(&all, fields, ALL_TRAIN);
     assert_eq!(note(&store), (vec!["n".repeat(254)], 16));
-    let cut = "1 event whose \"note\" has no token and is cut to 16 bytes; a greater max_bytes keeps \
-               more; the first is in row 4, \"nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn\"...";
+    let cut = "1 event whose \"note\" is not among the values that have a token (the most frequent of \
+               train), stored as its first 16 bytes (max_bytes); the first is in row 4, \
+               \"nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn\"...";
     assert!(remarks.iter().any(|remark| remark == cut), "{remarks:?}");
 }
 
@@ -236,22 +243,40 @@ fn prepare(data: &Path, fields: &str, more: &str, unit: &str) -> Result<EventsRe
 fn times_in_a_wrong_unit_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("payments.csv");
-    let fields = "fields = { note = \"bytes\" }";
-    let of = |times: [u64; 2], unit: &str| {
-        let rows = times.map(|time| format!("a,{time},n\n")).concat();
-        fs::write(&data, format!("card,time,note\n{rows}")).unwrap();
+    let fields = "fields = { note = \"bytes\", due = { type = \"time\", unit = \"s\" } }";
+    let of = |times: &[u64], unit: &str, due: u64| {
+        let rows = times.iter().map(|time| format!("a,{time},n,{due}\n"));
+        fs::write(&data, format!("card,time,note,due\n{}", rows.collect::<String>())).unwrap();
         prepare(&data, fields, ALL_TRAIN, unit)
     };
-    let seconds = [1_751_000_000, 1_751_000_900];
-    for (times, given, right) in
-        [(seconds, "us", "s"), (seconds, "ms", "s"), (seconds.map(|time| time * 1000), "us", "ms")]
-    {
-        let message = of(times, given).unwrap_err().to_string();
-        assert!(message.contains(&format!("write unit = \"{right}\" in events.time")), "{message}");
-        assert!(of(times, right).is_ok());
+    const NOW: u64 = 1_751_000_000;
+    // One of a hundred may be anything, such as a 0 for a time that is not known.
+    let seconds: Vec<u64> =
+        (0..200).map(|event| if event == 7 { 0 } else { NOW + event }).collect();
+    let steps = |factor: u64| seconds.iter().map(|time| time * factor).collect::<Vec<_>>();
+    for (factor, given, remedy) in [
+        (1, "us", "write unit = \"s\" in events.time"),
+        (1, "ms", "write unit = \"s\" in events.time"),
+        (1000, "us", "write unit = \"ms\" in events.time"),
+        (1000, "s", "write unit = \"ms\" in events.time"),
+        (1_000_000, "ms", "write unit = \"us\" in events.time"),
+        (1_000_000_000, "us", "divide them in the source by 1000"),
+    ] {
+        let message = of(&steps(factor), given, NOW).unwrap_err().to_string();
+        let column = "column \"time\": expected whole ";
+        assert!(
+            message.contains(column) && message.contains(remedy),
+            "{factor} {given}: {message}"
+        );
     }
+    for (factor, unit) in [(1, "s"), (1000, "ms"), (1_000_000, "us")] {
+        of(&steps(factor), unit, NOW).unwrap();
+    }
+    let message = of(&seconds, "s", NOW * 1000).unwrap_err().to_string();
+    assert!(message.contains("column \"due\": expected whole seconds"), "{message}");
+    assert!(message.contains("write unit = \"ms\" in the field"), "{message}");
     // A log that counts from its beginning.
-    assert!(of([0, 1_751_000_900], "us").is_ok() && of([5, 900], "us").is_ok());
+    assert!(of(&[0, 60, 3600], "s", NOW).is_ok() && of(&[5, 900], "us", NOW).is_ok());
 }
 
 #[test]
@@ -262,10 +287,14 @@ fn what_a_model_cannot_learn_is_told() {
         payment.amount = "1e-9".to_owned();
     }
     let fields = r#"fields = { merchant = { type = "category", max_tokens = 0 }, amount = "number", note = "bytes" }"#;
-    let (_folder, _, remarks) =
-        built(&all, fields, "split = { train = 0.999, val = 0.001, test = 0.0 }");
+    // A dropped event does not count.
+    all[2].card = " ".to_owned();
+    all[2].note = "dropped".to_owned();
+    let split = "split = { train = 0.999, val = 0.001, test = 0.0 }\ndropped_share = 0.1";
+    let (_folder, _, remarks) = built(&all, fields, split);
     let remarks = remarks.join("\n");
-    let rare = all.iter().filter(|payment| !payment.merchant.is_empty()).count();
+    let is_rare = |one: &&Payment| !one.merchant.is_empty() && one.card != " ";
+    let rare = all.iter().filter(is_rare).count();
     for expected in [
         "the field \"note\" is NULL in every event",
         "no value of \"merchant\" has a token",
@@ -307,7 +336,20 @@ fn only_tokens_that_the_codec_writes_are_decoded() {
         [0, 1, 2, 3].map(|field| store.metadata().fields[field].role);
     let byte = |byte: u8| 16 + u16::from(byte);
     let decoded = |tokens: &[u16]| store.decode(tokens);
-    let cases: [(&[u16], &str); 9] = [
+    let FieldKind::Category { values, .. } = &store.metadata().fields[0].kind else { panic!() };
+    let known = values[0].bytes().map(byte);
+    let known: Vec<u16> =
+        [0, merchant, 4, byte(values[0].len() as u8)].into_iter().chain(known).collect();
+    let cases: [(&[u16], &str); 12] = [
+        (&known, "the token of \"shop 0\" itself"),
+        (
+            &[0, 3, byte(0), byte(0), byte(0), byte(255)],
+            "token 2: expected the bytes of 256 seconds",
+        ),
+        (
+            &[0, 1, byte(1), 16, 16, 16, 16, 16, 16, 16],
+            "token 2: expected the bytes of a time before",
+        ),
         (&[0, amount, byte(255), byte(255)], "token 2: expected the two bytes of a code"),
         (&[0, due, byte(127), byte(255)], "token 2: expected the two bytes of a code"),
         (&[0, amount, byte(128), byte(0)], "token 2: expected the two bytes of a code"),

@@ -48,6 +48,12 @@ impl Rows<'_> {
         }
     }
 
+    /// Whether the times of the column at `place` are no type of time, but integers, or texts of them.
+    pub(super) fn are_steps(&self, place: usize) -> bool {
+        let kind = self.batch.column(place).data_type();
+        !matches!(kind, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64)
+    }
+
     /// Returns the values of the column at `place` as numbers.
     pub(super) fn numbers(&self, place: usize, expected: &'static str) -> Result<Float64Array> {
         if *self.batch.column(place).data_type() == DataType::Boolean {

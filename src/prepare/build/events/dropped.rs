@@ -27,10 +27,8 @@ pub(super) enum Reason {
     FieldTooSmall(usize),
     /// The event is kept, with the beginning of the text.
     FieldCut(usize, u8),
-    /// The event is kept, with the bytes of the value in place of a token.
-    FieldRare(usize),
-    /// The event is kept, with the beginning of a value without a token.
-    FieldRareCut(usize, u8),
+    /// The event is kept, with the first bytes of the value in place of a token.
+    FieldRare(usize, u8),
 }
 
 impl Reason {
@@ -66,15 +64,10 @@ impl Reason {
                     fields[field]
                 );
             }
-            Self::FieldRare(field) => {
+            Self::FieldRare(field, bytes) => {
                 return format!(
-                    "whose {:?} is not among the values that have a token (the most frequent of train)",
-                    fields[field]
-                );
-            }
-            Self::FieldRareCut(field, bytes) => {
-                return format!(
-                    "whose {:?} has no token and is cut to {}; a greater max_bytes keeps more",
+                    "whose {:?} is not among the values that have a token (the most frequent of train), \
+                     stored as its first {} (max_bytes)",
                     fields[field],
                     counted(bytes.into(), "byte")
                 );
@@ -138,7 +131,7 @@ impl Dropped {
     /// Rejects a source with no event to store, or with more dropped than the limit.
     pub(super) fn check(&self, dropped_share: f64, fields: &[String]) -> Result<()> {
         let count = self.count();
-        let remarks = || self.remarks(fields).join("; ");
+        let remarks = || self.drops(fields).join("; ");
         if self.seen == 0 {
             return Err(Error::data("expected at least one event, found no rows"));
         }
@@ -163,6 +156,16 @@ impl Dropped {
 
     /// Returns a line for each reason; `fields` are the names of the fields.
     pub(super) fn remarks(&self, fields: &[String]) -> Vec<String> {
+        self.lines(fields, |_| true)
+    }
+
+    /// Returns a line for each reason why events were dropped.
+    fn drops(&self, fields: &[String]) -> Vec<String> {
+        self.lines(fields, |reason| !reason.keeps())
+    }
+
+    fn lines(&self, fields: &[String], is_told: impl Fn(Reason) -> bool) -> Vec<String> {
+        let told = self.found.iter().filter(|(reason, _)| is_told(**reason));
         let line = |(reason, Found { count, first }): (&Reason, &Found)| {
             let (row, value) = first.as_ref()?;
             let verb = if reason.keeps() { "" } else { "dropped " };
@@ -173,7 +176,7 @@ impl Dropped {
                 reason.words(fields)
             ))
         };
-        self.found.iter().filter_map(line).collect()
+        told.filter_map(line).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reads the fields of events from the columns of a source, for the codec `fields-v1`.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use arrow_array::{Array, Float64Array, Int64Array, StringViewArray};
@@ -8,6 +9,8 @@ use super::categories::Category;
 use super::columns::{Columns, Rows};
 use super::dropped::{Notes, Reason};
 use super::log::{Refused, RowValues, ValueReader};
+use super::seen::FieldsSeen;
+use super::units::UnitCheck;
 use crate::error::Result;
 use crate::events::fields::{FieldLayout, StoredValue, is_too_large};
 use crate::events::{FieldKind, FieldMetadata, number_code, whole_seconds};
@@ -71,11 +74,16 @@ impl ValueReader for Fields {
                 }
                 ReadAs::Number => Cells::Numbers(rows.numbers(*place, "a number")?),
                 ReadAs::Text { max_bytes } => Cells::Texts(rows.texts(*place)?, *max_bytes),
-                ReadAs::Time(column) => Cells::Times(rows.times(*place, column)?),
+                ReadAs::Time(column) => Cells::Times {
+                    times: rows.times(*place, column)?,
+                    are_steps: rows.are_steps(*place),
+                },
             })
         };
         let cells = self.fields.iter().map(read).collect::<Result<_>>()?;
-        Ok(Box::new(Values { layout: &self.layout, cells }))
+        let times = vec![UnitCheck::default(); self.fields.len()];
+        let seen = RefCell::new(FieldsSeen { filled: 0, times });
+        Ok(Box::new(Values { layout: &self.layout, cells, seen }))
     }
 }
 
@@ -83,6 +91,7 @@ impl ValueReader for Fields {
 struct Values<'a> {
     layout: &'a FieldLayout,
     cells: Vec<Cells>,
+    seen: RefCell<FieldsSeen>,
 }
 
 /// The values of one field.
@@ -95,7 +104,10 @@ enum Cells {
     },
     Numbers(Float64Array),
     Texts(StringViewArray, u8),
-    Times(Int64Array),
+    Times {
+        times: Int64Array,
+        are_steps: bool,
+    },
 }
 
 impl RowValues for Values<'_> {
@@ -106,8 +118,16 @@ impl RowValues for Values<'_> {
         record: &mut Vec<u8>,
         notes: &mut Notes<'_>,
     ) -> std::result::Result<u16, Refused> {
+        let mut seen = self.seen.borrow_mut();
         for (field, cells) in self.cells.iter().enumerate() {
-            self.layout.append(field, cells.value(field, row, time, notes), record);
+            let value = cells.value(field, row, time, notes);
+            self.layout.append(field, value, record);
+            if value != StoredValue::Null {
+                seen.filled |= 1 << field;
+                if let Cells::Times { times, are_steps: true } = cells {
+                    seen.times[field].see(times.value(row));
+                }
+            }
         }
         Ok(FORM)
     }
@@ -121,22 +141,12 @@ impl RowValues for Values<'_> {
             .collect()
     }
 
-    fn filled(&self) -> u64 {
-        let bit = |(field, cells): (usize, &Cells)| u64::from(cells.has_value()) << field;
-        self.cells.iter().enumerate().map(bit).sum()
+    fn seen(&self) -> FieldsSeen {
+        self.seen.borrow().clone()
     }
 }
 
 impl Cells {
-    fn has_value(&self) -> bool {
-        match self {
-            Self::Categories { values, .. } => values.values().len() > 0,
-            Self::Numbers(numbers) => numbers.null_count() < numbers.len(),
-            Self::Texts(texts, _) => texts.null_count() < texts.len(),
-            Self::Times(times) => times.null_count() < times.len(),
-        }
-    }
-
     fn value(&self, field: usize, row: usize, time: i64, notes: &mut Notes<'_>) -> StoredValue<'_> {
         match self {
             Self::Categories { values, tokens, max_bytes } => match values.number(row) {
@@ -145,21 +155,23 @@ impl Cells {
                     Some(token) => StoredValue::Category(token),
                     None => {
                         let text = values.text(row);
-                        notes.note(Reason::FieldRare(field), || quoted(text));
-                        let cut = Reason::FieldRareCut(field, *max_bytes);
-                        StoredValue::Rare(beginning(text, *max_bytes, cut, notes))
+                        notes.note(Reason::FieldRare(field, *max_bytes), || quoted(text));
+                        StoredValue::Rare(beginning(text, *max_bytes))
                     }
                 },
             },
             Self::Texts(texts, _) if texts.is_null(row) => StoredValue::Null,
             Self::Texts(texts, max_bytes) => {
-                let cut = Reason::FieldCut(field, *max_bytes);
-                StoredValue::Text(beginning(texts.value(row), *max_bytes, cut, notes))
+                let text = texts.value(row);
+                if text.len() > usize::from(*max_bytes) {
+                    notes.note(Reason::FieldCut(field, *max_bytes), || quoted(text));
+                }
+                StoredValue::Text(beginning(text, *max_bytes))
             }
             Self::Numbers(numbers) if numbers.is_null(row) => StoredValue::Null,
             Self::Numbers(numbers) => number(numbers.value(row), field, notes),
-            Self::Times(times) if times.is_null(row) => StoredValue::Null,
-            Self::Times(times) => {
+            Self::Times { times, .. } if times.is_null(row) => StoredValue::Null,
+            Self::Times { times, .. } => {
                 let later = whole_seconds(times.value(row)) - whole_seconds(time);
                 number(later as f64, field, notes)
             }
@@ -181,13 +193,9 @@ fn number(number: f64, field: usize, notes: &mut Notes<'_>) -> StoredValue<'stat
     StoredValue::Number(code)
 }
 
-/// Returns the beginning of a text, which is counted for `reason` if it is too long.
-fn beginning<'a>(text: &'a str, max_bytes: u8, reason: Reason, notes: &mut Notes<'_>) -> &'a [u8] {
-    let (start, rest) = text.as_bytes().split_at(text.len().min(max_bytes.into()));
-    if !rest.is_empty() {
-        notes.note(reason, || quoted(text));
-    }
-    start
+/// Returns the first bytes of a text.
+fn beginning(text: &str, max_bytes: u8) -> &[u8] {
+    &text.as_bytes()[..text.len().min(max_bytes.into())]
 }
 
 /// The most characters of a text in a message.

@@ -7,13 +7,14 @@ use super::categories::Category;
 use super::columns::{Columns, Rows};
 use super::dropped::{Notes, Reason};
 use super::layout::Layout;
-use super::seen::Seen;
+use super::seen::{FieldsSeen, Seen};
 use crate::error::Result;
+use crate::events::TIME_END_SECONDS;
 use crate::prepare::build::keys::{KeyDigest, digest, write_key};
 use crate::prepare::schema::{Column, Events};
 
-/// The end of the times that are stored: 2200-01-01. They begin with 1970.
-const TIME_END_US: i64 = 7_258_118_400 * 1_000_000;
+/// The end of the times that are stored.
+const TIME_END_US: i64 = TIME_END_SECONDS.cast_signed() * 1_000_000;
 
 /// Why an event cannot be stored, and the value that is at fault; empty where there is none.
 pub(super) type Refused = (Reason, String);
@@ -40,8 +41,8 @@ pub(super) trait RowValues {
     /// Returns the categories, which another read of the source has counted before.
     fn categories(&self) -> Vec<&Category>;
 
-    /// Returns a bit for each field that has a value in any of the rows.
-    fn filled(&self) -> u64;
+    /// Returns what was seen in the fields of the events that were appended.
+    fn seen(&self) -> FieldsSeen;
 }
 
 /// The columns that every log of events has: whose event it is, and when it was.
@@ -64,6 +65,7 @@ impl KeyColumns {
         Ok(Keys {
             names: self.entity.iter().map(|&place| rows.texts(place)).collect::<Result<_>>()?,
             times: rows.times(*place, column)?,
+            are_steps: rows.are_steps(*place),
         })
     }
 }
@@ -72,6 +74,8 @@ impl KeyColumns {
 pub(super) struct Keys {
     names: Vec<StringViewArray>,
     times: Int64Array,
+    /// Whether the times are integers, which have the unit of the schema.
+    are_steps: bool,
 }
 
 impl Keys {
@@ -164,7 +168,7 @@ pub(super) fn parse(
     let keys = keys.read(rows)?;
     let values = values.read(rows)?;
     let count = rows.batch.num_rows();
-    let mut seen = Seen { filled: values.filled(), ..Seen::nothing() };
+    let mut seen = Seen::nothing();
     seen.dropped.see(count as u64);
     let categories = values.categories();
     let mut records = vec![Vec::new(); layout.forms.len()];
@@ -172,6 +176,9 @@ pub(super) fn parse(
     let mut joined = Vec::new();
     let mut record = Vec::new();
     keys.for_each(|row, name, key| {
+        if keys.are_steps && keys.times.is_valid(row) {
+            seen.times.see(keys.times.value(row));
+        }
         let mut notes = Notes { dropped: &mut seen.dropped, row: rows.first + row as u64 };
         let stored = key.and_then(|(digest, time)| {
             record.clear();
@@ -187,8 +194,6 @@ pub(super) fn parse(
                 let partition = layout.partition_of(digest);
                 events.push(ParsedEvent { partition, row: row as u32, form: place as u8 });
                 seen.read.add(digest, categories.iter().copied(), row);
-                seen.first_us = seen.first_us.min(time);
-                seen.last_us = seen.last_us.max(time);
             }
             Err((reason, value)) => notes.note(reason, || value),
         }
@@ -196,5 +201,6 @@ pub(super) fn parse(
             joined.push(name.to_owned());
         }
     });
+    seen.fields = values.seen();
     Ok(Parsed { records, events, seen, names: keys.into_names(joined) })
 }

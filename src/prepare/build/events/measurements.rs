@@ -8,6 +8,7 @@ use super::categories::Category;
 use super::columns::{Columns, Rows};
 use super::dropped::{Notes, Reason};
 use super::log::{Refused, RowValues, ValueReader};
+use super::seen::FieldsSeen;
 use crate::error::Result;
 use crate::events::latency::{V4, V6, rtt_code};
 use crate::prepare::schema::Events;
@@ -77,8 +78,8 @@ impl RowValues for Values {
         Vec::new()
     }
 
-    fn filled(&self) -> u64 {
-        0
+    fn seen(&self) -> FieldsSeen {
+        FieldsSeen::default()
     }
 }
 

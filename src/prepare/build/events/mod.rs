@@ -16,6 +16,7 @@ mod partition;
 mod rows;
 mod seen;
 mod spill;
+mod units;
 mod vocabulary;
 
 use std::fs;

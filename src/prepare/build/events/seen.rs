@@ -1,13 +1,12 @@
 //! What was seen in the rows of a log, and what of it is refused or told.
 
-use std::ops::RangeInclusive;
-
 use super::categories::ReadSum;
 use super::dropped::Dropped;
-use crate::error::{Error, Result};
+use super::units::UnitCheck;
+use crate::error::{Context, Result};
 use crate::events::{EventsMetadata, FieldKind, FieldMetadata};
 use crate::plan::Split;
-use crate::prepare::schema::{Events, ObservationTime, TimeUnit};
+use crate::prepare::schema::{EventField, Events};
 
 /// What was seen in some rows.
 pub(super) struct Seen {
@@ -15,31 +14,45 @@ pub(super) struct Seen {
     pub dropped: Dropped,
     /// The sum over those that were not.
     pub read: ReadSum,
+    /// The times, if they are integers.
+    pub times: UnitCheck,
+    pub fields: FieldsSeen,
+}
+
+/// What was seen in the fields of events that were not dropped.
+#[derive(Clone, Default)]
+pub(super) struct FieldsSeen {
     /// A bit for each field that has a value.
     pub filled: u64,
-    /// The first and the last time.
-    pub first_us: i64,
-    pub last_us: i64,
+    /// The times of each field, if it has some and they are integers.
+    pub times: Vec<UnitCheck>,
 }
 
 impl Seen {
     /// Returns what is seen in no rows.
     pub(super) fn nothing() -> Self {
-        let (dropped, read) = (Dropped::default(), ReadSum::default());
-        Self { dropped, read, filled: 0, first_us: i64::MAX, last_us: i64::MIN }
+        Self {
+            dropped: Dropped::default(),
+            read: ReadSum::default(),
+            times: UnitCheck::default(),
+            fields: FieldsSeen::default(),
+        }
     }
 
     /// Adds what was seen in later rows.
     pub(super) fn merge(&mut self, later: Self) {
         self.dropped.add(later.dropped);
         self.read.merge(later.read);
-        self.filled |= later.filled;
-        self.first_us = self.first_us.min(later.first_us);
-        self.last_us = self.last_us.max(later.last_us);
+        self.times.merge(&later.times);
+        self.fields.filled |= later.fields.filled;
+        self.fields.times.resize_with(later.fields.times.len(), UnitCheck::default);
+        for (times, more) in self.fields.times.iter_mut().zip(&later.fields.times) {
+            times.merge(more);
+        }
     }
 
     /// Rejects a source with too few events that can be stored, or with other events than were `counted`,
-    /// or with times in a wrong unit.
+    /// or with times in another unit than the schema says.
     pub(super) fn check(
         &self,
         events: &Events,
@@ -47,15 +60,22 @@ impl Seen {
         counted: Option<ReadSum>,
     ) -> Result<()> {
         counted.map_or(Ok(()), |counted| counted.check(self.read))?;
-        self.dropped.check(events.dropped_share, &names(fields))?;
-        check_unit(&events.time, self.first_us, self.last_us)
+        let column = |name: &str| format!("column {name:?}");
+        let time = &events.time;
+        self.times.check(time.unit, "events.time").context(|| column(&time.column))?;
+        for ((name, field), times) in events.fields.iter().zip(&self.fields.times) {
+            if let EventField::Time { unit } = field {
+                times.check(*unit, "the field").context(|| column(name))?;
+            }
+        }
+        self.dropped.check(events.dropped_share, &names(fields))
     }
 
     /// Returns what somebody should know who expects nothing of it.
     pub(super) fn remarks(&self, events: &Events, metadata: &EventsMetadata) -> Vec<String> {
         let mut remarks = self.dropped.remarks(&names(&metadata.fields));
         for (place, FieldMetadata { name, kind, .. }) in metadata.fields.iter().enumerate() {
-            if self.filled & 1 << place == 0 {
+            if self.fields.filled & 1 << place == 0 {
                 remarks.push(format!("the field {name:?} is NULL in every event"));
             } else if matches!(kind, FieldKind::Category { values, .. } if values.is_empty()) {
                 remarks.push(format!(
@@ -79,33 +99,6 @@ impl Seen {
         }
         remarks
     }
-}
-
-/// Rejects integers of a smaller unit than their own: all times are then at the beginning of 1970.
-fn check_unit(time: &ObservationTime, first_us: i64, last_us: i64) -> Result<()> {
-    /// The years 1980 to 2100, in seconds.
-    const USUAL: RangeInclusive<i64> = 315_532_800..=4_102_444_800;
-    let Some((unit, step)) = time.unit.and_then(|unit| Some((unit, unit.microseconds()?))) else {
-        return Ok(());
-    };
-    let are_usual = |steps_a_second: i64| {
-        [first_us, last_us].iter().all(|time| USUAL.contains(&(time / step / steps_a_second)))
-    };
-    let other = match unit {
-        TimeUnit::Millisecond | TimeUnit::Microsecond if are_usual(1) => TimeUnit::Second,
-        TimeUnit::Microsecond if are_usual(1000) => TimeUnit::Millisecond,
-        _ => return Ok(()),
-    };
-    Err(Error::data(format!(
-        "column {:?}: expected {}, found {} to {}, which are {} of the years 1980 to 2100; write unit = \
-         {:?} in events.time",
-        time.column,
-        unit.values(),
-        first_us / step,
-        last_us / step,
-        other.values(),
-        other.name(),
-    )))
 }
 
 fn names(fields: &[FieldMetadata]) -> Vec<String> {
