@@ -31,6 +31,7 @@ BATCH_TOKENS = 4096
 SMOOTHING = (1.0, 0.1, 0.01)
 # What is measured: so many epochs of the split, but no more batches.
 MOST_EPOCHS, MOST_BATCHES = 4, 64
+ATTEMPTS = 5
 
 Params = Mapping[str, Any]
 Batch = Mapping[str, np.ndarray]
@@ -199,46 +200,57 @@ def continued(
 ) -> list[dict[str, Any]] | None:
     """Samples an event of at most `most` tokens behind the latest ones of an entity; prints it.
 
-    Returns its fields, or None if its tokens are no event: nothing keeps the decoder from that.
+    Nothing keeps the decoder from tokens that are no event: then it draws again. Returns the
+    fields, or None after some attempts.
     """
     whose = events.entity(int(events.rows([0], split)["entity"][0]))
     prompt = events.latest(whose, length=length - most).tolist()
-    event = [0]
     following, random = jax.jit(logits), np.random.default_rng(seed)
-    while len(event) < most:
-        written = prompt + event
-        inputs = np.zeros((1, -(-len(written) // 256) * 256), int)  # few shapes to compile
-        inputs[0, : len(written)] = written
-        row = {"inputs_position": np.arange(inputs.size)[None], "inputs_segmentation": inputs >= 0}
-        scores = following(params, {"inputs": inputs} | row)[0, len(written) - 1]
-        token = int(np.argmax(scores + random.gumbel(size=len(scores))))
-        if token == 0:  # which begins another event
-            break
-        event.append(token)
     print(f"sampled for {whose}, after the last {prompt.count(0)} events:")
-    try:
-        fields: list[dict[str, Any]] = events.decode(prompt + event)[-1]["fields"]
-    except headwater.DataError as error:
-        print(f"  no event: {error}")
-        return None
-    for field in fields:
-        print(f"  {field['name']:20}{field['value']}")
-    return fields
+    for _ in range(ATTEMPTS):
+        event = [0]
+        while len(event) < most:
+            written = prompt + event
+            inputs = np.zeros((1, -(-len(written) // 256) * 256), int)  # few shapes to compile
+            inputs[0, : len(written)] = written
+            position = np.arange(inputs.size)[None]
+            row = {"inputs": inputs, "inputs_position": position, "inputs_segmentation": inputs * 0}
+            scores = following(params, row)[0, len(written) - 1]
+            token = int(np.argmax(scores + random.gumbel(size=len(scores))))
+            if token == 0:  # which begins another event
+                break
+            event.append(token)
+        try:
+            fields: list[dict[str, Any]] = events.decode(prompt + event)[-1]["fields"]
+        except headwater.DataError as error:
+            print(f"  no event: {error}")
+            continue
+        for field in fields:
+            print(f"  {field['name']:20}{field['value']}")
+        return fields
+    return None
+
+
+def positive(text: str) -> int:
+    """Returns a whole number from 1 on."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, found {text}")
+    return number
 
 
 def main() -> None:
     """Trains, and prints the comparison and a sampled event; the last line is JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("store", type=Path, help="an event store")
-    parser.add_argument("--steps", type=int, default=600, help="default: %(default)s")
+    parser.add_argument("--steps", type=positive, default=600, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument(
         "--length", type=int, help="tokens of a row (default: 256, or two of the longest events)"
     )
     args = parser.parse_args()
     try:
-        # Of this length, an event of any store fits.
-        with headwater.Events(args.store, sequence_length=32_768, num_prefetch=0) as events:
+        with headwater.Events(args.store, num_prefetch=0) as events:
             most = events.room
             length = max(256, min(2 * most, 32_768)) if args.length is None else args.length
             batch_size = max(1, BATCH_TOKENS // length)

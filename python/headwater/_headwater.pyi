@@ -259,7 +259,7 @@ class EventsCore:
         world_size: int,
         seed: int,
         batch_size: int,
-        sequence_length: int,
+        sequence_length: int | None,
         packing: bool,
         dtype: str,
         num_prefetch: int,
@@ -278,6 +278,7 @@ class EventsCore:
     def row_count(self, split: str) -> int: ...
     def vocabulary(self) -> int: ...
     def room(self) -> int: ...
+    def sequence_length(self) -> int: ...
     def decode(self, tokens: list[int]) -> Any: ...
     def latest(
         self, entity: str, *, before_us: int | None, length: int | None

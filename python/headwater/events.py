@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from headwater._headwater import Cursor, EventPass, EventsCore
+from headwater._headwater import Cursor, EventPass, EventsCore, InvalidArgument
 from headwater._html import table
 from headwater._streams import Path, Streams
 from headwater.page import Page
@@ -34,6 +36,7 @@ class Events(Streams):
         seed: The random seed of order, windows, times and fillers.
         batch_size: B, the number of rows in this rank's batch. A resumed run may have another.
         sequence_length: T, the number of tokens in a row, at most 32,768; any event must fit.
+            Default: 1,024, or what the longest event needs, if that is more.
         packing: Whether further contexts fill a row behind its own; then fewer tokens are padding
             than the longest event has.
         dtype: The type of the arrays, "int32", or "uint16" with half the bytes.
@@ -55,7 +58,7 @@ class Events(Streams):
         seed: int = 42,
         *,
         batch_size: int = 128,
-        sequence_length: int = 1024,
+        sequence_length: int | None = None,
         packing: bool = True,
         dtype: Literal["int32", "uint16"] = "int32",
         num_prefetch: int = 3,
@@ -90,13 +93,13 @@ class Events(Streams):
         """Returns the next batch of a split's stream, and the cursor after it."""
         return self._core.next_with_cursor(split)
 
-    def rows(self, indices: Sequence[int], split: Split = "train") -> Batch:
+    def rows(self, indices: Iterable[int], split: Split = "train") -> Batch:
         """Returns rows of a split's stream by their indices, whatever the rank.
 
         It moves no stream. The batch has `batch_size` rows; those after the last index are padding,
         with a `weight` of 0.
         """
-        return self._core.rows(split, list(indices))
+        return self._core.rows(split, _whole_numbers("indices", indices))
 
     def evaluate(self, split: Split) -> EventPass:
         """Returns batches that have a context of each item of a split once over all ranks.
@@ -126,7 +129,7 @@ class Events(Streams):
             page.save(path)
         return page
 
-    def decode(self, tokens: Sequence[int]) -> list[dict[str, Any]]:
+    def decode(self, tokens: Iterable[int]) -> list[dict[str, Any]]:
         """Returns the events of a context's tokens, as they are or as a model wrote them.
 
         Each event has `fields` in the order of the tokens, each with its `name` and `value`. The
@@ -140,25 +143,28 @@ class Events(Streams):
                 does not fit.
             headwater.InvalidArgument: A token is no number of 16 bits.
         """
-        events: list[dict[str, Any]] = self._core.decode(list(tokens))
+        events: list[dict[str, Any]] = self._core.decode(_whole_numbers("tokens", tokens))
         return events
 
     def latest(
         self,
-        entity: str,
+        entity: str | int | tuple[str | int, ...],
         *,
-        before: datetime | int | None = None,
+        before: int | str | date | np.datetime64 | None = None,
         length: int | None = None,
     ) -> npt.NDArray[np.uint16]:
-        """Returns the tokens of an entity's latest events: what a model continues.
+        r"""Returns the tokens of an entity's latest events: what a model continues.
 
         They are in the order of time, each with its time; the order of the fields is that of
         `seed`. Unlike the contexts of a row, none is left out between the first and the last.
 
         Args:
-            entity: The name of the entity; of several columns, their texts joined by "|".
-            before: Only events before this time, a datetime (UTC if it has no zone) or an integer
-                of microseconds since 1970; default: all.
+            entity: The entity: the value of its column, or a tuple of the values of several. It is
+                also the text that `entity(number)` returns, which has | between several values,
+                and \ before a | or \ in a value.
+            before: Only events before this time (UTC if it has no zone): a datetime or date of
+                Python or NumPy, a text such as "2025-07-01 12:30", or an integer of microseconds
+                since 1970; default: all.
             length: The most tokens; default: `sequence_length`. Leave room for what the model
                 adds.
 
@@ -167,12 +173,38 @@ class Events(Streams):
 
         Raises:
             headwater.InvalidArgument: The store has no such entity, or its last event has more
-                tokens than `length`.
+                tokens than `length`; or `before` is an integer before all events of the store,
+                as seconds would be.
         """
-        if isinstance(before, datetime):
-            utc = before.replace(tzinfo=UTC) if before.tzinfo is None else before
-            before = (utc - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-        return self._core.latest(entity, before_us=before, length=length)
+        before_us = None if before is None else self._microseconds(before)
+        return self._core.latest(_name_of(entity), before_us=before_us, length=length)
+
+    def _microseconds(self, before: int | str | date | np.datetime64) -> int:
+        if isinstance(before, (int, np.integer)) and not isinstance(before, bool):
+            first = self._first_us
+            if before < first:
+                raise InvalidArgument(
+                    f"before: expected microseconds since 1970, found {before}, which is before "
+                    f"the first event of the store ({first}); multiply seconds by 1,000,000, or "
+                    "give a datetime"
+                )
+            return int(before)
+        if isinstance(before, datetime) and before.tzinfo is not None:
+            before = before.astimezone(UTC).replace(tzinfo=None)
+        try:
+            time = before if isinstance(before, np.datetime64) else np.datetime64(str(before))
+        except ValueError:
+            time = np.datetime64("NaT")
+        if np.isnat(time):
+            raise InvalidArgument(
+                "before: expected a datetime, a date, a text such as 2025-07-01 12:30, or an "
+                f"integer of microseconds since 1970, found {before!r:.80}"
+            )
+        return int(time.astype("datetime64[us]").astype(np.int64))
+
+    @cached_property
+    def _first_us(self) -> int:
+        return int(self.metadata()["first_us"])
 
     def entity(self, number: int) -> str:
         """Returns the text that names an entity, by its number in a batch's `entity`."""
@@ -186,6 +218,11 @@ class Events(Streams):
     def vocabulary_size(self) -> int:
         """The number of different tokens."""
         return self._core.vocabulary()
+
+    @property
+    def sequence_length(self) -> int:
+        """The number of tokens in a row."""
+        return self._core.sequence_length()
 
     @property
     def room(self) -> int:
@@ -213,3 +250,27 @@ def _restored(path: str, arguments: dict[str, Any], cursor: bytes) -> Events:
     events = Events(path, **arguments)
     events.resume(cursor)
     return events
+
+
+def _name_of(entity: str | int | tuple[str | int, ...]) -> str:
+    """Returns the text that names an entity in a store."""
+    if isinstance(entity, tuple):
+        parts = (_name_of(part) for part in entity)
+        return "|".join(part.replace("\\", "\\\\").replace("|", "\\|") for part in parts)
+    if isinstance(entity, (int, np.integer)) and not isinstance(entity, bool):
+        return str(entity)
+    if isinstance(entity, str):
+        return entity
+    raise InvalidArgument(
+        "entity: expected a text or a whole number, or a tuple of those, found "
+        f"{type(entity).__name__}"
+    )
+
+
+def _whole_numbers(name: str, values: Iterable[int]) -> list[int]:
+    try:
+        return [operator.index(value) for value in values]
+    except TypeError:
+        raise InvalidArgument(
+            f"{name}: expected a list of whole numbers, found {values!r:.80}"
+        ) from None

@@ -28,7 +28,8 @@ class SamplerDataset(grain.IterDataset):  # type: ignore[misc]
         batch_count: The number of batches in the stream; default: the stream is endless.
 
     Raises:
-        InvalidArgument: `arguments` has an unknown name, or no path.
+        InvalidArgument: `arguments` has an unknown name, or no path; or there is no such split, or
+            `batch_count` is no number of batches.
     """
 
     _made: type[Sampler | Events] = Sampler
@@ -38,12 +39,24 @@ class SamplerDataset(grain.IterDataset):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         _check_names(self._made, arguments)
+        if split not in ("train", "val", "test"):
+            raise InvalidArgument(f"split: expected train, val or test, found {split!r}")
+        is_count = isinstance(batch_count, int) and not isinstance(batch_count, bool)
+        if batch_count is not None and not (is_count and batch_count >= 0):
+            raise InvalidArgument(
+                f"batch_count: expected a number of batches, or None, found {batch_count!r}"
+            )
         self._arguments = dict(arguments)
         self._split: Split = split
         self._batch_count = batch_count
 
     def __iter__(self) -> SamplerIterator:
-        return SamplerIterator(self._made(**self._arguments), self._split, self._batch_count)
+        named = inspect.signature(self._made).bind(**self._arguments)
+        named.apply_defaults()
+        batch_size = named.arguments.get("batch_size", named.arguments.get("default_batch_size"))
+        sampler = self._made(**self._arguments)
+        rows = batch_size * named.arguments["world_size"]
+        return SamplerIterator(sampler, self._split, self._batch_count, rows)
 
 
 class EventsDataset(SamplerDataset):
@@ -99,7 +112,7 @@ class EventsSource:
         *,
         epochs: int = 1,
         seed: int = 42,
-        sequence_length: int = 1024,
+        sequence_length: int | None = None,
         packing: bool = True,
     ) -> None:
         self._path = os.fspath(path)
@@ -117,17 +130,17 @@ class EventsSource:
         self._process: int | None = os.getpid()
         self._split: Split = split
         rows = self._events.row_count(split)
-        if not isinstance(epochs, int) or epochs < 1 or rows == 0:
+        if not isinstance(epochs, int) or not 1 <= epochs <= 2**31 or rows == 0:
             raise InvalidArgument(
                 f"expected at least one row, found {epochs!r} epochs of {rows} rows in the {split} "
-                "split; give a whole number of epochs, or take another split"
+                "split; give a whole number of epochs up to 2^31, or take another split"
             )
         self._count = rows * epochs
         self._root = self._events.metadata()["root"]
         # All that changes a row: grain compares it where a state is restored.
         self._text = (
             f"EventsSource(root={self._root}, split={split!r}, rows={self._count}, seed={seed}, "
-            f"sequence_length={sequence_length}, packing={packing})"
+            f"sequence_length={self._events.sequence_length}, packing={packing})"
         )
 
     def __len__(self) -> int:
@@ -165,41 +178,73 @@ class EventsSource:
 
 
 class SamplerIterator(grain.DatasetIterator):  # type: ignore[misc]
-    """One pass over a `SamplerDataset` or `EventsDataset`; a saved state restores its position."""
+    """One pass over a `SamplerDataset` or `EventsDataset`; a saved state restores its position.
 
-    def __init__(self, sampler: Sampler | Events, split: Split, batch_count: int | None) -> None:
+    `rows` is the number of rows in a batch of all ranks together.
+    """
+
+    def __init__(
+        self, sampler: Sampler | Events, split: Split, batch_count: int | None, rows: int
+    ) -> None:
         super().__init__()
         self._sampler = sampler
         self._split: Split = split
         self._batch_count = batch_count
+        self._rows = rows
         self._taken = 0
 
     def __next__(self) -> Batch:
         self._assert_not_closed()
-        if self._taken == self._batch_count:
+        if self._batch_count is not None and self._taken >= self._batch_count:
             raise StopIteration
         batch, _ = self._sampler.next_batch(self._split)
         self._taken += 1
         return batch
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the cursor as base64 text, and the number of batches taken."""
+        """Returns the cursor as base64 text, and what was taken of which split."""
         cursor = base64.b64encode(self._sampler.cursor()).decode()
-        return {"cursor": cursor, "taken": self._taken}
+        return {
+            "cursor": cursor,
+            "split": self._split,
+            "taken": self._taken,
+            "batch_rows": self._rows,
+        }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resumes from a state; a state of another plan is refused."""
         try:
-            cursor, taken = base64.b64decode(state["cursor"], validate=True), state["taken"]
+            cursor = base64.b64decode(state["cursor"], validate=True)
+            split, taken, rows = state["split"], state["taken"], state["batch_rows"]
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidArgument(
-                "expected a state of get_state, a dictionary with a cursor in base64 and a number "
-                f"of batches taken, found {state!r:.200}: {error}"
+                "expected a state of get_state, a dictionary with a cursor in base64, a split, and "
+                f"numbers of batches and rows taken, found {state!r:.200}: {error}"
             ) from None
-        if not isinstance(taken, int) or taken < 0:
-            raise InvalidArgument(f"expected a number of batches taken, found {taken!r}")
+        if not (isinstance(taken, int) and isinstance(rows, int) and taken >= 0 and rows > 0):
+            raise InvalidArgument(
+                f"expected numbers of batches and of their rows, found {taken!r} and {rows!r}"
+            )
+        if split != self._split:
+            raise PlanMismatch(
+                f"expected a state of the {self._split} split, found one of the {split} split; "
+                "restore it into a dataset of that split"
+            )
+        self._taken = self._batches(taken, rows)
         self._sampler.resume(cursor)
-        self._taken = taken
+
+    def _batches(self, taken: int, rows: int) -> int:
+        """Returns how many batches of this dataset the rows are that were taken."""
+        if self._batch_count is None:
+            return taken
+        batches, rest = divmod(taken * rows, self._rows)
+        if rest or batches > self._batch_count:
+            raise InvalidArgument(
+                f"expected a state of at most {self._batch_count} batches of {self._rows} rows, "
+                f"found {taken} batches of {rows} rows; restore it into a dataset with a greater "
+                "batch_count, and with batches whose rows divide those that were taken"
+            )
+        return batches
 
     def close(self) -> None:
         """Stops the sampler's threads."""

@@ -197,8 +197,14 @@ impl Rows {
     ) -> Result<Vec<u16>> {
         let Some(entity) = self.store.find_entity(name)? else {
             return Err(Error::invalid(format!(
-                "entity: expected the name of an entity of the store, a value of {}, found {name:?}",
-                self.store.metadata().entity.join(", joined by | to ")
+                "entity: expected the name of an entity of the store, {}, found {name:?}",
+                match &self.store.metadata().entity[..] {
+                    [column] => format!("a value of {column}"),
+                    columns => format!(
+                        "the values of {} with | between them and \\ before a | or \\ in a value",
+                        columns.join(" and ")
+                    ),
+                }
             )));
         };
         let length = length.unwrap_or(self.settings.sequence_length);

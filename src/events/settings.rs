@@ -48,6 +48,14 @@ impl Default for EventSettings {
 }
 
 impl EventSettings {
+    /// Returns the default settings for a store: the sequence is longer where its longest event needs it.
+    #[must_use]
+    pub fn for_store(store: &EventStore) -> Self {
+        let default = Self::default();
+        let room = u32::try_from(store.room()).unwrap_or(u32::MAX);
+        Self { sequence_length: default.sequence_length.max(room), ..default }
+    }
+
     /// Checks the settings for a store whose events need `room` tokens.
     pub(super) fn check(&self, room: usize) -> Result<()> {
         let length = self.sequence_length;

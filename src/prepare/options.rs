@@ -78,6 +78,8 @@ pub struct EventsReport {
     pub first_us: i64,
     /// The latest time.
     pub last_us: i64,
+    /// The shortest token row: the most tokens of an event, with its time.
+    pub room: usize,
     /// The size of the store in bytes.
     pub store_bytes: u64,
     /// Flaws of the data that are within the limits.

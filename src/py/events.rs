@@ -57,13 +57,14 @@ impl EventsCore {
         num_prefetch: &Bound<'_, PyAny>,
         num_threads: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
+        let sequence_length = Argument("sequence_length", sequence_length).optional_number()?;
         let settings = EventSettings {
             seed: Argument("seed", seed).number()?,
-            sequence_length: Argument("sequence_length", sequence_length).number()?,
             packing: Argument("packing", packing).get()?,
             batch_size: Argument("batch_size", batch_size).number()?,
             token_type: Argument("dtype", dtype)
                 .one_of(&[("int32", TokenType::Int32), ("uint16", TokenType::UInt16)])?,
+            ..EventSettings::default()
         };
         let rank = Argument("rank", rank).number()?;
         let assignment = Assignment::new(rank, Argument("world_size", world_size).number()?)?;
@@ -71,6 +72,9 @@ impl EventsCore {
             speed_of(Argument("num_threads", num_threads), Argument("num_prefetch", num_prefetch))?;
         let sampler = py.detach(|| {
             let store = Arc::new(EventStore::open(&path)?);
+            let default = EventSettings::for_store(&store).sequence_length;
+            let sequence_length = sequence_length.unwrap_or(default);
+            let settings = EventSettings { sequence_length, ..settings };
             EventSampler::new(store, settings, assignment, speed)
         })?;
         Ok(Self(sampler))
@@ -124,8 +128,8 @@ impl EventsCore {
     }
 
     /// Moves the stream of a split to a row.
-    fn seek(&self, py: Python<'_>, split: &str, row: Whole) -> PyResult<()> {
-        let (split, row) = (split_of(split)?, in_range("row", row.0)?);
+    fn seek(&self, py: Python<'_>, split: &str, row: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (split, row) = (split_of(split)?, Argument("row", row).number()?);
         Ok(py.detach(|| self.0.seek(split, row))?)
     }
 
@@ -157,6 +161,11 @@ impl EventsCore {
     /// Returns the number of different tokens.
     fn vocabulary(&self) -> u16 {
         self.0.vocabulary()
+    }
+
+    /// Returns the number of tokens in a row.
+    fn sequence_length(&self) -> u32 {
+        self.0.settings().sequence_length
     }
 
     /// Returns the most tokens of an event, with its time.

@@ -37,11 +37,55 @@ def test_grain_resumes_token_rows_at_every_step(events_path):
     grain.experimental.assert_equal_output_after_checkpoint(dataset)
 
 
-@pytest.mark.parametrize("state", [{}, {"cursor": "?", "taken": 0}, {"cursor": "", "taken": "a"}])
-def test_p6_a_foreign_grain_state_is_rejected(events_path, state):
+@pytest.mark.parametrize(
+    "wrong",
+    [{"cursor": "?"}, {"taken": "a"}, {"taken": -1}, {"batch_rows": 0}, {"batch_rows": None}],
+)
+def test_p6_a_foreign_grain_state_is_rejected(events_path, wrong):
     iterator = iter(EventsDataset({"path": events_path} | SETTINGS))
-    with pytest.raises(headwater.InvalidArgument, match="expected a"):
+    with pytest.raises(headwater.InvalidArgument, match="expected"):
+        iterator.set_state(iterator.get_state() | wrong)
+    (name,) = wrong
+    state = iterator.get_state()
+    del state[name]
+    with pytest.raises(headwater.InvalidArgument, match="expected a state of get_state"):
         iterator.set_state(state)
+
+
+def test_p6_a_state_of_another_split_is_refused(events_path):
+    state = iter(EventsDataset({"path": events_path} | SETTINGS)).get_state()
+    iterator = iter(EventsDataset({"path": events_path} | SETTINGS, "test"))
+    with pytest.raises(headwater.PlanMismatch, match="of the test split, found one of the train"):
+        iterator.set_state(state)
+
+
+def test_p4_p5_a_counted_stream_ends_after_the_same_rows_with_other_batches(events_path):
+    def iterator(batch_size, batch_count):
+        arguments = {"path": events_path} | SETTINGS | {"batch_size": batch_size}
+        return iter(EventsDataset(arguments, batch_count=batch_count))
+
+    whole = [batch["inputs"] for batch in iterator(4, 10)]
+    assert len(whole) == 10
+    begun = iterator(4, 10)
+    for _ in range(6):
+        next(begun)
+    state = begun.get_state()
+    for batch_size, batch_count in [(4, 10), (8, 5), (2, 20)]:
+        restored = iterator(batch_size, batch_count)
+        restored.set_state(state)
+        rest = np.concatenate([batch["inputs"] for batch in restored])
+        assert np.array_equal(rest, np.concatenate(whole[6:]))
+    for batch_size, batch_count in [(4, 5), (5, 8)]:
+        with pytest.raises(headwater.InvalidArgument, match=f"at most {batch_count} batches"):
+            iterator(batch_size, batch_count).set_state(state)
+
+
+@pytest.mark.parametrize("batch_count", [-1, 2.5, "3", True])
+def test_a_batch_count_that_is_none_is_refused(events_path, batch_count):
+    with pytest.raises(headwater.InvalidArgument, match="batch_count: expected a number of ba"):
+        EventsDataset({"path": events_path}, batch_count=batch_count)
+    with pytest.raises(headwater.InvalidArgument, match="split: expected train, val or test"):
+        EventsDataset({"path": events_path}, "trian")
 
 
 @pytest.mark.parametrize(

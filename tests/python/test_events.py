@@ -12,6 +12,7 @@ import sys
 import tomllib
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import headwater
@@ -99,6 +100,89 @@ def test_a_plain_twin_gives_the_same_latest_events(either_path):
                 assert tokens.tolist() == expected, (name, before)
 
 
+def test_latest_is_the_twins_at_equal_times_over_many_rows_and_long_gaps(tmp_path):
+    random = np.random.default_rng(5)
+    names = [("a|b", "c"), ("a", "b|c"), ("a\\", "|"), (" ", "x"), ("é", "日"), ("solo", "1")]
+    starts = [0, 2**32 - 1, 2**32, 1_751_000_000, 7_258_118_399]
+    rows = []
+    for name in names:
+        for _ in range(1 if name[0] == "solo" else random.choice([40, 300])):
+            seconds = random.choice(starts) + random.choice([0, 0, 0, -1, 1, 2, 300, -300])
+            times = np.clip(seconds, 0, 7_258_118_399) * 10**6 + random.choice([0, 1, 999_999])
+            shop, note = random.choice(["x", "y", "zz"]), random.choice([None, "n" * 5])
+            rows.append((*name, int(times), str(shop), note))
+    table = pa.table(
+        dict(zip(("one", "two", "at", "shop", "note"), zip(*rows, strict=True), strict=True))
+    )
+    schema = {
+        "database": "log",
+        "events": {
+            "source": "log",
+            "codec": "fields-v1",
+            "entity": ["one", "two"],
+            "row_bytes": 1024,
+            "time": {"column": "at", "unit": "us"},
+            "split": {"train": 0.5, "val": 0.2, "test": 0.3},
+            "fields": {"shop": {"type": "category", "max_tokens": 1}, "note": "bytes"},
+        },
+    }
+    report = headwater.prepare({"log": table}, schema, tmp_path / "log.db")
+    assert report["row_count"] > 2 * report["entity_count"]
+    twin = Twin(tmp_path / "log.db", seed=3, sequence_length=256, packing=True)
+    with headwater.Events(tmp_path / "log.db", **SETTINGS) as events:
+        numbers = {events.entity(number): number for number in range(len(names))}
+        for name in names:
+            text = "|".join(part.replace("\\", "\\\\").replace("|", "\\|") for part in name)
+            times = sorted({row[2] for row in rows if row[:2] == name})
+            for before in [None, *times[:: max(1, len(times) // 9)], times[-1] + 1]:
+                for length in (60, 256, 5000):
+                    found = events.latest(name, before=before, length=length)
+                    limit = 2**63 if before is None else before
+                    expected = twin.latest(numbers[text], limit, length)
+                    assert found.tolist() == expected, (name, before, length)
+
+
+def test_what_are_no_whole_numbers_is_told_by_name(payments_path):
+    with headwater.Events(payments_path, **SETTINGS) as events:
+        batch = next(events)
+        for call, message in [
+            (lambda: events.decode(batch["inputs"]), "tokens: expected a list of whole numbers"),
+            (lambda: events.decode([0.5]), "tokens: expected a list of whole numbers"),
+            (lambda: events.rows(5), "indices: expected a list of whole numbers, found 5"),
+            (lambda: events.rows(["a"]), "indices: expected a list of whole numbers"),
+            (lambda: events.seek("a"), "row: .* found str"),
+        ]:
+            with pytest.raises(headwater.InvalidArgument, match=message):
+                call()
+        row = batch["inputs"][0][batch["inputs_segmentation"][0] == 1]
+        assert events.decode(row) == events.decode(row.tolist())
+
+
+def test_the_default_length_fits_the_longest_event(tmp_path):
+    (tmp_path / "log.csv").write_text("who,at,a,b\n" + "x,2025-07-01 10:00:00,aa,b\n" * 3)
+    wide = {"type": "bytes", "max_bytes": 254}
+    schema = {
+        "database": "log",
+        "events": {
+            "source": "log",
+            "codec": "fields-v1",
+            "entity": "who",
+            "time": "at",
+            "fields": {"a": wide, "b": wide},
+            "split": {"train": 1.0, "val": 0.0, "test": 0.0},
+        },
+    }
+    report = headwater.prepare(tmp_path / "log.csv", schema, tmp_path / "log.db")
+    with headwater.Events(tmp_path / "log.db", num_prefetch=0) as events:
+        assert events.room == report["room"] == 10 + 2 * 256
+        assert events.sequence_length == 1024
+    schema["events"]["fields"] = dict.fromkeys(("a", "b", "at", "who"), wide)
+    report = headwater.prepare(tmp_path / "log.csv", schema, tmp_path / "wide.db")
+    with headwater.Events(tmp_path / "wide.db", num_prefetch=0) as events:
+        assert events.sequence_length == report["room"] == 10 + 4 * 256
+        assert next(events)["inputs"].shape == (128, 10 + 4 * 256)
+
+
 def test_latest_takes_datetimes_and_whole_events(payments_path):
     with headwater.Events(payments_path, **SETTINGS) as events:
         name = events.entity(3)
@@ -107,21 +191,32 @@ def test_latest_takes_datetimes_and_whole_events(payments_path):
         early = events.latest(name, before=moment)
         assert np.array_equal(early, events.latest(name, before=moment.replace(tzinfo=None)))
         here = moment.astimezone(datetime.timezone(datetime.timedelta(hours=5)))
-        assert np.array_equal(early, events.latest(name, before=here))
+        naive = moment.replace(tzinfo=None)
+        for same in (here, np.datetime64(naive, "ns"), naive.isoformat(), str(naive)):
+            assert np.array_equal(early, events.latest(name, before=same)), same
+        midnight = datetime.datetime.combine(moment.date(), datetime.time())
+        by_date = events.latest(name, before=moment.date())
+        assert np.array_equal(by_date, events.latest(name, before=midnight))
         assert np.array_equal(early, events.latest(name, before=middle // 10**6 * 10**6))
         left_out = [
             len(events.latest(one, length=9999))
             - len(events.latest(one, before=moment, length=9999))
             for one in map(events.entity, range(40))
         ]
-        assert min(left_out) >= 0 and sum(count > 0 for count in left_out) > 10
+        assert min(left_out) >= 0
+        assert sum(count > 0 for count in left_out) > 10
         for arguments, message in [
             ({"entity": "card-99"}, 'a value of card, found "card-99"'),
             ({"entity": name, "length": 3}, "length: expected at least"),
             ({"entity": name, "length": -1}, "length"),
-            ({"entity": 7}, "entity: .* found int"),
+            ({"entity": 7}, 'a value of card, found "7"'),
+            ({"entity": 7.5}, "entity: .* found float"),
+            ({"entity": (name, 7.5)}, "entity: .* found float"),
             ({"entity": name, "length": 2.5}, "length: .* found float"),
-            ({"entity": name, "before": "2025-07-01"}, "before: .* found str"),
+            ({"entity": name, "before": "yesterday"}, "before: .* found 'yesterday'"),
+            ({"entity": name, "before": True}, "before: .* found True"),
+            ({"entity": name, "before": np.datetime64("NaT")}, "before: .* found .*NaT"),
+            ({"entity": name, "before": middle // 10**6}, "multiply seconds by 1,000,000"),
             ({"entity": name, "before": 2**70}, "before"),
         ]:
             with pytest.raises(headwater.InvalidArgument, match=message):

@@ -283,7 +283,8 @@ def test_the_loop_over_events_runs(tmp_path, monkeypatch):
     seen = []
     spoken = {"headwater": headwater, "train_step": seen.append}
     exec(block_with("README.md", "headwater.Events"), spoken)
-    assert len(seen) == 100 and seen[0]["inputs"].shape == (8, 1024)
+    assert len(seen) == 100
+    assert seen[0]["inputs"].shape == (8, 1024)
     assert headwater.Cursor.read("events.cursor").position["train/rows"] == 800
     assert len(spoken["events"].decode(spoken["prompt"].tolist())) > 1
 

@@ -164,7 +164,7 @@ impl BenchArgs {
     fn run_events(&self, started: Instant, hooks: &Hooks<'_>) -> Result<()> {
         self.check_options_of_events()?;
         let store = Arc::new(EventStore::open(&self.store)?);
-        let default = EventSettings::default();
+        let default = EventSettings::for_store(&store);
         let settings = EventSettings {
             batch_size: self.batch_size.unwrap_or(default.batch_size),
             sequence_length: self.sequence_length.unwrap_or(default.sequence_length),

@@ -50,7 +50,7 @@ fn show_store(store: &EventStore, args: &InspectArgs) -> Result<()> {
         time_text(metadata.first_us),
         time_text(metadata.last_us)
     ))?;
-    if let Some(words) = least_length(store) {
+    if let Some(words) = least_length(store.room()) {
         output.line(&words)?;
     }
     output.line("")?;
@@ -92,8 +92,8 @@ fn field_columns(field: &FieldMetadata) -> [String; 3] {
 }
 
 /// Says how long token rows must be, where that is more than by default.
-pub(super) fn least_length(store: &EventStore) -> Option<String> {
-    let (room, default) = (store.room(), EventSettings::default().sequence_length);
+pub(super) fn least_length(room: usize) -> Option<String> {
+    let default = EventSettings::default().sequence_length;
     let tokens = count(room as u64);
     (room > default as usize)
         .then(|| format!("a token row needs at least {tokens} tokens (sequence_length)"))
@@ -104,9 +104,8 @@ fn show_row(store: EventStore, row: u64, args: &InspectArgs) -> Result<()> {
         check_page_place(path)?;
     }
     let split = Split::ALL.into_iter().find(|split| split.name() == args.split);
-    let mut settings = EventSettings::default();
-    let default = settings.sequence_length.max(u32::try_from(store.room()).unwrap_or(u32::MAX));
-    settings.sequence_length = args.sequence_length.unwrap_or(default);
+    let mut settings = EventSettings::for_store(&store);
+    settings.sequence_length = args.sequence_length.unwrap_or(settings.sequence_length);
     let rank = Assignment::new(0, 1)?;
     let speed = Speed { threads: Some(1), prefetch: 0 };
     let sampler = EventSampler::new(Arc::new(store), settings, rank, speed)?;

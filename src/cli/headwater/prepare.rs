@@ -11,7 +11,6 @@ use crate::cli::Interrupted;
 use crate::cli::output::Output;
 use crate::cli::progress::Bars;
 use crate::error::{Error, Result};
-use crate::events::EventStore;
 use crate::prepare::embed::{Embedder, EndpointEmbedder, HashingEmbedder};
 use crate::prepare::schema::Schema;
 use crate::prepare::source::{Connect, Source, open_with};
@@ -157,7 +156,7 @@ fn run_events(
     let (first, last) = (time_text(report.first_us), time_text(report.last_us));
     output.line(&format!("times {first} to {last}"))?;
     output.line(&format!("root {}", report.root))?;
-    if let Some(words) = least_length(&EventStore::open(&args.out)?) {
+    if let Some(words) = least_length(report.room) {
         output.line(&words)?;
     }
     for remark in &report.remarks {

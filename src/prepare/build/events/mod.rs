@@ -223,6 +223,7 @@ fn write_metadata(
         dropped_count: seen.dropped.count(),
         first_us: metadata.first_us,
         last_us: metadata.last_us,
+        room: codec(&metadata.codec, &metadata.fields)?.room(),
         store_bytes: file_bytes + text.len() as u64,
         remarks: seen.remarks(events, &metadata),
     })

@@ -89,13 +89,21 @@ impl Seen {
         };
         let shares = [events.split.train, events.split.val, events.split.test];
         for (split, share) in Split::ALL.into_iter().zip(shares) {
-            if share > 0.0 && metadata.counts(split).rows == 0 {
+            // Without train there is nothing to learn from, even if it was meant.
+            if (share > 0.0 || split == Split::Train) && metadata.counts(split).rows == 0 {
                 let name = split.name();
                 remarks.push(format!(
                     "the {name} split is empty: none of {entities} fell into its share of {share}; \
                      change events.split"
                 ));
             }
+        }
+        if metadata.entity_count > 1 && u64::from(metadata.entity_count) == metadata.event_count() {
+            remarks.push(format!(
+                "each entity has one event, so there is no history to learn from; is {} the right \
+                 events.entity?",
+                metadata.entity.join(", ")
+            ));
         }
         remarks
     }
