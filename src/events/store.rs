@@ -9,6 +9,7 @@ use super::codecs::codec;
 use super::decoded::DecodedEvent;
 use super::metadata::{EventsMetadata, SplitCounts, SplitMetadata};
 use super::row::{Row, RowRecord, items_of};
+use super::tokens::TIME_END_SECONDS;
 use crate::bytes::{Digest, identity_of, key_digest};
 use crate::container::{
     Container, METADATA_FILE, Section, Strings, check_no_other_files, file_of, open_folder,
@@ -60,7 +61,7 @@ impl EventStore {
     /// intact event store of this format.
     pub fn open(path: &Path) -> Result<Self> {
         let (metadata, metadata_bytes, containers) = open_folder::<EventsMetadata>(path)?;
-        check_counts(&metadata).context(|| format!("{}", path.join(METADATA_FILE).display()))?;
+        check_ranges(&metadata).context(|| format!("{}", path.join(METADATA_FILE).display()))?;
         let file = |name: &str| file_of(path, &metadata.files, &containers, name);
         let row_bytes = metadata.row_count() * size_of::<RowRecord>() as u64;
         Ok(Self {
@@ -344,8 +345,14 @@ impl EventStore {
     }
 }
 
-/// Rejects counts that no rows have.
-fn check_counts(metadata: &EventsMetadata) -> Result<()> {
+/// Rejects times that are not stored, and counts that no rows have.
+fn check_ranges(metadata: &EventsMetadata) -> Result<()> {
+    let (first, last) = (metadata.first_us, metadata.last_us);
+    if first < 0 || last < first || last >= TIME_END_SECONDS.cast_signed() * 1_000_000 {
+        return Err(Error::corrupt(format!(
+            "expected times from 1970 to 2200, found {first} to {last} microseconds"
+        )));
+    }
     for split in Split::ALL {
         let SplitCounts { rows, events, items } = *metadata.counts(split);
         let (least, most) = (u64::from(rows), u64::from(rows) * u64::from(items_of(u32::MAX)));

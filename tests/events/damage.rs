@@ -195,7 +195,7 @@ fn p6_verify_finds_forged_rows_and_events() {
     let is_v4 = records[30] == 4;
     let (head, event) = if is_v4 { (4, 16) } else { (16, 28) };
     let event_at = |index: usize| section(&files["events.bin"]).start + head + event * index;
-    let later = whole.first_us.max(0) + (1 << 33) * 1_000_000;
+    let later = whole.last_us + (1 << 32) * 1_000_000;
     let part = section(&files["rows.bin"]).start + 32 + 20;
     let code = event_at(1) - 2;
     let time = event_at(count - 1);

@@ -379,13 +379,15 @@ type Change = fn(&mut EventsMetadata);
 fn a_vocabulary_that_does_not_fit_is_refused_at_open() {
     let (_folder, store) = store_of(&payments(10, 5), FIELDS, "");
     let path = store.path().join("metadata.json");
-    let changes: [(&str, Change); 11] = [
+    let changes: [(&str, Change); 13] = [
         ("the name of the time", |metadata| metadata.fields[1].name = "time".into()),
         ("a longer value than has a token", |metadata| {
             if let FieldKind::Category { values, .. } = &mut metadata.fields[0].kind {
                 values[0] = "v".repeat(255);
             }
         }),
+        ("times from 1970 to 2200", |metadata| metadata.last_us = 7_258_118_400_000_000),
+        ("times from 1970 to 2200", |metadata| metadata.first_us = metadata.last_us + 1),
         ("the test split: ", |metadata| metadata.splits[2].items = u64::MAX),
         ("fields", |metadata| metadata.fields.clear()),
         ("another token", |metadata| metadata.fields[1].role += 1),

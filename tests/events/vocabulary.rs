@@ -239,6 +239,9 @@ fn prepare(data: &Path, fields: &str, more: &str, unit: &str) -> Result<EventsRe
     prepare_events(&*source::open(data)?, &schema, &data.with_extension("db"), &options)
 }
 
+/// A second of 2025.
+const NOW: u64 = 1_751_000_000;
+
 #[test]
 fn times_in_a_wrong_unit_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -249,7 +252,6 @@ fn times_in_a_wrong_unit_are_refused() {
         fs::write(&data, format!("card,time,note,due\n{}", rows.collect::<String>())).unwrap();
         prepare(&data, fields, ALL_TRAIN, unit)
     };
-    const NOW: u64 = 1_751_000_000;
     // One of a hundred may be anything, such as a 0 for a time that is not known.
     let seconds: Vec<u64> =
         (0..200).map(|event| if event == 7 { 0 } else { NOW + event }).collect();
@@ -336,12 +338,7 @@ fn only_tokens_that_the_codec_writes_are_decoded() {
         [0, 1, 2, 3].map(|field| store.metadata().fields[field].role);
     let byte = |byte: u8| 16 + u16::from(byte);
     let decoded = |tokens: &[u16]| store.decode(tokens);
-    let FieldKind::Category { values, .. } = &store.metadata().fields[0].kind else { panic!() };
-    let known = values[0].bytes().map(byte);
-    let known: Vec<u16> =
-        [0, merchant, 4, byte(values[0].len() as u8)].into_iter().chain(known).collect();
-    let cases: [(&[u16], &str); 12] = [
-        (&known, "the token of \"shop 0\" itself"),
+    let cases: [(&[u16], &str); 11] = [
         (
             &[0, 3, byte(0), byte(0), byte(0), byte(255)],
             "token 2: expected the bytes of 256 seconds",

@@ -192,14 +192,7 @@ fn read_value(kind: &FieldKind, reader: &mut TokenReader<'_, BYTE>) -> Result<Fi
         FieldKind::Category { first, values, max_bytes } => {
             let of = |token: u16| values.get(usize::from(token.checked_sub(*first)?));
             match reader.take() {
-                Some(RARE) => {
-                    let text = read_text(reader, *max_bytes)?;
-                    // Cut to its last byte, another value may begin as this one.
-                    if text.len() < usize::from(*max_bytes) && values.contains(&text) {
-                        return Err(reader.was_wrong(format_args!("the token of {text:?} itself")));
-                    }
-                    FieldValue::Text(text)
-                }
+                Some(RARE) => FieldValue::Text(read_text(reader, *max_bytes)?),
                 Some(token) => match of(token) {
                     Some(value) => FieldValue::Text(value.clone()),
                     None => return Err(reader.was_wrong("the token of one of the field's values")),
