@@ -31,7 +31,8 @@ BATCH_TOKENS = 4096
 SMOOTHING = (1.0, 0.1, 0.01)
 # What is measured: so many epochs of the split, but no more batches.
 MOST_EPOCHS, MOST_BATCHES = 4, 64
-ATTEMPTS = 5
+# The tokens that are drawn until they are an event.
+MOST_SAMPLED = 1000
 
 Params = Mapping[str, Any]
 Batch = Mapping[str, np.ndarray]
@@ -201,13 +202,15 @@ def continued(
     """Samples an event of at most `most` tokens behind the latest ones of an entity; prints it.
 
     Nothing keeps the decoder from tokens that are no event: then it draws again. Returns the
-    fields, or None after some attempts.
+    fields, or None if there was no event among many tokens.
     """
     whose = events.entity(int(events.rows([0], split)["entity"][0]))
-    prompt = events.latest(whose, length=length - most).tolist()
+    # In training, contexts were no longer than a row.
+    prompt = events.latest(whose, length=max(length - most, most)).tolist()
     following, random = jax.jit(logits), np.random.default_rng(seed)
     print(f"sampled for {whose}, after the last {prompt.count(0)} events:")
-    for _ in range(ATTEMPTS):
+    sampled = failed = 0
+    while sampled < MOST_SAMPLED:
         event = [0]
         while len(event) < most:
             written = prompt + event
@@ -217,17 +220,22 @@ def continued(
             row = {"inputs": inputs, "inputs_position": position, "inputs_segmentation": inputs * 0}
             scores = following(params, row)[0, len(written) - 1]
             token = int(np.argmax(scores + random.gumbel(size=len(scores))))
+            sampled += 1
             if token == 0:  # which begins another event
                 break
             event.append(token)
         try:
             fields: list[dict[str, Any]] = events.decode(prompt + event)[-1]["fields"]
-        except headwater.DataError as error:
-            print(f"  no event: {error}")
-            continue
-        for field in fields:
-            print(f"  {field['name']:20}{field['value']}")
-        return fields
+        except headwater.DataError:
+            fields = []
+        if fields:
+            if failed:
+                print(f"  {failed} attempts before were no events")
+            for field in fields:
+                print(f"  {field['name']:20}{field['value']}")
+            return fields
+        failed += 1
+    print(f"  none of {failed} attempts was an event: train for more steps")
     return None
 
 

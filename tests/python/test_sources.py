@@ -2,6 +2,7 @@
 
 import datetime
 import gzip
+import os
 import tomllib
 
 import duckdb
@@ -210,6 +211,15 @@ def test_a_second_read_of_a_reader_is_rejected(tmp_path):
         headwater.prepare(tables, schema, tmp_path / "db")
     report = headwater.prepare(as_pyarrow(), schema, tmp_path / "db")
     assert report["row_count"] == 80
+
+
+def test_a_pipe_is_no_source(tmp_path, schema_file):
+    os.mkfifo(tmp_path / "races.csv")
+    for path in (tmp_path / "races.csv", "/dev/null"):
+        with pytest.raises(
+            headwater.DataError, match="expected a file or a folder, .* pipe"
+        ):
+            headwater.prepare(path, schema_file, tmp_path / "shop.db")
 
 
 def test_a_missing_column_or_table_is_named(tmp_path):

@@ -288,10 +288,14 @@ fn expected_and_remedy(expected: &str, found: &str, place: &Place<'_>) -> (Strin
             "{ table = \"...\", column = \"...\" }".to_owned(),
             format!("; write {{ table = \"...\", column = {given} }}"),
         ),
-        "u32" | "u64" | "usize" => (
-            "a whole number from 0 on".to_owned(),
-            "; write it without quotes and without a point".to_owned(),
-        ),
+        "u32" | "u64" | "usize" => {
+            let most = if expected == "u32" { u64::from(u32::MAX) } else { u64::MAX };
+            let remedy = match found.starts_with("integer") {
+                true => "; choose one of these",
+                false => "; write it without quotes and without a point",
+            };
+            (format!("a whole number from 0 to {most}"), remedy.to_owned())
+        }
         "i64" | "i32" => (
             "a whole number".to_owned(),
             "; write it without quotes and without a point".to_owned(),

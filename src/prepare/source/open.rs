@@ -48,6 +48,16 @@ pub fn open(path: &Path) -> Result<Box<dyn Source>> {
 /// # Errors
 /// As [`open`], and those of `connect`.
 pub fn open_with(path: &Path, connect: Option<&Connect<'_>>) -> Result<Box<dyn Source>> {
+    if let Ok(metadata) = std::fs::metadata(path)
+        && !metadata.is_dir()
+        && !metadata.is_file()
+    {
+        return Err(Error::data(format!(
+            "expected a file or a folder, found {}, which is a pipe or a device; a source is read more \
+             than once: write it to a file",
+            path.display()
+        )));
+    }
     if let Some(database) = database(path)? {
         let connect = connect.ok_or_else(|| {
             let what = match database {

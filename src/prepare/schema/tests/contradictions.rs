@@ -135,7 +135,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "\n[[table]]\nname = \"races\"",
         "limits = { categories = \"many\" }\n[[table]]\nname = \"races\"",
-        "line 3, column 25: categories: expected a whole number from 0 on, found string \"many\"; write it \
+        "line 3, column 25: categories: expected a whole number from 0 to 4294967295, found string \"many\"; write it \
          without quotes and without a point",
     ),
     (

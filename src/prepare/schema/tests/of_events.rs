@@ -54,6 +54,12 @@ fn faults_of_a_schema_of_events_are_told_with_a_remedy() {
             "line 8, column 19: train: expected digits before and after the point; write 0.9, not .9",
         ),
         (
+            "fields = {",
+            "split = { train = 1.0, val = 0.0, test = 0.0, seed = -1 }\nfields = {",
+            "line 8, column 54: seed: expected a whole number from 0 to 18446744073709551615, found integer `-1`; choose one \
+             of these",
+        ),
+        (
             "kind = \"category\"",
             "kind = \"category\", kind = \"bytes\"",
             "line 8, column 31: expected each name once, found a second \"kind\"; remove one",
