@@ -1,6 +1,6 @@
 """Trains a small decoder on the token rows of an event store, and compares it with a bigram.
 
-    python examples/orders/decoder.py orders.db --steps 600
+    python examples/orders/decoder.py orders.db --steps 900
 
 The bigram knows how often each token follows each other one: after the token of a field, how often
 each value occurs. What the decoder does better it has from the events before, and from the fields
@@ -230,12 +230,12 @@ def continued(
             fields = []
         if fields:
             if failed:
-                print(f"  {failed} attempts before were no events")
+                print(f"  (attempts before that were no events: {failed})")
             for field in fields:
                 print(f"  {field['name']:20}{field['value']}")
             return fields
         failed += 1
-    print(f"  none of {failed} attempts was an event: train for more steps")
+    print(f"  no event (attempts: {failed}): train for more steps")
     return None
 
 
@@ -251,7 +251,7 @@ def main() -> None:
     """Trains, and prints the comparison and a sampled event; the last line is JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("store", type=Path, help="an event store")
-    parser.add_argument("--steps", type=positive, default=600, help="default: %(default)s")
+    parser.add_argument("--steps", type=positive, default=900, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument(
         "--length", type=int, help="tokens of a row (default: 256, or two of the longest events)"

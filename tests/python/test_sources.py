@@ -216,9 +216,7 @@ def test_a_second_read_of_a_reader_is_rejected(tmp_path):
 def test_a_pipe_is_no_source(tmp_path, schema_file):
     os.mkfifo(tmp_path / "races.csv")
     for path in (tmp_path / "races.csv", "/dev/null"):
-        with pytest.raises(
-            headwater.DataError, match="expected a file or a folder, .* pipe"
-        ):
+        with pytest.raises(headwater.DataError, match="expected a file or a folder, .* pipe"):
             headwater.prepare(path, schema_file, tmp_path / "shop.db")
 
 
