@@ -153,6 +153,7 @@ fn main() {
         arguments.iter().position(|word| word == "--keep").map(|at| arguments[at + 1].clone());
     let temporary = tempfile::tempdir().unwrap();
     let folder = kept.map_or_else(|| temporary.path().to_owned(), Into::into);
+    std::fs::create_dir_all(&folder).unwrap();
     let data = folder.join("pings.parquet");
     write_parquet(&data);
     let store = builder("latency-v1", &data, LATENCY, &folder);
