@@ -103,9 +103,9 @@ fn p6_a_source_that_changes_between_two_reads_is_refused() {
         ("one less", &|all| _ = all.pop()),
         ("another merchant", &|all| all[7].merchant = "a new one".into()),
         ("a merchant that is NULL", &|all| all[7].merchant.clear()),
-        ("two merchants changed places", &|all| {
-            let merchant = std::mem::take(&mut all[0].merchant);
-            all[0].merchant = std::mem::replace(&mut all[other].merchant, merchant);
+        ("two cards changed places", &|all| {
+            let card = std::mem::take(&mut all[0].card);
+            all[0].card = std::mem::replace(&mut all[other].card, card);
         }),
     ];
     for (what, change) in changes {
