@@ -31,15 +31,15 @@ def as_table(table: Any) -> Any:
         return table
     if type(table).__name__ == "LazyFrame":
         table = table.collect(engine="streaming")
-    return _without_odd_types(table) if type(table).__name__ == "DataFrame" else table
+    return _without_null_and_wide_types(table) if type(table).__name__ == "DataFrame" else table
 
 
-def _without_odd_types(frame: Any) -> Any:
+def _without_null_and_wide_types(frame: Any) -> Any:
     polars = importlib.import_module("polars")
     # Earlier versions have not all of them.
-    odd = [getattr(polars, name, None) for name in ("Null", "Int128", "UInt128")]
-    odd = polars.col([dtype for dtype in odd if dtype is not None])
-    return frame.with_columns(odd.cast(polars.String))
+    dtypes = [getattr(polars, name, None) for name in ("Null", "Int128", "UInt128")]
+    columns = polars.col([dtype for dtype in dtypes if dtype is not None])
+    return frame.with_columns(columns.cast(polars.String))
 
 
 def mixed_types(table: Any) -> str | None:

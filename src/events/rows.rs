@@ -15,6 +15,9 @@ use crate::plan::{Permutation, Split};
 use crate::process::pool;
 use crate::random::{Purpose, Stream, name_identity};
 
+/// The number in the place of a split's, for the words of the latest events.
+const LATEST: u64 = 3;
+
 /// A row of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowSource {
@@ -141,6 +144,36 @@ impl Rows {
         Ok(EventBatch::new(slab, Arc::clone(tensors)))
     }
 
+    /// Returns the tokens of the latest events of an entity before a time.
+    pub(super) fn latest(
+        &self,
+        name: &str,
+        before_us: i64,
+        length: Option<u32>,
+    ) -> Result<Vec<u16>> {
+        let Some(entity) = self.store.find_entity(name)? else {
+            return Err(Error::invalid(format!(
+                "entity: expected the name of an entity of the store, {}, found {name:?}",
+                match &self.store.metadata().entity[..] {
+                    [column] => format!("a value of {column}"),
+                    columns => format!(
+                        "the values of {} with | between them and \\ before a | or \\ in a value",
+                        columns.join(" and ")
+                    ),
+                }
+            )));
+        };
+        let length = length.unwrap_or(self.settings.sequence_length);
+        if length > LENGTH_MAX {
+            return Err(Error::invalid(format!(
+                "length: expected at most {LENGTH_MAX} tokens, found {length}"
+            )));
+        }
+        let identity = [LATEST, entity.into(), 0];
+        let mut random = Stream::new(self.settings.seed, Purpose::EventContext, identity);
+        latest(&self.store, entity, before_us, &mut random, length as usize)
+    }
+
     fn lock_scratch(&self) -> std::sync::MutexGuard<'_, Vec<RowScratch>> {
         // A panic never leaves the list half changed.
         self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
@@ -181,41 +214,6 @@ impl Rows {
             }
             item = random.below(self.count(split));
         }
-    }
-}
-
-/// The number in the place of a split's, for the words of the latest events.
-const LATEST: u64 = 3;
-
-impl Rows {
-    /// Returns the tokens of the latest events of an entity before a time.
-    pub(super) fn latest(
-        &self,
-        name: &str,
-        before_us: i64,
-        length: Option<u32>,
-    ) -> Result<Vec<u16>> {
-        let Some(entity) = self.store.find_entity(name)? else {
-            return Err(Error::invalid(format!(
-                "entity: expected the name of an entity of the store, {}, found {name:?}",
-                match &self.store.metadata().entity[..] {
-                    [column] => format!("a value of {column}"),
-                    columns => format!(
-                        "the values of {} with | between them and \\ before a | or \\ in a value",
-                        columns.join(" and ")
-                    ),
-                }
-            )));
-        };
-        let length = length.unwrap_or(self.settings.sequence_length);
-        if length > LENGTH_MAX {
-            return Err(Error::invalid(format!(
-                "length: expected at most {LENGTH_MAX} tokens, found {length}"
-            )));
-        }
-        let identity = [LATEST, entity.into(), 0];
-        let mut random = Stream::new(self.settings.seed, Purpose::EventContext, identity);
-        latest(&self.store, entity, before_us, &mut random, length as usize)
     }
 }
 

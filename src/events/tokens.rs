@@ -130,37 +130,27 @@ impl<'a, const BYTE: u16> TokenReader<'a, BYTE> {
 
     /// Takes the two bytes of a code.
     pub(super) fn code(&mut self, is_code: impl Fn(u16) -> bool) -> Result<u16> {
-        let code = self.number(2)? as u16;
-        if is_code(code) {
-            return Ok(code);
+        match self.number(2)? as u16 {
+            code if is_code(code) => Ok(code),
+            _ => Err(self.were_wrong(2, "the two bytes of a code that a number has")),
         }
-        self.at -= 2;
-        Err(self.wrong("the two bytes of a code that a number has"))
     }
 
     /// Takes the time behind `role`, one of `tokens`.
     pub(super) fn time(&mut self, tokens: &TimeTokens, role: u16) -> Result<TokenTime> {
-        let start = self.at;
-        let (time, expected) = match role {
-            _ if role == tokens.absolute => {
-                let seconds = self.number(8)?;
-                let is_stored = seconds < TIME_END_SECONDS;
-                (
-                    is_stored.then_some(TokenTime::Absolute(seconds)),
-                    "the bytes of a time before 2200",
-                )
-            }
-            _ if role == tokens.since_1 => (Some(TokenTime::Since(self.number(1)? as u32)), ""),
-            _ => {
-                let seconds = self.number(4)? as u32;
-                let is_long = seconds >= 256;
-                (is_long.then_some(TokenTime::Since(seconds)), "the bytes of 256 seconds or more")
-            }
-        };
-        time.ok_or_else(|| {
-            self.at = start;
-            self.wrong(expected)
-        })
+        if role == tokens.absolute {
+            return match self.number(8)? {
+                seconds @ ..TIME_END_SECONDS => Ok(TokenTime::Absolute(seconds)),
+                _ => Err(self.were_wrong(8, "the bytes of a time before 2200")),
+            };
+        }
+        if role == tokens.since_1 {
+            return Ok(TokenTime::Since(self.byte()?.into()));
+        }
+        match self.number(4)? as u32 {
+            seconds @ 256.. => Ok(TokenTime::Since(seconds)),
+            _ => Err(self.were_wrong(4, "the bytes of 256 seconds or more")),
+        }
     }
 
     /// Returns the error that another token than the next one was expected.
@@ -174,7 +164,12 @@ impl<'a, const BYTE: u16> TokenReader<'a, BYTE> {
 
     /// Returns the error that another token than the last one that was taken was expected.
     pub(super) fn was_wrong(&mut self, expected: impl std::fmt::Display) -> Error {
-        self.at -= 1;
+        self.were_wrong(1, expected)
+    }
+
+    /// Returns the error that others than the last `count` tokens that were taken were expected.
+    fn were_wrong(&mut self, count: usize, expected: impl std::fmt::Display) -> Error {
+        self.at -= count;
         self.wrong(expected)
     }
 }

@@ -80,7 +80,7 @@ fn the_latest_events_are_the_last_ones_that_fit_in_the_order_of_time() {
 }
 
 #[test]
-fn latest_refuses_what_it_cannot_give() {
+fn latest_refuses_an_unknown_entity_and_a_wrong_length() {
     let all = payments(3, 9);
     let (_folder, one) = sampler_of(&all, "");
     for (name, length, expected) in [

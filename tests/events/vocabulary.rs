@@ -282,7 +282,7 @@ fn times_in_a_wrong_unit_are_refused() {
 }
 
 #[test]
-fn what_a_model_cannot_learn_is_told() {
+fn remarks_name_null_fields_rare_values_and_empty_splits() {
     let mut all = payments(6, 8);
     for payment in &mut all {
         payment.note.clear();

@@ -142,7 +142,7 @@ def test_latest_is_the_twins_at_equal_times_over_many_rows_and_long_gaps(tmp_pat
                     assert found.tolist() == expected, (name, before, length)
 
 
-def test_what_are_no_whole_numbers_is_told_by_name(payments_path):
+def test_an_argument_that_is_no_list_of_whole_numbers_is_named(payments_path):
     with headwater.Events(payments_path, **SETTINGS) as events:
         batch = next(events)
         for call, message in [

@@ -281,12 +281,12 @@ def test_the_loop_over_events_runs(tmp_path, monkeypatch):
     subprocess.run([sys.executable, example / "pings.py", folder / "pings.csv"], check=True)
     headwater.prepare(folder / "pings.csv", example / "events.toml", folder / "pings.db")
     seen = []
-    spoken = {"headwater": headwater, "train_step": seen.append}
-    exec(block_with("README.md", "headwater.Events"), spoken)
+    namespace = {"headwater": headwater, "train_step": seen.append}
+    exec(block_with("README.md", "headwater.Events"), namespace)
     assert len(seen) == 100
     assert seen[0]["inputs"].shape == (8, 1024)
     assert headwater.Cursor.read("events.cursor").position["train/rows"] == 800
-    assert len(spoken["events"].decode(spoken["prompt"].tolist())) > 1
+    assert len(namespace["events"].decode(namespace["prompt"].tolist())) > 1
 
 
 def test_folded_arrays_have_the_digest_of_the_command(tmp_path, monkeypatch):

@@ -36,7 +36,10 @@ fn explain(json: &str) -> Option<String> {
     let line = text.get(..span.start)?.matches('\n').count() + 1;
     let own = text.lines().nth(line - 1)?;
     let key = own.split_once(" = ").map_or("", |(key, _)| key);
-    let words = in_plain_words(&message, &Place { line: own, field: key, found: &text[span] });
+    let words = in_plain_words(
+        &message,
+        &Place { line: own, field: key, found: text.get(span).unwrap_or_default() },
+    );
     let mut path = headers(&text, line);
     if !key.is_empty() && !words.starts_with(&format!("{key}: ")) {
         path.push(key.to_owned());

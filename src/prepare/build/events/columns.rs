@@ -48,8 +48,8 @@ impl Rows<'_> {
         }
     }
 
-    /// Whether the times of the column at `place` are no type of time, but integers, or texts of them.
-    pub(super) fn are_steps(&self, place: usize) -> bool {
+    /// Whether the column at `place` has no type of time: its times are integers, or texts.
+    pub(super) fn are_integers(&self, place: usize) -> bool {
         let kind = self.batch.column(place).data_type();
         !matches!(kind, DataType::Timestamp(..) | DataType::Date32 | DataType::Date64)
     }

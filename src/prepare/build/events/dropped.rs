@@ -65,11 +65,14 @@ impl Reason {
                 );
             }
             Self::FieldRare(field, bytes) => {
+                let stored = match bytes {
+                    0 => "an empty text".to_owned(),
+                    _ => format!("its first {}", counted(bytes.into(), "byte")),
+                };
                 return format!(
                     "whose {:?} is not among the values that have a token (the most frequent of train), \
-                     stored as its first {} (max_bytes)",
-                    fields[field],
-                    counted(bytes.into(), "byte")
+                     stored as {stored} (max_bytes)",
+                    fields[field]
                 );
             }
             Self::FieldCut(field, bytes) => {

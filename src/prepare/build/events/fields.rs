@@ -76,7 +76,7 @@ impl ValueReader for Fields {
                 ReadAs::Text { max_bytes } => Cells::Texts(rows.texts(*place)?, *max_bytes),
                 ReadAs::Time(column) => Cells::Times {
                     times: rows.times(*place, column)?,
-                    are_steps: rows.are_steps(*place),
+                    are_integers: rows.are_integers(*place),
                 },
             })
         };
@@ -106,7 +106,7 @@ enum Cells {
     Texts(StringViewArray, u8),
     Times {
         times: Int64Array,
-        are_steps: bool,
+        are_integers: bool,
     },
 }
 
@@ -124,7 +124,7 @@ impl RowValues for Values<'_> {
             self.layout.append(field, value, record);
             if value != StoredValue::Null {
                 seen.filled |= 1 << field;
-                if let Cells::Times { times, are_steps: true } = cells {
+                if let Cells::Times { times, are_integers: true } = cells {
                     seen.times[field].see(times.value(row));
                 }
             }

@@ -65,7 +65,7 @@ impl KeyColumns {
         Ok(Keys {
             names: self.entity.iter().map(|&place| rows.texts(place)).collect::<Result<_>>()?,
             times: rows.times(*place, column)?,
-            are_steps: rows.are_steps(*place),
+            are_integers: rows.are_integers(*place),
         })
     }
 }
@@ -75,7 +75,7 @@ pub(super) struct Keys {
     names: Vec<StringViewArray>,
     times: Int64Array,
     /// Whether the times are integers, which have the unit of the schema.
-    are_steps: bool,
+    are_integers: bool,
 }
 
 impl Keys {
@@ -168,7 +168,7 @@ pub(super) fn parse(
     let keys = keys.read(rows)?;
     let values = values.read(rows)?;
     let count = rows.batch.num_rows();
-    let mut seen = Seen::nothing();
+    let mut seen = Seen::default();
     seen.dropped.see(count as u64);
     let categories = values.categories();
     let mut records = vec![Vec::new(); layout.forms.len()];
@@ -176,7 +176,7 @@ pub(super) fn parse(
     let mut joined = Vec::new();
     let mut record = Vec::new();
     keys.for_each(|row, name, key| {
-        if keys.are_steps && keys.times.is_valid(row) {
+        if keys.are_integers && keys.times.is_valid(row) {
             seen.times.see(keys.times.value(row));
         }
         let mut notes = Notes { dropped: &mut seen.dropped, row: rows.first + row as u64 };

@@ -1,8 +1,9 @@
 //! Builds an event store, with memory for a part of the events.
 //!
 //! The first pass spills each event to the partition of its entity; where fields are categories, a pass
-//! before it counts their values. The last one sorts the partitions, one after another, and writes rows. The order of the store is total
-//! (split, entity, form, time, value), so the order of the source changes no byte.
+//! before it counts their values. The last one sorts the partitions, one after another, and writes rows.
+//! The order of the store is total (split, entity, form, time, value), so the order of the source changes
+//! no byte.
 
 mod categories;
 mod chain;
@@ -129,7 +130,7 @@ fn read(
         [] => Box::new(Measurements::new(events, &mut columns)),
         _ => Box::new(Fields::new(events, fields, &mut columns)),
     };
-    let mut seen = Seen::nothing();
+    let mut seen = Seen::default();
     let layout = spill.layout().clone();
     let parse = |rows: &Rows<'_>| parse(&keys, &*values, rows, &layout);
     for_each_batch(source, events, &columns, parse, |part| {

@@ -9,10 +9,11 @@ use crate::plan::Split;
 use crate::prepare::schema::{EventField, Events};
 
 /// What was seen in some rows.
+#[derive(Default)]
 pub(super) struct Seen {
     /// The events that were dropped.
     pub dropped: Dropped,
-    /// The sum over those that were not.
+    /// The sum over the others.
     pub read: ReadSum,
     /// The times, if they are integers.
     pub times: UnitCheck,
@@ -29,16 +30,6 @@ pub(super) struct FieldsSeen {
 }
 
 impl Seen {
-    /// Returns what is seen in no rows.
-    pub(super) fn nothing() -> Self {
-        Self {
-            dropped: Dropped::default(),
-            read: ReadSum::default(),
-            times: UnitCheck::default(),
-            fields: FieldsSeen::default(),
-        }
-    }
-
     /// Adds what was seen in later rows.
     pub(super) fn merge(&mut self, later: Self) {
         self.dropped.add(later.dropped);
@@ -71,7 +62,7 @@ impl Seen {
         self.dropped.check(events.dropped_share, &names(fields))
     }
 
-    /// Returns what somebody should know who expects nothing of it.
+    /// Returns what is kept but may not be what the reader meant.
     pub(super) fn remarks(&self, events: &Events, metadata: &EventsMetadata) -> Vec<String> {
         let mut remarks = self.dropped.remarks(&names(&metadata.fields));
         for (place, FieldMetadata { name, kind, .. }) in metadata.fields.iter().enumerate() {
