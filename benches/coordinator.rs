@@ -10,10 +10,11 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
+use headwater::Digest;
 use headwater::fold::gram::Chunk;
 use headwater::fold::{Gram, Node, Partial, Rows, Statistic};
 use headwater::plan::Plan;
-use headwater::reducer::{Job, Portion, Reduction};
+use headwater::reducer::{Job, Portion, Reduction, Sourced};
 use rustix::time::{ClockId, clock_gettime};
 
 const COLUMNS: usize = 1023;
@@ -24,10 +25,11 @@ fn main() {
     let row: Vec<f64> = (0..COLUMNS).map(|column| 0.1 + column as f64).collect();
     let rows = Rows::new(row.as_slice(), 1, COLUMNS, COLUMNS).expect("a row");
     let leaf = gram.leaf(&Chunk::of(rows)).expect("a leaf");
+    let sourced = Sourced { partial: leaf.clone(), rows: Digest::of(b"rows") };
     let job = Job::new(Plan::new(), CHUNKS, 1).expect("a job");
     let portion = |level, index| {
         let node = Node::new(level, index).expect("a node");
-        Portion::of(&job, &gram).encode([(node, &leaf)].into_iter()).expect("a portion")
+        Portion::of(&job, &gram).encode([(node, &sourced)].into_iter(), &[]).expect("a portion")
     };
     let (bytes, mut sum) = (gram.encode(&leaf), leaf.clone());
 

@@ -85,7 +85,7 @@
 //! | stores of events, and token rows from them | [`events`] |
 //! | what they share | [`plan`], [`store`], [`fold`], [`matrix`] |
 //! | files with digests; batches made ahead | `container`, `handoff` |
-//! | the ground | [`durable`], [`random`], [`progress`], `error`, `bytes`, `days`, `map`, `panics`, `process`, `tensor` |
+//! | the ground | [`durable`], [`random`], [`progress`], `error`, `bytes`, `days`, `map`, `panics`, `process`, `stamp`, `tensor` |
 
 pub mod audit;
 mod bytes;
@@ -114,6 +114,7 @@ mod py;
 pub mod random;
 pub mod reducer;
 pub mod sampler;
+mod stamp;
 pub mod store;
 mod tensor;
 #[cfg(feature = "reduce")]
@@ -121,3 +122,4 @@ mod view;
 
 pub use bytes::Digest;
 pub use error::{Context, Error, ErrorKind, Result};
+pub use stamp::Stamp;

@@ -17,9 +17,9 @@ fn job() -> Job {
 
 fn check<S: Statistic>(job: &Job, statistic: &S, bytes: &[u8]) {
     let portion = Portion::of(job, statistic);
-    let Ok(nodes) = portion.decode(bytes) else { return };
+    let Ok((versions, nodes)) = portion.decode(bytes) else { return };
     let nodes = nodes.iter().map(|(node, partial)| (*node, partial));
-    assert_eq!(portion.encode(nodes).expect("it was decoded"), bytes);
+    assert_eq!(portion.encode(nodes, &versions).expect("it was decoded"), bytes);
 }
 
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
@@ -27,15 +27,16 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// A portion of the job whose nodes are `bytes`: no search finds a digest, let alone two.
+/// A portion of the job without files whose nodes are `bytes`: no search finds a digest, let alone two.
 fn framed(job: &Job, partial_bytes: usize, bytes: &[u8]) -> Vec<u8> {
     let plan = job.plan().encode().expect("a plan");
-    let nodes = (bytes.len() / (16 + partial_bytes)) as u64;
-    let mut portion = b"HWFOLD\0\0\x02\0\0\0\0\0\0\0".to_vec();
-    portion.extend((plan.len() as u64 + 16 + bytes.len() as u64).to_le_bytes());
+    let nodes = (bytes.len() / (48 + partial_bytes)) as u64;
+    let mut portion = b"HWFOLD\0\0\x03\0\0\0\0\0\0\0".to_vec();
+    portion.extend((plan.len() as u64 + 24 + bytes.len() as u64).to_le_bytes());
     portion.extend(plan);
     portion.extend(nodes.to_le_bytes());
     portion.extend((partial_bytes as u64).to_le_bytes());
+    portion.extend(0_u64.to_le_bytes());
     portion.extend(bytes);
     sealed(portion)
 }

@@ -75,7 +75,7 @@ impl Node {
     }
 
     /// Whether it is the left one of two siblings.
-    pub(super) fn is_left(self) -> bool {
+    pub(crate) fn is_left(self) -> bool {
         self.index.is_multiple_of(2)
     }
 }

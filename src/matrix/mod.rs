@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bytes::Digest;
 use crate::error::{Context, Error, Result};
+use crate::stamp::Stamp;
 
 pub use format::{Element, MatrixFormat};
 pub use manifest::Manifest;
@@ -269,6 +270,32 @@ impl Matrix {
             let absent = if part.open.is_some() { "" } else { " (not on this machine)" };
             format!("{}{absent}", part.path.display())
         }))
+    }
+
+    /// Returns the files of this machine: their places among all files, and their stamps when they
+    /// were opened.
+    pub fn opened(&self) -> impl Iterator<Item = (u64, &Path, Stamp)> {
+        let placed = (0..).zip(&self.files);
+        placed.filter_map(|(place, file)| Some((place, &*file.path, file.open.as_ref()?.stamp)))
+    }
+
+    /// Checks that the files that have `rows`, which were read, have not changed since they were
+    /// opened; returns them as [`Matrix::opened`] does.
+    ///
+    /// # Errors
+    /// `PlanMismatch` for a file that was changed, replaced or removed.
+    pub fn check_unchanged(&self, rows: Range<u64>) -> Result<Vec<(u64, &Path, Stamp)>> {
+        let read = self.opened().filter(|(place, ..)| {
+            let file = &self.files[*place as usize].rows;
+            file.start < rows.end && rows.start < file.end
+        });
+        read.map(|file| file.2.check(file.1).map(|()| file)).collect()
+    }
+
+    /// Returns the number of files.
+    #[must_use]
+    pub fn file_count(&self) -> usize {
+        self.files.len()
     }
 
     /// Returns a digest of the matrix: of its form and of samples of its rows.

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use bytemuck::Pod;
 use half::{bf16, f16};
+use twox_hash::XxHash3_128;
 
 use super::Element;
-use crate::bytes::reserve;
+use crate::bytes::{Digest, reserve};
 use crate::error::Result;
 use crate::fold::{Rows, Values};
 
@@ -97,6 +98,33 @@ impl<'a> Numbers<'a> {
             TypedValues::F32(values) => Values::F32(values),
             TypedValues::F16(values) => Values::F16(values),
             TypedValues::Bf16(values) => Values::Bf16(values),
+        }
+    }
+
+    /// Returns the digest of the rows.
+    ///
+    /// # Cost
+    /// XXH3 reads the numbers at the speed of memory, many times that of BLAKE3; it tells changed rows
+    /// apart, and does not stop somebody who looks for rows of the same digest.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        let bytes = match self.values() {
+            Values::F64(values) => bytemuck::cast_slice(values),
+            Values::F32(values) => bytemuck::cast_slice(values),
+            Values::F16(values) => bytemuck::cast_slice(values),
+            Values::Bf16(values) => bytemuck::cast_slice::<_, u8>(values),
+        };
+        let hash = |bytes| XxHash3_128::oneshot(bytes).to_le_bytes();
+        match (&self.nulls, &self.values) {
+            (Some(nulls), TypedValues::F64(values)) if nulls.contains(&true) => {
+                // The value of a NULL cell is arbitrary.
+                let known = values.iter().zip(nulls);
+                let known: Vec<f64> =
+                    known.map(|(value, is_null)| if *is_null { 0.0 } else { *value }).collect();
+                let marks: Vec<u8> = nulls.iter().map(|&is_null| u8::from(is_null)).collect();
+                Digest::of(&[hash(bytemuck::cast_slice(&known)), hash(&marks)].concat())
+            }
+            _ => Digest::of(&hash(bytes)),
         }
     }
 

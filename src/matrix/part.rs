@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::bytes::Digest;
 use crate::error::{Context, Error, Result};
 use crate::map::Map;
+use crate::stamp::Stamp;
 
 use super::numbers::Piece;
 #[cfg(feature = "parquet")]
@@ -27,6 +28,8 @@ pub(super) struct Form {
 pub(super) struct Part {
     pub(super) path: PathBuf,
     pub(super) form: Form,
+    /// From before the first byte was read.
+    pub(super) stamp: Stamp,
     map: Map,
     source: Source,
 }
@@ -45,16 +48,17 @@ impl Part {
     /// `Io`; `NotOurs`, `Corrupt`, `LimitExceeded` or `InvalidArgument` when the file is not a
     /// matrix of its format.
     pub(super) fn open(path: &Path, format: &MatrixFormat) -> Result<Self> {
-        let length = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", e))?;
+        let metadata = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", e))?;
         let place = || path.display().to_string();
-        if !length.is_file() {
+        if !metadata.is_file() {
             return Err(Error::invalid("expected a file, found a folder or a device"))
                 .context(place);
         }
+        let stamp = Stamp::from(&metadata);
         let map = Map::open(path)?;
         let (form, source) = read_form(path, map.bytes(), format).context(place)?;
         check_columns(form.columns).context(place)?;
-        Ok(Self { path: path.to_owned(), form, map, source })
+        Ok(Self { path: path.to_owned(), form, stamp, map, source })
     }
 
     /// Reads some of the rows.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::bytes::Digest;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::Statistic;
 use crate::plan::Plan;
@@ -130,10 +129,11 @@ impl<S: Statistic> Coordinator<S> {
             Err(damaged) if damaged.is_foreign() => return self.request_again(rank, damaged),
             arrived => arrived?,
         };
-        let ends = arrived.first().zip(arrived.last());
-        let ends = ends.map(|(a, b)| a.0.chunks().start..b.0.chunks().end);
-        if let (Some(chunks), Some(hash)) = (ends, portion.last_chunk()) {
-            let recorded = self.orders.record(rank, &chunks, Digest(*hash), self.now);
+        self.reduction.check_versions(&arrived)?;
+        let ends = arrived.nodes.first().zip(arrived.nodes.last());
+        if let Some((first, last)) = ends {
+            let chunks = first.0.chunks().start..last.0.chunks().end;
+            let recorded = self.orders.record(rank, &chunks, arrived.nodes_digest(), self.now);
             self.is_doubtful |= recorded.is_err();
             recorded?;
         }

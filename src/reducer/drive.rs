@@ -88,7 +88,7 @@ pub struct Environment<'a> {
     /// The CPU time of this process, in microseconds.
     pub cpu: &'a (dyn Fn() -> u64 + Sync),
     /// Whether the user wants the job to end.
-    pub interrupted: &'a dyn Fn() -> bool,
+    pub interrupted: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// A worker and the thread that folds for it.

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use rayon::ThreadPool;
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
+use crate::bytes::Digest;
 use crate::error::{Error, Result};
 use crate::fold::columns::NumberedRows;
 use crate::fold::gram::{Chunk, Rectangle};
@@ -14,9 +17,12 @@ use crate::fold::{
     ColumnMoments, Cross, Distinct, ExponentHistogram, Gram, Histogram, Statistic, TopRows,
 };
 use crate::matrix::{Matrix, Numbers};
+use crate::stamp::Stamp;
 
 use super::job::Job;
 use super::source::Source;
+use super::sourced::{Sourced, of_siblings};
+use super::versions::FileVersion;
 
 /// Operations of a thread before the partials are merged and the fold checks whether to stop: less than
 /// a tenth of a second.
@@ -25,6 +31,9 @@ const CHUNKS_PER_THREAD_MAX: u64 = 32;
 
 /// The most bytes of partials that wait to be merged, unless a single partial has more.
 const PARTIAL_BYTES_MAX: u64 = 1 << 28;
+
+/// The bytes of rows that a thread folds at a time: as many as fit into its cache.
+const NEAR_BYTES: u64 = 1 << 19;
 
 /// A statistic of the rows of one matrix.
 pub trait OfRows: Statistic + Send + Sync {
@@ -137,6 +146,23 @@ impl Chunks {
         ))
     }
 
+    /// Returns the versions of the files that were opened; `place` is the place of the first among the
+    /// files of the job.
+    fn opened_versions(&self, place: u64) -> Vec<FileVersion> {
+        self.matrix.opened().map(|file| version(place, file)).collect()
+    }
+
+    /// The same for the files of `rows`, after a check that they have not changed.
+    fn versions_of(&self, rows: Range<u64>, place: u64) -> Result<Vec<FileVersion>> {
+        let files = self.matrix.check_unchanged(rows)?;
+        Ok(files.into_iter().map(|file| version(place, file)).collect())
+    }
+
+    fn chunk_bytes(&self, job: &Job) -> u64 {
+        let row_bytes = self.matrix.columns() * self.matrix.element().bytes();
+        job.chunk_rows().min(job.rows()).saturating_mul(row_bytes as u64)
+    }
+
     fn readable(&self, job: &Job) -> Vec<Range<u64>> {
         job.chunks_within(self.matrix.readable())
     }
@@ -144,6 +170,33 @@ impl Chunks {
     fn cuts(&self, job: &Job) -> BTreeSet<u64> {
         job.chunks_around(self.matrix.file_starts())
     }
+}
+
+fn version(first: u64, (place, path, stamp): (u64, &Path, Stamp)) -> FileVersion {
+    FileVersion { place: first + place, path: path.display().to_string(), stamp }
+}
+
+/// Returns the digest of the rows of each chunk, computed by the threads of a pool.
+fn digests(read: &[(u64, Numbers<'_>)], threads: &ThreadPool) -> Vec<Digest> {
+    threads.install(|| read.par_iter().map(|(_, numbers)| numbers.digest()).collect())
+}
+
+/// Pairs the partials of chunks with the digests of their rows.
+fn sourced<P>(partials: Vec<P>, rows: Vec<Digest>) -> Vec<Sourced<P>> {
+    partials.into_iter().zip(rows).map(|(partial, rows)| Sourced { partial, rows }).collect()
+}
+
+/// Cuts chunks into ranges that threads fold together, so small that rows are still in a cache between
+/// their digest and their sums.
+fn near(
+    chunks: Range<u64>,
+    chunk_bytes: u64,
+    threads: &ThreadPool,
+) -> impl Iterator<Item = Range<u64>> {
+    let each = (NEAR_BYTES / chunk_bytes.max(1)).max(1);
+    let together = each.saturating_mul(threads.current_num_threads() as u64);
+    let starts = chunks.clone().step_by(together as usize);
+    starts.map(move |start| start..chunks.end.min(start.saturating_add(together)))
 }
 
 /// The number of chunks that a statistic folds at a time.
@@ -192,9 +245,27 @@ impl<S: OfRows> Source for OfMatrix<S> {
         &self.statistic
     }
 
-    fn leaves(&self, chunks: Range<u64>) -> Result<Vec<S::Partial>> {
-        let read = self.chunks.read(&self.job, chunks)?;
-        self.statistic.leaves_of(&self.chunks.rows(&read)?, &self.threads)
+    fn leaves(&self, chunks: Range<u64>) -> Result<Vec<Sourced<S::Partial>>> {
+        let mut leaves = Vec::new();
+        for chunks in near(chunks, self.chunks.chunk_bytes(&self.job), &self.threads) {
+            let read = self.chunks.read(&self.job, chunks)?;
+            let rows = digests(&read, &self.threads);
+            let partials = self.statistic.leaves_of(&self.chunks.rows(&read)?, &self.threads)?;
+            leaves.extend(sourced(partials, rows));
+        }
+        Ok(leaves)
+    }
+
+    fn rows_digest(&self, chunk: u64) -> Result<Digest> {
+        Ok(self.chunks.matrix.read(self.job.rows_of(chunk))?.digest())
+    }
+
+    fn opened_versions(&self) -> Vec<FileVersion> {
+        self.chunks.opened_versions(0)
+    }
+
+    fn versions_of(&self, rows: Range<u64>) -> Result<Vec<FileVersion>> {
+        self.chunks.versions_of(rows, 0)
     }
 
     fn at_once(&self) -> u64 {
@@ -261,12 +332,40 @@ impl Source for CrossOfMatrices {
         &self.cross
     }
 
-    fn leaves(&self, chunks: Range<u64>) -> Result<Vec<Rectangle>> {
+    fn leaves(&self, chunks: Range<u64>) -> Result<Vec<Sourced<Rectangle>>> {
         let [x, y] = &self.sides;
-        let (x_read, y_read) = (x.read(&self.job, chunks.clone())?, y.read(&self.job, chunks)?);
-        let sides = x.rows(&x_read)?.into_iter().zip(y.rows(&y_read)?);
-        let sides: Vec<_> = sides.map(|(x, y)| (Chunk::of(x.rows), Chunk::of(y.rows))).collect();
-        self.cross.leaves(&sides, &self.threads)
+        let mut leaves = Vec::new();
+        let chunk_bytes = x.chunk_bytes(&self.job) + y.chunk_bytes(&self.job);
+        for chunks in near(chunks, chunk_bytes, &self.threads) {
+            let (x_read, y_read) = (x.read(&self.job, chunks.clone())?, y.read(&self.job, chunks)?);
+            let rows = [&x_read, &y_read].map(|read| digests(read, &self.threads));
+            let [x_rows, y_rows] = rows;
+            let rows = x_rows.into_iter().zip(y_rows).map(|(x, y)| of_siblings(x, y)).collect();
+            let sides = x.rows(&x_read)?.into_iter().zip(y.rows(&y_read)?);
+            let sides: Vec<_> =
+                sides.map(|(x, y)| (Chunk::of(x.rows), Chunk::of(y.rows))).collect();
+            leaves.extend(sourced(self.cross.leaves(&sides, &self.threads)?, rows));
+        }
+        Ok(leaves)
+    }
+
+    fn rows_digest(&self, chunk: u64) -> Result<Digest> {
+        let rows = self.job.rows_of(chunk);
+        let [x, y] = self.sides.each_ref().map(|side| side.matrix.read(rows.clone()));
+        Ok(of_siblings(x?.digest(), y?.digest()))
+    }
+
+    fn opened_versions(&self) -> Vec<FileVersion> {
+        let [x, y] = &self.sides;
+        let of_x = x.opened_versions(0);
+        of_x.into_iter().chain(y.opened_versions(x.matrix.file_count() as u64)).collect()
+    }
+
+    fn versions_of(&self, rows: Range<u64>) -> Result<Vec<FileVersion>> {
+        let [x, y] = &self.sides;
+        let of_x = x.versions_of(rows.clone(), 0)?;
+        let of_y = y.versions_of(rows, x.matrix.file_count() as u64)?;
+        Ok(of_x.into_iter().chain(of_y).collect())
     }
 
     fn at_once(&self) -> u64 {

@@ -15,19 +15,23 @@ mod policy;
 mod portion;
 mod reduction;
 mod source;
+mod sourced;
 pub(crate) mod spool;
 mod stream;
+mod versions;
 mod worker;
 
 pub use checkpoints::{Checkpoints, Resumed};
 pub use job::{Blocks, Job};
 pub use matrices::{CrossOfMatrices, OfMatrix, OfRows};
 pub use policy::Policy;
-pub use portion::{ArrivedNode, NodePartial, Portion};
+pub use portion::{Arrived, ArrivedNode, NodePartial, Portion};
 pub use reduction::Reduction;
 pub use source::{Source, fold_portion};
+pub use sourced::{Arriving, Sourced};
 pub use spool::{FoldedBlocks, Spool, WorkHooks};
 pub use stream::GramStream;
+pub use versions::FileVersion;
 
 /// The coordinator and the workers of a job, their messages, and the loops that run them over a wire.
 pub mod wire {

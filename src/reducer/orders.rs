@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::bytes::Digest;
 use crate::error::{Error, Result};
 
 use super::job::Blocks;
@@ -34,8 +33,8 @@ struct Order {
     chunks: Range<u64>,
     /// The ranks that fold this order, and since when.
     assigned: Vec<(u32, u64)>,
-    /// The ranks that folded this order, and the digests of their portions.
-    folded: Vec<(u32, Digest)>,
+    /// The ranks that folded this order, and the digests of the nodes that they folded.
+    folded: Vec<(u32, u128)>,
     /// Whether a second rank must fold this order.
     audited: bool,
 }
@@ -152,7 +151,7 @@ impl Orders {
         &mut self,
         rank: u32,
         chunks: &Range<u64>,
-        digest: Digest,
+        digest: u128,
         now: u64,
     ) -> Result<()> {
         let Some(place) = self.place_of(chunks) else { return Ok(()) };

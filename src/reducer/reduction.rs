@@ -3,13 +3,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::bytes::Digest;
+use crate::error::{Context, Error, Result};
 use crate::fold::statistic::{Incoming, TryClone};
 use crate::fold::tree::Inserted;
 use crate::fold::{Node, Statistic, Tree};
+use crate::progress::Progress;
 
 use super::job::Job;
-use super::portion::{ArrivedNode, Portion};
+use super::portion::{Arrived, Portion};
+use super::source::Source;
+use super::sourced::{Sourced, of_siblings, rows_of_node};
+use super::versions::{FileVersion, Versions, differ};
 
 /// The fold of a job in progress. Does no input or output.
 ///
@@ -47,14 +52,27 @@ use super::portion::{ArrivedNode, Portion};
 pub struct Reduction<S: Statistic> {
     job: Job,
     statistic: Arc<S>,
-    tree: Tree<S::Partial>,
+    tree: Tree<Sourced<S::Partial>>,
+    versions: Versions,
+    /// Nodes whose rows are of other versions of the files, and are to be compared; `None` where other
+    /// versions are refused.
+    unproven: Option<Vec<(Node, Digest)>>,
 }
 
 impl<S: Statistic> Reduction<S> {
     /// Returns a fold without any chunks.
     pub fn new(job: Job, statistic: Arc<S>) -> Self {
         let tree = Tree::new(job.chunk_count());
-        Self { job, statistic, tree }
+        Self { job, statistic, tree, versions: Versions::default(), unproven: None }
+    }
+
+    /// Tells the fold which versions of the files this process finds. Portions of other versions are
+    /// refused; or, if `same_data` is set, [`Reduction::prove`] compares their rows.
+    #[must_use]
+    pub fn of_files(mut self, own: Vec<FileVersion>, same_data: bool) -> Self {
+        self.versions = Versions::of(own);
+        self.unproven = same_data.then(Vec::new);
+        self
     }
 
     /// The job.
@@ -74,16 +92,87 @@ impl<S: Statistic> Reduction<S> {
     /// # Errors
     /// `Corrupt` when the same node is present with other bits: one of the two ranks that computed it
     /// read other rows, or has a fault.
-    pub fn insert(&mut self, node: Node, arrival: impl Incoming<S::Partial>) -> Result<Inserted> {
+    pub fn insert(
+        &mut self,
+        node: Node,
+        arrival: impl Incoming<Sourced<S::Partial>>,
+    ) -> Result<Inserted> {
         self.tree.insert(node, arrival)
+    }
+
+    /// Checks that the rows of a portion are of the same versions of the files as all rows before.
+    ///
+    /// # Errors
+    /// `PlanMismatch` with the file, unless other versions are to be compared.
+    pub fn check_versions(&self, arrived: &Arrived<'_, S>) -> Result<()> {
+        match self.versions.other(&arrived.versions) {
+            Some((known, found)) if self.unproven.is_none() => {
+                Err(differ(known, found, &self.rows_named(arrived)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Inserts all nodes of a portion or none of them. Returns the number of new nodes.
     ///
     /// # Errors
-    /// As [`Reduction::insert`]; an error changes nothing.
-    pub fn insert_all(&mut self, nodes: Vec<ArrivedNode<'_, S>>) -> Result<usize> {
-        self.tree.insert_all(nodes)
+    /// Those of [`Reduction::check_versions`] and of [`Reduction::insert`]; an error changes nothing.
+    pub fn insert_all(&mut self, arrived: Arrived<'_, S>) -> Result<usize> {
+        self.check_versions(&arrived)?;
+        let is_other = self.versions.other(&arrived.versions).is_some();
+        let nodes = arrived.nodes.iter().map(|(node, arriving)| (*node, arriving.0.rows));
+        let others: Vec<_> = nodes.filter(|_| is_other).collect();
+        let inserted = self.tree.insert_all(arrived.nodes)?;
+        self.versions.add(arrived.versions);
+        if let Some(unproven) = &mut self.unproven {
+            unproven.extend(others);
+        }
+        Ok(inserted)
+    }
+
+    /// Reads the rows of other versions of the files again, and compares them with those that were
+    /// folded. Returns the number of rows that were read.
+    ///
+    /// # Errors
+    /// `PlanMismatch` for rows that differ, and those of reading them and of `progress`.
+    pub fn prove<T: Source>(&mut self, source: &T, progress: &dyn Progress) -> Result<u64> {
+        let Some(unproven) = self.unproven.as_mut().map(std::mem::take) else { return Ok(0) };
+        let mut read = 0;
+        if !unproven.is_empty() {
+            let chunks = unproven.iter().map(|(node, _)| node.chunks().end - node.chunks().start);
+            progress.begin("comparing chunks", Some(chunks.sum()));
+        }
+        for (node, folded) in unproven {
+            let chunks = node.chunks();
+            let rows = self.job.rows_of(chunks.start).start..self.job.rows_of(chunks.end - 1).end;
+            let digests = chunks.map(|chunk| {
+                progress.advance(1)?;
+                source.rows_digest(chunk)
+            });
+            let found = rows_of_node(node, self.job.chunk_count(), digests)
+                .context(|| "comparing the rows of two versions of a file, as --same-data asks")?;
+            if found != Some(folded) {
+                return Err(Error::mismatch(format!(
+                    "rows {} to {} of {} are not those that were folded before: their digests differ; \
+                     fold all rows of one version of the file",
+                    rows.start,
+                    rows.end - 1,
+                    source.files_of(rows.clone())
+                )));
+            }
+            read += rows.end - rows.start;
+        }
+        self.versions.replace_others();
+        Ok(read)
+    }
+
+    /// Names the rows of a portion in messages.
+    fn rows_named(&self, arrived: &Arrived<'_, S>) -> String {
+        let ends = arrived.nodes.first().zip(arrived.nodes.last());
+        let Some(((first, _), (last, _))) = ends else { return "no rows".to_owned() };
+        let (first, last) = (first.chunks().start, last.chunks().end - 1);
+        let (start, end) = (self.job.rows_of(first).start, self.job.rows_of(last).end - 1);
+        format!("rows {start} to {end} (chunks {first} to {last})")
     }
 
     /// Inserts the nodes of a portion: a checkpoint, or a file of a spool. Returns the number of new
@@ -96,8 +185,8 @@ impl<S: Statistic> Reduction<S> {
     /// # Errors
     /// Those of [`Portion::read`] and of [`Reduction::insert`]; an error changes nothing.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<usize> {
-        let nodes = Portion::of(&self.job, &*self.statistic).read(bytes)?;
-        self.insert_all(nodes)
+        let arrived = Portion::of(&self.job, &*self.statistic).read(bytes)?;
+        self.insert_all(arrived)
     }
 
     /// Encodes all nodes as a portion, from which any number of ranks can continue later.
@@ -105,7 +194,7 @@ impl<S: Statistic> Reduction<S> {
     /// # Errors
     /// Those of [`Portion::encode`].
     pub fn checkpoint(&self) -> Result<Vec<u8>> {
-        Portion::of(&self.job, &*self.statistic).encode(self.tree.nodes())
+        Portion::of(&self.job, &*self.statistic).encode(self.tree.nodes(), self.versions.folded())
     }
 
     /// The chunks that are not folded yet.
@@ -135,6 +224,15 @@ impl<S: Statistic> Reduction<S> {
         self.tree.covered().iter().map(rows).sum()
     }
 
+    /// Returns the digest of all rows as they were folded; `None` while chunks are missing.
+    #[must_use]
+    pub fn rows_digest(&self) -> Option<Digest> {
+        let from_the_right: Vec<_> = self.tree.nodes().map(|(_, node)| node.rows).collect();
+        let whole =
+            || from_the_right.into_iter().rev().reduce(|right, left| of_siblings(left, right));
+        if self.is_complete() { whole() } else { None }
+    }
+
     /// Returns the partial of all rows, and keeps the fold.
     ///
     /// # Errors
@@ -143,7 +241,7 @@ impl<S: Statistic> Reduction<S> {
     where
         S::Partial: TryClone,
     {
-        self.tree.whole()?.ok_or_else(without_rows)
+        self.tree.whole()?.map(|whole| whole.partial).ok_or_else(without_rows)
     }
 
     /// Returns the partial of all rows.
@@ -151,7 +249,7 @@ impl<S: Statistic> Reduction<S> {
     /// # Errors
     /// `InvalidArgument` when chunks are missing, or there are no rows.
     pub fn finish(self) -> Result<S::Partial> {
-        self.tree.finish()?.ok_or_else(without_rows)
+        self.tree.finish()?.map(|whole| whole.partial).ok_or_else(without_rows)
     }
 }
 

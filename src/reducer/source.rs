@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::bytes::Digest;
 use crate::error::{Context, Error, Result};
 use crate::fold::{Node, Statistic, Tree};
 
 use super::job::Job;
 use super::portion::Portion;
+use super::sourced::Sourced;
+use super::versions::FileVersion;
 
 /// Computes the partials of the chunks of a job.
 pub trait Source: Sync {
@@ -18,11 +21,30 @@ pub trait Source: Sync {
     /// The statistic.
     fn statistic(&self) -> &Arc<Self::Statistic>;
 
-    /// Returns the partials of some chunks, in their order.
+    /// Returns the partials of some chunks, in their order, and the digests of their rows.
     ///
     /// # Errors
     /// Those of reading the rows and of [`Statistic::leaf`].
-    fn leaves(&self, chunks: Range<u64>) -> Result<Vec<<Self::Statistic as Statistic>::Partial>>;
+    fn leaves(
+        &self,
+        chunks: Range<u64>,
+    ) -> Result<Vec<Sourced<<Self::Statistic as Statistic>::Partial>>>;
+
+    /// Returns the digest of the rows of a chunk, as [`Source::leaves`] does.
+    ///
+    /// # Errors
+    /// Those of reading the rows.
+    fn rows_digest(&self, chunk: u64) -> Result<Digest>;
+
+    /// Returns the versions of all files that this process reads, when they were opened.
+    fn opened_versions(&self) -> Vec<FileVersion>;
+
+    /// Checks that the files of these rows, which were read, are as they were opened; returns their
+    /// versions, in order.
+    ///
+    /// # Errors
+    /// `PlanMismatch` for a file that was changed, replaced or removed.
+    fn versions_of(&self, rows: Range<u64>) -> Result<Vec<FileVersion>>;
 
     /// The number of chunks to fold at a time, so that all threads have work and memory suffices.
     fn at_once(&self) -> u64;
@@ -49,6 +71,7 @@ pub fn fold_portion<S: Source>(
 ) -> Result<Vec<u8>> {
     let mut tree = Tree::new(job.chunk_count());
     let mut first = chunks.start;
+    let rows = job.rows_of(chunks.start).start..job.rows_of(chunks.end.saturating_sub(1)).end;
     while first < chunks.end {
         if stop() {
             return Err(Error::interrupted("stopped"));
@@ -62,5 +85,7 @@ pub fn fold_portion<S: Source>(
         }
         first = some.end;
     }
-    Portion::of(job, &**source.statistic()).encode(tree.nodes())
+    // Looked at after the last row was read, so that no change in between goes unseen.
+    let versions = source.versions_of(rows)?;
+    Portion::of(job, &**source.statistic()).encode(tree.nodes(), &versions)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use super::job::{Blocks, Job};
-use super::portion::{ArrivedNode, Portion};
+use super::portion::{Arrived, Portion};
 use super::reduction::Reduction;
 use super::source::{Source, fold_portion};
 use crate::bytes::{Envelope, u32_at};
@@ -15,7 +15,7 @@ use crate::durable::{Claim, Disk, Series, write_file};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::{Node, Statistic};
 use crate::plan::{Assignment, Plan};
-use crate::progress::Progress;
+use crate::progress::{Progress, Silent};
 
 const DESCRIPTION: &str = "job.json";
 const PLAN: &str = "job.plan";
@@ -66,6 +66,7 @@ pub struct Spool {
     description: Vec<u8>,
     plan: Plan,
     block_level: u32,
+    same_data: bool,
 }
 
 /// The callbacks of [`Spool::work`].
@@ -115,6 +116,7 @@ impl Spool {
             description: description.to_vec(),
             plan: job.plan().clone(),
             block_level,
+            same_data: false,
         })
     }
 
@@ -130,7 +132,14 @@ impl Spool {
         let path = folder.join(PLAN);
         let bytes = fs::read(&path).map_err(|e| Error::io(&path, "reading", e))?;
         let (block_level, plan) = decode_plan(&bytes).context(|| path.display())?;
-        Ok(Self { folder: folder.to_owned(), description, plan, block_level })
+        Ok(Self { folder: folder.to_owned(), description, plan, block_level, same_data: false })
+    }
+
+    /// Accepts blocks of other versions of the files if their rows are the same, which are read again
+    /// to compare them; otherwise such blocks are refused.
+    #[must_use]
+    pub fn same_data(self, same_data: bool) -> Self {
+        Self { same_data, ..self }
     }
 
     /// The description of the job, as [`Spool::create`] received it.
@@ -175,7 +184,7 @@ impl Spool {
         for ordinal in 0..count {
             let block = assignment.owned(ordinal)?;
             let (path, chunks) = (self.path_of(block), blocks.chunks(block));
-            if is_folded(&path, chunks.clone(), (job, source), notice)? {
+            if self.is_folded(&path, chunks.clone(), (job, source), notice)? {
                 resumed += 1;
             } else {
                 let portion = fold_portion(job, source, chunks, stop);
@@ -204,7 +213,7 @@ impl Spool {
         progress: &dyn Progress,
     ) -> Result<(Reduction<S::Statistic>, usize)> {
         let blocks = self.blocks(job)?;
-        let mut reduction = Reduction::new(job.clone(), Arc::clone(source.statistic()));
+        let mut reduction = self.reduction(job, source);
         progress.begin("folding portions", Some(blocks.count()));
         progress.advance(0)?;
         let mut nodes = 0;
@@ -227,7 +236,42 @@ impl Spool {
             progress.advance(1)?;
         }
         check_complete(&reduction, &blocks, &self.folder)?;
+        reduction.prove(source, progress)?;
         Ok((reduction, nodes))
+    }
+
+    fn reduction<S: Source>(&self, job: &Job, source: &S) -> Reduction<S::Statistic> {
+        Reduction::new(job.clone(), Arc::clone(source.statistic()))
+            .of_files(source.opened_versions(), self.same_data)
+    }
+
+    /// Whether the file of a block is present and undamaged.
+    fn is_folded<S: Source>(
+        &self,
+        path: &Path,
+        chunks: Range<u64>,
+        (job, source): (&Job, &S),
+        notice: &dyn Fn(&Error),
+    ) -> Result<bool> {
+        let portion = Portion::of(job, &**source.statistic());
+        let read = match fs::read(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(e) => Err(Error::io(path, "reading", e)),
+            Ok(bytes) => read_block(&portion, &bytes, chunks)
+                .and_then(|arrived| {
+                    let mut block = self.reduction(job, source);
+                    block.insert_all(arrived)?;
+                    block.prove(source, &Silent).map(drop)
+                })
+                .context(|| path.display()),
+        };
+        match read {
+            Err(error) if error.is_unreadable() => {
+                notice(&error);
+                Ok(false)
+            }
+            read => read.map(|()| true),
+        }
     }
 
     fn path_of(&self, block: u64) -> PathBuf {
@@ -253,39 +297,17 @@ fn series() -> Series {
     Series { prefix: "block".to_owned(), suffix: ".portion".to_owned() }
 }
 
-/// Whether the file of a block is present and undamaged.
-fn is_folded<S: Source>(
-    path: &Path,
-    chunks: Range<u64>,
-    (job, source): (&Job, &S),
-    notice: &dyn Fn(&Error),
-) -> Result<bool> {
-    let portion = Portion::of(job, &**source.statistic());
-    let read = match fs::read(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(e) => Err(Error::io(path, "reading", e)),
-        Ok(bytes) => read_block(&portion, &bytes, chunks).map(drop).context(|| path.display()),
-    };
-    match read {
-        Err(error) if error.is_unreadable() => {
-            notice(&error);
-            Ok(false)
-        }
-        read => read.map(|()| true),
-    }
-}
-
 /// Reads the nodes in the file of a block, and checks that they cover its chunks.
 fn read_block<'b, S: Statistic>(
     portion: &Portion<'_, S>,
     bytes: &'b [u8],
     chunks: Range<u64>,
-) -> Result<Vec<ArrivedNode<'b, S>>> {
-    let nodes = portion.read(bytes)?;
-    if nodes.iter().map(|(node, _)| *node).eq(Node::within(chunks.clone())) {
-        return Ok(nodes);
+) -> Result<Arrived<'b, S>> {
+    let arrived = portion.read(bytes)?;
+    if arrived.nodes.iter().map(|(node, _)| *node).eq(Node::within(chunks.clone())) {
+        return Ok(arrived);
     }
-    let found: Vec<String> = nodes.iter().map(|(node, _)| node.to_string()).collect();
+    let found: Vec<String> = arrived.nodes.iter().map(|(node, _)| node.to_string()).collect();
     Err(Error::corrupt(format!(
         "expected the sums of chunks {} to {}, found those of {}; the file is of another block",
         chunks.start,

@@ -11,6 +11,7 @@ use crate::matrix::{Element, Numbers};
 use super::job::Job;
 use super::matrices::at_once;
 use super::portion::Portion;
+use super::sourced::Sourced;
 
 /// The Gram of the rows of a job that arrive in order from some row, in pieces of any size.
 ///
@@ -26,7 +27,7 @@ pub struct GramStream {
     gram: Gram,
     threads: ThreadPool,
     /// The finished chunks since the last portion.
-    tree: Tree<Triangle>,
+    tree: Tree<Sourced<Triangle>>,
     next_row: u64,
     /// The rows of the unfinished chunk.
     begun: Vec<u8>,
@@ -141,8 +142,9 @@ impl GramStream {
         }
         let chunks = finished.iter().map(|numbers| Ok(Chunk::of(numbers.rows()?)));
         let leaves = self.gram.leaves(&chunks.collect::<Result<Vec<_>>>()?, &self.threads)?;
-        for (chunk, leaf) in (first..).zip(leaves) {
-            self.tree.insert(Node::leaf(chunk)?, leaf)?;
+        let rows = finished.iter().map(Numbers::digest);
+        for ((chunk, partial), rows) in (first..).zip(leaves).zip(rows) {
+            self.tree.insert(Node::leaf(chunk)?, Sourced { partial, rows })?;
         }
         self.begun.clear();
         self.next_row = next_row;
@@ -154,7 +156,7 @@ impl GramStream {
     /// # Errors
     /// Those of [`Portion::encode`].
     pub fn portion(&mut self) -> Result<Vec<u8>> {
-        let portion = Portion::of(&self.job, &self.gram).encode(self.tree.nodes())?;
+        let portion = Portion::of(&self.job, &self.gram).encode(self.tree.nodes(), &[])?;
         self.tree = Tree::new(self.job.chunk_count());
         Ok(portion)
     }

@@ -12,7 +12,8 @@ use headwater::fold::{
     Statistic, TopRows, Tree,
 };
 use headwater::plan::Plan;
-use headwater::reducer::{Job, Portion};
+use headwater::reducer::{FileVersion, Job, Portion, Sourced};
+use headwater::{Digest, Stamp};
 
 use crate::manifest_of_goldens::{self as manifest, Golden, folder, is_asked_to_regenerate};
 
@@ -59,20 +60,23 @@ fn case<S: Statistic>(
     let job = job(name, CHUNK_ROWS);
     let mut tree = Tree::new(job.chunk_count());
     for &chunk in chunks {
-        tree.insert(Node::leaf(chunk).unwrap(), leaf(job.rows_of(chunk))).unwrap();
+        let partial = leaf(job.rows_of(chunk));
+        let rows = Digest::of(&chunk.to_le_bytes());
+        tree.insert(Node::leaf(chunk).unwrap(), Sourced { partial, rows }).unwrap();
     }
-    let file = format!("portion-v2-{name}.portion");
+    let file = format!("portion-v3-{name}.portion");
     let portion = Portion::of(&job, statistic);
     if !is_asked_to_regenerate() {
         let bytes = fs::read(folder().join(&file)).unwrap();
-        let held = portion.decode(&bytes).unwrap();
+        let (found, held) = portion.decode(&bytes).unwrap();
+        assert_eq!(found, versions(), "{file}");
         let nodes = held.iter().map(|(node, partial)| (*node, partial));
         for (found, expected) in nodes.clone().zip(tree.nodes()) {
             assert!(found.0 == expected.0 && found.1.same_bits(expected.1), "{file}");
         }
-        assert_eq!(portion.encode(nodes).unwrap(), bytes, "{file}");
+        assert_eq!(portion.encode(nodes, &found).unwrap(), bytes, "{file}");
     }
-    let bytes = portion.encode(tree.nodes()).unwrap();
+    let bytes = portion.encode(tree.nodes(), &versions()).unwrap();
     (file, format!("a checkpoint of {} nodes: {name}", tree.nodes().count()), bytes)
 }
 
@@ -116,6 +120,16 @@ fn good() -> Vec<Case> {
     ]
 }
 
+/// The versions of the files of every golden portion.
+fn versions() -> Vec<FileVersion> {
+    let version = |place, path: &str, length| FileVersion {
+        place,
+        path: path.to_owned(),
+        stamp: Stamp { length, changed: 1_700_000_000_123_456_789, file: 42 + place },
+    };
+    vec![version(0, "data/x-0.npy", 4096), version(1, "data/x-1.npy", 1 << 40)]
+}
+
 fn sealed(mut body: Vec<u8>) -> Vec<u8> {
     let hash = blake3::hash(&body);
     body.extend_from_slice(hash.as_bytes());
@@ -135,12 +149,13 @@ fn bad(gram: &[u8]) -> Vec<Case> {
         body[at..at + bytes.len()].copy_from_slice(bytes);
         sealed(body)
     };
-    // The last node, of one chunk: 16 bytes that name it, and three sums.
-    let last = body.len() - 40;
+    // The last node, of one chunk: 16 bytes that name it, the digest of its rows, and three sums.
+    let last = body.len() - 72;
+    let kept = |name: &str| fs::read(folder().join(name)).unwrap();
     let other_job = {
         let (job, statistic) = (job("gram", 3), Gram::new(COLUMNS).unwrap());
-        let none: [(Node, &headwater::fold::gram::Triangle); 0] = [];
-        Portion::of(&job, &statistic).encode(none.into_iter()).unwrap()
+        let none: [(Node, &Sourced<headwater::fold::gram::Triangle>); 0] = [];
+        Portion::of(&job, &statistic).encode(none.into_iter(), &[]).unwrap()
     };
     // Behind the plan: the number of nodes, and the length of a partial.
     let plan = job("gram", CHUNK_ROWS).plan().encode().unwrap();
@@ -152,16 +167,16 @@ fn bad(gram: &[u8]) -> Vec<Case> {
         sealed(body)
     };
     let empty = {
-        let counts = [0_u64.to_le_bytes(), 24_u64.to_le_bytes()].concat();
+        let counts = [0_u64, 24, 0].map(u64::to_le_bytes).concat();
         lengthened(&[&gram[..24], &plan, &counts].concat())
     };
-    let cases: [(&str, &str, Vec<u8>); 14] = [
+    let cases: [(&str, &str, Vec<u8>); 17] = [
         ("nothing", "no byte at all", vec![]),
         ("other-file", "a PNG image", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec()),
         ("cut-short", "the first 10 bytes", gram[..10].to_vec()),
         ("cut-at-the-end", "all but the last byte", gram[..gram.len() - 1].to_vec()),
         ("flipped-bit", "one bit of a sum", flipped(body.len() - 3)),
-        ("newer-version", "format version 3", edited(8, &[3])),
+        ("newer-version", "format version 4", edited(8, &[4])),
         ("other-job", "another chunk size", other_job),
         ("without-last-node", "fewer nodes than it counts", lengthened(&body[..last])),
         ("node-twice", "a node that is there already", edited(last + 8, &[0])),
@@ -170,9 +185,14 @@ fn bad(gram: &[u8]) -> Vec<Case> {
             edited(body.len() - 8, &0x7ff8_0000_0000_0001_u64.to_le_bytes())
         }),
         ("wrong-length", "a payload of 2^63 bytes", edited(16, &(1_u64 << 63).to_le_bytes())),
-        // Kept from the version before: its plan was a cursor.
-        ("version-1", "a portion of format version 1", {
-            fs::read(folder().join("bad/portion-version-1.portion")).unwrap()
+        // Kept from the versions before: a plan that was a cursor, and no digests of rows.
+        ("version-1", "a portion of format version 1", kept("bad/portion-version-1.portion")),
+        ("version-2", "a portion of format version 2", kept("bad/portion-version-2.portion")),
+        ("versions-in-disorder", "two versions of files in the wrong order", {
+            edited(counts + 24, &9_u64.to_le_bytes())
+        }),
+        ("endless-versions", "2^63 versions of files", {
+            edited(counts + 16, &(1_u64 << 63).to_le_bytes())
         }),
         ("endless-counts", "2^63 nodes", edited(counts, &(1_u64 << 63).to_le_bytes())),
     ];

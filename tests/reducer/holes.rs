@@ -2,13 +2,15 @@
 
 use std::ops::Range;
 
-use headwater::ErrorKind;
 use headwater::fold::gram::Triangle;
 use headwater::fold::{
-    ColumnMoments, ExponentHistogram, Gram, Histogram, Node, Rows, Statistic, Values,
+    ColumnMoments, ExponentHistogram, Gram, Histogram, Node, Partial, Rows, Statistic, Values,
 };
 use headwater::matrix::{Element, Matrix, MatrixFormat};
-use headwater::reducer::{GramStream, Job, OfMatrix, Portion, Reduction, Source, fold_portion};
+use headwater::reducer::{
+    GramStream, Job, OfMatrix, Portion, Reduction, Source, Sourced, fold_portion,
+};
+use headwater::{Digest, ErrorKind};
 
 use crate::matrix::{Folder, npy};
 use crate::team::{CHUNKS, Team};
@@ -29,16 +31,16 @@ fn a_fold_resumes_from_a_checkpoint_with_unmerged_chunks() {
     let (job, data) = (job(CHUNKS, 1), rows(CHUNKS));
     let gram = Gram::new(COLUMNS).unwrap();
     // Chunks 0 and 1 are siblings, and so are 2 and 3, and what becomes of these.
-    let leaves: Vec<(Node, Triangle)> = [0, 1, 2, 3, 5, 6, 63]
+    let leaves: Vec<(Node, Sourced<Triangle>)> = [0, 1, 2, 3, 5, 6, 63]
         .map(|chunk| (Node::leaf(chunk).unwrap(), leaf(&job, &data, chunk)))
         .to_vec();
     let nodes = leaves.iter().map(|(node, partial)| (*node, partial));
-    let checkpoint = Portion::of(&job, &gram).encode(nodes).unwrap();
+    let checkpoint = Portion::of(&job, &gram).encode(nodes, &[]).unwrap();
     let mut done = reduction(&job);
     assert_eq!(done.receive(&checkpoint).unwrap(), 7);
     assert_eq!(done.missing(), [4..5, 7..63]);
     let own = done.checkpoint().unwrap();
-    let held = Portion::of(&job, &gram).decode(&own).unwrap();
+    let (_, held) = Portion::of(&job, &gram).decode(&own).unwrap();
     let nodes: Vec<Range<u64>> = held.iter().map(|(node, _)| node.chunks()).collect();
     assert_eq!(nodes, [0..4, 5..6, 6..7, 63..64]);
     assert_eq!(folded_by(2, done, &data), bits(&plainly(&job, &data)));
@@ -52,9 +54,12 @@ fn refused_for_other_rows<S: Statistic>(statistic: &S, leaf: impl Fn(&Rows<'_>) 
     let portion = Portion::of(&job, statistic);
     for (chunk, rows, other) in [(0, 3, 2), (2, 3, 4), (3, 1, 3)] {
         let node = Node::leaf(chunk).unwrap();
-        let right = portion.encode([(node, &first(rows))].into_iter()).unwrap();
-        assert_eq!(portion.decode(&right).unwrap().len(), 1);
-        let wrong = portion.encode([(node, &first(other))].into_iter()).unwrap();
+        let sourced = |partial| Sourced { partial, rows: Digest([7; 32]) };
+        let encode =
+            |partial| portion.encode([(node, &sourced(partial))].into_iter(), &[]).unwrap();
+        let right = encode(first(rows));
+        assert_eq!(portion.decode(&right).unwrap().1.len(), 1);
+        let wrong = encode(first(other));
         let error = portion.decode(&wrong).err().expect("the weight of other rows was taken");
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert!(error.to_string().contains(&format!("to have {rows} rows")), "{error}");
@@ -159,7 +164,12 @@ fn nonfinite_rows_have_the_same_bits_from_ranks_streams_and_files() {
     assert_eq!(whole(&[fold_portion(&job, &source, 0..4, &|| false).unwrap()]), expected);
     // Chunks 1 and 2 are no siblings, and each is shipped as itself.
     let middle = fold_portion(&job, &source, 1..3, &|| false).unwrap();
-    assert_eq!(middle, portion(&job, &data, 1..3));
+    let held = |bytes: &[u8]| Portion::of(&job, &**source.statistic()).decode(bytes).unwrap().1;
+    let (middle, pushed) = (held(&middle), held(&portion(&job, &data, 1..3)));
+    assert_eq!(middle.len(), 2);
+    for (found, expected) in middle.iter().zip(&pushed) {
+        assert!(found.0 == expected.0 && found.1.same_bits(&expected.1));
+    }
     // Refused where that is asked for, by every kind of number that is not finite.
     let source = source.finite_only();
     for (chunk, place) in [(0, "row 0, column 1"), (1, "row 4, column 0"), (2, "row 8, column 0")] {
@@ -201,7 +211,8 @@ fn a_silent_rank_stalls_nothing_and_few_nodes_wait() {
         }
         let covered = team.coordinator.reduction().checkpoint().unwrap();
         let gram = Gram::new(COLUMNS).unwrap();
-        let held = Portion::of(team.coordinator.reduction().job(), &gram).decode(&covered).unwrap();
+        let (_, held) =
+            Portion::of(team.coordinator.reduction().job(), &gram).decode(&covered).unwrap();
         assert!(held.len() <= 2 * 3 + CHUNKS.ilog2() as usize, "{} nodes", held.len());
     }
     assert!(team.now > 1000, "its orders were given away before they were late");

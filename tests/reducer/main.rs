@@ -15,16 +15,18 @@ mod simulated_disk;
 mod simulation;
 mod stream;
 mod team;
+mod versions;
 
 use std::sync::Arc;
 
-use headwater::ErrorKind;
 use headwater::fold::gram::{Chunk, Triangle};
 use headwater::fold::{Gram, Node, Rows, Statistic, Tree};
 use headwater::plan::Plan;
-use headwater::reducer::{Blocks, Job, Portion, Reduction};
+use headwater::reducer::{Blocks, Job, Portion, Reduction, Sourced};
+use headwater::{Digest, ErrorKind};
 use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
+use twox_hash::XxHash3_128;
 
 const COLUMNS: usize = 3;
 
@@ -48,11 +50,13 @@ fn reduction(job: &Job) -> Reduction<Gram> {
     Reduction::new(job.clone(), Arc::new(Gram::new(COLUMNS).unwrap()))
 }
 
-fn leaf(job: &Job, data: &[f64], chunk: u64) -> Triangle {
+fn leaf(job: &Job, data: &[f64], chunk: u64) -> Sourced<Triangle> {
     let range = job.rows_of(chunk);
     let values = &data[range.start as usize * COLUMNS..range.end as usize * COLUMNS];
     let rows = Rows::new(values, values.len() / COLUMNS, COLUMNS, COLUMNS).unwrap();
-    Gram::new(COLUMNS).unwrap().leaf(&Chunk::of(rows)).unwrap()
+    let partial = Gram::new(COLUMNS).unwrap().leaf(&Chunk::of(rows)).unwrap();
+    let hash = XxHash3_128::oneshot(bytemuck::cast_slice(values));
+    Sourced { partial, rows: Digest::of(&hash.to_le_bytes()) }
 }
 
 /// What a rank ships for some chunks.
@@ -61,7 +65,7 @@ fn portion(job: &Job, data: &[f64], chunks: std::ops::Range<u64>) -> Vec<u8> {
     for chunk in chunks {
         tree.insert(Node::leaf(chunk).unwrap(), leaf(job, data, chunk)).unwrap();
     }
-    Portion::of(job, &Gram::new(COLUMNS).unwrap()).encode(tree.nodes()).unwrap()
+    Portion::of(job, &Gram::new(COLUMNS).unwrap()).encode(tree.nodes(), &[]).unwrap()
 }
 
 /// All leaves in a row, in one process.
@@ -153,8 +157,8 @@ fn p6_invalid_portions_are_rejected_despite_a_valid_digest() {
     let (job, data) = (job(10, 3), rows(10));
     let good = portion(&job, &data, 0..4);
     let body = &good[..good.len() - 32];
-    // Chunks 0 to 3 are one node, whose level and index stand before the six numbers at the end.
-    let node = body.len() - 16 - 48;
+    // Chunks 0 to 3 are one node: its level and index, the digest of its rows, six numbers.
+    let node = body.len() - 16 - 32 - 48;
     for (at, value, words) in [
         (node, 3_u8, "expected nodes of the job in the order"),
         (node, 200, "expected nodes of the job in the order"),

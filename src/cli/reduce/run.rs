@@ -65,6 +65,11 @@ pub(super) struct RunArgs {
     #[arg(long, requires = "checkpoint_dir")]
     #[serde(skip)]
     resume: bool,
+    /// Accept rows that were folded from another version of a file (a copy, or one with a new date) if
+    /// they are the same: this process reads them again and compares them.
+    #[arg(long, conflicts_with = "spool")]
+    #[serde(skip)]
+    same_data: bool,
     /// The number of blocks in 1,000 that two ranks fold, to compare their bits.
     #[arg(long, value_name = "PER_MILLE", default_value_t = 0, conflicts_with = "spool",
           value_parser = clap::value_parser!(u16).range(..=1000))]
@@ -115,6 +120,8 @@ fn power_of_two(text: &str) -> Result<u64, String> {
 #[derive(Serialize)]
 pub(super) struct RunSummary {
     pub(super) digest: crate::Digest,
+    /// The digest of the rows as they were folded.
+    pub(super) rows_digest: Option<crate::Digest>,
     pub(super) rows: u64,
     pub(super) columns: usize,
     pub(super) ranks: u32,
@@ -262,9 +269,13 @@ impl<F: StatisticCommand> Leader<'_, F> {
         let threads = pool(self.args.threads.map(usize::from))?;
         let thread_count = threads.current_num_threads();
         let (job, source) = self.statistic.open(threads)?;
-        let mut reduction = Reduction::new(job.clone(), Arc::clone(source.statistic()));
+        let mut reduction = Reduction::new(job.clone(), Arc::clone(source.statistic()))
+            .of_files(source.opened_versions(), self.args.same_data);
         let checkpoints = self.args.checkpoint_dir.as_deref().map(Checkpoints::new).transpose()?;
         let resumed = self.args.begin(checkpoints.as_ref(), &mut reduction)?;
+        let bars = Bars::new(Some(self.environment.interrupted));
+        let compared = reduction.prove(&source, &bars)?;
+        drop(bars);
 
         let operations = self.statistic.chunk_operations(&source);
         let policy = self.policy(&job, &source, wire.size(), thread_count)?;
@@ -289,7 +300,15 @@ impl<F: StatisticCommand> Leader<'_, F> {
         }
         more.insert("lost_ranks".to_owned(), lost.iter().copied().collect());
         let elsewhere = coordinator.cpu_microseconds_elsewhere() as f64 / 1e6;
-        let whole = coordinator.into_reduction().finish()?;
+        let mut reduction = coordinator.into_reduction();
+        let bars = Bars::new(Some(self.environment.interrupted));
+        let compared = compared + reduction.prove(&source, &bars)?;
+        drop(bars);
+        if self.args.same_data {
+            more.insert("compared_rows".to_owned(), compared.into());
+        }
+        let rows_digest = reduction.rows_digest();
+        let whole = reduction.finish()?;
         let written = self.statistic.write(&self.args.out, &source, &whole);
         let written = written.map_err(|error| self.with_remedy(error))?;
         let seconds = (self.environment.now)() as f64 / 1e3;
@@ -298,6 +317,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
         more.extend(written.more);
         let summary = RunSummary {
             digest: written.digest,
+            rows_digest,
             rows: job.rows(),
             columns: written.columns,
             ranks: wire.size(),

@@ -44,6 +44,10 @@ pub(super) struct WorkArgs {
     /// The number of threads (default: one for each core that the process may use).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Accept blocks that were folded from another version of a file (a copy, or one with a new date) if
+    /// their rows are the same, which are read again.
+    #[arg(long)]
+    same_data: bool,
 }
 
 /// Fold the portions that all ranks have written to a spool, and write the result.
@@ -52,6 +56,10 @@ pub(super) struct FoldArgs {
     /// The folder of the job.
     #[arg(long, value_name = "FOLDER")]
     spool: PathBuf,
+    /// Accept blocks that were folded from another version of a file (a copy, or one with a new date) if
+    /// their rows are the same, which are read again.
+    #[arg(long)]
+    same_data: bool,
 }
 
 /// The summary of `work`.
@@ -147,6 +155,7 @@ fn open(folder: &Path) -> Result<(Spool, Statistics)> {
 impl WorkArgs {
     pub(super) fn run(&self, interrupted: Option<&Interrupted<'_>>) -> Result<()> {
         let (spool, statistics) = open(&self.spool)?;
+        let spool = spool.same_data(self.same_data);
         let summary = with_invocation!(&statistics, invocation => {
             self.work(&invocation.statistic, &spool, interrupted)
         })?;
@@ -188,6 +197,7 @@ impl FoldArgs {
         interrupted: Option<&Interrupted<'_>>,
     ) -> Result<()> {
         let (spool, statistics) = open(&self.spool)?;
+        let spool = spool.same_data(self.same_data);
         with_invocation!(&statistics, invocation => fold(invocation, &spool, arguments, interrupted))
     }
 }
@@ -205,12 +215,14 @@ fn fold<F: StatisticCommand + Args>(
     let (job, source) = statistic.open(pool(Some(1))?)?;
     let bars = Bars::new(interrupted);
     let (reduction, resumed_nodes) = spool.fold((&job, &source), &bars)?;
+    let rows_digest = reduction.rows_digest();
     let whole = reduction.finish()?;
     bars.advance(0)?;
     drop(bars);
     let written = statistic.write(&run.out, &source, &whole)?;
     let summary = RunSummary {
         digest: written.digest,
+        rows_digest,
         rows: job.rows(),
         columns: written.columns,
         ranks: 1,
