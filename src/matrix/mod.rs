@@ -26,6 +26,7 @@ pub use manifest::Manifest;
 use names::{learn_names, listed, quoted};
 pub use npy::header as npy_header;
 pub use numbers::Numbers;
+pub(crate) use numbers::RowsHasher;
 use part::Part;
 
 /// The rows of one or several files, in the order of the files.

@@ -1,10 +1,11 @@
 //! Rows that were read: borrowed from a map, copied, or joined from several files.
 
 use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
 
 use bytemuck::Pod;
 use half::{bf16, f16};
-use twox_hash::XxHash3_128;
+use twox_hash::{XxHash3_128, xxhash3_128};
 
 use super::Element;
 use crate::bytes::{Digest, reserve};
@@ -18,6 +19,21 @@ pub struct Numbers<'a> {
     nulls: Option<Vec<bool>>,
     count: usize,
     columns: usize,
+}
+
+/// The digest of rows without NULLs whose bytes arrive block by block, as [`Numbers::digest`] has it.
+#[derive(Default)]
+pub(crate) struct RowsHasher(Mutex<xxhash3_128::Hasher>);
+
+impl RowsHasher {
+    pub(crate) fn add(&self, bytes: &[u8]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes);
+    }
+
+    pub(crate) fn finish(&self) -> Digest {
+        let hasher = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Digest::of(&hasher.finish_128().to_le_bytes())
+    }
 }
 
 /// Values of one element type, borrowed or owned.

@@ -11,12 +11,12 @@ use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use crate::bytes::Digest;
 use crate::error::{Error, Result};
 use crate::fold::columns::NumberedRows;
-use crate::fold::gram::{Chunk, Rectangle};
+use crate::fold::gram::{Chunk, Rectangle, Triangle};
 use crate::fold::statistic::leaves;
 use crate::fold::{
     ColumnMoments, Cross, Distinct, ExponentHistogram, Gram, Histogram, Statistic, TopRows,
 };
-use crate::matrix::{Matrix, Numbers};
+use crate::matrix::{Matrix, Numbers, RowsHasher};
 use crate::stamp::Stamp;
 
 use super::job::Job;
@@ -49,10 +49,42 @@ pub trait OfRows: Statistic + Send + Sync {
         chunks: &[NumberedRows<'_>],
         threads: &ThreadPool,
     ) -> Result<Vec<Self::Partial>>;
+
+    /// The same, and the digests of the rows, which are in `read`.
+    ///
+    /// # Errors
+    /// As [`OfRows::leaves_of`].
+    fn sourced_leaves(
+        &self,
+        chunks: &[NumberedRows<'_>],
+        read: &[(u64, Numbers<'_>)],
+        threads: &ThreadPool,
+    ) -> Result<Vec<Sourced<Self::Partial>>> {
+        let rows = digests(read, threads);
+        Ok(sourced(self.leaves_of(chunks, threads)?, rows))
+    }
 }
 
 impl OfRows for Gram {
     const TAKES_NULLS: bool = false;
+
+    /// Reads the rows for the digest block by block, between memory and the sums.
+    fn sourced_leaves(
+        &self,
+        chunks: &[NumberedRows<'_>],
+        _: &[(u64, Numbers<'_>)],
+        threads: &ThreadPool,
+    ) -> Result<Vec<Sourced<Triangle>>> {
+        let hashers: Vec<_> = chunks.iter().map(|_| RowsHasher::default()).collect();
+        let readers: Vec<_> = hashers.iter().map(|hasher| |bytes: &[u8]| hasher.add(bytes)).collect();
+        let chunks: Vec<_> = chunks
+            .iter()
+            .zip(&readers)
+            .map(|(chunk, reader)| Chunk::of(chunk.rows).read_by(reader))
+            .collect();
+        let partials = self.leaves(&chunks, threads)?;
+        Ok(sourced(partials, hashers.iter().map(RowsHasher::finish).collect()))
+    }
 
     fn leaves_of(
         &self,
@@ -249,9 +281,8 @@ impl<S: OfRows> Source for OfMatrix<S> {
         let mut leaves = Vec::new();
         for chunks in near(chunks, self.chunks.chunk_bytes(&self.job), &self.threads) {
             let read = self.chunks.read(&self.job, chunks)?;
-            let rows = digests(&read, &self.threads);
-            let partials = self.statistic.leaves_of(&self.chunks.rows(&read)?, &self.threads)?;
-            leaves.extend(sourced(partials, rows));
+            let rows = self.chunks.rows(&read)?;
+            leaves.extend(self.statistic.sourced_leaves(&rows, &read, &self.threads)?);
         }
         Ok(leaves)
     }

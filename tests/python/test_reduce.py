@@ -375,3 +375,43 @@ def test_invalid_input_is_named(tmp_path, matrix):
     told = reduce("gram", "--input", x, "--out", tmp_path / "nowhere" / "g.npy")
     assert told.returncode == 1
     assert "nowhere" in told.stderr
+
+
+def test_p6_rows_that_change_between_ranks_or_before_a_resume_are_refused(tmp_path, matrix):
+    """A change that no sample of the file shows, with the time of writing set back."""
+    x, spool, checkpoints = tmp_path / "x.npy", tmp_path / "spool", tmp_path / "checkpoints"
+    job = ["gram", "--input", x, "--chunk-rows", 100, "--block-chunks", 4]
+    expected = done(*job, "--out", tmp_path / "g.npy", "--checkpoint-dir", checkpoints)
+    assert reduce(*job, "--out", tmp_path / "s.npy", "--spool", spool).returncode == 0
+    done("work", "--spool", spool, "--rank", 0, "--of", 2)
+
+    before = x.stat()
+    with x.open("r+b") as file:
+        # Between two samples: the first 4 KiB are one.
+        file.seek(128 + 50 * 31 * 8)
+        file.write(np.float64(3.5).tobytes())
+    os.utime(x, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    for command in (
+        ["work", "--spool", spool, "--rank", 0, "--of", 2],
+        [*job, "--out", tmp_path / "g.npy", "--checkpoint-dir", checkpoints, "--resume"],
+    ):
+        refused = reduce(*command)
+        assert refused.returncode != 0
+        assert "folded from another version of" in refused.stderr
+        assert "x.npy" in refused.stderr and "--same-data" in refused.stderr
+        refused = reduce(*command, "--same-data")
+        assert refused.returncode != 0
+        assert "are not those that were folded before" in refused.stderr
+    done("work", "--spool", spool, "--rank", 1, "--of", 2)
+    assert "another version of" in reduce("fold", "--spool", spool).stderr
+    assert not (tmp_path / "s.npy").exists()
+
+    # The rows as they were, in another file.
+    np.save(tmp_path / "copy.npy", matrix)
+    (tmp_path / "copy.npy").replace(x)
+    resume = [*job, "--out", tmp_path / "g.npy", "--checkpoint-dir", checkpoints, "--resume"]
+    assert "another version of" in reduce(*resume).stderr
+    same = done(*resume, "--same-data")
+    assert (same["digest"], same["rows_digest"]) == (expected["digest"], expected["rows_digest"])
+    assert same["compared_rows"] == 5003

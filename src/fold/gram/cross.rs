@@ -59,7 +59,7 @@ impl Cross {
         }
         x.check_complete().context(|| "on the left")?;
         y.check_complete().context(|| "on the right")?;
-        self.product.sums(x.rows, Left::Columns(&x.parts), &y.parts, threads).map(Rectangle)
+        self.product.sums(x.rows, Left::Columns(&x.parts), &y.parts, None, threads).map(Rectangle)
     }
 }
 

@@ -34,18 +34,23 @@ pub const COLUMNS_MAX: usize = 1 << 16;
 const SHARED_SUMS: usize = triangle::length(1024);
 
 /// The columns of a chunk of rows, side by side.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Chunk<'a> {
     rows: usize,
     parts: Vec<Part<'a>>,
     weights: Option<&'a [f64]>,
+    reader: Option<Reader<'a>>,
 }
+
+/// Reads the bytes of the rows of a chunk, block by block in their order, each just before it is summed
+/// and while it is in the nearest cache.
+pub type Reader<'a> = &'a (dyn Fn(&[u8]) + Sync);
 
 impl<'a> Chunk<'a> {
     /// Returns a chunk with the columns of a matrix.
     #[must_use]
     pub fn of(rows: Rows<'a>) -> Self {
-        Self { rows: rows.count, parts: vec![Part::Rows(rows)], weights: None }
+        Self { rows: rows.count, parts: vec![Part::Rows(rows)], weights: None, reader: None }
     }
 
     /// Appends the columns of another matrix.
@@ -73,6 +78,12 @@ impl<'a> Chunk<'a> {
         same_count("weights", self.rows, weights.len())?;
         self.weights = Some(weights);
         Ok(self)
+    }
+
+    /// Lets `reader` read the rows, too.
+    #[must_use]
+    pub fn read_by(self, reader: Reader<'a>) -> Self {
+        Self { reader: Some(reader), ..self }
     }
 
     fn columns(&self) -> usize {
@@ -199,7 +210,7 @@ impl Gram {
                 ));
             }
         };
-        self.product.sums(chunk.rows, left, &chunk.parts, threads).map(Triangle)
+        self.product.sums(chunk.rows, left, &chunk.parts, chunk.reader, threads).map(Triangle)
     }
 }
 

@@ -18,6 +18,7 @@ use crate::error::{Context, Result};
 use crate::fold::control::in_default_environment;
 use crate::fold::statistic::canonical;
 
+use super::Reader;
 use super::buffer::Buffer;
 use super::kernel::{Processor, Speed};
 use super::pack::{Packing, Part};
@@ -122,10 +123,11 @@ impl Product {
         rows: usize,
         left: Left<'_>,
         right: &[Part<'_>],
+        reader: Option<Reader<'_>>,
         threads: Option<&ThreadPool>,
     ) -> Result<Vec<f64>> {
         let columns = self.shape.right_columns;
-        in_default_environment(|| self.sums_by_blocks(rows, left, right, threads))
+        in_default_environment(|| self.sums_by_blocks(rows, left, right, reader, threads))
             .context(|| format!("the sums of products with {columns} columns"))
     }
 
@@ -134,6 +136,7 @@ impl Product {
         rows: usize,
         left: Left<'_>,
         right: &[Part<'_>],
+        reader: Option<Reader<'_>>,
         threads: Option<&ThreadPool>,
     ) -> Result<Vec<f64>> {
         let mut space = self.take_workspace(&left)?;
@@ -142,6 +145,9 @@ impl Product {
         // Without rows there is an empty block, which makes the sums +0.
         for start in (0..rows.max(1)).step_by(self.block_rows) {
             let block = start..(start + self.block_rows).min(rows);
+            if let Some(reader) = reader {
+                right.iter().for_each(|part| reader(part.bytes(block.clone())));
+            }
             self.pack(&block, left, right, &mut space, threads);
             let next = block.end..(block.end + self.block_rows).min(rows);
             let next: Vec<_> = sides.clone().map(|part| part.bytes(next.clone())).collect();
