@@ -16,8 +16,12 @@ use std::time::Duration;
 
 use crate::{Context, Error, Result};
 
-/// The most temporary files of killed writers beside a target.
+/// The most writers of one target at a time, and the most temporaries of killed writers where the file
+/// system has no locks.
 const TEMPORARIES_MAX: u32 = 1000;
+
+/// The end of the names of temporaries.
+const TEMPORARY_END: &str = ".partial";
 
 /// ENOLCK: the error of a network file system without a lock server.
 const NO_LOCKS: i32 = if cfg!(target_os = "linux") { 37 } else { 77 };
@@ -26,15 +30,28 @@ const NO_LOCKS: i32 = if cfg!(target_os = "linux") { 37 } else { 77 };
 ///
 /// Some cluster file systems have no locks. There the work goes on without one.
 pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
+    Ok(lock(file)? != Locked::Elsewhere)
+}
+
+/// Who holds the lock of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Locked {
+    Here,
+    Elsewhere,
+    /// The file system has no locks.
+    Never,
+}
+
+fn lock(file: &File) -> io::Result<Locked> {
     match file.try_lock() {
-        Ok(()) => Ok(true),
+        Ok(()) => Ok(Locked::Here),
         Err(TryLockError::Error(e))
             if e.kind() == io::ErrorKind::Unsupported || e.raw_os_error() == Some(NO_LOCKS) =>
         {
-            Ok(true)
+            Ok(Locked::Never)
         }
         Err(TryLockError::Error(e)) => Err(e),
-        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(Locked::Elsewhere),
     }
 }
 
@@ -118,11 +135,18 @@ pub trait NewFile {
 
 /// The calls to a disk on which files are written and read.
 pub trait Storage {
-    /// Creates a file that must not exist.
+    /// Creates a file that must not exist, and locks it for as long as it is open.
     ///
     /// # Errors
     /// `AlreadyExists` when it exists, else the operating system's.
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
+
+    /// Removes a file of [`Storage::create_new`] whose writer has ended; false if there is none. The lock
+    /// tells whether the writer lives; without locks, no file is removed.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn remove_abandoned(&self, path: &Path) -> io::Result<bool>;
 
     /// Returns when a finished file survives a loss of power.
     ///
@@ -190,7 +214,24 @@ impl NewFile for File {
 impl Storage for Disk {
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        // Another process may have taken the file for an abandoned one before it was locked.
+        if lock(&file)? == Locked::Elsewhere || !is_at(&file, path)? {
+            return Err(io::Error::from(io::ErrorKind::AlreadyExists));
+        }
         Ok(Box::new(file))
+    }
+
+    fn remove_abandoned(&self, path: &Path) -> io::Result<bool> {
+        // What cannot be opened is no file of this user.
+        let Ok(file) = OpenOptions::new().write(true).open(path) else { return Ok(false) };
+        // The lock is kept while the file is removed, so that no writer begins with it.
+        if !file.metadata()?.is_file() || lock(&file)? != Locked::Here || !is_at(&file, path)? {
+            return Ok(false);
+        }
+        match fs::remove_file(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(true),
+        }
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
@@ -254,11 +295,32 @@ impl Storage for Disk {
     }
 }
 
+/// Whether an open file is the one at a path.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let (open, found) = (file.metadata()?, fs::symlink_metadata(path));
+    match found {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        found => {
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::MetadataExt;
+                let found = found?;
+                Ok((open.dev(), open.ino()) == (found.dev(), found.ino()))
+            }
+            #[cfg(not(unix))]
+            {
+                let _ = open;
+                found.map(|_| true)
+            }
+        }
+    }
+}
+
 /// Writes a file with these bytes at `path`, in place of any file there.
 ///
-/// At every moment a reader finds the complete old file or the complete new one. A killed writer may
-/// leave a temporary, `.NAME.N.partial`, which is never read and may be deleted. Of two concurrent
-/// writers, one wins with its complete file.
+/// At every moment a reader finds the complete old file or the complete new one. A killed writer leaves a
+/// temporary, `.NAME.N.partial`, which is never read; the next writer of the same file removes it. Of two
+/// concurrent writers, one wins with its complete file.
 ///
 /// # Cost
 /// Two fsyncs, and a temporary of the file's length.
@@ -281,12 +343,13 @@ pub fn write_file_by(
     let (mut file, temporary) = create_temporary(storage, path)?;
     let filled =
         fill(&mut *file).and_then(|()| file.sync()).map_err(|e| Error::io(&temporary, "write", e));
-    drop(file);
     let renamed = filled.and_then(|()| {
         storage.rename(&temporary, path).map_err(|e| Error::io(path, "rename a temporary to", e))
     });
+    // Open until here: its lock tells other writers that the temporary is in use.
+    drop(file);
     if let Err(error) = renamed {
-        // The first error is returned; a leftover does no harm.
+        // The first error is returned; a leftover does no harm, and the next writer removes it.
         let _ = storage.remove_file(&temporary);
         return Err(unchanged(error, path));
     }
@@ -369,11 +432,20 @@ impl Series {
         Ok(numbers)
     }
 
-    /// Removes all but the `count` files with the highest numbers; keeps files of other names.
+    /// Removes all but the `count` files with the highest numbers up to `newest`, which was just written;
+    /// keeps files of other names.
+    ///
+    /// Files with higher numbers are removed, too: whoever writes `newest` has passed them over because
+    /// they are damaged, and they must not count in the place of good ones.
     ///
     /// # Errors
     /// `InvalidArgument` when `count` is 0, else `Io`; the newest file stays in any case.
-    pub fn keep_last(&self, storage: &dyn Storage, folder: &Path, count: usize) -> Result<()> {
+    pub fn keep_last(
+        &self,
+        storage: &dyn Storage,
+        folder: &Path,
+        (newest, count): (u64, usize),
+    ) -> Result<()> {
         if count == 0 {
             return Err(Error::invalid(format!(
                 "expected to keep at least 1 file of {}, found 0; the newest is never removed",
@@ -381,7 +453,9 @@ impl Series {
             )));
         }
         let numbers = self.numbers(storage, folder)?;
-        for number in &numbers[..numbers.len().saturating_sub(count)] {
+        let (good, damaged) = numbers.split_at(numbers.partition_point(|&number| number <= newest));
+        let old = &good[..good.len().saturating_sub(count)];
+        for number in old.iter().chain(damaged) {
             let path = folder.join(self.file_name(*number));
             match storage.remove_file(&path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -394,6 +468,30 @@ impl Series {
     }
 }
 
+impl Series {
+    /// Removes the temporaries that killed writers of files of this series have left.
+    ///
+    /// # Errors
+    /// `Io` when the folder cannot be listed, or a temporary not be removed.
+    pub fn remove_abandoned(&self, storage: &dyn Storage, folder: &Path) -> Result<()> {
+        for entry in storage.list(folder).map_err(|e| Error::io(folder, "list", e))? {
+            let target = entry.name.to_str().and_then(target_of);
+            if !entry.is_folder && target.is_some_and(|name| self.number_of(name).is_some()) {
+                let path = folder.join(&entry.name);
+                storage.remove_abandoned(&path).map_err(|e| Error::io(&path, "remove", e))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the name of the file whose temporary has this name.
+fn target_of(name: &str) -> Option<&str> {
+    let (target, attempt) =
+        name.strip_prefix('.')?.strip_suffix(TEMPORARY_END)?.rsplit_once('.')?;
+    attempt.parse::<u32>().ok().map(|_| target)
+}
+
 fn create_temporary(storage: &dyn Storage, path: &Path) -> Result<(Box<dyn NewFile>, PathBuf)> {
     let Some(name) = path.file_name() else {
         return Err(Error::invalid(format!(
@@ -401,20 +499,40 @@ fn create_temporary(storage: &dyn Storage, path: &Path) -> Result<(Box<dyn NewFi
             path.display()
         )));
     };
-    for attempt in 0..TEMPORARIES_MAX {
+    let temporary_of = |attempt: u32| {
         let mut hidden = OsString::from(".");
         hidden.push(name);
-        hidden.push(format!(".{attempt}.partial"));
-        let temporary = path.with_file_name(hidden);
-        match storage.create_new(&temporary) {
-            Ok(file) => return Ok((file, temporary)),
+        hidden.push(format!(".{attempt}{TEMPORARY_END}"));
+        path.with_file_name(hidden)
+    };
+    for attempt in 0..TEMPORARIES_MAX {
+        let temporary = temporary_of(attempt);
+        let fail = |e| unchanged(Error::io(&temporary, "create", e), path);
+        let created = match storage.create_new(&temporary) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                match storage.remove_abandoned(&temporary).map_err(fail)? {
+                    true => storage.create_new(&temporary),
+                    false => continue,
+                }
+            }
+            created => created,
+        };
+        match created {
+            Ok(file) => {
+                // Writers at one time that were killed have left others, one after the other.
+                let mut next = attempt + 1;
+                while storage.remove_abandoned(&temporary_of(next)).is_ok_and(|removed| removed) {
+                    next += 1;
+                }
+                return Ok((file, temporary));
+            }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(unchanged(Error::io(&temporary, "create", e), path)),
+            Err(e) => return Err(fail(e)),
         }
     }
     Err(Error::limit(format!(
-        "found {TEMPORARIES_MAX} temporary files of killed writers beside {}; delete the files \
-         named .*.partial",
+        "found {TEMPORARIES_MAX} temporary files beside {}, and no locks that tell whether their writers \
+         live; delete the files named .*.partial",
         path.display()
     )))
 }

@@ -98,13 +98,14 @@ class Feed:
 
 # The settings of [data] that `headwater.Sampler` knows by the same name, and by another one.
 _SAME_NAME = (
-    "max_rows", "child_widths", "aggregates", "children", "walk", "max_hops", "seed", "split_seed",
-    "split_ratios", "staleness_days", "texts",
+    "max_rows", "child_widths", "aggregates", "walk", "seed", "split_seed", "split_ratios",
+    "staleness_days", "texts",
 )  # fmt: skip
-_OTHER_NAME = {
-    "sequence_length": "default_sequence_length",
-    "child_width": "bfs_child_width",
-    "budget": "neighbor_budget",
+_OTHER_NAME = {"sequence_length": "default_sequence_length"}
+# The settings that only one walk uses.
+_OF_WALK = {
+    "priority": {"child_width": "bfs_child_width", "children": "children"},
+    "breadth": {"max_hops": "max_hops", "budget": "neighbor_budget"},
 }
 
 
@@ -124,7 +125,10 @@ def open_sampler(
     batch_size = data.batch_size // processes.count
     arguments: dict[str, Any] = {
         **{name: getattr(data, name) for name in _SAME_NAME},
-        **{theirs: getattr(data, ours) for ours, theirs in _OTHER_NAME.items()},
+        **{
+            theirs: getattr(data, ours)
+            for ours, theirs in (_OTHER_NAME | _OF_WALK[data.walk]).items()
+        },
         "visible_until": data.visible_until or None,
         "rank": processes.rank,
         "world_size": processes.count,

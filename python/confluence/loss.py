@@ -51,7 +51,7 @@ def labels(cells: Cells, batch: Batch) -> Labels:
         number=known(NUMERICAL, cells.numbers),
         boolean=known(BOOLEAN, cells.booleans),
         time=known(TIMESTAMP, cells.times),
-        category=jnp.clip(category, 0, jnp.maximum(batch.category_count - 1, 0)),
+        category=jnp.maximum(category, 0),
     )
 
 
@@ -103,6 +103,9 @@ def known_categories(scores: jax.Array, count: jax.Array) -> jax.Array:
 def _categorical(scores: jax.Array, category: jax.Array, count: jax.Array) -> jax.Array:
     scores = known_categories(scores, count)
     size = jax.nn.logsumexp(scores, axis=-1)
-    chosen = jnp.take_along_axis(scores, category[:, None], axis=-1)[:, 0]
+    # A label that came after training is beyond the known ones: no prediction can be right, and none
+    # is the better one.
+    is_known = category < count
+    chosen = jnp.take_along_axis(scores, jnp.where(is_known, category, 0)[:, None], axis=-1)[:, 0]
     # A column without categories has logits of -1e9 alone, whose squares would overflow.
-    return size - chosen + _Z_WEIGHT * jnp.square(jnp.maximum(size, -1e3))
+    return jnp.where(is_known, size - chosen, 0) + _Z_WEIGHT * jnp.square(jnp.maximum(size, -1e3))

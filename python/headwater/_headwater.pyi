@@ -204,7 +204,7 @@ class SamplerCore:
         num_prefetch: int,
         default_batch_size: int,
         default_sequence_length: int,
-        bfs_child_width: int,
+        bfs_child_width: int | None,
         max_rows: int,
         tasks: Sequence[str] | None,
         task_weights: Sequence[float] | None,
@@ -212,9 +212,9 @@ class SamplerCore:
         compact: bool,
         walk: str,
         child_widths: dict[str, int],
-        children: str,
-        max_hops: int,
-        neighbor_budget: int,
+        children: str | None,
+        max_hops: int | None,
+        neighbor_budget: int | None,
         row_order: str,
         aggregates: str,
         visible_until: int | None,
@@ -226,6 +226,8 @@ class SamplerCore:
     def next(self, split: str) -> dict[str, npt.NDArray[Any]]: ...
     def next_with_cursor(self, split: str) -> tuple[dict[str, npt.NDArray[Any]], Cursor]: ...
     def evaluate(self, split: str, tasks: list[str] | None = None) -> Evaluation: ...
+    def batches_per_epoch(self, split: str, tasks: list[str] | None = None) -> int: ...
+    def seek(self, split: str, step: int) -> None: ...
     def sample(
         self, task: str, keys: list[str], obs_times: list[int]
     ) -> dict[str, npt.NDArray[Any]]: ...
@@ -244,6 +246,9 @@ class SamplerCore:
 class Evaluation:
     """The batches of a finite pass over a split, from `Sampler.evaluate`."""
 
+    @property
+    def remaining(self) -> int:
+        """The number of batches that are left."""
     def __iter__(self) -> Evaluation: ...
     def __next__(self) -> dict[str, npt.NDArray[Any]]: ...
 

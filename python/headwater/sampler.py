@@ -45,7 +45,8 @@ class Sampler(Streams):
         default_batch_size: B, the number of sequences in this rank's batch. A resumed run may have
             another.
         default_sequence_length: S, the number of cells in a sequence.
-        bfs_child_width: The most children that a row brings in through one relation.
+        bfs_child_width: The most children that a row brings in through one relation, for walk
+            "priority"; default: 16.
         max_rows: R, the most rows of a context.
         tasks: The tasks to serve, as "task" or "database/task"; default: all. A task without a seed
             in a split is skipped there, with a warning.
@@ -73,8 +74,8 @@ class Sampler(Streams):
         texts: "batch" puts the text vectors into the batch; with "global", the caller looks them up
             in `text_embeddings`.
         text_buckets: The lengths that `text_batch_embeddings` is padded to; each batch takes the
-            least that fits. Default: 256, 1024, 4096, 16384 and B S; [B S] gives one shape. It has
-            no effect with texts "global".
+            least that fits. Default: 256, 1024, 4096, 16384 and B S; [B S] gives one shape. Refused
+            with texts "global".
         num_threads: The number of threads that make batches; default: all cores.
 
     Example:
@@ -95,7 +96,7 @@ class Sampler(Streams):
         num_prefetch: int = 3,
         default_batch_size: int = 32,
         default_sequence_length: int = 1024,
-        bfs_child_width: int = 16,
+        bfs_child_width: int | None = None,
         max_rows: int = 208,
         tasks: Sequence[str] | None = None,
         task_weights: Sequence[float] | None = None,
@@ -103,9 +104,9 @@ class Sampler(Streams):
         compact: bool = False,
         walk: Literal["priority", "breadth"] = "priority",
         child_widths: Mapping[str, int] | None = None,
-        children: Literal["uniform", "latest"] = "uniform",
-        max_hops: int = 3,
-        neighbor_budget: int = 16,
+        children: Literal["uniform", "latest"] | None = None,
+        max_hops: int | None = None,
+        neighbor_budget: int | None = None,
         row_order: Literal["walk", "cuthill-mckee"] = "walk",
         aggregates: Literal["none", "near", "all"] = "near",
         visible_until: Any | None = None,
@@ -205,6 +206,18 @@ class Sampler(Streams):
                     stacklevel=2,
                 )
         return evaluation
+
+    def batches_per_epoch(self, split: Split, tasks: Sequence[str] | None = None) -> int:
+        """Returns the number of batches of `evaluate`: those in which each seed comes once."""
+        return self._core.batches_per_epoch(split, None if tasks is None else list(tasks))
+
+    def seek(self, split: Split, step: int) -> None:
+        """Goes to a step of a split, counted from 0, without a cursor, at once for every step.
+
+        The next batch is that of this step in a run that had this batch size and world size from its
+        beginning. After a change of either, a cursor is needed.
+        """
+        self._core.seek(split, step)
 
     def sample(
         self, task: str, keys: Sequence[Any], obs_times: Sequence[Any] | npt.NDArray[Any]

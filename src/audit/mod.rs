@@ -224,7 +224,8 @@ fn sample<'a>(store: &'a Store, task: &Task, limit: u32) -> Result<Sample<'a>> {
         let order = Permutation::new(metadata.seed_count.into(), 0, Purpose::Audit, identity)?;
         for place in 0..u64::from(metadata.seed_count) {
             let seed_index = order.at(place) as u32;
-            let seed = task.seed(anchor, seed_index)?;
+            let mut seed = task.seed(anchor, seed_index)?;
+            seed.obs_time = task.sees_until(seed.obs_time);
             if seed.target != Cell::Null {
                 seeds.push((seed, seed_index));
             }

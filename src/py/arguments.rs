@@ -47,6 +47,25 @@ impl<'py> Argument<'_, 'py> {
         Ok(number.map(|Whole(number)| in_range(self.0, number)).transpose()?)
     }
 
+    /// Rejects any value but None: `by` names what does not use the argument.
+    pub(super) fn unused_by(self, by: &str) -> PyResult<()> {
+        match self.1.is_none() {
+            true => Ok(()),
+            false => Err(Error::invalid(format!(
+                "{}: expected none, because {by} does not use it, found {}; leave it out",
+                self.0,
+                self.1.repr()?
+            ))
+            .into()),
+        }
+    }
+
+    /// Returns the value that `choices` has for the argument, which is a str; none for None.
+    pub(super) fn optional_one_of<T: Copy>(self, choices: &[(&str, T)]) -> PyResult<Option<T>> {
+        let found: Option<String> = self.get()?;
+        Ok(found.map(|found| one_of(self.0, &found, choices)).transpose()?)
+    }
+
     /// Returns the value that `choices` has for the argument, which is a str.
     pub(super) fn one_of<T: Copy>(self, choices: &[(&str, T)]) -> PyResult<T> {
         Ok(one_of(self.0, &self.get::<String>()?, choices)?)

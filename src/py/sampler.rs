@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 use crate::handoff::check_owner;
 use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
-    Aggregates, Batch, Children, Evaluation as Pass, RowOrder, STALENESS_DAYS_MAX, Sampler,
-    Settings, Shape, Snapshot, Texts, Walk,
+    Aggregates, BUDGET, Batch, CHILD_WIDTH, Children, Evaluation as Pass, MAX_HOPS, RowOrder,
+    STALENESS_DAYS_MAX, Sampler, Settings, Shape, Snapshot, Texts, Walk,
 };
 use crate::store::Store;
 use crate::view::ContextPicture;
@@ -51,21 +51,33 @@ fn walk_of(
     max_hops: Argument<'_, '_>,
     budget: Argument<'_, '_>,
 ) -> PyResult<Walk> {
-    let children =
-        children.one_of(&[("uniform", Children::Uniform), ("latest", Children::Latest)])?;
-    if walk.one_of(&[("priority", true), ("breadth", false)])? {
-        return Ok(Walk::Priority { child_width: child_width.number()?, children });
+    const WALKS: [(&str, bool); 2] = [("priority", true), ("breadth", false)];
+    const CHILDREN: [(&str, Children); 2] =
+        [("uniform", Children::Uniform), ("latest", Children::Latest)];
+    if walk.one_of(&WALKS)? {
+        max_hops.unused_by("walk \"priority\"")?;
+        budget.unused_by("walk \"priority\"")?;
+        let child_width = child_width.optional_number()?.unwrap_or(CHILD_WIDTH);
+        let children = children.optional_one_of(&CHILDREN)?.unwrap_or(Children::Uniform);
+        return Ok(Walk::Priority { child_width, children });
     }
-    Ok(Walk::Breadth { max_hops: max_hops.number()?, budget: budget.number()? })
+    child_width.unused_by("walk \"breadth\"")?;
+    children.unused_by("walk \"breadth\"")?;
+    Ok(Walk::Breadth {
+        max_hops: max_hops.optional_number()?.unwrap_or(MAX_HOPS),
+        budget: budget.optional_number()?.unwrap_or(BUDGET),
+    })
 }
 
 fn texts_of(texts: Argument<'_, '_>, buckets: Argument<'_, '_>) -> PyResult<Texts> {
+    let unused = Argument(buckets.0, buckets.1);
     let given: Option<Vec<Whole>> = buckets.get()?;
     let given = given.unwrap_or_default().into_iter();
     let buckets = given.map(|Whole(number)| in_range(buckets.0, number));
     if texts.one_of(&[("batch", true), ("global", false)])? {
         return Ok(Texts::Batch(buckets.collect::<Result<_>>()?));
     }
+    unused.unused_by("texts \"global\"")?;
     Ok(Texts::Global)
 }
 
@@ -218,6 +230,18 @@ impl SamplerCore {
         Ok(Evaluation { process: pass.process(), pass: Mutex::new(pass), _sampler: sampler })
     }
 
+    /// Returns the number of batches of a pass over the seeds of a split.
+    #[pyo3(signature = (split, tasks=None))]
+    fn batches_per_epoch(&self, split: &str, tasks: Option<Vec<String>>) -> PyResult<u64> {
+        Ok(self.0.batches_per_epoch(split_of(split)?, tasks.as_deref())?)
+    }
+
+    /// Goes to a step of a split's stream.
+    fn seek(&self, py: Python<'_>, split: &str, step: Whole) -> PyResult<()> {
+        let (split, step) = (split_of(split)?, in_range("step", step.0)?);
+        Ok(py.detach(|| self.0.seek(split, step))?)
+    }
+
     /// Returns the contexts of rows of a task's anchor table, by key, at the given times.
     fn sample<'py>(
         &self,
@@ -307,6 +331,15 @@ pub(super) struct Evaluation {
 impl Evaluation {
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
+    }
+
+    /// The number of batches that are left.
+    #[getter]
+    fn remaining(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(py.detach(|| {
+            check_owner(self.process)?;
+            Ok::<_, Error>(self.pass.lock().unwrap_or_else(PoisonError::into_inner).remaining())
+        })?)
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {

@@ -36,7 +36,9 @@ impl Checkpoints {
     /// created.
     pub fn new(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
-        Ok(Self { _claim: Some(Claim::of(folder)?), ..Self::on(Box::new(Disk), folder) })
+        let own = Self { _claim: Some(Claim::of(folder)?), ..Self::on(Box::new(Disk), folder) };
+        own.series.remove_abandoned(&*own.storage, folder)?;
+        Ok(own)
     }
 
     /// Opens the checkpoints in an existing folder, without a lock, on a storage of the caller's
@@ -97,14 +99,15 @@ impl Checkpoints {
         reduction.receive(&bytes).context(|| format!("checkpoint {}", path.display()))
     }
 
-    /// Writes a checkpoint of a fold, and removes all but the last two.
+    /// Writes a checkpoint of a fold, and removes all but the last two; also damaged ones that
+    /// [`Checkpoints::resume`] has skipped.
     ///
     /// # Errors
     /// `Io` when the disk reports an error; the earlier checkpoints stay.
     pub fn write<S: Statistic>(&self, reduction: &Reduction<S>) -> Result<()> {
-        let path = self.path(reduction.covered_count());
-        write_file(&*self.storage, &path, &reduction.checkpoint()?)?;
-        self.series.keep_last(&*self.storage, &self.folder, KEPT)
+        let newest = reduction.covered_count();
+        write_file(&*self.storage, &self.path(newest), &reduction.checkpoint()?)?;
+        self.series.keep_last(&*self.storage, &self.folder, (newest, KEPT))
     }
 
     /// Removes all checkpoints, because they may hold wrong sums.

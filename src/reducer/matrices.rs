@@ -76,7 +76,8 @@ impl OfRows for Gram {
         threads: &ThreadPool,
     ) -> Result<Vec<Sourced<Triangle>>> {
         let hashers: Vec<_> = chunks.iter().map(|_| RowsHasher::default()).collect();
-        let readers: Vec<_> = hashers.iter().map(|hasher| |bytes: &[u8]| hasher.add(bytes)).collect();
+        let readers: Vec<_> =
+            hashers.iter().map(|hasher| |bytes: &[u8]| hasher.add(bytes)).collect();
         let chunks: Vec<_> = chunks
             .iter()
             .zip(&readers)

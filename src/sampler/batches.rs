@@ -15,7 +15,7 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    fn steps(&self, stream: usize) -> Result<&Steps> {
+    pub(super) fn steps(&self, stream: usize) -> Result<&Steps> {
         self.steps[stream].as_ref().ok_or_else(|| {
             Error::invalid(format!(
                 "no task has a seed in the {} split; change the split ratios, or name other tasks",

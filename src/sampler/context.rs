@@ -4,7 +4,7 @@ use super::Sampler;
 use super::aggregates::{SeedRow, write_aggregates};
 use super::database::{Database, TableRelation};
 use super::engine::SequenceSource;
-use super::sequence::visible_cell;
+use super::sequence::{Observation, visible_cell};
 use super::summaries::{Sight, latest_rows};
 use super::walk::{Visit, Walker};
 use crate::error::Result;
@@ -117,11 +117,11 @@ impl Sampler {
         let task = &engine.tasks[self.task_number(task)?];
         let database = &engine.databases[task.database];
         let mut scratch = engine.take_scratch();
-        let seed =
-            engine.collect(task, SequenceSource::Seed { seed_index, epoch: 0 }, &mut scratch)?;
+        let source = SequenceSource::Seed { seed_index, epoch: 0 };
+        let (seed, Observation { at, sees_until }) = engine.collect(task, source, &mut scratch)?;
         let walker = &scratch.walker;
         let hidden = &task.hidden[..];
-        let (links, neighbours) = links_and_neighbours(database, walker, seed.obs_time, hidden)?;
+        let (links, neighbours) = links_and_neighbours(database, walker, sees_until, hidden)?;
         let target_column = match task.stored(&engine.databases).metadata().target {
             TargetMetadata::Cell { column, .. } => Some(column),
             TargetMetadata::Derived { .. } => None,
@@ -134,8 +134,7 @@ impl Sampler {
             for column in 0..table.metadata().columns.len() as u32 {
                 let is_target = place == 0 && target_column == Some(column);
                 let hides = if place == 0 { hidden } else { &[] };
-                let why =
-                    why_unseen((&record, column), hides, place == 0, seed.obs_time, keep_future);
+                let why = why_unseen((&record, column), hides, place == 0, sees_until, keep_future);
                 let why = why.filter(|_| !is_target);
                 unseen.extend(why.map(|why| Unseen { place, column, why }));
             }
@@ -143,7 +142,7 @@ impl Sampler {
         Ok(Context {
             task: task.name.clone(),
             database: task.database,
-            obs_time: seed.obs_time,
+            obs_time: at,
             split: task.split_of(seed_index),
             target: seed.target,
             target_column,
@@ -151,7 +150,7 @@ impl Sampler {
             rows: walker.visits().to_vec(),
             links,
             neighbours,
-            aggregates: aggregates(database, walker, seed.obs_time, hidden)?,
+            aggregates: aggregates(database, walker, sees_until, hidden)?,
             hidden_count: walker.hidden(),
             cell_count: walker.cells(),
         })

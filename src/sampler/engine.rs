@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::batch::Batch;
 use super::database::Database;
 use super::order::Orders;
-use super::sequence::{Sequence, sequences};
+use super::sequence::{Observation, Sequence, sequences};
 use super::settings::{Settings, Shape, Texts};
 use super::tasks::Task;
 use super::tensors::Tensors;
@@ -159,21 +159,21 @@ impl Engine {
             place.fill();
             return Ok(());
         }
-        let Seed { obs_time, target, .. } = self.collect(task, source, scratch)?;
+        let (Seed { target, .. }, observation) = self.collect(task, source, scratch)?;
         let database = &self.databases[task.database];
         let target = task.target(&self.databases, target);
         let keep_future = self.settings.keep_future_cells;
         let (walker, orders) = (&scratch.walker, &mut scratch.orders);
-        place.write(database, walker, target, obs_time, keep_future, orders)
+        place.write(database, walker, target, observation, keep_future, orders)
     }
 
-    /// Collects the context of a source that is not a filler; returns its seed.
+    /// Collects the context of a source that is not a filler; returns its seed and its observation.
     pub(super) fn collect(
         &self,
         task: &Task,
         source: SequenceSource,
         scratch: &mut Scratch,
-    ) -> Result<Seed> {
+    ) -> Result<(Seed, Observation)> {
         let database = &self.databases[task.database];
         let stored = task.stored(&self.databases);
         let table = stored.metadata().anchor;
@@ -203,16 +203,18 @@ impl Engine {
             }
             SequenceSource::Filler => unreachable!("a filler has no context"),
         };
+        let observation =
+            Observation { at: seed.obs_time, sees_until: stored.sees_until(seed.obs_time) };
         let target = task.target(&self.databases, seed.target);
         let start = Start {
             table,
             row: seed.row,
-            obs_time: seed.obs_time,
+            obs_time: observation.sees_until,
             extra_cells: usize::from(target.own.is_some()),
             hidden: target.hidden,
         };
         scratch.walker.walk(database, start, &self.bounds, &mut random)?;
-        Ok(seed)
+        Ok((seed, observation))
     }
 }
 

@@ -10,13 +10,22 @@ use crate::handoff::Pass;
 pub(super) type NextSeeds = Box<dyn FnMut() -> Result<Option<(usize, Vec<SequenceSource>)>> + Send>;
 
 /// A finite pass over the seeds of a split, as an iterator of batches.
-pub struct Evaluation(pub(super) Pass<Batches, NextSeeds>);
+pub struct Evaluation {
+    pub(super) pass: Pass<Batches, NextSeeds>,
+    pub(super) remaining: u64,
+}
 
 impl Evaluation {
     /// Returns the process whose threads make the batches; another process cannot continue the pass.
     #[must_use]
     pub fn process(&self) -> u32 {
-        self.0.process()
+        self.pass.process()
+    }
+
+    /// Returns the number of batches that are left.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.remaining
     }
 }
 
@@ -24,6 +33,8 @@ impl Iterator for Evaluation {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next()
+        let batch = self.pass.next()?;
+        self.remaining = self.remaining.saturating_sub(1);
+        Some(batch)
     }
 }

@@ -36,9 +36,9 @@ pub use crate::tensor::{Dtype, Tensor};
 pub use batch::Batch;
 pub use context::{AggregateCell, Context, Link, Neighbours, Unseen, WhyUnseen};
 pub use evaluation::Evaluation;
-#[cfg(feature = "python")]
-pub(crate) use settings::STALENESS_DAYS_MAX;
 pub use settings::{Aggregates, Children, RowOrder, Settings, Shape, Texts, Walk};
+#[cfg(feature = "python")]
+pub(crate) use settings::{BUDGET, CHILD_WIDTH, MAX_HOPS, STALENESS_DAYS_MAX};
 pub use walk::Visit;
 
 use batches::Batches;
@@ -158,6 +158,40 @@ impl Sampler {
     /// `InvalidArgument` when a task is not served by this sampler.
     pub fn evaluate(&self, split: Split, tasks: Option<&[String]>) -> Result<Evaluation> {
         self.streams.check_alive()?;
+        let mut pass = self.pass(split, tasks)?;
+        let remaining = pass.remaining(&self.engine().tasks);
+        let batches = Arc::clone(&self.batches);
+        let next: NextSeeds = Box::new(move || pass.advance(&batches.engine.tasks));
+        Ok(Evaluation { pass: self.streams.pass(next), remaining })
+    }
+
+    /// Returns the number of batches in which each seed of a split comes once over all ranks, task by task:
+    /// those of [`Sampler::evaluate`].
+    ///
+    /// # Errors
+    /// Those of [`Sampler::evaluate`].
+    pub fn batches_per_epoch(&self, split: Split, tasks: Option<&[String]>) -> Result<u64> {
+        Ok(self.pass(split, tasks)?.remaining(&self.engine().tasks))
+    }
+
+    /// Goes to a step of a split's stream, without a cursor: the next batch is that of this step, counted
+    /// from 0, of a run that had this batch size and number of ranks from its beginning.
+    ///
+    /// # Cost
+    /// The same for every step.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the split has no seeds, `LimitExceeded` for a step past the end.
+    pub fn seek(&self, split: Split, step: u64) -> Result<()> {
+        self.streams.check_alive()?;
+        let steps = self.batches.steps(split as usize)?;
+        let mut places = self.streams.places();
+        places[split as usize] = steps.place_at(step, self.engine().tasks.len())?;
+        self.streams.move_to(places)
+    }
+
+    /// Returns a pass over the seeds of a split, from its first.
+    fn pass(&self, split: Split, tasks: Option<&[String]>) -> Result<Pass> {
         let served = &self.engine().tasks;
         let mut chosen: Vec<usize> = match tasks {
             None => (0..served.len()).collect(),
@@ -174,11 +208,7 @@ impl Sampler {
         chosen.retain(|&task| served[task].count(split) > 0);
         chosen.reverse();
         let batch_size = u64::from(self.engine().settings.shape.batch_size);
-        let assignment = self.assignment;
-        let mut pass = Pass { split, tasks: chosen, taken: 0, batch_size, assignment };
-        let batches = Arc::clone(&self.batches);
-        let next: NextSeeds = Box::new(move || pass.advance(&batches.engine.tasks));
-        Ok(Evaluation(self.streams.pass(next)))
+        Ok(Pass { split, tasks: chosen, taken: 0, batch_size, assignment: self.assignment })
     }
 
     /// Returns the contexts of chosen rows of a task's anchor table at chosen times, as one batch

@@ -159,18 +159,19 @@ impl Sequence<'_> {
         }
     }
 
-    /// Writes the context that `walker` has collected, observed at `obs_time`. The seed row hides some
+    /// Writes the context that `walker` has collected at an observation. The seed row hides some
     /// columns; `keep_future` keeps timestamp cells that lie after the observation.
     pub(super) fn write(
         mut self,
         database: &Database,
         walker: &Walker,
         target: Target<'_>,
-        obs_time: i64,
+        observation: Observation,
         keep_future: bool,
         orders: &mut Orders,
     ) -> Result<()> {
         self.clear();
+        let obs_time = observation.sees_until;
         let visits = walker.visits();
         let seed = SeedRow::of(database, visits[0], obs_time, target.hidden)?;
         let mut length = 0;
@@ -224,7 +225,7 @@ impl Sequence<'_> {
         );
         *self.target_pos = target.cell as i32;
         *self.seq_weight = 1.0;
-        *self.obs_time = obs_time;
+        *self.obs_time = observation.at;
         *self.seed_row = visits[0].row;
         *self.num_rows = visits.len() as i32;
         Ok(())
@@ -296,6 +297,13 @@ impl Sequence<'_> {
             }
         }
     }
+}
+
+/// When a seed is observed, and the last time of which it sees rows.
+#[derive(Clone, Copy)]
+pub(super) struct Observation {
+    pub at: i64,
+    pub sees_until: i64,
 }
 
 /// Returns a cell of a row as it is known at `obs_time`; NULL for a later time, unless it keeps those.

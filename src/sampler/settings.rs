@@ -102,6 +102,13 @@ pub enum Texts {
 /// The greatest staleness in days: 10,000 years.
 pub(crate) const STALENESS_DAYS_MAX: u32 = 10_000 * 365;
 
+/// The defaults of what only one walk uses.
+pub(crate) const CHILD_WIDTH: u32 = 16;
+#[cfg(feature = "python")]
+pub(crate) const MAX_HOPS: u32 = 3;
+#[cfg(feature = "python")]
+pub(crate) const BUDGET: u32 = 16;
+
 /// The settings of a sampler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -142,7 +149,7 @@ impl Default for Settings {
             split: SplitRule { seed: 123, ratios: SplitRatios::default() },
             tasks: None,
             task_weights: None,
-            walk: Walk::Priority { child_width: 16, children: Children::Uniform },
+            walk: Walk::Priority { child_width: CHILD_WIDTH, children: Children::Uniform },
             child_widths: Vec::new(),
             aggregates: Aggregates::Near,
             visible_until: None,

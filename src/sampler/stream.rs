@@ -79,6 +79,18 @@ impl Steps {
         Ok(Some(Self { split, schedule, seed, batch_size: u64::from(batch_size), assignment }))
     }
 
+    /// Returns the place before step `step` of a stream that had this batch size and number of ranks from
+    /// its beginning.
+    pub(super) fn place_at(&self, step: u64, task_count: usize) -> Result<Place> {
+        let global = self.batch_size.checked_mul(self.assignment.world());
+        let draws_before = |task| {
+            let draws = self.schedule.count_before(task, step).checked_mul(global?);
+            draws.filter(|&draws| draws < u64::MAX)
+        };
+        let draws = (0..task_count).map(|task| draws_before(task).ok_or_else(past_the_end));
+        Ok(Place { step, draws: draws.collect::<Result<_>>()? })
+    }
+
     /// Returns the task of the step at `place` and this rank's seeds; moves `place` to the next step.
     pub(super) fn advance(
         &self,
@@ -129,6 +141,13 @@ pub(super) struct Pass {
 }
 
 impl Pass {
+    /// The number of batches that are left.
+    pub(super) fn remaining(&self, tasks: &[Task]) -> u64 {
+        let global = self.batch_size.saturating_mul(self.assignment.world());
+        let steps = |&task: &usize| tasks[task].count(self.split).div_ceil(global);
+        self.tasks.iter().map(steps).sum::<u64>() - self.taken / global
+    }
+
     /// Returns the next step's task and this rank's seeds, padded at the end of a task.
     pub(super) fn advance(
         &mut self,

@@ -44,8 +44,9 @@ impl Task {
         let name = format!("{}/{}", store.metadata().database, metadata.name);
         let column = store.metadata().target_column(metadata);
         let (cat_emb_start, cat_emb_count) = match column.stats {
-            ColumnStats::Categorical { cat_emb_start, cat_emb_count } => {
-                (cat_emb_start, cat_emb_count)
+            // A model chooses among the categories of the training period.
+            ColumnStats::Categorical { cat_emb_start, cat_emb_count, known_count } => {
+                (cat_emb_start, known_count.unwrap_or(cat_emb_count))
             }
             _ => (0, 0),
         };

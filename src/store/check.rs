@@ -99,11 +99,19 @@ impl Metadata {
                 ));
             }
             column_count += 1;
-            if let ColumnStats::Categorical { cat_emb_start, cat_emb_count } = column.stats {
+            if let ColumnStats::Categorical { cat_emb_start, cat_emb_count, known_count } =
+                column.stats
+            {
                 let end = u64::from(cat_emb_start) + u64::from(cat_emb_count);
                 if end > u64::from(self.embedding.category_count) {
                     return wrong(format!(
                         "the categories of column {:?} lie outside the categorical embeddings",
+                        column.name
+                    ));
+                }
+                if known_count.is_some_and(|known| known > cat_emb_count) {
+                    return wrong(format!(
+                        "column {:?}: expected at most {cat_emb_count} known categories, found more",
                         column.name
                     ));
                 }

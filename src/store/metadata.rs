@@ -26,6 +26,9 @@ pub struct Metadata {
     pub root: Digest,
     /// The database's name.
     pub database: String,
+    /// Until when rows have a part in the statistics of columns; none if all of them have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistics_until: Option<StatisticsUntil>,
     /// The embeddings of names, categories and texts.
     pub embedding: EmbeddingMetadata,
     /// The tables.
@@ -41,6 +44,17 @@ pub struct Metadata {
     pub tasks: Vec<TaskMetadata>,
     /// Every other file of the store.
     pub files: Vec<FileMetadata>,
+}
+
+/// The end of the period of which the statistics of columns are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatisticsUntil {
+    /// The last time, in microseconds since 1970.
+    pub time_us: i64,
+    /// The task whose recorded train split ends then; none if the schema has the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
 }
 
 /// The embeddings that a store holds.
@@ -227,6 +241,9 @@ pub enum ColumnStats {
         cat_emb_start: u32,
         /// The number of its categories.
         cat_emb_count: u32,
+        /// The number of those known by [`Metadata::statistics_until`], which come first; all if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        known_count: Option<u32>,
     },
     /// Texts; a cell holds an index into the store's texts.
     Text,
@@ -356,6 +373,9 @@ pub struct TaskMetadata {
     pub seed_count: u32,
     /// Whether seeds without an observation time see everything.
     pub sees_everything: bool,
+    /// Whether rows of the very observation time are hidden, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
     /// The place of its targets.
     pub target: TargetMetadata,
 }

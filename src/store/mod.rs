@@ -28,8 +28,8 @@ pub use crate::container::{FileMetadata, Kind, METADATA_FILE};
 pub(crate) use changed::Change;
 pub use metadata::{
     AggregateMetadata, AggregateValue, ColumnMetadata, ColumnStats, EmbeddingMetadata,
-    FORMAT_VERSION, KnownMetadata, LinkMetadata, Metadata, RelationMetadata, SummaryMetadata,
-    TableMetadata, TargetMetadata, TaskMetadata, TimeMetadata,
+    FORMAT_VERSION, KnownMetadata, LinkMetadata, Metadata, RelationMetadata, StatisticsUntil,
+    SummaryMetadata, TableMetadata, TargetMetadata, TaskMetadata, TimeMetadata,
 };
 pub use pairs::{PairHistory, Pairs};
 pub use period::Period;

@@ -55,7 +55,7 @@ impl Store {
             };
             pairs.anchors.push(anchor);
             pairs.candidates.push(candidate);
-            pairs.observed.push(seed.obs_time);
+            pairs.observed.push(task.sees_until(seed.obs_time));
         }
         Ok(pairs)
     }

@@ -123,6 +123,17 @@ impl Task {
         }
     }
 
+    /// Returns the last time of which rows are visible to a seed that is observed at `obs_time`.
+    #[must_use]
+    pub fn sees_until(&self, obs_time: i64) -> i64 {
+        if self.metadata.strict && obs_time != SEES_EVERYTHING {
+            // The least time has a meaning of its own.
+            obs_time.saturating_sub(1).max(ALWAYS_VISIBLE + 1)
+        } else {
+            obs_time
+        }
+    }
+
     fn check_index(&self, seed_index: u32) -> Result<()> {
         let TaskMetadata { name, seed_count, .. } = &self.metadata;
         if seed_index < *seed_count {

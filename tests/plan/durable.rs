@@ -99,17 +99,53 @@ fn a_full_disk_is_reported_and_the_old_file_stays() {
 }
 
 #[test]
-fn temporary_files_of_killed_writers_are_skipped() {
+fn the_next_writer_removes_the_temporaries_of_killed_writers() {
     let disk = checkpoints_folder(None);
-    disk.put(Path::new("ck/.a.cursor.0.partial"), b"half");
-    write_file(&disk, Path::new("ck/a.cursor"), NEW).unwrap();
-    assert_eq!(file_names(&disk, "ck"), [".a.cursor.0.partial", "a.cursor"]);
-    for attempt in 1..1000 {
+    for attempt in 0..3 {
         disk.put(Path::new(&format!("ck/.a.cursor.{attempt}.partial")), b"half");
     }
-    let error = write_file(&disk, Path::new("ck/a.cursor"), OLD).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::LimitExceeded);
-    assert_eq!(disk.read(Path::new("ck/a.cursor")).ok().as_deref(), Some(NEW));
+    disk.put(Path::new("ck/.b.cursor.0.partial"), b"half");
+    write_file(&disk, Path::new("ck/a.cursor"), NEW).unwrap();
+    assert_eq!(file_names(&disk, "ck"), [".b.cursor.0.partial", "a.cursor"]);
+}
+
+#[test]
+fn a_living_writer_keeps_its_temporary() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.cursor");
+    let temporary = |attempt: u32| folder.path().join(format!(".a.cursor.{attempt}.partial"));
+    let mut living = Disk.create_new(&temporary(0)).unwrap();
+    fs::write(temporary(1), b"of a killed one").unwrap();
+    write_file(&Disk, &path, NEW).unwrap();
+    assert_eq!((fs::read(&path).unwrap(), temporary(1).exists()), (NEW.to_vec(), false));
+    living.write_all(OLD).unwrap();
+    assert_eq!(fs::read(temporary(0)).unwrap(), OLD);
+    assert!(!Disk.remove_abandoned(&temporary(0)).unwrap());
+    drop(living);
+    assert!(Disk.remove_abandoned(&temporary(0)).unwrap());
+    assert!(!Disk.remove_abandoned(&temporary(0)).unwrap());
+    // Neither folders nor the files of others.
+    fs::create_dir(temporary(2)).unwrap();
+    assert!(!Disk.remove_abandoned(&temporary(2)).unwrap());
+}
+
+#[test]
+fn writers_of_one_file_at_a_time_leave_one_complete_file_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.cursor");
+    std::thread::scope(|scope| {
+        for writer in 0..8_u8 {
+            let path = &path;
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    write_file(&Disk, path, &[writer; 999]).unwrap();
+                }
+            });
+        }
+    });
+    let bytes = fs::read(&path).unwrap();
+    assert!(bytes.len() == 999 && bytes.iter().all(|byte| *byte == bytes[0]));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary is left");
 }
 
 /// Returns a disk with a finished folder, not synced yet.
@@ -240,16 +276,37 @@ fn a_series_keeps_its_highest_numbers_and_other_files() {
     for number in [9, 10, 999_999_999_999, 1_000_000_000_000, 2] {
         disk.put(&Path::new("ck").join(series().file_name(number)), NEW);
     }
-    series().keep_last(&disk, Path::new("ck"), 3).unwrap();
+    series().keep_last(&disk, Path::new("ck"), (1_000_000_000_000, 3)).unwrap();
     let numbers = series().numbers(&disk, Path::new("ck")).unwrap();
     assert_eq!(numbers, [10, 999_999_999_999, 1_000_000_000_000]);
     let names = file_names(&disk, "ck");
     assert!(foreign.iter().all(|f| names.iter().any(|n| n == f)), "{names:?}");
     assert!(names.iter().any(|n| n == "run-000000000003.cursor"), "a folder stays");
-    series().keep_last(&disk, Path::new("ck"), 7).unwrap();
+    series().keep_last(&disk, Path::new("ck"), (1_000_000_000_000, 7)).unwrap();
     assert_eq!(series().numbers(&disk, Path::new("ck")).unwrap(), numbers);
-    let error = series().keep_last(&disk, Path::new("ck"), 0).unwrap_err();
+    let error = series().keep_last(&disk, Path::new("ck"), (10, 0)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+}
+
+#[test]
+fn damaged_files_that_were_passed_over_do_not_count_as_kept() {
+    let disk = checkpoints_folder(None);
+    for number in [3, 4, 5, 8, 9] {
+        disk.put(&Path::new("ck").join(series().file_name(number)), NEW);
+    }
+    // 8 and 9 are damaged: somebody went on from 4, and wrote 5.
+    series().keep_last(&disk, Path::new("ck"), (5, 2)).unwrap();
+    assert_eq!(series().numbers(&disk, Path::new("ck")).unwrap(), [4, 5]);
+}
+
+#[test]
+fn a_series_removes_the_temporaries_of_its_killed_writers_alone() {
+    let disk = checkpoints_folder(None);
+    let foreign = [".other-000000000007.cursor.0.partial", ".run-000000000007.cursor.x.partial"];
+    let own = [".run-000000000007.cursor.0.partial", ".run-000000000012.cursor.31.partial"];
+    foreign.iter().chain(&own).for_each(|file| disk.put(&Path::new("ck").join(file), OLD));
+    series().remove_abandoned(&disk, Path::new("ck")).unwrap();
+    assert_eq!(file_names(&disk, "ck"), foreign);
 }
 
 #[test]
@@ -261,14 +318,14 @@ fn the_newest_file_of_a_series_survives_any_failure() {
                 disk.put(&Path::new("ck").join(series().file_name(number)), NEW);
             }
             disk.break_at(at, breakage);
-            let result = series().keep_last(&disk, Path::new("ck"), 1);
+            let result = series().keep_last(&disk, Path::new("ck"), (4, 1));
             assert_eq!(result.is_ok(), breakage == Breakage::PowerLoss, "{at}");
             disk.mend();
             for survival in SURVIVALS {
                 let found = disk.after_power_loss(survival);
                 let numbers = series().numbers(&found, Path::new("ck")).unwrap();
                 assert_eq!(numbers.last(), Some(&4), "{breakage:?} at call {at}");
-                series().keep_last(&found, Path::new("ck"), 1).unwrap();
+                series().keep_last(&found, Path::new("ck"), (4, 1)).unwrap();
                 assert_eq!(series().numbers(&found, Path::new("ck")).unwrap(), [4]);
             }
         }

@@ -11,6 +11,8 @@ mod full_disk;
 mod key_types;
 mod page;
 mod scales;
+mod strict;
+mod until;
 mod whole;
 
 use std::path::{Path, PathBuf};

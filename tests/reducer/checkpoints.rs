@@ -86,3 +86,27 @@ fn p6_an_unopenable_checkpoint_is_not_reported_as_damaged() {
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().starts_with(&format!("reading {}: ", newest.display())), "{error}");
 }
+
+#[test]
+fn p6_two_damaged_checkpoints_do_not_push_out_the_good_ones() {
+    let (folder, newest) = two_checkpoints("two-damaged");
+    let (job, data) = (job(10, 1), rows(10));
+    for number in [9, 10] {
+        fs::write(newest.with_file_name(format!("fold-{number:012}.portion")), b"HWFOLD").unwrap();
+    }
+    fs::write(folder.0.join(".fold-000000000009.portion.0.partial"), b"of a killed run").unwrap();
+    let checkpoints = Checkpoints::new(&folder.0).unwrap();
+    let mut again = reduction(&job);
+    assert_eq!(checkpoints.resume(&mut again).unwrap().damaged.len(), 2);
+    again.receive(&portion(&job, &data, 8..9)).unwrap();
+    checkpoints.write(&again).unwrap();
+    drop(checkpoints);
+    // Killed here.
+    let mut last = reduction(&job);
+    Checkpoints::new(&folder.0).unwrap().resume(&mut last).unwrap();
+    assert_eq!(last.covered_count(), 9);
+    let mut names: Vec<_> =
+        fs::read_dir(&folder.0).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, [".lock", "fold-000000000008.portion", "fold-000000000009.portion"]);
+}

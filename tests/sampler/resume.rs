@@ -92,3 +92,50 @@ fn val_and_test_have_streams_of_their_own() {
         }
     }
 }
+
+#[test]
+fn p3_seek_goes_to_the_batch_that_a_run_without_a_cursor_comes_to() {
+    let (_folder, store) = &random_stores(1)[0];
+    let settings = small(5);
+    let speed = Speed { threads: None, prefetch: 2 };
+    for (rank, world) in [(0, 1), (1, 3)] {
+        let whole = sampler(store, &settings, (rank, world), PLAIN).unwrap();
+        let steps: Vec<_> =
+            (0..40).map(|_| sequences(&whole.next(Split::Train).unwrap().0)).collect();
+        let seeking = sampler(store, &settings, (rank, world), speed).unwrap();
+        let val = sequences(&seeking.next(Split::Val).unwrap().0);
+        for step in [39, 0, 7, 8, 31] {
+            seeking.seek(Split::Train, step as u64).unwrap();
+            assert!(
+                sequences(&seeking.next(Split::Train).unwrap().0) == steps[step],
+                "step {step}"
+            );
+        }
+        assert_eq!(seeking.cursor().position().get("train/step"), Some(32));
+        seeking.seek(Split::Val, 0).unwrap();
+        assert!(sequences(&seeking.next(Split::Val).unwrap().0) == val, "another split stays");
+        let end = seeking.seek(Split::Train, u64::MAX);
+        let error = end.and_then(|()| seeking.next(Split::Train).map(drop)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::LimitExceeded);
+        seeking.seek(Split::Train, 1 << 50).unwrap();
+        seeking.next(Split::Train).unwrap();
+    }
+}
+
+#[test]
+fn a_pass_has_as_many_batches_as_an_epoch() {
+    let (_folder, store) = &random_stores(1)[0];
+    for (rank, world) in [(0, 1), (2, 3)] {
+        let sampler = sampler(store, &small(5), (rank, world), PLAIN).unwrap();
+        for split in Split::ALL {
+            let expected = sampler.batches_per_epoch(split, None).unwrap();
+            let mut pass = sampler.evaluate(split, None).unwrap();
+            let mut found = 0;
+            while pass.next().transpose().unwrap().is_some() {
+                found += 1;
+                assert_eq!(pass.remaining(), expected - found);
+            }
+            assert_eq!(found, expected);
+        }
+    }
+}

@@ -219,7 +219,17 @@ impl Maker {
         let limits = Limits { unresolved_share: 1.0, ..Limits::default() };
         let (database, tables) = ("random".into(), self.tables);
         let events = None;
-        let schema = Schema { database, limits, events, tables, aggregates, summaries, tasks };
+        let statistics_until = None;
+        let schema = Schema {
+            database,
+            statistics_until,
+            limits,
+            events,
+            tables,
+            aggregates,
+            summaries,
+            tasks,
+        };
         Database { schema, data }
     }
 
@@ -401,7 +411,14 @@ impl Maker {
             .find(|(n, c)| *n != "when" && !links(n) && is_target(c.semantic))?;
         let cell = CellTask { table: table.name.clone(), column: column.clone(), hide: vec![] };
         let name = format!("cell of {}", table.name);
-        Some(Task { name, cell: Some(cell), derived: None, predict: None, sees_everything: true })
+        Some(Task {
+            name,
+            cell: Some(cell),
+            derived: None,
+            predict: None,
+            sees_everything: true,
+            strict: false,
+        })
     }
 
     fn derived_task(&mut self, place: usize) -> Option<(Task, Data)> {
@@ -441,7 +458,14 @@ impl Maker {
         };
         let name = format!("derived of {place}");
         Some((
-            Task { name, cell: None, derived: Some(derived), predict: None, sees_everything: true },
+            Task {
+                name,
+                cell: None,
+                derived: Some(derived),
+                predict: None,
+                sees_everything: true,
+                strict: false,
+            },
             data,
         ))
     }

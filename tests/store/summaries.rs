@@ -81,7 +81,8 @@ fn columns<'a>(database: &'a Database, summary: &Summary, table: &'a Table) -> V
             all.push((format!("{name}: mean"), Box::new(share)));
             continue;
         }
-        let scale = moments(values.iter());
+        let known = table.columns[name].known.as_ref();
+        let scale = moments(known_by_then(database, table, known, values).iter());
         let numbers = |rows: &[usize]| -> Vec<f64> {
             let known = rows.iter().filter_map(|&row| match values[row] {
                 Value::Number(number) => Some(number),

@@ -1,5 +1,7 @@
 //! The plain twin of a store: its expected content, by loops over the values.
 
+use std::collections::BTreeSet;
+
 use headwater::prepare::schema::{Aggregate, Known, Reference, Table, Window};
 use headwater::store::{
     ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE, SEES_EVERYTHING,
@@ -217,7 +219,11 @@ fn compare_rows(
     assert_eq!(found, kept);
     for (column, metadata) in table.metadata().columns.iter().enumerate() {
         let values = database.column(schema.source_name(), &metadata.name);
-        check_statistics(values, metadata, values);
+        let of_schema = &schema.columns[&metadata.name];
+        let counted = known_by_then(database, schema, of_schema.known.as_ref(), values);
+        let nulls = values.iter().filter(|value| **value == Value::Null).count();
+        assert_eq!(metadata.null_count, nulls as u64);
+        check_statistics(store, values, metadata, &counted);
         for (row, value) in values.iter().enumerate() {
             let record = table.row(row as u32).unwrap();
             let cell = record.cell(column);
@@ -232,10 +238,56 @@ fn compare_rows(
     }
 }
 
-/// `counted` are the values that the statistics are of: a target's train split, or all values.
-fn check_statistics(values: &[Value], column: &ColumnMetadata, counted: &[Value]) {
-    let nulls = counted.iter().filter(|value| **value == Value::Null).count();
-    assert_eq!(column.null_count, nulls as u64);
+/// The last observation of the train split that ends first; none without a recorded split.
+fn statistics_until(database: &Database) -> Option<i64> {
+    let end = |task: &headwater::prepare::schema::Task| {
+        let source =
+            task.derived.as_ref().filter(|derived| derived.split.is_some())?.source.as_ref()?;
+        let times = database.column(source, "at").iter().enumerate();
+        let train = times.filter(|&(row, _)| split(database, task, row) == "train");
+        train
+            .filter_map(|(_, time)| if let Value::Time(time) = time { Some(*time) } else { None })
+            .max()
+    };
+    database.schema.tasks.iter().filter_map(end).min()
+}
+
+/// The values of a column that were known at the end of training, and NULL in place of the others; all
+/// values, if those cannot scale the column.
+pub(crate) fn known_by_then(
+    database: &Database,
+    table: &Table,
+    known: Option<&Known>,
+    values: &[Value],
+) -> Vec<Value> {
+    let Some(until) = statistics_until(database) else { return values.to_vec() };
+    let times = times(database, table);
+    let is_known = |row: usize| {
+        times[row].is_none_or(|time| time <= until)
+            && known_time(database, table, known, row) <= until
+            && !matches!(values[row], Value::Time(time) if time > until)
+    };
+    let counted: Vec<Value> = (0..values.len())
+        .map(|row| if is_known(row) { values[row].clone() } else { Value::Null })
+        .collect();
+    let is_wide = |values: &[Value]| moments(values.iter()).1 > 0.0;
+    let has_any = |values: &[Value]| values.iter().any(|value| *value != Value::Null);
+    let is_number =
+        |value: &Value| matches!(value, Value::Number(_) | Value::Integer(_) | Value::Time(_));
+    let suffices = match values.iter().any(is_number) {
+        true => has_any(&counted) && is_wide(&counted) || !is_wide(values),
+        false => has_any(&counted) || values.iter().any(|value| matches!(value, Value::Truth(_))),
+    };
+    if suffices && (has_any(&counted) || !values.iter().any(is_number)) {
+        counted
+    } else {
+        values.to_vec()
+    }
+}
+
+/// `counted` are the values that the statistics are of: those known by the end of training, or a target's
+/// train split.
+fn check_statistics(store: &Store, values: &[Value], column: &ColumnMetadata, counted: &[Value]) {
     let expected = moments(counted.iter());
     match column.stats {
         ColumnStats::Numerical { mean, std, .. } => assert_eq!((mean, std), expected),
@@ -252,11 +304,17 @@ fn check_statistics(values: &[Value], column: &ColumnMetadata, counted: &[Value]
             let truths = counted.iter().filter(|value| **value == Value::Truth(true)).count();
             assert_eq!(true_count, truths as u64);
         }
-        ColumnStats::Categorical { cat_emb_count, .. } => {
-            let mut names: Vec<_> = values.iter().filter_map(Value::text).collect();
-            names.sort();
-            names.dedup();
-            assert_eq!(cat_emb_count as usize, names.len());
+        ColumnStats::Categorical { cat_emb_start, cat_emb_count, known_count } => {
+            let names = |values: &[Value]| -> BTreeSet<String> {
+                values.iter().filter_map(Value::text).collect()
+            };
+            let (all, known) = (names(values), names(counted));
+            let known = if known.is_empty() { all.clone() } else { known };
+            let later = all.difference(&known);
+            let found =
+                (0..cat_emb_count).map(|place| store.category(cat_emb_start + place).unwrap());
+            assert!(found.eq(known.iter().chain(later)));
+            assert_eq!(known_count.unwrap_or(cat_emb_count) as usize, known.len());
         }
         ColumnStats::Identifier | ColumnStats::Text => {}
         ColumnStats::Count { .. } => panic!("a column of a table is no count"),
@@ -280,7 +338,7 @@ fn compare_cell(store: &Store, column: &ColumnMetadata, value: &Value, cell: Cel
             assert_eq!(store.text(index).unwrap(), word);
             cell
         }
-        (ColumnStats::Categorical { cat_emb_start, cat_emb_count }, value) => {
+        (ColumnStats::Categorical { cat_emb_start, cat_emb_count, .. }, value) => {
             let Cell::Categorical(index) = cell else { panic!("{cell:?} for {value:?}") };
             assert!((*cat_emb_start..cat_emb_start + cat_emb_count).contains(&index));
             assert_eq!(Some(store.category(index).unwrap()), value.text().as_deref());
@@ -438,7 +496,9 @@ fn compare_tasks(database: &Database, store: &Store) {
             (0..rows).filter(|&row| split(database, schema, row) == "train").collect();
         let counted = if derived.split.is_none() { (0..rows).collect() } else { train };
         let counted: Vec<_> = counted.into_iter().map(|row| targets[row].clone()).collect();
-        check_statistics(targets, column, &counted);
+        let nulls = counted.iter().filter(|value| **value == Value::Null).count();
+        assert_eq!(column.null_count, nulls as u64);
+        check_statistics(store, targets, column, &counted);
         assert_eq!(task.metadata().seed_count as usize, rows);
         for (row, target) in targets.iter().enumerate() {
             let seed = task.seed(anchor, row as u32).unwrap();

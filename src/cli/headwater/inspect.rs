@@ -9,8 +9,8 @@ use crate::cli::output::Output;
 use crate::error::{Error, Result};
 use crate::sampler::Settings;
 use crate::store::{
-    ColumnMetadata, ColumnStats, Kind, KnownMetadata, Scale, Store, Table, TableMetadata,
-    TaskMetadata,
+    ColumnMetadata, ColumnStats, Kind, KnownMetadata, Scale, StatisticsUntil, Store, Table,
+    TableMetadata, TaskMetadata,
 };
 use crate::view::words::{bytes, count, plural};
 use crate::view::{ContextPicture, RowView, TaskView, time_text, time_words};
@@ -98,6 +98,16 @@ fn print_store(store: &Store, tasks: &[TaskView], output: &mut Output) -> Result
         bytes(store.file_bytes())
     ))?;
     output.line(&format!("root {}", metadata.root))?;
+    output.line(&match &metadata.statistics_until {
+        None => "statistics of all rows: no task records a train split".to_owned(),
+        Some(StatisticsUntil { time_us, task }) => {
+            let whose = match task {
+                Some(task) => format!("the end of the train split of task {task:?}"),
+                None => "as the schema says".to_owned(),
+            };
+            format!("statistics of the rows until {}, {whose}", time_text(*time_us))
+        }
+    })?;
     output.line(&format!(
         "{} of dimension {}: {}, {}, {}{}\n",
         embedding.embedder,
@@ -233,8 +243,10 @@ fn describe_stats(column: &ColumnMetadata) -> String {
             format!("{} to {}", time_text(*min_us), time_text(*max_us))
         }
         ColumnStats::Boolean { true_count } => format!("{} true", count(*true_count)),
-        ColumnStats::Categorical { cat_emb_start, cat_emb_count } => {
-            format!("{}, from {cat_emb_start}", plural((*cat_emb_count).into(), "category"))
+        ColumnStats::Categorical { cat_emb_start, cat_emb_count, known_count } => {
+            let later = known_count.map_or(0, |known| cat_emb_count - known);
+            let later = if later > 0 { format!(" ({later} of them later)") } else { String::new() };
+            format!("{}{later}, from {cat_emb_start}", plural((*cat_emb_count).into(), "category"))
         }
     }
 }

@@ -43,6 +43,8 @@ pub(in crate::prepare) enum Summary {
 pub(in crate::prepare) struct Dictionary {
     codes: HashMap<Box<str>, u32>,
     names: Vec<Box<str>>,
+    /// Which of them statistics may know; `None` for all.
+    known: Option<Vec<bool>>,
 }
 
 impl Dictionary {
@@ -61,11 +63,25 @@ impl Dictionary {
         self.names.len()
     }
 
-    /// Returns the names in the order of their bytes, and the place of each code in that order. So
-    /// the order of rows does not change the categories.
+    /// Says which categories statistics may know: those with `codes`. Without any, all are known.
+    pub(super) fn know(&mut self, codes: impl Iterator<Item = u32>) {
+        let mut known = vec![false; self.names.len()];
+        codes.for_each(|code| known[code as usize] = true);
+        self.known = known.contains(&true).then_some(known);
+    }
+
+    /// Returns the number of categories that statistics may know.
+    pub(super) fn known_count(&self) -> usize {
+        let count = |known: &Vec<bool>| known.iter().filter(|&&known| known).count();
+        self.known.as_ref().map_or(self.names.len(), count)
+    }
+
+    /// Returns the names in the order of their bytes, the known ones first, and the place of each code
+    /// in that order. So the order of rows does not change the categories.
     pub(in crate::prepare) fn sorted(&self) -> (Vec<&str>, Vec<u32>) {
+        let is_later = |code: usize| self.known.as_ref().is_some_and(|known| !known[code]);
         let mut order: Vec<usize> = (0..self.names.len()).collect();
-        order.sort_unstable_by_key(|&code| &self.names[code]);
+        order.sort_unstable_by_key(|&code| (is_later(code), &self.names[code]));
         let mut places = vec![0; order.len()];
         for (place, &code) in order.iter().enumerate() {
             places[code] = place as u32;

@@ -111,7 +111,9 @@ pub(super) fn column_metadata(
             *category_count = category_count.checked_add(cat_emb_count).ok_or_else(|| {
                 Error::limit("expected at most 4,294,967,295 categories in all columns, found more")
             })?;
-            ColumnStats::Categorical { cat_emb_start, cat_emb_count }
+            let known = dictionary.known_count() as u32;
+            let known_count = (known < cat_emb_count).then_some(known);
+            ColumnStats::Categorical { cat_emb_start, cat_emb_count, known_count }
         }
         Summary::Text => ColumnStats::Text,
     };

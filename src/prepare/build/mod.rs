@@ -22,6 +22,7 @@ mod second_pass;
 mod summaries;
 mod tasks;
 mod texts;
+mod until;
 
 pub(super) use events::build_events;
 pub(super) use pipeline::Preparation;

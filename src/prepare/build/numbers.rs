@@ -61,6 +61,15 @@ impl Numbers {
         ColumnStats::Numerical { scale, mean, std, min, max }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.min > self.max
+    }
+
+    /// Whether the numbers differ, so that they have a scale.
+    pub(super) fn is_scaled(&self) -> bool {
+        self.min < self.max && (self.scale == ScaleName::Rank || self.moments.std() > 0.0)
+    }
+
     /// Returns the minimum and the maximum; 0 of no numbers.
     pub(super) fn range(&self) -> (f64, f64) {
         if self.min > self.max { (0.0, 0.0) } else { (self.min, self.max) }

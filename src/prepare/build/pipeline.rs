@@ -18,6 +18,7 @@ use super::references::{
 use super::second_pass::{SecondPass, Undated, WrittenTable};
 use super::tasks::{self, Derived};
 use super::texts::Texts;
+use super::until::{DatedTable, restrict, statistics_until};
 use crate::bytes::Digest;
 use crate::container::{ContainerWriter, StringsWriter};
 use crate::error::{Context, Error, Result};
@@ -27,10 +28,11 @@ use crate::prepare::schema::{
     CellTask, DerivedTask, Predict, Reference, Schema, Table, Task, What,
 };
 use crate::prepare::source::{Batches, Source};
+use crate::prepare::values::text_of_time;
 use crate::store::{
     AggregateMetadata, CATEGORY_FILE, COLUMN_FILE, ColumnMetadata, EmbeddingMetadata,
     FORMAT_VERSION, FileMetadata, GRAPH_FILE, METADATA_FILE, Metadata, RelationMetadata,
-    SummaryMetadata, TableMetadata, TargetMetadata, TaskMetadata,
+    StatisticsUntil, SummaryMetadata, TableMetadata, TargetMetadata, TaskMetadata,
 };
 
 /// The state of a preparation.
@@ -51,6 +53,7 @@ pub(in crate::prepare) struct Preparation<'a> {
     relations: Vec<RelationMetadata>,
     summaries: Vec<SummaryMetadata>,
     remarks: Vec<String>,
+    statistics_until: Option<StatisticsUntil>,
     /// The number of rows without a time of each table.
     undated: Vec<Undated>,
 }
@@ -76,6 +79,7 @@ impl<'a> Preparation<'a> {
             relations: Vec::new(),
             summaries: Vec::new(),
             remarks: Vec::new(),
+            statistics_until: None,
             undated: Vec::new(),
         }
     }
@@ -202,11 +206,8 @@ impl<'a> Preparation<'a> {
         mut ingested: Vec<Ingested>,
         derived_tasks: &HashMap<String, Derived>,
     ) -> Result<Vec<TableMetadata>> {
-        self.use_target_statistics(&mut ingested, derived_tasks);
         let row_counts: Vec<u32> = ingested.iter().map(|table| table.row_count).collect();
         let rows = row_counts.iter().map(|&count| u64::from(count)).sum();
-        self.options.progress.begin("writing rows and links", Some(rows));
-        let columns = self.place_columns(&ingested)?;
         let schema = self.schema;
         let mut second = SecondPass {
             schema,
@@ -218,12 +219,25 @@ impl<'a> Preparation<'a> {
             summaries: Vec::new(),
             graph: ContainerWriter::create(self.folder, GRAPH_FILE)?,
         };
-        let mut written: Vec<_> = schema.tables.iter().map(|_| None).collect();
-        let mut waiting: Vec<_> = ingested.into_iter().zip(columns).map(Some).collect();
+        let mut parents: Vec<_> = schema.tables.iter().map(|_| Vec::new()).collect();
         for place in time_order(schema) {
-            let Some((read, columns)) = waiting[place].take() else { continue };
+            let read = &mut ingested[place];
+            parents[place] = second
+                .date(place, read)
+                .context(|| format!("table {:?}", schema.tables[place].name))?;
+        }
+        self.statistics_until = statistics_until(schema, derived_tasks)?;
+        self.restrict_statistics(&mut ingested, &second.times)?;
+        self.use_target_statistics(&mut ingested, derived_tasks);
+        self.options.progress.begin("writing rows and links", Some(rows));
+        let columns = self.place_columns(&ingested)?;
+        let mut written: Vec<_> = schema.tables.iter().map(|_| None).collect();
+        let waiting = ingested.into_iter().zip(columns).zip(parents);
+        let mut waiting: Vec<_> = waiting.map(Some).collect();
+        for place in time_order(schema) {
+            let Some(((read, columns), parents)) = waiting[place].take() else { continue };
             let table = second
-                .write(place, read, columns)
+                .write(place, read, columns, &parents)
                 .context(|| format!("table {:?}", schema.tables[place].name))?;
             self.options.progress.advance(u64::from(table.metadata.row_count))?;
             self.files.push(table.file);
@@ -241,6 +255,37 @@ impl<'a> Preparation<'a> {
         self.write_summaries(&mut second, &mut tables)?;
         self.files.push(second.graph.finish()?);
         Ok(tables)
+    }
+
+    /// Takes what was not known by the end of training out of the statistics.
+    fn restrict_statistics(
+        &mut self,
+        ingested: &mut [Ingested],
+        times: &[Option<Vec<i64>>],
+    ) -> Result<()> {
+        let Some(until) = &self.statistics_until else { return Ok(()) };
+        let rows = ingested.iter().map(|table| u64::from(table.row_count)).sum();
+        self.options.progress.begin("statistics of the training period", Some(rows));
+        for ((read, table), times) in ingested.iter_mut().zip(&self.schema.tables).zip(times) {
+            let known_times = std::mem::take(&mut read.known_times);
+            let dated = DatedTable { table, times: times.as_deref(), known_times: &known_times };
+            let unscaled = restrict(read, until.time_us, &dated)
+                .context(|| format!("table {:?}", table.name))?;
+            read.known_times = known_times;
+            let is_label = |name: &String| {
+                self.schema.labelled_task(table).is_some_and(|task| task.target == *name)
+            };
+            for name in unscaled.iter().filter(|name| !is_label(name)) {
+                self.remarks.push(format!(
+                    "column {name:?} of table {:?}: until {} too little is known to scale it, so its \
+                     statistics are those of all rows",
+                    table.name,
+                    text_of_time(until.time_us)
+                ));
+            }
+            self.options.progress.advance(u64::from(read.row_count))?;
+        }
+        Ok(())
     }
 
     /// Writes the summaries as further tables, in the schema's order.
@@ -367,6 +412,7 @@ impl<'a> Preparation<'a> {
             anchor: anchor.unwrap_or_default() as u32,
             seed_count: read.seed_count(),
             sees_everything: task.sees_everything,
+            strict: task.strict,
             target: TargetMetadata::Derived {
                 column,
                 recorded_split: derived.split.is_some(),
@@ -404,6 +450,7 @@ impl<'a> Preparation<'a> {
             anchor: anchor as u32,
             seed_count: table.row_count,
             sees_everything: task.sees_everything,
+            strict: false,
             target: TargetMetadata::Cell { column, hide },
         })
     }
@@ -464,6 +511,7 @@ impl<'a> Preparation<'a> {
             format_version: FORMAT_VERSION,
             root: Digest([0; 32]),
             database: self.schema.database.clone(),
+            statistics_until: self.statistics_until,
             embedding: EmbeddingMetadata {
                 embedder: self.options.embedder.name(),
                 dimension: self.options.embedder.dimension() as u32,

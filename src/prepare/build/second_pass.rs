@@ -11,7 +11,7 @@ use super::summaries::{SummarisedTable, SummaryRows};
 use super::{aggregates, links, records, summaries};
 use crate::container::ContainerWriter;
 use crate::error::{Error, Result};
-use crate::prepare::schema::{Aggregate, Reference, Schema, Time};
+use crate::prepare::schema::{Aggregate, Reference, Schema, Table, Time};
 use crate::store::{
     ALWAYS_VISIBLE, ColumnMetadata, FileMetadata, NEVER_VISIBLE, RelationMetadata, TableMetadata,
     TimeMetadata, table_file,
@@ -56,15 +56,28 @@ impl Undated {
 }
 
 impl SecondPass<'_> {
-    /// Writes the records of table `place` and the children of its references.
+    /// Resolves the references of table `place`, and finds the times of its rows, which come after those
+    /// of the table whose times they inherit. Returns the parents of each reference.
+    pub(super) fn date(
+        &mut self,
+        place: usize,
+        read: &mut Ingested,
+    ) -> Result<Vec<links::Parents>> {
+        let parents = self.resolve(place, std::mem::take(&mut read.links))?;
+        self.times[place] = self.times(place, read, &parents)?;
+        Ok(parents)
+    }
+
+    /// Writes the records of table `place`, of which [`SecondPass::date`] returned the `parents`, and the
+    /// children of its references.
     pub(super) fn write(
         &mut self,
         place: usize,
         mut read: Ingested,
         columns: Vec<ColumnMetadata>,
+        parents: &[links::Parents],
     ) -> Result<WrittenTable> {
         let table = &self.schema.tables[place];
-        let parents = self.resolve(place, std::mem::take(&mut read.links))?;
         let is_cell = |time: &Time| {
             let column = time.column.as_ref();
             column.is_some_and(|name| read.columns.iter().any(|column| column.name == *name))
@@ -72,14 +85,15 @@ impl SecondPass<'_> {
         let records_time = table.time.as_ref().is_some_and(|time| !is_cell(time));
         let layout =
             Layout::new(columns, table.references.len(), records_time, &table.known_times())?;
-        let (time, times) = self.times(place, &mut read, &layout, &parents)?;
+        let time = self.time_metadata(place, &read, &layout)?;
+        let times = self.times[place].take();
         let recorded = times.as_deref().filter(|_| records_time);
         records::write_records(
             &mut read.file,
             &read.staged,
             &layout,
             &read.columns,
-            &parents,
+            parents,
             recorded,
             &read.known_times,
         )?;
@@ -87,8 +101,7 @@ impl SecondPass<'_> {
             aggregates::summed_columns(self.schema, &table.name, &read.columns, &read.staged)?;
         let (times_of_rows, staged) = (times.as_deref(), &read.staged);
         let columns = &read.columns;
-        let of =
-            SummarisedTable { table, columns, staged, times: times_of_rows, parents: &parents };
+        let of = SummarisedTable { table, columns, staged, times: times_of_rows, parents };
         self.summaries.extend(summaries::summarise(self.schema, &of)?);
         fs::remove_file(&read.staged).map_err(|e| Error::io(&read.staged, "removing", e))?;
         let file = read.file.finish()?;
@@ -96,7 +109,7 @@ impl SecondPass<'_> {
         let order = times.as_deref().and_then(links::time_order);
         let is_of_pairs = self.schema.is_of_pairs(table);
         let mut relations = Vec::new();
-        for (number, (reference, parents)) in table.references.iter().zip(&parents).enumerate() {
+        for (number, (reference, parents)) in table.references.iter().zip(parents).enumerate() {
             let parent = self.schema.table(&reference.to).unwrap_or_default();
             let index = self.first_relations[place] + number;
             let (order, times) = (order.as_deref(), times.as_deref());
@@ -216,36 +229,53 @@ impl SecondPass<'_> {
         links.into_iter().zip(references).map(resolve).collect()
     }
 
-    /// Returns the times of the rows of table `place`, and where the store keeps them.
+    /// Returns the times of the rows of table `place`.
     fn times(
         &self,
         place: usize,
         read: &mut Ingested,
-        layout: &Layout,
         parents: &[links::Parents],
-    ) -> Result<(Option<TimeMetadata>, Option<Vec<i64>>)> {
+    ) -> Result<Option<Vec<i64>>> {
         let table = &self.schema.tables[place];
-        let Some(time) = &table.time else { return Ok((None, None)) };
+        let Some(time) = &table.time else { return Ok(None) };
         let delay_us = time.delay.0;
-        if let Some(column) = &time.column {
-            let times = links::column_times(read.times.take().unwrap_or_default(), delay_us);
-            let metadata = match read.columns.iter().position(|c| c.name == *column) {
-                Some(place) => TimeMetadata::Column { column: place as u32, delay_us },
-                None => {
-                    let (column, offset) = (column.clone(), layout.time_offset);
-                    TimeMetadata::Ignored { column, delay_us, offset }
-                }
-            };
-            return Ok((Some(metadata), Some(times)));
+        if time.column.is_some() {
+            let times = read.times.take().unwrap_or_default();
+            return Ok(Some(links::column_times(times, delay_us)));
         }
-        let through = time.through.as_deref().and_then(|name| table.reference(name));
         let parent_times = time_parent(self.schema, place).and_then(|p| self.times[p].as_ref());
-        let (Some(through), Some(parent_times)) = (through, parent_times) else {
-            return Err(Error::schema("the time is inherited from a table without a time"));
-        };
-        let relation = (self.first_relations[place] + through) as u32;
-        let offset = layout.time_offset;
-        let times = links::inherited_times(&parents[through], parent_times, delay_us);
-        Ok((Some(TimeMetadata::Inherited { relation, delay_us, offset }), Some(times)))
+        let parent_times = parent_times.ok_or_else(without_time)?;
+        let through = self.through(table, time)?;
+        Ok(Some(links::inherited_times(&parents[through], parent_times, delay_us)))
     }
+
+    /// Returns where the store keeps the times of the rows of table `place`.
+    fn time_metadata(
+        &self,
+        place: usize,
+        read: &Ingested,
+        layout: &Layout,
+    ) -> Result<Option<TimeMetadata>> {
+        let table = &self.schema.tables[place];
+        let Some(time) = &table.time else { return Ok(None) };
+        let (delay_us, offset) = (time.delay.0, layout.time_offset);
+        let Some(column) = &time.column else {
+            let relation = (self.first_relations[place] + self.through(table, time)?) as u32;
+            return Ok(Some(TimeMetadata::Inherited { relation, delay_us, offset }));
+        };
+        Ok(Some(match read.columns.iter().position(|c| c.name == *column) {
+            Some(place) => TimeMetadata::Column { column: place as u32, delay_us },
+            None => TimeMetadata::Ignored { column: column.clone(), delay_us, offset },
+        }))
+    }
+
+    /// Returns the place of the reference through which a table inherits its time.
+    fn through(&self, table: &Table, time: &Time) -> Result<usize> {
+        let through = time.through.as_deref().and_then(|name| table.reference(name));
+        through.ok_or_else(without_time)
+    }
+}
+
+fn without_time() -> Error {
+    Error::schema("the time is inherited from a table without a time")
 }

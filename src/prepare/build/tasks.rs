@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::types::{Float64Type, Int64Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, StringViewArray};
 use arrow_select::concat::concat;
 use arrow_select::filter::filter;
@@ -293,6 +293,15 @@ impl Derived {
         &self.obs_times
     }
 
+    /// Returns the last observation time of the recorded train split; `None` if no split is recorded, or
+    /// none of its seeds has a time.
+    pub(super) fn train_end(&self) -> Option<i64> {
+        let seeds = self.splits.iter().zip(&self.obs_times);
+        let train =
+            seeds.filter(|&(&split, &time)| split == Split::Train && time != SEES_EVERYTHING);
+        train.map(|(_, &time)| time).max()
+    }
+
     /// Computes the statistics from the recorded train split only, so that they do not depend on
     /// the other splits.
     fn use_train_statistics(&mut self, predict: Option<&Predict>) -> Result<()> {
@@ -321,6 +330,10 @@ impl Derived {
             }
             Summary::Boolean { true_count } => {
                 *true_count = train.as_boolean().true_count() as u64;
+                None
+            }
+            Summary::Categorical(dictionary) => {
+                dictionary.know(train.as_primitive::<UInt32Type>().iter().flatten());
                 None
             }
             _ => None,

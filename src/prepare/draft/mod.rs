@@ -118,8 +118,16 @@ pub fn draft(
     let (questions, unasked) = questions::find(&subjects, &kept, &tables, &taken);
     let database = name.to_owned();
     let summaries = Vec::new();
-    let events = None;
-    let schema = Schema { database, limits, events, tables, aggregates, summaries, tasks };
+    let schema = Schema {
+        database,
+        statistics_until: None,
+        limits,
+        events: None,
+        tables,
+        aggregates,
+        summaries,
+        tasks,
+    };
     schema.check()?;
     let doubtful = doubtful(&subjects, &kept);
     let source = source.describe();

@@ -82,6 +82,7 @@ fn derived(subjects: &[Subject], index: usize) -> Option<Task> {
         derived: Some(derived),
         predict: None,
         sees_everything: false,
+        strict: false,
     })
 }
 
@@ -131,6 +132,7 @@ pub(super) fn cell_tasks(
                 derived: None,
                 predict: None,
                 sees_everything,
+                strict: false,
             });
         }
     }

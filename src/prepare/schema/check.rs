@@ -35,6 +35,7 @@ impl Schema {
         if let Some(events) = &self.events {
             return self.check_events(events);
         }
+        self.statistics_until()?;
         unique_names("table", self.tables.iter().map(|t| t.name.as_str()))?;
         unique_names("task", self.tasks.iter().map(|t| t.name.as_str()))?;
         for table in &self.tables {
@@ -199,6 +200,12 @@ impl Schema {
 
     fn check_task(&self, task: &Task) -> Result<()> {
         safe_name(&task.name, "; give the task another name")?;
+        if task.strict && task.cell.is_some() {
+            return fail(
+                "strict hides rows of the very observation time, and the seed of a cell task is such a \
+                 row; remove strict, or give the task observation times of its own (derived)",
+            );
+        }
         match (&task.cell, &task.derived) {
             (Some(cell), None) => self.check_cell(task, cell),
             (None, Some(derived)) => self.check_derived(task, derived),

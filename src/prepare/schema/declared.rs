@@ -246,6 +246,17 @@ fn target(predict: &Predict, children: &Table) -> Result<Column> {
 }
 
 /// Parses a time of a schema file.
+impl Schema {
+    /// Returns the time until which rows have a part in statistics, in microseconds since 1970.
+    ///
+    /// # Errors
+    /// `Schema` when it is no time.
+    pub(in crate::prepare) fn statistics_until(&self) -> Result<Option<i64>> {
+        let until = self.statistics_until.as_deref().map(time).transpose();
+        until.context(|| "statistics_until")
+    }
+}
+
 fn time(text: &str) -> Result<i64> {
     crate::prepare::values::time_of_text(text).ok_or_else(|| {
         Error::schema(format!(

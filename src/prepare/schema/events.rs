@@ -202,6 +202,7 @@ impl Schema {
             ("[[aggregate]]", self.aggregates.is_empty()),
             ("[[summary]]", self.summaries.is_empty()),
             ("[[task]]", self.tasks.is_empty()),
+            ("statistics_until", self.statistics_until.is_none()),
         ];
         if let Some((section, _)) = sections.iter().find(|(_, is_empty)| !is_empty) {
             return Err(Error::schema(format!(

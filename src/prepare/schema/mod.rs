@@ -52,6 +52,10 @@ pub use time_unit::TimeUnit;
 pub struct Schema {
     /// The database's name, kept in the store.
     pub database: String,
+    /// The time until which rows have a part in the statistics of columns; by default the end of the
+    /// earliest recorded train split.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistics_until: Option<String>,
     /// The limits for flaws in the data.
     #[serde(default)]
     pub limits: Limits,
@@ -186,6 +190,9 @@ pub struct Task {
     /// Whether a seed without an observation time sees every row; otherwise it is an error.
     #[serde(default, skip_serializing_if = "is_false")]
     pub sees_everything: bool,
+    /// Whether rows of the very observation time are hidden, too.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub strict: bool,
 }
 
 /// A task that predicts a column of a table.

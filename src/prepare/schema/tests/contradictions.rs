@@ -167,7 +167,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "database = \"league\"",
         "databse = \"league\"",
-        "line 2, column 1: expected one of the fields `database`, `limits`, `events`, `table`, \
+        "line 2, column 1: expected one of the fields `database`, `statistics_until`, `limits`, `events`, `table`, \
          `aggregate`, `summary`, `task`, found `databse`; did you mean `database`?",
     ),
     (
