@@ -24,7 +24,7 @@ from confluence.parallel import Processes
 from confluence.patience import Validation
 from confluence.progress import MetricsLog, ProfilerTrace, StepRecorder
 from confluence.results import Results
-from confluence.rollcall import RunIdentity
+from confluence.rollcall import Meeting, RunIdentity
 from confluence.status import StatusLine
 from confluence.step import StepMetrics, compute_type
 
@@ -66,8 +66,10 @@ def train(
         settings = _resolved(settings, resume, processes)
     with run_folder.created_folder(out, is_alone=is_alone):
         if not is_alone:
-            identity = _run_identity(settings, out, resume)
-            processes.join(settings.run.timeout_seconds, identity, _identity_differences)
+            meeting = Meeting(
+                os.path.abspath(out), _run_identity(settings, out, resume), _identity_differences
+            )
+            processes.join(settings.run.timeout_seconds, meeting)
             # After they have joined: JAX must not be used before.
             settings = _resolved(settings, resume, processes)
         return _train(settings, out, processes, resume, profile)

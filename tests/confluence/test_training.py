@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -158,6 +159,8 @@ def test_a_killed_rank_ends_the_others_in_bounded_time(dying, tiny, tmp_path):
     ranks = [start_run(settings, out, *options, rank) for rank in range(2)]
     try:
         wait_for_step(ranks[0], out, 5)
+        # The coordinator listens at its own address, not at all of the machine.
+        assert listening_addresses(int(options[-2].rpartition(":")[2])) == {"0100007F"}
         ranks[dying].kill()
         other = ranks[1 - dying]
         _, error = other.communicate(timeout=60)
@@ -177,6 +180,20 @@ def test_a_killed_rank_ends_the_others_in_bounded_time(dying, tiny, tmp_path):
     finally:
         again.kill()
         again.communicate()
+
+
+def listening_addresses(port):
+    """Returns the IPv4 addresses at which this machine listens on a port, as Linux writes them.
+
+    Those of IPv6 are cut to their last 4 bytes: 0 for all addresses.
+    """
+    lines = [
+        line.split()
+        for family in ("tcp", "tcp6")
+        for line in Path("/proc/net", family).read_text().splitlines()[1:]
+    ]
+    places = [of[1].split(":") for of in lines if of[3] == "0A"]
+    return {address[-8:] for address, found in places if int(found, 16) == port}
 
 
 def test_resuming_another_run_names_what_differs(whole, tiny):
