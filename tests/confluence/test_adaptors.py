@@ -16,6 +16,36 @@ def test_jax_adopts_the_buffers_without_a_copy(demo_store):
             assert array.unsafe_buffer_pointer() == batch[name].ctypes.data, name
 
 
+def test_jax_shares_the_memory_of_a_batch_and_keeps_it(demo_store):
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    from headwater.jax import arrays
+
+    with sampler(demo_store, num_prefetch=0) as running:
+        batch = running.next_train_batch()
+        ours = arrays(batch)
+        assert ours.keys() == batch.keys()
+        for name, array in ours.items():
+            assert array.dtype == batch[name].dtype, name
+            np.testing.assert_array_equal(array, batch[name])
+            if array.itemsize < 8:
+                assert array.unsafe_buffer_pointer() == batch[name].ctypes.data, name
+            else:
+                # JAX would cut it to 32 bits.
+                assert array is batch[name], name
+        with jax.enable_x64(True):
+            assert isinstance(arrays(batch)["obs_time"], jax.Array)
+        kept, place = np.array(batch["numeric_values"]), batch["numeric_values"].ctypes.data
+        first = ours["numeric_values"]
+        del batch, ours, array
+        for _ in range(20):
+            assert running.next_train_batch()["numeric_values"].ctypes.data != place
+        np.testing.assert_array_equal(first, kept)
+        jax.block_until_ready(first)
+        del first
+        others = [running.next_train_batch()["numeric_values"].ctypes.data for _ in range(3)]
+        assert place in others
+
+
 def test_grain_resumes_at_every_step(demo_store):
     pytest.importorskip("grain", reason="grain is not installed")
     import grain
