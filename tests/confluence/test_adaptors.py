@@ -1,5 +1,7 @@
 """Batches and cursors in JAX, grain and Orbax: here, because the process loads JAX."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -69,7 +71,7 @@ def test_orbax_restores_the_cursor_beside_the_model(demo_store, tmp_path):
         running.next_train_batch()
         state = {"weights": np.arange(5.0)}
         args = ocp.args.Composite(
-            state=ocp.args.StandardSave(state), sampler=orbax.save_args(running)
+            state=ocp.args.StandardSave(state), sampler=orbax.save_args(running, 1)
         )
         manager.save(1, args=args)
         manager.wait_until_finished()
@@ -78,7 +80,19 @@ def test_orbax_restores_the_cursor_beside_the_model(demo_store, tmp_path):
             state=ocp.args.StandardRestore(state), sampler=orbax.restore_args()
         )
         restored = manager.restore(1, args=args)
-        orbax.resume(running, restored.sampler)
+        orbax.resume(running, restored.sampler, 1)
         assert same(running.next_train_batch(), tail)
-        with pytest.raises(headwater.InvalidArgument, match="restore_args"):
-            orbax.resume(running, {})
+        # The folder of step 1 is copied to another number.
+        manager.close()
+        shutil.copytree(tmp_path / "ck/1", tmp_path / "ck/7")
+        with ocp.CheckpointManager(tmp_path / "ck") as again:
+            copied = again.restore(7, args=ocp.args.Composite(sampler=orbax.restore_args()))
+        with pytest.raises(headwater.PlanMismatch, match="cursor of step 7, found that of step 1"):
+            orbax.resume(running, copied.sampler, 7)
+        # Without a step, as before.
+        for known in (copied.sampler, {"cursor": copied.sampler["cursor"]}):
+            orbax.resume(running, known)
+            assert same(running.next_train_batch(), tail)
+        for wrong in ({}, [], {"cursor": "?"}, {"cursor": 3}, None):
+            with pytest.raises(headwater.InvalidArgument, match="restore_args"):
+                orbax.resume(running, wrong)
