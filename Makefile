@@ -28,8 +28,12 @@ PYTHON_SOURCES := $(shell find python -type f -name '*.py*' -not -name '*.pyc')
 # MaxText needs a newer Python than the package.
 MAXTEXT_PYTHON ?= python3.12
 MAXTEXT := .venv-maxtext
+# An index of packages with PyTorch for CPUs; the default one for Linux brings the libraries of CUDA.
+TORCH_INDEX ?=
+TORCH := .venv-torch
 
-.PHONY: help setup demo check test test-arrayrecord test-maxtext bench lint clean-demo
+.PHONY: help setup demo check test test-arrayrecord test-maxtext test-torch mutants-python bench lint \
+	clean-demo
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
@@ -102,6 +106,21 @@ $(MAXTEXT)/.tools: tests/maxtext/requirements.txt
 
 test-maxtext: setup $(MAXTEXT)/.tools ## train MaxText itself on token rows; needs Python 3.12
 	PYTHONPATH=$(CURDIR)/python $(MAXTEXT)/bin/python -m pytest --quiet -p no:cacheprovider tests/maxtext
+
+$(TORCH)/.tools: tests/torch/requirements.txt $(VENV)/.tools
+	@test -x $(TORCH)/bin/python || $(BIN)/python -m venv $(TORCH)
+	@echo "installing PyTorch into $(TORCH) (5.4 GB, or 1 GB from an index with builds for CPUs)"
+	@$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check \
+		$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r $<
+	@touch $@
+
+test-torch: setup $(TORCH)/.tools ## run the tests of the adaptor for PyTorch against PyTorch itself
+	PYTHONPATH=$(CURDIR)/python $(TORCH)/bin/python -m pytest --quiet -p no:cacheprovider tests/python/test_torch.py
+
+# The share of the changes that are tried: each Nth; 1 takes hours.
+SHARE ?= 6
+mutants-python: setup ## change the Python code in small ways, and list what no test notices; an hour
+	$(BIN)/python tests/mutants/run.py --share $(SHARE)
 
 bench: setup ## measure; takes minutes and 20 GB in target/bench
 	$(CARGO) bench

@@ -275,12 +275,8 @@ def _trained(
     checkpoint: Literal["best", "latest"],
     like: State,
 ) -> Trained:
-    checkpoints = Checkpoints(out.absolute() / "checkpoints", settings.run.keep, is_read_only=True)
-    try:
-        step = checkpoints.best if checkpoint == "best" else checkpoints.latest
-        if step is None:
-            raise CheckpointError(f"{out} has no checkpoint yet; train until the first one")
-        found = checkpoints.restore(step, like, settings, parts.roots)
-    finally:
-        checkpoints.close()
-    return Trained(found.state.inference_params, step)
+    checkpoints = Checkpoints(out.absolute() / "checkpoints")
+    found = checkpoints.restore_chosen(checkpoint, like, settings, parts.roots)
+    if found is None:
+        raise CheckpointError(f"{out} has no checkpoint yet; train until the first one")
+    return Trained(found.state.inference_params, found.step)

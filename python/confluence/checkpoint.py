@@ -4,124 +4,129 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import logging
-from collections.abc import Iterator, Sequence
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
-from confluence import config
+from confluence import config, orbax_noise
 from confluence.patience import Validation
 from confluence.step import State
+from headwater._headwater import write_file
+
+# What TensorStore and XLA say of trouble that is not the checkpoint's.
+_NO_DAMAGE = ("RESOURCE_EXHAUSTED", "PERMISSION_DENIED", "UNAVAILABLE", "DEADLINE_EXCEEDED")
+# The part of a checkpoint that has what belongs to the state.
+_RUN = "run"
 
 
 class CheckpointError(RuntimeError):
     """A checkpoint cannot be written or read, or belongs to another run."""
 
 
+class DamageError(CheckpointError):
+    """A checkpoint is damaged, or in the folder of another step."""
+
+    def __init__(self, damage: str) -> None:
+        super().__init__(f"{damage}; remove it to resume from the one before")
+        self.damage = damage
+
+
 class Restored(NamedTuple):
     """The state and the cursor of a checkpoint."""
 
+    step: int
     state: State
     cursor: bytes
     validation: Validation
 
 
 class Checkpoints:
-    """The checkpoints of a run: the newest ones, and the best one by validation loss."""
+    """The checkpoints in a folder, to which a run may write at the same time."""
 
-    def __init__(self, folder: Path, keep: int, *, is_read_only: bool = False) -> None:
-        """With `is_read_only`, a run may write to the folder at the same time."""
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        best = BestN(
-            get_metric_fn=lambda found: -found["loss"], n=1, keep_checkpoints_without_metrics=False
-        )
-        with _intended_options():
-            options = ocp.CheckpointManagerOptions(
-                best_fn=lambda found: found["loss"],
-                best_mode="min",
-                preservation_policy=AnyPreservationPolicy([LatestN(keep), best]),
-                # Removes checkpoints that a kill left half written.
-                cleanup_tmp_directories=not is_read_only,
-                read_only=is_read_only,
-            )
-        try:
-            with _intended_options():
-                self._manager = ocp.CheckpointManager(
-                    folder, options=options, item_names=("state", "run")
-                )
-        except OSError:
-            raise
-        except Exception as error:
-            raise CheckpointError(
-                f"cannot read the checkpoints in {folder}: {_first_line(error)}; remove the "
-                "damaged one"
-            ) from error
+        self._passed_over: set[int] = set()
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps of the checkpoints, in order; some may be damaged."""
+        return steps_in(self._folder)
 
     @property
     def latest(self) -> int | None:
-        """The step of the newest checkpoint."""
-        return self._manager.latest_step()
+        """The step of the newest checkpoint, which may be damaged."""
+        return max(self.steps, default=None)
 
     @property
     def best(self) -> int | None:
         """The step of the best checkpoint by validation loss, or of the newest if none has one.
 
-        Raises:
-            CheckpointError: A checkpoint is damaged.
-        """
-        losses = {step: self._run_record(step)["loss"] for step in self._manager.all_steps()}
-        validated = [step for step, loss in losses.items() if loss is not None]
-        return min(validated, key=lambda step: (losses[step], -step)) if validated else self.latest
+        Damaged ones are passed over with a warning.
 
-    def save(
+        Raises:
+            DamageError: All of them are damaged.
+        """
+        return next(iter(self._in_order("best")), None)
+
+    def restore_chosen(
         self,
-        step: int,
-        state: State,
-        cursor: bytes,
+        choice: Literal["best", "latest"],
+        like: State,
         settings: config.Config,
         roots: Sequence[str],
-        validation: Validation,
-        loss: float | None = None,
-    ) -> None:
-        """Starts to write a checkpoint; training may continue meanwhile.
+    ) -> Restored | None:
+        """Returns the run after the best or the newest step; None if there is no checkpoint.
+
+        Damaged ones are passed over with a warning.
 
         Raises:
-            CheckpointError: This checkpoint, or the one before, could not be written.
+            CheckpointError: All are damaged, or one belongs to another run.
         """
-        run = {
-            "cursor": base64.b64encode(cursor).decode(),
-            "config": settings.to_dict(),
-            "stores": list(roots),
-            "loss": loss,
-            "validation": list(validation),
-            "digest": _digest(state),
-        }
-        run["seal"] = _seal(run)
-        items = ocp.args.Composite(state=ocp.args.StandardSave(state), run=ocp.args.JsonSave(run))
-        try:
-            metrics = None if loss is None else {"loss": loss}
-            self._manager.save(step, args=items, metrics=metrics, force=True)
-        except Exception as error:
-            raise self._write_error(error) from error
+        damaged = {}
+        for step in self._in_order(choice):
+            try:
+                return self.restore(step, like, settings, roots)
+            except DamageError as error:
+                self._pass_over(step, error)
+                damaged[step] = error
+        if damaged:
+            raise self._all_damaged(damaged)
+        return None
 
-    def wait(self) -> None:
-        """Waits until all checkpoints are written.
+    def restore_newest(
+        self, like: State, settings: config.Config, roots: Sequence[str]
+    ) -> Restored | None:
+        """Returns the run after the newest step whose checkpoint is not damaged, to continue it.
+
+        Damaged checkpoints are moved to the folder `damaged-checkpoints` beside this one, with a
+        warning. Otherwise they would count among those to keep, and in place of good ones.
 
         Raises:
-            CheckpointError: A checkpoint could not be written.
+            CheckpointError: All are damaged, or one belongs to another run.
         """
-        try:
-            self._manager.wait_until_finished()
-            self._manager.check_for_errors()
-        except Exception as error:
-            raise self._write_error(error) from error
+        damaged, good = {}, []
+        for step in self.steps:
+            try:
+                self.restore(step, like, settings, roots)
+                good.append(step)
+            except DamageError as error:
+                damaged[step] = error
+        if not good and damaged:
+            raise self._all_damaged(damaged)
+        self._mend(good, damaged)
+        return self.restore(good[-1], like, settings, roots) if good else None
 
     def restore(
         self, step: int, like: State, settings: config.Config, roots: Sequence[str]
@@ -129,8 +134,8 @@ class Checkpoints:
         """Returns the run after `step`, with the shapes, types and devices of `like`.
 
         Raises:
-            CheckpointError: The checkpoint is damaged, or belongs to another run; the message
-                names every difference.
+            DamageError: The checkpoint is damaged.
+            CheckpointError: It belongs to another run; the message names every difference.
         """
         run = self._run_record(step)
         differing = config.differences(settings, run["config"])
@@ -141,6 +146,7 @@ class Checkpoints:
                 "use the run's own configuration and stores, or start another run in another folder"
             )
         return Restored(
+            step,
             self.read_state(step, like),
             base64.b64decode(run["cursor"]),
             # Older checkpoints have none.
@@ -151,12 +157,19 @@ class Checkpoints:
         """Returns the state of a checkpoint, of any run, with the shapes and devices of `like`.
 
         Raises:
-            CheckpointError: The checkpoint is damaged.
+            DamageError: The checkpoint is damaged.
         """
         form = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
-        state = State(*self._read(step, state=ocp.args.StandardRestore(form)).state)
+        try:
+            with ocp.StandardCheckpointer() as reader:
+                state = State(*reader.restore(self._folder / str(step) / "state", form))
+        except Exception as error:
+            orbax_noise.silence()
+            if isinstance(error, MemoryError) or _first_line(error).startswith(_NO_DAMAGE):
+                raise self._read_error(step, _first_line(error)) from None
+            raise self._damage_error(step, _first_line(error)) from None
         if _digest(state) != self.digest(step):
-            raise self._damage_error(step)
+            raise self._damage_error(step, "its digest does not match its content")
         return state
 
     def digest(self, step: int) -> str:
@@ -178,6 +191,163 @@ class Checkpoints:
             for path, leaf in jax.tree_util.tree_leaves_with_path(tree["params"])
         }
 
+    def _in_order(self, choice: Literal["best", "latest"]) -> list[int]:
+        """Returns the steps whose records are whole, the chosen one first."""
+        losses, damaged = {}, {}
+        for step in reversed(self.steps):
+            try:
+                losses[step] = self._run_record(step)["loss"]
+            except DamageError as error:
+                self._pass_over(step, error)
+                damaged[step] = error
+        if damaged and not losses:
+            raise self._all_damaged(damaged)
+        if choice == "latest":
+            return list(losses)
+        best = sorted((loss, -step) for step, loss in losses.items() if loss is not None)
+        # The later of two equal ones comes first, and those without a loss come last.
+        return [-of for _, of in best] + [step for step, loss in losses.items() if loss is None]
+
+    def _run_record(self, step: int) -> dict[str, Any]:
+        """Returns what a checkpoint has beside the state: cursor, configuration, data, loss."""
+        try:
+            run = json.loads((self._folder / str(step) / _RUN / "metadata").read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            raise self._damage_error(step, "it has no record") from None
+        except OSError as error:
+            raise self._read_error(step, error.strerror) from None
+        except (ValueError, RecursionError):
+            raise self._damage_error(step, "its record is no JSON") from None
+        if not isinstance(run, dict) or run.pop("seal", None) != _seal(run):
+            raise self._damage_error(step, "its digest does not match its content")
+        # Older checkpoints do not have their step.
+        found = run.get("step", step)
+        if found != step:
+            raise DamageError(
+                f"expected the checkpoint of step {step} in {self._folder / str(step)}, found that "
+                f"of step {found}: its folder was copied or renamed"
+            )
+        return run
+
+    def _pass_over(self, step: int, error: DamageError) -> None:
+        if step not in self._passed_over:
+            self._passed_over.add(step)
+            _warn(f"{error.damage}; it is passed over")
+
+    def _mend(self, good: list[int], damaged: Mapping[int, DamageError]) -> None:
+        """Moves damaged checkpoints, and mends the losses by which Orbax chooses which to keep.
+
+        All processes of a run call it together.
+        """
+        _wait_for_all("checkpoints are read")
+        if jax.process_index() == 0:
+            for step in good:
+                loss = self._run_record(step)["loss"]
+                path = self._folder / str(step) / "metrics/metrics"
+                if loss is not None and path.exists():
+                    write_file(path, json.dumps({"loss": loss}).encode())
+            for step, error in damaged.items():
+                _warn(f"{error.damage}; it is passed over, and now in {self._move(step)}")
+        _wait_for_all("checkpoints are mended")
+
+    def _move(self, step: int) -> Path:
+        """Moves a damaged checkpoint out of the folder; returns its new place."""
+        beside = self._folder.parent / "damaged-checkpoints"
+        beside.mkdir(exist_ok=True)
+        names = itertools.chain([f"{step}"], (f"{step}-{number}" for number in itertools.count(1)))
+        place = next(beside / name for name in names if not (beside / name).exists())
+        return (self._folder / str(step)).rename(place)
+
+    def _all_damaged(self, damaged: Mapping[int, DamageError]) -> CheckpointError:
+        newest = damaged[max(damaged)].damage
+        return CheckpointError(
+            f"expected an undamaged checkpoint in {self._folder}, found none: {newest}; without a "
+            "copy of one, start another run in another folder"
+        )
+
+    def _read_error(self, step: int, reason: str | None) -> CheckpointError:
+        return CheckpointError(
+            f"cannot read the checkpoint {self._folder / str(step)}: {reason}; it may be whole: "
+            "try again when that is mended"
+        )
+
+    def _damage_error(self, step: int, reason: str) -> DamageError:
+        return DamageError(f"the checkpoint {self._folder / str(step)} is damaged: {reason}")
+
+
+class Writer:
+    """Writes the checkpoints of a run; keeps the newest ones, and the best by validation loss."""
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        """Raises CheckpointError if the folder cannot be used."""
+        self._folder = folder
+        best = BestN(
+            get_metric_fn=lambda found: -found["loss"], n=1, keep_checkpoints_without_metrics=False
+        )
+        try:
+            with _intended_options():
+                options = ocp.CheckpointManagerOptions(
+                    best_fn=lambda found: found["loss"],
+                    best_mode="min",
+                    preservation_policy=AnyPreservationPolicy([LatestN(keep), best]),
+                    # Removes checkpoints that a kill left half written.
+                    cleanup_tmp_directories=True,
+                )
+                self._manager = ocp.CheckpointManager(
+                    folder, options=options, item_names=("state", _RUN)
+                )
+        except OSError:
+            raise
+        except Exception as error:
+            raise CheckpointError(
+                f"cannot read the checkpoints in {folder}: {_first_line(error)}; remove the "
+                "damaged one"
+            ) from None
+
+    def save(
+        self,
+        step: int,
+        state: State,
+        cursor: bytes,
+        settings: config.Config,
+        roots: Sequence[str],
+        validation: Validation,
+        loss: float | None = None,
+    ) -> None:
+        """Starts to write a checkpoint; training may continue meanwhile.
+
+        Raises:
+            CheckpointError: This checkpoint, or the one before, could not be written.
+        """
+        run = {
+            "step": step,
+            "cursor": base64.b64encode(cursor).decode(),
+            "config": settings.to_dict(),
+            "stores": list(roots),
+            "loss": loss,
+            "validation": list(validation),
+            "digest": _digest(state),
+        }
+        run["seal"] = _seal(run)
+        items = ocp.args.Composite(state=ocp.args.StandardSave(state), run=ocp.args.JsonSave(run))
+        try:
+            metrics = None if loss is None else {"loss": loss}
+            self._manager.save(step, args=items, metrics=metrics, force=True)
+        except Exception as error:
+            raise self._write_error(error) from None
+
+    def wait(self) -> None:
+        """Waits until all checkpoints are written.
+
+        Raises:
+            CheckpointError: A checkpoint could not be written.
+        """
+        try:
+            self._manager.wait_until_finished()
+            self._manager.check_for_errors()
+        except Exception as error:
+            raise self._write_error(error) from None
+
     def close(self) -> None:
         """Waits until all checkpoints are written, and closes the folder.
 
@@ -187,37 +357,36 @@ class Checkpoints:
         try:
             self._manager.close()
         except Exception as error:
-            raise self._write_error(error) from error
-
-    def _run_record(self, step: int) -> dict[str, Any]:
-        """Returns what a checkpoint has beside the state: cursor, configuration, data, loss."""
-        run: dict[str, Any] = self._read(step, run=ocp.args.JsonRestore()).run
-        if not isinstance(run, dict) or run.pop("seal", None) != _seal(run):
-            raise self._damage_error(step)
-        return run
-
-    def _read(self, step: int, **items: Any) -> Any:
-        try:
-            return self._manager.restore(step, args=ocp.args.Composite(**items))
-        except Exception as error:
-            raise CheckpointError(
-                f"cannot read the checkpoint {self._folder / str(step)}: {error}; remove it to "
-                "resume from the one before"
-            ) from error
-
-    def _damage_error(self, step: int) -> CheckpointError:
-        return CheckpointError(
-            f"the checkpoint {self._folder / str(step)} is damaged: its digest does not match its "
-            "content; remove it to resume from the one before"
-        )
+            raise self._write_error(error) from None
 
     def _write_error(self, error: Exception) -> CheckpointError:
         reason = "no space left" if "No space left" in str(error) else _first_line(error)
-        newest = f"the newest is of step {self.latest}" if self.latest else "there is none yet"
+        latest = max(steps_in(self._folder), default=None)
+        newest = f"the newest is of step {latest}" if latest else "there is none yet"
         return CheckpointError(
             f"cannot write a checkpoint to {self._folder}: {reason} ({newest}); free some space, "
             "and continue with --resume"
         )
+
+
+def steps_in(folder: Path) -> list[int]:
+    """Returns the steps of the checkpoints in a folder, in order; Orbax names them by number."""
+    try:
+        names = [path.name for path in folder.iterdir() if path.is_dir()]
+    except FileNotFoundError:
+        return []
+    return sorted(int(name) for name in names if re.fullmatch(r"0|[1-9][0-9]*", name))
+
+
+def _wait_for_all(place: str) -> None:
+    """Returns when all processes of the run are here."""
+    if jax.process_count() > 1:
+        multihost_utils.sync_global_devices(place)
+
+
+def _warn(warning: str) -> None:
+    if jax.process_index() == 0:
+        print(f"confluence: warning: {warning}", file=sys.stderr)
 
 
 def _other_data(stores: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,13 +27,8 @@ class Processes:
     rank: int = 0
     coordinator: str | None = None
 
-    def join(
-        self,
-        timeout_seconds: int,
-        identity: rollcall.RunIdentity,
-        differences: Callable[[rollcall.RunIdentity, rollcall.RunIdentity], list[str]],
-    ) -> None:
-        """Waits for the other processes, whose `identity` must be equal.
+    def join(self, timeout_seconds: int, meeting: rollcall.Meeting) -> None:
+        """Waits for the other processes, whose identities must be equal.
 
         If one process is lost later, all end.
 
@@ -41,9 +36,7 @@ class Processes:
             JoinError: A process did not connect, or would run something else.
         """
         assert self.coordinator is not None
-        rollcall.call(
-            self.rank, self.count, self.coordinator, identity, differences, timeout_seconds
-        )
+        rollcall.call(self.rank, self.count, self.coordinator, meeting, timeout_seconds)
         # JAX's preemption service would catch SIGTERM.
         jax.config.update("jax_enable_preemption_service", False)
         # The only collectives between processes on CPUs; no effect on accelerators.
@@ -53,6 +46,8 @@ class Processes:
                 self.coordinator,
                 num_processes=self.count,
                 process_id=self.rank,
+                # Otherwise it listens at all addresses of the machine.
+                coordinator_bind_address=self.coordinator,
                 initialization_timeout=timeout_seconds,
                 heartbeat_timeout_seconds=min(timeout_seconds, 100),
                 shutdown_timeout_seconds=timeout_seconds,

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +35,9 @@ def resolve(settings: config.Config) -> config.Config:
         return settings
     start = dataclasses.replace(start, start_from=os.path.abspath(start.start_from))
     if not start.start_digest or model.epochs == "auto":
-        with _open(Path(start.start_from)) as (checkpoints, step):
-            trained = checkpoints.settings(step)["model"]
-            digest = start.start_digest or checkpoints.digest(step)
+        checkpoints, step = _open(Path(start.start_from))
+        trained = checkpoints.settings(step)["model"]
+        digest = start.start_digest or checkpoints.digest(step)
         start = dataclasses.replace(start, start_digest=digest)
         if model.epochs == "auto":
             model = dataclasses.replace(model, epochs=trained["epochs"])
@@ -54,49 +52,45 @@ def load(settings: config.Config, initial: State) -> State:
             the message names every difference.
     """
     run, digest = Path(settings.optimizer.start_from), settings.optimizer.start_digest
-    with _open(run) as (checkpoints, step):
-        found = checkpoints.digest(step)
-        if found != digest:
-            raise CheckpointError(
-                f"expected the best checkpoint of {run} to have the digest {digest}, as when this "
-                f"run started from it, found {found} after step {step}: it has changed since; "
-                "start another run in another folder"
-            )
-        trained = checkpoints.settings(step)
-        differing = _differences(settings.model, trained["model"])
-        if not differing:
-            differing = _other_shapes(initial.params, checkpoints.shapes(step))
-        if differing:
-            raise CheckpointError(
-                f"expected a model that can start from the parameters of {run}, found differences: "
-                f"{'; '.join(differing)}"
-            )
-        has_mean = trained["optimizer"]["mean_share"] > 0
-        like = initial._replace(mean=initial.params if has_mean else {})
-        params = checkpoints.read_state(step, like).inference_params
+    checkpoints, step = _open(run)
+    found = checkpoints.digest(step)
+    if found != digest:
+        raise CheckpointError(
+            f"expected the best checkpoint of {run} to have the digest {digest}, as when this "
+            f"run started from it, found {found} after step {step}: it has changed since; "
+            "start another run in another folder"
+        )
+    trained = checkpoints.settings(step)
+    differing = _differences(settings.model, trained["model"])
+    if not differing:
+        differing = _other_shapes(initial.params, checkpoints.shapes(step))
+    if differing:
+        raise CheckpointError(
+            f"expected a model that can start from the parameters of {run}, found differences: "
+            f"{'; '.join(differing)}"
+        )
+    has_mean = trained["optimizer"]["mean_share"] > 0
+    like = initial._replace(mean=initial.params if has_mean else {})
+    params = checkpoints.read_state(step, like).inference_params
     # A copy, since a step consumes the buffers of both.
     mean = jax.tree.map(jnp.copy, params) if initial.mean else {}
     return initial._replace(params=params, mean=mean)
 
 
-@contextmanager
-def _open(run: Path) -> Iterator[tuple[Checkpoints, int]]:
-    """Opens the checkpoints of a run; yields them and the step of the best one."""
+def _open(run: Path) -> tuple[Checkpoints, int]:
+    """Returns the checkpoints of a run, and the step of the best one."""
     if not (run / "checkpoints").is_dir():
         raise CheckpointError(
             f"expected the folder of a run to start from, found no checkpoints in {run}; name "
             "the folder of a trained run, or where it is now: --from FOLDER"
         )
-    checkpoints = Checkpoints(run.absolute() / "checkpoints", 1, is_read_only=True)
-    try:
-        step = checkpoints.best
-        if step is None:
-            raise CheckpointError(
-                f"expected a checkpoint to start from in {run}, found none; train that run first"
-            )
-        yield checkpoints, step
-    finally:
-        checkpoints.close()
+    checkpoints = Checkpoints(run.absolute() / "checkpoints")
+    step = checkpoints.best
+    if step is None:
+        raise CheckpointError(
+            f"expected a checkpoint to start from in {run}, found none; train that run first"
+        )
+    return checkpoints, step
 
 
 def _differences(ours: config.Model, theirs: dict[str, Any]) -> list[str]:

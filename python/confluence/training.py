@@ -18,13 +18,13 @@ import jax
 import headwater
 from confluence import config, epochs, members, report, run_folder, sinks, starting
 from confluence.assembly import Assembly, assemble, open_run, open_stores
-from confluence.checkpoint import Checkpoints
+from confluence.checkpoint import Checkpoints, Writer, steps_in
 from confluence.feed import Feed
 from confluence.parallel import Processes
 from confluence.patience import Validation
 from confluence.progress import MetricsLog, ProfilerTrace, StepRecorder
 from confluence.results import Results
-from confluence.rollcall import RunIdentity
+from confluence.rollcall import Meeting, RunIdentity
 from confluence.status import StatusLine
 from confluence.step import StepMetrics, compute_type
 
@@ -66,8 +66,10 @@ def train(
         settings = _resolved(settings, resume, processes)
     with run_folder.created_folder(out, is_alone=is_alone):
         if not is_alone:
-            identity = _run_identity(settings, out, resume)
-            processes.join(settings.run.timeout_seconds, identity, _identity_differences)
+            meeting = Meeting(
+                os.path.abspath(out), _run_identity(settings, out, resume), _identity_differences
+            )
+            processes.join(settings.run.timeout_seconds, meeting)
             # After they have joined: JAX must not be used before.
             settings = _resolved(settings, resume, processes)
         return _train(settings, out, processes, resume, profile)
@@ -134,7 +136,7 @@ def _train_members(
         if processes.rank == 0:
             print(f"confluence: training {folder}", file=sys.stderr)
         # All processes agree on what is there: no checkpoint is written before all have looked.
-        resume = any(path.name.isdigit() for path in folder.glob("checkpoints/*"))
+        resume = bool(steps_in(folder / "checkpoints"))
         _train_run(own, folder, processes, resume, stop, profile)
 
 
@@ -181,8 +183,7 @@ def _write_results(parts: Assembly, out: Path, folders: Sequence[Path], results:
 def _run_identity(settings: config.Config, out: Path, resume: bool) -> RunIdentity:
     """Returns what must be equal in all processes of a run."""
     folders = members.folders(out, settings)
-    checkpoints = [path for folder in folders for path in folder.glob("checkpoints/*")]
-    steps = [int(path.name) for path in checkpoints if path.name.isdigit()]
+    steps = [step for folder in folders for step in steps_in(folder / "checkpoints")]
     return {
         "config": settings.to_dict(),
         "stores": [headwater.Store(path).root for path in settings.data.stores],
@@ -225,13 +226,16 @@ class _Trainer:
         self._is_alone = processes.count == 1
         self._settings, self._program = parts.settings, parts.program
         self._is_leader = processes.rank == 0
-        self._checkpoints = Checkpoints(out.absolute() / "checkpoints", self._settings.run.keep)
-        open_resources.callback(self._checkpoints.close)
+        folder = out.absolute() / "checkpoints"
+        self._checkpoints = Checkpoints(folder)
         self._state = self._program.initial()
         self._first_step = 0
         self._validation = Validation()
         if resume:
             self._restore()
+        # After that, since damaged checkpoints would count among those to keep.
+        self._writer = Writer(folder, self._settings.run.keep)
+        open_resources.callback(self._writer.close)
         if self._first_step == 0 and self._settings.optimizer.start_from:
             self._state = starting.load(self._settings, self._state)
         is_leader = self._is_leader
@@ -244,16 +248,15 @@ class _Trainer:
             run_folder.write_settings(out, self._settings, processes, self._first_step)
 
     def _restore(self) -> None:
-        step = self._checkpoints.latest
-        if step is None:
+        found = self._checkpoints.restore_newest(self._state, self._settings, self._parts.roots)
+        if found is None:
             print("confluence: there is no checkpoint yet; starting at step 0", file=sys.stderr)
             return
-        found = self._checkpoints.restore(step, self._state, self._settings, self._parts.roots)
         self._parts.sampler.resume(found.cursor)
-        self._state, self._first_step = found.state, step
+        self._state, self._first_step = found.state, found.step
         self._validation = found.validation
         if self._is_leader:
-            print(f"confluence: resuming after step {step}", file=sys.stderr)
+            print(f"confluence: resuming after step {found.step}", file=sys.stderr)
 
     def run(self, profile: tuple[int, int] | None) -> Results:
         last = self._settings.optimizer.steps
@@ -261,7 +264,7 @@ class _Trainer:
             self._evaluate(0, b"")
         if self._first_step < last and not self._is_out_of_patience:
             self._train_steps(last, profile)
-        self._checkpoints.wait()
+        self._writer.wait()
         self._log.flush()
         results = self._results()
         if self._is_leader:
@@ -299,7 +302,7 @@ class _Trainer:
                 if is_last:
                     break
                 if metrics.stop_requested:
-                    self._checkpoints.wait()
+                    self._writer.wait()
                     raise Interrupted(
                         f"stopped after step {step} of {last}, whose checkpoint is in "
                         f"{self._out}; {_CONTINUE}"
@@ -311,7 +314,7 @@ class _Trainer:
     def _save(self, step: int, cursor: bytes, loss: float | None = None) -> None:
         # The log on the disk must never be behind the checkpoint.
         self._log.flush()
-        self._checkpoints.save(
+        self._writer.save(
             step, self._state, cursor, self._settings, self._parts.roots, self._validation, loss
         )
 
@@ -339,16 +342,17 @@ class _Trainer:
     def _stop_in_evaluation(self) -> None:
         """Stops a run of one process during an evaluation; several agree on it in a step."""
         if self._stop.is_requested and self._is_alone:
-            self._checkpoints.wait()
+            self._writer.wait()
             step = self._checkpoints.latest
             newest = f"the newest checkpoint is of step {step}" if step else "no checkpoint yet"
             raise Interrupted(f"stopped during an evaluation; {newest} in {self._out}; {_CONTINUE}")
 
     def _results(self) -> Results:
         """Scores val and test with the best parameters by validation, beside the baselines."""
-        best = self._checkpoints.best
-        assert best is not None, "the last step always has a checkpoint"
-        found = self._checkpoints.restore(best, self._state, self._settings, self._parts.roots)
+        found = self._checkpoints.restore_chosen(
+            "best", self._state, self._settings, self._parts.roots
+        )
+        assert found is not None, "the last step always has a checkpoint"
         tasks = self._parts.results(
             [found.state.inference_params],
             ("val", "test"),
@@ -357,7 +361,9 @@ class _Trainer:
         )
         # The log is the leader's.
         folders = [self._out] if self._is_leader else []
-        return Results(best, tasks, report.training_cpu_seconds(folders), self._early_stop(), [])
+        return Results(
+            found.step, tasks, report.training_cpu_seconds(folders), self._early_stop(), []
+        )
 
     def _early_stop(self) -> list[str]:
         """Returns a line if training ended before its last step."""

@@ -1,20 +1,40 @@
-"""Gram matrices of JAX arrays sharded over devices and processes: `pip install jax`."""
+"""Batches as JAX arrays, and Gram matrices of arrays sharded over devices: `pip install jax`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import cast
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from jax.experimental import multihost_utils
 
+from headwater._alias import alias
 from headwater._headwater import InvalidArgument
 from headwater.reduce import GramJob, Reduction, Worker
 
 _LENGTH_BYTES = 8
+
+
+def arrays(batch: Mapping[str, npt.NDArray[Any]]) -> dict[str, jax.Array | npt.NDArray[Any]]:
+    """Returns the arrays of a batch as JAX arrays on the CPU, without a copy.
+
+    They share the memory of the batch, which is reused after the last of them is deleted.
+    `jax.device_put` transfers them to an accelerator. Arrays of 64 bits, such as `obs_time`, stay
+    NumPy arrays unless `jax_enable_x64` is set, because JAX would cut them to 32 bits.
+
+    Example:
+        >>> batch = headwater.jax.arrays(sampler.next_train_batch())  # doctest: +SKIP
+    """
+    return {
+        name: jnp.from_dlpack(alias(array))
+        if jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype
+        else array
+        for name, array in batch.items()
+    }
 
 
 def gram(

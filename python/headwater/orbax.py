@@ -2,10 +2,10 @@
 
 Example:
     manager.save(step, args=ocp.args.Composite(
-        state=ocp.args.StandardSave(state), sampler=headwater.orbax.save_args(sampler)))
+        state=ocp.args.StandardSave(state), sampler=headwater.orbax.save_args(sampler, step)))
     restored = manager.restore(step, args=ocp.args.Composite(
         state=ocp.args.StandardRestore(state), sampler=headwater.orbax.restore_args()))
-    headwater.orbax.resume(sampler, restored.sampler)
+    headwater.orbax.resume(sampler, restored.sampler, step)
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from typing import Any
 
 import orbax.checkpoint as ocp
 
-from headwater._headwater import InvalidArgument
+from headwater._headwater import InvalidArgument, PlanMismatch
+from headwater.events import Events
 from headwater.sampler import Sampler
 
 
-def save_args(sampler: Sampler) -> ocp.args.JsonSave:
-    """Returns the arguments that save the sampler's present cursor."""
-    return ocp.args.JsonSave({"cursor": base64.b64encode(sampler.cursor()).decode()})
+def save_args(sampler: Sampler | Events, step: int | None = None) -> ocp.args.JsonSave:
+    """Returns the arguments that save the sampler's present cursor, and the step that it is of."""
+    cursor = base64.b64encode(sampler.cursor()).decode()
+    return ocp.args.JsonSave({"cursor": cursor, "step": step})
 
 
 def restore_args() -> ocp.args.JsonRestore:
@@ -29,13 +31,24 @@ def restore_args() -> ocp.args.JsonRestore:
     return ocp.args.JsonRestore()
 
 
-def resume(sampler: Sampler, restored: dict[str, Any]) -> None:
-    """Resumes the sampler from a restored cursor; a cursor of another plan is refused."""
+def resume(sampler: Sampler | Events, restored: dict[str, Any], step: int | None = None) -> None:
+    """Resumes the sampler from a restored cursor.
+
+    Raises:
+        PlanMismatch: The cursor is of another plan, or was saved at another step than `step`: the
+            folder of the checkpoint was copied or renamed.
+    """
     try:
-        cursor = base64.b64decode(restored["cursor"])
-    except (KeyError, TypeError, ValueError) as error:
+        cursor = base64.b64decode(restored["cursor"], validate=True)
+        saved = restored.get("step")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidArgument(
-            f"expected a dict with a base64 cursor, found {restored!r} ({error!r}); "
+            f"expected a dict with a base64 cursor, found {restored!r:.200} ({error!r}); "
             "restore it with restore_args"
         ) from None
+    if step is not None and saved is not None and saved != step:
+        raise PlanMismatch(
+            f"expected the cursor of step {step}, found that of step {saved}; the folder of the "
+            f"checkpoint was copied or renamed: remove it, or restore step {saved}"
+        )
     sampler.resume(cursor)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 import torch.utils.data
 
+from headwater._alias import alias
 from headwater._headwater import InvalidArgument
 from headwater.events import Events
 from headwater.sampler import Sampler, Split
@@ -19,8 +20,9 @@ _WIDER = {"uint16": np.int32, "uint32": np.int64}
 
 
 def _tensor(array: npt.NDArray[Any]) -> torch.Tensor:
-    """Returns a copy of an array as a tensor, because PyTorch expects writable memory."""
-    return torch.from_numpy(array.astype(_WIDER.get(array.dtype.name, array.dtype)))
+    """Returns an array as a tensor of the same memory, or as a copy in a wider type."""
+    wider = _WIDER.get(array.dtype.name)
+    return torch.from_numpy(alias(array) if wider is None else array.astype(wider))
 
 
 class SamplerDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]
@@ -28,7 +30,9 @@ class SamplerDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]
 
     Pass it to `StatefulDataLoader(dataset, batch_size=None, num_workers=0)`. The sampler has its
     own threads, so worker processes are not needed. Tensors that are uint16 or uint32 in
-    `sampler/FORMAT.md` are int32 or int64 here, so that they can be indices.
+    `sampler/FORMAT.md` are int32 or int64 here, so that they can be indices. All others have the
+    memory of the batch, without a copy, which is reused after the last of them is deleted. PyTorch
+    cannot protect it: `clone()` a tensor before you change it.
 
     Args:
         sampler: The `Sampler`, or the `Events`, that makes the batches.

@@ -1,12 +1,14 @@
 """Configurations: invalid settings are refused by name."""
 
+import dataclasses
 import inspect
 import re
 
 import pytest
 
 import headwater
-from confluence import config
+from confluence import config, feed
+from confluence.parallel import Processes
 
 
 @pytest.mark.parametrize(
@@ -118,3 +120,53 @@ def test_a_date_needs_no_quotes(tmp_path):
     path.write_text("[data]\nvisible_until = 2010-01-01\n")
     assert config.load(path).data.visible_until == "2010-01-01"
     assert config.load(None, ["data.visible_until=2010-01-01"]).data.visible_until == "2010-01-01"
+
+
+# Another value of each setting, with the settings that it needs.
+OTHER_DATA = {
+    "tasks": {"tasks": ("churn",)},
+    "task_weights": {"task_weights": (1.0, 2.0)},
+    "batch_size": {"batch_size": 4},
+    "sequence_length": {"sequence_length": 41},
+    "max_rows": {"max_rows": 13},
+    "child_width": {"child_width": 4},
+    "child_widths": {"child_widths": {"orders.customer_id": 1}},
+    "aggregates": {"aggregates": "all"},
+    "visible_until": {"visible_until": "2022-01-01"},
+    "staleness_days": {"staleness_days": 3},
+    "children": {"children": "latest"},
+    "walk": {"walk": "breadth"},
+    "max_hops": {"walk": "breadth", "max_hops": 2},
+    "budget": {"walk": "breadth", "budget": 2},
+    "seed": {"seed": 43},
+    "split_seed": {"split_seed": 124},
+    "split_ratios": {"split_ratios": (0.7, 0.1, 0.2)},
+    "texts": {"texts": "batch"},
+}
+
+
+def test_no_setting_of_the_data_is_ignored(demo_store, tmp_path):
+    """Each changes the plan of the sampler or, if it changes the form alone, the batches."""
+    base = config.Data(
+        stores=(str(demo_store),), tasks=("churn", "spend"), batch_size=2, sequence_length=40,
+        max_rows=12, child_width=3,
+    )  # fmt: skip
+    breadth = dataclasses.replace(base, walk="breadth")
+    source = demo_store.parent / "data"
+    headwater.prepare(source, source / "schema.toml", tmp_path / "other", dimension=16)
+    others = OTHER_DATA | {"stores": {"stores": (str(tmp_path / "other"),)}}
+    assert set(others) == {field.name for field in dataclasses.fields(config.Data)}
+
+    def sampled(data):
+        with feed.open_sampler(data, config.Run(prefetch=0, threads=1), Processes()) as sampler:
+            form = {name: of.shape for name, of in sampler.next_train_batch().items()}
+            return headwater.Cursor.decode(sampler.cursor()).fingerprint, form
+
+    plans = {walk: sampled(data) for walk, data in (("priority", base), ("breadth", breadth))}
+    for name, changes in others.items():
+        fingerprint, form = sampled(dataclasses.replace(base, **changes))
+        plain, usual = plans["breadth" if name in ("max_hops", "budget") else "priority"]
+        if name in ("batch_size", "texts"):
+            assert form != usual, name
+        else:
+            assert fingerprint != plain, name

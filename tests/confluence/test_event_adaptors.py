@@ -1,4 +1,4 @@
-"""Token rows in grain, and in PyTorch: here, because the process loads JAX."""
+"""Token rows in grain: here, because the process loads JAX."""
 
 import pickle
 import re
@@ -291,27 +291,3 @@ def test_p4_grains_elastic_iterator_goes_from_two_shards_to_four(events_path):
     for one in four:
         one.set_state(state)
     assert rows(four, 3) == expected
-
-
-def test_torch_restores_the_position_of_token_rows(events_path):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    loaders = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is missing")
-    from headwater.torch import SamplerDataset as TorchDataset
-
-    def loader(events):
-        return loaders.StatefulDataLoader(TorchDataset(events), batch_size=None)
-
-    with headwater.Events(events_path, **SETTINGS) as events:
-        running = loader(events)
-        iterator = iter(running)
-        for _ in range(3):
-            next(iterator)
-        state = running.state_dict()
-        tail = [next(iterator) for _ in range(2)]
-    with headwater.Events(events_path, **SETTINGS) as events:
-        restored = loader(events)
-        restored.load_state_dict(state)
-        again = iter(restored)
-        for expected in tail:
-            batch = next(again)
-            assert all(torch.equal(batch[name], expected[name]) for name in expected)

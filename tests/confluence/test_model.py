@@ -452,6 +452,51 @@ def test_losses_match_the_definition():
         )
 
 
+@pytest.mark.parametrize("kind", synthetic.TARGET_TYPES)
+def test_a_label_is_zero_for_null_and_for_every_other_type(kind):
+    one = made(kind)
+    is_null = one.is_null.copy()
+    is_null[1, 0] = 1
+    cells = EXPAND(one._replace(is_null=is_null), tables(), SETTINGS.data.max_rows)
+    found = loss.labels(cells, one)
+    assert list(found.is_null) == [False, True, False, False]
+    wanted = {
+        "number": (NUMERICAL, cells.numbers[:, 0]),
+        "boolean": (BOOLEAN, cells.booleans[:, 0]),
+        "time": (TIMESTAMP, cells.times[:, 0]),
+        "category": (CATEGORICAL, cells.categories[:, 0]),
+    }
+    for name, (own, values) in wanted.items():
+        values = np.array(values) * (own == kind)
+        values[1] = 0
+        np.testing.assert_array_equal(getattr(found, name), values, err_msg=name)
+
+
+def test_values_and_labels_are_one_number_for_every_type():
+    draws = np.random.default_rng(3)
+    predictions = model.Predictions(
+        null=jnp.zeros(4), numerical=jnp.arange(4.0), boolean=jnp.array([-2.0, 0.0, 1.0, 9.0]),
+        timestamp=jnp.asarray(draws.standard_normal((4, 15)), jnp.float32),
+        # The greatest one is beyond the four categories of the column.
+        categories=jnp.asarray(draws.permuted(np.tile(np.arange(32.0), (4, 1)), axis=1)),
+    )  # fmt: skip
+    truth = loss.Labels(
+        is_null=jnp.zeros(4, bool), number=jnp.arange(4.0) + 0.5, boolean=jnp.array([0, 1, 0, 1]),
+        time=jnp.asarray(draws.standard_normal((4, 15)), jnp.float32),
+        category=jnp.array([0, 1, 2, 3]),
+    )  # fmt: skip
+    wanted = {
+        NUMERICAL: (predictions.numerical, truth.number),
+        BOOLEAN: (1 / (1 + np.exp(-np.asarray(predictions.boolean))), truth.boolean),
+        TIMESTAMP: (predictions.timestamp[:, 14], truth.time[:, 14]),
+        CATEGORICAL: (np.argmax(predictions.categories[:, :4], axis=1), truth.category),
+    }
+    for kind in synthetic.TARGET_TYPES:
+        found = loss.values_and_labels(predictions, truth, made(kind))
+        for ours, theirs in zip(found, wanted[kind], strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
 def test_contexts_of_weight_zero_do_not_count():
     losses = jnp.array([1.0, 2.0, 100.0])
     assert float(loss.weighted_mean(losses, jnp.array([1.0, 1.0, 0.0]))) == 1.5

@@ -1,11 +1,14 @@
 """The roll call: all processes of a run join, or all get the reason why not."""
 
 import fcntl
+import json
 import signal
 import socket
 import threading
 import time
+from contextlib import ExitStack, suppress
 
+import numpy as np
 import pytest
 
 from confluence import rollcall
@@ -18,22 +21,33 @@ def differences(ours, theirs):
     return [f"x is {theirs['x']}, expected {ours['x']}"] if ours != theirs else []
 
 
-def called(values, *, count=None, timeout=5):
-    """Runs a roll call; returns the error of each rank, or None. `values` has one per rank."""
+def meeting(value=7, key="runs/1"):
+    return rollcall.Meeting(key, {"x": value}, differences)
+
+
+def called(values, *, count=None, timeout=5, port=None, before=lambda port: None):
+    """Runs a roll call; returns the error of each rank, or None. `values` has one per rank.
+
+    `before` is called with the port when rank 0 listens, before the other ranks start.
+    """
     found = {}
-    coordinator = f"127.0.0.1:{free_port()}"
+    port = port or free_port()
 
     def one(rank):
         try:
             rollcall.call(
-                rank, count or len(values), coordinator, {"x": values[rank]}, differences, timeout
+                rank, count or len(values), f"127.0.0.1:{port}", meeting(values[rank]), timeout
             )
             found[rank] = None
         except rollcall.JoinError as error:
             found[rank] = str(error)
 
     threads = [threading.Thread(target=one, args=[rank]) for rank in values]
-    for thread in threads:
+    if 0 in values:
+        threads[0].start()
+        connected(port).close()
+        before(port)
+    for thread in threads[1 if 0 in values else 0 :]:
         thread.start()
     for thread in threads:
         thread.join(TIMEOUT_SECONDS)
@@ -52,8 +66,10 @@ def test_all_ranks_are_refused_if_one_differs():
 
 
 def test_missing_ranks_are_named():
-    found = called({0: 7, 2: 7}, count=4, timeout=1)
-    assert found == dict.fromkeys((0, 2), "rank 1, 3 did not connect within 1 s")
+    port = free_port()
+    found = called({0: 7, 2: 7}, count=4, timeout=1, port=port)
+    expected = f"rank 1, 3 did not connect to 127.0.0.1:{port} within 1 s"
+    assert found == dict.fromkeys((0, 2), expected)
 
 
 def test_a_missing_rank_0_is_an_error():
@@ -61,34 +77,208 @@ def test_a_missing_rank_0_is_an_error():
     assert "rank 1 of 2 could not connect to rank 0 at 127.0.0.1:" in found[1]
 
 
-def test_a_foreign_connection_is_ignored():
-    found = {}
-    port = free_port()
-
-    def one(rank):
-        found[rank] = rollcall.call(rank, 2, f"127.0.0.1:{port}", {}, differences, 20)
-
-    first = threading.Thread(target=one, args=[0])
-    first.start()
-    for message in (b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b"\xff\n"):
-        with connected(port) as connection:
-            connection.sendall(message)
-    one(1)
-    first.join(TIMEOUT_SECONDS)
-    assert found == {0: None, 1: None}
-
-
-def connected(port):
+def connected(port, host="127.0.0.1"):
     end = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
-            return socket.create_connection(("127.0.0.1", port), 5)
+            return socket.create_connection((host, port), 5)
         except ConnectionRefusedError:
             assert time.monotonic() < end
             time.sleep(0.01)
 
 
-@pytest.mark.parametrize("name", ["localhost", "localhost:", ":1", "localhost:70000", "a:b"])
+def report(of=None, **changes):
+    """Returns the line that rank 1 of a run sends, with changes."""
+    of = of or meeting()
+    message = {"proof": of.proof("a rank"), "rank": 1, "processes": 3, "identity": of.identity}
+    return json.dumps(message | changes).encode() + b"\n"
+
+
+STRANGERS = {
+    "HTTP": b"GET / HTTP/1.1\r\n\r\n",
+    "random bytes": np.random.default_rng(5).bytes(3000) + b"\n",
+    "a list": b"[1]\n",
+    "a number of many digits": b"1" * 100_000 + b"\n",
+    "deep JSON": b"[" * 500_000 + b"\n",
+    "half a surrogate": b'{"proof": "\\ud800"}\n',
+    "nothing": b"",
+    "half a message": report()[:30],
+    "no line end": report()[:-1],
+    "100 megabytes": b"x" * 10**8,
+    "no proof": b'{"rank": 1, "processes": 3, "identity": {"x": 7}}\n',
+    "a foreign proof": report(meeting(key="runs/2")),
+    "a proof that is a number": report(proof=1),
+    "rank 0": report(rank=0),
+    "rank 7 of 3": report(rank=7),
+    "rank -1": report(rank=-1),
+    "a rank of text": report(rank="1"),
+    "a rank that is true": report(rank=True),
+    "a fraction of a rank": report(rank=1.0),
+    "a rank that is a list": report(rank=[1]),
+    "processes of text": report(processes="3"),
+    "no identity": report(identity=None),
+    "an identity of another form": report(identity=[7]),
+    "an identity without x": report(identity={"y": 7}),
+}
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_stranger_neither_joins_nor_stops_the_ranks(name, stays, capfd):
+    with ExitStack() as open_resources:
+
+        def before(port):
+            connection = open_resources.enter_context(connected(port))
+            # Rank 0 may close the connection before it has read everything.
+            with suppress(OSError):
+                connection.sendall(STRANGERS[name])
+            if not stays:
+                connection.close()
+
+        start = time.monotonic()
+        assert called({0: 7, 1: 7, 2: 7}, before=before) == {0: None, 1: None, 2: None}
+        assert time.monotonic() - start < 4
+    assert capfd.readouterr().err == ""
+
+
+def test_many_silent_connections_keep_no_rank_waiting():
+    with ExitStack() as open_resources:
+
+        def before(port):
+            for _ in range(300):
+                open_resources.enter_context(connected(port))
+
+        assert called({0: 7, 1: 7, 2: 7}, before=before) == {0: None, 1: None, 2: None}
+
+
+def test_a_connection_that_stays_silent_is_closed(monkeypatch):
+    monkeypatch.setattr(rollcall, "_READ_TIMEOUT_SECONDS", 0.2)
+
+    def before(port):
+        with connected(port) as connection:
+            connection.sendall(b"{")
+            assert connection.recv(1) == b""
+
+    assert called({0: 7, 1: 7}, before=before) == {0: None, 1: None}
+
+
+def test_a_second_process_with_a_rank_is_turned_away_and_the_first_stays():
+    refusals = []
+
+    def before(port):
+        with connected(port) as first, connected(port) as second:
+            first.sendall(report())
+            time.sleep(0.2)
+            second.sendall(report())
+            refusals.append(json.loads(second.makefile().readline())["refusal"])
+
+    # The first one ended without an answer: its rank is missing again.
+    assert called({0: 7, 1: 7, 2: 7}, before=before) == {0: None, 1: None, 2: None}
+    assert refusals == ["two processes have rank 1; give each process its own --rank"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (report(rank=7), "a process was turned away: expected a --rank from 1 to 2, found 7"),
+        (report(identity={}), "run the same version of headwater in all processes"),
+        (report(meeting(key="x")), "a process of another run, with another --out, was turned away"),
+    ],
+)
+def test_rank_0_tells_whom_it_turned_away(line, reason):
+    def before(port):
+        with connected(port) as connection:
+            connection.sendall(line)
+            connection.makefile().readline()
+
+    found = called({0: 7, 1: 7}, count=3, timeout=1, before=before)
+    assert found[0] == found[1]
+    assert found[0].startswith("rank 2 did not connect to 127.0.0.1:")
+    assert found[0].endswith(reason)
+
+
+def test_a_rank_of_another_run_is_told_so_and_this_run_joins():
+    told = []
+
+    def before(port):
+        with pytest.raises(rollcall.JoinError) as refused:
+            rollcall.call(1, 2, f"127.0.0.1:{port}", meeting(key="runs/2"), 5)
+        told.append(str(refused.value))
+
+    assert called({0: 7, 1: 7, 2: 7}, before=before) == {0: None, 1: None, 2: None}
+    assert "got no answer from rank 0 of this run at 127.0.0.1:" in told[0]
+    assert "each run its own port" in told[0]
+
+
+def test_other_numbers_of_processes_are_refused():
+    def before(port):
+        with connected(port) as connection:
+            connection.sendall(report(processes=2))
+            connection.makefile().readline()
+
+    found = called({0: 7}, count=3, before=before)
+    assert found[0].startswith("rank 1 has --processes 2, rank 0 has --processes 3; start all")
+
+
+def test_rank_0_listens_at_the_address_of_the_coordinator_alone():
+    def before(port):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port), 5)
+
+    assert called({0: 7, 1: 7}, before=before) == {0: None, 1: None}
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a" * 300])
+def test_rank_0_elsewhere_is_refused(host):
+    with pytest.raises(rollcall.JoinError, match="rank 0 cannot (listen on|find the address of) "):
+        rollcall.call(0, 2, f"{host}:{free_port()}", meeting(), 1)
+
+
+def test_a_port_in_use_is_refused():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        pytest.raises(rollcall.JoinError, match=r"in use; give --coordinator a free port"),
+    ):
+        rollcall.call(0, 2, f"localhost:{other.getsockname()[1]}", meeting(), 1)
+
+
+ANSWERS = {
+    "nothing": b"",
+    "HTTP": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "a list": b"[1]\n",
+    "its own report": report(),
+    "a refusal without a proof": b'{"refusal": ""}\n',
+    "another run": json.dumps({"proof": meeting(key="x").proof("rank 0"), "refusal": ""}).encode(),
+    "deep JSON": b"[" * 500_000 + b"\n",
+    "100 megabytes": b"x" * 10**8,
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_rank_takes_no_answer_but_that_of_its_rank_0(name, stays, monkeypatch):
+    monkeypatch.setattr(rollcall, "_READ_TIMEOUT_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer():
+            connection, _ = listener.accept()
+            with connection, suppress(OSError):
+                connection.recv(1 << 16)
+                connection.sendall(ANSWERS[name])
+                if stays:
+                    connection.recv(1 << 16)
+
+        other = threading.Thread(target=answer)
+        other.start()
+        with pytest.raises(rollcall.JoinError, match="rank 1 of 2 got no answer from rank 0 of th"):
+            rollcall.call(1, 2, f"127.0.0.1:{listener.getsockname()[1]}", meeting(), 1)
+        other.join(TIMEOUT_SECONDS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["localhost", "localhost:", ":1", "localhost:70000", "a:b", "a:\u00b2", "a:" + "9" * 5000],
+)
 def test_a_coordinator_is_a_host_and_a_port(name):
     with pytest.raises(rollcall.JoinError, match="expected --coordinator HOST:PORT, found"):
         rollcall.address(name)

@@ -1,16 +1,17 @@
-"""The sampler as a PyTorch dataset, whose loader saves and restores its position."""
+"""Samplers as PyTorch datasets, whose loader saves and restores their position."""
 
 import numpy as np
 import pytest
 
 import headwater
+from pings import SCHEMA, pings, write_csv
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 loaders = pytest.importorskip(
     "torchdata.stateful_dataloader", reason="torchdata is not installed, which has the loader"
 )
 
-from headwater.torch import SamplerDataset  # noqa: E402
+from headwater.torch import SamplerDataset, _tensor  # noqa: E402
 
 # The warning is about torchdata's use of PyTorch.
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
@@ -62,8 +63,6 @@ def test_tensors_equal_the_arrays_in_types_valid_as_indices(store_path):
         assert tensors.keys() == arrays.keys()
         for name, tensor in tensors.items():
             np.testing.assert_array_equal(tensor.numpy(), arrays[name])
-        # A tensor is a copy, which may be written to.
-        tensors["is_null"][0] = 1
         kinds = {name: tensor.dtype for name, tensor in tensors.items()}
         assert not {torch.uint16, torch.uint32} & set(kinds.values())
         assert (kinds["fk_adj"], kinds["text_batch_embeddings"]) == (torch.uint8, torch.float16)
@@ -81,3 +80,39 @@ def test_worker_processes_are_refused(store_path):
         pytest.raises(headwater.InvalidArgument, match="use num_workers=0"),
     ):
         next(iter(loader(running, num_workers=1)))
+
+
+def test_tensors_share_the_memory_of_the_batch(store_path):
+    with sampler(store_path) as running:
+        batch = running.next_train_batch()
+        for name, array in batch.items():
+            is_shared = _tensor(array).data_ptr() == array.ctypes.data
+            assert is_shared == (array.dtype.name not in ("uint16", "uint32")), name
+
+
+def test_the_memory_stays_as_long_as_a_tensor_and_is_then_reused(store_path):
+    with sampler(store_path, num_prefetch=0) as running:
+        batches = iter(SamplerDataset(running))
+        first = next(batches)["numeric_values"]
+        kept, place = first.clone(), first.data_ptr()
+        for _ in range(20):
+            assert next(batches)["numeric_values"].data_ptr() != place
+        assert torch.equal(first, kept)
+        del first
+        assert place in [next(batches)["numeric_values"].data_ptr() for _ in range(3)]
+
+
+def test_p2_the_loader_restores_the_position_of_token_rows(tmp_path):
+    (tmp_path / "events.toml").write_text(SCHEMA)
+    headwater.prepare(write_csv(tmp_path, pings()), tmp_path / "events.toml", tmp_path / "pings.db")
+    settings = {"seed": 3, "batch_size": 4, "sequence_length": 128}
+    with headwater.Events(tmp_path / "pings.db", **settings) as events:
+        running = loader(events)
+        iterator = iter(running)
+        take(iterator, 3)
+        state = running.state_dict()
+        tail = take(iterator, 2)
+    with headwater.Events(tmp_path / "pings.db", **settings) as events:
+        restored = loader(events)
+        restored.load_state_dict(state)
+        assert all(map(same, take(restored, 2), tail))

@@ -9,7 +9,7 @@ use headwater::store::{
 };
 
 use crate::database::{Database, Value};
-use crate::twin::{moments, parents, times, z_score};
+use crate::twin::{known_by_then, moments, parents, times, z_score};
 use crate::{DIMENSION, plain_vector};
 
 const DAY: i64 = 86_400_000_000;

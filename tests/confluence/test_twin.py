@@ -1,0 +1,167 @@
+"""The model against its twin in plain NumPy, and changes of the model that the twin notices."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+import headwater
+import twin
+from confluence import attention, batch, config, feed, model, synthetic
+from confluence.parallel import Processes
+
+SETTINGS = config.Model(width=16, heads=2, layers=2, hidden=24, compute="float32", epochs=True)
+DATA = config.Data(batch_size=3, sequence_length=34, max_rows=7)
+
+
+def wild_batch():
+    """Returns a batch with all that a batch may have, and its tables.
+
+    Cells in any order, NULLs, padding, times before 1970, rows that refer to themselves and twice
+    to one row, three relations, rows without a time, a context without an observation time.
+    """
+    draws = np.random.default_rng(8)
+    one = synthetic.batch(DATA, twin.CATEGORICAL, draws)
+    vectors = synthetic.vocabulary_and_tables()[1]
+    vectors = vectors._replace(relations=draws.standard_normal((3, 32)).astype(np.float16))
+    shape, rows = one.types.shape, (3, DATA.max_rows)
+    child, parent = draws.integers(0, DATA.max_rows, (2, 3, 2 * DATA.max_rows))
+    order = np.argsort(child, axis=1, kind="stable")
+    child, parent = (np.take_along_axis(of, order, axis=1) for of in (child, parent))
+    # At most two references of a row, as the slots of a batch allow.
+    place = np.stack([np.arange(len(of)) - np.searchsorted(of, of) for of in child])
+    child, parent = (np.where(place < 2, of, 65535) for of in (child, parent))
+    return one._replace(
+        types=draws.integers(0, 6, shape, np.int8),
+        columns=draws.integers(0, 12, shape, np.int32),
+        rows=draws.integers(0, DATA.max_rows - 1, shape).astype(np.uint16),
+        days=draws.integers(-30_000, 25_000, shape, np.int32),
+        milliseconds=draws.integers(0, twin.DAY_MILLISECONDS, shape, np.int32),
+        categories=draws.integers(0, 4, shape, np.int32),
+        is_null=(draws.random(shape) < 0.2).astype(np.uint8),
+        is_padding=(np.arange(shape[1]) >= np.array([[34], [27], [20]])).astype(np.uint8),
+        edges=np.stack([child, parent], axis=-1).astype(np.uint16),
+        relations=draws.integers(0, 3, child.shape, np.int32),
+        row_days=np.where(draws.random(rows) < 0.3, batch.NO_DAY, draws.integers(1e4, 3e4, rows))
+        .astype(np.int32),
+        row_milliseconds=draws.integers(0, twin.DAY_MILLISECONDS, rows, np.int32),
+        row_hops=draws.integers(0, 5, rows).astype(np.uint16),
+        row_directions=draws.integers(0, 3, rows).astype(np.uint8),
+        target_position=np.array([0, 11, 19], np.int32),
+        observed_days=np.array([21_000, 3_000, batch.NO_DAY], np.int32),
+        observed_milliseconds=np.array([5_000_000, 60_000_000, 0], np.int32),
+        category_start=np.int32(1),
+        category_count=np.int32(3),
+    ), vectors  # fmt: skip
+
+
+def some_params(settings, text_width):
+    """Returns parameters none of which is zero, and of which some scales are beyond their limit."""
+    params = jax.jit(model.initial_params, static_argnums=(0, 1, 2))(settings, text_width, 0)
+    draws = np.random.default_rng(3)
+    params = jax.tree.map(
+        lambda of: np.array(of + 0.2 * draws.standard_normal(of.shape), np.float32), params
+    )
+    params["blocks"]["relation"]["key_scale"][0, 0] = [1.7, -2.5]
+    params["blocks"]["attention"]["scale"][1, 2, 1] = 42.0
+    return params
+
+
+def predicted(one, tables, params, settings):
+    shape = model.Shape(one.row_days.shape[1], 32, has_texts=True, compute="float32")
+    # Compiled anew each time, since tests change parts of the model.
+    compiled = jax.jit(lambda p, b, t: model.predict(p, b, t, settings, shape))
+    return compiled(params, one, tables)._asdict()
+
+
+def worst_difference(ours, theirs):
+    """Returns the greatest difference of any head, relative to the size of its predictions."""
+    assert ours.keys() == theirs.keys()
+    return max(
+        np.max(np.abs(ours[name] - theirs[name])) / np.max(np.abs(theirs[name])) for name in ours
+    )
+
+
+@pytest.fixture(scope="module")
+def wild():
+    one, tables = wild_batch()
+    return one, tables, some_params(SETTINGS, 32)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"ages": False}, {"epochs": False}, {"layers": 1}, {"attention": "structured"}],
+    ids=str,
+)
+def test_the_model_equals_its_twin(changes, wild):
+    one, tables, _ = wild
+    settings = dataclasses.replace(SETTINGS, **changes)
+    params = some_params(SETTINGS, 32)
+    if settings.layers == 1:
+        params["blocks"] = jax.tree.map(lambda of: of[:1], params["blocks"])
+    wanted = twin.predictions(params, one, tables, settings, 32)
+    assert worst_difference(predicted(one, tables, params, settings), wanted) < 5e-6
+
+
+def test_the_model_equals_its_twin_on_a_store(demo_store, tiny_config):
+    vocabulary, tables = batch.vocabulary_and_tables([headwater.Store(demo_store)], "global")
+    params = some_params(SETTINGS, 32)
+    seen = set()
+    with feed.open_sampler(tiny_config.data, tiny_config.run, Processes()) as sampler:
+        for _ in range(3):
+            one = batch.from_sampler(sampler.next_train_batch(), vocabulary, 0)
+            one = one._replace(**{
+                name: getattr(one, name)[:2] for name in batch.Batch._fields
+                if name not in batch.REPLICATED | {"text_vectors"}
+            })  # fmt: skip
+            seen.add(int(one.target_type))
+            wanted = twin.predictions(params, one, tables, SETTINGS, vocabulary.target_categories)
+            found = predicted(one, tables, params, SETTINGS)
+            assert worst_difference(found, wanted) < 5e-6
+    assert len(seen) > 1
+
+
+def without_gate(own, hidden, attended):
+    return model._matmul(attended.reshape(hidden.shape), own["out"])
+
+
+def unnormalised(own, hidden, heads):
+    x = model.rms_norm(hidden, own["norm"])
+    q, k, v = (
+        model._matmul(x, own[name]).reshape(*x.shape[:2], heads, -1)
+        for name in ("query", "key", "value")
+    )
+    return q, model.unit_length(k), v
+
+
+def same_row(cells):
+    is_real = ~cells.is_padding
+    found = cells.rows[:, :, None] == cells.rows[:, None, :]
+    found &= is_real[:, :, None] & is_real[:, None, :]
+    return found | np.eye(cells.rows.shape[1], dtype=bool)
+
+
+REAL_AGES = batch._ages
+
+
+def inverted_ages(of, days, milliseconds):
+    return -REAL_AGES(of, days, milliseconds)
+
+
+@pytest.mark.parametrize(
+    ("room", "name", "change"),
+    [
+        (model, "_gated", without_gate),
+        (model, "_projected", unnormalised),
+        (attention, "_same_column", same_row),
+        (batch, "_ages", inverted_ages),
+        (model, "rms_norm", lambda x, gain: x),
+        (model, "_MAX_SCALE", 1e9),
+    ],
+)
+def test_the_twin_notices_a_changed_model(room, name, change, wild, monkeypatch):
+    one, tables, params = wild
+    wanted = twin.predictions(params, one, tables, SETTINGS, 32)
+    monkeypatch.setattr(room, name, change)
+    assert worst_difference(predicted(one, tables, params, SETTINGS), wanted) > 1e-3

@@ -1,0 +1,198 @@
+"""Changes the Python code in small ways, one at a time, and lists the changes that no test notices.
+
+    python tests/mutants/run.py [--share N] [--jobs N] [NAME ...]
+
+NAME is a file such as `confluence/model.py`; default: all files that have tests below. `--share N`
+takes each Nth change, always the same ones. Survivors that `survivors.md` names with a reason are
+accepted; others end the command with status 1.
+
+The tests run in copies of the repository, so the working tree is never changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from mutations import Mutant, mutants
+
+ROOT = Path(__file__).parents[2]
+RECORD = Path(__file__).parent / "survivors.md"
+_TWIN = ["tests/confluence/test_twin.py::test_the_model_equals_its_twin"]
+_STEPS = ["tests/confluence/test_optimizer.py", "-k", "numpy or recorded"]
+_MODEL = "tests/confluence/test_model.py"
+
+# The tests of each file, in turns: the quick ones that notice most come first.
+TESTS: dict[str, list[list[str]]] = {
+    "confluence/model.py": [_TWIN, _STEPS],
+    "confluence/attention.py": [_TWIN, [_MODEL, "-k", "softmax or summed or structured"]],
+    "confluence/structured.py": [
+        [f"{_TWIN[0]}[{{'attention': 'structured'}}]"],
+        [_MODEL, "-k", "structured or order_of_cells"],
+    ],
+    "confluence/loss.py": [_STEPS, [_MODEL, "-k", "losses or null_target or weight_zero or label"]],
+    "confluence/optimizer.py": [_STEPS],
+    "confluence/step.py": [_STEPS, [_MODEL, "-k", "running_mean or skipped"]],
+    "confluence/batch.py": [_TWIN, [_MODEL, "-k", "compact or calendar or text_vectors"]],
+    "confluence/feed.py": [["tests/confluence/test_config.py"], ["tests/confluence/test_feed.py"]],
+    "confluence/checkpoint.py": [["tests/confluence/test_checkpoint.py"]],
+    "confluence/patience.py": [["tests/confluence/test_patience.py", "-k", "not run"]],
+    "confluence/metrics.py": [["tests/confluence/test_metrics.py"]],
+    "confluence/rollcall.py": [["tests/confluence/test_rollcall.py", "-k", "not run and not ends"]],
+    "headwater/sampler.py": [["tests/python/test_sampler.py"], ["tests/python/test_databases.py"]],
+    "headwater/events.py": [["tests/python/test_events.py"]],
+    "headwater/grain.py": [["tests/confluence/test_event_adaptors.py"]],
+    "headwater/orbax.py": [["tests/confluence/test_adaptors.py"]],
+    "headwater/tables.py": [["tests/python/test_tables.py"]],
+    "headwater/_frames.py": [["tests/python/test_prepare.py", "tests/python/test_sources.py"]],
+    "headwater/reduce.py": [["tests/python/test_reduce.py"]],
+}
+
+
+class Copy:
+    """A copy of the repository's Python code and tests, whose files may be changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: subprocess.Popen[bytes] | None = None
+        ignored = shutil.ignore_patterns("__pycache__", "*.so")
+        for name in ("python", "tests"):
+            shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        for library in (ROOT / "python/headwater").glob("*.so"):
+            (folder / "python/headwater" / library.name).symlink_to(library)
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": str(folder / "python"),
+            # A file that changes twice within a second would be read from its old bytecode.
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+        }
+
+    def passes(self, file: str, text: str, seconds: float) -> bool:
+        """Returns whether the tests of a file pass with another text of it."""
+        path = self._folder / "python" / file
+        before = path.read_text()
+        path.write_text(text)
+        try:
+            return all(self._pytest(tests, seconds) for tests in TESTS[file])
+        finally:
+            path.write_text(before)
+
+    def _pytest(self, tests: list[str], seconds: float) -> bool:
+        options = ["-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no"]
+        self._running = process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *options, *tests],
+            cwd=self._folder, env=self._environment, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            return process.wait(seconds) == 0
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            self.stop()
+            process.wait()
+
+    def stop(self) -> None:
+        """Ends the tests that run, and all processes that they started."""
+        if self._running is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._running.pid, signal.SIGKILL)
+
+
+def chosen(file: str, share: int) -> list[Mutant]:
+    """Returns each `share`-th mutant of a file, by a digest of its name."""
+    found = mutants((ROOT / "python" / file).read_text())
+    return [of for of in found if _number(f"{file} {of.name}") % share == 0]
+
+
+def _number(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
+
+
+def accepted() -> dict[tuple[str, str], str]:
+    """Returns the reasons of the survivors that are recorded, by file and name."""
+    lines = RECORD.read_text().splitlines()
+    found = [re.fullmatch(r"- `([^`]+)` `` (.+) ``: (.+)", line) for line in lines]
+    return {(of[1], of[2]): of[3] for of in found if of}
+
+
+def _limit(copy: Copy, file: str) -> float:
+    """Returns the seconds after which the tests of a changed file count as failed."""
+    start = time.monotonic()
+    if not copy.passes(file, (ROOT / "python" / file).read_text(), 1800):
+        sys.exit(f"the tests of {file} fail without a change; mend them first")
+    return 60 + 4 * (time.monotonic() - start)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("files", nargs="*", metavar="NAME", help="default: all files with tests")
+    parser.add_argument("--share", type=int, default=1, help="take each Nth change (default: all)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="default: all cores")
+    arguments = parser.parse_args()
+    for unknown in set(arguments.files) - set(TESTS):
+        parser.error(f"expected files among {', '.join(TESTS)}; found {unknown}")
+    files = arguments.files or list(TESTS)
+    work: queue.Queue[tuple[str, Mutant]] = queue.Queue()
+    for file in files:
+        for mutant in chosen(file, arguments.share):
+            work.put((file, mutant))
+    count, reasons = work.qsize(), accepted()
+    survivors: list[tuple[str, Mutant]] = []
+    print(f"{count} mutants of {len(files)} files", flush=True)
+
+    def run(copy: Copy, limits: dict[str, float]) -> None:
+        while True:
+            try:
+                file, mutant = work.get_nowait()
+            except queue.Empty:
+                return
+            if copy.passes(file, mutant.text, limits[file]):
+                survivors.append((file, mutant))
+                known = reasons.get((file, mutant.name))
+                shown = f"known ({known})" if known else "SURVIVED"
+                print(f"{shown}: {file}:{mutant.line} {mutant.name}", flush=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        copies = [Copy(Path(folder) / str(number)) for number in range(arguments.jobs)]
+        limits = {file: _limit(copies[0], file) for file in files}
+        jobs = [threading.Thread(target=run, args=[copy, limits]) for copy in copies]
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for job in jobs:
+            job.start()
+        try:
+            for job in jobs:
+                job.join()
+        except KeyboardInterrupt:
+            # Each job ends after its present mutant.
+            work.queue.clear()
+            print("stopping", flush=True)
+            for copy in copies:
+                copy.stop()
+            for job in jobs:
+                job.join()
+            return 130
+    new = [of for of in survivors if (of[0], of[1].name) not in reasons]
+    print(
+        f"{count} mutants: {count - len(survivors)} noticed, {len(survivors) - len(new)} known to "
+        f"survive, {len(new)} survived"
+    )
+    return 1 if new else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
