@@ -31,7 +31,8 @@ impl Team {
     pub(crate) fn going_on(done: Reduction<Gram>, ranks: u32, audited_per_mille: u64) -> Self {
         let job = done.job().clone();
         let blocks = Blocks::new(CHUNKS, BLOCK_CHUNKS.ilog2()).unwrap();
-        let policy = Policy { blocks, cuts: BTreeSet::new(), audited_per_mille, patience: 1000 };
+        let cuts = BTreeSet::new();
+        let policy = Policy { blocks, ranks, cuts, audited_per_mille, patience: 1000 };
         let coordinator = Coordinator::new(done, &policy).unwrap();
         let mut team = Self { coordinator, workers: BTreeMap::new(), now: 0 };
         for rank in 0..ranks {
@@ -65,8 +66,8 @@ impl Team {
             return Ok(());
         };
         let portion = portion(self.coordinator.reduction().job(), data, chunks);
-        self.workers.get_mut(&rank).unwrap().folded(self.now);
-        let report = Report::Folded { cpu_microseconds: 0, portion: &portion }.encode();
+        let cursor = self.workers.get_mut(&rank).unwrap().folded(self.now).unwrap();
+        let report = Report::Folded { cursor, cpu_microseconds: 0, portion: &portion }.encode();
         let outbox = self.coordinator.hear(self.now, rank, &report)?;
         self.deliver(outbox);
         Ok(())
@@ -131,7 +132,7 @@ fn blocks_end_where_the_files_of_a_rank_end() {
     let (job, data) = (job(CHUNKS, 1), rows(CHUNKS));
     let blocks = Blocks::new(CHUNKS, BLOCK_CHUNKS.ilog2()).unwrap();
     let cuts = BTreeSet::from([6, 7]);
-    let policy = Policy { blocks, cuts, audited_per_mille: 0, patience: 1000 };
+    let policy = Policy { blocks, ranks: 2, cuts, audited_per_mille: 0, patience: 1000 };
     let coordinator = Coordinator::new(reduction(&job), &policy).unwrap();
     let mut team = Team { coordinator, workers: BTreeMap::new(), now: 0 };
     for (rank, readable) in [(0, 0..7), (1, 6..CHUNKS)] {
@@ -140,7 +141,7 @@ fn blocks_end_where_the_files_of_a_rank_end() {
         team.workers.insert(rank, worker);
         let outbox = team.coordinator.hear(0, rank, &ready).unwrap();
         for (_, order) in &outbox {
-            let Order::Fold(chunks) = order else { panic!("an end") };
+            let Order::Fold { chunks, .. } = order else { panic!("an end") };
             assert!(readable.start <= chunks.start && chunks.end <= readable.end, "{chunks:?}");
         }
         team.deliver(outbox);
@@ -158,12 +159,15 @@ fn blocks_end_where_the_files_of_a_rank_end() {
 fn orders_go_to_ranks_that_can_read_all_their_chunks() {
     let job = job(CHUNKS, 1);
     let blocks = Blocks::new(CHUNKS, BLOCK_CHUNKS.ilog2()).unwrap();
-    let policy = Policy { blocks, cuts: BTreeSet::new(), audited_per_mille: 0, patience: 1000 };
+    let cuts = BTreeSet::new();
+    let policy = Policy { blocks, ranks: 1, cuts, audited_per_mille: 0, patience: 1000 };
     let mut coordinator = Coordinator::new(reduction(&job), &policy).unwrap();
     let readable = 0..BLOCK_CHUNKS + BLOCK_CHUNKS / 2;
     let ready = Worker::new(&job, vec![readable], 100).unwrap().begin(0);
     let outbox = coordinator.hear(0, 0, &ready).unwrap();
-    assert!(matches!(&outbox[..], [(0, Order::Fold(chunks))] if *chunks == (0..BLOCK_CHUNKS)));
+    assert!(
+        matches!(&outbox[..], [(0, Order::Fold { chunks, .. })] if *chunks == (0..BLOCK_CHUNKS))
+    );
 }
 
 /// Gram matrices on a machine that has no memory for a partial that arrives.
@@ -209,13 +213,15 @@ fn out_of_memory_on_receive_fails_the_job_without_retrying() {
     let (job, data) = (job(4, 1), rows(4));
     let without_memory = Arc::new(WithoutMemory(Gram::new(COLUMNS).unwrap()));
     let blocks = Blocks::new(4, 0).unwrap();
-    let policy = Policy { blocks, cuts: BTreeSet::new(), audited_per_mille: 0, patience: 1000 };
+    let cuts = BTreeSet::new();
+    let policy = Policy { blocks, ranks: 1, cuts, audited_per_mille: 0, patience: 1000 };
     let mut coordinator =
         Coordinator::new(Reduction::new(job.clone(), without_memory), &policy).unwrap();
     let ready = Worker::new(&job, vec![0..4], 100).unwrap().begin(0);
-    assert_eq!(coordinator.hear(0, 0, &ready).unwrap().len(), 2);
+    let outbox = coordinator.hear(0, 0, &ready).unwrap();
+    let [(0, Order::Fold { cursor, .. }), _] = outbox[..] else { panic!("{outbox:?}") };
     let portion = portion(&job, &data, 0..1);
-    let report = Report::Folded { cpu_microseconds: 0, portion: &portion }.encode();
+    let report = Report::Folded { cursor, cpu_microseconds: 0, portion: &portion }.encode();
     let error = coordinator.hear(1, 0, &report).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::LimitExceeded);
     assert!(error.to_string().contains("rank 0: there is no memory"), "{error}");
