@@ -53,8 +53,7 @@ class Worker:
     next own block.
 
     A worker keeps the rows of one unfinished chunk, and a few matrices of sums until `portion`
-    returns them. It folds a copy of the rows that are pushed, so the caller may write to the array
-    when `push` returns.
+    returns them.
 
     Args:
         job: The job whose rows are folded.
@@ -103,9 +102,9 @@ class Worker:
     def push(self, rows: npt.ArrayLike) -> None:
         """Accepts the next own rows, and folds the chunks that they complete.
 
-        Other Python threads run meanwhile. One of them that writes to the array makes its rows
-        undefined, but no row is read twice: the sums are those of some version of each number.
-        Ctrl-C interrupts it; then the rows before `next_row` are accepted.
+        Other Python threads run meanwhile. If one of them writes to the array, it is undefined
+        which version of a number is folded; but each number is read once, so that all sums are of
+        the same rows. Ctrl-C interrupts the call; then the rows before `next_row` are accepted.
 
         Args:
             rows: Rows [n, k] of the job's dtype, with any n.

@@ -57,9 +57,17 @@ impl OwnRows {
         }
     }
 
-    /// The rows from `row` to the end of its block, if the rank owns the block; else 0.
+    /// The number of consecutive own rows from `row` on: to the end of its block, or of the job if one
+    /// rank owns all; 0 if another rank owns the row.
     #[must_use]
-    pub fn left_of_block(&self, row: u64) -> u64 {
+    pub fn left_of_run(&self, row: u64) -> u64 {
+        match self.assignment.world() {
+            1 => self.job.rows().saturating_sub(row),
+            _ => self.left_of_block(row),
+        }
+    }
+
+    fn left_of_block(&self, row: u64) -> u64 {
         let block = self.block_of(row);
         match self.assignment.owns(block) {
             true => self.start_of(block.saturating_add(1)).saturating_sub(row),

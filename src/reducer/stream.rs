@@ -73,12 +73,6 @@ impl GramStream {
         Ok(())
     }
 
-    /// The rows of the chunks that are folded at a time.
-    #[must_use]
-    pub fn rows_at_once(&self) -> u64 {
-        at_once(&self.gram, &self.job, &self.threads).saturating_mul(self.job.chunk_rows())
-    }
-
     /// The next row that the stream expects.
     #[must_use]
     pub fn next_row(&self) -> u64 {

@@ -156,8 +156,10 @@ proptest! {
             let later = own.iter().copied().filter(|&other| other >= row);
             prop_assert_eq!(of.left(row), later.clone().count() as u64);
             prop_assert_eq!(of.next_own(row), later.clone().next().unwrap_or(count));
-            let here = later.filter(|&other| row < count && block(other) == block(row));
-            prop_assert_eq!(of.left_of_block(row), here.count() as u64);
+            let here = later.zip(row..).take_while(|(other, row)| other == row).filter(|(other, _)| {
+                row < count && (world == 1 || block(*other) == block(row))
+            });
+            prop_assert_eq!(of.left_of_run(row), here.count() as u64);
             // A cursor leads to the own block that contains the row, or to the next one.
             let resumed = of.resume(&of.cursor_at(row).encode(&job).unwrap()).unwrap();
             let begins = |other: &u64| row < count && block(*other) >= block(row);

@@ -1,6 +1,7 @@
 //! A coordinator and its workers, of which one is dead, wrong, or of another job.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use headwater::fold::gram::{Chunk, Triangle};
@@ -37,6 +38,23 @@ impl Team {
         let mut team = Self { coordinator, workers: BTreeMap::new(), now: 0 };
         for rank in 0..ranks {
             team.join(rank, &job).unwrap();
+        }
+        team
+    }
+
+    /// Workers that can each read some chunks, and have all said that they are ready.
+    fn of_files(readable: &[Range<u64>]) -> Self {
+        let job = job(CHUNKS, 1);
+        let blocks = Blocks::new(CHUNKS, BLOCK_CHUNKS.ilog2()).unwrap();
+        let (ranks, cuts) = (readable.len() as u32, BTreeSet::new());
+        let policy = Policy { blocks, ranks, cuts, audited_per_mille: 0, patience: 1000 };
+        let coordinator = Coordinator::new(reduction(&job), &policy).unwrap();
+        let mut team = Self { coordinator, workers: BTreeMap::new(), now: 0 };
+        for (rank, chunks) in (0..).zip(readable) {
+            let mut worker = Worker::new(&job, vec![chunks.clone()], 100).unwrap();
+            let outbox = team.coordinator.hear(0, rank, &worker.begin(0)).unwrap();
+            team.workers.insert(rank, worker);
+            team.deliver(outbox);
         }
         team
     }
@@ -152,6 +170,17 @@ fn blocks_end_where_the_files_of_a_rank_end() {
     }
     let whole = team.coordinator.into_reduction().finish().unwrap();
     assert_eq!(bits(&whole), bits(&plainly(&job, &data)));
+}
+
+#[test]
+fn chunks_that_only_a_dead_rank_could_read_are_named() {
+    let mut team = Team::of_files(&[0..12, 12..CHUNKS]);
+    team.coordinator.check_readable(2, |_| String::new()).unwrap();
+    team.coordinator.lose(1, 1);
+    let files = |rows: Range<u64>| format!("the file of row {}", rows.start);
+    let error = team.coordinator.check_readable(2, files).unwrap_err().to_string();
+    assert!(error.contains("no rank can read rows 12 to 15"), "{error}");
+    assert!(error.contains("the file of row 12"), "{error}");
 }
 
 /// Of the second block it has the first half only.
