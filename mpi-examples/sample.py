@@ -1,4 +1,4 @@
-"""Samples under mpirun, kills all ranks and resumes with fewer: the same batches as in one process."""
+"""Samples under mpirun, kills all ranks and resumes with fewer: the batches of one process."""
 
 from __future__ import annotations
 

@@ -10,10 +10,11 @@ use headwater::fold::Gram;
 use headwater::fold::gram::Triangle;
 use headwater::plan::Assignment;
 use headwater::progress::Silent;
-use headwater::reducer::{Blocks, FoldedBlocks, Job, Source, Spool, WorkHooks};
+use headwater::reducer::{Blocks, FoldedBlocks, Job, Source, Spool, WorkHooks, WorkerCursor};
 use headwater::{Error, ErrorKind, Result};
 use tempfile::TempDir;
 
+use crate::manifest_of_goldens::{self as manifest, Golden, folder, is_asked_to_regenerate};
 use crate::{COLUMNS, bits, job, leaf, plainly, rows};
 
 const CHUNKS: u64 = 30;
@@ -187,4 +188,48 @@ fn p4_p6_a_lost_or_foreign_cursor_is_named_and_changes_no_bit() {
     let (worked, notices) = of.work(0, 2, u64::MAX);
     assert_eq!((worked.unwrap().resumed, notices.len()), (15, 0));
     of.assert_right();
+}
+
+/// The words of the error of opening a spool whose plan is `bytes`, without the path.
+fn refusal(bytes: &[u8]) -> String {
+    let of = Folder::new();
+    let path = of.path("job.plan");
+    fs::write(&path, bytes).unwrap();
+    let Err(error) = Spool::open(of.folder.path()) else { panic!("it opens") };
+    error.to_string().strip_prefix(&format!("{}: ", path.display())).unwrap().to_owned()
+}
+
+#[test]
+fn p6_golden_spools_and_worker_cursors_have_their_bytes() {
+    let of = Folder::new();
+    let plan = fs::read(of.path("job.plan")).unwrap();
+    let blocks = Blocks::new(CHUNKS, 0).unwrap();
+    let begin = WorkerCursor::new(Assignment::new(1, 3).unwrap(), &blocks);
+    let cursor = begin.after(4).encode(&of.source.job).unwrap();
+    // Version 1 had no digest of the description.
+    let mut first = [&plan[..28], &plan[60..plan.len() - 32]].concat();
+    first[8] = 1;
+    let length = first.len() as u64 - 24;
+    first[16..24].copy_from_slice(&length.to_le_bytes());
+    let digest = *blake3::hash(&first).as_bytes();
+    first.extend(digest);
+    let goldens = [
+        ("spool-v2-gram.plan", "the job of a spool of 30 blocks", &plan),
+        ("cursor-v1-worker.cursor", "rank 1 of 3 after four blocks of a fold", &cursor),
+        ("bad/spool-version-1.plan", "the job of a spool of format version 1", &first),
+    ];
+    if is_asked_to_regenerate() {
+        let golden = |(name, what, bytes): (&str, &str, _)| {
+            let message = name.starts_with("bad/").then(|| refusal(bytes));
+            Golden { name: name.to_owned(), what: what.to_owned(), bytes, message }
+        };
+        let all: Vec<_> =
+            goldens.iter().map(|(name, what, bytes)| golden((*name, *what, bytes))).collect();
+        manifest::regenerate("tests/reducer/spool.rs", &all);
+    }
+    for (name, _, bytes) in goldens {
+        assert_eq!(fs::read(folder().join(name)).unwrap(), *bytes, "{name}");
+    }
+    let expected = &manifest::manifest()["bad/spool-version-1.plan"]["message"];
+    assert_eq!(Some(&*refusal(&first)), expected.as_str());
 }

@@ -123,10 +123,9 @@ impl<'a> Watch<'a> {
         for (rank, LateOrder { chunks, milliseconds }) in coordinator.passed_over() {
             if self.late.insert(rank) {
                 warn(&format!(
-                    "rank {rank} has not sent chunks {} to {} within {} s; another rank folds them, \
-                     too, and the result is the same",
+                    "rank {rank} has not sent the block that begins with chunk {} within {} s; \
+                     another rank folds it, too, and the result is the same",
                     chunks.start,
-                    chunks.end - 1,
                     milliseconds / 1000
                 ));
             }
