@@ -12,8 +12,8 @@ struct Launcher {
     size: &'static str,
     /// A variable without which `rank` may be of something else.
     sign: &'static str,
-    /// Whether its processes are of one job also without MPI, so that one process alone needs none.
-    knows_mpi: bool,
+    /// Whether it starts the ranks of MPI. A single process of another launcher needs no MPI.
+    starts_mpi: bool,
 }
 
 /// The launchers, those that name themselves most clearly first, because one may start another: Open
@@ -36,42 +36,42 @@ const LAUNCHERS: [Launcher; 6] = [
         rank: "OMPI_COMM_WORLD_RANK",
         size: "OMPI_COMM_WORLD_SIZE",
         sign: "OMPI_COMM_WORLD_RANK",
-        knows_mpi: true,
+        starts_mpi: true,
     },
     Launcher {
         name: "jsrun",
         rank: "JSM_NAMESPACE_RANK",
         size: "JSM_NAMESPACE_SIZE",
         sign: "JSM_NAMESPACE_RANK",
-        knows_mpi: true,
+        starts_mpi: true,
     },
     Launcher {
         name: "srun --mpi=pmix",
         rank: "PMIX_RANK",
         size: "SLURM_STEP_NUM_TASKS",
         sign: "PMIX_RANK",
-        knows_mpi: true,
+        starts_mpi: true,
     },
     Launcher {
         name: "mpiexec.hydra or srun --mpi=pmi2",
         rank: "PMI_RANK",
         size: "PMI_SIZE",
         sign: "PMI_RANK",
-        knows_mpi: true,
+        starts_mpi: true,
     },
     Launcher {
         name: "srun without MPI",
         rank: "SLURM_PROCID",
         size: "SLURM_STEP_NUM_TASKS",
         sign: "SLURM_STEP_NUM_TASKS",
-        knows_mpi: false,
+        starts_mpi: false,
     },
     Launcher {
         name: "torchrun",
         rank: "RANK",
         size: "WORLD_SIZE",
         sign: "TORCHELASTIC_RUN_ID",
-        knows_mpi: false,
+        starts_mpi: false,
     },
 ];
 
@@ -85,8 +85,8 @@ pub(crate) struct Launched {
 }
 
 impl Launched {
-    /// Returns the rank of this process; `None` when no launcher started it, or one that knows no MPI
-    /// started it alone.
+    /// Returns the rank of this process; `None` when no launcher started it, or one without MPI started it
+    /// alone.
     pub(crate) fn of_environment() -> Option<Self> {
         Self::of(&|name| std::env::var(name).ok())
     }
@@ -97,7 +97,7 @@ impl Launched {
             variable(launcher.sign)?;
             Some(Self { launcher, rank: number(launcher.rank)?, size: number(launcher.size) })
         })?;
-        (launched.launcher.knows_mpi || launched.size != Some(1)).then_some(launched)
+        (launched.launcher.starts_mpi || launched.size != Some(1)).then_some(launched)
     }
 
     /// The rank of this process.

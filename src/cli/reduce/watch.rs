@@ -131,8 +131,11 @@ impl<'a> Watch<'a> {
             }
         }
         let passed_over: BTreeSet<u32> = coordinator.passed_over().map(|(rank, _)| rank).collect();
-        for &rank in self.late.difference(&passed_over) {
-            warn(&format!("rank {rank} no longer stands still, or has died"));
+        for rank in self.late.difference(&passed_over) {
+            match coordinator.lost().any(|lost| lost == *rank) {
+                true => warn(&format!("rank {rank} has died")),
+                false => warn(&format!("rank {rank} sends again")),
+            }
         }
         self.late.retain(|rank| passed_over.contains(rank));
         if !self.named_absent && self.began_at.elapsed() > JOIN_MAX {
