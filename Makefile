@@ -22,7 +22,7 @@ export BINDGEN_EXTRA_CLANG_ARGS = -I$(shell $(CC) -print-file-name=include)
 MODEL := RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR="$${CARGO_TARGET_DIR:-target}/model"
 MODEL_OPTIONS := --release --quiet --no-default-features
 
-RUST_SOURCES := $(shell find src -type f) build.rs Cargo.toml Cargo.lock
+RUST_SOURCES := $(shell find src -type f) mpi-examples/sample.rs build.rs Cargo.toml Cargo.lock
 PYTHON_SOURCES := $(shell find python -type f -name '*.py*' -not -name '*.pyc')
 
 # MaxText needs a newer Python than the package.
@@ -56,8 +56,9 @@ $(VENV)/.tools: pyproject.toml
 $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES)
 	@echo "building the Python package and the command (five to ten minutes on two cores when nothing is built yet)"
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release --features python,$(SHARED)
-	@$(CARGO) build --release --features mpi,$(SHARED) --bin headwater-reduce
-	@cp --remove-destination "$${CARGO_TARGET_DIR:-target}/release/headwater-reduce" $(BIN)/
+	@$(CARGO) build --release --features mpi,$(SHARED) --bin headwater-reduce --example mpi-sample
+	@cp --remove-destination "$${CARGO_TARGET_DIR:-target}/release/headwater-reduce" \
+		"$${CARGO_TARGET_DIR:-target}/release/examples/mpi-sample" $(BIN)/
 	@touch $@
 	@echo "$(BIN) has the commands headwater, headwater-reduce and confluence, and a Python with both packages"
 

@@ -53,7 +53,8 @@ def command(path: Path) -> dict[str, float]:
     run = [BIN / "mpirun", "--oversubscribe", "-n", "2", BIN / "headwater-reduce", "gram"]
     run += ["--input", path, "--out", path.with_suffix(".gram.npy"), "--threads", "1"]
     environment = {**os.environ, **MPI_AS_ROOT}
-    done = subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    # The last line decides, not the exit status of mpirun.
+    done = subprocess.run(run, stdout=subprocess.PIPE, text=True, env=environment)
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -66,7 +66,8 @@ field() { python -c 'import json, sys; print(json.loads(sys.stdin.readlines()[-1
 
 alone=$($gram | field digest)
 echo "alone        $alone"
-three=$(fleet_gram | field digest)
+# The last line decides, not the exit status of mpirun, which may be of something after the result.
+three=$({ fleet_gram || true; } | field digest)
 echo "three hosts  $three"
 test "$three" = "$alone"
 
@@ -97,7 +98,7 @@ if kill -0 "$run" 2>/dev/null; then
   wait "$run" || true
   fleet_gram --resume >"$folder/two.json"
 else
-  wait "$run"
+  wait "$run" || true
   test "$(field lost_ranks <"$folder/two.json")" = "[2]"
 fi
 echo "without one  $(field digest <"$folder/two.json")"

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -27,31 +27,56 @@ def mpirun(ranks: int, command: list[str], *options: str) -> list[str]:
     return ["mpirun", "--oversubscribe", "-n", str(ranks), *options, *command]
 
 
-def last_line(output: str) -> dict:
-    """Returns the JSON object on the last line of a run's output."""
-    return json.loads(output.splitlines()[-1])
+def result(output: str) -> dict | None:
+    """Returns the JSON object on the last line of a run's output; None without a result.
+
+    This line decides, not the exit status of mpirun: it may report a failure after the result is
+    written, and 0 when all ranks were killed.
+    """
+    lines = output.splitlines()
+    return json.loads(lines[-1]) if lines and lines[-1].startswith("{") else None
 
 
-def done(command: list[str]) -> dict:
-    """Runs a command to its end; returns the JSON object on its last line."""
-    return last_line(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout)
+def done(command: list[str], seconds: int = 120) -> dict:
+    """Runs a command to its end, which it must reach in time; returns its result."""
+    with running(command) as run:
+        output, _ = run.communicate(timeout=seconds)
+    said = result(output)
+    assert said is not None, f"the run has no result, and the exit status {run.returncode}"
+    return said
 
 
 @contextlib.contextmanager
-def begun(command: list[str], checkpoints: Path) -> Iterator[subprocess.Popen]:
-    """Starts a run, waits for its first checkpoint, and ends it with the `with` block."""
+def begun(command: list[str], has_begun: Callable[[], bool]) -> Iterator[subprocess.Popen]:
+    """Starts a run, waits until `has_begun`, and ends it with the `with` block."""
+    with running(command) as run:
+        deadline = time.monotonic() + 60
+        while not has_begun():
+            assert run.poll() is None, "the run ended before it was killed"
+            assert time.monotonic() < deadline, "the run did not begin within 60 s"
+            time.sleep(0.005)
+        yield run
+
+
+def has_checkpoint(folder: Path) -> Callable[[], bool]:
+    """Returns a function that tells whether a folder has a checkpoint."""
+    return lambda: any(folder.glob("*.portion"))
+
+
+@contextlib.contextmanager
+def running(command: list[str]) -> Iterator[subprocess.Popen]:
+    """Starts a run, and ends it with the `with` block, also when mpirun hangs."""
     run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 60
-        while not list(checkpoints.glob("*.portion")):
-            assert run.poll() is None, "the run ended before its first checkpoint"
-            assert time.monotonic() < deadline, "the run wrote no checkpoint within 60 s"
-            time.sleep(0.005)
         yield run
     finally:
         if run.poll() is None:
             run.terminate()
-            run.wait(60)
+            try:
+                run.wait(30)
+            except subprocess.TimeoutExpired:
+                run.kill()
+                run.wait()
 
 
 def ranks_of(run: subprocess.Popen) -> dict[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from job import begun, done, gram_of_rows, kill, mpirun, ranks_of
+from job import begun, done, gram_of_rows, has_checkpoint, kill, mpirun, ranks_of, result
 
 with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
@@ -13,11 +13,11 @@ with tempfile.TemporaryDirectory() as name:
     alone = done(gram)
 
     kept = ["--checkpoint-dir", str(folder / "ck"), "--checkpoint-every", "0", "--resume"]
-    with begun(mpirun(3, [*gram, *kept]), folder / "ck") as run:
+    with begun(mpirun(3, [*gram, *kept]), has_checkpoint(folder / "ck")) as run:
         for process in ranks_of(run).values():
             kill(process)
-        run.communicate(timeout=120)
-    assert run.returncode != 0, "the run ended before it was killed"
+        output, _ = run.communicate(timeout=120)
+    assert result(output) is None, "the run ended before it was killed"
 
     said = done(mpirun(2, [*gram, *kept]))
     assert said["ranks"] == 2, said

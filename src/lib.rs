@@ -85,7 +85,7 @@
 //! | stores of events, and token rows from them | [`events`] |
 //! | what they share | [`plan`], [`store`], [`fold`], [`matrix`] |
 //! | files with digests; batches made ahead | `container`, `handoff` |
-//! | the ground | [`durable`], [`random`], [`progress`], `error`, `bytes`, `days`, `map`, `panics`, `process`, `stamp`, `tensor` |
+//! | the ground | [`durable`], [`random`], [`progress`], `error`, `bytes`, `days`, `launcher`, `map`, `panics`, `process`, `stamp`, `tensor` |
 
 pub mod audit;
 mod bytes;
@@ -93,6 +93,8 @@ mod container;
 mod days;
 mod error;
 mod handoff;
+#[cfg(feature = "reduce")]
+mod launcher;
 mod map;
 mod panics;
 mod process;

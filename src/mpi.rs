@@ -99,6 +99,12 @@ impl World {
         self.rank
     }
 
+    /// Ends all ranks at once, those that no longer answer too, for which [`World::leave`] would wait.
+    pub fn abort(&self, status: u8) {
+        // SAFETY: MPI is initialised. The call does not return.
+        unsafe { ffi::MPI_Abort(self.communicator, c_int::from(status)) };
+    }
+
     /// Finalises MPI; called after the job has ended on all live ranks.
     pub fn leave(self) {
         // MPI_Finalize can wait for ever for a rank that has died or left, and no message is in transit

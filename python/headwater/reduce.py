@@ -46,15 +46,27 @@ class GramJob:
 
 
 class Worker:
-    """Folds consecutive rows of a job, which are pushed in order.
+    """Folds rows of a job, which are pushed in order: consecutive ones, or those of one rank.
 
-    It keeps the rows of one unfinished chunk, and a few matrices of sums until `portion` returns
-    them.
+    With `world` ranks, the blocks of `block_chunks` chunks go to the ranks in turn: rank r owns the
+    blocks b with b % world == r. After the last row of a block, `next_row` is the first row of the
+    next own block.
+
+    A worker keeps the rows of one unfinished chunk, and a few matrices of sums until `portion`
+    returns them.
 
     Args:
         job: The job whose rows are folded.
-        first_row: The first row that is pushed: a multiple of the job's `chunk_rows`.
+        first_row: The first row that is pushed: the first of a chunk, thus a multiple of the job's
+            `chunk_rows`, in an own block. Default: the first own row.
         threads: The number of threads; default: all cores. It changes no bit.
+        rank: The rank of this worker.
+        world: The number of ranks; default: one, which owns all rows.
+        block_chunks: The number of chunks of a block, a power of two. Of larger blocks fewer sums
+            are shipped, because those of a block are added first. It changes no bit.
+
+    Raises:
+        InvalidArgument: An argument is not valid.
 
     Example:
         >>> job = GramJob(rows=5, columns=2, data="five rows", chunk_rows=2)
@@ -67,22 +79,39 @@ class Worker:
                [5., 5.]])
     """
 
-    def __init__(self, job: GramJob, first_row: int = 0, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        job: GramJob,
+        first_row: int | None = None,
+        threads: int | None = None,
+        *,
+        rank: int = 0,
+        world: int = 1,
+        block_chunks: int = 1,
+    ) -> None:
         self._job = job
-        self._core = GramWorkerCore(vars(job), first_row, threads)
+        options = {
+            "first_row": first_row,
+            "threads": threads,
+            "rank": rank,
+            "world": world,
+            "block_chunks": block_chunks,
+        }
+        self._core = GramWorkerCore(vars(job), options)
 
     def push(self, rows: npt.ArrayLike) -> None:
-        """Accepts the next rows, and folds the chunks that they complete.
+        """Accepts the next own rows, and folds the chunks that they complete.
 
-        Other Python threads run meanwhile. Ctrl-C interrupts it; then the rows before `next_row`
-        are accepted.
+        Other Python threads run meanwhile. If one of them writes to the array, it is undefined
+        which version of a number is folded; but each number is read once, so that all sums are of
+        the same rows. Ctrl-C interrupts the call; then the rows before `next_row` are accepted.
 
         Args:
             rows: Rows [n, k] of the job's dtype, with any n.
 
         Raises:
-            InvalidArgument: The rows have another dtype or shape than the job, or the job has fewer
-                rows. No row is accepted.
+            InvalidArgument: The rows have another dtype or shape than the job, or fewer rows are
+                left. No row is accepted.
         """
         if isinstance(rows, np.ma.MaskedArray):
             raise InvalidArgument(
@@ -111,9 +140,30 @@ class Worker:
         """
         return self._core.portion()
 
+    def cursor(self) -> bytes:
+        """Returns the position in the own blocks, to save beside the last portion.
+
+        It covers the blocks whose sums were all returned by `portion`, not rows that were pushed
+        since. It names the job, `rank`, `world` and `block_chunks`. It is advice for `resume`: a
+        fold that has lost its cursors goes on from the `missing` rows of its `Reduction`.
+        """
+        return self._core.cursor()
+
+    def resume(self, cursor: bytes) -> None:
+        """Continues a new worker at the first block after a cursor.
+
+        Raises:
+            PlanMismatch: The cursor is of another job, rank, number of ranks or size of blocks; the
+                message names every difference. The worker is unchanged.
+            Corrupt: The cursor is damaged.
+            NotOurs: The bytes are not a cursor.
+            InvalidArgument: The worker has accepted rows after the cursor.
+        """
+        self._core.resume(cursor)
+
     @property
     def next_row(self) -> int:
-        """The number of the row to push next."""
+        """The number of the row to push next; the number of rows when no own row is left."""
         return self._core.next_row
 
 

@@ -7,8 +7,9 @@ use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::Statistic;
 use crate::plan::Plan;
 
+use super::cursor::WorkerCursor;
 use super::message::{Order, Report};
-use super::orders::Orders;
+use super::orders::{LateOrder, Orders};
 use super::policy::Policy;
 use super::portion::Portion;
 use super::reduction::Reduction;
@@ -45,6 +46,10 @@ pub struct Coordinator<S: Statistic> {
     now: u64,
     /// The CPU time of each rank's process, by its last report.
     cpu_microseconds: BTreeMap<u32, u64>,
+    /// The cursor of each rank, by its last portion.
+    cursors: BTreeMap<u32, WorkerCursor>,
+    /// Whether the chunks that live ranks can read must be compared with those that wait.
+    readers_changed: bool,
 }
 
 /// The state of a rank that joined.
@@ -59,9 +64,7 @@ impl<S: Statistic> Coordinator<S> {
     /// # Errors
     /// `LimitExceeded` for too many blocks to list.
     pub fn new(reduction: Reduction<S>, policy: &Policy) -> Result<Self> {
-        let Policy { blocks, cuts, audited_per_mille, patience } = policy;
-        let missing = reduction.missing();
-        let orders = Orders::new(&missing, blocks, cuts, *audited_per_mille, *patience)?;
+        let orders = Orders::new(&reduction.missing(), policy)?;
         Ok(Self {
             reduction,
             orders,
@@ -71,6 +74,8 @@ impl<S: Statistic> Coordinator<S> {
             is_doubtful: false,
             now: 0,
             cpu_microseconds: BTreeMap::new(),
+            cursors: BTreeMap::new(),
+            readers_changed: true,
         })
     }
 
@@ -85,11 +90,15 @@ impl<S: Statistic> Coordinator<S> {
         if let Some(state) = self.ranks.get_mut(&rank) {
             state.last_message_at = now;
         }
+        self.orders.hear_from(rank);
         match Report::decode(message) {
             Ok(Report::Ready { job, readable }) => self.register(rank, job, readable),
-            Ok(Report::Folded { cpu_microseconds, portion }) => {
+            Ok(Report::Folded { cursor, cpu_microseconds, portion }) => {
                 self.cpu_microseconds.insert(rank, cpu_microseconds);
-                self.receive_portion(rank, portion)
+                match self.receive_cursor(rank, cursor) {
+                    Ok(()) => self.receive_portion(rank, portion),
+                    Err(damaged) => self.request_again(rank, damaged),
+                }
             }
             Ok(Report::Failed(failure)) => Err(failure.into_error()),
             Ok(Report::Leaving) => Ok(self.lose(now, rank)),
@@ -117,9 +126,19 @@ impl<S: Statistic> Coordinator<S> {
             .context(|| "expected the job of rank 0, found another")?;
         self.ranks.insert(rank, RankState { readable, last_message_at: self.now });
         self.lost.remove(&rank);
+        self.readers_changed = true;
         let mut outbox = self.repeat_orders(rank);
         self.assign_orders(rank, &mut outbox);
         Ok(outbox)
+    }
+
+    /// Keeps the cursor of a rank. A message with the cursor of another worker is damaged.
+    fn receive_cursor(&mut self, rank: u32, cursor: WorkerCursor) -> Result<()> {
+        let beginning = self.orders.beginning_of(rank).ok_or_else(|| {
+            Error::corrupt(format!("expected a rank below the number of ranks, found {rank}"))
+        })?;
+        self.cursors.insert(rank, beginning.accept(self.orders.blocks(), cursor)?);
+        Ok(())
     }
 
     fn receive_portion(&mut self, rank: u32, portion: &[u8]) -> Result<Outbox> {
@@ -158,15 +177,17 @@ impl<S: Statistic> Coordinator<S> {
     }
 
     fn repeat_orders(&self, rank: u32) -> Outbox {
-        self.orders.assigned_to(rank).map(|chunks| (rank, Order::Fold(chunks))).collect()
+        let orders = self.orders.assigned_to(rank);
+        orders.map(|(chunks, cursor)| (rank, Order::Fold { chunks, cursor })).collect()
     }
 
     /// Assigns new orders to a rank, up to [`ORDERS_PER_RANK`].
     fn assign_orders(&mut self, rank: u32, outbox: &mut Outbox) {
         let Some(RankState { readable, .. }) = self.ranks.get(&rank) else { return };
         while self.orders.assigned_count(rank) < ORDERS_PER_RANK {
-            let Some(chunks) = self.orders.assign(rank, readable, self.now) else { return };
-            outbox.push((rank, Order::Fold(chunks)));
+            let order = self.orders.assign(rank, readable, self.now);
+            let Some((chunks, cursor)) = order else { return };
+            outbox.push((rank, Order::Fold { chunks, cursor }));
         }
     }
 
@@ -175,6 +196,7 @@ impl<S: Statistic> Coordinator<S> {
         self.orders.lose(rank);
         self.ranks.remove(&rank);
         self.lost.insert(rank);
+        self.readers_changed = true;
         self.tick(now)
     }
 
@@ -203,16 +225,19 @@ impl<S: Statistic> Coordinator<S> {
     /// # Errors
     /// `InvalidArgument` with the first unreadable chunks and their files.
     pub fn check_readable(
-        &self,
+        &mut self,
         expected: u32,
         files_of: impl FnOnce(Range<u64>) -> String,
     ) -> Result<()> {
-        if !self.has_heard_of(expected) {
+        if !self.readers_changed || !self.has_heard_of(expected) {
             return Ok(());
         }
         let readers: Vec<&[Range<u64>]> =
             self.ranks.values().map(|state| state.readable.as_slice()).collect();
-        let Some(chunks) = self.orders.unreadable(&readers) else { return Ok(()) };
+        let Some(chunks) = self.orders.unreadable(&readers) else {
+            self.readers_changed = false;
+            return Ok(());
+        };
         let rows = self.reduction.job().rows_of(chunks.start).start
             ..self.reduction.job().rows_of(chunks.end - 1).end;
         Err(Error::invalid(format!(
@@ -259,6 +284,22 @@ impl<S: Statistic> Coordinator<S> {
     /// The ranks that died.
     pub fn lost(&self) -> impl Iterator<Item = u32> {
         self.lost.iter().copied()
+    }
+
+    /// The ranks below `expected` that have neither joined nor died.
+    pub fn absent(&self, expected: u32) -> impl Iterator<Item = u32> {
+        (0..expected).filter(|rank| !self.ranks.contains_key(rank) && !self.lost.contains(rank))
+    }
+
+    /// The ranks for whose orders the others no longer wait, each with one of these orders. A rank that
+    /// sends a message again is no longer among them.
+    pub fn passed_over(&self) -> impl Iterator<Item = (u32, &LateOrder)> {
+        self.orders.passed_over()
+    }
+
+    /// How far each rank is in its own blocks, by the portions that it sent.
+    pub fn cursors(&self) -> impl Iterator<Item = &WorkerCursor> {
+        self.cursors.values()
     }
 
     /// The number of blocks that two ranks folded to the same bits.

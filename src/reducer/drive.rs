@@ -95,7 +95,8 @@ pub struct Environment<'a> {
 struct LocalWorker<'a> {
     worker: Worker,
     orders: Sender<Range<u64>>,
-    reports: Receiver<Vec<u8>>,
+    /// The portions, each with the CPU time of the process.
+    folded: Receiver<Result<(Vec<u8>, u64), Failure>>,
     stop: &'a AtomicBool,
 }
 
@@ -112,15 +113,13 @@ impl<'a> LocalWorker<'a> {
     {
         let worker = Worker::new(job, source.readable(), READY_AGAIN)?;
         let (orders, ordered) = crossbeam_channel::bounded::<Range<u64>>(1);
-        let (done, reports) = crossbeam_channel::bounded(1);
+        let (done, folded) = crossbeam_channel::bounded(1);
         let folding = move || {
             for chunks in ordered {
                 let stopped = || stop.load(Ordering::Relaxed);
-                let report = match fold_portion(job, source, chunks, &stopped) {
-                    Ok(portion) => Report::folded(portion, cpu()),
-                    Err(error) => Report::Failed(Failure::from(&error)).encode(),
-                };
-                if done.send(report).is_err() {
+                let portion = fold_portion(job, source, chunks, &stopped);
+                let portion = portion.map(|portion| (portion, cpu()));
+                if done.send(portion.map_err(|error| Failure::from(&error))).is_err() {
                     return;
                 }
             }
@@ -129,23 +128,30 @@ impl<'a> LocalWorker<'a> {
             let remedy = "give each rank more memory, or run fewer on a machine";
             Error::limit(format!("cannot start the thread that folds: {e}; {remedy}"))
         })?;
-        Ok(Self { worker, orders, reports, stop })
+        Ok(Self { worker, orders, folded, stop })
     }
 
     /// Returns the next report of the worker; waits for it for at most `pause`.
     fn step(&mut self, now: u64, pause: Duration) -> Result<Option<Vec<u8>>> {
         self.start_next_order()?;
-        let report = match self.reports.try_recv() {
-            Err(TryRecvError::Empty) if !pause.is_zero() => self.reports.recv_timeout(pause),
+        let folded = match self.folded.try_recv() {
+            Err(TryRecvError::Empty) if !pause.is_zero() => self.folded.recv_timeout(pause),
             Err(TryRecvError::Empty) => Err(RecvTimeoutError::Timeout),
             Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
-            Ok(report) => Ok(report),
+            Ok(folded) => Ok(folded),
         };
-        match report {
-            Ok(report) => {
-                self.worker.folded(now);
+        match folded {
+            Ok(folded) => {
+                let cursor = self.worker.folded(now);
                 self.start_next_order()?;
-                Ok(Some(report))
+                Ok(match (folded, cursor) {
+                    (Err(failure), _) => Some(Report::Failed(failure).encode()),
+                    (Ok((portion, cpu)), Some(cursor)) => {
+                        Some(Report::folded(portion, &cursor, cpu))
+                    }
+                    // The thread folds orders only, and each has a cursor.
+                    (Ok(_), None) => None,
+                })
             }
             Err(RecvTimeoutError::Timeout) => Ok(self.worker.tick(now)),
             Err(RecvTimeoutError::Disconnected) => Err(thread_ended()),
@@ -225,13 +231,14 @@ pub fn coordinate<S: Source>(
 }
 
 /// Ends the job on all ranks: sends each rank the end, waits for its report that it leaves, and confirms
-/// that, so that no rank leaves before its messages have arrived. `lost` are the ranks that died.
+/// that, so that no rank leaves before its messages have arrived. `lost` are the ranks that died. Returns
+/// the ranks that have not left within 10 s.
 pub fn shut_down(
     wire: &mut dyn Wire,
     lost: BTreeSet<u32>,
     end: JobEnd,
     environment: &Environment<'_>,
-) {
+) -> BTreeSet<u32> {
     let mut gone = lost;
     for rank in (1..wire.size()).filter(|rank| !gone.contains(rank)) {
         // A rank that cannot be reached dies with the job.
@@ -249,9 +256,10 @@ pub fn shut_down(
             }
             Ok(None) => thread::sleep(PAUSE),
             // The job already has its result, or has reported its first error.
-            Err(_) => return,
+            Err(_) => break,
         }
     }
+    (1..wire.size()).filter(|rank| !gone.contains(rank)).collect()
 }
 
 fn deliver(outbox: Outbox, local: &mut LocalWorker<'_>, wire: &mut dyn Wire) -> Result<()> {

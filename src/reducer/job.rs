@@ -157,9 +157,9 @@ impl Blocks {
         Self { chunk_count, level: each.min(chunks_max).checked_ilog2().unwrap_or(0) }
     }
 
-    /// The end of the block of a chunk.
-    pub(super) fn end_of_block_with(&self, chunk: u64) -> u64 {
-        self.chunks(chunk >> self.level).end
+    /// The block of a chunk.
+    pub(super) fn block_with(&self, chunk: u64) -> u64 {
+        chunk >> self.level
     }
 
     /// The number of chunks of each block but the last.

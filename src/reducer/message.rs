@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::cursor::WorkerCursor;
 use crate::bytes::u64_at;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -17,6 +18,8 @@ pub enum Report<'a> {
     },
     /// The worker has folded the chunks of an order.
     Folded {
+        /// How far the worker is in its own blocks, this order included.
+        cursor: WorkerCursor,
         /// The CPU time that its process has taken so far.
         cpu_microseconds: u64,
         /// The bytes of the portion.
@@ -32,7 +35,12 @@ pub enum Report<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Fold these chunks.
-    Fold(Range<u64>),
+    Fold {
+        /// The chunks.
+        chunks: Range<u64>,
+        /// The cursor of the worker when it has folded them.
+        cursor: WorkerCursor,
+    },
     /// The job has ended.
     End(JobEnd),
 }
@@ -78,7 +86,7 @@ const END: u8 = 6;
 
 impl<'a> Report<'a> {
     /// The bytes that [`Report::folded`] appends to a portion.
-    pub(super) const TRAILER_BYTES: usize = 9;
+    pub(super) const TRAILER_BYTES: usize = WorkerCursor::BYTES + 9;
 
     /// Returns the bytes of the report.
     #[must_use]
@@ -91,8 +99,8 @@ impl<'a> Report<'a> {
                 bytes.push(READY);
                 bytes
             }
-            Self::Folded { cpu_microseconds, portion } => {
-                Self::folded(portion.to_vec(), *cpu_microseconds)
+            Self::Folded { cursor, cpu_microseconds, portion } => {
+                Self::folded(portion.to_vec(), cursor, *cpu_microseconds)
             }
             Self::Failed(Failure { kind, message }) => {
                 [message.as_bytes(), &[code_of(*kind), FAILED]].concat()
@@ -103,7 +111,8 @@ impl<'a> Report<'a> {
 
     /// Returns the bytes of [`Report::Folded`], in the buffer of the portion: a portion can be large.
     #[must_use]
-    pub fn folded(mut portion: Vec<u8>, cpu_microseconds: u64) -> Vec<u8> {
+    pub fn folded(mut portion: Vec<u8>, cursor: &WorkerCursor, cpu_microseconds: u64) -> Vec<u8> {
+        cursor.put(&mut portion);
         portion.extend(cpu_microseconds.to_le_bytes());
         portion.push(FOLDED);
         portion
@@ -133,8 +142,10 @@ impl<'a> Report<'a> {
                 Self::Ready { job, readable }
             }
             FOLDED => {
-                let (portion, cpu_microseconds) = number(rest)?;
-                Self::Folded { cpu_microseconds, portion }
+                let (rest, cpu_microseconds) = number(rest)?;
+                let end = rest.len().checked_sub(WorkerCursor::BYTES)?;
+                let (portion, cursor) = rest.split_at(end);
+                Self::Folded { cursor: WorkerCursor::read(cursor)?, cpu_microseconds, portion }
             }
             FAILED => {
                 let (&code, message) = rest.split_last()?;
@@ -152,9 +163,10 @@ impl Order {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Fold(chunks) => {
+            Self::Fold { chunks, cursor } => {
                 let mut bytes = vec![FOLD];
                 put_range(&mut bytes, chunks);
+                cursor.put(&mut bytes);
                 bytes
             }
             Self::End(JobEnd::Done) => vec![END, 0],
@@ -168,7 +180,9 @@ impl Order {
     /// `Corrupt` when the bytes are not an order.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let order = match bytes {
-            [FOLD, range @ ..] if range.len() == 16 => range_at(range, 0).map(Self::Fold),
+            [FOLD, fields @ ..] if fields.len() == 16 + WorkerCursor::BYTES => range_at(fields, 0)
+                .zip(WorkerCursor::read(&fields[16..]))
+                .map(|(chunks, cursor)| Self::Fold { chunks, cursor }),
             [END, 0] => Some(Self::End(JobEnd::Done)),
             &[END, code] => kind_of(code).map(|kind| Self::End(JobEnd::Failed(kind))),
             _ => None,

@@ -6,11 +6,13 @@
 
 mod checkpoints;
 mod coordinator;
+mod cursor;
 mod drive;
 mod job;
 mod matrices;
 mod message;
 mod orders;
+mod own_rows;
 mod policy;
 mod portion;
 mod reduction;
@@ -22,8 +24,10 @@ mod versions;
 mod worker;
 
 pub use checkpoints::{Checkpoints, Resumed};
+pub use cursor::WorkerCursor;
 pub use job::{Blocks, Job};
 pub use matrices::{CrossOfMatrices, OfMatrix, OfRows};
+pub use own_rows::OwnRows;
 pub use policy::Policy;
 pub use portion::{Arrived, ArrivedNode, NodePartial, Portion};
 pub use reduction::Reduction;
@@ -38,5 +42,6 @@ pub mod wire {
     pub use super::coordinator::{Coordinator, Outbox};
     pub use super::drive::{Environment, Event, NoPeers, Wire, coordinate, shut_down, work};
     pub use super::message::{Failure, JobEnd, Order, Report};
+    pub use super::orders::LateOrder;
     pub use super::worker::Worker;
 }

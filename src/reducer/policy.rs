@@ -21,6 +21,8 @@ const PATIENCE: u64 = 60_000;
 pub struct Policy {
     /// The blocks; a rank sends one portion for each.
     pub blocks: Blocks,
+    /// The number of ranks; rank r of W owns the blocks b with b mod W = r.
+    pub ranks: u32,
     /// Chunks at which a block ends early, because other ranks can read what follows.
     pub cuts: BTreeSet<u64>,
     /// The number of blocks in 1,000 that two ranks fold, to compare their bits.
@@ -43,6 +45,7 @@ impl Policy {
         let fitting = (of_thread * threads as f64 / chunk_operations) as u64;
         Self {
             blocks: Blocks::for_ranks(job.chunk_count(), u64::from(ranks), fitting),
+            ranks,
             cuts: source.cuts(),
             audited_per_mille: 0,
             patience: PATIENCE,

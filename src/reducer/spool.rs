@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
+use super::cursor::WorkerCursor;
 use super::job::{Blocks, Job};
 use super::portion::{Arrived, Portion};
 use super::reduction::Reduction;
 use super::source::{Source, fold_portion};
-use crate::bytes::{Envelope, u32_at};
+use crate::bytes::{Digest, Envelope, u32_at};
 use crate::durable::{Claim, Disk, Series, write_file};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::{Node, Statistic};
@@ -19,11 +20,16 @@ use crate::progress::{Progress, Silent};
 
 const DESCRIPTION: &str = "job.json";
 const PLAN: &str = "job.plan";
+/// Where the plan begins in the payload of `job.plan`: after the block level and a digest.
+const PLAN_OFFSET: usize = 4 + 32;
+/// The names of the cursors: `rank-1-of-3.cursor`.
+const CURSOR_PREFIX: &str = "rank-";
+const CURSOR_SUFFIX: &str = ".cursor";
 
 const ENVELOPE: Envelope = Envelope {
     name: "spool's plan",
     magic: *b"HWSPOOL\0",
-    version: 1,
+    version: 2,
     payload_max: 1 << 21,
     remedy: "write the job again with --spool, to another folder",
 };
@@ -75,7 +81,7 @@ pub struct WorkHooks<'a> {
     pub progress: &'a dyn Progress,
     /// Returns whether to stop before the next block.
     pub stop: &'a dyn Fn() -> bool,
-    /// Receives the error of each damaged file, whose block is folded again.
+    /// Receives the error of each damaged file, and what is done without it.
     pub notice: &'a dyn Fn(&Error),
 }
 
@@ -105,8 +111,9 @@ impl Spool {
         }
         let block_level = blocks.chunks_each().ilog2();
         let plan = job.plan().encode()?;
-        let mut bytes = ENVELOPE.begin(0, 4 + plan.len())?;
+        let mut bytes = ENVELOPE.begin(0, PLAN_OFFSET + plan.len())?;
         bytes.extend(block_level.to_le_bytes());
+        bytes.extend(Digest::of(description).0);
         bytes.extend(plan);
         write_file(&Disk, &folder.join(PLAN), &Envelope::seal(bytes))?;
         // Written last, because this file makes the folder a spool.
@@ -123,15 +130,25 @@ impl Spool {
     /// Opens the spool in `folder`.
     ///
     /// # Errors
-    /// `Io`, `NotOurs`, `Version` or `Corrupt` when the folder has no complete job.
+    /// `Io`, `NotOurs`, `Version` or `Corrupt` when the folder has no complete job, or its description is
+    /// not the one that was written.
     pub fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(DESCRIPTION);
         let description = fs::read(&path).map_err(|e| {
             Error::io(&path, "reading", e).context("write the job first, with --spool")
         })?;
-        let path = folder.join(PLAN);
-        let bytes = fs::read(&path).map_err(|e| Error::io(&path, "reading", e))?;
-        let (block_level, plan) = decode_plan(&bytes).context(|| path.display())?;
+        let plan_path = folder.join(PLAN);
+        let bytes = fs::read(&plan_path).map_err(|e| Error::io(&plan_path, "reading", e))?;
+        let (block_level, digest, plan) = decode_plan(&bytes).context(|| plan_path.display())?;
+        let found = Digest::of(&description);
+        if found != digest {
+            return Err(Error::corrupt(format!(
+                "{}: expected the description that {PLAN} was written with, of digest {digest}, found \
+                 {found}: it is damaged, or was changed later; {}",
+                path.display(),
+                ENVELOPE.remedy
+            )));
+        }
         Ok(Self { folder: folder.to_owned(), description, plan, block_level, same_data: false })
     }
 
@@ -151,7 +168,9 @@ impl Spool {
     /// Whether `name` is the name of a file of a spool.
     #[must_use]
     pub fn is_own(name: &str) -> bool {
-        [DESCRIPTION, PLAN, Claim::FILE].contains(&name) || series().number_of(name).is_some()
+        [DESCRIPTION, PLAN, Claim::FILE].contains(&name)
+            || series().number_of(name).is_some()
+            || (name.starts_with(CURSOR_PREFIX) && name.ends_with(CURSOR_SUFFIX))
     }
 
     /// The blocks of the job.
@@ -167,6 +186,9 @@ impl Spool {
 
     /// Folds the blocks of one rank whose files are missing or damaged.
     ///
+    /// Begins at the cursor that the rank wrote with its last block, so that a restarted rank folds new
+    /// blocks at once, and checks the blocks before the cursor afterwards.
+    ///
     /// # Errors
     /// Those of [`Spool::blocks`] and of the source; `Io`; `Interrupted` when `stop` returns true, which
     /// keeps the blocks that are folded.
@@ -180,8 +202,13 @@ impl Spool {
         let blocks = self.blocks(job)?;
         let count = assignment.owned_count(blocks.count());
         progress.begin("folding blocks", Some(count));
-        let mut resumed = 0;
-        for ordinal in 0..count {
+        let cursor_path = self.cursor_path(assignment);
+        let cursor = read_cursor(&cursor_path, job, &blocks, assignment).unwrap_or_else(|error| {
+            notice(&error.followed_by("; beginning with the first block of this rank"));
+            WorkerCursor::new(assignment, &blocks)
+        });
+        let (mut resumed, mut done) = (0, 0);
+        for ordinal in (cursor.ordinal()..count).chain(0..cursor.ordinal()) {
             let block = assignment.owned(ordinal)?;
             let (path, chunks) = (self.path_of(block), blocks.chunks(block));
             if self.is_folded(&path, chunks.clone(), (job, source), notice)? {
@@ -190,13 +217,18 @@ impl Spool {
                 let portion = fold_portion(job, source, chunks, stop);
                 let portion = portion.map_err(|error| match error.kind() {
                     ErrorKind::Interrupted => Error::interrupted(format!(
-                        "interrupted after {ordinal} of {count} blocks, which are kept; run the same \
+                        "interrupted after {done} of {count} blocks, which are kept; run the same \
                          command again"
                     )),
                     _ => error,
                 })?;
                 write_file(&Disk, &path, &portion)?;
+                if ordinal >= cursor.ordinal() {
+                    let cursor = cursor.after(ordinal + 1).encode(job)?;
+                    write_file(&Disk, &cursor_path, &cursor)?;
+                }
             }
+            done += 1;
             progress.advance(1)?;
         }
         Ok(FoldedBlocks { blocks: count, resumed })
@@ -267,7 +299,7 @@ impl Spool {
         };
         match read {
             Err(error) if error.is_unreadable() => {
-                notice(&error);
+                notice(&error.followed_by("; folding it again"));
                 Ok(false)
             }
             read => read.map(|()| true),
@@ -277,17 +309,40 @@ impl Spool {
     fn path_of(&self, block: u64) -> PathBuf {
         self.folder.join(series().file_name(block))
     }
+
+    fn cursor_path(&self, assignment: Assignment) -> PathBuf {
+        let (rank, world) = (assignment.rank(), assignment.world());
+        self.folder.join(format!("{CURSOR_PREFIX}{rank}-of-{world}{CURSOR_SUFFIX}"))
+    }
 }
 
-/// The block level and the plan in the bytes of `job.plan`.
-fn decode_plan(bytes: &[u8]) -> Result<(u32, Plan)> {
+/// Reads the cursor that a rank wrote with its last block; without one, the rank begins.
+fn read_cursor(
+    path: &Path,
+    job: &Job,
+    blocks: &Blocks,
+    assignment: Assignment,
+) -> Result<WorkerCursor> {
+    let beginning = WorkerCursor::new(assignment, blocks);
+    match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(beginning),
+        Err(e) => Err(Error::io(path, "reading", e)),
+        Ok(bytes) => beginning.resume(job, blocks, &bytes).context(|| path.display()),
+    }
+}
+
+/// The block level, the digest of the description and the plan in the bytes of `job.plan`.
+fn decode_plan(bytes: &[u8]) -> Result<(u32, Digest, Plan)> {
     let (_, payload) = ENVELOPE.open(bytes)?;
     let damaged = |what: &str| ENVELOPE.damaged(what.to_owned());
-    let level = u32_at(payload, 0)
-        .ok_or_else(|| damaged("expected the block level, found the end of the payload"))?;
-    let (plan, rest) = Plan::decode_first(&payload[4..]).map_err(|what| damaged(&what))?;
+    let digest = payload.get(4..PLAN_OFFSET).and_then(|digest| digest.try_into().ok());
+    let (level, digest) = u32_at(payload, 0).zip(digest).ok_or_else(|| {
+        damaged("expected the block level and a digest, found the end of the payload")
+    })?;
+    let (plan, rest) =
+        Plan::decode_first(&payload[PLAN_OFFSET..]).map_err(|what| damaged(&what))?;
     match rest {
-        [] => Ok((level, plan)),
+        [] => Ok((level, Digest(digest), plan)),
         _ => Err(damaged("bytes follow the plan")),
     }
 }
@@ -331,22 +386,22 @@ fn check_complete<S: Statistic>(
     blocks: &Blocks,
     folder: &Path,
 ) -> Result<()> {
-    let missing: Vec<u64> = (0..blocks.count())
-        .filter(|&block| {
-            reduction.missing().iter().any(|gap| gap.contains(&blocks.chunks(block).start))
-        })
-        .collect();
-    if missing.is_empty() {
+    let gaps = reduction.missing();
+    // Each file has all chunks of its block, so a gap is of whole blocks.
+    let of_gap =
+        |gap: &Range<u64>| blocks.block_with(gap.start)..blocks.block_with(gap.end - 1) + 1;
+    let missing: u64 = gaps.iter().map(of_gap).map(|blocks| blocks.end - blocks.start).sum();
+    if missing == 0 {
         return Ok(());
     }
-    let some: Vec<String> = missing.iter().take(8).map(u64::to_string).collect();
+    let some: Vec<String> = gaps.iter().flat_map(of_gap).take(8).map(|b| b.to_string()).collect();
     Err(Error::invalid(format!(
         "{} of {} blocks are missing: {}{}; `headwater-reduce work --spool {} --rank 0 --of 1` folds \
          them all; with --of W, each rank from 0 to W - 1 folds its part",
-        missing.len(),
+        missing,
         blocks.count(),
         some.join(", "),
-        if missing.len() > some.len() { " and more" } else { "" },
+        if missing > some.len() as u64 { " and more" } else { "" },
         shell_quoted(folder)
     )))
 }
@@ -354,6 +409,27 @@ fn check_complete<S: Statistic>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fold::Gram;
+    use crate::fold::Rows;
+    use crate::fold::gram::Chunk;
+
+    /// With one look at all gaps for each block, this would take hours.
+    #[test]
+    fn missing_blocks_are_counted_in_one_pass() {
+        let count = 200_000;
+        let job = Job::new(Plan::new(), count, 1).unwrap();
+        let gram = Gram::new(1).unwrap();
+        let rows = Rows::new([1.0].as_slice(), 1, 1, 1).unwrap();
+        let leaf = gram.leaf(&Chunk::of(rows)).unwrap();
+        let mut reduction = Reduction::new(job, Arc::new(gram));
+        for chunk in (0..count).step_by(2) {
+            reduction.insert(Node::leaf(chunk).unwrap(), leaf.clone()).unwrap();
+        }
+        let blocks = Blocks::new(count, 0).unwrap();
+        let error = check_complete(&reduction, &blocks, Path::new("S")).unwrap_err().to_string();
+        let words = "100000 of 200000 blocks are missing: 1, 3, 5, 7, 9, 11, 13, 15 and more";
+        assert!(error.starts_with(words), "{error}");
+    }
 
     #[test]
     fn a_path_is_quoted_where_a_shell_would_cut_it() {

@@ -57,6 +57,23 @@ impl GramStream {
         Ok(Self { job, element, gram, threads, tree, next_row: first_row, begun: Vec::new() })
     }
 
+    /// Continues at a later row, which begins a chunk: another worker folds the rows between.
+    ///
+    /// # Errors
+    /// `InvalidArgument` amid a chunk, and when `row` is before the next row or within a chunk.
+    pub fn skip_to(&mut self, row: u64) -> Result<()> {
+        let begins_chunk = row == self.job.rows() || row.is_multiple_of(self.job.chunk_rows());
+        if !self.begun.is_empty() || row < self.next_row || row > self.job.rows() || !begins_chunk {
+            return Err(Error::invalid(format!(
+                "expected to continue at the first row of a later chunk, found row {row} after the \
+                 rows before {}; continue in a new worker",
+                self.next_row
+            )));
+        }
+        self.next_row = row;
+        Ok(())
+    }
+
     /// The next row that the stream expects.
     #[must_use]
     pub fn next_row(&self) -> u64 {

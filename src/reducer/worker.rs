@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 
+use super::cursor::WorkerCursor;
 use super::job::Job;
 use super::message::{JobEnd, Order, Report};
 
@@ -14,8 +15,8 @@ use super::message::{JobEnd, Order, Report};
 pub struct Worker {
     job: Job,
     ready: Vec<u8>,
-    waiting: VecDeque<Range<u64>>,
-    folding: Option<Range<u64>>,
+    waiting: VecDeque<(Range<u64>, WorkerCursor)>,
+    folding: Option<(Range<u64>, WorkerCursor)>,
     /// The time of the last report, in milliseconds.
     last_report_at: u64,
     patience: u64,
@@ -56,15 +57,16 @@ impl Worker {
                 self.end = Some(end);
                 self.waiting.clear();
             }
-            Order::Fold(chunks) if chunks.end > self.job.chunk_count() => {
+            Order::Fold { chunks, .. } if chunks.end > self.job.chunk_count() => {
                 return Err(Error::corrupt(format!(
                     "expected an order for chunks below {}, found {chunks:?}",
                     self.job.chunk_count()
                 )));
             }
-            Order::Fold(chunks) => {
-                if self.folding.as_ref() != Some(&chunks) && !self.waiting.contains(&chunks) {
-                    self.waiting.push_back(chunks);
+            Order::Fold { chunks, cursor } => {
+                let mut known = self.folding.iter().chain(&self.waiting);
+                if known.all(|(other, _)| *other != chunks) {
+                    self.waiting.push_back((chunks, cursor));
                 }
             }
         }
@@ -75,15 +77,16 @@ impl Worker {
     pub fn next_order(&mut self) -> Option<Range<u64>> {
         if self.folding.is_none() {
             self.folding = self.waiting.pop_front();
-            return self.folding.clone();
+            return self.folding.as_ref().map(|(chunks, _)| chunks.clone());
         }
         None
     }
 
-    /// Records that the portion of the current order was sent.
-    pub fn folded(&mut self, now: u64) {
-        self.folding = None;
+    /// Records that the current order is folded; returns the cursor to send with its portion, `None`
+    /// when there was no order.
+    pub fn folded(&mut self, now: u64) -> Option<WorkerCursor> {
         self.last_report_at = now;
+        self.folding.take().map(|(_, cursor)| cursor)
     }
 
     /// Returns the report that the worker is ready, again, after a long time without an order: the last

@@ -167,6 +167,114 @@ def test_p2_p4_a_killed_fold_resumes_with_other_workers(tmp_path):
     assert reduction.digest == folded(of, portions(of, rows)).digest
 
 
+@pytest.mark.parametrize("block_chunks", [1, 4])
+@pytest.mark.parametrize("world", [1, 3])
+def test_p1_p5_ranks_that_own_blocks_in_turn_give_the_same_digest(world, block_chunks):
+    of, rows = job(5003), numbers(5003)
+    alone = folded(of, portions(of, rows))
+    reduction = Reduction(of)
+    pushed = np.zeros(5003, int)
+    for rank in range(world):
+        worker = Worker(of, threads=2, rank=rank, world=world, block_chunks=block_chunks)
+        own = [row for row in range(5003) if row // 64 // block_chunks % world == rank]
+        assert worker.next_row == own[0]
+        # Pieces end amid chunks and blocks.
+        for piece in np.array_split(own, 11):
+            assert worker.next_row == piece[0]
+            worker.push(rows[piece])
+            pushed[piece] += 1
+        assert worker.next_row == 5003
+        with pytest.raises(headwater.InvalidArgument, match="expected at most 0 more of the"):
+            worker.push(rows[:1])
+        reduction.receive(worker.portion())
+    assert (pushed == 1).all()
+    assert reduction.digest == alone.digest
+
+
+def test_p2_a_worker_goes_on_at_its_cursor():
+    of, rows = job(5003), numbers(5003)
+    options = {"rank": 1, "world": 3, "block_chunks": 2, "threads": 1}
+    own = np.array([row for row in range(5003) if row // 128 % 3 == 1])
+    first = Worker(of, **options)
+    first.push(rows[own[:1000]])
+    shipped = [first.portion()]
+    cursor = first.cursor()
+    # Rows that were pushed and not shipped are lost with the worker.
+    first.push(rows[own[1000:1100]])
+    assert first.cursor() == cursor
+    again = Worker(of, **options)
+    again.resume(cursor)
+    assert again.next_row == own[128 * (1000 // 128)]
+    again.push(rows[own[own >= again.next_row]])
+    shipped.append(again.portion())
+    for rank in (0, 2):
+        other = Worker(of, **{**options, "rank": rank})
+        other.push(rows[[row for row in range(5003) if row // 128 % 3 == rank]])
+        shipped.append(other.portion())
+    assert folded(of, shipped).digest == folded(of, portions(of, rows)).digest
+    # Consecutive rows have a cursor, too.
+    half = Worker(of)
+    half.push(rows[:640])
+    half.portion()
+    rest = Worker(of)
+    rest.resume(half.cursor())
+    assert rest.next_row == 640
+
+
+def test_p6_a_cursor_of_another_worker_is_refused_by_field():
+    of = job(5003)
+    options = {"rank": 1, "world": 3, "block_chunks": 2}
+    cursor = Worker(of, **options).cursor()
+    for change, words in [
+        ({"rank": 2}, '"rank" was 1 and is now 2'),
+        ({"world": 4}, '"world" was 3 and is now 4'),
+        ({"block_chunks": 4}, '"block_chunks" was 2 and is now 4'),
+    ]:
+        other = Worker(of, **{**options, **change})
+        before = other.next_row
+        with pytest.raises(headwater.PlanMismatch, match=words):
+            other.resume(cursor)
+        assert other.next_row == before
+    with pytest.raises(headwater.PlanMismatch, match='"data" was "rows of a test" and is now "x"'):
+        Worker(job(5003, data="x"), **options).resume(cursor)
+    for damaged in (cursor[:-1], cursor[:40] + b"x" + cursor[41:]):
+        with pytest.raises(headwater.Corrupt):
+            Worker(of, **options).resume(damaged)
+    with pytest.raises(headwater.NotOurs):
+        Worker(of, **options).resume(b"not a cursor at all")
+    worker = Worker(of, **options)
+    worker.push(numbers(1))
+    with pytest.raises(headwater.InvalidArgument, match="continue in a new worker"):
+        worker.resume(cursor)
+
+
+def test_a_thread_that_writes_to_the_rows_tears_no_sum():
+    # Each element of the diagonal sums squares of one column; a number that is read twice, once
+    # before and once after a write, gives products that are squares of neither.
+    of = GramJob(64 * 40, 256, "rows that change", 64, "float64")
+    rows, ended = np.ones((64 * 40, 256)), threading.Event()
+
+    def write():
+        while not ended.is_set():
+            rows[:] = 2.0
+            rows[:] = 1.0
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(20):
+            worker, reduction = Worker(of, threads=1), Reduction(of)
+            worker.push(rows)
+            reduction.receive(worker.portion())
+            gram = reduction.result()
+            # By Cauchy-Schwarz no product of columns exceeds the mean of their squares.
+            squares = np.diag(gram)
+            assert (gram <= (squares[:, None] + squares[None, :]) / 2).all()
+    finally:
+        ended.set()
+        writer.join()
+
+
 def test_save_writes_a_whole_file_or_none(tmp_path):
     reduction = folded(job(500), portions(job(500), numbers(500)))
     with pytest.raises(headwater.IoError, match="nowhere"):
@@ -253,6 +361,15 @@ def test_invalid_arguments_are_named():
     ]:
         with pytest.raises(kind, match=words):
             GramJob(**good | change)
+    for options, words in [
+        ({"rank": 3, "world": 3}, "found rank 3 of 3"),
+        ({"world": 0}, "found rank 0 of 0"),
+        ({"block_chunks": 3}, "block_chunks: expected a power of two, such as 64, found 3"),
+        ({"block_chunks": 0}, "block_chunks: expected a power of two, such as 64, found 0"),
+        ({"first_row": 64, "world": 2}, "a first row that rank 0 of 2 owns, such as 128, found 64"),
+    ]:
+        with pytest.raises(headwater.InvalidArgument, match=words):
+            Worker(job(500), **options)
     with pytest.raises(headwater.InvalidArgument, match="a multiple of 64 below 500, found 65"):
         Worker(job(500), 65)
     for threads in (0, -1, 1025):

@@ -112,6 +112,13 @@ def begun(command: list[str], checkpoints: Path, count: int) -> subprocess.Popen
     return run
 
 
+def spooled(arguments: list) -> tuple[list[str], str]:
+    """The arguments of a fold for a spool, which has no --out, and that file."""
+    place = arguments.index("--out")
+    rest = arguments[:place] + arguments[place + 2 :]
+    return [*map(str, rest)], str(arguments[place + 1])
+
+
 def in_own_folders(command: list[str], folder: Path) -> list[str]:
     """Returns the same command, with each rank in the folder of its number."""
     script = 'cd "$1/$OMPI_COMM_WORLD_RANK" && shift && exec "$@"'
@@ -132,10 +139,11 @@ def test_p1_one_digest_for_any_number_of_ranks(tmp_path, fold):
 def test_p1_a_spool_gives_the_same_digest(tmp_path, fold):
     arguments, digest = fold
     spool = tmp_path / "spool"
-    laid = finished([REDUCE, *map(str, arguments), "--spool", spool, "--block-chunks", "8"])
+    of_spool, out = spooled(arguments)
+    laid = finished([REDUCE, *of_spool, "--spool", str(spool), "--block-chunks", "8"])
     assert laid.returncode == 0, laid.stderr
     assert "work --spool" in laid.stdout
-    early = finished([REDUCE, "fold", "--spool", str(spool)])
+    early = finished([REDUCE, "fold", "--spool", str(spool), "--out", out])
     assert early.returncode == 1
     assert "40 of 40 blocks are missing: 0, 1, 2" in early.stderr
     some = reduced("work", "--spool", spool, "--rank", 1, "--of", 2)
@@ -145,13 +153,13 @@ def test_p1_a_spool_gives_the_same_digest(tmp_path, fold):
         reduced("work", "--spool", spool, "--rank", rank, "--of", 3)
     portion = spool / "block-000000000007.portion"
     portion.write_bytes(portion.read_bytes()[:-1])
-    torn = finished([REDUCE, "fold", "--spool", str(spool)])
+    torn = finished([REDUCE, "fold", "--spool", str(spool), "--out", out])
     assert torn.returncode == 3
     assert "block-000000000007.portion; run work again for block 7" in torn.stderr
     again = finished([REDUCE, "work", "--rank", "0", "--of", "1", "--spool", str(spool)])
     assert "folding it again" in again.stderr
     assert json.loads(again.stdout)["resumed_blocks"] == 39
-    said = reduced("fold", "--spool", spool)
+    said = reduced("fold", "--spool", spool, "--out", out)
     assert said["digest"] == digest
     assert said["resumed_nodes"] == 40
 
@@ -159,7 +167,8 @@ def test_p1_a_spool_gives_the_same_digest(tmp_path, fold):
 def test_damaged_and_misplaced_blocks_are_named_and_folded_again(tmp_path, fold):
     arguments, digest = fold
     spool = tmp_path / "spool"
-    laid = finished([REDUCE, *map(str, arguments), "--spool", str(spool), "--block-chunks", "64"])
+    of_spool, out = spooled(arguments)
+    laid = finished([REDUCE, *of_spool, "--spool", str(spool), "--block-chunks", "64"])
     assert laid.returncode == 0, laid.stderr
     work = ["work", "--spool", spool, "--rank", 0, "--of", 1]
     assert reduced(*work)["blocks"] == 5
@@ -182,7 +191,7 @@ def test_damaged_and_misplaced_blocks_are_named_and_folded_again(tmp_path, fold)
         (unreadable, 3, 1, "Input/output error"),
     ]:
         damage()
-        told = finished([REDUCE, "fold", "--spool", str(spool)])
+        told = finished([REDUCE, "fold", "--spool", str(spool), "--out", out])
         assert told.returncode == status, told.stderr
         assert f"{blocks[block]}; run work again for block {block}: " in told.stderr
         assert words in told.stderr
@@ -191,9 +200,9 @@ def test_damaged_and_misplaced_blocks_are_named_and_folded_again(tmp_path, fold)
         assert words in again.stderr
         assert "folding it again" in again.stderr
         assert json.loads(again.stdout)["resumed_blocks"] == 4
-        assert reduced("fold", "--spool", spool)["digest"] == digest
+        assert reduced("fold", "--spool", spool, "--out", out)["digest"] == digest
     blocks[5].write_bytes(whole)
-    told = finished([REDUCE, "fold", "--spool", str(spool)])
+    told = finished([REDUCE, "fold", "--spool", str(spool), "--out", out])
     assert f"{blocks[5]}: expected a block below 5, found block 5; remove the file" in told.stderr
 
 
@@ -265,13 +274,14 @@ def test_ctrl_c_at_mpirun_prints_one_message_and_keeps_a_checkpoint(tmp_path, lo
 
 def test_under_mpirun_only_rank_0_writes_and_folds_a_spool(tmp_path, fold):
     arguments, digest = fold
-    laid = finished(mpirun(3, *arguments, "--spool", tmp_path / "S"))
+    of_spool, out = spooled(arguments)
+    laid = finished(mpirun(3, *of_spool, "--spool", tmp_path / "S"))
     assert laid.returncode == 0, laid.stderr
     assert laid.stdout.count("blocks; next") == 1
     told = "has nothing to do, because rank 0 alone does this command"
     assert laid.stderr.count(told) == 2
     reduced("work", "--spool", tmp_path / "S", "--rank", 0, "--of", 1)
-    folded = finished(mpirun(3, "fold", "--spool", tmp_path / "S"))
+    folded = finished(mpirun(3, "fold", "--spool", tmp_path / "S", "--out", out))
     assert folded.stdout.count(digest) == 1, folded.stderr
     assert folded.stderr.count(told) == 2
 
@@ -399,6 +409,91 @@ def test_p1_ranks_with_only_their_own_files_give_the_same_digest(tmp_path):
     assert "no rank can read rows 2560 to 2623" in lacking.stderr, lacking.stderr
     twice = [REDUCE, "manifest", "--input", whole, whole, "--out", tmp_path / "twice.json"]
     assert "listed twice" in finished(list(map(str, twice))).stderr
+
+
+def test_a_rank_that_stands_still_is_named_and_mpirun_ends(tmp_path, fold):
+    arguments, digest = fold
+    # Many blocks, so that the rank has orders when it is stopped.
+    kept = ["--checkpoint-dir", tmp_path / "ck", "--checkpoint-every", 0, "--block-chunks", 1]
+    rows = np.random.default_rng(3).standard_normal((200_000, 200)).astype(np.float32)
+    np.save(tmp_path / "x.npy", rows)
+    digest = reduced(*arguments)["digest"]
+    run = begun(mpirun(3, *arguments, *kept), tmp_path / "ck", 3)
+    os.kill(ranks_below(run)[2], signal.SIGSTOP)
+    begin = time.monotonic()
+    # 60 s until its blocks go to others, 10 s until it is ended.
+    out, error = run.communicate(timeout=110)
+    said = json.loads(out.splitlines()[-1])
+    assert said["digest"] == digest, error
+    assert said["late_ranks"] == [2]
+    words = r"warning: rank 2 has not sent the block that begins with chunk \d+ within 60 s"
+    assert re.search(words, error), error
+    assert "the result is written; ranks that do not answer: 2" in error
+    assert np.load(tmp_path / "g.npy").shape == (200, 200)
+    assert 55 < time.monotonic() - begin < 100
+
+
+def test_each_rank_folds_its_own_blocks_and_has_a_cursor(tmp_path, fold):
+    arguments, _ = fold
+    said = done(mpirun(3, *arguments, "--block-chunks", 2))
+    assert "cursors" not in said
+    cursors = json.loads((tmp_path / "g.json").read_text())["cursors"]
+    assert {cursor["world"] for cursor in cursors} == {3}
+    assert all(0 < cursor["ordinal"] <= 53 for cursor in cursors), cursors
+
+
+# What a launcher sets for rank 1 of 4, when no MPI of ours connects the ranks.
+STEP = {"SLURM_PROCID": "1", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4"}
+LAUNCHERS = {
+    "mpirun": {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"},
+    "srun --mpi=none": STEP,
+    "srun --mpi=pmix": {**STEP, "PMIX_RANK": "1"},
+    "srun --mpi=pmi2": {**STEP, "PMI_RANK": "1", "PMI_SIZE": "4"},
+    "mpiexec.hydra": {"PMI_RANK": "1", "PMI_SIZE": "4"},
+    "jsrun": {"JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "4"},
+    "torchrun": {"RANK": "1", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "none"},
+}
+OF_THE_PACKAGE = [sys.executable, "-c", "from headwater._cli import reduce; exit(reduce())"]
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_ranks_that_no_mpi_connects_are_refused(tmp_path, fold, launcher):
+    arguments, _ = fold
+    (tmp_path / "g.npy").unlink()
+    (tmp_path / "g.json").unlink()
+    environment = {**ENVIRONMENT, **LAUNCHERS[launcher]}
+    for command in ([REDUCE], OF_THE_PACKAGE):
+        run = subprocess.run(
+            [*command, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=environment,
+        )
+        assert run.returncode == 1, run.stderr
+        assert "rank 1 of 4" in run.stderr
+        assert "each of 4 ranks would fold all rows" in run.stderr
+        remedy = "srun --mpi=pmix" if command == [REDUCE] else "built without MPI"
+        assert remedy in run.stderr
+    assert not (tmp_path / "g.npy").exists()
+
+
+def test_a_process_that_no_launcher_started_folds_alone(fold):
+    arguments, digest = fold
+    for alone in (
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "64", "SLURM_JOB_ID": "7"},
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1"},
+        {"RANK": "3", "WORLD_SIZE": "8"},
+    ):
+        run = subprocess.run(
+            [REDUCE, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**ENVIRONMENT, **alone},
+        )
+        assert run.returncode == 0, run.stderr
+        assert json.loads(run.stdout)["digest"] == digest
 
 
 def test_a_build_without_mpi_refuses_several_ranks(tmp_path, fold):

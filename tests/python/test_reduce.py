@@ -25,9 +25,9 @@ def reduce(*arguments: object, **options: object) -> subprocess.CompletedProcess
     return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
 
 
-def done(*arguments: object) -> dict:
+def done(*arguments: object, **options: object) -> dict:
     """Runs a command to its end; returns the JSON object on its last line."""
-    finished = reduce(*arguments)
+    finished = reduce(*arguments, **options)
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout.splitlines()[-1])
 
@@ -213,19 +213,70 @@ def test_a_lock_of_another_user_works_and_a_missing_lock_is_reported():
 
 
 def test_a_result_never_overwrites_the_files_of_its_spool(tmp_path, matrix):
-    spool = tmp_path / "S"
-    spool.mkdir()
+    own = ["job.plan", "block-000000000003.portion", "rank-0-of-1.cursor"]
+    for statistic, names in [("gram", [*own, "job.npy"]), ("moments", ["job.json"])]:
+        spool = tmp_path / statistic
+        fold = [statistic, "--input", tmp_path / "x.npy", "--spool", spool]
+        assert reduce(*fold).returncode == 0
+        done("work", "--spool", spool, "--rank", 0, "--of", 1)
+        kept = {path: path.read_bytes() for path in spool.iterdir()}
+        for name in names:
+            told = reduce("fold", "--spool", spool, "--out", spool / name)
+            assert told.returncode == 1
+            words = "of the spool; choose another name", "is not an earlier summary of this kind"
+            assert any(word in told.stderr for word in words), told.stderr
+        assert {path: path.read_bytes() for path in spool.iterdir()} == kept
+        out = spool / "result.npy" if statistic == "gram" else spool / "result.json"
+        digest = done("fold", "--spool", spool, "--out", out)["digest"]
+        assert done("fold", "--spool", spool, "--out", out)["digest"] == digest
+
+
+def test_the_person_who_folds_names_the_place_of_the_result(tmp_path, matrix):
+    spool, elsewhere = tmp_path / "S", tmp_path / "elsewhere"
     fold = ["gram", "--input", tmp_path / "x.npy", "--spool", spool]
-    own = [("gram", name) for name in ("job.npy", "job.plan", "block-000000000003.portion")]
-    for statistic, name in [*own, ("moments", "job.json")]:
-        told = reduce(statistic, *fold[1:], "--out", spool / name)
-        assert told.returncode == 1
-        assert "which is a file of the spool; choose another name" in told.stderr
-    assert list(spool.iterdir()) == []
-    assert reduce(*fold, "--out", spool / "gram.npy").returncode == 0
+    both = reduce(*fold, "--out", tmp_path / "g.npy")
+    assert both.returncode == 2
+    assert "cannot be used with" in both.stderr
+    assert reduce(*fold).returncode == 0
     done("work", "--spool", spool, "--rank", 0, "--of", 1)
-    digest = done("fold", "--spool", spool)["digest"]
-    assert done("fold", "--spool", spool)["digest"] == digest
+    assert str(tmp_path / "x.npy") in (spool / "job.json").read_text()
+    assert "--out" in reduce("fold", "--spool", spool).stderr
+    elsewhere.mkdir()
+    said = done("fold", "--spool", Path("..") / "S", "--out", "g.npy", cwd=elsewhere)
+    assert said["out"] == str(elsewhere / "g.npy")
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["g.json", "g.npy"]
+    straight = done("gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy")
+    assert straight["out"] == str(tmp_path / "g.npy")
+    assert straight["digest"] == said["digest"]
+    moments = ["moments", "--input", tmp_path / "x.npy", "--out", tmp_path / "m"]
+    assert done(*moments)["out"] == str(tmp_path / "m.json")
+
+
+def test_p6_a_changed_job_of_a_spool_is_refused_and_nothing_is_written(tmp_path, matrix):
+    # Every bit is flipped in tests/reducer/spool.rs; here are the commands.
+    spool = tmp_path / "S"
+    assert reduce("gram", "--input", tmp_path / "x.npy", "--spool", spool).returncode == 0
+    done("work", "--spool", spool, "--rank", 0, "--of", 1)
+    out = tmp_path / "g.npy"
+    work = ["work", "--spool", spool, "--rank", 0, "--of", 1]
+    for name in ("job.json", "job.plan"):
+        path = spool / name
+        whole = path.read_bytes()
+        damaged = [whole[: len(whole) // 2], whole + b"\n", b""]
+        for place in range(0, len(whole), 29):
+            flipped = bytearray(whole)
+            flipped[place] ^= 1 << place % 8
+            damaged.append(bytes(flipped))
+        for changed in damaged:
+            path.write_bytes(changed)
+            before = sorted(tmp_path.rglob("*"))
+            for command in (work, ["fold", "--spool", spool, "--out", out]):
+                told = reduce(*command)
+                assert told.returncode == 3, told.stderr
+                assert "to another folder" in told.stderr or "another kind of file" in told.stderr
+            assert sorted(tmp_path.rglob("*")) == before
+        path.write_bytes(whole)
+    done("fold", "--spool", spool, "--out", out)
 
 
 def test_a_result_overwrites_no_json_except_an_earlier_summary(tmp_path, matrix):
@@ -237,18 +288,18 @@ def test_a_result_overwrites_no_json_except_an_earlier_summary(tmp_path, matrix)
     assert (refused.returncode, words in refused.stderr) == (1, True), refused.stderr
     beside.unlink()
     spool = tmp_path / "S"
-    assert reduce(*fold, "--spool", spool).returncode == 0
+    assert reduce(*fold[:-2], "--spool", spool).returncode == 0
     done("work", "--spool", spool, "--rank", 0, "--of", 1)
-    # The file was written after the job.
     done("moments", "--input", tmp_path / "x.npy", "--out", beside)
     kept = beside.read_bytes()
-    refused = reduce("fold", "--spool", spool)
+    of_spool = ["fold", "--spool", spool, "--out", tmp_path / "g.npy"]
+    refused = reduce(*of_spool)
     assert (refused.returncode, words in refused.stderr) == (1, True), refused.stderr
     assert beside.read_bytes() == kept
     assert not (tmp_path / "g.npy").exists()
     beside.unlink()
-    done("fold", "--spool", spool)
-    done("fold", "--spool", spool)
+    done(*of_spool)
+    done(*of_spool)
 
 
 def test_a_result_needs_a_file_name(tmp_path, matrix):
@@ -290,7 +341,7 @@ def test_an_audit_by_one_rank_is_refused(tmp_path, matrix):
 def test_a_fold_of_a_spool_ends_at_the_first_ctrl_c(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((400, 31), np.float32))
     spool = tmp_path / "S"
-    fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy", "--spool", spool]
+    fold = ["gram", "--input", tmp_path / "x.npy", "--spool", spool]
     assert reduce(*fold, "--chunk-rows", 16, "--block-chunks", 1).returncode == 0
     done("work", "--spool", spool, "--rank", 0, "--of", 1)
     # The fold has read the other portions, and waits for the pipe.
@@ -299,7 +350,9 @@ def test_a_fold_of_a_spool_ends_at_the_first_ctrl_c(tmp_path):
     last.unlink()
     os.mkfifo(last)
     child = subprocess.Popen(
-        [REDUCE, "fold", "--spool", str(spool)], stderr=subprocess.PIPE, text=True
+        [REDUCE, "fold", "--spool", str(spool), "--out", str(tmp_path / "g.npy")],
+        stderr=subprocess.PIPE,
+        text=True,
     )
     with last.open("wb") as pipe:
         child.send_signal(signal.SIGINT)

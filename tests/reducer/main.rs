@@ -9,10 +9,12 @@ mod manifest_of_goldens;
 mod matrix;
 #[cfg(feature = "prepare")]
 mod parquet;
+mod round_robin;
 mod safetensors;
 #[path = "../shared/simulated_disk.rs"]
 mod simulated_disk;
 mod simulation;
+mod spool;
 mod stream;
 mod team;
 mod versions;

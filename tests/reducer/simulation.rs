@@ -93,8 +93,9 @@ impl World {
         let blocks = Blocks::new(job.chunk_count(), below(4) as u32).unwrap();
         let cuts: BTreeSet<u64> = (0..below(3)).map(|_| below(60)).collect();
         let audited_per_mille = [0, 0, 300, 1000][below(4) as usize];
-        let policy = Policy { blocks, cuts, audited_per_mille, patience: 400 };
-        let workers = (0..=below(5)).map(|_| (0, None)).collect();
+        let workers: Vec<_> = (0..=below(5)).map(|_| (0, None)).collect();
+        let ranks = workers.len() as u32;
+        let policy = Policy { blocks, ranks, cuts, audited_per_mille, patience: 400 };
         let disk = SimulatedDisk::new();
         disk.put_folder(Path::new(FOLDER));
         disk.sync_folder(Path::new(".")).unwrap();
@@ -219,9 +220,9 @@ impl World {
             Event::Folded(rank, of_life, chunks) => {
                 let (life, worker) = &mut self.workers[rank as usize];
                 let Some(worker) = worker.as_mut().filter(|_| *life == of_life) else { return };
-                worker.folded(now);
+                let cursor = worker.folded(now).unwrap();
                 let portion = portion(&self.job, &self.data, chunks);
-                let report = Report::Folded { cpu_microseconds: 0, portion: &portion };
+                let report = Report::Folded { cursor, cpu_microseconds: 0, portion: &portion };
                 self.send(report.encode(), |message| Event::Report(rank, message));
                 self.work(rank);
             }

@@ -1,6 +1,7 @@
 //! A coordinator and its workers, of which one is dead, wrong, or of another job.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use headwater::fold::gram::{Chunk, Triangle};
@@ -31,11 +32,29 @@ impl Team {
     pub(crate) fn going_on(done: Reduction<Gram>, ranks: u32, audited_per_mille: u64) -> Self {
         let job = done.job().clone();
         let blocks = Blocks::new(CHUNKS, BLOCK_CHUNKS.ilog2()).unwrap();
-        let policy = Policy { blocks, cuts: BTreeSet::new(), audited_per_mille, patience: 1000 };
+        let cuts = BTreeSet::new();
+        let policy = Policy { blocks, ranks, cuts, audited_per_mille, patience: 1000 };
         let coordinator = Coordinator::new(done, &policy).unwrap();
         let mut team = Self { coordinator, workers: BTreeMap::new(), now: 0 };
         for rank in 0..ranks {
             team.join(rank, &job).unwrap();
+        }
+        team
+    }
+
+    /// Workers that can each read some chunks, and have all said that they are ready.
+    fn of_files(readable: &[Range<u64>]) -> Self {
+        let job = job(CHUNKS, 1);
+        let blocks = Blocks::new(CHUNKS, BLOCK_CHUNKS.ilog2()).unwrap();
+        let (ranks, cuts) = (readable.len() as u32, BTreeSet::new());
+        let policy = Policy { blocks, ranks, cuts, audited_per_mille: 0, patience: 1000 };
+        let coordinator = Coordinator::new(reduction(&job), &policy).unwrap();
+        let mut team = Self { coordinator, workers: BTreeMap::new(), now: 0 };
+        for (rank, chunks) in (0..).zip(readable) {
+            let mut worker = Worker::new(&job, vec![chunks.clone()], 100).unwrap();
+            let outbox = team.coordinator.hear(0, rank, &worker.begin(0)).unwrap();
+            team.workers.insert(rank, worker);
+            team.deliver(outbox);
         }
         team
     }
@@ -65,8 +84,8 @@ impl Team {
             return Ok(());
         };
         let portion = portion(self.coordinator.reduction().job(), data, chunks);
-        self.workers.get_mut(&rank).unwrap().folded(self.now);
-        let report = Report::Folded { cpu_microseconds: 0, portion: &portion }.encode();
+        let cursor = self.workers.get_mut(&rank).unwrap().folded(self.now).unwrap();
+        let report = Report::Folded { cursor, cpu_microseconds: 0, portion: &portion }.encode();
         let outbox = self.coordinator.hear(self.now, rank, &report)?;
         self.deliver(outbox);
         Ok(())
@@ -131,7 +150,7 @@ fn blocks_end_where_the_files_of_a_rank_end() {
     let (job, data) = (job(CHUNKS, 1), rows(CHUNKS));
     let blocks = Blocks::new(CHUNKS, BLOCK_CHUNKS.ilog2()).unwrap();
     let cuts = BTreeSet::from([6, 7]);
-    let policy = Policy { blocks, cuts, audited_per_mille: 0, patience: 1000 };
+    let policy = Policy { blocks, ranks: 2, cuts, audited_per_mille: 0, patience: 1000 };
     let coordinator = Coordinator::new(reduction(&job), &policy).unwrap();
     let mut team = Team { coordinator, workers: BTreeMap::new(), now: 0 };
     for (rank, readable) in [(0, 0..7), (1, 6..CHUNKS)] {
@@ -140,7 +159,7 @@ fn blocks_end_where_the_files_of_a_rank_end() {
         team.workers.insert(rank, worker);
         let outbox = team.coordinator.hear(0, rank, &ready).unwrap();
         for (_, order) in &outbox {
-            let Order::Fold(chunks) = order else { panic!("an end") };
+            let Order::Fold { chunks, .. } = order else { panic!("an end") };
             assert!(readable.start <= chunks.start && chunks.end <= readable.end, "{chunks:?}");
         }
         team.deliver(outbox);
@@ -153,17 +172,31 @@ fn blocks_end_where_the_files_of_a_rank_end() {
     assert_eq!(bits(&whole), bits(&plainly(&job, &data)));
 }
 
+#[test]
+fn chunks_that_only_a_dead_rank_could_read_are_named() {
+    let mut team = Team::of_files(&[0..12, 12..CHUNKS]);
+    team.coordinator.check_readable(2, |_| String::new()).unwrap();
+    team.coordinator.lose(1, 1);
+    let files = |rows: Range<u64>| format!("the file of row {}", rows.start);
+    let error = team.coordinator.check_readable(2, files).unwrap_err().to_string();
+    assert!(error.contains("no rank can read rows 12 to 15"), "{error}");
+    assert!(error.contains("the file of row 12"), "{error}");
+}
+
 /// Of the second block it has the first half only.
 #[test]
 fn orders_go_to_ranks_that_can_read_all_their_chunks() {
     let job = job(CHUNKS, 1);
     let blocks = Blocks::new(CHUNKS, BLOCK_CHUNKS.ilog2()).unwrap();
-    let policy = Policy { blocks, cuts: BTreeSet::new(), audited_per_mille: 0, patience: 1000 };
+    let cuts = BTreeSet::new();
+    let policy = Policy { blocks, ranks: 1, cuts, audited_per_mille: 0, patience: 1000 };
     let mut coordinator = Coordinator::new(reduction(&job), &policy).unwrap();
     let readable = 0..BLOCK_CHUNKS + BLOCK_CHUNKS / 2;
     let ready = Worker::new(&job, vec![readable], 100).unwrap().begin(0);
     let outbox = coordinator.hear(0, 0, &ready).unwrap();
-    assert!(matches!(&outbox[..], [(0, Order::Fold(chunks))] if *chunks == (0..BLOCK_CHUNKS)));
+    assert!(
+        matches!(&outbox[..], [(0, Order::Fold { chunks, .. })] if *chunks == (0..BLOCK_CHUNKS))
+    );
 }
 
 /// Gram matrices on a machine that has no memory for a partial that arrives.
@@ -209,13 +242,15 @@ fn out_of_memory_on_receive_fails_the_job_without_retrying() {
     let (job, data) = (job(4, 1), rows(4));
     let without_memory = Arc::new(WithoutMemory(Gram::new(COLUMNS).unwrap()));
     let blocks = Blocks::new(4, 0).unwrap();
-    let policy = Policy { blocks, cuts: BTreeSet::new(), audited_per_mille: 0, patience: 1000 };
+    let cuts = BTreeSet::new();
+    let policy = Policy { blocks, ranks: 1, cuts, audited_per_mille: 0, patience: 1000 };
     let mut coordinator =
         Coordinator::new(Reduction::new(job.clone(), without_memory), &policy).unwrap();
     let ready = Worker::new(&job, vec![0..4], 100).unwrap().begin(0);
-    assert_eq!(coordinator.hear(0, 0, &ready).unwrap().len(), 2);
+    let outbox = coordinator.hear(0, 0, &ready).unwrap();
+    let [(0, Order::Fold { cursor, .. }), _] = outbox[..] else { panic!("{outbox:?}") };
     let portion = portion(&job, &data, 0..1);
-    let report = Report::Folded { cpu_microseconds: 0, portion: &portion }.encode();
+    let report = Report::Folded { cursor, cpu_microseconds: 0, portion: &portion }.encode();
     let error = coordinator.hear(1, 0, &report).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::LimitExceeded);
     assert!(error.to_string().contains("rank 0: there is no memory"), "{error}");

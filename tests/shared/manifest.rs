@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 const HEAD: &str = "\
 # The golden files of this folder: the BLAKE3 of each, what it holds and what made it; of a bad one
@@ -35,8 +36,10 @@ pub(crate) fn is_asked_to_regenerate() -> bool {
     std::env::var("HEADWATER_REGENERATE").is_ok_and(|v| v == "1")
 }
 
-/// Writes `goldens` and their entries of the manifest.
+/// Writes `goldens` and their entries of the manifest, one test at a time.
 pub(crate) fn regenerate(generator: &str, goldens: &[Golden<'_>]) {
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _writing = WRITING.lock().unwrap();
     let mut entries: BTreeMap<String, toml::Value> = manifest().into_iter().collect();
     for golden in goldens {
         let path = folder().join(&golden.name);

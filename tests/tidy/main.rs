@@ -10,8 +10,8 @@ use imports::Imports;
 /// The floors of the house, the ground first. A room may use those below it.
 const FLOORS: [&[&str]; 10] = [
     &[
-        "error", "bytes", "days", "map", "panics", "random", "durable", "progress", "process",
-        "tensor",
+        "error", "bytes", "days", "launcher", "map", "panics", "random", "durable", "progress",
+        "process", "tensor",
     ],
     &["container", "handoff"],
     &["plan", "fold", "store", "matrix"],
@@ -26,12 +26,13 @@ const FLOORS: [&[&str]; 10] = [
 
 /// What rooms of one floor may use of each other: `store` the split of `plan` and the z-score of
 /// `fold`, `matrix` the rows of `fold`.
-const NEIGHBOURS: [(&str, &str); 13] = [
+const NEIGHBOURS: [(&str, &str); 14] = [
     ("store", "plan"),
     ("store", "fold"),
     ("matrix", "fold"),
     ("progress", "error"),
     ("process", "error"),
+    ("launcher", "error"),
     ("durable", "error"),
     ("bytes", "error"),
     ("map", "error"),

@@ -8,6 +8,7 @@ mod place;
 mod run;
 mod spool;
 mod statistics;
+mod watch;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,11 +19,12 @@ use clap::{Args, Parser, Subcommand};
 
 use super::{Interrupted, exit_status, print_usage, status_of};
 use crate::error::{Error, Result};
+use crate::launcher::Launched;
 use crate::matrix::Manifest;
 use crate::reducer::wire::JobEnd;
 use args::FilesArgs;
 use place::{check_file, json_of};
-use run::{launched_rank, run};
+use run::run;
 use spool::write_spool;
 use statistics::{Statistics, with_invocation};
 
@@ -34,11 +36,13 @@ processor, also after interruptions:
   mpirun -n 64 headwater-reduce gram --input X.npy --out gram.npy --checkpoint-dir ck
   headwater-reduce moments --input T.parquet --select price tax --out moments.json
 Without MPI, as three kinds of jobs over a folder that all machines see:
-  headwater-reduce gram --input X.npy --out gram.npy --spool S
+  headwater-reduce gram --input X.npy --spool S
   headwater-reduce work --spool S --rank 0 --of 64    (and so on, in any order and at any time)
-  headwater-reduce fold --spool S
+  headwater-reduce fold --spool S --out gram.npy
 
-The last line of standard output is one JSON object with the digest of the result's bits.
+The last line of standard output is one JSON object with the digest of the result's bits, and the
+file that has the result. Scripts should go by this line: mpirun may report a failure after the
+result is written, and 0 when all ranks were killed.
 For work it has the number of blocks and no digest; --spool prints the commands to run next;
 manifest prints nothing.
 
@@ -148,7 +152,7 @@ fn start(
 
 /// Runs `work` on rank 0 only.
 fn on_rank_0(work: impl FnOnce() -> Result<()>) -> Result<JobEnd> {
-    match launched_rank() {
+    match Launched::of_environment().map(Launched::rank) {
         None | Some(0) => work()?,
         Some(rank) => {
             eprintln!(
@@ -162,7 +166,7 @@ fn on_rank_0(work: impl FnOnce() -> Result<()>) -> Result<JobEnd> {
 /// Prints the error in the arguments once for all ranks that have the same arguments; returns the exit
 /// status.
 fn print_usage_once(error: &clap::Error, interrupted: Option<&Interrupted<'_>>) -> u8 {
-    if launched_rank().unwrap_or(0) > 0 {
+    if Launched::of_environment().is_some_and(|launched| launched.rank() > 0) {
         if error.exit_code() == 0 {
             return 0;
         }

@@ -6,109 +6,72 @@ use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::args::{StatisticCommand, StatisticOf};
 use super::place::{check_out, json_of};
+use super::watch::{Every, Watch};
 use crate::cli::output::Output;
 use crate::cli::progress::Bars;
+#[cfg(feature = "mpi")]
+use crate::cli::status_of;
 use crate::cli::{Interrupted, cpu_time, print_error};
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fold::Statistic;
+use crate::launcher::Launched;
 use crate::plan::{Plan, Setting};
 use crate::process::pool;
-use crate::progress::Progress;
 #[cfg(feature = "mpi")]
 use crate::reducer::wire::work;
 use crate::reducer::wire::{
     Coordinator, Environment, JobEnd, NoPeers, Wire, coordinate, shut_down,
 };
-use crate::reducer::{Blocks, Checkpoints, Job, Policy, Reduction, Resumed, Source};
+use crate::reducer::{Blocks, Checkpoints, Job, Policy, Reduction, Resumed, Source, WorkerCursor};
 use crate::view::words::count;
 
-/// How a statistic is folded. These options do not change a bit of the result.
-///
-/// The description of a job in a spool has only `out`.
-#[derive(Args, Serialize, Deserialize)]
+/// How a statistic is folded. These options do not change a bit of the result, and the description of a
+/// job in a spool has none of them.
+#[derive(Args, Default)]
 pub(super) struct RunArgs {
     /// The result to write: a .npy for gram and cross, a .json for the others.
     ///
     /// The summary of a .npy goes to the .json beside it: g.json for g.npy, and g.1.json for g.1.
-    #[arg(long, value_name = "FILE")]
-    pub(super) out: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "spool", conflicts_with = "spool")]
+    out: Option<PathBuf>,
     /// The number of threads of each rank (default: one for each core that the rank may use).
     ///
     /// mpirun binds each rank to cores: to one core if there are at most two ranks. With --oversubscribe
     /// or --bind-to none, every rank may use all cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    #[serde(skip)]
     pub(super) threads: Option<u16>,
     /// Chunks of a block, a power of two; a rank sends one partial for each block.
     #[arg(long, value_name = "N", value_parser = power_of_two)]
-    #[serde(skip)]
     pub(super) block_chunks: Option<u64>,
     /// A folder for checkpoints, from which --resume continues.
     #[arg(long, value_name = "FOLDER", conflicts_with = "spool")]
-    #[serde(skip)]
     checkpoint_dir: Option<PathBuf>,
     /// How often a checkpoint is written: after seconds (60s), or after blocks (8b).
     #[arg(long, value_name = "EVERY", default_value = "60s", requires = "checkpoint_dir")]
-    #[serde(skip)]
     checkpoint_every: Every,
     /// Continue from the newest checkpoint; without one, start from the first row.
     #[arg(long, requires = "checkpoint_dir")]
-    #[serde(skip)]
     resume: bool,
     /// Accept rows that were folded from another version of a file (a copy, or one with a new date) if
     /// they are the same: this process reads them again and compares them.
     #[arg(long, conflicts_with = "spool")]
-    #[serde(skip)]
     same_data: bool,
     /// The number of blocks in 1,000 that two ranks fold, to compare their bits.
     #[arg(long, value_name = "PER_MILLE", default_value_t = 0, conflicts_with = "spool",
           value_parser = clap::value_parser!(u16).range(..=1000))]
-    #[serde(skip)]
     audit: u16,
-    /// Fold nothing: write the job to this folder, for `work` and `fold`.
+    /// Fold nothing: write the job to this folder, for `work` and for `fold`, which takes --out.
     #[arg(long, value_name = "FOLDER")]
-    #[serde(skip)]
     pub(super) spool: Option<PathBuf>,
-}
-
-/// When the next checkpoint is due.
-#[derive(Clone, Copy)]
-enum Every {
-    Time(Duration),
-    Blocks(u64),
-}
-
-impl Default for Every {
-    fn default() -> Self {
-        Self::Time(Duration::from_mins(1))
-    }
-}
-
-impl FromStr for Every {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |_| format!("expected seconds (60s) or blocks (8b), found {text:?}");
-        match text.strip_suffix('b') {
-            Some(blocks) => blocks.parse().map(Self::Blocks).map_err(wrong),
-            None => text
-                .strip_suffix('s')
-                .unwrap_or(text)
-                .parse()
-                .map_err(wrong)
-                .map(|seconds| Self::Time(Duration::from_secs(seconds))),
-        }
-    }
 }
 
 fn power_of_two(text: &str) -> Result<u64, String> {
@@ -131,25 +94,30 @@ pub(super) struct RunSummary {
     /// The speed of this run; none if an earlier run has folded all rows.
     pub(super) gflops: Option<f64>,
     pub(super) resumed_nodes: usize,
+    /// The file that has the result.
+    pub(super) out: String,
     #[serde(flatten)]
     pub(super) more: serde_json::Map<String, serde_json::Value>,
     /// Only in the file, because it is too long for a line of output.
     #[serde(skip)]
     pub(super) result: Option<serde_json::Value>,
+    /// Only in the file: how far each rank is in its own blocks.
+    #[serde(skip)]
+    pub(super) cursors: Vec<serde_json::Value>,
 }
 
-/// The variables by which launchers give a process its rank, and the number of ranks.
-const RANK_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
-#[cfg(not(feature = "mpi"))]
-const SIZE_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
-
-fn number_in(variables: &[&str]) -> Option<u32> {
-    variables.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
+/// Returns the absolute path of the file that has the result: `out`, or the .json for statistics of
+/// columns.
+pub(super) fn result_file(out: &Path, result: Option<&serde_json::Value>) -> String {
+    let file = if result.is_some() { json_of(out) } else { out.to_owned() };
+    // The file is written; a relative name says less, but where it is.
+    std::path::absolute(&file).unwrap_or(file).to_string_lossy().into_owned()
 }
 
-/// The rank of this process among those that a launcher has started.
-pub(super) fn launched_rank() -> Option<u32> {
-    number_in(&RANK_VARIABLES)
+/// A worker's cursor, for people.
+fn cursor_json(cursor: &WorkerCursor) -> serde_json::Value {
+    let of = cursor.assignment();
+    serde_json::json!({"rank": of.rank(), "world": of.world(), "ordinal": cursor.ordinal()})
 }
 
 /// The settings of a job's plan by name; digests in hexadecimal digits.
@@ -178,6 +146,9 @@ pub(super) fn report(
     whole["job"] = settings_of(job.plan());
     whole["fingerprint"] = job.plan().fingerprint().to_string().into();
     whole["command"] = arguments.into();
+    if !summary.cursors.is_empty() {
+        whole["cursors"] = summary.cursors.clone().into();
+    }
     if let Some(result) = &summary.result {
         whole["result"] = result.clone();
     }
@@ -203,17 +174,22 @@ pub(super) fn run<F: StatisticCommand>(
         cpu: &|| cpu_time().as_micros() as u64,
         interrupted: &|| interrupted.is_some_and(|stopped| stopped()),
     };
-    let leader = Leader { statistic, args, arguments, environment: &environment };
-    if launched_rank().is_none() {
-        return Ok(leader.lead(&mut NoPeers));
-    }
+    let out =
+        args.out.as_deref().ok_or_else(|| Error::invalid("expected --out FILE, found none"))?;
+    let leader = Leader { statistic, args, out, arguments, environment: &environment };
+    let Some(launched) = Launched::of_environment() else {
+        return Ok(leader.lead(&mut NoPeers).0);
+    };
     #[cfg(feature = "mpi")]
     {
         let mut world = crate::mpi::World::join()?;
+        launched.check_connected(world.size(), WITH_MPI)?;
         // The time of the fold excludes the start of MPI, which takes a second to find fast networks.
         started.set(Instant::now());
         let ended = if world.rank() == 0 {
-            Ok(leader.lead(&mut world))
+            let (end, silent) = leader.lead(&mut world);
+            abort_silent(&world, end, &silent);
+            Ok(end)
         } else {
             work(
                 pool(args.threads.map(usize::from)).and_then(|pool| statistic.open(pool)),
@@ -225,25 +201,50 @@ pub(super) fn run<F: StatisticCommand>(
         ended
     }
     #[cfg(not(feature = "mpi"))]
-    match number_in(&SIZE_VARIABLES) {
-        None | Some(1) => Ok(leader.lead(&mut NoPeers)),
-        Some(ranks) => Err(Error::invalid(format!(
-            "this headwater-reduce was built without MPI: each of {ranks} ranks would fold all \
-             rows; run the one that `make setup` builds, or cargo build --features mpi"
-        ))),
+    {
+        launched.check_connected(1, WITHOUT_MPI)?;
+        Ok(leader.lead(&mut NoPeers).0)
     }
+}
+
+/// What to do when several ranks are alone.
+#[cfg(feature = "mpi")]
+const WITH_MPI: &str = "start it with `srun --mpi=pmix`, or with the mpirun of the MPI that it was \
+    built with; or share the rows through a folder with --spool";
+#[cfg(not(feature = "mpi"))]
+const WITHOUT_MPI: &str = "this headwater-reduce was built without MPI: run the one that `make setup` \
+    builds, or cargo build --features mpi; or share the rows through a folder with --spool";
+
+/// Ends the ranks that have not left, by ending the job: MPI_Finalize and mpirun would wait for them.
+#[cfg(feature = "mpi")]
+fn abort_silent(world: &crate::mpi::World, end: JobEnd, silent: &BTreeSet<u32>) {
+    if silent.is_empty() {
+        return;
+    }
+    let ranks: Vec<String> = silent.iter().map(u32::to_string).collect();
+    let written = if end == JobEnd::Done { "the result is written; " } else { "" };
+    eprintln!(
+        "headwater-reduce: warning: {written}ranks that do not answer: {}; ending them with MPI_Abort",
+        ranks.join(", ")
+    );
+    world.abort(match end {
+        JobEnd::Done => 0,
+        JobEnd::Failed(kind) => status_of(kind),
+    });
 }
 
 /// Rank 0: assigns the orders, receives the portions, writes the result.
 struct Leader<'a, F> {
     statistic: &'a F,
     args: &'a RunArgs,
+    out: &'a Path,
     arguments: &'a [OsString],
     environment: &'a Environment<'a>,
 }
 
 impl<F: StatisticCommand> Leader<'_, F> {
-    fn lead(&self, wire: &mut dyn Wire) -> JobEnd {
+    /// Folds and writes; returns how the job ended, and the ranks that have not left.
+    fn lead(&self, wire: &mut dyn Wire) -> (JobEnd, BTreeSet<u32>) {
         let mut lost = BTreeSet::new();
         let folded = self.fold_and_write(wire, &mut lost);
         if let Err(error) = &folded {
@@ -254,8 +255,8 @@ impl<F: StatisticCommand> Leader<'_, F> {
             Ok(()) => JobEnd::Done,
             Err(kind) => JobEnd::Failed(kind),
         };
-        shut_down(wire, lost, end, self.environment);
-        end
+        let silent = shut_down(wire, lost, end, self.environment);
+        (end, silent)
     }
 
     fn fold_and_write(&self, wire: &mut dyn Wire, lost: &mut BTreeSet<u32>) -> Result<()> {
@@ -265,7 +266,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
                  found 1; run under mpirun with 2 or more ranks, or leave out --audit",
             ));
         }
-        check_out(&self.args.out, self.statistic.inputs(), F::KIND)?;
+        check_out(self.out, self.statistic.inputs(), F::KIND)?;
         let threads = pool(self.args.threads.map(usize::from))?;
         let thread_count = threads.current_num_threads();
         let (job, source) = self.statistic.open(threads)?;
@@ -281,15 +282,12 @@ impl<F: StatisticCommand> Leader<'_, F> {
         let policy = self.policy(&job, &source, wire.size(), thread_count)?;
         let resumed_rows = reduction.covered_rows();
         let mut coordinator = Coordinator::new(reduction, &policy)?;
-        let watch = Watch {
-            every: self.args.checkpoint_every,
-            block_chunks: policy.blocks.chunks_each(),
-            checkpoints: checkpoints.as_ref(),
-            bars: Bars::of_operations(operations / job.chunk_rows() as f64),
-            shown_rows: 0,
-            saved_chunks: 0,
-            saved_at: Instant::now(),
-        };
+        let watch = Watch::new(
+            self.args.checkpoint_every,
+            (policy.blocks.chunks_each(), wire.size()),
+            checkpoints.as_ref(),
+            Bars::of_operations(operations / job.chunk_rows() as f64),
+        );
         let folded = self.coordinate(&mut coordinator, &source, wire, watch);
         lost.extend(coordinator.lost());
         folded?;
@@ -299,6 +297,9 @@ impl<F: StatisticCommand> Leader<'_, F> {
             more.insert("audited_blocks".to_owned(), coordinator.audited_count().into());
         }
         more.insert("lost_ranks".to_owned(), lost.iter().copied().collect());
+        let late = coordinator.passed_over().map(|(rank, _)| rank);
+        more.insert("late_ranks".to_owned(), late.collect());
+        let cursors = coordinator.cursors().map(cursor_json).collect();
         let elsewhere = coordinator.cpu_microseconds_elsewhere() as f64 / 1e6;
         let mut reduction = coordinator.into_reduction();
         let bars = Bars::new(Some(self.environment.interrupted));
@@ -309,7 +310,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
         }
         let rows_digest = reduction.rows_digest();
         let whole = reduction.finish()?;
-        let written = self.statistic.write(&self.args.out, &source, &whole);
+        let written = self.statistic.write(self.out, &source, &whole);
         let written = written.map_err(|error| self.with_remedy(error))?;
         let seconds = (self.environment.now)() as f64 / 1e3;
         let folded_rows = job.rows() - resumed_rows;
@@ -326,11 +327,12 @@ impl<F: StatisticCommand> Leader<'_, F> {
             cpu_seconds: cpu_time().as_secs_f64() + elsewhere,
             gflops: (folded_rows > 0).then(|| operations * folded_chunks / seconds.max(1e-3) / 1e9),
             resumed_nodes: resumed.nodes,
+            out: result_file(self.out, written.result.as_ref()),
             more,
             result: written.result,
+            cursors,
         };
-        report(&summary, &job, self.arguments, &self.args.out)
-            .map_err(|error| self.with_remedy(error))
+        report(&summary, &job, self.arguments, self.out).map_err(|error| self.with_remedy(error))
     }
 
     fn policy(
@@ -422,7 +424,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
 /// Ctrl-C.
 fn print_to_terminal(error: &Error) {
     if error.kind() != ErrorKind::Interrupted
-        || launched_rank().is_none()
+        || Launched::of_environment().is_none()
         || io::stderr().is_terminal()
     {
         return;
@@ -430,53 +432,6 @@ fn print_to_terminal(error: &Error) {
     if let Ok(mut terminal) = OpenOptions::new().write(true).open("/dev/tty") {
         // An error while printing cannot be printed either.
         let _ = writeln!(terminal, "headwater-reduce: {error}");
-    }
-}
-
-/// Shows the progress of a fold, and writes checkpoints when they are due.
-struct Watch<'a> {
-    every: Every,
-    block_chunks: u64,
-    checkpoints: Option<&'a Checkpoints>,
-    bars: Bars<'a>,
-    shown_rows: u64,
-    saved_chunks: u64,
-    saved_at: Instant,
-}
-
-impl Watch<'_> {
-    /// Starts after the chunks that earlier runs folded.
-    fn begin<S: Statistic>(&mut self, reduction: &Reduction<S>) {
-        self.shown_rows = reduction.covered_rows();
-        self.saved_chunks = reduction.covered_count();
-        self.bars.begin("folding rows", Some(reduction.job().rows()));
-        self.bars.skip(self.shown_rows);
-    }
-
-    fn update<S: Statistic>(&mut self, coordinator: &Coordinator<S>) -> Result<()> {
-        let reduction = coordinator.reduction();
-        let rows = reduction.covered_rows();
-        self.bars.advance(rows.saturating_sub(self.shown_rows))?;
-        self.shown_rows = rows;
-        let Some(checkpoints) = self.checkpoints else { return Ok(()) };
-        let chunks = reduction.covered_count();
-        let new_chunks = chunks.saturating_sub(self.saved_chunks);
-        let is_due = match self.every {
-            Every::Time(time) => self.saved_at.elapsed() >= time,
-            Every::Blocks(blocks) => new_chunks >= blocks.saturating_mul(self.block_chunks),
-        };
-        if is_due && new_chunks > 0 {
-            checkpoints.write(reduction)?;
-            self.saved_at = Instant::now();
-            self.saved_chunks = chunks;
-        }
-        Ok(())
-    }
-
-    /// Writes a last checkpoint, if there is a folder for checkpoints.
-    fn save<S: Statistic>(&self, reduction: &Reduction<S>) -> Option<Result<()>> {
-        let is_saved = reduction.covered_count() == self.saved_chunks;
-        self.checkpoints.map(|c| if is_saved { Ok(()) } else { c.write(reduction) })
     }
 }
 

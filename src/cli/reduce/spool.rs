@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::args::StatisticCommand;
 use super::place::{check_out, json_of};
-use super::run::{RunSummary, report};
+use super::run::{RunSummary, report, result_file};
 use super::statistics::{Invocation, Statistics, with_invocation};
 use crate::cli::output::Output;
 use crate::cli::progress::Bars;
@@ -60,6 +60,11 @@ pub(super) struct FoldArgs {
     /// their rows are the same, which are read again.
     #[arg(long)]
     same_data: bool,
+    /// The result to write: a .npy for gram and cross, a .json for the others.
+    ///
+    /// The summary of a .npy goes to the .json beside it: g.json for g.npy, and g.1.json for g.1.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
 }
 
 /// The summary of `work`.
@@ -76,8 +81,7 @@ struct WorkSummary {
 
 /// Writes a job to a folder.
 pub(super) fn write_spool(folder: &Path, statistics: Statistics) -> Result<()> {
-    let (job, blocks) =
-        with_invocation!(&statistics, invocation => checked_job(folder, invocation))?;
+    let (job, blocks) = with_invocation!(&statistics, invocation => job_and_blocks(invocation))?;
     let statistics = match statistics {
         Statistics::Gram(invocation) => Statistics::Gram(absolute(invocation)?),
         Statistics::Cross(invocation) => Statistics::Cross(absolute(invocation)?),
@@ -93,30 +97,21 @@ pub(super) fn write_spool(folder: &Path, statistics: Statistics) -> Result<()> {
     let shown = shell_quoted(folder);
     Output::new().line(&format!(
         "{shown}: {} blocks; next, choose a number of ranks W, and for each R below W, in any order\n  headwater-reduce work \
-         --spool {shown} --rank R --of W\nand then\n  headwater-reduce fold --spool {shown}",
+         --spool {shown} --rank R --of W\nand then\n  headwater-reduce fold --spool {shown} --out RESULT",
         count(blocks.count())
     ))
 }
 
-/// Checks an invocation; returns its job and blocks.
-fn checked_job<F: StatisticCommand + Args>(
-    folder: &Path,
-    invocation: &Invocation<F>,
-) -> Result<(Job, Blocks)> {
+fn job_and_blocks<F: StatisticCommand + Args>(invocation: &Invocation<F>) -> Result<(Job, Blocks)> {
     let Invocation { statistic, run } = invocation;
-    check_out(&run.out, statistic.inputs(), F::KIND)?;
     let (job, _) = statistic.open(pool(Some(1))?)?;
     let blocks = Blocks::new(job.chunk_count(), run.block_chunks.unwrap_or(BLOCK_CHUNKS).ilog2())?;
-    fs::create_dir_all(folder).map_err(|e| Error::io(folder, "creating", e))?;
-    check_out_of_spool(&run.out, folder)?;
     Ok((job, blocks))
 }
 
 /// Makes the paths of an invocation absolute.
 fn absolute<F: StatisticCommand + Args>(invocation: Invocation<F>) -> Result<Invocation<F>> {
-    let Invocation { statistic, mut run } = invocation;
-    run.out = std::path::absolute(&run.out).map_err(|e| Error::io(&run.out, "finding", e))?;
-    Ok(Invocation { statistic: statistic.absolute()?, run })
+    Ok(Invocation { statistic: invocation.statistic.absolute()?, ..invocation })
 }
 
 /// Checks that neither the result nor the .json beside it overwrites a file of the spool.
@@ -174,7 +169,7 @@ impl WorkArgs {
         let thread_count = threads.current_num_threads();
         let (job, source) = statistic.open(threads)?;
         let stop = || interrupted.is_some_and(|stopped| stopped());
-        let notice = |error: &Error| eprintln!("headwater-reduce: {error}; folding it again");
+        let notice = |error: &Error| eprintln!("headwater-reduce: {error}");
         let bars = Bars::new(None);
         let hooks = WorkHooks { progress: &bars, stop: &stop, notice: &notice };
         let folded = spool.work((&job, &source), assignment, &hooks)?;
@@ -198,41 +193,45 @@ impl FoldArgs {
     ) -> Result<()> {
         let (spool, statistics) = open(&self.spool)?;
         let spool = spool.same_data(self.same_data);
-        with_invocation!(&statistics, invocation => fold(invocation, &spool, arguments, interrupted))
+        with_invocation!(&statistics, invocation => {
+            self.fold(&invocation.statistic, &spool, arguments, interrupted)
+        })
     }
-}
 
-fn fold<F: StatisticCommand + Args>(
-    invocation: &Invocation<F>,
-    spool: &Spool,
-    arguments: &[OsString],
-    interrupted: Option<&Interrupted<'_>>,
-) -> Result<()> {
-    let started = Instant::now();
-    let Invocation { statistic, run } = invocation;
-    // Another file may have appeared at `out` since the job was written.
-    check_out(&run.out, statistic.inputs(), F::KIND)?;
-    let (job, source) = statistic.open(pool(Some(1))?)?;
-    let bars = Bars::new(interrupted);
-    let (reduction, resumed_nodes) = spool.fold((&job, &source), &bars)?;
-    let rows_digest = reduction.rows_digest();
-    let whole = reduction.finish()?;
-    bars.advance(0)?;
-    drop(bars);
-    let written = statistic.write(&run.out, &source, &whole)?;
-    let summary = RunSummary {
-        digest: written.digest,
-        rows_digest,
-        rows: job.rows(),
-        columns: written.columns,
-        ranks: 1,
-        threads: 1,
-        seconds: started.elapsed().as_secs_f64(),
-        cpu_seconds: cpu_time().as_secs_f64(),
-        gflops: None,
-        resumed_nodes,
-        more: written.more,
-        result: written.result,
-    };
-    report(&summary, &job, arguments, &run.out)
+    fn fold<F: StatisticCommand>(
+        &self,
+        statistic: &F,
+        spool: &Spool,
+        arguments: &[OsString],
+        interrupted: Option<&Interrupted<'_>>,
+    ) -> Result<()> {
+        let started = Instant::now();
+        check_out(&self.out, statistic.inputs(), F::KIND)?;
+        check_out_of_spool(&self.out, &self.spool)?;
+        let (job, source) = statistic.open(pool(Some(1))?)?;
+        let bars = Bars::new(interrupted);
+        let (reduction, resumed_nodes) = spool.fold((&job, &source), &bars)?;
+        let rows_digest = reduction.rows_digest();
+        let whole = reduction.finish()?;
+        bars.advance(0)?;
+        drop(bars);
+        let written = statistic.write(&self.out, &source, &whole)?;
+        let summary = RunSummary {
+            digest: written.digest,
+            rows_digest,
+            rows: job.rows(),
+            columns: written.columns,
+            ranks: 1,
+            threads: 1,
+            seconds: started.elapsed().as_secs_f64(),
+            cpu_seconds: cpu_time().as_secs_f64(),
+            gflops: None,
+            resumed_nodes,
+            out: result_file(&self.out, written.result.as_ref()),
+            more: written.more,
+            result: written.result,
+            cursors: Vec::new(),
+        };
+        report(&summary, &job, arguments, &self.out)
+    }
 }

@@ -13,7 +13,9 @@ use super::run::RunArgs;
 pub(super) struct Invocation<S: Args> {
     #[command(flatten)]
     pub(super) statistic: S,
+    /// The default in the description of a job.
     #[command(flatten)]
+    #[serde(skip)]
     pub(super) run: RunArgs,
 }
 

@@ -1,0 +1,193 @@
+//! How a process learns which launcher started it: the variables that launchers set, in one table.
+
+use crate::error::{Error, Result};
+
+/// A launcher, and the variables by which its processes know it.
+#[derive(Debug)]
+struct Launcher {
+    name: &'static str,
+    /// The variable with the rank of a process.
+    rank: &'static str,
+    /// The variable with the number of ranks.
+    size: &'static str,
+    /// A variable without which `rank` may be of something else.
+    sign: &'static str,
+    /// Whether it starts the ranks of MPI. A single process of another launcher needs no MPI.
+    starts_mpi: bool,
+}
+
+/// The launchers, those that name themselves most clearly first, because one may start another: Open
+/// MPI's mpirun starts its ranks on a cluster through srun, and then the variables of both are set.
+///
+/// | started by | shown by |
+/// |---|---|
+/// | mpirun of Open MPI | `OMPI_COMM_WORLD_RANK` of `OMPI_COMM_WORLD_SIZE` |
+/// | jsrun | `JSM_NAMESPACE_RANK` of `JSM_NAMESPACE_SIZE` |
+/// | srun --mpi=pmix | `PMIX_RANK` of `SLURM_STEP_NUM_TASKS` |
+/// | srun --mpi=pmi2, mpiexec.hydra of MPICH and Intel MPI | `PMI_RANK` of `PMI_SIZE` |
+/// | srun --mpi=none | `SLURM_PROCID` of `SLURM_STEP_NUM_TASKS` |
+/// | torchrun | `RANK` of `WORLD_SIZE`, with `TORCHELASTIC_RUN_ID` |
+///
+/// A batch script of Slurm has `SLURM_PROCID` and `SLURM_NTASKS` and is one process; only the steps that
+/// srun starts have `SLURM_STEP_NUM_TASKS`.
+const LAUNCHERS: [Launcher; 6] = [
+    Launcher {
+        name: "mpirun",
+        rank: "OMPI_COMM_WORLD_RANK",
+        size: "OMPI_COMM_WORLD_SIZE",
+        sign: "OMPI_COMM_WORLD_RANK",
+        starts_mpi: true,
+    },
+    Launcher {
+        name: "jsrun",
+        rank: "JSM_NAMESPACE_RANK",
+        size: "JSM_NAMESPACE_SIZE",
+        sign: "JSM_NAMESPACE_RANK",
+        starts_mpi: true,
+    },
+    Launcher {
+        name: "srun --mpi=pmix",
+        rank: "PMIX_RANK",
+        size: "SLURM_STEP_NUM_TASKS",
+        sign: "PMIX_RANK",
+        starts_mpi: true,
+    },
+    Launcher {
+        name: "mpiexec.hydra or srun --mpi=pmi2",
+        rank: "PMI_RANK",
+        size: "PMI_SIZE",
+        sign: "PMI_RANK",
+        starts_mpi: true,
+    },
+    Launcher {
+        name: "srun without MPI",
+        rank: "SLURM_PROCID",
+        size: "SLURM_STEP_NUM_TASKS",
+        sign: "SLURM_STEP_NUM_TASKS",
+        starts_mpi: false,
+    },
+    Launcher {
+        name: "torchrun",
+        rank: "RANK",
+        size: "WORLD_SIZE",
+        sign: "TORCHELASTIC_RUN_ID",
+        starts_mpi: false,
+    },
+];
+
+/// This process as one rank of those that a launcher started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Launched {
+    launcher: &'static Launcher,
+    rank: u32,
+    /// The number of ranks, if the launcher tells it.
+    size: Option<u32>,
+}
+
+impl Launched {
+    /// Returns the rank of this process; `None` when no launcher started it, or one without MPI started it
+    /// alone.
+    pub(crate) fn of_environment() -> Option<Self> {
+        Self::of(&|name| std::env::var(name).ok())
+    }
+
+    fn of(variable: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
+        let number = |name| variable(name)?.parse::<u32>().ok();
+        let launched = LAUNCHERS.iter().find_map(|launcher| {
+            variable(launcher.sign)?;
+            Some(Self { launcher, rank: number(launcher.rank)?, size: number(launcher.size) })
+        })?;
+        (launched.launcher.starts_mpi || launched.size != Some(1)).then_some(launched)
+    }
+
+    /// The rank of this process.
+    pub(crate) fn rank(self) -> u32 {
+        self.rank
+    }
+
+    /// Checks that MPI connects this process with the other ranks, when it counts `world` ranks; 1 is
+    /// also the number without MPI.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the launcher started several ranks and each is alone: each would do the
+    /// work of all.
+    pub(crate) fn check_connected(self, world: u32, remedy: &str) -> Result<()> {
+        let Self { launcher, rank, size: Some(size) } = self else { return Ok(()) };
+        if world > 1 || size <= 1 {
+            return Ok(());
+        }
+        let Launcher { name, rank: variable, size: of, .. } = launcher;
+        Err(Error::invalid(format!(
+            "expected rank {rank} of {size} that {name} started ({variable} of {of}) to be connected \
+             with the others, found it alone: each of {size} ranks would fold all rows; {remedy}; \
+             to fold alone on purpose, unset {}",
+            launcher.sign
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that has these variables.
+    fn launched(variables: &[(&str, &str)]) -> Option<Launched> {
+        Launched::of(&|name| {
+            let (_, value) = variables.iter().find(|(own, _)| *own == name)?;
+            Some((*value).to_owned())
+        })
+    }
+
+    /// What a step of srun has, whichever MPI it was told.
+    const STEP: [(&str, &str); 3] =
+        [("SLURM_PROCID", "2"), ("SLURM_NTASKS", "4"), ("SLURM_STEP_NUM_TASKS", "4")];
+
+    #[test]
+    fn each_launcher_is_known_by_its_variables() {
+        let mpirun = [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "4")];
+        // Below srun, whose step has a daemon on each of 7 machines.
+        let daemons = [("PMIX_RANK", "2"), ("SLURM_PROCID", "5"), ("SLURM_STEP_NUM_TASKS", "7")];
+        let pmi = [("PMI_RANK", "2"), ("PMI_SIZE", "4")];
+        for (name, variables) in [
+            ("mpirun", mpirun.to_vec()),
+            ("mpirun", [&daemons[..], &mpirun].concat()),
+            ("jsrun", vec![("JSM_NAMESPACE_RANK", "2"), ("JSM_NAMESPACE_SIZE", "4")]),
+            ("srun --mpi=pmix", [&STEP[..], &[("PMIX_RANK", "2")]].concat()),
+            ("mpiexec.hydra or srun --mpi=pmi2", pmi.to_vec()),
+            ("mpiexec.hydra or srun --mpi=pmi2", [&STEP[..], &pmi].concat()),
+            ("srun without MPI", STEP.to_vec()),
+            ("torchrun", vec![("RANK", "2"), ("WORLD_SIZE", "4"), ("TORCHELASTIC_RUN_ID", "none")]),
+        ] {
+            let found = launched(&variables).expect(name);
+            assert_eq!((found.launcher.name, found.rank, found.size), (name, 2, Some(4)));
+            assert!(found.check_connected(4, "").is_ok());
+            let alone = found.check_connected(1, "use another").unwrap_err().to_string();
+            assert!(alone.contains(&format!("rank 2 of 4 that {name} started")), "{alone}");
+            assert!(alone.contains("use another"), "{alone}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_no_launcher_started_has_no_rank() {
+        for variables in [
+            vec![],
+            // A batch script, and the shell of salloc.
+            vec![("SLURM_PROCID", "0"), ("SLURM_NTASKS", "64"), ("SLURM_JOB_ID", "7")],
+            vec![("SLURM_NTASKS", "64")],
+            // Other programs use such names, too.
+            vec![("RANK", "2"), ("WORLD_SIZE", "4")],
+            vec![("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1")],
+            vec![("RANK", "0"), ("WORLD_SIZE", "1"), ("TORCHELASTIC_RUN_ID", "none")],
+            vec![("OMPI_COMM_WORLD_RANK", "first")],
+        ] {
+            assert!(launched(&variables).is_none(), "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn a_launcher_that_tells_no_size_refuses_nothing() {
+        let found = launched(&[("PMIX_RANK", "3")]).expect("a rank");
+        assert_eq!((found.rank, found.size), (3, None));
+        assert!(found.check_connected(1, "").is_ok());
+    }
+}

@@ -1,0 +1,235 @@
+//! A spool: what is damaged is refused, and a restarted rank goes on.
+
+use std::cell::{Cell, RefCell};
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use headwater::fold::Gram;
+use headwater::fold::gram::Triangle;
+use headwater::plan::Assignment;
+use headwater::progress::Silent;
+use headwater::reducer::{Blocks, FoldedBlocks, Job, Source, Spool, WorkHooks, WorkerCursor};
+use headwater::{Error, ErrorKind, Result};
+use tempfile::TempDir;
+
+use crate::manifest_of_goldens::{self as manifest, Golden, folder, is_asked_to_regenerate};
+use crate::{COLUMNS, bits, job, leaf, plainly, rows};
+
+const CHUNKS: u64 = 30;
+const DESCRIPTION: &[u8] = b"{\"gram\": {\"input\": [\"/data/x.npy\"]}}";
+
+/// Rows in memory.
+struct InMemory {
+    job: Job,
+    data: Vec<f64>,
+    gram: Arc<Gram>,
+}
+
+impl Source for InMemory {
+    type Statistic = Gram;
+
+    fn statistic(&self) -> &Arc<Gram> {
+        &self.gram
+    }
+
+    fn leaves(&self, chunks: Range<u64>) -> Result<Vec<Triangle>> {
+        Ok(chunks.map(|chunk| leaf(&self.job, &self.data, chunk)).collect())
+    }
+
+    fn at_once(&self) -> u64 {
+        1
+    }
+
+    fn readable(&self) -> Vec<Range<u64>> {
+        vec![0..CHUNKS]
+    }
+
+    fn files_of(&self, _: Range<u64>) -> String {
+        String::new()
+    }
+
+    fn cuts(&self) -> std::collections::BTreeSet<u64> {
+        std::collections::BTreeSet::new()
+    }
+}
+
+struct Folder {
+    folder: TempDir,
+    source: InMemory,
+}
+
+impl Folder {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let job = job(CHUNKS, 1);
+        let blocks = Blocks::new(CHUNKS, 0).unwrap();
+        Spool::create(folder.path(), &job, &blocks, DESCRIPTION).unwrap();
+        let gram = Arc::new(Gram::new(COLUMNS).unwrap());
+        Self { folder, source: InMemory { data: rows(CHUNKS), job, gram } }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Lets a rank work until it has folded `most` chunks; returns the notices.
+    fn work(&self, rank: u64, world: u64, most: u64) -> (Result<FoldedBlocks>, Vec<String>) {
+        let (notices, started) = (RefCell::new(Vec::new()), Cell::new(0));
+        let stop = || {
+            started.set(started.get() + 1);
+            started.get() > most
+        };
+        let notice = |error: &Error| notices.borrow_mut().push(error.to_string());
+        let hooks = WorkHooks { progress: &Silent, stop: &stop, notice: &notice };
+        let spool = Spool::open(self.folder.path()).unwrap();
+        let of = Assignment::new(rank, world).unwrap();
+        let worked = spool.work((&self.source.job, &self.source), of, &hooks);
+        (worked, notices.into_inner())
+    }
+
+    fn assert_right(&self) {
+        let spool = Spool::open(self.folder.path()).unwrap();
+        let (whole, _) = spool.fold((&self.source.job, &self.source), &Silent).unwrap();
+        let expected = plainly(&self.source.job, &self.source.data);
+        assert_eq!(bits(&whole.finish().unwrap()), bits(&expected));
+    }
+}
+
+fn block(number: u64) -> String {
+    format!("block-{number:012}.portion")
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+#[test]
+fn p6_every_flipped_bit_and_cut_of_a_spools_job_is_refused() {
+    let of = Folder::new();
+    let before = files(of.folder.path());
+    for name in ["job.json", "job.plan"] {
+        let path = of.path(name);
+        let whole = fs::read(&path).unwrap();
+        let flips = (0..whole.len() * 8).map(|at| {
+            let mut flipped = whole.clone();
+            flipped[at / 8] ^= 1 << (at % 8);
+            (format!("bit {at}"), flipped)
+        });
+        let cuts =
+            (0..whole.len()).map(|length| (format!("{length} bytes"), whole[..length].to_vec()));
+        let longer = [whole.as_slice(), b" "].concat();
+        for (what, bytes) in flips.chain(cuts).chain([("a blank more".to_owned(), longer)]) {
+            fs::write(&path, bytes).unwrap();
+            let Err(error) = Spool::open(of.folder.path()) else { panic!("{name}: {what}") };
+            assert!(error.is_foreign(), "{name}: {what}: {error}");
+            assert!(error.to_string().contains(name), "{name}: {what}: {error}");
+        }
+        fs::write(&path, whole).unwrap();
+        Spool::open(of.folder.path()).unwrap();
+    }
+    assert_eq!(files(of.folder.path()), before);
+}
+
+#[test]
+fn a_description_of_another_job_is_refused_with_what_to_do() {
+    let of = Folder::new();
+    fs::write(of.path("job.json"), "{}").unwrap();
+    let error = Spool::open(of.folder.path()).map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    let text = error.to_string();
+    assert!(text.contains("expected the description that job.plan was written with"), "{text}");
+    assert!(text.contains("write the job again with --spool, to another folder"), "{text}");
+}
+
+#[test]
+fn p2_a_rank_goes_on_at_its_cursor_and_checks_earlier_blocks_last() {
+    let of = Folder::new();
+    let (stopped, _) = of.work(1, 3, 4);
+    assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Interrupted);
+    assert!(of.path("rank-1-of-3.cursor").exists());
+    // The second own block is damaged; the fifth is new.
+    let damaged = of.path(&block(4));
+    fs::write(&damaged, "damage").unwrap();
+    let (stopped, notices) = of.work(1, 3, 1);
+    assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Interrupted);
+    assert!(of.path(&block(13)).exists(), "the first new block is folded at once");
+    assert_eq!(notices, [""; 0]);
+    let (worked, notices) = of.work(1, 3, u64::MAX);
+    assert_eq!(worked.unwrap(), FoldedBlocks { blocks: 10, resumed: 4 });
+    assert_eq!(notices.len(), 1);
+    assert!(notices[0].contains(&block(4)) && notices[0].ends_with("; folding it again"));
+    for rank in [0, 2] {
+        of.work(rank, 3, u64::MAX).0.unwrap();
+    }
+    of.assert_right();
+}
+
+#[test]
+fn p4_p6_a_lost_or_foreign_cursor_is_named_and_changes_no_bit() {
+    let of = Folder::new();
+    of.work(1, 3, 4).0.unwrap_err();
+    let cursor = fs::read(of.path("rank-1-of-3.cursor")).unwrap();
+    // The cursor of another number of ranks, a damaged one, and none.
+    fs::write(of.path("rank-1-of-2.cursor"), &cursor).unwrap();
+    let (worked, notices) = of.work(1, 2, u64::MAX);
+    assert_eq!(worked.unwrap(), FoldedBlocks { blocks: 15, resumed: 2 });
+    assert!(notices[0].contains("\"world\" was 3 and is now 2"), "{notices:?}");
+    assert!(notices[0].ends_with("; beginning with the first block of this rank"), "{notices:?}");
+    fs::write(of.path("rank-0-of-2.cursor"), &cursor[..40]).unwrap();
+    let (worked, notices) = of.work(0, 2, u64::MAX);
+    assert_eq!(worked.unwrap(), FoldedBlocks { blocks: 15, resumed: 2 });
+    assert!(notices[0].contains("rank-0-of-2.cursor"), "{notices:?}");
+    of.assert_right();
+    fs::remove_file(of.path("rank-0-of-2.cursor")).unwrap();
+    let (worked, notices) = of.work(0, 2, u64::MAX);
+    assert_eq!((worked.unwrap().resumed, notices.len()), (15, 0));
+    of.assert_right();
+}
+
+/// The words of the error of opening a spool whose plan is `bytes`, without the path.
+fn refusal(bytes: &[u8]) -> String {
+    let of = Folder::new();
+    let path = of.path("job.plan");
+    fs::write(&path, bytes).unwrap();
+    let Err(error) = Spool::open(of.folder.path()) else { panic!("it opens") };
+    error.to_string().strip_prefix(&format!("{}: ", path.display())).unwrap().to_owned()
+}
+
+#[test]
+fn p6_golden_spools_and_worker_cursors_have_their_bytes() {
+    let of = Folder::new();
+    let plan = fs::read(of.path("job.plan")).unwrap();
+    let blocks = Blocks::new(CHUNKS, 0).unwrap();
+    let begin = WorkerCursor::new(Assignment::new(1, 3).unwrap(), &blocks);
+    let cursor = begin.after(4).encode(&of.source.job).unwrap();
+    // Version 1 had no digest of the description.
+    let mut first = [&plan[..28], &plan[60..plan.len() - 32]].concat();
+    first[8] = 1;
+    let length = first.len() as u64 - 24;
+    first[16..24].copy_from_slice(&length.to_le_bytes());
+    let digest = *blake3::hash(&first).as_bytes();
+    first.extend(digest);
+    let goldens = [
+        ("spool-v2-gram.plan", "the job of a spool of 30 blocks", &plan),
+        ("cursor-v1-worker.cursor", "rank 1 of 3 after four blocks of a fold", &cursor),
+        ("bad/spool-version-1.plan", "the job of a spool of format version 1", &first),
+    ];
+    if is_asked_to_regenerate() {
+        let golden = |(name, what, bytes): (&str, &str, _)| {
+            let message = name.starts_with("bad/").then(|| refusal(bytes));
+            Golden { name: name.to_owned(), what: what.to_owned(), bytes, message }
+        };
+        let all: Vec<_> =
+            goldens.iter().map(|(name, what, bytes)| golden((*name, *what, bytes))).collect();
+        manifest::regenerate("tests/reducer/spool.rs", &all);
+    }
+    for (name, _, bytes) in goldens {
+        assert_eq!(fs::read(folder().join(name)).unwrap(), *bytes, "{name}");
+    }
+    let expected = &manifest::manifest()["bad/spool-version-1.plan"]["message"];
+    assert_eq!(Some(&*refusal(&first)), expected.as_str());
+}
