@@ -412,6 +412,7 @@ mod tests {
     use crate::fold::Gram;
     use crate::fold::Rows;
     use crate::fold::gram::Chunk;
+    use crate::reducer::Sourced;
 
     /// With one look at all gaps for each block, this would take hours.
     #[test]
@@ -420,7 +421,8 @@ mod tests {
         let job = Job::new(Plan::new(), count, 1).unwrap();
         let gram = Gram::new(1).unwrap();
         let rows = Rows::new([1.0].as_slice(), 1, 1, 1).unwrap();
-        let leaf = gram.leaf(&Chunk::of(rows)).unwrap();
+        let partial = gram.leaf(&Chunk::of(rows)).unwrap();
+        let leaf = Sourced { partial, rows: Digest([0; 32]) };
         let mut reduction = Reduction::new(job, Arc::new(gram));
         for chunk in (0..count).step_by(2) {
             reduction.insert(Node::leaf(chunk).unwrap(), leaf.clone()).unwrap();
