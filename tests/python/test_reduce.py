@@ -235,8 +235,9 @@ def test_the_person_who_folds_names_the_place_of_the_result(tmp_path, matrix):
     spool, elsewhere = tmp_path / "S", tmp_path / "elsewhere"
     fold = ["gram", "--input", tmp_path / "x.npy", "--spool", spool]
     both = reduce(*fold, "--out", tmp_path / "g.npy")
-    assert both.returncode == 2
-    assert "cannot be used with" in both.stderr
+    assert both.returncode == 1
+    assert "leave out --out, and give it to `headwater-reduce fold`" in both.stderr
+    assert not spool.exists()
     assert reduce(*fold).returncode == 0
     done("work", "--spool", spool, "--rank", 0, "--of", 1)
     assert str(tmp_path / "x.npy") in (spool / "job.json").read_text()

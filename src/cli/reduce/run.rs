@@ -41,8 +41,8 @@ pub(super) struct RunArgs {
     /// The result to write: a .npy for gram and cross, a .json for the others.
     ///
     /// The summary of a .npy goes to the .json beside it: g.json for g.npy, and g.1.json for g.1.
-    #[arg(long, value_name = "FILE", required_unless_present = "spool", conflicts_with = "spool")]
-    out: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", required_unless_present = "spool")]
+    pub(super) out: Option<PathBuf>,
     /// The number of threads of each rank (default: one for each core that the rank may use).
     ///
     /// mpirun binds each rank to cores: to one core if there are at most two ranks. With --oversubscribe

@@ -104,6 +104,13 @@ pub(super) fn write_spool(folder: &Path, statistics: Statistics) -> Result<()> {
 
 fn job_and_blocks<F: StatisticCommand + Args>(invocation: &Invocation<F>) -> Result<(Job, Blocks)> {
     let Invocation { statistic, run } = invocation;
+    if let Some(out) = &run.out {
+        return Err(Error::invalid(format!(
+            "--out {}: expected no place for the result of a spool, because others may fold it; leave \
+             out --out, and give it to `headwater-reduce fold`",
+            out.display()
+        )));
+    }
     let (job, _) = statistic.open(pool(Some(1))?)?;
     let blocks = Blocks::new(job.chunk_count(), run.block_chunks.unwrap_or(BLOCK_CHUNKS).ilog2())?;
     Ok((job, blocks))
