@@ -269,6 +269,8 @@ def test_rank_0_listens_at_all_addresses_of_its_name_or_at_none(monkeypatch):
     assert "which on this machine is 127.0.0.1" in rollcall._loopback_hint("name", listeners)
     for listener in listeners:
         listener.close()
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as six:
+        assert "on this machine is ::1" in rollcall._loopback_hint("name", [six])
 
 
 def test_a_rank_waits_for_rank_0_no_longer_than_it_may(monkeypatch):
