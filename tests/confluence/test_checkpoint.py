@@ -248,6 +248,13 @@ def test_p6_a_checkpoint_of_another_run_is_not_passed_over(tmp_path):
     assert Checkpoints(folder).steps == [10, 15]
 
 
+def test_digests_and_seals_stay_what_they_are():
+    """Otherwise all checkpoints that were written before would count as damaged."""
+    assert checkpoint._digest(state(1)) == "1f172e58cdb3f0d71bb06ee08c938a83"
+    record = {"b": [1, None], "a": {"d": 2.5, "c": "x"}}
+    assert checkpoint._seal(record) == "5a96580ccc4415f4438d8724a5098367"
+
+
 def test_a_checkpoint_without_its_step_is_an_older_one(tmp_path):
     folder = tmp_path / "checkpoints"
     write(folder, {10: None})

@@ -52,6 +52,14 @@ def test_p6_a_foreign_grain_state_is_rejected(events_path, wrong):
         iterator.set_state(state)
 
 
+def test_a_state_of_batches_of_one_row_restores(events_path):
+    dataset = EventsDataset({"path": events_path} | SETTINGS | {"batch_size": 1})
+    iterator, again = iter(dataset), iter(dataset)
+    next(iterator)
+    again.set_state(iterator.get_state())
+    assert same(next(again), next(iterator))
+
+
 def test_p6_a_state_of_another_split_is_refused(events_path):
     state = iter(EventsDataset({"path": events_path} | SETTINGS)).get_state()
     iterator = iter(EventsDataset({"path": events_path} | SETTINGS, "test"))

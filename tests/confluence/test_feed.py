@@ -25,6 +25,7 @@ def test_p8_each_batch_has_the_cursor_that_follows_it(parts, demo_store, tiny_co
     made = [sampler.next_batch("train")[0] for _ in range(6)]
     sampler.resume(begin)
     fed = feed.Feed(sampler, transfer, 2)
+    assert fed.waited_seconds == 0
     try:
         cursors = []
         for host in made:
@@ -110,3 +111,12 @@ def test_an_unknown_task_gets_the_nearest_name(tiny_config):
     data = config.changed(tiny_config, ["data.child_widths={ 'no.relation' = 1 }"]).data
     with pytest.raises(headwater.InvalidArgument, match=r"no\.relation"):
         feed.open_sampler(data, tiny_config.run, Processes())
+
+
+@pytest.mark.parametrize(("threads", "given"), [(0, None), (3, 3)])
+def test_threads_and_prefetch_reach_the_sampler(threads, given, tiny_config, monkeypatch):
+    found = {}
+    monkeypatch.setattr(headwater, "Sampler", lambda stores, **arguments: found.update(arguments))
+    run = config.changed(tiny_config, [f"run.threads={threads}", "run.prefetch=7"]).run
+    feed.open_sampler(tiny_config.data, run, Processes())
+    assert (found["num_threads"], found["num_prefetch"], found["compact"]) == (given, 7, True)

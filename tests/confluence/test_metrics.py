@@ -150,3 +150,75 @@ def test_a_split_with_one_class_has_no_auroc():
     found = metrics.score(BOOLEAN, np.array([0.2, 0.9]), np.array([1.0, 1.0]))
     assert math.isnan(found["auroc"])
     assert found["accuracy"] == 0.5
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=12))
+def test_an_interval_draws_entities_with_all_their_seeds(rows):
+    rows = np.array(rows, np.uint32)
+    values = np.arange(len(rows)) ** 1.5
+    entities = [np.flatnonzero(rows == row) for row in np.unique(rows)]
+    draws, means = np.random.default_rng(0), []
+    for _ in range(400):
+        chosen = draws.integers(len(entities), size=len(entities))
+        means.append(np.mean(values[np.concatenate([entities[of] for of in chosen])]))
+    found = metrics.resampled(rows, lambda at: float(np.mean(values[at])))
+    assert found == pytest.approx((np.quantile(means, 0.025), np.quantile(means, 0.975)))
+
+
+def test_an_interval_has_the_draws_that_have_a_metric():
+    rows, calls = np.arange(3, dtype=np.uint32), []
+
+    def metric(at):
+        calls.append(at)
+        return float("nan") if 0 in at else 7.0
+
+    assert metrics.resampled(rows, metric) == (7.0, 7.0)
+    assert len(calls) == 400
+    assert np.isnan(metrics.resampled(rows, lambda _: float("nan"))).all()
+
+
+def test_a_large_split_needs_fewer_draws():
+    for count, draws in ((100_000, 200), (600_000, 40)):
+        calls = []
+        metrics.resampled(np.arange(count, dtype=np.uint32), lambda at, c=calls: c.append(1) or 0.0)
+        assert len(calls) == draws
+
+
+@pytest.mark.parametrize(
+    ("value", "width", "rounded"),
+    [
+        (123.456, 0.0, 123.456), (123.456, 0.05, 123.5), (123.456, 0.1, 123.5),
+        (123.456, 0.5, 123.0), (123.456, 1.0, 123.0), (123.456, 1.5, 120.0), (125.0, 10.0, 130.0),
+        (-125.0, 10.0, -130.0), (124.9, 10.0, 120.0), (12_345.0, 300.0, 12_000.0),
+        (1e-12, 1e-9, 0.0), (-1e-12, 1e-9, 0.0), (-0.0, 0.0, 0.0), (-3.0, 100.0, 0.0),
+    ],
+)  # fmt: skip
+def test_a_number_is_rounded_to_the_power_of_ten_of_its_width(value, width, rounded):
+    found = metrics._rounded(value, width)
+    assert found == rounded
+    assert math.copysign(1, found) == (math.copysign(1, rounded))
+
+
+@given(st.lists(st.integers(-(10**6), 10**6), min_size=2, max_size=30, unique=True))
+def test_a_stored_number_has_the_digits_that_it_had(cents):
+    """Of z-scores of 32 bits, which determine seven digits of the distance from the mean."""
+    for scale, to in (("linear", np.asarray), ("log", lambda of: metrics.to_scale(of, "log"))):
+        numbers = np.array(cents) / 100
+        places = to(numbers)
+        stats = {"mean": float(places.mean()), "std": float(places.std()), "scale": scale}
+        scores = ((places - stats["mean"]) / stats["std"]).astype(np.float32)
+        found = metrics.as_stored(scores, stats)
+        step = 2e-7 * (np.abs(places) + abs(stats["mean"]) + 4 * stats["std"])
+        width = step * (1 if scale == "linear" else 1 + np.abs(numbers))
+        assert (np.abs(found - numbers) <= 10 * width).all()
+
+
+def test_known_numbers_are_shown_as_a_store_shows_them():
+    stats = {"mean": 1234.5, "std": 310.25}
+    numbers = np.array([0.0, 1.0, 999.99, 1234.5, 1300.0, -4000.5])
+    scores = ((numbers - stats["mean"]) / stats["std"]).astype(np.float32)
+    assert metrics.as_stored(scores, stats).tolist() == numbers.tolist()
+    log = {"mean": 3.0, "std": 1.5, "scale": "log"}
+    numbers = np.array([0.0, 1.0, 12.5, -7.0, 100_000.0])
+    scores = ((metrics.to_scale(numbers, "log") - 3.0) / 1.5).astype(np.float32)
+    assert metrics.as_stored(scores, log).tolist() == numbers.tolist()

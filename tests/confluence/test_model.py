@@ -417,6 +417,7 @@ def test_a_null_target_trains_the_null_head_alone():
     def cost(predictions):
         return jnp.sum(loss.context_losses(predictions, loss.labels(cells, one), one))
 
+    assert float(cost(predictions)) == pytest.approx(4 * np.log1p(np.exp(-1.0)))
     slopes = jax.grad(cost)(predictions)
     assert (np.asarray(slopes.null) < 0).all()
     for name in ("numerical", "boolean", "timestamp", "categories"):

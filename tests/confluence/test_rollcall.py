@@ -105,6 +105,7 @@ STRANGERS = {
     "half a message": report()[:30],
     "no line end": report()[:-1],
     "100 megabytes": b"x" * 10**8,
+    "a report longer than a mebibyte": report()[:-1] + b" " * 1_300_000 + b"\n",
     "no proof": b'{"rank": 1, "processes": 3, "identity": {"x": 7}}\n',
     "a foreign proof": report(meeting(key="runs/2")),
     "a proof that is a number": report(proof=1),
@@ -226,6 +227,63 @@ def test_rank_0_listens_at_the_address_of_the_coordinator_alone():
             socket.create_connection(("127.0.0.2", port), 5)
 
     assert called({0: 7, 1: 7}, before=before) == {0: None, 1: None}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "is_like"),
+    [
+        ({"config": {"data": {"seed": 2}, "run": 3}, "step": 1}, True),
+        # Another version may have other sections and keys, which are compared later.
+        ({"config": {"data": {}, "x": 3}, "step": [1]}, True),
+        ({"config": {}, "step": 1}, True),
+        ({"config": {"data": [2], "run": 3}, "step": 1}, False),
+        ({"config": {"data": None, "run": 3}, "step": 1}, False),
+        ({"config": [1], "step": 1}, False),
+        ({"config": {"data": {"seed": 2}, "run": 3}}, False),
+        ({"config": {"data": {"seed": 2}, "run": 3}, "step": 1, "x": 1}, False),
+        ({"step": 1}, False),
+    ],
+)
+def test_an_identity_is_laid_out_as_that_of_rank_0(theirs, is_like):
+    ours = {"config": {"data": {"seed": 1}, "run": 2}, "step": 0}
+    assert rollcall._has_form(theirs, ours) == is_like
+
+
+def test_rank_0_listens_at_all_addresses_of_its_name_or_at_none(monkeypatch):
+    def places(*of):
+        found = [(socket.AF_INET, place) for place in of]
+        monkeypatch.setattr(rollcall, "_addresses", lambda *_: found)
+
+    free = free_port()
+    with socket.create_server(("127.0.0.2", 0)) as other:
+        # Other ranks might take the address that another program has.
+        places(("127.0.0.1", free), other.getsockname())
+        with pytest.raises(rollcall.JoinError, match="in use"):
+            rollcall._listen("name", free, 0)
+    # An address that this machine does not have is left out.
+    places(("192.0.2.1", free), ("127.0.0.1", free), ("127.0.0.2", free))
+    listeners = rollcall._listen("name", free, 0)
+    assert [of.getsockname()[0] for of in listeners] == ["127.0.0.1", "127.0.0.2"]
+    assert rollcall._loopback_hint("localhost", listeners) == ""
+    assert rollcall._loopback_hint("127.0.0.1", listeners) == ""
+    assert "which on this machine is 127.0.0.1" in rollcall._loopback_hint("name", listeners)
+    for listener in listeners:
+        listener.close()
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as six:
+        assert "on this machine is ::1" in rollcall._loopback_hint("name", [six])
+
+
+def test_a_rank_waits_for_rank_0_no_longer_than_it_may(monkeypatch):
+    waits = []
+
+    def connect(_, timeout):
+        waits.append(timeout)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    with pytest.raises(rollcall.JoinError, match=r"could not connect .* within 1 s \(timed out\)"):
+        rollcall.call(1, 2, "192.0.2.1:9000", meeting(), 1)
+    assert 0 < min(waits) < max(waits) <= 1
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a" * 300])

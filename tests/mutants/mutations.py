@@ -36,6 +36,9 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.IsNot: ("is not", "is"),
 }
 
+# Functions of which the order of the arguments does not matter.
+_SYMMETRIC = ("max", "maximum", "min", "minimum", "compare_digest")
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -160,7 +163,9 @@ class _Finder(ast.NodeVisitor):
             self.changes.append((start, end, repr(value * 2 if value else 1.0).encode()))
 
     def visit_Call(self, node: ast.Call) -> None:
-        if len(node.args) >= 2 and not any(isinstance(of, ast.Starred) for of in node.args[:2]):
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        is_plain = not any(isinstance(of, ast.Starred) for of in node.args[:2])
+        if len(node.args) >= 2 and is_plain and name not in _SYMMETRIC:
             first, second = (self._span(of) for of in node.args[:2])
             one, two = self.data[slice(*first)], self.data[slice(*second)]
             if one != two:

@@ -147,6 +147,7 @@ def test_notebooks_show_stores_tables_and_tasks_escaped(store, tmp_path):
         assert f"<td>{cell}</td>" in html
     assert repr(store.tables["orders"]) == "<table orders: 20,000 rows, time placed_at>"
     table = store.tables["orders"]._repr_html_()
+    assert "<caption>table orders: 20,000 rows, time placed_at</caption>" in table
     assert "<th>price</th>" in table
     assert "<em>-&gt; customers</em>" in table
     assert "<td>2023-01-01T00:03:00</td>" in table
