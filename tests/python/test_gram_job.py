@@ -249,8 +249,8 @@ def test_p6_a_cursor_of_another_worker_is_refused_by_field():
 
 
 def test_a_thread_that_writes_to_the_rows_tears_no_sum():
-    # Each element of the diagonal sums squares of one column; a number that is read twice, once
-    # before and once after a write, gives products that are squares of neither.
+    # A number that is read twice, once before and once after a write, gives products that are not
+    # those of one matrix.
     of = GramJob(64 * 40, 256, "rows that change", 64, "float64")
     rows, ended = np.ones((64 * 40, 256)), threading.Event()
 
@@ -261,18 +261,21 @@ def test_a_thread_that_writes_to_the_rows_tears_no_sum():
 
     writer = threading.Thread(target=write)
     writer.start()
+    mixed = 0
     try:
-        for _ in range(20):
+        for _ in range(60):
             worker, reduction = Worker(of, threads=1), Reduction(of)
             worker.push(rows)
             reduction.receive(worker.portion())
             gram = reduction.result()
             # By Cauchy-Schwarz no product of columns exceeds the mean of their squares.
             squares = np.diag(gram)
+            mixed += bool(((squares > len(rows)) & (squares < 4 * len(rows))).any())
             assert (gram <= (squares[:, None] + squares[None, :]) / 2).all()
     finally:
         ended.set()
         writer.join()
+    assert mixed > 0, "no fold saw two versions"
 
 
 def test_save_writes_a_whole_file_or_none(tmp_path):
