@@ -73,7 +73,7 @@ impl Ranks {
     fn waiting_partials(&self) -> u64 {
         let checkpoint = self.coordinator.reduction().checkpoint().unwrap();
         let gram = Gram::new(COLUMNS).unwrap();
-        Portion::of(&self.job, &gram).decode(&checkpoint).unwrap().len() as u64
+        Portion::of(&self.job, &gram).decode(&checkpoint).unwrap().1.len() as u64
     }
 
     fn assert_right(self) {

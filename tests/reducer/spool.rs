@@ -10,8 +10,10 @@ use headwater::fold::Gram;
 use headwater::fold::gram::Triangle;
 use headwater::plan::Assignment;
 use headwater::progress::Silent;
-use headwater::reducer::{Blocks, FoldedBlocks, Job, Source, Spool, WorkHooks, WorkerCursor};
-use headwater::{Error, ErrorKind, Result};
+use headwater::reducer::{
+    Blocks, FileVersion, FoldedBlocks, Job, Source, Sourced, Spool, WorkHooks, WorkerCursor,
+};
+use headwater::{Digest, Error, ErrorKind, Result};
 use tempfile::TempDir;
 
 use crate::manifest_of_goldens::{self as manifest, Golden, folder, is_asked_to_regenerate};
@@ -34,8 +36,20 @@ impl Source for InMemory {
         &self.gram
     }
 
-    fn leaves(&self, chunks: Range<u64>) -> Result<Vec<Triangle>> {
+    fn leaves(&self, chunks: Range<u64>) -> Result<Vec<Sourced<Triangle>>> {
         Ok(chunks.map(|chunk| leaf(&self.job, &self.data, chunk)).collect())
+    }
+
+    fn rows_digest(&self, chunk: u64) -> Result<Digest> {
+        Ok(leaf(&self.job, &self.data, chunk).rows)
+    }
+
+    fn opened_versions(&self) -> Vec<FileVersion> {
+        Vec::new()
+    }
+
+    fn versions_of(&self, _: Range<u64>) -> Result<Vec<FileVersion>> {
+        Ok(Vec::new())
     }
 
     fn at_once(&self) -> u64 {
