@@ -27,8 +27,11 @@ pub use selected::select;
 /// The number of rows of every batch but the last.
 pub(crate) const BATCH_ROWS: usize = 8192;
 
-/// The size of a text column that ends a batch, so that no offset overflows.
+/// The size of all texts that ends a batch.
 pub(super) const BATCH_BYTES: usize = 64 << 20;
+
+/// The most bytes of a cell that is read as text. Longer ones are mostly what a missing quote swallows.
+pub(super) const CELL_BYTES_MAX: usize = 16 << 20;
 
 /// The rows of a table in their order.
 pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
@@ -119,6 +122,15 @@ pub(crate) fn positions(columns: &[SourceColumn], names: &[String]) -> Result<Ve
         })
     };
     names.iter().map(position).collect()
+}
+
+/// Returns the error about a cell of `bytes` bytes.
+pub(super) fn too_long(bytes: usize) -> Error {
+    Error::limit(format!(
+        "expected a cell of at most {} MiB, found one of {} MiB; shorten it",
+        CELL_BYTES_MAX >> 20,
+        bytes.div_ceil(1 << 20)
+    ))
 }
 
 /// Checks that every column has a name, and no two have the same.
