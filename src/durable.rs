@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::{Context, Error, Result};
+use crate::{Context, Error, Result, files};
 
 /// The most temporary files of killed writers beside a target.
 const TEMPORARIES_MAX: u32 = 1000;
@@ -85,9 +85,10 @@ impl Claim {
 /// Opens a file only to lock it; another user's read-only file is enough.
 fn open_to_lock(path: &Path) -> io::Result<File> {
     let unwritable = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
-    match OpenOptions::new().write(true).create(true).truncate(false).open(path) {
+    let mut options = OpenOptions::new();
+    match files::open_as(path, options.write(true).create(true).truncate(false)) {
         // If reading fails too, the first error says more.
-        Err(e) if unwritable.contains(&e.kind()) => File::open(path).map_err(|_| e),
+        Err(e) if unwritable.contains(&e.kind()) => files::try_open(path).map_err(|_| e),
         opened => opened,
     }
 }
@@ -194,12 +195,12 @@ impl Storage for Disk {
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        files::try_open(path)?.sync_all()
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         // Windows does not open folders as files, and need not: it journals names.
-        if cfg!(windows) { Ok(()) } else { File::open(path)?.sync_all() }
+        if cfg!(windows) { Ok(()) } else { files::try_open_folder(path)?.sync_all() }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -241,7 +242,7 @@ impl Storage for Disk {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        fs::read(path)
+        files::try_read(path)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {

@@ -10,6 +10,8 @@ mod names;
 mod npy;
 mod numbers;
 #[cfg(feature = "parquet")]
+mod pages;
+#[cfg(feature = "parquet")]
 mod parquet;
 mod part;
 mod safetensors;
@@ -25,6 +27,8 @@ pub use manifest::Manifest;
 use names::{learn_names, listed, quoted};
 pub use npy::header as npy_header;
 pub use numbers::Numbers;
+#[cfg(feature = "prepare")]
+pub(crate) use pages::PageFile;
 use part::Part;
 
 /// The rows of one or several files, in the order of the files.

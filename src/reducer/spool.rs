@@ -13,6 +13,7 @@ use super::source::{Source, fold_portion};
 use crate::bytes::{Envelope, u32_at};
 use crate::durable::{Claim, Disk, Series, write_file};
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::files::{read_file, try_read};
 use crate::fold::{Node, Statistic};
 use crate::plan::{Assignment, Plan};
 use crate::progress::Progress;
@@ -124,11 +125,11 @@ impl Spool {
     /// `Io`, `NotOurs`, `Version` or `Corrupt` when the folder has no complete job.
     pub fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(DESCRIPTION);
-        let description = fs::read(&path).map_err(|e| {
+        let description = try_read(&path).map_err(|e| {
             Error::io(&path, "reading", e).context("write the job first, with --spool")
         })?;
         let path = folder.join(PLAN);
-        let bytes = fs::read(&path).map_err(|e| Error::io(&path, "reading", e))?;
+        let bytes = read_file(&path)?;
         let (block_level, plan) = decode_plan(&bytes).context(|| path.display())?;
         Ok(Self { folder: folder.to_owned(), description, plan, block_level })
     }
@@ -217,7 +218,7 @@ impl Spool {
                     blocks.count()
                 )));
             }
-            let bytes = fs::read(&path).map_err(|e| Error::io(&path, "reading", e));
+            let bytes = read_file(&path);
             let inserted = bytes.and_then(|bytes| {
                 let portion = Portion::of(job, &**source.statistic());
                 reduction.insert_all(read_block(&portion, &bytes, blocks.chunks(block))?)
@@ -261,7 +262,7 @@ fn is_folded<S: Source>(
     notice: &dyn Fn(&Error),
 ) -> Result<bool> {
     let portion = Portion::of(job, &**source.statistic());
-    let read = match fs::read(path) {
+    let read = match try_read(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(e) => Err(Error::io(path, "reading", e)),
         Ok(bytes) => read_block(&portion, &bytes, chunks).map(drop).context(|| path.display()),

@@ -311,3 +311,19 @@ fn a_view_may_call_what_depends_on_the_data_alone() {
         assert_eq!(rows(&*source, "o", &["day"]).unwrap(), ["2024-05-01"]);
     }
 }
+
+/// Closing the file elsewhere in the process gives up the locks, so that a writer may commit.
+#[test]
+fn a_file_whose_lock_was_lost_is_refused_when_it_has_changed() {
+    let (folder, source) = database(BALANCED);
+    assert_eq!(total(&*source, "a", "x"), 0);
+    let path = folder.path().join("shop.db");
+    drop(std::fs::File::open(&path).unwrap());
+    // A process of its own, which has the locks of its own.
+    let program = "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1])\nc.execute('DELETE FROM b')\n\
+        c.commit()";
+    let writer = std::process::Command::new("python3").args(["-c", program]).arg(&path).status();
+    assert!(writer.unwrap().success());
+    let found = message(rows(&*source, "b", &["y"]), ErrorKind::Data, folder.path());
+    assert!(found.starts_with("DIR/shop.db: expected a file that nobody changes"), "{found}");
+}

@@ -6,6 +6,7 @@
 //! All reads see the file in one state, that of its opening: [`session`].
 
 mod catalog;
+mod fault;
 mod rows;
 mod session;
 mod varying;
@@ -13,9 +14,10 @@ mod varying;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::Connection;
 
 use self::catalog::Kind;
+use self::fault::fault;
 use self::rows::{Query, Stream};
 use self::session::Session;
 use super::{Batches, Source, SourceColumn, SourceTable, positions};
@@ -104,16 +106,4 @@ impl Source for Sqlite {
         let stream = Stream::new(&self.path, table, kind, names, query);
         self.session.stream(stream)
     }
-}
-
-fn fault(path: &Path, error: &rusqlite::Error) -> Error {
-    let words = match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => format!(
-            "expected to read it within {} seconds, found it locked by another process that writes; \
-             wait until that has committed, or end it, and run this again ({error})",
-            session::PATIENCE.as_secs()
-        ),
-        _ => error.to_string(),
-    };
-    Error::data(format!("SQLite file {}: {words}", path.display()))
 }

@@ -10,7 +10,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Row, Statement};
 
 use super::catalog::Kind;
-use super::fault;
+use super::fault::fault;
 use super::varying::Varying;
 use crate::error::{Error, Result};
 use crate::prepare::source::{BATCH_BYTES, BATCH_ROWS, CELL_BYTES_MAX, SourceColumn, too_long};

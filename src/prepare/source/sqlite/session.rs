@@ -9,6 +9,9 @@
 //! are of one state if nobody committed while the transactions began, which `PRAGMA data_version` tells.
 //! Otherwise one connection remains, which has one state by itself.
 //!
+//! A lock of POSIX is lost when the process closes the file elsewhere, and a copy over the file asks for
+//! none. So with a rollback journal, a file that has changed all the same is refused.
+//!
 //! A statement cannot leave the thread of its connection. Each thread therefore makes a batch of any of its
 //! statements when one is wanted, so that rows of several tables can be read by turns.
 
@@ -19,16 +22,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use rusqlite::{Connection, OpenFlags, Statement};
+use rusqlite::{Connection, OpenFlags, Row, Statement};
 
-use super::fault;
+use super::fault::{PATIENCE, fault};
 use super::rows::Stream;
 use super::varying::Varying;
 use crate::error::{Error, Result};
+use crate::files::Version;
 use crate::prepare::source::Batches;
-
-/// How long a lock of a process that writes is waited for.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The most connections: as many tables are read at a time when a schema is drafted.
 const CONNECTIONS: usize = 4;
@@ -40,6 +41,8 @@ const BATCHES_AHEAD: usize = 2;
 pub(super) struct Session {
     path: PathBuf,
     threads: Vec<Sender<Request>>,
+    /// The version of the file; none with a WAL, from which pages come into the file at any time.
+    version: Option<Version>,
     /// The number of the next read.
     next: AtomicU64,
 }
@@ -60,6 +63,12 @@ impl Session {
     /// Opens the file, and fixes the state that all reads see.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let connections = snapshots(path).map_err(|e| fault(path, &e))?;
+        let mode = |row: &Row<'_>| row.get::<_, String>(0);
+        let mode = connections[0].0.query_row("PRAGMA journal_mode", [], mode);
+        let version = match mode.map_err(|e| fault(path, &e))?.as_str() {
+            "wal" => None,
+            _ => Some(Version::of(path)?),
+        };
         let mut threads = Vec::new();
         for (connection, varying) in connections {
             let (sender, requests) = channel();
@@ -69,7 +78,7 @@ impl Session {
                 .map_err(|e| Error::io(path, "starting a thread to read", e))?;
             threads.push(sender);
         }
-        Ok(Self { path: path.to_owned(), threads, next: AtomicU64::new(0) })
+        Ok(Self { path: path.to_owned(), threads, version, next: AtomicU64::new(0) })
     }
 
     /// Returns what `read` returns on a connection.
@@ -89,6 +98,7 @@ impl Session {
 
     /// Begins a read.
     pub(super) fn stream(&self, stream: Stream) -> Result<Batches> {
+        self.version.map_or(Ok(()), |version| version.check(&self.path))?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let thread = self.threads[number as usize % self.threads.len()].clone();
         let (sender, batches) = channel();
@@ -97,13 +107,15 @@ impl Session {
         for request in requests {
             thread.send(request).map_err(|_| panicked(&self.path))?;
         }
-        Ok(Box::new(Rows { path: self.path.clone(), thread, number, batches, has_ended: false }))
+        let (path, version) = (self.path.clone(), self.version);
+        Ok(Box::new(Rows { path, version, thread, number, batches, has_ended: false }))
     }
 }
 
 /// The rows of a read.
 struct Rows {
     path: PathBuf,
+    version: Option<Version>,
     thread: Sender<Request>,
     number: u64,
     batches: Receiver<Result<Option<RecordBatch>>>,
@@ -122,6 +134,8 @@ impl Iterator for Rows {
         if !self.has_ended {
             // If the thread has ended, the next batch is the error.
             let _ = self.thread.send(Request::Next(self.number));
+        } else if let Some(Err(changed)) = self.version.map(|version| version.check(&self.path)) {
+            return Some(Err(changed));
         }
         batch.transpose()
     }
