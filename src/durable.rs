@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::{Context, Error, Result};
+use crate::{Context, Error, Result, files};
 
 /// The most writers of one target at a time, and the most temporaries of killed writers where the file
 /// system has no locks.
@@ -102,9 +102,10 @@ impl Claim {
 /// Opens a file only to lock it; another user's read-only file is enough.
 fn open_to_lock(path: &Path) -> io::Result<File> {
     let unwritable = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
-    match OpenOptions::new().write(true).create(true).truncate(false).open(path) {
+    let mut options = OpenOptions::new();
+    match files::open_as(path, options.write(true).create(true).truncate(false)) {
         // If reading fails too, the first error says more.
-        Err(e) if unwritable.contains(&e.kind()) => File::open(path).map_err(|_| e),
+        Err(e) if unwritable.contains(&e.kind()) => files::try_open(path).map_err(|_| e),
         opened => opened,
     }
 }
@@ -223,9 +224,9 @@ impl Storage for Disk {
 
     fn remove_abandoned(&self, path: &Path) -> io::Result<bool> {
         // What cannot be opened is no file of this user.
-        let Ok(file) = OpenOptions::new().write(true).open(path) else { return Ok(false) };
+        let Ok(file) = files::open_as(path, OpenOptions::new().write(true)) else { return Ok(false) };
         // The lock is kept while the file is removed, so that no writer begins with it.
-        if !file.metadata()?.is_file() || lock(&file)? != Locked::Here || !is_at(&file, path)? {
+        if lock(&file)? != Locked::Here || !is_at(&file, path)? {
             return Ok(false);
         }
         match fs::remove_file(path) {
@@ -235,12 +236,12 @@ impl Storage for Disk {
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        files::try_open(path)?.sync_all()
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         // Windows does not open folders as files, and need not: it journals names.
-        if cfg!(windows) { Ok(()) } else { File::open(path)?.sync_all() }
+        if cfg!(windows) { Ok(()) } else { files::try_open_folder(path)?.sync_all() }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -282,7 +283,7 @@ impl Storage for Disk {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        fs::read(path)
+        files::try_read(path)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {

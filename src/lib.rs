@@ -85,13 +85,15 @@
 //! | stores of events, and token rows from them | [`events`] |
 //! | what they share | [`plan`], [`store`], [`fold`], [`matrix`] |
 //! | files with digests; batches made ahead | `container`, `handoff` |
-//! | the ground | [`durable`], [`random`], [`progress`], `error`, `bytes`, `days`, `launcher`, `map`, `panics`, `process`, `stamp`, `tensor` |
+//! | the ground | [`durable`], [`random`], [`progress`], `error`, `bytes`, `days`, `environment`, `files`, `launcher`, `map`, `panics`, `process`, `stamp`, `tensor` |
 
 pub mod audit;
 mod bytes;
 mod container;
 mod days;
+mod environment;
 mod error;
+mod files;
 mod handoff;
 #[cfg(feature = "reduce")]
 mod launcher;

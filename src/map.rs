@@ -1,10 +1,10 @@
 //! Memory maps: files, whose bytes another process could change, and memory in large pages.
 #![expect(unsafe_code, reason = "maps files and prefetches their lines; the reasons stand there")]
 
-use std::fs::File;
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::files::open_file;
 
 /// A whole file, mapped read-only.
 pub(crate) struct Map(memmap2::Mmap);
@@ -12,7 +12,7 @@ pub(crate) struct Map(memmap2::Mmap);
 impl Map {
     /// Maps the file at `path`.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
+        let file = open_file(path)?;
         // SAFETY: The map is read-only and the store's files are never edited: they are written
         // under another name, then renamed (`durable`). A process that truncates one in place
         // nevertheless ends its readers with a signal, as with every map; that is documented in

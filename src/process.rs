@@ -2,6 +2,7 @@
 
 use rayon::ThreadPool;
 
+use crate::environment::in_default_environment;
 use crate::error::{Error, Result};
 
 /// The most threads of a pool; more only take time to start.
@@ -21,7 +22,8 @@ pub(crate) fn pool(threads: Option<usize>) -> Result<ThreadPool> {
         }
         pool = pool.num_threads(threads);
     }
-    pool.build().map_err(|e| {
+    // Its threads work with the usual settings, whatever the caller's are.
+    in_default_environment(|| pool.build()).map_err(|e| {
         Error::limit(format!("cannot start threads: {e}; use fewer threads, or free some memory"))
     })
 }

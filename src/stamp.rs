@@ -31,16 +31,21 @@ impl Stamp {
     /// Checks that the file at `path` still has this stamp, after its bytes were read.
     ///
     /// # Errors
-    /// `PlanMismatch` when it was changed, replaced or removed.
+    /// `Data` when it was changed or replaced; `Io` when it is gone.
     pub(crate) fn check(self, path: &Path) -> Result<()> {
-        let found = match Self::of(path) {
-            Ok(now) if now == self => return Ok(()),
-            Ok(now) => format!("it has {now}"),
-            Err(error) => error.to_string(),
+        let found = Self::of(path)?;
+        let what = if self.file != found.file {
+            "another file in its place".to_owned()
+        } else if self.length != found.length {
+            format!("{} bytes, and {} before", found.length, self.length)
+        } else if self.changed != found.changed {
+            "a later time of change".to_owned()
+        } else {
+            return Ok(());
         };
-        Err(Error::mismatch(format!(
-            "{} was changed while it was read: it had {self}; now {found}; start again when nothing \
-             writes to it",
+        Err(Error::data(format!(
+            "{}: expected a file that nobody changes while it is read, found {what}; wait until its \
+             writer has ended, or read a copy",
             path.display()
         )))
     }

@@ -16,10 +16,10 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from pathlib import Path
 from typing import Any, Literal
 
 import headwater
+from headwater._headwater import read_file
 from headwater.sampler import micros
 
 Attention = Literal["dense", "structured"]
@@ -314,11 +314,11 @@ def _read(config: str) -> dict[str, Any]:
         text = preset(config)
     else:
         try:
-            text = Path(config).read_text()
+            text = read_file(config).decode()
         except OSError as error:
             raise ConfigError(
                 f"expected a file or one of the presets {', '.join(presets())}, found {config!r}: "
-                f"{error.strerror}"
+                f"{error.strerror or error}"
             ) from None
         except UnicodeDecodeError as error:
             raise ConfigError(f"{config} is not a TOML file: {error}") from None

@@ -19,6 +19,7 @@ from confluence import metrics
 from confluence.batch import NUMERICAL, TIMESTAMP
 from confluence.evaluation import Scores, Task
 from confluence.metrics import Numbers
+from headwater._headwater import read_file
 
 # The types of target that have intervals: the others are predicted by a probability.
 KINDS = (NUMERICAL, TIMESTAMP)
@@ -139,7 +140,7 @@ def of_run(run: Path, steps: Sequence[int], task: Task) -> Intervals:
     path = run / "results.json"
     if not path.exists():
         return Intervals(task, missing="the training has not ended; they come with its results")
-    content = json.loads(path.read_text())
+    content = json.loads(read_file(path))
     scored = content["members"] or [content["step"]]
     if scored != list(steps):
         of_steps = [", ".join(map(str, of)) for of in (scored, steps)]

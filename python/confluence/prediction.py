@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from confluence.assembly import Assembly
 from confluence.batch import BOOLEAN, CATEGORICAL, TIMESTAMP
 from confluence.config import ConfigError
 from confluence.intervals import KINDS, Intervals
+from headwater._headwater import read_file
 from headwater.sampler import micros
 
 # The columns of the ends of a prediction's interval.
@@ -50,8 +52,8 @@ def read_seeds(path: Path) -> list[Seed]:
         ConfigError: The file cannot be read, or a line is not a key and a time.
     """
     try:
-        with path.open(newline="") as file:
-            lines = list(csv.reader(file))
+        text = read_file(path).decode()
+        lines = list(csv.reader(io.StringIO(text, newline="")))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"cannot read {path} as CSV with a header: {error}") from None
     if not lines:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from headwater._headwater import DataError
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -100,6 +102,15 @@ class Database(Protocol):
 
     def close(self) -> None:
         """Ends the connection."""
+
+
+def varying(description: str, table: str, call: str) -> DataError:
+    """Returns the error about a view or a column whose values are not those of the data."""
+    return DataError(
+        f"{description}: table {table!r}: expected rows that depend on the data alone, "
+        f"found {call}, whose result changes from read to read; leave it out, or write the rows "
+        "to another table"
+    )
 
 
 def quoted(names: Iterable[str]) -> str:

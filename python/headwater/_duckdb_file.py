@@ -9,10 +9,13 @@ are sorted by the texts of all columns.
 from __future__ import annotations
 
 import contextlib
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headwater._database import Declared, quoted, stream, table_name
+from headwater._database import Declared, quoted, stream, table_name, varying
 from headwater._headwater import DataError
+from headwater._sql_calls import Calls
 
 if TYPE_CHECKING:
     import duckdb
@@ -69,18 +72,23 @@ class DuckDbFile:
         self._running: set[duckdb.DuckDBPyConnection] = set()
         self._places: dict[str, tuple[str, str]] = {}
         self._views: set[str] = set()
+        # The queries of the views, by their names alone, and the expressions of computed columns.
+        self._definitions: dict[str, list[str]] = {}
+        self._computed: dict[str, list[str]] = {}
+        self._calls: Calls | None = None
+        self._checked: set[str] = set()
 
     def tables(self) -> list[Declared]:
         """Returns the tables and views."""
         found = self._connection.execute(
-            "SELECT schema_name, table_name, false FROM duckdb_tables() "
+            "SELECT schema_name, table_name, false, sql FROM duckdb_tables() "
             "WHERE NOT internal AND NOT temporary AND database_name = current_database() "
-            "UNION ALL SELECT schema_name, view_name, true FROM duckdb_views() "
+            "UNION ALL SELECT schema_name, view_name, true, sql FROM duckdb_views() "
             "WHERE NOT internal AND NOT temporary AND database_name = current_database() "
             "ORDER BY ALL"
         ).fetchall()
         tables: dict[tuple[str, str], Declared] = {}
-        for schema, table, is_view in found:
+        for schema, table, is_view, definition in found:
             name = table_name(schema, table, _USUAL)
             if name in self._places:
                 raise DataError(
@@ -88,7 +96,13 @@ class DuckDbFile:
                     f"have the name {name!r} as a table of a source; rename one of them"
                 )
             self._places[name] = (schema, table)
-            self._views |= {name} if is_view else set()
+            if is_view:
+                self._views.add(name)
+                begin = re.compile(r"CREATE VIEW .*? AS (?=SELECT|WITH|FROM|\(|VALUES)", re.DOTALL)
+                query = begin.sub("", definition, count=1)
+                self._definitions.setdefault(table, []).append(query.rstrip("; \n"))
+            else:
+                self._computed[name] = list(_computed(definition or ""))
             tables[schema, table] = Declared(name, is_view)
         constraints = self._connection.execute(
             "SELECT schema_name, table_name, constraint_column_names, referenced_table, "
@@ -112,12 +126,44 @@ class DuckDbFile:
 
     def rows(self, table: str, columns: list[str]) -> pyarrow.RecordBatchReader:
         """Returns columns of a table, with the rows in an order that does not depend on them."""
+        self._check(table)
         order = ""
         if table in self._views:
             names = self._types(self._connection.cursor(), table)
             texts = ", ".join(f"CAST({quoted([name])} AS VARCHAR)" for name in names)
             order = f"ORDER BY {texts}"
         return self._query(table, columns, order)
+
+    def _check(self, table: str) -> None:
+        """Checks that the rows of a table are the same in each read.
+
+        Raises:
+            DataError: A view, or a computed column, calls what varies.
+        """
+        if table in self._checked:
+            return
+        if self._calls is None:
+            self._calls = Calls(self._connection.cursor())
+        queries = list(self._computed.get(table, []))
+        names = [self._places[table][1]] if table in self._views else []
+        # Views of the same name in other schemas are checked, too: a name may mean either.
+        for name in names:
+            queries += self._definitions[name]
+            for query in self._definitions[name]:
+                _, read = self._varying(query)
+                names += [view for view in read if view in self._definitions and view not in names]
+        for query in queries:
+            if call := self._varying(query)[0]:
+                raise varying(self.description, table, call)
+        self._checked.add(table)
+
+    def _varying(self, query: str) -> tuple[str | None, set[str]]:
+        assert self._calls is not None
+        try:
+            return self._calls.varying(query)
+        except ValueError:
+            # What DuckDB cannot write as JSON cannot be judged.
+            return None, set()
 
     def interrupt(self) -> None:
         """Ends the queries that run; called from another thread."""
@@ -168,3 +214,16 @@ class DuckDbFile:
 
     def _place(self, table: str) -> str:
         return ".".join(quoted([part]) for part in self._places[table])
+
+
+def _computed(definition: str) -> Iterator[str]:
+    """Yields a query for the expression of each computed column of a CREATE TABLE."""
+    # Quotes hide parentheses; a text as long keeps the places.
+    plain = re.sub(r"'[^']*'|\"[^\"]*\"", lambda quote: "_" * len(quote[0]), definition)
+    for found in re.finditer(r"GENERATED ALWAYS AS\s*\(", plain):
+        depth = 1
+        for at in range(found.end(), len(plain)):
+            depth += {"(": 1, ")": -1}.get(plain[at], 0)
+            if depth == 0:
+                yield f"SELECT {definition[found.end() : at]}"
+                break

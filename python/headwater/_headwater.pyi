@@ -550,6 +550,9 @@ def write_page(path: str | os.PathLike[str], page: str) -> None:
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
     """Writes a file completely or not at all, even if the process is killed or the power fails."""
 
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """Reads a file; refuses a pipe, a device and a folder at once."""
+
 def draft_schema(
     source: str | os.PathLike[str] | dict[str, ArrowTable],
     name: str = "database",

@@ -17,7 +17,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from headwater._database import Declared, quoted, stream, table_name
+from headwater._database import Declared, quoted, stream, table_name, varying
 from headwater._headwater import DataError, InvalidArgument
 
 if TYPE_CHECKING:
@@ -65,6 +65,24 @@ SELECT k.conrelid::int8, k.confrelid::int8,
 FROM pg_catalog.pg_constraint k
 WHERE k.contype IN ('p', 'f') AND k.conparentid = 0 ORDER BY k.oid
 """
+
+# The queries of a view and of those that it reads. A materialized view has rows of its own.
+_DEFINITIONS = """
+WITH RECURSIVE views(oid) AS (
+    SELECT c.oid FROM pg_catalog.pg_class c WHERE c.oid = '{}'::regclass AND c.relkind = 'v'
+    UNION SELECT c.oid FROM views JOIN pg_catalog.pg_rewrite r ON r.ev_class = views.oid
+    JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_rewrite'::regclass
+        AND d.objid = r.oid AND d.refclassid = 'pg_catalog.pg_class'::regclass
+    JOIN pg_catalog.pg_class c ON c.oid = d.refobjid AND c.relkind = 'v')
+SELECT pg_catalog.pg_get_viewdef(oid) FROM views
+"""
+
+# Functions whose result is the time; Postgres says of them that they do not change within a query.
+_CLOCKS = {
+    "age", "localtime", "localtimestamp", "now", "statement_timestamp", "transaction_timestamp",
+}  # fmt: skip
+# These are written without parentheses.
+_BARE_CLOCKS = r"\b(?:CURRENT_DATE|CURRENT_TIME|CURRENT_TIMESTAMP|LOCALTIME|LOCALTIMESTAMP)\b"
 
 _SETTINGS = """
 SET LOCAL TimeZone = 'UTC';
@@ -182,6 +200,8 @@ class Postgres:
         self._open: set[Any] = set()
         self._places: dict[str, str] = {}
         self._columns: dict[str, dict[str, Column]] = {}
+        # The views whose rows have not been found to be the same in each read.
+        self._unchecked: set[str] = set()
         self._keys: dict[str, list[str]] = {}
         # Each is asked for again and again, and takes a connection.
         self._empty: dict[str, pyarrow.Table] = {}
@@ -213,6 +233,7 @@ class Postgres:
             self._places[name] = place
             self._columns[name] = columns.get(oid, {})
             tables[oid] = Declared(name, is_view)
+            self._unchecked |= {name} if is_view else set()
         for oid, parent, key, parent_key in self._fetch(_KEYS):
             if oid not in tables:
                 continue
@@ -232,6 +253,8 @@ class Postgres:
 
     def rows(self, table: str, columns: list[str]) -> pyarrow.RecordBatchReader:
         """Returns columns of a table, with the rows in an order that does not depend on them."""
+        if table in self._unchecked:
+            self._check(table)
         own = self._columns[table]
         order = ", ".join(own[name].order for name in self._keys.get(table, own))
         return self._query(table, columns, f"ORDER BY {order}" if order else "")
@@ -251,6 +274,34 @@ class Postgres:
             connections, self._open = list(self._open), set()
         for connection in connections:
             connection.close()
+
+    def _check(self, view: str) -> None:
+        """Checks that the rows of a view are the same in each read, by its query and those below.
+
+        Raises:
+            DataError: A call in it varies.
+        """
+        place = self._places[view].replace("'", "''")
+        definitions = [definition for (definition,) in self._fetch(_DEFINITIONS.format(place))]
+        # Texts and quoted names hold no calls.
+        text = re.sub(r"'[^']*'|\"[^\"]*\"", "", "\n".join(definitions))
+        if re.search(r"TABLESAMPLE \w+ ?\([^)]*\)(?! REPEATABLE)", text):
+            raise varying(self.description, view, "TABLESAMPLE without REPEATABLE")
+        if bare := re.search(_BARE_CLOCKS, text):
+            raise varying(self.description, view, bare[0])
+        called = sorted(set(re.findall(r"(\w+)\(", text)))
+        names = ", ".join(f"'{name}'" for name in called) or "''"
+        volatile = self._fetch(
+            "SELECT DISTINCT proname::text FROM pg_catalog.pg_proc "
+            f"WHERE provolatile = 'v' AND proname IN ({names})"
+        )
+        found = {name for (name,) in volatile} | (_CLOCKS & set(called))
+        # With two arguments, age() is the time between them.
+        if not re.search(r"\bage\([^,()]*\)", text):
+            found.discard("age")
+        if found:
+            raise varying(self.description, view, f"a call of {min(found)}()")
+        self._unchecked.discard(view)
 
     def _query(self, table: str, columns: list[str], end: str) -> pyarrow.RecordBatchReader:
         connection = self._connect()

@@ -58,6 +58,7 @@ class Engine:
         self._tables = tables
         self._error_type = duckdb.Error
         self._copied: set[tuple[str, str]] = set()
+        self._is_stopped = False
         self._connection = duckdb.connect(
             ":memory:",
             config={
@@ -79,7 +80,13 @@ class Engine:
 
     def interrupt(self) -> None:
         """Ends the running query; called from another thread."""
+        self._is_stopped = True
         self._connection.interrupt()
+
+    def _go_on(self) -> None:
+        """Stops between the steps of a query, which DuckDB does not interrupt before it runs."""
+        if self._is_stopped:
+            raise KeyboardInterrupt
 
     def query(self, query: str) -> pyarrow.RecordBatchReader:
         """Runs a query.
@@ -102,11 +109,16 @@ class Engine:
                 raise SchemaError(
                     f"expected one SELECT as the SQL of a task, found {query.strip()!r}"
                 )
+            self._go_on()
             for schema, name in self._calls.tables(query):
+                self._go_on()
                 self._copy(schema, name)
+            self._go_on()
             self._connection.execute(f"CREATE OR REPLACE TEMP VIEW headwater_query AS\n{query}")
+            self._go_on()
             # By text, so that keys sort alike as integers and as texts.
             rows = self._connection.sql("FROM headwater_query ORDER BY CAST(COLUMNS(*) AS VARCHAR)")
+            self._go_on()
             return rows.to_arrow_reader(8192)
         except (self._error_type, ValueError) as error:
             # The query of a declared task fails with a message of its own.

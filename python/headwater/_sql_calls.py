@@ -82,12 +82,8 @@ class Calls:
             SchemaError: The query reads something other than tables by name, or its rows could
                 change from run to run.
         """
-        row = self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()[0]
-        tree = json.loads(row[0])
-        if tree["error"]:
-            raise ValueError(tree["error_message"])
         found: dict[tuple[str, str], None] = {}
-        for node, own in _nodes(tree, frozenset()):
+        for node, own in self._nodes(query):
             if varying := self._varying_node(node):
                 raise SchemaError(
                     f"the SQL of a task uses {varying}, whose result can change from run to run; "
@@ -102,6 +98,31 @@ class Calls:
             if node.get("type") == "BASE_TABLE" and not _is_own(node, own):
                 found[folded(node["schema_name"]) or "main", node["table_name"]] = None
         return list(found)
+
+    def varying(self, query: str) -> tuple[str | None, set[str]]:
+        """Returns the first call of a SELECT that varies, and the names of the tables it reads.
+
+        Raises:
+            ValueError: The query cannot be parsed.
+        """
+        varying, tables = None, set()
+        for node, own in self._nodes(query):
+            varying = varying or self._varying_node(node)
+            if node.get("type") == "BASE_TABLE" and not _is_own(node, own):
+                tables.add(node["table_name"])
+        return varying, tables
+
+    def _nodes(self, query: str) -> list[tuple[dict[str, Any], frozenset[str]]]:
+        row = self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()[0]
+        try:
+            tree = json.loads(row[0])
+            if tree["error"]:
+                raise ValueError(tree["error_message"])
+            return list(_nodes(tree, frozenset()))
+        except RecursionError:
+            raise ValueError(
+                "its parts are nested too deeply to be checked; divide it with WITH"
+            ) from None
 
     def _varying_node(self, node: dict[str, Any]) -> str | None:
         sample = node.get("sample")

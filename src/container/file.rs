@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bytes::{ALIGNMENT, Digest, no_memory, u32_at, u64_at};
 use crate::error::{Error, Result};
+#[cfg(feature = "prepare")]
+use crate::files::try_open;
 use crate::map::{Map, Memory};
 
 pub(super) const MAGIC: [u8; 8] = *b"HWSTORE\0";
@@ -154,7 +156,7 @@ impl Container {
 pub(crate) fn is_container(path: &Path) -> std::io::Result<bool> {
     use std::io::Read;
     let mut start = Vec::new();
-    std::fs::File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    try_open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;
     Ok(start == MAGIC)
 }
 

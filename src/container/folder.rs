@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::FileMetadata;
 use super::file::{Container, check_is_file};
 use crate::bytes::Digest;
+use crate::environment::in_default_environment;
 use crate::error::{Context, Error, Result};
+use crate::files::read_file;
 
 /// The file that describes all others.
 pub const METADATA_FILE: &str = "metadata.json";
@@ -150,7 +152,7 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Vec<u8>> {
         )));
     }
     check_is_file(&file)?;
-    std::fs::read(&file).map_err(|e| Error::io(&file, "reading", e))
+    read_file(&file)
 }
 
 /// Opens the store in the folder `path`: returns its metadata, their length, and its files in the order of
@@ -158,7 +160,8 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Vec<u8>> {
 pub(crate) fn open_folder<M: Root>(path: &Path) -> Result<(M, u64, Vec<Container>)> {
     let text = read_metadata(path)?;
     let place = || format!("{}", path.join(METADATA_FILE).display());
-    let metadata = M::decode(&text).context(place)?;
+    // Numbers are read as they were written, whatever the caller's rounding is.
+    let metadata = in_default_environment(|| M::decode(&text)).context(place)?;
     let open = |file| open_file(path, file);
     let containers = metadata.files().iter().map(open).collect::<Result<_>>()?;
     Ok((metadata, text.len() as u64, containers))

@@ -7,7 +7,6 @@
 #![doc = include_str!("FORMAT.md")]
 
 pub mod columns;
-mod control;
 pub mod gram;
 mod moments;
 mod node;
@@ -17,9 +16,6 @@ pub mod tree;
 
 /// The version of the rules in `FORMAT.md`; every job and partial carries it.
 pub const FORMAT_VERSION: u64 = 1;
-
-#[cfg(feature = "parquet")]
-pub(crate) use control::in_default_environment;
 
 pub use columns::{ColumnMoments, Distinct, End, ExponentHistogram, Histogram, TopRows};
 pub use gram::{Cross, Gram};

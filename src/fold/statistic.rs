@@ -3,9 +3,9 @@
 use rayon::ThreadPool;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
+use crate::environment::in_default_environment;
 use crate::error::{Error, Result};
 
-use super::control;
 use super::node::Node;
 
 /// The value of a statistic over the rows of one node of the tree.
@@ -170,7 +170,7 @@ pub(super) fn canonical(value: f64) -> f64 {
 /// Adds `right` to `left`, element by element.
 pub(super) fn add(left: &mut [f64], right: &[f64]) {
     assert_eq!(left.len(), right.len(), "partials of one statistic have one size");
-    control::in_default_environment(|| add_each(left, right.iter().copied()));
+    in_default_environment(|| add_each(left, right.iter().copied()));
 }
 
 /// [`add`], for a caller that is in the default environment already.

@@ -19,6 +19,7 @@ use {
 };
 
 use super::in_flight::panicked;
+use crate::environment::in_default_environment;
 use crate::error::{Error, Result};
 
 /// The number of streams that share a gate.
@@ -105,7 +106,8 @@ impl<T: Send + 'static> Producer<T> {
         let (send, made) = bounded(ahead);
         let name = format!("headwater-{name}");
         let work = Work { stream, gate: Arc::clone(&gate), send };
-        let thread = Builder::new().name(name).spawn(move || work.run(make));
+        let start = || Builder::new().name(name).spawn(move || work.run(make));
+        let thread = in_default_environment(start);
         let thread = thread.map_err(|e| {
             Error::invalid(format!("cannot start a thread: {e}; use fewer threads"))
         })?;

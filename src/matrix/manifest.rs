@@ -1,6 +1,5 @@
 //! The manifest of a matrix: the list of all its files, for machines that hold some of them.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +10,7 @@ use super::{Element, MatrixFormat, is_manifest};
 use crate::bytes::Digest;
 use crate::durable::{Disk, write_file};
 use crate::error::{Context, Error, Result};
+use crate::files::read_file;
 
 /// The version of the manifest's format.
 const VERSION: u32 = 1;
@@ -120,7 +120,7 @@ impl Manifest {
     }
 
     pub(super) fn read(path: &Path) -> Result<Self> {
-        let text = fs::read(path).map_err(|e| Error::io(path, "reading", e))?;
+        let text = read_file(path)?;
         // The version first: another one may have other fields.
         let found: Result<serde_json::Value, _> = serde_json::from_slice(&text);
         let version = found.as_ref().ok().and_then(|value| value.get("headwater_matrix")?.as_u64());

@@ -10,6 +10,8 @@ mod names;
 mod npy;
 mod numbers;
 #[cfg(feature = "parquet")]
+mod pages;
+#[cfg(feature = "parquet")]
 mod parquet;
 mod part;
 mod safetensors;
@@ -27,6 +29,8 @@ use names::{learn_names, listed, quoted};
 pub use npy::header as npy_header;
 pub use numbers::Numbers;
 pub(crate) use numbers::RowsHasher;
+#[cfg(feature = "prepare")]
+pub(crate) use pages::PageFile;
 use part::Part;
 
 /// The rows of one or several files, in the order of the files.
@@ -284,7 +288,7 @@ impl Matrix {
     /// opened; returns them as [`Matrix::opened`] does.
     ///
     /// # Errors
-    /// `PlanMismatch` for a file that was changed, replaced or removed.
+    /// `Data` for a file that was changed or replaced, `Io` for one that is gone.
     pub fn check_unchanged(&self, rows: Range<u64>) -> Result<Vec<(u64, &Path, Stamp)>> {
         let read = self.opened().filter(|(place, ..)| {
             let file = &self.files[*place as usize].rows;

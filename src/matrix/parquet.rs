@@ -1,7 +1,6 @@
 //! Columns of a Parquet file as a matrix, decoded on demand.
 
 use std::fmt::Display;
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -21,9 +20,10 @@ use parquet::arrow::arrow_reader::{
 
 use super::listed;
 use super::numbers::Cells;
+use super::pages::PageFile;
 use crate::bytes::reserve;
+use crate::environment::in_default_environment;
 use crate::error::{Context, Error, Result};
-use crate::fold::in_default_environment;
 use crate::panics::caught;
 
 /// The rows of one decoded batch.
@@ -31,7 +31,7 @@ const BATCH_ROWS: usize = 4096;
 
 /// The chosen columns of a Parquet file.
 pub(super) struct Table {
-    file: File,
+    file: PageFile,
     metadata: ArrowReaderMetadata,
     names: Vec<String>,
     mask: ProjectionMask,
@@ -55,7 +55,7 @@ struct Stream {
 impl Table {
     /// Opens the columns with these names, in this order (default: all columns).
     pub(super) fn open(path: &Path, names: Option<&[String]>) -> Result<Self> {
-        let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
+        let file = PageFile::open(path)?;
         let metadata = readable(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
         let schema = metadata.schema();
         let names = match names {
@@ -108,13 +108,14 @@ impl Table {
         let first = self.group_starts[..groups].partition_point(|&start| start <= row);
         let first = first.saturating_sub(1);
         let skipped = (row - self.group_starts[first]) as usize;
-        let file = self.file.try_clone().map_err(unreadable)?;
-        let builder =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
-                .with_projection(self.mask.clone())
-                .with_row_groups((first..groups).collect())
-                .with_offset(skipped)
-                .with_batch_size(BATCH_ROWS);
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
+            self.file.clone(),
+            self.metadata.clone(),
+        )
+        .with_projection(self.mask.clone())
+        .with_row_groups((first..groups).collect())
+        .with_offset(skipped)
+        .with_batch_size(BATCH_ROWS);
         Ok(Stream { rows: readable(|| builder.build())?, next: row, rest: None })
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::settings::{PLAN_BYTES_MAX, Plan, bincode_configuration};
 use crate::bytes::Envelope;
 use crate::durable::{self, Storage};
+use crate::files::open_file;
 use crate::{Context, Error, Result};
 
 const ENVELOPE: Envelope = Envelope {
@@ -208,7 +209,7 @@ impl Cursor {
     /// # Errors
     /// `Io` when the file cannot be read, else those of [`decode`](Self::decode), with the path.
     pub fn read(path: &Path) -> Result<Self> {
-        let file = std::fs::File::open(path).map_err(|e| Error::io(path, "open", e))?;
+        let file = open_file(path)?;
         let length_max = ENVELOPE.length_max() as u64;
         let mut bytes = Vec::new();
         file.take(length_max + 1)

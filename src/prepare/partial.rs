@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::replaced::{Replaced, is_store};
 use crate::durable::{Disk, Storage, commit_folder, replace_folder, try_lock};
 use crate::error::{Error, Result};
+use crate::files::try_open_folder;
 use crate::store::METADATA_FILE;
 
 /// The folder in which a store is written; dropping it without `commit` removes it.
@@ -43,7 +44,7 @@ impl Partial {
             )));
         }
         fs::create_dir_all(&path).map_err(io("creating", &path))?;
-        let locked = File::open(&path).map_err(io("opening", &path))?;
+        let locked = try_open_folder(&path).map_err(io("opening", &path))?;
         if !try_lock(&locked).map_err(io("locking", &path))? {
             return Err(in_use(&path));
         }

@@ -7,6 +7,7 @@ use crate::container::is_container;
 use crate::durable::try_lock;
 use crate::error::{Error, Result};
 use crate::events::ROW_FILE;
+use crate::files::try_open_folder;
 use crate::store::{GRAPH_FILE, METADATA_FILE};
 
 /// A store that a new one replaces; locked, so that no other preparation takes its folder for the
@@ -30,7 +31,7 @@ impl Replaced {
             return Err(refused(out, "a link or a file"));
         }
         check_is_store(out)?;
-        let locked = File::open(out).map_err(|e| Error::io(out, "opening", e))?;
+        let locked = try_open_folder(out).map_err(|e| Error::io(out, "opening", e))?;
         match try_lock(&locked).map_err(|e| Error::io(out, "locking", e))? {
             true => Ok(Some(Self { locked })),
             false => Err(Error::invalid(format!(

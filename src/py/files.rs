@@ -1,17 +1,25 @@
 //! Files that are written completely or not at all, and locks of folders.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
 use crate::durable::{self, Disk};
+use crate::files;
 use crate::view::save_page;
 
 /// Writes a file completely or not at all, even if the process is killed or the power fails.
 #[pyfunction]
 pub(super) fn write_file(py: Python<'_>, path: PathBuf, data: &[u8]) -> PyResult<()> {
     Ok(py.detach(|| durable::write_file(&Disk, &path, data))?)
+}
+
+/// Reads a file; refuses a pipe, a device and a folder at once.
+#[pyfunction]
+pub(super) fn read_file(py: Python<'_>, path: PathBuf) -> PyResult<Cow<'static, [u8]>> {
+    Ok(py.detach(|| files::read_file(&path)).map(Cow::Owned)?)
 }
 
 /// Writes a page that `draw` returned; replaces an earlier page, but no other file.

@@ -53,7 +53,7 @@ mod _headwater {
     #[pymodule_export]
     use super::events::{EventPass, EventsCore};
     #[pymodule_export]
-    use super::files::{Claim, write_file, write_page};
+    use super::files::{Claim, read_file, write_file, write_page};
     #[pymodule_export]
     use super::frame::{RowStream, describe_table, describe_task, seed_rows, table_rows};
     #[pymodule_export]

@@ -43,7 +43,7 @@ pub trait Source: Sync {
     /// versions, in order.
     ///
     /// # Errors
-    /// `PlanMismatch` for a file that was changed, replaced or removed.
+    /// `Data` for a file that was changed or replaced, `Io` for one that is gone.
     fn versions_of(&self, rows: Range<u64>) -> Result<Vec<FileVersion>>;
 
     /// The number of chunks to fold at a time, so that all threads have work and memory suffices.

@@ -14,6 +14,7 @@ use super::source::{Source, fold_portion};
 use crate::bytes::{Digest, Envelope, u32_at};
 use crate::durable::{Claim, Disk, Series, write_file};
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::files::{read_file, try_read};
 use crate::fold::{Node, Statistic};
 use crate::plan::{Assignment, Plan};
 use crate::progress::{Progress, Silent};
@@ -134,11 +135,11 @@ impl Spool {
     /// not the one that was written.
     pub fn open(folder: &Path) -> Result<Self> {
         let path = folder.join(DESCRIPTION);
-        let description = fs::read(&path).map_err(|e| {
+        let description = try_read(&path).map_err(|e| {
             Error::io(&path, "reading", e).context("write the job first, with --spool")
         })?;
         let plan_path = folder.join(PLAN);
-        let bytes = fs::read(&plan_path).map_err(|e| Error::io(&plan_path, "reading", e))?;
+        let bytes = read_file(&plan_path)?;
         let (block_level, digest, plan) = decode_plan(&bytes).context(|| plan_path.display())?;
         let found = Digest::of(&description);
         if found != digest {
@@ -258,7 +259,7 @@ impl Spool {
                     blocks.count()
                 )));
             }
-            let bytes = fs::read(&path).map_err(|e| Error::io(&path, "reading", e));
+            let bytes = read_file(&path);
             let inserted = bytes.and_then(|bytes| {
                 let portion = Portion::of(job, &**source.statistic());
                 reduction.insert_all(read_block(&portion, &bytes, blocks.chunks(block))?)
@@ -286,7 +287,7 @@ impl Spool {
         notice: &dyn Fn(&Error),
     ) -> Result<bool> {
         let portion = Portion::of(job, &**source.statistic());
-        let read = match fs::read(path) {
+        let read = match try_read(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => Err(Error::io(path, "reading", e)),
             Ok(bytes) => read_block(&portion, &bytes, chunks)
@@ -324,7 +325,7 @@ fn read_cursor(
     assignment: Assignment,
 ) -> Result<WorkerCursor> {
     let beginning = WorkerCursor::new(assignment, blocks);
-    match fs::read(path) {
+    match try_read(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(beginning),
         Err(e) => Err(Error::io(path, "reading", e)),
         Ok(bytes) => beginning.resume(job, blocks, &bytes).context(|| path.display()),

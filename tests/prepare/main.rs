@@ -4,11 +4,14 @@ mod audit;
 mod bad_input;
 mod bad_types;
 mod crash;
+mod environment;
 mod f1db;
 #[path = "../shared/f1db.rs"]
 mod f1db_files;
 mod full_disk;
 mod key_types;
+mod limits;
+mod openings;
 mod page;
 mod scales;
 mod strict;

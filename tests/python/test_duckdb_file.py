@@ -234,3 +234,41 @@ def test_a_missing_library_is_named(monkeypatch, shop_file):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(ImportError, match=r"pip install 'headwater\[sql\]'"):
         headwater.draft_schema(shop_file)
+
+
+@pytest.mark.parametrize(
+    ("definition", "found"),
+    [
+        ("VIEW v AS SELECT n, random() AS r FROM t", r"random\(\)"),
+        ("VIEW v AS SELECT n, r FROM inner_view", r"uuid\(\)"),
+        ("VIEW v AS SELECT n, now() AS r FROM t", r"now\(\)"),
+        ("VIEW v AS SELECT n, current_date AS r FROM t", "current_date"),
+        ("VIEW v AS SELECT n, chance() AS r FROM t", r"chance\(\)"),
+        ("VIEW v (n, r) AS SELECT n, 1 FROM t USING SAMPLE 5 ROWS", "USING SAMPLE"),
+        ("TABLE v (n INT, r DOUBLE GENERATED ALWAYS AS ((1 + random())))", r"random\(\)"),
+    ],
+)
+def test_a_view_whose_rows_change_from_read_to_read_is_refused(make, tmp_path, definition, found):
+    path = make(f"""
+        CREATE TABLE t AS SELECT range AS n FROM range(9);
+        CREATE MACRO chance() AS random();
+        CREATE VIEW inner_view AS SELECT n, uuid() AS r FROM t;
+        CREATE {definition}
+    """)
+    words = f"table 'v': expected rows that depend on the data alone, found {found}"
+    with pytest.raises(headwater.DataError, match=words):
+        prepared(path, {"n": "numerical", "r": "text"}, tmp_path / "v", table="v")
+    assert prepared(path, {"n": "numerical"}, tmp_path / "t").root
+
+
+def test_a_view_may_call_what_depends_on_the_data_alone(make, tmp_path):
+    path = make("""
+        CREATE TABLE t (n INT, day TIMESTAMP DEFAULT now(), m INT GENERATED ALWAYS AS (abs(n)));
+        INSERT INTO t (n, day) SELECT range, TIMESTAMP '2024-01-01' FROM range(9);
+        CREATE VIEW v AS WITH w AS (SELECT * FROM t)
+            SELECT n, m, 'random()' AS "now()", date_trunc('day', day) AS day,
+                row_number() OVER (ORDER BY n) AS place FROM w
+    """)
+    columns = {"n": "numerical", "m": "numerical", "now()": "text", "place": "numerical"}
+    assert prepared(path, columns | {"day": "timestamp"}, tmp_path / "v", table="v").root
+    assert prepared(path, {"n": "numerical", "m": "numerical"}, tmp_path / "t").root

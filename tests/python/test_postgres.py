@@ -249,6 +249,52 @@ def test_a_view_that_fails_is_named_and_spoils_no_draft(database):
         headwater.draft_schema(address, tables=["wrong"])
 
 
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("SELECT k, random() AS x FROM t", r"a call of random\(\)"),
+        ("SELECT k, x FROM (SELECT k, gen_random_uuid() AS x FROM t) AS inner_query", "gen_random"),
+        ("SELECT k, now() AS x FROM t", r"now\(\)"),
+        ("SELECT k, current_date AS x FROM t", "CURRENT_DATE"),
+        ("SELECT k, age(at) AS x FROM t", r"age\(\)|CURRENT_DATE"),
+        ("SELECT k, mine(k) AS x FROM t", r"a call of mine\(\)"),
+        ("SELECT k, 1 AS x FROM t TABLESAMPLE bernoulli (50)", "TABLESAMPLE without REPEATABLE"),
+        (
+            "SELECT k, 1 AS x FROM t WHERE k > clock_timestamp()::text::date - at::date",
+            "clock_time",
+        ),
+    ],
+)
+def test_a_view_whose_rows_change_from_read_to_read_is_refused(database, query, found):
+    execute, address = database
+    execute(f"""
+        CREATE FUNCTION mine(k int) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN k; END';
+        CREATE TABLE t (k int PRIMARY KEY, at timestamp DEFAULT now());
+        INSERT INTO t SELECT n, '2024-01-01' FROM generate_series(1, 9) n;
+        CREATE VIEW below AS {query};
+        CREATE VIEW v AS SELECT * FROM below
+    """)
+    words = f"table 'v': expected rows that depend on the data alone, found .*{found}"
+    with pytest.raises(headwater.DataError, match=words):
+        headwater.draft_schema(address, tables=["v"])
+    assert headwater.draft_schema(address)
+
+
+def test_a_view_may_call_what_depends_on_the_data_alone(database, tmp_path):
+    execute, address = database
+    execute("""
+        CREATE FUNCTION mine(k int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN k; END';
+        CREATE TABLE t (k int PRIMARY KEY, at timestamp);
+        INSERT INTO t SELECT n, '2024-01-01' FROM generate_series(1, 9) n;
+        CREATE VIEW v AS SELECT k, 'random()' AS "now()", date_trunc('day', at) AS at,
+            age(at, '2023-01-01')::text AS since, mine(k) AS m, (k / 3.0)::numeric(10, 2) AS part,
+            row_number() OVER (ORDER BY k) AS place FROM t TABLESAMPLE bernoulli (90) REPEATABLE (7)
+    """)
+    columns = {"k": "identifier", "now()": "text", "m": "numerical", "since": "text"}
+    schema = {"database": "x", "table": [{"name": "v", "key": "k", "columns": columns}]}
+    assert headwater.prepare(address, schema, tmp_path / "v", dimension=8)["row_count"] > 0
+
+
 def test_an_empty_database_is_told(database):
     _, address = database
     with pytest.raises(headwater.DataError, match="Postgres database .* holds no table"):
@@ -305,7 +351,10 @@ def test_a_password_works_and_is_never_shown(server, database, tmp_path):
 
 def test_a_running_query_can_be_interrupted(database):
     execute, address = database
-    execute("CREATE VIEW slow AS SELECT 1 AS one, pg_sleep(60)::text AS pause")
+    execute(
+        "CREATE VIEW slow AS SELECT count(*) AS one, 'x' AS pause "
+        "FROM generate_series(1, 100000000000)"
+    )
     source = _postgres.open_source(address)
     source.tables()
     threading.Timer(1, source.interrupt).start()

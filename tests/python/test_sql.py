@@ -10,6 +10,7 @@ import pyarrow.parquet
 import pytest
 
 import headwater
+from headwater import _sql
 from shop import SCHEMA, SQL_TASK, shop
 
 
@@ -283,6 +284,19 @@ def test_a_long_query_is_interrupted(tmp_path, shop_folder):
         process.communicate()
     assert "KeyboardInterrupt" in errors
     assert not (tmp_path / "db.partial").exists()
+
+
+def test_an_interrupted_engine_begins_no_query(tmp_path):
+    engine = _sql.Engine(None, tmp_path)
+    engine.interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        engine.query("SELECT 1")
+
+
+def test_a_query_that_is_nested_too_deeply_is_a_schema_error(tmp_path, shop_folder):
+    target = "abs(" * 900 + "1" + ")" * 900
+    message = refusal(target, "customers", tmp_path, shop_folder)
+    assert "nested too deeply to be checked; divide it with WITH" in message
 
 
 def test_arithmetic_and_the_calendar_do_not_vary(tmp_path, shop_folder):

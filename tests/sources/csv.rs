@@ -187,3 +187,52 @@ fn quotes_are_checked_far_into_a_file() {
         "{found}"
     );
 }
+
+/// Files whose rows, fields or header have no end within the limits.
+#[test]
+fn what_is_too_long_is_told_by_its_line() {
+    let long = |count: usize| "x".repeat(count);
+    let mebibytes = 1 << 20;
+    for (text, expected) in [
+        (
+            format!("a,b\n1,2\n3,\"{}\n4,5\n", long(17 * mebibytes)),
+            "line 3: column \"b\": expected a closing quote (\") within 16 MiB, found none; close \
+             the quote, or shorten the cell",
+        ),
+        (
+            format!("a,\"b\n{}", long(17 * mebibytes)),
+            "line 1: expected a header of at most 8 MiB, found a longer one; end each row with a \
+             line end, or shorten its cells",
+        ),
+        (
+            format!("a,b\n1,2\n\n3,{}", long(40 * mebibytes)),
+            "line 4: expected a row of at most 32 MiB, found a longer one; end each row with a line \
+             end, or shorten its cells",
+        ),
+        (
+            format!("a,b\n1,2\n3,{}\n4,5\n", long(17 * mebibytes)),
+            "line 3: column \"b\": expected a cell of at most 16 MiB, found one of 17 MiB; shorten it",
+        ),
+        (
+            "a".to_owned() + &",a".repeat(70_000),
+            "line 1: expected at most 65536 columns, found 70001; split the table",
+        ),
+    ] {
+        let folder = folder(&[("t.csv", text.as_bytes())]);
+        let found = open(folder.path()).and_then(|source| rows(&*source, "t", &["a", "b"]));
+        let found = message(found, ErrorKind::LimitExceeded, folder.path());
+        assert_eq!(found, format!("DIR/t.csv: {expected}"));
+    }
+}
+
+#[test]
+fn a_batch_ends_when_all_its_columns_are_large() {
+    let cell = "x".repeat(1 << 20);
+    let row = [&*cell; 8].join(",");
+    let text = ["a,b,c,d,e,f,g,h", &*vec![&*row; 20].join("\n")].join("\n");
+    let folder = folder(&[("t.csv", text.as_bytes())]);
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let found = batches(&*opened(folder.path()), "t", &names).unwrap();
+    let sizes: Vec<_> = found.iter().map(RecordBatch::num_rows).collect();
+    assert_eq!(sizes, [8, 8, 4]);
+}

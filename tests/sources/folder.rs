@@ -107,3 +107,49 @@ fn a_build_without_arrayrecord_says_how_to_build_it() {
         );
     }
 }
+
+/// A source is read more than once; a file that another program writes meanwhile would be a mixture.
+#[test]
+fn a_file_that_changes_while_it_is_read_is_refused_by_name() {
+    let text = |row: &str| format!("a,b\n{}", format!("{row}\n").repeat(20_000));
+    let read = |source: &dyn Source| batches(source, "t", &["a"]);
+    let changed = |what: &str| {
+        format!(
+            "DIR/t.csv: expected a file that nobody changes while it is read, found {what}; wait until \
+             its writer has ended, or read a copy"
+        )
+    };
+    let folder = folder(&[("t.csv", text("1,2").as_bytes()), ("other.csv", b"a,b\n3,4\n")]);
+    let path = folder.path().join("t.csv");
+    let told = |found: Result<Vec<RecordBatch>>| message(found, ErrorKind::Data, folder.path());
+
+    // Between two reads: longer, as long, replaced, and with a fault that the change brought.
+    let source = opened(folder.path());
+    assert!(read(&*source).is_ok());
+    std::fs::write(&path, text("1,2") + "1").unwrap();
+    assert_eq!(told(read(&*source)), changed("80005 bytes, and 80004 before"));
+    assert_eq!(message(source.tables(), ErrorKind::Data, folder.path()), told(read(&*source)));
+
+    std::fs::write(&path, text("1,2")).unwrap();
+    let source = opened(folder.path());
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(later).unwrap();
+    assert_eq!(told(read(&*source)), changed("a later time of change"));
+
+    let source = opened(folder.path());
+    std::fs::rename(folder.path().join("other.csv"), &path).unwrap();
+    assert_eq!(told(read(&*source)), changed("another file in its place"));
+
+    // While the rows are read.
+    for end in ["", "1,2,3\n"] {
+        std::fs::write(&path, text("1,2")).unwrap();
+        let source = opened(folder.path());
+        let mut rows = source.read("t", &["a".into()]).unwrap();
+        assert_eq!(rows.next().unwrap().unwrap().num_rows(), 8192);
+        let whole = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, whole + "7,8\n" + end).unwrap();
+        let found = told(rows.collect());
+        assert!(found.starts_with("DIR/t.csv: expected a file that nobody changes"), "{found}");
+    }
+}

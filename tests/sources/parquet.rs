@@ -2,11 +2,13 @@ use std::fs::File;
 use std::sync::Arc;
 
 use ::parquet::arrow::ArrowWriter;
-use ::parquet::file::properties::WriterProperties;
-use arrow_array::types::Int32Type;
+use ::parquet::basic::{BrotliLevel, Compression, Encoding, GzipLevel, ZstdLevel};
+use ::parquet::file::properties::{WriterProperties, WriterVersion};
+use arrow_array::types::{Float64Type, Int32Type};
 use arrow_array::{
-    ArrayRef, Date32Array, Decimal128Array, DictionaryArray, Int64Array, StringArray,
-    StringViewArray, TimestampMicrosecondArray, TimestampNanosecondArray,
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray,
+    FixedSizeBinaryArray, Float32Array, Float64Array, Int32Array, Int64Array, ListArray,
+    StringArray, StringViewArray, TimestampMicrosecondArray, TimestampNanosecondArray,
 };
 use arrow_schema::{DataType, TimeUnit};
 
@@ -72,7 +74,9 @@ fn columns_have_the_requested_order() {
     assert!(found.iter().all(|b| b.num_rows() <= 8192));
     let all = arrow_select::concat::concat_batches(&found[0].schema(), &found).unwrap();
     assert_eq!(all.column(1), numbers(0, 20_000).column(0));
-    assert_eq!(all.column(0), numbers(0, 20_000).column(1));
+    // Texts come as views.
+    let texts = all.column(0).as_string_view().iter().flatten();
+    assert!(texts.eq(numbers(0, 20_000).column(1).as_string::<i32>().iter().flatten()));
     assert_eq!(all.column(2), all.column(0));
     let none = batches(&*source, "t", &[]).unwrap();
     assert_eq!(none.iter().map(RecordBatch::num_rows).sum::<usize>(), 20_000);
@@ -122,4 +126,161 @@ fn a_truncated_file_is_rejected_without_a_panic() {
         "DIR/t.parquet: not a complete Parquet file: Parquet error: Invalid Parquet file. Corrupt \
          footer; it may be truncated, write it again"
     );
+}
+
+/// Columns of the types that the format has, also nested ones, with NULLs and repeated values.
+fn of_all_types(rows: i32) -> RecordBatch {
+    let some = |n: i32| (n % 7 != 3).then_some(n);
+    let all = || (0..rows).map(some);
+    let words = || all().map(|n| n.map(|n| format!("word {}", n % 11)));
+    let bytes: Vec<_> = words().map(|word| word.map(String::into_bytes)).collect();
+    let fixed = (0..rows).map(|n| (n % 5).to_le_bytes());
+    let decimals: Decimal128Array = all().map(|n| n.map(|n| i128::from(n) << 70)).collect();
+    let lists = all().map(|n| n.map(|n| vec![Some(f64::from(n)), None]));
+    let owned: Vec<_> = words().collect();
+    let dictionary: DictionaryArray<Int32Type> = owned.iter().map(Option::as_deref).collect();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("i32", Arc::new(all().collect::<Int32Array>())),
+        ("i64", Arc::new(all().map(|n| n.map(i64::from)).collect::<Int64Array>())),
+        ("f32", Arc::new(all().map(|n| n.map(|n| n as f32)).collect::<Float32Array>())),
+        ("f64", Arc::new(all().map(|n| n.map(f64::from)).collect::<Float64Array>())),
+        ("truth", Arc::new(all().map(|n| n.map(|n| n % 2 == 0)).collect::<BooleanArray>())),
+        ("text", Arc::new(words().collect::<StringArray>())),
+        ("bytes", Arc::new(BinaryArray::from_iter(bytes))),
+        ("fixed", Arc::new(FixedSizeBinaryArray::try_from_iter(fixed).unwrap())),
+        ("decimal", Arc::new(decimals.with_precision_and_scale(38, 2).unwrap())),
+        ("day", Arc::new(all().collect::<Date32Array>())),
+        ("list", Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>(lists))),
+        ("dictionary", Arc::new(dictionary)),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+/// Files of every codec, of both versions of pages, and of every encoding that a writer may choose.
+fn of_all_kinds() -> Vec<Vec<u8>> {
+    let codecs = [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::GZIP(GzipLevel::default()),
+        Compression::BROTLI(BrotliLevel::default()),
+        Compression::LZ4_RAW,
+        Compression::ZSTD(ZstdLevel::default()),
+    ];
+    let of = |codec, version, is_delta| {
+        let mut properties = WriterProperties::builder()
+            .set_compression(codec)
+            .set_writer_version(version)
+            .set_max_row_group_row_count(Some(40))
+            .set_data_page_row_count_limit(20);
+        if is_delta {
+            properties = properties.set_dictionary_enabled(false);
+            for (column, encoding) in [
+                ("i32", Encoding::DELTA_BINARY_PACKED),
+                ("i64", Encoding::BYTE_STREAM_SPLIT),
+                ("f64", Encoding::BYTE_STREAM_SPLIT),
+                ("truth", Encoding::RLE),
+                ("text", Encoding::DELTA_BYTE_ARRAY),
+                ("bytes", Encoding::DELTA_LENGTH_BYTE_ARRAY),
+            ] {
+                properties = properties.set_column_encoding(column.into(), encoding);
+            }
+        }
+        let batch = of_all_types(60);
+        let mut bytes = Vec::new();
+        let mut writer =
+            ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties.build())).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        bytes
+    };
+    let versions = [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0];
+    let plain = codecs.into_iter().zip(versions.into_iter().cycle());
+    let plain: Vec<_> = plain.map(|(codec, version)| of(codec, version, false)).collect();
+    let delta = versions.into_iter().map(|version| of(Compression::UNCOMPRESSED, version, true));
+    delta.chain(plain).collect()
+}
+
+/// Reads a table of one file: its rows, or an error that names the file.
+fn read_or_told(path: &Path) -> Result<usize, String> {
+    let found = open(path).and_then(|source| {
+        let columns = source.columns("t")?;
+        let names: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
+        batches(&*source, "t", &names)
+    });
+    let found = found.map(|batches| batches.iter().map(RecordBatch::num_rows).sum());
+    found.map_err(|error| {
+        assert!(error.to_string().contains("t.parquet"), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::Data | ErrorKind::LimitExceeded), "{error}");
+        error.to_string()
+    })
+}
+
+#[test]
+fn damaged_bytes_are_told_and_never_a_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let mut told = 0;
+    for whole in of_all_kinds() {
+        std::fs::write(&path, &whole).unwrap();
+        assert_eq!(read_or_told(&path), Ok(60));
+        let mut read = |damaged: &[u8]| {
+            std::fs::write(&path, damaged).unwrap();
+            told += u32::from(read_or_told(&path).is_err());
+        };
+        for at in (0..whole.len()).step_by(1 + whole.len() / 900) {
+            let mut damaged = whole.clone();
+            damaged[at] ^= [0x01, 0x10, 0x80, 0xff][at % 4];
+            read(&damaged);
+            let end = (at + 1 + at % 9).min(whole.len());
+            damaged[at..end].fill([0xff, 0, 0x7f][at % 3]);
+            read(&damaged);
+        }
+        for cut in (0..whole.len()).step_by(1 + whole.len() / 60) {
+            read(&whole[..cut]);
+            // The end alone, whose places in the file are wrong.
+            read(&whole[cut..]);
+        }
+    }
+    assert!(told > 3000, "{told}");
+}
+
+#[test]
+fn long_texts_come_in_small_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let texts: Vec<_> = (0..200).map(|n| format!("{n:07}").repeat(1 << 17)).collect();
+    let column =
+        |texts: StringArray| RecordBatch::try_from_iter([("x", Arc::new(texts) as ArrayRef)]);
+    write(&path, &column(StringArray::from_iter_values(&texts)).unwrap());
+    let found = batches(&*opened(&path), "t", &["x"]).unwrap();
+    assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), 200);
+    assert!(found.iter().all(|batch| batch.num_rows() <= 80), "a batch of more than 64 MiB");
+    let found = found.iter().flat_map(|batch| batch.column(0).as_string_view().iter().flatten());
+    assert!(found.eq(texts.iter()), "other texts");
+}
+
+/// A dictionary holds a text once, however many rows have it: 8 GiB of texts in a file of 1 MB.
+#[test]
+fn repeated_long_texts_are_read_as_views() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let keys = Int32Array::from(vec![0; 8192]);
+    let text: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(1 << 20)]));
+    let array: ArrayRef = Arc::new(DictionaryArray::try_new(keys, text).unwrap());
+    // Without the schema of Arrow, the column is one of plain texts.
+    let batch = RecordBatch::try_from_iter([("x", array)]).unwrap();
+    let options = ::parquet::arrow::arrow_writer::ArrowWriterOptions::new();
+    let options = options.with_skip_arrow_metadata(true).with_properties(
+        WriterProperties::builder().set_dictionary_page_size_limit(4 << 20).build(),
+    );
+    let file = File::create(&path).unwrap();
+    let mut writer = ArrowWriter::try_new_with_options(file, batch.schema(), options).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    assert!(std::fs::metadata(&path).unwrap().len() < 4 << 20);
+    let source = opened(&path);
+    assert_eq!(source.columns("t").unwrap()[0].data_type, DataType::Utf8);
+    let found = batches(&*source, "t", &["x"]).unwrap();
+    let lengths = found.iter().flat_map(|batch| batch.column(0).as_string_view().lengths());
+    assert!(lengths.eq(std::iter::repeat_n(1 << 20, 8192)));
 }

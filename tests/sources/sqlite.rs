@@ -153,3 +153,177 @@ fn missing_tables_and_damaged_files_are_rejected() {
         "SQLite file DIR/none.db holds no table"
     );
 }
+
+/// Two tables whose totals every transaction of a writer keeps equal.
+const BALANCED: &str = "CREATE TABLE a (x INTEGER); CREATE TABLE b (y INTEGER);
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+      INSERT INTO a SELECT 0 FROM n;
+    INSERT INTO b SELECT * FROM a;";
+
+fn total(source: &dyn Source, table: &str, column: &str) -> i64 {
+    let rows = rows(source, table, &[column]).unwrap();
+    rows.iter().map(|value| value.parse::<i64>().unwrap()).sum()
+}
+
+#[test]
+fn all_reads_see_one_state_beside_a_writer() {
+    for journal in ["wal", "delete", "truncate", "persist"] {
+        let (folder, _) = database(&format!("PRAGMA journal_mode = {journal}; {BALANCED}"));
+        let path = folder.path().join("shop.db");
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let writer = Connection::open(&path).unwrap();
+                let mut count = 0;
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    // Fails while a reader has the lock of a rollback journal; then nothing changes.
+                    let raise = "BEGIN IMMEDIATE; UPDATE a SET x = x + 1; UPDATE b SET y = y + 1;
+                        COMMIT;";
+                    match writer.execute_batch(raise) {
+                        Ok(()) => count += 1,
+                        Err(_) => writer.execute_batch("ROLLBACK").unwrap_or_default(),
+                    }
+                }
+                count
+            });
+            for _ in 0..5 {
+                let source = opened(&path);
+                let first = total(&*source, "a", "x");
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                assert_eq!(total(&*source, "b", "y"), first, "{journal}");
+                assert_eq!(total(&*source, "a", "x"), first, "{journal}");
+                // The writer gets its turn.
+                drop(source);
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(writer.join().unwrap() > 0, "{journal}: nothing was written");
+        });
+    }
+}
+
+#[test]
+fn a_source_keeps_its_state_while_others_commit() {
+    let (folder, _) = database(&format!("PRAGMA journal_mode = wal; {BALANCED}"));
+    let path = folder.path().join("shop.db");
+    let source = opened(&path);
+    let writer = Connection::open(&path).unwrap();
+    writer.execute_batch("DELETE FROM b; UPDATE a SET x = 7; CREATE TABLE c (z);").unwrap();
+    // One read for each connection, and more.
+    for _ in 0..8 {
+        assert_eq!(total(&*source, "a", "x"), 0);
+        assert_eq!(rows(&*source, "b", &["y"]).unwrap().len(), 20_000);
+    }
+    assert_eq!(source.names().unwrap(), ["a", "b"]);
+    assert_eq!(total(&*opened(&path), "a", "x"), 7 * 20_000);
+}
+
+#[test]
+fn tables_are_read_by_turns() {
+    let (_folder, source) = database(BALANCED);
+    let read = |table: &str, column: &str| source.read(table, &[column.to_owned()]).unwrap();
+    // More reads than connections, so that some share one.
+    let mut reads: Vec<_> = (0..12).map(|_| read("a", "x")).collect();
+    reads.push(read("b", "y"));
+    drop(source);
+    for expected in [8192, 8192, 3616] {
+        for read in &mut reads {
+            assert_eq!(read.next().unwrap().unwrap().num_rows(), expected);
+        }
+    }
+    assert!(reads.iter_mut().all(|read| read.next().is_none()));
+}
+
+#[test]
+fn a_file_that_another_process_has_locked_is_told() {
+    let (folder, source) = database(BALANCED);
+    drop(source);
+    let path = folder.path().join("shop.db");
+    let writer = Connection::open(&path).unwrap();
+    writer.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    assert_eq!(
+        message(open(&path), ErrorKind::Data, folder.path()),
+        "SQLite file DIR/shop.db: expected to read it within 5 seconds, found it locked by another \
+         process that writes; wait until that has committed, or end it, and run this again \
+         (database is locked)"
+    );
+}
+
+#[test]
+fn a_view_whose_rows_change_from_read_to_read_is_refused() {
+    for (call, found) in [
+        ("random()", "random()"),
+        ("hex(randomblob(4))", "randomblob()"),
+        ("current_timestamp", "current_timestamp()"),
+        ("date('now')", "date() of the present time"),
+        ("datetime()", "datetime() of the present time"),
+        ("unixepoch('SubSec')", "unixepoch() of the present time"),
+        ("strftime('%Y')", "strftime() of the present time"),
+        // The argument is a value of a row.
+        ("julianday(word)", "julianday() of the present time"),
+        ("time(t, 'localtime')", "time() in the time zone of the machine"),
+        ("timediff(t, 'now')", "timediff() of the present time"),
+        ("total_changes()", "total_changes()"),
+    ] {
+        let (folder, source) = database(&format!(
+            "CREATE TABLE o (t, word); INSERT INTO o VALUES ('2024-05-01', 'Now');
+             CREATE VIEW v AS SELECT {call} AS x FROM o; CREATE VIEW w AS SELECT x FROM v;"
+        ));
+        for view in ["v", "w"] {
+            assert_eq!(
+                message(rows(&*source, view, &["x"]), ErrorKind::Data, folder.path()),
+                format!(
+                    "SQLite file DIR/shop.db: view {view:?}: expected rows that depend on the data \
+                     alone, found a call of {found}, whose result changes from read to read; leave \
+                     the call out, or write the rows to a table"
+                )
+            );
+        }
+        assert_eq!(
+            rows(&*source, "o", &["t"]).unwrap(),
+            ["2024-05-01"],
+            "the connection is spoilt"
+        );
+    }
+}
+
+#[test]
+fn a_view_may_call_what_depends_on_the_data_alone() {
+    for (call, expected) in [
+        ("date(t, '+1 month', 'start of month')", "2024-06-01"),
+        ("strftime('%Y', t)", "2024"),
+        ("unixepoch(t, 'subsec')", "1714521600"),
+        ("julianday(NULL)", "-"),
+        ("date('soon')", "-"),
+        ("timediff(t, '2024-04-30')", "+0000-00-01 00:00:00.000"),
+        ("count(*) OVER (PARTITION BY t ORDER BY t)", "1"),
+        ("group_concat(t)", "2024-05-01"),
+        ("printf('%d-%s', 7, upper(word))", "7-A"),
+        ("json_extract('[3]', '$[0]') + abs(-2)", "5"),
+        ("coalesce(NULL, max(t, word))", "a"),
+    ] {
+        let (_folder, source) = database(&format!(
+            "CREATE TABLE o (t, word, day AS (date(t))); CREATE INDEX i ON o (date(t));
+             INSERT INTO o VALUES ('2024-05-01', 'a');
+             CREATE VIEW v AS SELECT {call} AS x FROM o;"
+        ));
+        assert_eq!(rows(&*source, "v", &["x"]).unwrap(), [expected], "{call}");
+        assert_eq!(rows(&*source, "o", &["day"]).unwrap(), ["2024-05-01"]);
+    }
+}
+
+/// Closing the file elsewhere in the process gives up the locks, so that a writer may commit.
+#[test]
+fn a_file_whose_lock_was_lost_is_refused_when_it_has_changed() {
+    let (folder, source) = database(BALANCED);
+    assert_eq!(total(&*source, "a", "x"), 0);
+    let path = folder.path().join("shop.db");
+    drop(std::fs::File::open(&path).unwrap());
+    // A process of its own, which has the locks of its own.
+    let program = "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1])\nc.execute('DELETE FROM b')\n\
+        c.commit()";
+    let writer = std::process::Command::new("python3").args(["-c", program]).arg(&path).status();
+    assert!(writer.unwrap().success());
+    let found = message(rows(&*source, "b", &["y"]), ErrorKind::Data, folder.path());
+    assert!(found.starts_with("DIR/shop.db: expected a file that nobody changes"), "{found}");
+}

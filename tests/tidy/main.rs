@@ -10,8 +10,20 @@ use imports::Imports;
 /// The floors of the house, the ground first. A room may use those below it.
 const FLOORS: [&[&str]; 10] = [
     &[
-        "error", "bytes", "days", "launcher", "map", "panics", "random", "durable", "progress",
-        "process", "tensor",
+        "error",
+        "bytes",
+        "days",
+        "environment",
+        "files",
+        "launcher",
+        "map",
+        "panics",
+        "random",
+        "durable",
+        "progress",
+        "process",
+        "stamp",
+        "tensor",
     ],
     &["container", "handoff"],
     &["plan", "fold", "store", "matrix"],
@@ -26,16 +38,22 @@ const FLOORS: [&[&str]; 10] = [
 
 /// What rooms of one floor may use of each other: `store` the split of `plan` and the z-score of
 /// `fold`, `matrix` the rows of `fold`.
-const NEIGHBOURS: [(&str, &str); 14] = [
+const NEIGHBOURS: [(&str, &str); 20] = [
     ("store", "plan"),
     ("store", "fold"),
     ("matrix", "fold"),
     ("progress", "error"),
     ("process", "error"),
+    ("process", "environment"),
     ("launcher", "error"),
+    ("stamp", "error"),
+    ("stamp", "days"),
     ("durable", "error"),
     ("bytes", "error"),
     ("map", "error"),
+    ("files", "error"),
+    ("map", "files"),
+    ("durable", "files"),
     ("random", "error"),
     ("durable", "bytes"),
     ("random", "bytes"),
@@ -238,11 +256,36 @@ fn no_clock_and_no_ambient_randomness_below_the_command() {
     }
 }
 
+/// A file that a user names may be a pipe, whose opening waits for ever: `files` alone opens files to read
+/// them.
+#[test]
+fn files_are_opened_in_one_place() {
+    const OPENERS: [&str; 5] =
+        [" File::open(", "::File::open(", "fs::read(", "fs::read_to_string(", ".open(path)"];
+    // Files of the system, and the terminal.
+    const OTHERS: [&str; 3] = ["src/files.rs", "src/process.rs", "src/cli/reduce/run.rs"];
+    for path in sources("src") {
+        let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+        if OTHERS.contains(&name.as_str()) || name.ends_with("tests.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        for (line, code) in code.lines().enumerate() {
+            let code = code.split("//").next().unwrap_or_default();
+            // Making a new file never waits.
+            let opens = OPENERS.iter().any(|opener| code.contains(opener));
+            let is_wrong = opens && !code.contains("create_new(true)");
+            assert!(!is_wrong, "{name}:{}: open it with crate::files", line + 1);
+        }
+    }
+}
+
 /// The seams that may hold `unsafe`, each with its reason beside it.
 #[test]
 fn unsafe_lives_in_its_seams() {
     const SEAMS: [&str; 7] = [
-        "src/fold/control.rs",
+        "src/environment.rs",
         "src/fold/gram/avx2.rs",
         "src/fold/gram/avx512.rs",
         "src/py/arrow_source.rs",

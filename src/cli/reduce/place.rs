@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::files::try_read;
 
 /// The files of a result.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,7 +62,7 @@ pub(super) fn check_out<'a>(
 
 /// Whether a .json is the summary of an earlier result.
 fn is_earlier_summary(json: &Path, kind: Kind) -> bool {
-    let text = fs::read(json).ok();
+    let text = try_read(json).ok();
     let summary = text.and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
     summary.is_some_and(|summary| {
         // The digest alone is not enough: other JSON files may have one.

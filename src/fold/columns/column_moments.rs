@@ -4,7 +4,7 @@ use crate::bytes::{filled, reserve};
 use crate::error::{Error, Result};
 
 use super::words;
-use crate::fold::control::in_default_environment;
+use crate::environment::in_default_environment;
 use crate::fold::rows::Rows;
 use crate::fold::statistic::{Partial, Statistic, add, canonical, same_count};
 

@@ -3,7 +3,7 @@
 use crate::error::Result;
 
 use super::counts::{Counts, check_counts};
-use crate::fold::control::in_default_environment;
+use crate::environment::in_default_environment;
 use crate::fold::rows::Rows;
 use crate::fold::statistic::{Statistic, same_count};
 

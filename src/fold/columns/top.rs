@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use crate::error::{Error, Result};
 
 use super::words;
-use crate::fold::control::in_default_environment;
+use crate::environment::in_default_environment;
 use crate::fold::rows::Rows;
 use crate::fold::statistic::{Partial, Statistic, same_count};
 

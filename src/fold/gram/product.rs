@@ -14,8 +14,8 @@ use rayon::ThreadPool;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use crate::bytes::reserve;
+use crate::environment::in_default_environment;
 use crate::error::{Context, Result};
-use crate::fold::control::in_default_environment;
 use crate::fold::statistic::canonical;
 
 use super::Reader;

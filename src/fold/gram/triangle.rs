@@ -1,8 +1,8 @@
 //! The partials of products: a packed triangle and a rectangle.
 
 use crate::bytes::{append, reserve};
+use crate::environment::in_default_environment;
 use crate::error::{Context, Error, Result};
-use crate::fold::control::in_default_environment;
 use crate::fold::node::Node;
 use crate::fold::statistic::{self, Incoming, Partial, TryClone, add_each, canonical};
 

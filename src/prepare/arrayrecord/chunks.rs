@@ -9,6 +9,7 @@ use highway::{HighwayHash, HighwayHasher, Key};
 
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
+use crate::files::open_file;
 
 pub(super) const BLOCK_BYTES: u64 = 1 << 16;
 const BLOCK_HEADER_BYTES: u64 = 24;
@@ -152,7 +153,7 @@ pub(super) struct ChunkFile {
 
 impl ChunkFile {
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
+        let file = open_file(path)?;
         let length = file.metadata().map_err(|e| Error::io(path, "opening", e))?.len();
         Ok(Self { file, path: path.to_owned(), length })
     }

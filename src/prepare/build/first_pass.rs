@@ -23,6 +23,7 @@ use super::links::{Links, Parents};
 use super::texts::Texts;
 use crate::container::{ContainerWriter, StringsWriter};
 use crate::error::{Error, Result};
+use crate::panics::panic_message;
 use crate::prepare::names::counted;
 use crate::prepare::schema::{Column, Limits, Table};
 use crate::prepare::source::Batches;
@@ -137,7 +138,7 @@ pub(super) fn ingest(input: TableInput<'_>, texts: &mut Texts) -> Result<Ingeste
 fn read_ahead(batches: Batches, mut consume: impl FnMut(RecordBatch) -> Result<()>) -> Result<()> {
     std::thread::scope(|scope| {
         let (send, receive) = std::sync::mpsc::sync_channel(4);
-        scope.spawn(move || {
+        let reader = scope.spawn(move || {
             for batch in batches {
                 let stop = batch.is_err();
                 if send.send(batch).is_err() || stop {
@@ -145,7 +146,16 @@ fn read_ahead(batches: Batches, mut consume: impl FnMut(RecordBatch) -> Result<(
                 }
             }
         });
-        receive.into_iter().try_for_each(|batch| consume(batch?))
+        let consumed = receive.into_iter().try_for_each(|batch| consume(batch?));
+        // A panic that nobody takes would be one of this thread, too.
+        let read = reader.join();
+        consumed?;
+        read.map_err(|panic| {
+            Error::data(format!(
+                "internal error: reading the rows panicked: {}",
+                panic_message(&*panic)
+            ))
+        })
     })
 }
 

@@ -1,6 +1,5 @@
 //! The second pass over cells: writes the staged values as records.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -14,13 +13,13 @@ use super::layout::Layout;
 use super::links::Parents;
 use crate::container::ContainerWriter;
 use crate::error::{Context, Error, Result};
+use crate::files::open_file;
 use crate::prepare::values::arrow_error;
 use crate::store::{Cell, ColumnStats, Scorer};
 
 /// Streams the batches of a staging file in order.
 pub(super) fn staged(path: &Path) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
-    let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
-    let reader = BufReader::with_capacity(1 << 20, file);
+    let reader = BufReader::with_capacity(1 << 20, open_file(path)?);
     let reader = StreamReader::try_new(reader, None).map_err(arrow_error)?;
     Ok(reader.map(|batch| batch.map_err(arrow_error)))
 }

@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use super::keys::{KeyIndex, digest};
 use crate::container::{ContainerWriter, StringsWriter, read_next};
 use crate::error::{Error, Result};
+use crate::files::open_file;
 use crate::prepare::embed::Embedder;
 use crate::progress::Progress;
 use crate::store::{FileMetadata, TEXT_FILE};
@@ -83,7 +84,7 @@ impl Texts {
         if let Some(embedder) = embedder {
             self.file.begin("vectors")?;
             let failed = |e| Error::io(&self.path, "reading", e);
-            let mut reader = std::fs::File::open(&self.path).map_err(failed)?;
+            let mut reader = open_file(&self.path)?;
             reader.seek(SeekFrom::Start(start)).map_err(failed)?;
             let mut reader = BufReader::with_capacity(1 << 20, reader);
             let mut done = 0;

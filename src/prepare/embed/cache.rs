@@ -21,6 +21,7 @@ use half::f16;
 use crate::bytes::{Digest, u32_at};
 use crate::durable::try_lock;
 use crate::error::{Error, Result};
+use crate::files::open_as;
 use crate::prepare::build::keys::KeyIndex;
 
 const MAGIC: [u8; 8] = *b"HWEMBED\0";
@@ -49,7 +50,7 @@ impl Cache {
         let failed = |e| Error::io(path, "opening", e);
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
-        let mut file = options.open(path).map_err(failed)?;
+        let mut file = open_as(path, options).map_err(failed)?;
         if !try_lock(&file).map_err(|e| Error::io(path, "locking", e))? {
             return Err(Error::invalid(format!(
                 "another process uses the embedding cache {}; wait until it ends, or name another \

@@ -31,6 +31,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Context, Error, Result};
+use crate::files::read_file;
 use crate::store::SemanticType;
 
 pub use aggregate::{Aggregate, Window};
@@ -268,7 +269,14 @@ impl Schema {
     /// # Errors
     /// As [`Schema::parse`], with the path; `Io` when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "reading", e))?;
+        let text = String::from_utf8(read_file(path)?).map_err(|e| {
+            let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+            let line = before.split(|&byte| byte == b'\n').count();
+            Error::schema(format!(
+                "schema {}: line {line}: expected UTF-8, found other bytes; convert the file to UTF-8",
+                path.display()
+            ))
+        })?;
         Self::parse(&text).context(|| format!("schema {}", path.display()))
     }
 

@@ -13,7 +13,7 @@ use arrow_ipc::reader::StreamDecoder;
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 
-use super::{BATCH_ROWS, Batches, SourceColumn, check_names};
+use super::{BATCH_BYTES, BATCH_ROWS, Batches, SourceColumn, check_names};
 use crate::error::{Context, Error, Result};
 use crate::panics::caught;
 use crate::prepare::arrayrecord::Reader;
@@ -52,6 +52,7 @@ pub(in crate::prepare) fn read(path: &Path, indices: Vec<usize>) -> Result<Batch
         record: 0,
         waiting: VecDeque::new(),
         count: 0,
+        bytes: 0,
         has_ended: false,
     };
     Ok(Box::new(std::iter::from_fn(move || rows.next_batch().transpose())))
@@ -66,16 +67,17 @@ struct Rows {
     schema: Option<SchemaRef>,
     /// The number of records that were read.
     record: u64,
-    /// Rows that are not yet part of a batch, and their number.
+    /// Rows that are not yet part of a batch, their number, and the memory that they take.
     waiting: VecDeque<RecordBatch>,
     count: usize,
+    bytes: usize,
     has_ended: bool,
 }
 
 impl Rows {
     /// Returns the next batch; none at the end.
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        while self.count < BATCH_ROWS && !self.has_ended {
+        while self.count < BATCH_ROWS && self.bytes < BATCH_BYTES && !self.has_ended {
             match self.reader.next_records()? {
                 None => self.has_ended = true,
                 Some(records) => records.iter().try_for_each(|record| self.append(record))?,
@@ -97,6 +99,7 @@ impl Rows {
             parts.push(rows.slice(0, now));
             left -= now;
         }
+        self.bytes = self.waiting.iter().map(RecordBatch::get_array_memory_size).sum();
         let schema = parts[0].schema();
         let batch = concat_batches(&schema, &parts);
         batch.map(Some).map_err(|e| Error::data(format!("{}: {e}", self.path.display())))
@@ -114,6 +117,7 @@ impl Rows {
         for batch in batches.iter().filter(|batch| batch.num_rows() > 0) {
             let batch = batch.project(&self.indices).map_err(|e| wrong(e.to_string()))?;
             self.count += batch.num_rows();
+            self.bytes += batch.get_array_memory_size();
             self.waiting.push_back(batch);
         }
         self.record += 1;

@@ -161,7 +161,8 @@ fn visible_entries(path: &Path) -> Result<Vec<PathBuf>> {
 fn table_files(entries: &[PathBuf]) -> Vec<(Format, PathBuf)> {
     let file = |path: &PathBuf| {
         let (format, _) = Format::of(name_of(path))?;
-        path.is_file().then(|| (format, path.clone()))
+        // A pipe, or a link to nothing, is told when it is opened.
+        (!path.is_dir()).then(|| (format, path.clone()))
     };
     entries.iter().filter_map(file).collect()
 }
@@ -169,7 +170,7 @@ fn table_files(entries: &[PathBuf]) -> Vec<(Format, PathBuf)> {
 /// Returns the table in a file, by the file's ending.
 fn table_file(path: &Path) -> Result<Option<(String, Parts)>> {
     let Some((format, stem)) = Format::of(name_of(path)) else { return Ok(None) };
-    Ok(Some((table_name(path, stem)?, Parts::one(format, path.to_owned()))))
+    Ok(Some((table_name(path, stem)?, Parts::one(format, path.to_owned())?)))
 }
 
 /// Returns the table whose parts lie in a folder; `None` if it has no table file.

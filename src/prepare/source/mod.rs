@@ -15,6 +15,8 @@ mod sqlite;
 #[cfg(feature = "python")]
 pub(crate) mod typed;
 
+use std::collections::HashMap;
+
 use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 
@@ -27,8 +29,14 @@ pub use selected::select;
 /// The number of rows of every batch but the last.
 pub(crate) const BATCH_ROWS: usize = 8192;
 
-/// The size of a text column that ends a batch, so that no offset overflows.
+/// The size of all texts that ends a batch.
 pub(super) const BATCH_BYTES: usize = 64 << 20;
+
+/// The most bytes of a cell that is read as text. Longer ones are mostly what a missing quote swallows.
+pub(super) const CELL_BYTES_MAX: usize = 16 << 20;
+
+/// The most columns of a table.
+const COLUMNS_MAX: usize = 1 << 16;
 
 /// The rows of a table in their order.
 pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
@@ -64,7 +72,7 @@ pub trait Source: Send + Sync {
         Ok(vec![])
     }
 
-    /// Streams the rows of `table` in their order, with `columns` in that order.
+    /// Streams the rows of `table` in their order, with `columns` in that order. Texts may come as views.
     ///
     /// # Determinism
     /// The rows come in the order of the source, whatever the columns.
@@ -112,8 +120,10 @@ pub struct DeclaredReference {
 
 /// Returns the positions of the columns `names` among `columns`.
 pub(crate) fn positions(columns: &[SourceColumn], names: &[String]) -> Result<Vec<usize>> {
+    let places: HashMap<&str, usize> =
+        columns.iter().enumerate().map(|(place, column)| (&*column.name, place)).collect();
     let position = |name: &String| {
-        columns.iter().position(|column| column.name == *name).ok_or_else(|| {
+        places.get(&**name).copied().ok_or_else(|| {
             let known = columns.iter().map(|c| c.name.as_str());
             Error::schema(format!("there is no column {name:?}; {}", did_you_mean(name, known)))
         })
@@ -121,8 +131,29 @@ pub(crate) fn positions(columns: &[SourceColumn], names: &[String]) -> Result<Ve
     names.iter().map(position).collect()
 }
 
+/// Returns the error about a cell of `bytes` bytes.
+pub(super) fn too_long(bytes: usize) -> Error {
+    Error::limit(format!(
+        "expected a cell of at most {} MiB, found one of {} MiB; shorten it",
+        CELL_BYTES_MAX >> 20,
+        bytes.div_ceil(1 << 20)
+    ))
+}
+
+/// Checks that a table has few enough columns.
+pub(crate) fn check_count(columns: usize) -> Result<()> {
+    match columns <= COLUMNS_MAX {
+        true => Ok(()),
+        false => Err(Error::limit(format!(
+            "expected at most {COLUMNS_MAX} columns, found {columns}; split the table"
+        ))),
+    }
+}
+
 /// Checks that every column has a name, and no two have the same.
 pub(crate) fn check_names(columns: &[SourceColumn]) -> Result<()> {
+    check_count(columns.len())?;
+    let mut places = HashMap::with_capacity(columns.len());
     for (index, column) in columns.iter().enumerate() {
         if column.name.is_empty() {
             let hint = match index {
@@ -138,7 +169,7 @@ pub(crate) fn check_names(columns: &[SourceColumn]) -> Result<()> {
                 listed(columns.iter().map(|c| c.name.as_str()))
             )));
         }
-        if let Some(earlier) = columns[..index].iter().position(|c| c.name == column.name) {
+        if let Some(earlier) = places.insert(&*column.name, index) {
             return Err(Error::data(format!(
                 "columns {} and {} are both named {:?}; rename one of them",
                 earlier + 1,

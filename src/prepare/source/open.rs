@@ -7,6 +7,7 @@ use super::Source;
 use super::files::{self, Files};
 use super::sqlite::{self, Sqlite};
 use crate::error::{Error, Result};
+use crate::files::open_file;
 
 /// The first bytes of a DuckDB file are a checksum; its magic follows.
 const DUCKDB_MAGIC: (usize, &[u8]) = (8, b"DUCK");
@@ -151,8 +152,7 @@ fn postgres_parts(address: &str) -> Option<(&'static str, &str)> {
 /// Returns the first bytes of a file, by which its format is told.
 fn start_of(path: &Path) -> Result<Vec<u8>> {
     let mut start = Vec::new();
-    let file = std::fs::File::open(path).map_err(|e| Error::io(path, "opening", e))?;
-    file.take(16).read_to_end(&mut start).map_err(|e| Error::io(path, "reading", e))?;
+    open_file(path)?.take(16).read_to_end(&mut start).map_err(|e| Error::io(path, "reading", e))?;
     Ok(start)
 }
 

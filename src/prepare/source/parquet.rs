@@ -1,47 +1,100 @@
 //! Reads tables in Parquet files, with their Arrow types.
+//!
+//! Texts come as views into the pages: a dictionary of long texts is not written out for each row.
 
-use std::fs::File;
+use std::fmt::Display;
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use parquet::file::metadata::ColumnChunkMetaData;
 
-use super::{BATCH_ROWS, Batches, SourceColumn, check_names};
+use super::{BATCH_BYTES, BATCH_ROWS, Batches, SourceColumn, check_names};
 use crate::error::{Context, Error, Result};
-
-type Builder = ParquetRecordBatchReaderBuilder<File>;
+use crate::matrix::PageFile;
+use crate::panics::caught;
 
 /// Returns the columns of a file.
 pub(super) fn columns(path: &Path) -> Result<Vec<SourceColumn>> {
-    let builder = open(path)?;
-    let fields = builder.schema().fields();
-    let column =
-        |name: &String, data_type| SourceColumn { name: name.clone(), data_type, declared: None };
-    let columns: Vec<_> =
-        fields.iter().map(|field| column(field.name(), field.data_type().clone())).collect();
+    let file = PageFile::open(path)?;
+    let metadata = readable(path, || ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
+    let column = |field: &FieldRef| SourceColumn {
+        name: field.name().clone(),
+        data_type: field.data_type().clone(),
+        declared: None,
+    };
+    let columns: Vec<_> = metadata.schema().fields().iter().map(column).collect();
     check_names(&columns).context(|| path.display().to_string())?;
     Ok(columns)
 }
 
 /// Streams the columns at `indices`.
 pub(super) fn read(path: &Path, indices: Vec<usize>) -> Result<Batches> {
-    let builder = open(path)?;
-    let mask = ProjectionMask::roots(builder.parquet_schema(), indices.iter().copied());
-    let builder = builder.with_projection(mask).with_batch_size(BATCH_ROWS);
-    let reader = builder.build().map_err(|e| unreadable(path, &e))?;
-    let path = path.to_owned();
-    Ok(Box::new(reader.map(move |batch| {
-        let batch = batch.and_then(|batch| arrange(&batch, &indices));
-        batch.map_err(|e| unreadable(&path, &e))
+    let file = PageFile::open(path)?;
+    let reader = readable(path, || {
+        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
+        let metadata = with_views(&metadata).unwrap_or(metadata);
+        let mask = ProjectionMask::roots(metadata.parquet_schema(), indices.iter().copied());
+        let rows = batch_rows(&metadata, &mask);
+        ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
+            .with_projection(mask)
+            .with_batch_size(rows)
+            .build()
+    })?;
+    let (path, mut reader) = (path.to_owned(), Some(reader));
+    Ok(Box::new(std::iter::from_fn(move || {
+        let rows = reader.as_mut()?;
+        let batch = readable(&path, || {
+            rows.next().map(|batch| batch.and_then(|batch| arrange(&batch, &indices))).transpose()
+        });
+        // After a panic the reader is of no use.
+        if !matches!(batch, Ok(Some(_))) {
+            reader = None;
+        }
+        batch.transpose()
     })))
 }
 
+/// Returns the metadata of a reader that gives texts as views; `None` when there are no texts.
+fn with_views(metadata: &ArrowReaderMetadata) -> Option<ArrowReaderMetadata> {
+    let is_text =
+        |field: &FieldRef| matches!(field.data_type(), DataType::Utf8 | DataType::LargeUtf8);
+    let fields = metadata.schema().fields();
+    if !fields.iter().any(is_text) {
+        return None;
+    }
+    let as_view = |field: &FieldRef| match is_text(field) {
+        true => Arc::new(Field::clone(field).with_data_type(DataType::Utf8View)),
+        false => Arc::clone(field),
+    };
+    let fields: Vec<_> = fields.iter().map(as_view).collect();
+    let options = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
+    // A type that the library does not take back as it gave it is read as it is.
+    ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options).ok()
+}
+
+/// Returns the number of rows of a batch that does not exceed its bytes, by the row group with the
+/// longest rows.
+fn batch_rows(metadata: &ArrowReaderMetadata, mask: &ProjectionMask) -> usize {
+    let bytes = |column: &ColumnChunkMetaData| column.uncompressed_size().max(0) as u64;
+    let groups = metadata.metadata().row_groups().iter().filter(|group| group.num_rows() > 0);
+    let row_bytes = groups.map(|group| {
+        let columns = group.columns().iter().enumerate();
+        let read = columns.filter(|&(leaf, _)| mask.leaf_included(leaf));
+        let total = read.fold(0_u64, |total, (_, column)| total.saturating_add(bytes(column)));
+        total / group.num_rows() as u64
+    });
+    let rows = BATCH_BYTES as u64 / row_bytes.max().unwrap_or(0).max(1);
+    rows.clamp(1, BATCH_ROWS as u64) as usize
+}
+
 /// Puts the columns from the file's order into the order of `indices`.
-fn arrange(
-    batch: &RecordBatch,
-    indices: &[usize],
-) -> Result<RecordBatch, arrow_schema::ArrowError> {
+fn arrange(batch: &RecordBatch, indices: &[usize]) -> Result<RecordBatch, ArrowError> {
     let mut sorted = indices.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
@@ -52,12 +105,15 @@ fn arrange(
     RecordBatch::try_new_with_options(schema.into(), arrays, &options)
 }
 
-fn open(path: &Path) -> Result<Builder> {
-    let file = File::open(path).map_err(|e| Error::io(path, "opening", e))?;
-    Builder::try_new(file).map_err(|e| unreadable(path, &e))
+/// Runs a read of the library, and turns its errors, and its panics on damaged bytes, into errors.
+fn readable<T, E: Display>(path: &Path, read: impl FnOnce() -> Result<T, E>) -> Result<T> {
+    match caught(read) {
+        Ok(read) => read.map_err(|e| unreadable(path, &e)),
+        Err(panic) => Err(unreadable(path, &panic)),
+    }
 }
 
-fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Error {
+fn unreadable(path: &Path, error: &dyn Display) -> Error {
     Error::data(format!(
         "{}: not a complete Parquet file: {error}; it may be truncated, write it again",
         path.display()

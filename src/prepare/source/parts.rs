@@ -3,12 +3,15 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use arrow_array::RecordBatch;
+
 #[cfg(feature = "arrayrecord")]
 use super::arrayrecord;
 use super::{Batches, SourceColumn, csv, parquet};
 use crate::error::{Error, Result};
 #[cfg(not(feature = "arrayrecord"))]
 use crate::prepare::without_arrayrecord as arrayrecord;
+use crate::stamp::Stamp;
 
 /// The format of a table's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,21 +52,27 @@ impl fmt::Display for Format {
 }
 
 /// The files of one table, at least one, in the order of their rows.
+///
+/// They are read more than once, so each must stay as it was when the source was opened.
 pub(super) struct Parts {
     format: Format,
-    files: Vec<PathBuf>,
+    files: Vec<(PathBuf, Stamp)>,
 }
 
 impl Parts {
     /// Returns the table in one file.
-    pub(super) fn one(format: Format, file: PathBuf) -> Self {
-        Self { format, files: vec![file] }
+    ///
+    /// # Errors
+    /// `Io` when the file cannot be examined.
+    pub(super) fn one(format: Format, file: PathBuf) -> Result<Self> {
+        let version = Stamp::of(&file)?;
+        Ok(Self { format, files: vec![(file, version)] })
     }
 
     /// Returns the table in `files`, in their order; `None` if there is no file.
     ///
     /// # Errors
-    /// `Data` when the files are not of one format.
+    /// `Data` when the files are not of one format; `Io` when one cannot be examined.
     pub(super) fn new(files: Vec<(Format, PathBuf)>) -> Result<Option<Self>> {
         let Some((format, first)) = files.first().cloned() else { return Ok(None) };
         if let Some((other, file)) = files.iter().find(|(other, _)| *other != format) {
@@ -74,19 +83,24 @@ impl Parts {
                 first.display()
             )));
         }
-        Ok(Some(Self { format, files: files.into_iter().map(|(_, file)| file).collect() }))
+        let with_version =
+            |(_, file): (Format, PathBuf)| Stamp::of(&file).map(|version| (file, version));
+        let files = files.into_iter().map(with_version).collect::<Result<_>>()?;
+        Ok(Some(Self { format, files }))
     }
 
     /// Returns the columns, which all parts must share.
     pub(super) fn columns(&self) -> Result<Vec<SourceColumn>> {
-        let columns = |file: &PathBuf| match self.format {
-            Format::Csv => csv::columns(file),
-            Format::Parquet => parquet::columns(file),
-            Format::ArrayRecord => arrayrecord::columns(file),
+        let columns = |(file, version): &(PathBuf, Stamp)| {
+            unchanged(file, *version, || match self.format {
+                Format::Csv => csv::columns(file),
+                Format::Parquet => parquet::columns(file),
+                Format::ArrayRecord => arrayrecord::columns(file),
+            })
         };
         let shared = columns(&self.files[0])?;
         for file in &self.files[1..] {
-            check_same(&self.files[0], &shared, file, &columns(file)?)?;
+            check_same(&self.files[0].0, &shared, &file.0, &columns(file)?)?;
         }
         Ok(shared)
     }
@@ -94,16 +108,23 @@ impl Parts {
     /// Streams the columns at `indices`, all parts in order.
     pub(super) fn read(&self, indices: Vec<usize>) -> Result<Batches> {
         let format = self.format;
-        let open = move |file: &Path, indices: &[usize]| match format {
-            Format::Csv => csv::read(file, indices.to_vec()),
-            Format::Parquet => parquet::read(file, indices.to_vec()),
-            Format::ArrayRecord => arrayrecord::read(file, indices.to_vec()),
+        let open = move |(file, version): &(PathBuf, Stamp), indices: &[usize]| {
+            let batches = unchanged(file, *version, || match format {
+                Format::Csv => csv::read(file, indices.to_vec()),
+                Format::Parquet => parquet::read(file, indices.to_vec()),
+                Format::ArrayRecord => arrayrecord::read(file, indices.to_vec()),
+            })?;
+            Ok(Box::new(Unchanged {
+                batches: Some(batches),
+                file: file.clone(),
+                version: *version,
+            }))
         };
         let first = open(&self.files[0], &indices)?;
         let others: Vec<_> = self.files[1..].to_vec();
         // A file is opened when its rows are wanted: there may be more parts than open files.
         let others = others.into_iter().flat_map(move |file| match open(&file, &indices) {
-            Ok(batches) => batches,
+            Ok(batches) => batches as Batches,
             Err(error) => Box::new(std::iter::once(Err(error))),
         });
         let mut ended = false;
@@ -112,6 +133,37 @@ impl Parts {
             ended |= batch.is_err();
             rest.then_some(batch)
         })))
+    }
+}
+
+/// Returns what `read` returns of a file; fails when the file has changed, also if `read` fails, because
+/// then the change is the reason.
+fn unchanged<T>(file: &Path, version: Stamp, read: impl FnOnce() -> Result<T>) -> Result<T> {
+    version.check(file)?;
+    let found = read();
+    if found.is_err() {
+        version.check(file)?;
+    }
+    found
+}
+
+/// The rows of a file, which fail at their end if the file has changed meanwhile.
+struct Unchanged {
+    batches: Option<Batches>,
+    file: PathBuf,
+    version: Stamp,
+}
+
+impl Iterator for Unchanged {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.batches.as_mut()?.next();
+        if matches!(batch, Some(Ok(_))) {
+            return batch;
+        }
+        self.batches = None;
+        self.version.check(&self.file).err().map(Err).or(batch)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::error::{Context, Result};
 use crate::prepare::build::columns::ColumnSummary;
 use crate::prepare::schema::prepared::{ROW, key_column};
 use crate::prepare::schema::{Column, Schema, Table};
-use crate::prepare::values::{Values, arrow_error};
+use crate::prepare::values::{Values, arrow_error, convert};
 use crate::store::SemanticType;
 
 /// The rows of a table, with their types.
@@ -119,7 +119,8 @@ impl TypedRows {
             let array = batch.column(*place);
             columns.push(match conversion {
                 Some(conversion) => as_array(&conversion.read(array, row)?),
-                None => ArrayRef::clone(array),
+                // Parquet gives texts as views.
+                None => convert(array, self.schema.field(columns.len()).data_type())?,
             });
         }
         if self.is_numbered {

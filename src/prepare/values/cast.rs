@@ -54,7 +54,7 @@ pub(super) fn unpack(array: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-pub(super) fn convert(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+pub(in crate::prepare) fn convert(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     cast(array, to).map_err(arrow_error)
 }
 

@@ -15,12 +15,12 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, Strin
 use arrow_cast::parse::string_to_datetime;
 use arrow_schema::{DataType, TimeUnit as ArrowUnit};
 
-pub(super) use cast::{BadValues, Normalised, arrow_error};
+pub(super) use cast::{BadValues, Normalised, arrow_error, convert};
 pub(super) use periods::time_of_period;
 use periods::whole;
 pub(super) use text::{float_text, to_texts};
 
-use cast::{convert, convert_all, note, unpack, wrong_type};
+use cast::{convert_all, note, unpack, wrong_type};
 
 use crate::error::{Error, Result};
 use crate::prepare::schema::{Column, TimeUnit, Written};

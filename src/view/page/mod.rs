@@ -12,12 +12,12 @@ mod png;
 mod sequence;
 mod summary;
 
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, Result};
+use crate::files::try_open;
 use crate::sampler::{Context, Sampler};
 use crate::store::{METADATA_FILE, Store};
 use crate::view::context::ContextView;
@@ -51,7 +51,7 @@ pub(super) fn check_page(path: &Path, mark: &str) -> Result<()> {
         )));
     }
     let mut start = Vec::new();
-    let file = File::open(path);
+    let file = try_open(path);
     match file.and_then(|file| file.take(mark.len() as u64).read_to_end(&mut start)) {
         Ok(_) if start == mark.as_bytes() => Ok(()),
         Ok(_) => Err(Error::invalid(format!(

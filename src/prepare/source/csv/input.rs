@@ -9,6 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 use zstd::stream::read::Decoder;
 
 use crate::error::{Error, Result};
+use crate::files::open_file;
 
 /// An open CSV file, which gives the bytes of the text.
 pub(super) struct Input {
@@ -40,7 +41,7 @@ impl Input {
     /// Opens a file; the ending of its name says how it is packed.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let fail = |e| Error::io(path, "opening", e);
-        let file = File::open(path).map_err(fail)?;
+        let file = open_file(path)?;
         let packing = Packing::of(path);
         let bytes = match packing {
             None => Bytes::Plain(file),

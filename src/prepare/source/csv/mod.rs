@@ -18,8 +18,11 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use csv::{ByteRecord, ErrorKind, ReaderBuilder};
 
 use self::input::{Input, blamed, unreadable};
-use self::quotes::{BadQuotes, CheckedQuotes};
-use super::{BATCH_BYTES, BATCH_ROWS, Batches, SourceColumn, check_names};
+use self::quotes::{BadQuotes, CheckedQuotes, HEADER_BYTES_MAX, TooLong};
+use super::{
+    BATCH_BYTES, BATCH_ROWS, Batches, CELL_BYTES_MAX, SourceColumn, check_count, check_names,
+    too_long,
+};
 use crate::error::{Context, Error, Result};
 
 /// Returns the columns of the header line.
@@ -35,6 +38,7 @@ fn header(path: &Path) -> Result<Vec<SourceColumn>> {
         let message = "expected a header line with the column names, found an empty file";
         return Err(Error::data(message).context(place()));
     }
+    check_count(header.len()).context(|| format!("{}: line 1", path.display()))?;
     let column = |name: &[u8]| match std::str::from_utf8(name) {
         Ok(name) => {
             Ok(SourceColumn { name: name.into(), data_type: DataType::Utf8, declared: None })
@@ -77,7 +81,7 @@ fn parser<R: Read>(input: R, delimiter: u8) -> csv::Reader<R> {
 /// Returns the delimiter of a file.
 fn delimiter(path: &Path) -> Result<u8> {
     let input = BufReader::new(Input::open(path)?);
-    delimiter::find(input).map_err(|e| unreadable(path, &e))
+    delimiter::find(input.take(HEADER_BYTES_MAX)).map_err(|e| unreadable(path, &e))
 }
 
 /// The rows of one file.
@@ -118,7 +122,10 @@ impl Rows {
     fn batch(&mut self) -> Result<Option<RecordBatch>> {
         let mut first = None;
         let mut rows = 0;
-        while rows < BATCH_ROWS && self.columns.iter().all(|c| c.bytes.len() < BATCH_BYTES) {
+        let mut bytes = 0;
+        while rows < BATCH_ROWS && bytes < BATCH_BYTES {
+            let start = self.reader.position().byte();
+            self.reader.get_mut().begin_row(start);
             let more = self.reader.read_byte_record(&mut self.record);
             if !more.map_err(|e| malformed(&self.path, &e))? {
                 self.done = true;
@@ -127,16 +134,13 @@ impl Rows {
             first = first.or_else(|| self.record.position().cloned());
             for (column, &index) in self.columns.iter_mut().zip(&self.indices) {
                 let field = self.record.get(index).unwrap_or_default();
+                if field.len() > CELL_BYTES_MAX {
+                    return Err(self.long_field(index, field.len()));
+                }
                 column.bytes.extend_from_slice(field);
-                let end = i32::try_from(column.bytes.len()).map_err(|_| {
-                    let line = self.record.position().map_or(0, csv::Position::line);
-                    let message = format!(
-                        "line {line}: expected fields of at most 2 GiB in a batch, found more; \
-                         shorten them"
-                    );
-                    Error::limit(message).context(self.path.display())
-                })?;
-                column.ends.push(end);
+                bytes += field.len();
+                // A batch has at most the bytes of its limit and of one row.
+                column.ends.push(column.bytes.len() as i32);
                 column.valid.push(!field.is_empty());
             }
             rows += 1;
@@ -153,6 +157,20 @@ impl Rows {
         RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
             .map(Some)
             .map_err(|e| Error::data(e.to_string()).context(self.path.display()))
+    }
+
+    /// Returns the error about a field of the latest record that is too long.
+    fn long_field(&self, index: usize, bytes: usize) -> Error {
+        let place = || -> Result<String> {
+            let start = csv::Position::new();
+            let line = line_of(&self.path, self.record.position().unwrap_or(&start))?;
+            let name = &columns(&self.path)?[index].name;
+            Ok(format!("{}: line {line}: column {name:?}", self.path.display()))
+        };
+        match place() {
+            Ok(place) => too_long(bytes).context(place),
+            Err(error) => error,
+        }
     }
 
     /// Reads the latest batch again to find the first field that is not UTF-8.
@@ -216,10 +234,15 @@ impl TextColumn {
 /// Returns the error about a malformed file, with its place.
 fn malformed(path: &Path, error: &csv::Error) -> Error {
     match error.kind() {
-        ErrorKind::Io(e) => match e.get_ref().and_then(|inner| inner.downcast_ref()) {
-            Some(bad) => bad_quotes(path, bad).unwrap_or_else(|error| error),
-            None => unreadable(path, e),
-        },
+        ErrorKind::Io(e) => {
+            let cause = e.get_ref();
+            let bad = cause.and_then(|inner| inner.downcast_ref().map(|bad| bad_quotes(path, bad)));
+            let long = || cause?.downcast_ref().map(|long| too_long_at(path, *long));
+            match bad.or_else(long) {
+                Some(found) => found.unwrap_or_else(|error| error),
+                None => unreadable(path, e),
+            }
+        }
         ErrorKind::UnequalLengths { pos: Some(position), expected_len, len } => {
             let line = match line_of(path, position) {
                 Ok(line) => line,
@@ -292,6 +315,32 @@ fn bad_quotes(path: &Path, bad: &BadQuotes) -> Result<Error> {
     Ok(Error::data(message).context(path.display()))
 }
 
+/// Returns the error about a row or a field that is too long.
+fn too_long_at(path: &Path, long: TooLong) -> Result<Error> {
+    let delimiter = delimiter(path)?;
+    let (TooLong::Row(at, _) | TooLong::Field(at)) = long;
+    let place = Place::of(path, at, delimiter)?;
+    let words = match long {
+        TooLong::Field(_) => format!(
+            "{}: expected a closing quote (\") within {} MiB, found none; close the quote, or shorten \
+             the cell",
+            place.column(path, delimiter)?,
+            CELL_BYTES_MAX >> 20
+        ),
+        TooLong::Row(_, limit) => format!(
+            "expected a {} of at most {} MiB, found a longer one; end each row with a line end, or \
+             shorten its cells",
+            if place.in_header { "header" } else { "row" },
+            limit >> 20
+        ),
+    };
+    let mut position = csv::Position::new();
+    position.set_byte(at).set_line(place.line);
+    // Blank lines stand before the row.
+    let line = line_of(path, &position)?;
+    Ok(Error::limit(format!("line {line}: {words}")).context(path.display()))
+}
+
 /// The place of a byte in a file.
 struct Place {
     line: u64,
@@ -324,14 +373,15 @@ impl Place {
 
     /// Returns the column's name, or its number if it has none.
     fn column(&self, path: &Path, delimiter: u8) -> Result<String> {
+        let number = format!("column {}", self.field + 1);
+        // A wrong header may have no end.
+        if self.in_header {
+            return Ok(number);
+        }
         let mut parser = parser(Input::open(path)?, delimiter);
         let names = parser.byte_headers().map_err(|e| malformed(path, &e))?;
-        Ok(match names.get(self.field) {
-            Some(name) if !self.in_header => {
-                format!("column {:?}", String::from_utf8_lossy(name))
-            }
-            _ => format!("column {}", self.field + 1),
-        })
+        let name = names.get(self.field).map(String::from_utf8_lossy);
+        Ok(name.map_or(number, |name| format!("column {name:?}")))
     }
 }
 

@@ -9,6 +9,14 @@ use std::io::{self, Read};
 
 use memchr::memchr;
 
+use crate::prepare::source::CELL_BYTES_MAX;
+
+/// The most bytes of a row. Without a limit, a file whose lines do not end would be read as one row.
+pub(super) const ROW_BYTES_MAX: u64 = 32 << 20;
+
+/// The most bytes of the header, whose columns take memory of their own.
+pub(super) const HEADER_BYTES_MAX: u64 = 8 << 20;
+
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A field with wrong quotes; the numbers are byte offsets in the file.
@@ -28,15 +36,52 @@ impl fmt::Display for BadQuotes {
 
 impl std::error::Error for BadQuotes {}
 
-/// A reader that checks the quotes in the bytes it reads.
+/// A part of the file that is too long to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TooLong {
+    /// The row at this byte, and the limit.
+    Row(u64, u64),
+    /// The quoted field whose opening quote is this byte.
+    Field(u64),
+}
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Row(at, _) | Self::Field(at)) = self;
+        write!(f, "the text at byte {at} is too long")
+    }
+}
+
+impl std::error::Error for TooLong {}
+
+/// A reader that checks the quotes in the bytes it reads, and the lengths of rows and fields.
 pub(super) struct CheckedQuotes<R> {
     inner: R,
     quotes: Quotes,
+    /// Where the row begins that the parser reads, and the most bytes of it.
+    row: (u64, u64),
 }
 
 impl<R> CheckedQuotes<R> {
     pub(super) fn new(inner: R, delimiter: u8) -> Self {
-        Self { inner, quotes: Quotes::new(delimiter) }
+        Self { inner, quotes: Quotes::new(delimiter), row: (0, HEADER_BYTES_MAX) }
+    }
+
+    /// Tells that the parser begins to read the row at this byte, after the header.
+    pub(super) fn begin_row(&mut self, at: u64) {
+        self.row = (at, ROW_BYTES_MAX);
+    }
+
+    /// Checks that the parser need not hold too long a text to go on.
+    fn check_lengths(&self) -> Result<(), TooLong> {
+        let (read, (row, limit)) = (self.quotes.offset, self.row);
+        match self.quotes.place {
+            Place::Inside if read - self.quotes.opened > CELL_BYTES_MAX as u64 => {
+                Err(TooLong::Field(self.quotes.opened))
+            }
+            _ if read - row > limit => Err(TooLong::Row(row, limit)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -47,10 +92,9 @@ impl<R: Read> Read for CheckedQuotes<R> {
             0 if !buffer.is_empty() => self.quotes.check_end(),
             _ => self.quotes.check(&buffer[..count]),
         };
-        match checked {
-            Ok(()) => Ok(count),
-            Err(bad) => Err(io::Error::new(io::ErrorKind::InvalidData, bad)),
-        }
+        checked.map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))?;
+        self.check_lengths().map_err(|long| io::Error::new(io::ErrorKind::InvalidData, long))?;
+        Ok(count)
     }
 }
 

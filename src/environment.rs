@@ -1,5 +1,5 @@
-//! The processor's floating-point settings: sets those that define the bits of a kernel while it
-//! runs, and restores the caller's.
+//! The processor's floating-point settings: sets those that define the bits of a result while it is
+//! computed, and restores the caller's. A thread begins with the settings of the thread that starts it.
 #![cfg_attr(
     any(target_arch = "x86_64", target_arch = "aarch64"),
     expect(

@@ -1,0 +1,112 @@
+"""Sources that are damaged, endless, or no files: an exception of the package, each time."""
+
+import datetime
+import decimal
+import os
+import subprocess
+import sys
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import headwater
+
+
+def of_all_types(rows):
+    """Returns a table of the types that pyarrow writes, also nested ones."""
+    some = [None if n % 7 == 3 else n for n in range(rows)]
+
+    def column(make, kind):
+        return pyarrow.array([None if n is None else make(n) for n in some], kind)
+
+    words = column(lambda n: f"word {n % 9}", pyarrow.string())
+    day = datetime.date(2024, 1, 1)
+    columns = {
+        "k": pyarrow.array(range(rows)),
+        "i8": column(lambda n: n % 100, pyarrow.int8()),
+        "u64": column(int, pyarrow.uint64()),
+        "f16": column(float, pyarrow.float16()),
+        "f64": column(float, pyarrow.float64()),
+        "truth": column(bool, pyarrow.bool_()),
+        "text": words,
+        "large": words.cast(pyarrow.large_string()),
+        "view": words.cast(pyarrow.string_view()),
+        "dictionary": words.dictionary_encode(),
+        "bytes": words.cast(pyarrow.binary()),
+        "fixed": column(lambda n: bytes([n % 5] * 4), pyarrow.binary(4)),
+        "decimal": column(decimal.Decimal, pyarrow.decimal128(38, 3)),
+        "day": column(lambda n: day + datetime.timedelta(n), pyarrow.date32()),
+        "time": column(lambda n: n * 1_000_000, pyarrow.timestamp("us", "UTC")),
+        "list": column(lambda n: [n, None], pyarrow.list_(pyarrow.int64())),
+        "struct": column(lambda n: {"a": n}, pyarrow.struct([("a", pyarrow.int64())])),
+    }
+    return pyarrow.table(columns)
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "zstd", "lz4"])
+def test_damaged_parquet_files_raise_an_error_that_names_them(tmp_path, codec):
+    path = tmp_path / "t.parquet"
+    pyarrow.parquet.write_table(of_all_types(40), path, compression=codec, row_group_size=25)
+    whole = path.read_bytes()
+    read = [
+        "k", "i8", "u64", "f64", "truth", "text", "large", "view", "dictionary", "decimal", "day",
+        "time",
+    ]  # fmt: skip
+    columns = dict.fromkeys(read, "categorical") | {"k": "identifier", "i8": "numerical"}
+    schema = {"database": "x", "table": [{"name": "t", "key": "k", "columns": columns}]}
+    headwater.prepare(path, schema, tmp_path / "db", dimension=8)
+    told = []
+    for at in range(0, len(whole), 1 + len(whole) // 150):
+        damaged = bytearray(whole)
+        damaged[at : at + 1 + at % 7] = b"\xff\x00\x7f\x80"[at % 4 : at % 4 + 1] * (1 + at % 7)
+        path.write_bytes(damaged)
+        try:
+            headwater.prepare(path, schema, tmp_path / "db", dimension=8, force=True)
+            headwater.draft_schema(path)
+        except headwater.HeadwaterError as error:
+            told.append(str(error))
+    assert len(told) > 40
+    # A value that fits no column is named by its table.
+    assert [words for words in told if "t.parquet" not in words and 'table "t"' not in words] == []
+
+
+def test_a_file_without_an_end_raises_an_error_in_little_memory(tmp_path):
+    path = tmp_path / "t.csv"
+    with path.open("w") as file:
+        file.write('a,b\n1,"x')
+        file.truncate(4_000_000_000)
+    program = (
+        "import headwater\n"
+        "try: headwater.draft_schema('t.csv')\n"
+        "except headwater.LimitExceeded as error: print(error)"
+    )
+    limit = ["sh", "-c", 'ulimit -v 3000000 && exec "$@"', "sh"]
+    told = subprocess.run(
+        [*limit, sys.executable, "-c", program],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert 'line 2: column "b": expected a closing quote' in told.stdout, told
+
+
+def test_a_pipe_is_no_file(tmp_path):
+    path = tmp_path / "pipe.csv"
+    os.mkfifo(path)
+    with pytest.raises(headwater.HeadwaterError, match=r"pipe\.csv"):
+        headwater.draft_schema(path)
+    with pytest.raises(OSError, match=r"pipe\.csv: expected a file, found a pipe"):
+        headwater.Cursor.read(path)
+
+
+def test_a_changed_file_is_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + "1,2\n" * 100_000)
+    schema = {"database": "x", "table": [{"name": "t", "columns": {"a": "numerical"}}]}
+
+    def append(stage, done, total):
+        with path.open("a") as file:
+            file.write("3,4\n")
+
+    with pytest.raises(headwater.DataError, match=r"t\.csv: expected a file that nobody changes"):
+        headwater.prepare(path, schema, tmp_path / "db", dimension=8, progress=append)
+    assert not (tmp_path / "db").exists()
