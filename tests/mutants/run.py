@@ -36,7 +36,7 @@ _MODEL = "tests/confluence/test_model.py"
 
 # The tests of each file, in turns: the quick ones that notice most come first.
 TESTS: dict[str, list[list[str]]] = {
-    "confluence/model.py": [_TWIN, _STEPS],
+    "confluence/model.py": [_TWIN, ["tests/confluence/test_twin.py", "-k", "norms"], _STEPS],
     "confluence/attention.py": [_TWIN, [_MODEL, "-k", "softmax or summed or structured"]],
     "confluence/structured.py": [
         [f"{_TWIN[0]}[{{'attention': 'structured'}}]"],
