@@ -91,7 +91,14 @@ def wild():
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"ages": False}, {"epochs": False}, {"layers": 1}, {"attention": "structured"}],
+    [
+        {},
+        {"ages": False},
+        {"epochs": False},
+        {"layers": 1},
+        {"rematerialise": False},
+        {"attention": "structured"},
+    ],
     ids=str,
 )
 def test_the_model_equals_its_twin(changes, wild):
