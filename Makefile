@@ -110,7 +110,7 @@ test-maxtext: setup $(MAXTEXT)/.tools ## train MaxText itself on token rows; nee
 
 $(TORCH)/.tools: tests/torch/requirements.txt $(VENV)/.tools
 	@test -x $(TORCH)/bin/python || $(BIN)/python -m venv $(TORCH)
-	@echo "installing PyTorch into $(TORCH) (5.4 GB, or 1 GB from an index with builds for CPUs)"
+	@echo "installing PyTorch into $(TORCH) (5.4 GB; builds for CPUs are smaller)"
 	@$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check \
 		$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r $<
 	@touch $@

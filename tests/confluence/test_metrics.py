@@ -218,6 +218,9 @@ def test_known_numbers_are_shown_as_a_store_shows_them():
     numbers = np.array([0.0, 1.0, 999.99, 1234.5, 1300.0, -4000.5])
     scores = ((numbers - stats["mean"]) / stats["std"]).astype(np.float32)
     assert metrics.as_stored(scores, stats).tolist() == numbers.tolist()
+    # Far from 0 the digits of 64 bits are the limit.
+    far = metrics.as_stored(np.array([0.1], np.float32), {"mean": 1e12, "std": 1.0})
+    assert far.tolist() == [1_000_000_000_000.1]
     log = {"mean": 3.0, "std": 1.5, "scale": "log"}
     numbers = np.array([0.0, 1.0, 12.5, -7.0, 100_000.0])
     scores = ((metrics.to_scale(numbers, "log") - 3.0) / 1.5).astype(np.float32)

@@ -498,6 +498,40 @@ def test_values_and_labels_are_one_number_for_every_type():
             np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
+@pytest.fixture(scope="module")
+def scoring():
+    return program()
+
+
+@pytest.mark.parametrize("kind", synthetic.TARGET_TYPES)
+def test_outputs_are_the_predictions_and_labels_of_a_batch(kind, scoring):
+    params, layout = some_params(), Layout(jax.devices()[:1])
+    one = made(kind)._replace(
+        weights=np.array([1, 1, 0, 1], np.float32), seed_row=np.array([7, 3, 9, 9], np.uint32)
+    )
+    one.is_null[1, 0] = 1
+    found = scoring.predict(params, layout.to_devices(one))
+    predictions = predicted(one, params)
+    truth = loss.labels(EXPAND(one, tables(), SETTINGS.data.max_rows), one)
+    value, label = loss.values_and_labels(predictions, truth, one)
+    scores = np.exp(np.asarray(predictions.categories, np.float64))[:, :4]
+    wanted = {
+        "loss": loss.context_losses(predictions, truth, one),
+        "weight": one.weights,
+        "null": 1 / (1 + np.exp(-np.asarray(predictions.null))),
+        "value": value,
+        "categories": np.pad(scores / scores.sum(axis=1, keepdims=True), [(0, 0), (0, 28)]),
+        "is_null": [False, True, False, False],
+        "label": label,
+        "row": [7, 3, 9, 9],
+    }
+    assert wanted.keys() == set(found._fields)
+    for name, expected in wanted.items():
+        np.testing.assert_allclose(
+            getattr(found, name), expected, rtol=2e-5, atol=1e-6, err_msg=name
+        )
+
+
 def test_contexts_of_weight_zero_do_not_count():
     losses = jnp.array([1.0, 2.0, 100.0])
     assert float(loss.weighted_mean(losses, jnp.array([1.0, 1.0, 0.0]))) == 1.5

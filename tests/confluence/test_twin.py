@@ -91,7 +91,14 @@ def wild():
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"ages": False}, {"epochs": False}, {"layers": 1}, {"attention": "structured"}],
+    [
+        {},
+        {"ages": False},
+        {"epochs": False},
+        {"layers": 1},
+        {"rematerialise": False},
+        {"attention": "structured"},
+    ],
     ids=str,
 )
 def test_the_model_equals_its_twin(changes, wild):
@@ -120,6 +127,17 @@ def test_the_model_equals_its_twin_on_a_store(demo_store, tiny_config):
             found = predicted(one, tables, params, SETTINGS)
             assert worst_difference(found, wanted) < 5e-6
     assert len(seen) > 1
+
+
+def test_norms_of_small_vectors_are_bounded():
+    """The term that keeps them finite at 0 is 1e-6, beside the mean and beside the sum."""
+    gain = np.full(4, 0.5, np.float32)
+    for size in (0.0, 1e-4, 1e-3, 1.0):
+        x = np.full((2, 4), size, np.float32)
+        wanted = size / np.sqrt(size**2 + 1e-6)
+        np.testing.assert_allclose(model.rms_norm(x, gain), np.full((2, 4), 1.5 * wanted), 1e-5)
+        wanted = size / np.sqrt(4 * size**2 + 1e-6)
+        np.testing.assert_allclose(model.unit_length(x), np.full((2, 4), wanted), 1e-5)
 
 
 def without_gate(own, hidden, attended):

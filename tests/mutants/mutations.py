@@ -37,7 +37,7 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
 }
 
 # Functions of which the order of the arguments does not matter.
-_SYMMETRIC = ("max", "maximum", "min", "minimum", "compare_digest")
+_SYMMETRIC = ("apply_updates", "clip", "compare_digest", "max", "maximum", "min", "minimum")
 
 
 @dataclass(frozen=True)

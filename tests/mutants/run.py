@@ -36,7 +36,7 @@ _MODEL = "tests/confluence/test_model.py"
 
 # The tests of each file, in turns: the quick ones that notice most come first.
 TESTS: dict[str, list[list[str]]] = {
-    "confluence/model.py": [_TWIN, _STEPS],
+    "confluence/model.py": [_TWIN, ["tests/confluence/test_twin.py", "-k", "norms"], _STEPS],
     "confluence/attention.py": [_TWIN, [_MODEL, "-k", "softmax or summed or structured"]],
     "confluence/structured.py": [
         [f"{_TWIN[0]}[{{'attention': 'structured'}}]"],
@@ -44,7 +44,7 @@ TESTS: dict[str, list[list[str]]] = {
     ],
     "confluence/loss.py": [_STEPS, [_MODEL, "-k", "losses or null_target or weight_zero or label"]],
     "confluence/optimizer.py": [_STEPS],
-    "confluence/step.py": [_STEPS, [_MODEL, "-k", "running_mean or skipped"]],
+    "confluence/step.py": [_STEPS, [_MODEL, "-k", "running_mean or skipped or outputs"]],
     "confluence/batch.py": [_TWIN, [_MODEL, "-k", "compact or calendar or text_vectors"]],
     "confluence/feed.py": [["tests/confluence/test_config.py"], ["tests/confluence/test_feed.py"]],
     "confluence/checkpoint.py": [["tests/confluence/test_checkpoint.py"]],
