@@ -224,7 +224,9 @@ impl Storage for Disk {
 
     fn remove_abandoned(&self, path: &Path) -> io::Result<bool> {
         // What cannot be opened is no file of this user.
-        let Ok(file) = files::open_as(path, OpenOptions::new().write(true)) else { return Ok(false) };
+        let Ok(file) = files::open_as(path, OpenOptions::new().write(true)) else {
+            return Ok(false);
+        };
         // The lock is kept while the file is removed, so that no writer begins with it.
         if lock(&file)? != Locked::Here || !is_at(&file, path)? {
             return Ok(false);

@@ -103,8 +103,8 @@ def known_categories(scores: jax.Array, count: jax.Array) -> jax.Array:
 def _categorical(scores: jax.Array, category: jax.Array, count: jax.Array) -> jax.Array:
     scores = known_categories(scores, count)
     size = jax.nn.logsumexp(scores, axis=-1)
-    # A label that came after training is beyond the known ones: no prediction can be right, and none
-    # is the better one.
+    # A label that came after training is beyond the known ones: no prediction can be right, and
+    # none is the better one.
     is_known = category < count
     chosen = jnp.take_along_axis(scores, jnp.where(is_known, category, 0)[:, None], axis=-1)[:, 0]
     # A column without categories has logits of -1e9 alone, whose squares would overflow.

@@ -214,8 +214,8 @@ class Sampler(Streams):
     def seek(self, split: Split, step: int) -> None:
         """Goes to a step of a split, counted from 0, without a cursor, at once for every step.
 
-        The next batch is that of this step in a run that had this batch size and world size from its
-        beginning. After a change of either, a cursor is needed.
+        The next batch is that of this step in a run that had this batch size and world size from
+        its beginning. After a change of either, a cursor is needed.
         """
         self._core.seek(split, step)
 

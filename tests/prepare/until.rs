@@ -1,5 +1,6 @@
 //! P7: no statistic is made of what was not known at the end of the training period.
 
+use std::fmt::Write;
 use std::path::Path;
 
 use headwater::store::{ColumnStats, Metadata, Store, TargetMetadata};
@@ -61,8 +62,9 @@ fn clinic(later: &str) -> Workshop {
     let mut drugs = "visit,dose,kind\n".to_owned();
     for visit in 0..60 {
         let (month, day) = (1 + visit / 5, 1 + 5 * (visit % 5));
-        visits += &format!(
-            "{visit},{},2020-{month:02}-{day:02},{},{},{},{},{},{}\n",
+        let _ = writeln!(
+            visits,
+            "{visit},{},2020-{month:02}-{day:02},{},{},{},{},{},{}",
             1 + visit % 3,
             ["north", "west"][visit % 2],
             60 + visit,
@@ -71,12 +73,12 @@ fn clinic(later: &str) -> Workshop {
             7 * visit,
             visit % 4 == 0
         );
-        drugs += &format!("{visit},{}.5,{}\n", visit % 9, ["pill", "drop"][visit % 2]);
+        let _ = writeln!(drugs, "{visit},{}.5,{}", visit % 9, ["pill", "drop"][visit % 2]);
     }
     for (number, kind) in later.split(' ').enumerate() {
         let visit = 60 + number;
-        visits += &format!("{visit},1,2021-02-0{},{kind},9000,9000,9000,9000,true\n", number + 1);
-        drugs += &format!("{visit},777,{kind}\n");
+        let _ = writeln!(visits, "{visit},1,2021-02-0{},{kind},9000,9000,9000,9000,true", number + 1);
+        let _ = writeln!(drugs, "{visit},777,{kind}");
     }
     let labels = "patient,seen,reason,split\n1,2020-12-31,pain,train\n2,2020-05-01,fever,train\n\
                   3,2021-01-15,aches,val\n1,2021-03-01,fever,test\n";

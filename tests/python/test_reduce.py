@@ -453,7 +453,8 @@ def test_p6_rows_that_change_between_ranks_or_before_a_resume_are_refused(tmp_pa
         refused = reduce(*command)
         assert refused.returncode != 0
         assert "folded from another version of" in refused.stderr
-        assert "x.npy" in refused.stderr and "--same-data" in refused.stderr
+        assert "x.npy" in refused.stderr
+        assert "--same-data" in refused.stderr
         refused = reduce(*command, "--same-data")
         assert refused.returncode != 0
         assert "are not those that were folded before" in refused.stderr

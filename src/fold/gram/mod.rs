@@ -24,6 +24,7 @@ use product::{Left, Product};
 
 pub use cross::Cross;
 pub use kernel::{Kernel, Speed};
+pub use pack::Reader;
 pub use triangle::{Rectangle, Sums, Triangle};
 
 /// The most columns: a triangle of 16 GiB.
@@ -41,10 +42,6 @@ pub struct Chunk<'a> {
     weights: Option<&'a [f64]>,
     reader: Option<Reader<'a>>,
 }
-
-/// Reads the bytes of the rows of a chunk, block by block in their order, each just before it is summed
-/// and while it is in the nearest cache.
-pub type Reader<'a> = &'a (dyn Fn(&[u8]) + Sync);
 
 impl<'a> Chunk<'a> {
     /// Returns a chunk with the columns of a matrix.

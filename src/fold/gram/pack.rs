@@ -18,6 +18,10 @@ use crate::fold::rows::{Rows, Values};
 
 use super::tiles::PANEL_VECTORS;
 
+/// Reads the bytes of the rows of a chunk, block by block in their order, each just before it is summed
+/// and while it is in the nearest cache.
+pub type Reader<'a> = &'a (dyn Fn(&[u8]) + Sync);
+
 /// The rows that are read side by side.
 const STREAMS: usize = 8;
 

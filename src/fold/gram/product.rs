@@ -18,10 +18,9 @@ use crate::environment::in_default_environment;
 use crate::error::{Context, Result};
 use crate::fold::statistic::canonical;
 
-use super::Reader;
 use super::buffer::Buffer;
 use super::kernel::{Processor, Speed};
-use super::pack::{Packing, Part};
+use super::pack::{Packing, Part, Reader};
 use super::tiles::Tile;
 use super::tiles::{Job, PANEL_VECTORS, Shape};
 

@@ -245,7 +245,7 @@ impl SecondPass<'_> {
         }
         let parent_times = time_parent(self.schema, place).and_then(|p| self.times[p].as_ref());
         let parent_times = parent_times.ok_or_else(without_time)?;
-        let through = self.through(table, time)?;
+        let through = through(table, time)?;
         Ok(Some(links::inherited_times(&parents[through], parent_times, delay_us)))
     }
 
@@ -260,7 +260,7 @@ impl SecondPass<'_> {
         let Some(time) = &table.time else { return Ok(None) };
         let (delay_us, offset) = (time.delay.0, layout.time_offset);
         let Some(column) = &time.column else {
-            let relation = (self.first_relations[place] + self.through(table, time)?) as u32;
+            let relation = (self.first_relations[place] + through(table, time)?) as u32;
             return Ok(Some(TimeMetadata::Inherited { relation, delay_us, offset }));
         };
         Ok(Some(match read.columns.iter().position(|c| c.name == *column) {
@@ -268,12 +268,12 @@ impl SecondPass<'_> {
             None => TimeMetadata::Ignored { column: column.clone(), delay_us, offset },
         }))
     }
+}
 
-    /// Returns the place of the reference through which a table inherits its time.
-    fn through(&self, table: &Table, time: &Time) -> Result<usize> {
-        let through = time.through.as_deref().and_then(|name| table.reference(name));
-        through.ok_or_else(without_time)
-    }
+/// Returns the place of the reference through which a table inherits its time.
+fn through(table: &Table, time: &Time) -> Result<usize> {
+    let through = time.through.as_deref().and_then(|name| table.reference(name));
+    through.ok_or_else(without_time)
 }
 
 fn without_time() -> Error {
