@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import re
 import signal
 import threading
 import time
@@ -145,6 +146,9 @@ def test_notebooks_show_stores_tables_and_tasks_escaped(store, tmp_path):
     html = store._repr_html_()
     for cell in ("orders.customer_id", "20,000", "time placed_at", "price"):
         assert f"<td>{cell}</td>" in html
+    keys = {name: ", ".join(table.key) or "-" for name, table in store.tables.items()}
+    for name, key in keys.items():
+        assert re.search(rf"<td>{name}</td><td>[\d,]+</td><td>\d+</td><td>{key}</td>", html), name
     assert repr(store.tables["orders"]) == "<table orders: 20,000 rows, time placed_at>"
     table = store.tables["orders"]._repr_html_()
     assert "<caption>table orders: 20,000 rows, time placed_at</caption>" in table
