@@ -77,7 +77,8 @@ fn clinic(later: &str) -> Workshop {
     }
     for (number, kind) in later.split(' ').enumerate() {
         let visit = 60 + number;
-        let _ = writeln!(visits, "{visit},1,2021-02-0{},{kind},9000,9000,9000,9000,true", number + 1);
+        let _ =
+            writeln!(visits, "{visit},1,2021-02-0{},{kind},9000,9000,9000,9000,true", number + 1);
         let _ = writeln!(drugs, "{visit},777,{kind}");
     }
     let labels = "patient,seen,reason,split\n1,2020-12-31,pain,train\n2,2020-05-01,fever,train\n\
