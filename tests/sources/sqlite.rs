@@ -1,3 +1,6 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use rusqlite::Connection;
 
 use super::*;
@@ -165,17 +168,33 @@ fn total(source: &dyn Source, table: &str, column: &str) -> i64 {
     rows.iter().map(|value| value.parse::<i64>().unwrap()).sum()
 }
 
+/// Whether a writer must end.
+#[derive(Default)]
+struct Done(AtomicBool);
+
+/// Ends the writer, also when the test fails.
+struct Ends<'a>(&'a Done);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn all_reads_see_one_state_beside_a_writer() {
     for journal in ["wal", "delete", "truncate", "persist"] {
         let (folder, _) = database(&format!("PRAGMA journal_mode = {journal}; {BALANCED}"));
         let path = folder.path().join("shop.db");
-        let done = std::sync::atomic::AtomicBool::new(false);
+        let done = Done::default();
         std::thread::scope(|scope| {
+            let done = &done;
             let writer = scope.spawn(|| {
                 let writer = Connection::open(&path).unwrap();
                 let mut count = 0;
-                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                while !done.0.load(Ordering::Relaxed) {
+                    // A reader waits for a lock by trying again, and needs a chance.
+                    std::thread::sleep(Duration::from_millis(5));
                     // Fails while a reader has the lock of a rollback journal; then nothing changes.
                     let raise = "BEGIN IMMEDIATE; UPDATE a SET x = x + 1; UPDATE b SET y = y + 1;
                         COMMIT;";
@@ -186,17 +205,18 @@ fn all_reads_see_one_state_beside_a_writer() {
                 }
                 count
             });
+            let ends = Ends(done);
             for _ in 0..5 {
                 let source = opened(&path);
                 let first = total(&*source, "a", "x");
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                std::thread::sleep(Duration::from_millis(20));
                 assert_eq!(total(&*source, "b", "y"), first, "{journal}");
                 assert_eq!(total(&*source, "a", "x"), first, "{journal}");
                 // The writer gets its turn.
                 drop(source);
-                std::thread::sleep(std::time::Duration::from_millis(50));
+                std::thread::sleep(Duration::from_millis(50));
             }
-            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            drop(ends);
             assert!(writer.join().unwrap() > 0, "{journal}: nothing was written");
         });
     }
