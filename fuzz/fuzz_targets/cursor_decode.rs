@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 fn check(bytes: &[u8]) {
     if let Ok(cursor) = Cursor::decode(bytes) {
         assert_eq!(cursor.encode().expect("it was decoded"), bytes);
-        cursor.check(cursor.plan()).expect("it belongs to its own plan");
+        cursor.check(cursor.kind(), cursor.plan()).expect("it belongs to its own plan");
     }
 }
 
