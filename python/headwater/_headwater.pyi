@@ -555,7 +555,7 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
 
 def draft_schema(
     source: str | os.PathLike[str] | dict[str, ArrowTable],
-    name: str = "database",
+    name: str | None = None,
     *,
     tables: Sequence[str] | None = None,
     cell_tasks: bool = False,
@@ -564,7 +564,8 @@ def draft_schema(
 
     Args:
         source: As for `prepare`; each table is read once.
-        name: The database's name.
+        name: The database's name; default: that of the file, folder or database, and "database" for
+            tables in memory.
         tables: The tables to draft, views among them; default: all tables, no view.
         cell_tasks: Draft a task for each cell that is worth predicting, too.
 

@@ -1,23 +1,28 @@
 //! `headwater.draft_schema`.
 
+use std::path::PathBuf;
+
 use pyo3::prelude::*;
 
 use super::prepare::open_source;
 use super::work::{self, Calls};
 use crate::prepare::draft::draft;
-use crate::prepare::source::select;
+use crate::prepare::source::{database_name, select};
 
 /// Drafts a schema file from the names, types and values of a source.
 #[pyfunction]
-#[pyo3(signature = (source, name = "database", *, tables = None, cell_tasks = false))]
+#[pyo3(signature = (source, name = None, *, tables = None, cell_tasks = false))]
 pub(super) fn draft_schema(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
-    name: &str,
+    name: Option<String>,
     tables: Option<Vec<String>>,
     cell_tasks: bool,
 ) -> PyResult<String> {
     let calls = Calls::default();
+    let path = source.extract::<PathBuf>().ok();
+    let name = name.or_else(|| path.as_deref().map(database_name));
+    let name = name.as_deref().unwrap_or("database");
     let mut source = open_source(source, &calls)?;
     if let Some(tables) = tables {
         source = select(source, &tables)?;

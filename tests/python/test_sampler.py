@@ -410,3 +410,37 @@ def test_a_context_is_drawn_with_the_settings_of_the_sampler(store_path, tmp_pat
     with sampler(store_path) as wider:
         wider.render_context(wider.tasks[0], 3, page)
         assert len(page.read_text()) > len(narrow)
+
+
+def test_p3_seek_needs_no_cursor(store_path):
+    with sampler(store_path) as whole, sampler(store_path, num_prefetch=2) as seeking:
+        steps = [whole.next_train_batch() for _ in range(9)]
+        for step in (8, 0, 3):
+            seeking.seek("train", step)
+            assert same(seeking.next_train_batch(), steps[step])
+        with pytest.raises(headwater.InvalidArgument, match="step is -1, which is out of range"):
+            seeking.seek("train", -1)
+
+
+def test_a_pass_tells_how_many_batches_are_left(store_path):
+    with sampler(store_path) as running:
+        expected = running.batches_per_epoch("val")
+        evaluation = running.evaluate("val")
+        assert evaluation.remaining == expected > 0
+        next(evaluation)
+        assert evaluation.remaining == expected - 1 == len(list(evaluation))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"max_hops": 2}, 'max_hops: expected none, because walk "priority" does not use it'),
+        ({"neighbor_budget": 2}, "neighbor_budget: expected none"),
+        ({"walk": "breadth", "bfs_child_width": 4}, "bfs_child_width: expected none"),
+        ({"walk": "breadth", "children": "latest"}, "children: expected none"),
+        ({"texts": "global", "text_buckets": [64]}, "text_buckets: expected none"),
+    ],
+)
+def test_arguments_without_effect_are_refused(store_path, arguments, words):
+    with pytest.raises(headwater.InvalidArgument, match=words):
+        sampler(store_path, **arguments)

@@ -1,6 +1,6 @@
 //! P3 and P6: the cost of a resume, and the cursors that are rejected.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use headwater::ErrorKind;
 use headwater::plan::{Cursor, CursorKind, Position, Split};
@@ -19,16 +19,18 @@ fn p3_resume_costs_the_same_at_any_position() {
     }
     let far = Cursor::new(CursorKind::Sampler, fresh.plan().clone(), position);
     let cost = |cursor: &Cursor| {
-        let started = Instant::now();
-        for _ in 0..100 {
+        // The resume alone: a batch beside it would hide its cost. Other programs only lengthen a time.
+        let resumes = (0..200).map(|_| {
+            let started = Instant::now();
             fresh.resume(cursor).unwrap();
-            fresh.next(Split::Train).unwrap();
-        }
-        started.elapsed()
+            started.elapsed()
+        });
+        resumes.min().unwrap()
     };
     let start = fresh.cursor();
-    let (near, far) = (cost(&start), cost(&far));
-    assert!(far < near * 20, "{near:?} from the start, {far:?} from step 10^12");
+    let (near, at_end) = (cost(&start), cost(&far));
+    assert!(at_end < near * 5 + Duration::from_micros(50), "{near:?}, {at_end:?} at step 10^12");
+    fresh.next(Split::Train).unwrap();
     assert_eq!(fresh.cursor().position().get("train/step"), Some(1_000_000_000_001));
 }
 

@@ -18,6 +18,9 @@ const POSTGRES: [&str; 2] = ["postgresql://", "postgres://"];
 /// The name of a database that its address does not name.
 const UNNAMED: &str = "database";
 
+/// Names of folders that say nothing of what is in them; the folder around them has a better one.
+const GENERAL: [&str; 6] = ["csv", "data", "database", "files", "parquet", "tables"];
+
 /// A database that another library reads: one of the Python package's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Database {
@@ -112,7 +115,8 @@ pub fn shown(path: &Path) -> String {
     format!("{scheme}{}", rest.split('?').next().unwrap_or_default())
 }
 
-/// Returns the default name of a database: that of its source; `.` has the name of the folder.
+/// Returns the default name of a database: that of its source; `.` has the name of the folder, and a folder
+/// of a general name, such as `data`, that of the folder around it.
 #[must_use]
 pub fn database_name(path: &Path) -> String {
     let address = shown(path);
@@ -128,7 +132,12 @@ pub fn database_name(path: &Path) -> String {
     let file = file.unwrap_or(Path::new("."));
     let absolute = std::fs::canonicalize(file).ok();
     let stem = file.file_stem().or_else(|| absolute.as_deref()?.file_stem());
-    stem.map_or_else(|| UNNAMED.to_owned(), |stem| stem.to_string_lossy().into_owned())
+    let is_general = |name: &str| GENERAL.iter().any(|general| general.eq_ignore_ascii_case(name));
+    let around = || Some(absolute.as_deref()?.parent()?.file_name()?.to_string_lossy().into_owned());
+    match stem.map(|stem| stem.to_string_lossy().into_owned()) {
+        Some(name) if is_general(&name) => around().unwrap_or(name),
+        name => name.unwrap_or_else(|| UNNAMED.to_owned()),
+    }
 }
 
 /// Returns the database at an address; `None` if this library reads what is there.
@@ -184,5 +193,9 @@ mod tests {
         ] {
             assert_eq!(database_name(Path::new(address)), expected);
         }
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("shop").join("Data");
+        std::fs::create_dir_all(&data).unwrap();
+        assert_eq!(database_name(&data), "shop");
     }
 }
