@@ -73,7 +73,8 @@ fn what_is_no_file_is_told_at_each_entrance() {
     };
     let fold = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_headwater-reduce"));
-        command.args(["fold", "--spool"]).arg(workshop.path("spool"));
+        let spool = workshop.path("spool");
+        command.args(["fold", "--spool"]).arg(spool).arg("--out").arg(workshop.path("f.npy"));
         command
     };
     let new = text("new.db");

@@ -133,7 +133,8 @@ pub fn database_name(path: &Path) -> String {
     let absolute = std::fs::canonicalize(file).ok();
     let stem = file.file_stem().or_else(|| absolute.as_deref()?.file_stem());
     let is_general = |name: &str| GENERAL.iter().any(|general| general.eq_ignore_ascii_case(name));
-    let around = || Some(absolute.as_deref()?.parent()?.file_name()?.to_string_lossy().into_owned());
+    let around =
+        || Some(absolute.as_deref()?.parent()?.file_name()?.to_string_lossy().into_owned());
     match stem.map(|stem| stem.to_string_lossy().into_owned()) {
         Some(name) if is_general(&name) => around().unwrap_or(name),
         name => name.unwrap_or_else(|| UNNAMED.to_owned()),
