@@ -111,13 +111,18 @@ fn a_folder_of_csv_files_is_prepared_unedited() {
 
 #[test]
 fn the_current_folder_names_the_database() {
-    let workshop = Workshop::new(&[("users.csv", "id,name\n1,Ada\n2,Bo\n")]);
-    let named = |source: &str| {
-        let mut command = headwater();
-        let run = command.args(["schema", source]).current_dir(workshop.path("data")).output();
-        String::from_utf8(run.unwrap().stdout).unwrap()
-    };
-    for source in [".", "./", "../data"] {
-        assert!(named(source).contains("\ndatabase = \"data\"\n"), "{}", named(source));
+    let workshop = Workshop::new(&[]);
+    // A folder called data has the name of the folder around it.
+    for folder in ["shop", "shop/data"] {
+        std::fs::create_dir(workshop.path(folder)).unwrap();
+        std::fs::write(workshop.path(folder).join("users.csv"), "id,name\n1,Ada\n2,Bo\n").unwrap();
+        let named = |source: &str| {
+            let mut command = headwater();
+            let run = command.args(["schema", source]).current_dir(workshop.path(folder)).output();
+            String::from_utf8(run.unwrap().stdout).unwrap()
+        };
+        for source in [".".to_owned(), "./".to_owned(), workshop.text(folder)] {
+            assert!(named(&source).contains("\ndatabase = \"shop\"\n"), "{}", named(&source));
+        }
     }
 }
