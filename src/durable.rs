@@ -142,8 +142,8 @@ pub trait Storage {
     /// `AlreadyExists` when it exists, else the operating system's.
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
 
-    /// Removes a file of [`Storage::create_new`] whose writer has ended; false if there is none. The lock
-    /// tells whether the writer lives; without locks, no file is removed.
+    /// Removes a file of [`Storage::create_new`] whose writer has ended; false if there is none, or it cannot be
+    /// removed. The lock tells whether the writer lives; without locks, no file is removed.
     ///
     /// # Errors
     /// The operating system's.
@@ -215,8 +215,9 @@ impl NewFile for File {
 impl Storage for Disk {
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        // Another process may have taken the file for an abandoned one before it was locked.
-        if lock(&file)? == Locked::Elsewhere || !is_at(&file, path)? {
+        // Another process may have taken the file for an abandoned one before it was locked. Some file
+        // systems fail to lock in ways of their own; what is written there is written without a lock.
+        if lock(&file).is_ok_and(|locked| locked == Locked::Elsewhere) || !is_at(&file, path)? {
             return Err(io::Error::from(io::ErrorKind::AlreadyExists));
         }
         Ok(Box::new(file))
@@ -228,13 +229,9 @@ impl Storage for Disk {
             return Ok(false);
         };
         // The lock is kept while the file is removed, so that no writer begins with it.
-        if lock(&file)? != Locked::Here || !is_at(&file, path)? {
-            return Ok(false);
-        }
-        match fs::remove_file(path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-            _ => Ok(true),
-        }
+        let is_abandoned = lock(&file).is_ok_and(|locked| locked == Locked::Here);
+        // In a folder where only the owner may remove a file, that of another user stays.
+        Ok(is_abandoned && is_at(&file, path)? && fs::remove_file(path).is_ok())
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {

@@ -165,12 +165,15 @@ def table(all_baselines: Sequence[Baseline]) -> str:
 
 
 def horizon(stores: Sequence[headwater.Store], task: Task) -> int | None:
-    """Returns the microseconds from an observation until its label is known; None if unknown."""
+    """Returns the microseconds from an observation until its label is known; None if unknown.
+
+    To a strict task it is known a microsecond later: not at the very time of another observation.
+    """
     _, _, name = task.name.partition("/")
     tasks = stores[task.store].metadata()["tasks"]
-    target = next(found for found in tasks if found["name"] == name)["target"]
-    found: int | None = target.get("derived", {}).get("horizon_us")
-    return found
+    of_store = next(found for found in tasks if found["name"] == name)
+    found: int | None = of_store["target"].get("derived", {}).get("horizon_us")
+    return None if found is None else found + bool(of_store.get("strict"))
 
 
 def from_history(

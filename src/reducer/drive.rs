@@ -255,8 +255,8 @@ pub fn shut_down(
                 }
             }
             Ok(None) => thread::sleep(PAUSE),
-            // The job already has its result, or has reported its first error.
-            Err(_) => break,
+            // The job already has its result, or has reported its first error; nothing tells who answers.
+            Err(_) => return BTreeSet::new(),
         }
     }
     (1..wire.size()).filter(|rank| !gone.contains(rank)).collect()

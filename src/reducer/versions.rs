@@ -103,9 +103,12 @@ impl Versions {
         &'a self,
         arriving: &'a [FileVersion],
     ) -> Option<(&'a FileVersion, &'a FileVersion)> {
-        arriving.iter().find_map(|new| {
+        arriving.iter().enumerate().find_map(|(at, new)| {
+            let of_place = |known: &&FileVersion| known.place == new.place;
             let own = self.own.get(&new.place);
-            let known = own.or_else(|| self.folded.iter().find(|known| known.place == new.place));
+            let known = own.or_else(|| self.folded.iter().find(of_place));
+            // A fold that compares versions at its end may have saved several.
+            let known = known.or_else(|| arriving[..at].iter().find(of_place));
             known.filter(|known| !known.is_same(new)).map(|known| (known, new))
         })
     }

@@ -177,8 +177,11 @@ def test_p6_a_checkpoint_of_another_job_is_rejected_and_kept(tmp_path, rows, beg
     np.save(tmp_path / "x.npy", rows + 1)
     is_refused(["gram"], 1, path.name, '"data" was ')
     np.save(tmp_path / "x.npy", rows)
+    # The same rows in a file with a later date.
+    fold = [*fold, "--same-data"]
+    elsewhere = [*elsewhere, "--same-data"]
     for bytes_, status, words in [
-        (good[:8] + b"\3" + good[9:], 3, "every checkpoint is damaged"),
+        (good[:8] + b"\4" + good[9:], 3, "every checkpoint is damaged"),
         (good[: len(good) // 2], 3, "every checkpoint is damaged"),
         (b"\x89PNG" + good[4:], 3, "every checkpoint is damaged"),
     ]:

@@ -151,6 +151,24 @@ fn p6_same_data_reads_the_rows_of_another_version_and_compares_them() {
     refused(&error, &["rows 0 to 7999", "x-0.f64", "not those that were folded before"]);
 }
 
+/// With --same-data, a checkpoint may be written before the rows of two versions are compared.
+#[test]
+fn p6_a_portion_of_two_versions_is_refused_also_where_the_file_is_not() {
+    let data = Data::new();
+    let before = data.portion(0..8);
+    data.change(0);
+    let mut mixed = data.reduction(true);
+    mixed.receive(&before).unwrap();
+    mixed.receive(&data.portion(8..20)).unwrap();
+    let checkpoint = mixed.checkpoint().unwrap();
+    let (job, source) = data.open();
+    let mut elsewhere = Reduction::new(job, Arc::clone(source.statistic()));
+    refused(&elsewhere.receive(&checkpoint).unwrap_err(), &["x-0.f64", "--same-data"]);
+    let mut elsewhere = elsewhere.of_files(Vec::new(), true);
+    elsewhere.receive(&checkpoint).unwrap();
+    refused(&elsewhere.prove(&source, &Silent).unwrap_err(), &["x-0.f64", "digests differ"]);
+}
+
 #[test]
 fn p6_a_file_that_changes_while_it_is_folded_is_refused() {
     for change in [Data::change as fn(&Data, usize), Data::copy, |data, file| {

@@ -270,19 +270,24 @@ pub(crate) fn known_by_then(
     let counted: Vec<Value> = (0..values.len())
         .map(|row| if is_known(row) { values[row].clone() } else { Value::Null })
         .collect();
+    if suffices(&counted, values) { counted } else { values.to_vec() }
+}
+
+/// Whether the known values can scale a column.
+fn suffices(counted: &[Value], values: &[Value]) -> bool {
     let is_wide = |values: &[Value]| moments(values.iter()).1 > 0.0;
     let has_any = |values: &[Value]| values.iter().any(|value| *value != Value::Null);
     let is_number =
         |value: &Value| matches!(value, Value::Number(_) | Value::Integer(_) | Value::Time(_));
-    let suffices = match values.iter().any(is_number) {
-        true => has_any(&counted) && is_wide(&counted) || !is_wide(values),
-        false => has_any(&counted) || values.iter().any(|value| matches!(value, Value::Truth(_))),
-    };
-    if suffices && (has_any(&counted) || !values.iter().any(is_number)) {
-        counted
-    } else {
-        values.to_vec()
+    match values.iter().any(is_number) {
+        true => has_any(counted) && (is_wide(counted) || !is_wide(values)),
+        false => has_any(counted) || values.iter().any(|value| matches!(value, Value::Truth(_))),
     }
+}
+
+/// The number of the first target among the columns.
+fn first_target(store: &Store) -> u32 {
+    store.metadata().tables.iter().map(|table| table.columns.len() as u32).sum()
 }
 
 /// `counted` are the values that the statistics are of: those known by the end of training, or a target's
@@ -293,7 +298,9 @@ fn check_statistics(store: &Store, values: &[Value], column: &ColumnMetadata, co
         ColumnStats::Numerical { mean, std, .. } => assert_eq!((mean, std), expected),
         ColumnStats::Timestamp { mean_us, std_us, min_us, max_us } => {
             assert_eq!((mean_us, std_us), expected);
-            let times = counted.iter().filter_map(|value| match value {
+            // Of a table's column the span of all values.
+            let spanned = if column.index < first_target(store) { values } else { counted };
+            let times = spanned.iter().filter_map(|value| match value {
                 Value::Time(time) => Some(*time),
                 _ => None,
             });
@@ -494,9 +501,22 @@ fn compare_tasks(database: &Database, store: &Store) {
         column_index += 1;
         let train: Vec<_> =
             (0..rows).filter(|&row| split(database, schema, row) == "train").collect();
-        let counted = if derived.split.is_none() { (0..rows).collect() } else { train };
-        let counted: Vec<_> = counted.into_iter().map(|row| targets[row].clone()).collect();
-        let nulls = counted.iter().filter(|value| **value == Value::Null).count();
+        let observed = database.column(source, "at");
+        let until = statistics_until(database).unwrap_or(i64::MAX);
+        let by_then = |&row: &usize| !matches!(observed[row], Value::Time(time) if time > until);
+        let of_target = |rows: Vec<usize>| -> Vec<Value> {
+            rows.into_iter().map(|row| targets[row].clone()).collect()
+        };
+        let counted = match derived.split {
+            Some(_) => of_target(train),
+            None => {
+                let (known, all) =
+                    (of_target((0..rows).filter(by_then).collect()), targets.to_vec());
+                if suffices(&known, &all) { known } else { all }
+            }
+        };
+        let nulls = if derived.split.is_none() { targets } else { &counted[..] };
+        let nulls = nulls.iter().filter(|value| **value == Value::Null).count();
         assert_eq!(column.null_count, nulls as u64);
         check_statistics(store, targets, column, &counted);
         assert_eq!(task.metadata().seed_count as usize, rows);

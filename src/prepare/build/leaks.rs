@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::tasks::Derived;
 use crate::error::{Context, Error, Result};
 use crate::prepare::schema::{DerivedTask, Schema, Table};
-use crate::store::{ALWAYS_VISIBLE, is_visible};
+use crate::store::{ALWAYS_VISIBLE, SEES_EVERYTHING, is_visible};
 
 /// Whether rows of `table` reveal the targets of `task`: both have the same source.
 ///
@@ -35,7 +35,12 @@ pub(super) fn check(
         };
         for (table, times) in schema.tables.iter().zip(times) {
             if reveals_target(schema, table, derived) {
-                check_table(table, derived, read.obs_times(), times.as_deref())
+                let hidden = i64::from(task.strict);
+                let seen = |&time: &i64| {
+                    time.saturating_sub(if time == SEES_EVERYTHING { 0 } else { hidden })
+                };
+                let seen: Vec<i64> = read.obs_times().iter().map(seen).collect();
+                check_table(table, derived, &seen, times.as_deref())
                     .context(|| format!("task {:?}", task.name))?;
             }
         }

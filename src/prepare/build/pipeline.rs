@@ -22,7 +22,7 @@ use super::until::{DatedTable, restrict, statistics_until};
 use crate::bytes::Digest;
 use crate::container::{ContainerWriter, StringsWriter};
 use crate::error::{Context, Error, Result};
-use crate::prepare::names::counted;
+use crate::prepare::names::{counted, listed};
 use crate::prepare::options::{Options, Report};
 use crate::prepare::schema::{
     CellTask, DerivedTask, Predict, Reference, Schema, Table, Task, What,
@@ -94,8 +94,8 @@ impl<'a> Preparation<'a> {
             ingested[place] = Some(read);
         }
         let ingested = ingested.into_iter().flatten().collect();
-        let derived = self.read_tasks()?;
-        let tables = self.write_tables(ingested, &derived)?;
+        let mut derived = self.read_tasks()?;
+        let tables = self.write_tables(ingested, &mut derived)?;
         let tasks = self.write_tasks(&tables, &derived)?;
         let aggregates = self.place_aggregates(&tables)?;
         self.write_names(&tables)?;
@@ -204,7 +204,7 @@ impl<'a> Preparation<'a> {
     fn write_tables(
         &mut self,
         mut ingested: Vec<Ingested>,
-        derived_tasks: &HashMap<String, Derived>,
+        derived_tasks: &mut HashMap<String, Derived>,
     ) -> Result<Vec<TableMetadata>> {
         let row_counts: Vec<u32> = ingested.iter().map(|table| table.row_count).collect();
         let rows = row_counts.iter().map(|&count| u64::from(count)).sum();
@@ -227,7 +227,7 @@ impl<'a> Preparation<'a> {
                 .context(|| format!("table {:?}", schema.tables[place].name))?;
         }
         self.statistics_until = statistics_until(schema, derived_tasks)?;
-        self.restrict_statistics(&mut ingested, &second.times)?;
+        self.restrict_statistics(&mut ingested, derived_tasks, &second.times)?;
         self.use_target_statistics(&mut ingested, derived_tasks);
         self.options.progress.begin("writing rows and links", Some(rows));
         let columns = self.place_columns(&ingested)?;
@@ -261,9 +261,20 @@ impl<'a> Preparation<'a> {
     fn restrict_statistics(
         &mut self,
         ingested: &mut [Ingested],
+        derived_tasks: &mut HashMap<String, Derived>,
         times: &[Option<Vec<i64>>],
     ) -> Result<()> {
         let Some(until) = &self.statistics_until else { return Ok(()) };
+        let mut all_unscaled = Vec::new();
+        for task in &self.schema.tasks {
+            let (Some(of), Some(read)) = (&task.derived, derived_tasks.get_mut(&task.name)) else {
+                continue;
+            };
+            let horizon = of.horizon.map_or(0, |horizon| horizon.0);
+            if !read.restrict(until.time_us.saturating_sub(horizon))? {
+                all_unscaled.push(format!("the target of task {:?}", task.name));
+            }
+        }
         let rows = ingested.iter().map(|table| u64::from(table.row_count)).sum();
         self.options.progress.begin("statistics of the training period", Some(rows));
         for ((read, table), times) in ingested.iter_mut().zip(&self.schema.tables).zip(times) {
@@ -275,15 +286,17 @@ impl<'a> Preparation<'a> {
             let is_label = |name: &String| {
                 self.schema.labelled_task(table).is_some_and(|task| task.target == *name)
             };
-            for name in unscaled.iter().filter(|name| !is_label(name)) {
-                self.remarks.push(format!(
-                    "column {name:?} of table {:?}: until {} too little is known to scale it, so its \
-                     statistics are those of all rows",
-                    table.name,
-                    text_of_time(until.time_us)
-                ));
-            }
+            let unscaled = unscaled.iter().filter(|name| !is_label(name));
+            all_unscaled.extend(unscaled.map(|name| format!("{}.{name}", table.name)));
             self.options.progress.advance(u64::from(read.row_count))?;
+        }
+        if !all_unscaled.is_empty() {
+            self.remarks.push(format!(
+                "until {} too little is known to scale {}, so their statistics are those of all rows: {}",
+                text_of_time(until.time_us),
+                counted(all_unscaled.len() as u64, "column"),
+                listed(all_unscaled.iter().map(String::as_str))
+            ));
         }
         Ok(())
     }
@@ -338,6 +351,12 @@ impl<'a> Preparation<'a> {
             let Some(task) = self.schema.labelled_task(table) else { continue };
             let targets = table.labels_of.as_ref().and_then(|name| derived_tasks.get(name));
             let column = read.columns.iter_mut().find(|column| column.name == task.target);
+            // Labels of a later train split are no part of an earlier training.
+            let is_later = |targets: &&Derived| {
+                let until = self.statistics_until.as_ref().map(|until| until.time_us);
+                targets.train_end().zip(until).is_some_and(|(end, until)| end > until)
+            };
+            let targets = targets.filter(|targets| !is_later(targets));
             if let (Some(column), Some(targets)) = (column, targets) {
                 column.summary = targets.summary.summary.clone();
             }

@@ -312,7 +312,23 @@ impl Derived {
             self.splits.iter().map(|&split| Some(split == Split::Train)).collect();
         let train = filter(&self.targets, &train).map_err(arrow_error)?;
         self.summary.null_count = train.logical_null_count() as u64;
-        let scale = match &mut self.summary.summary {
+        let scale = self.summarise(&train);
+        let has_any = |of: &ArrayRef| of.logical_null_count() < of.len();
+        match scale {
+            Some((all, train)) => self.check_scale(&all, &train, predict),
+            None if !has_any(&train) && has_any(&self.targets) => Err(Error::data(format!(
+                "the train split has no target {:?}, and other splits have some; correct the splits, or \
+                 remove the task",
+                self.summary.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the statistics of some targets those of the task. Returns the moments of numbers and times
+    /// before and after.
+    fn summarise(&mut self, train: &ArrayRef) -> Option<(Moments, Moments)> {
+        match &mut self.summary.summary {
             Summary::Numerical(numbers) => {
                 let empty = numbers.emptied();
                 let all = std::mem::replace(numbers, empty);
@@ -337,11 +353,28 @@ impl Derived {
                 None
             }
             _ => None,
-        };
-        match scale {
-            Some((all, train)) => self.check_scale(&all, &train, predict),
-            None => Ok(()),
         }
+    }
+
+    /// Makes the statistics, where no split is recorded, those of the targets that are observed by `until`
+    /// or have no time. Returns whether these have a scale; if not, the statistics stay those of all.
+    pub(super) fn restrict(&mut self, until: i64) -> Result<bool> {
+        if !self.splits.is_empty() {
+            return Ok(true);
+        }
+        let is_known = |&time: &i64| Some(time == SEES_EVERYTHING || time <= until);
+        let known: BooleanArray = self.obs_times.iter().map(is_known).collect();
+        let known = filter(&self.targets, &known).map_err(arrow_error)?;
+        let all = self.summary.summary.clone();
+        let is_scaled = |of: &Moments| of.std() > 0.0;
+        let suffices = match self.summarise(&known) {
+            Some((all, known)) => is_scaled(&known) || !is_scaled(&all) && known.count() > 0,
+            None => known.logical_null_count() < known.len(),
+        };
+        if !suffices {
+            self.summary.summary = all;
+        }
+        Ok(suffices)
     }
 
     /// Checks that the train split can scale the targets: otherwise all would have the same score.

@@ -79,7 +79,7 @@ pub(super) fn restrict(
 enum Statistics {
     None,
     Numbers(super::numbers::Numbers),
-    Times { moments: Moments, min: i64, max: i64 },
+    Times(Moments),
     True(u64),
     Codes(Vec<u32>),
 }
@@ -105,9 +105,7 @@ impl<'a> Restricted<'a> {
         };
         let statistics = match &column.summary {
             Summary::Numerical(numbers) => Statistics::Numbers(numbers.emptied()),
-            Summary::Timestamp { .. } => {
-                Statistics::Times { moments: Moments::default(), min: i64::MAX, max: i64::MIN }
-            }
+            Summary::Timestamp { .. } => Statistics::Times(Moments::default()),
             Summary::Boolean { .. } => Statistics::True(0),
             Summary::Categorical(_) => Statistics::Codes(Vec::new()),
             Summary::Identifier | Summary::Text => Statistics::None,
@@ -131,14 +129,11 @@ impl<'a> Restricted<'a> {
                 let array = array.as_primitive::<Float64Type>();
                 known.iter().for_each(|&row| numbers.push(array.value(row)));
             }
-            Statistics::Times { moments, min, max } => {
+            Statistics::Times(moments) => {
                 let array = array.as_primitive::<Int64Type>();
                 let times = known.iter().map(|&row| array.value(row));
                 // A later time is not known before it comes.
-                for time in times.filter(|&time| time <= self.until) {
-                    moments.push(time as f64);
-                    (*min, *max) = ((*min).min(time), (*max).max(time));
-                }
+                times.filter(|&time| time <= self.until).for_each(|time| moments.push(time as f64));
             }
             Statistics::True(count) => {
                 let array = array.as_boolean();
@@ -159,21 +154,19 @@ impl Statistics {
     fn replace(self, all: &mut Summary) -> bool {
         match (self, all) {
             (Self::Numbers(known), Summary::Numerical(all)) => {
-                let suffices = known.is_scaled() || !all.is_scaled();
-                if suffices && !known.is_empty() {
+                let suffices = known.is_scaled() || !all.is_scaled() && !known.is_empty();
+                if suffices {
                     *all = known;
                 }
-                suffices
+                suffices || all.is_empty()
             }
-            (
-                Self::Times { moments, min, max },
-                Summary::Timestamp { moments: m, min: a, max: b },
-            ) => {
-                let suffices = min < max || *a >= *b;
-                if suffices && moments.count() > 0 {
-                    (*m, *a, *b) = (moments, min, max);
+            // The least and the greatest time stay: they say of which times the data are.
+            (Self::Times(known), Summary::Timestamp { moments, .. }) => {
+                let suffices = known.std() > 0.0 || moments.std() == 0.0 && known.count() > 0;
+                if suffices {
+                    *moments = known;
                 }
-                suffices
+                suffices || moments.count() == 0
             }
             (Self::True(count), Summary::Boolean { true_count }) => {
                 *true_count = count;
