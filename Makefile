@@ -108,7 +108,7 @@ $(MAXTEXT)/.tools: tests/maxtext/requirements.txt
 test-maxtext: setup $(MAXTEXT)/.tools ## train MaxText itself on token rows; needs Python 3.12
 	PYTHONPATH=$(CURDIR)/python $(MAXTEXT)/bin/python -m pytest --quiet -p no:cacheprovider tests/maxtext
 
-$(TORCH)/.tools: tests/torch/requirements.txt $(VENV)/.tools
+$(TORCH)/.tools: tests/pytorch/requirements.txt $(VENV)/.tools
 	@test -x $(TORCH)/bin/python || $(BIN)/python -m venv $(TORCH)
 	@echo "installing PyTorch into $(TORCH) (5.4 GB; builds for CPUs are smaller)"
 	@$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check \
