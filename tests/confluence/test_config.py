@@ -106,7 +106,7 @@ def test_the_settings_of_a_run_have_the_defaults_of_the_sampler():
         name: parameter.default
         for name, parameter in inspect.signature(headwater.Sampler).parameters.items()
     }
-    for name in ("max_rows", "children", "walk", "max_hops", "seed", "split_seed", "split_ratios"):
+    for name in ("max_rows", "walk", "seed", "split_seed", "split_ratios"):
         assert getattr(data, name) == defaults[name], name
     assert data.batch_size == defaults["default_batch_size"]
     assert data.sequence_length == defaults["default_sequence_length"]
