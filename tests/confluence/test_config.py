@@ -9,6 +9,7 @@ import pytest
 import headwater
 from confluence import config, feed
 from confluence.parallel import Processes
+from headwater import _headwater
 
 
 @pytest.mark.parametrize(
@@ -110,8 +111,11 @@ def test_the_settings_of_a_run_have_the_defaults_of_the_sampler():
         assert getattr(data, name) == defaults[name], name
     assert data.batch_size == defaults["default_batch_size"]
     assert data.sequence_length == defaults["default_sequence_length"]
-    assert data.child_width == defaults["bfs_child_width"]
-    assert data.budget == defaults["neighbor_budget"]
+    # What one walk alone uses is None in the sampler, whose own defaults are these.
+    core = _headwater.sampler_defaults()
+    assert data.child_width == core["bfs_child_width"]
+    for name in ("children", "bfs_child_width", "max_hops", "neighbor_budget"):
+        assert defaults[name] is None, name
     assert run.prefetch == defaults["num_prefetch"]
 
 
