@@ -314,13 +314,17 @@ impl Derived {
         self.summary.null_count = train.logical_null_count() as u64;
         let scale = self.summarise(&train);
         let has_any = |of: &ArrayRef| of.logical_null_count() < of.len();
+        let is_categorical = matches!(self.summary.summary, Summary::Categorical(_));
         match scale {
             Some((all, train)) => self.check_scale(&all, &train, predict),
-            None if !has_any(&train) && has_any(&self.targets) => Err(Error::data(format!(
-                "the train split has no target {:?}, and other splits have some; correct the splits, or \
+            // Without any, all categories would count as known.
+            None if is_categorical && !has_any(&train) && has_any(&self.targets) => {
+                Err(Error::data(format!(
+                    "the train split has no target {:?}, and other splits have some; correct the splits, or \
                  remove the task",
-                self.summary.name
-            ))),
+                    self.summary.name
+                )))
+            }
             None => Ok(()),
         }
     }
