@@ -57,24 +57,38 @@ pub trait OfRows: Statistic + Send + Sync {
     fn sourced_leaves(
         &self,
         chunks: &[NumberedRows<'_>],
-        read: &[(u64, Numbers<'_>)],
+        read: &[&Numbers<'_>],
         threads: &ThreadPool,
     ) -> Result<Vec<Sourced<Self::Partial>>> {
-        let rows = digests(read, threads);
-        Ok(sourced(self.leaves_of(chunks, threads)?, rows))
+        sourced_apart(self, chunks, read, threads)
     }
+}
+
+/// Returns the partials of chunks and the digests of their rows, which are read once for each.
+fn sourced_apart<S: OfRows + ?Sized>(
+    statistic: &S,
+    chunks: &[NumberedRows<'_>],
+    read: &[&Numbers<'_>],
+    threads: &ThreadPool,
+) -> Result<Vec<Sourced<S::Partial>>> {
+    let rows = digests(read, threads);
+    Ok(sourced(statistic.leaves_of(chunks, threads)?, rows))
 }
 
 impl OfRows for Gram {
     const TAKES_NULLS: bool = false;
 
-    /// Reads the rows for the digest block by block, between memory and the sums.
+    /// Where each thread has chunks of its own, it reads the rows for the digest block by block, between
+    /// memory and the sums. Where all threads share a chunk, they would wait for that.
     fn sourced_leaves(
         &self,
         chunks: &[NumberedRows<'_>],
-        _: &[(u64, Numbers<'_>)],
+        read: &[&Numbers<'_>],
         threads: &ThreadPool,
     ) -> Result<Vec<Sourced<Triangle>>> {
+        if self.shares_chunks() {
+            return sourced_apart(self, chunks, read, threads);
+        }
         let hashers: Vec<_> = chunks.iter().map(|_| RowsHasher::default()).collect();
         let readers: Vec<_> =
             hashers.iter().map(|hasher| |bytes: &[u8]| hasher.add(bytes)).collect();
@@ -210,8 +224,13 @@ fn version(first: u64, (place, path, stamp): (u64, &Path, Stamp)) -> FileVersion
 }
 
 /// Returns the digest of the rows of each chunk, computed by the threads of a pool.
-fn digests(read: &[(u64, Numbers<'_>)], threads: &ThreadPool) -> Vec<Digest> {
-    threads.install(|| read.par_iter().map(|(_, numbers)| numbers.digest()).collect())
+fn digests(read: &[&Numbers<'_>], threads: &ThreadPool) -> Vec<Digest> {
+    threads.install(|| read.par_iter().map(|numbers| numbers.digest()).collect())
+}
+
+/// Returns the numbers alone of rows that were read.
+fn numbers_of<'a, 'r>(read: &'a [(u64, Numbers<'r>)]) -> Vec<&'a Numbers<'r>> {
+    read.iter().map(|(_, numbers)| numbers).collect()
 }
 
 /// Pairs the partials of chunks with the digests of their rows.
@@ -283,6 +302,7 @@ impl<S: OfRows> Source for OfMatrix<S> {
         for chunks in near(chunks, self.chunks.chunk_bytes(&self.job), &self.threads) {
             let read = self.chunks.read(&self.job, chunks)?;
             let rows = self.chunks.rows(&read)?;
+            let read = numbers_of(&read);
             leaves.extend(self.statistic.sourced_leaves(&rows, &read, &self.threads)?);
         }
         Ok(leaves)
@@ -370,7 +390,7 @@ impl Source for CrossOfMatrices {
         let chunk_bytes = x.chunk_bytes(&self.job) + y.chunk_bytes(&self.job);
         for chunks in near(chunks, chunk_bytes, &self.threads) {
             let (x_read, y_read) = (x.read(&self.job, chunks.clone())?, y.read(&self.job, chunks)?);
-            let rows = [&x_read, &y_read].map(|read| digests(read, &self.threads));
+            let rows = [&x_read, &y_read].map(|read| digests(&numbers_of(read), &self.threads));
             let [x_rows, y_rows] = rows;
             let rows = x_rows.into_iter().zip(y_rows).map(|(x, y)| of_siblings(x, y)).collect();
             let sides = x.rows(&x_read)?.into_iter().zip(y.rows(&y_read)?);

@@ -4,12 +4,13 @@ use rayon::ThreadPool;
 
 use crate::bytes::append;
 use crate::error::{Error, Result};
-use crate::fold::gram::{Chunk, Triangle};
+use crate::fold::columns::NumberedRows;
+use crate::fold::gram::Triangle;
 use crate::fold::{Gram, Node, Tree, Values};
 use crate::matrix::{Element, Numbers};
 
 use super::job::Job;
-use super::matrices::at_once;
+use super::matrices::{OfRows, at_once};
 use super::portion::Portion;
 use super::sourced::Sourced;
 
@@ -157,11 +158,14 @@ impl GramStream {
             self.next_row += (rows.len() / row_bytes) as u64;
             return Ok(&[]);
         }
-        let chunks = finished.iter().map(|numbers| Ok(Chunk::of(numbers.rows()?)));
-        let leaves = self.gram.leaves(&chunks.collect::<Result<Vec<_>>>()?, &self.threads)?;
-        let rows = finished.iter().map(Numbers::digest);
-        for ((chunk, partial), rows) in (first..).zip(leaves).zip(rows) {
-            self.tree.insert(Node::leaf(chunk)?, Sourced { partial, rows })?;
+        let chunks = (first..).zip(&finished).map(|(chunk, numbers)| {
+            numbers.rows().map(|rows| NumberedRows { first: self.job.rows_of(chunk).start, rows })
+        });
+        let chunks = chunks.collect::<Result<Vec<_>>>()?;
+        let read: Vec<_> = finished.iter().collect();
+        let leaves = self.gram.sourced_leaves(&chunks, &read, &self.threads)?;
+        for (chunk, leaf) in (first..).zip(leaves) {
+            self.tree.insert(Node::leaf(chunk)?, leaf)?;
         }
         self.begun.clear();
         self.next_row = next_row;

@@ -245,7 +245,11 @@ fn describe_stats(column: &ColumnMetadata) -> String {
         ColumnStats::Boolean { true_count } => format!("{} true", count(*true_count)),
         ColumnStats::Categorical { cat_emb_start, cat_emb_count, known_count } => {
             let later = known_count.map_or(0, |known| cat_emb_count - known);
-            let later = if later > 0 { format!(" ({later} of them later)") } else { String::new() };
+            let later = if later > 0 {
+                format!(" ({later} of them only after the training period)")
+            } else {
+                String::new()
+            };
             format!("{}{later}, from {cat_emb_start}", plural((*cat_emb_count).into(), "category"))
         }
     }

@@ -180,6 +180,11 @@ impl Gram {
         self.product.processor().kernel()
     }
 
+    /// Whether all threads work on one chunk together in [`Gram::leaves`].
+    pub(crate) fn shares_chunks(&self) -> bool {
+        triangle::length(self.columns) >= SHARED_SUMS
+    }
+
     /// Returns the partial of each chunk, made by the threads of a pool.
     ///
     /// # Errors
