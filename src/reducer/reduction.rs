@@ -56,22 +56,22 @@ pub struct Reduction<S: Statistic> {
     versions: Versions,
     /// Nodes whose rows are of other versions of the files, and are to be compared; `None` where other
     /// versions are refused.
-    unproven: Option<Vec<(Node, Digest)>>,
+    unverified: Option<Vec<(Node, Digest)>>,
 }
 
 impl<S: Statistic> Reduction<S> {
     /// Returns a fold without any chunks.
     pub fn new(job: Job, statistic: Arc<S>) -> Self {
         let tree = Tree::new(job.chunk_count());
-        Self { job, statistic, tree, versions: Versions::default(), unproven: None }
+        Self { job, statistic, tree, versions: Versions::default(), unverified: None }
     }
 
     /// Tells the fold which versions of the files this process finds. Portions of other versions are
-    /// refused; or, if `same_data` is set, [`Reduction::prove`] compares their rows.
+    /// refused; or, if `same_data` is set, [`Reduction::verify_same_data`] compares their rows.
     #[must_use]
     pub fn of_files(mut self, own: Vec<FileVersion>, same_data: bool) -> Self {
         self.versions = Versions::of(own);
-        self.unproven = same_data.then(Vec::new);
+        self.unverified = same_data.then(Vec::new);
         self
     }
 
@@ -106,7 +106,7 @@ impl<S: Statistic> Reduction<S> {
     /// `PlanMismatch` with the file, unless other versions are to be compared.
     pub fn check_versions(&self, arrived: &Arrived<'_, S>) -> Result<()> {
         match self.versions.other(&arrived.versions) {
-            Some((known, found)) if self.unproven.is_none() => {
+            Some((known, found)) if self.unverified.is_none() => {
                 Err(differ(known, found, &self.rows_named(arrived)))
             }
             _ => Ok(()),
@@ -124,8 +124,8 @@ impl<S: Statistic> Reduction<S> {
         let others: Vec<_> = nodes.filter(|_| is_other).collect();
         let inserted = self.tree.insert_all(arrived.nodes)?;
         self.versions.add(arrived.versions);
-        if let Some(unproven) = &mut self.unproven {
-            unproven.extend(others);
+        if let Some(unverified) = &mut self.unverified {
+            unverified.extend(others);
         }
         Ok(inserted)
     }
@@ -135,14 +135,18 @@ impl<S: Statistic> Reduction<S> {
     ///
     /// # Errors
     /// `PlanMismatch` for rows that differ, and those of reading them and of `progress`.
-    pub fn prove<T: Source>(&mut self, source: &T, progress: &dyn Progress) -> Result<u64> {
-        let Some(unproven) = self.unproven.as_mut().map(std::mem::take) else { return Ok(0) };
+    pub fn verify_same_data<T: Source>(
+        &mut self,
+        source: &T,
+        progress: &dyn Progress,
+    ) -> Result<u64> {
+        let Some(unverified) = self.unverified.as_mut().map(std::mem::take) else { return Ok(0) };
         let mut read = 0;
-        if !unproven.is_empty() {
-            let chunks = unproven.iter().map(|(node, _)| node.chunks().end - node.chunks().start);
+        if !unverified.is_empty() {
+            let chunks = unverified.iter().map(|(node, _)| node.chunks().end - node.chunks().start);
             progress.begin("comparing chunks", Some(chunks.sum()));
         }
-        for (node, folded) in unproven {
+        for (node, folded) in unverified {
             let chunks = node.chunks();
             let rows = self.job.rows_of(chunks.start).start..self.job.rows_of(chunks.end - 1).end;
             let digests = chunks.map(|chunk| {

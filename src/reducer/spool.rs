@@ -269,7 +269,7 @@ impl Spool {
             progress.advance(1)?;
         }
         check_complete(&reduction, &blocks, &self.folder)?;
-        reduction.prove(source, progress)?;
+        reduction.verify_same_data(source, progress)?;
         Ok((reduction, nodes))
     }
 
@@ -294,7 +294,7 @@ impl Spool {
                 .and_then(|arrived| {
                     let mut block = self.reduction(job, source);
                     block.insert_all(arrived)?;
-                    block.prove(source, &Silent).map(drop)
+                    block.verify_same_data(source, &Silent).map(drop)
                 })
                 .context(|| path.display()),
         };

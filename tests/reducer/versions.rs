@@ -137,17 +137,17 @@ fn p6_same_data_reads_the_rows_of_another_version_and_compares_them() {
     whole.receive(&before).unwrap();
     whole.receive(&data.portion(8..40)).unwrap();
     let (_, source) = data.open();
-    assert_eq!(whole.prove(&source, &Silent).unwrap(), 8000);
-    assert_eq!(whole.prove(&source, &Silent).unwrap(), 0, "it was compared");
+    assert_eq!(whole.verify_same_data(&source, &Silent).unwrap(), 8000);
+    assert_eq!(whole.verify_same_data(&source, &Silent).unwrap(), 0, "it was compared");
     assert_eq!((whole_bits(&whole), whole.rows_digest().unwrap()), (expected, rows));
-    // What was proven is of this process's version now.
+    // What was verified is of this process's version now.
     data.reduction(false).receive(&whole.checkpoint().unwrap()).unwrap();
 
     data.change(0);
     let mut whole = data.reduction(true);
     whole.receive(&before).unwrap();
     let (_, source) = data.open();
-    let error = whole.prove(&source, &Silent).unwrap_err();
+    let error = whole.verify_same_data(&source, &Silent).unwrap_err();
     refused(&error, &["rows 0 to 7999", "x-0.f64", "not those that were folded before"]);
 }
 
@@ -166,7 +166,10 @@ fn p6_a_portion_of_two_versions_is_refused_also_where_the_file_is_not() {
     refused(&elsewhere.receive(&checkpoint).unwrap_err(), &["x-0.f64", "--same-data"]);
     let mut elsewhere = elsewhere.of_files(Vec::new(), true);
     elsewhere.receive(&checkpoint).unwrap();
-    refused(&elsewhere.prove(&source, &Silent).unwrap_err(), &["x-0.f64", "digests differ"]);
+    refused(
+        &elsewhere.verify_same_data(&source, &Silent).unwrap_err(),
+        &["x-0.f64", "digests differ"],
+    );
 }
 
 #[test]
@@ -197,7 +200,7 @@ fn p6_a_resume_is_refused_after_rows_have_changed() {
     refused(&error, &["checkpoint", "x-0.f64", "rows 0 to 12999"]);
     let mut trusting = data.reduction(true);
     checkpoints.resume(&mut trusting).unwrap();
-    trusting.prove(&data.open().1, &Silent).unwrap_err();
+    trusting.verify_same_data(&data.open().1, &Silent).unwrap_err();
 }
 
 fn spool(data: &Data, folder: &Path) -> Spool {

@@ -275,7 +275,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
         let checkpoints = self.args.checkpoint_dir.as_deref().map(Checkpoints::new).transpose()?;
         let resumed = self.args.begin(checkpoints.as_ref(), &mut reduction)?;
         let bars = Bars::new(Some(self.environment.interrupted));
-        let compared = reduction.prove(&source, &bars)?;
+        let compared = reduction.verify_same_data(&source, &bars)?;
         drop(bars);
 
         let operations = self.statistic.chunk_operations(&source);
@@ -303,7 +303,7 @@ impl<F: StatisticCommand> Leader<'_, F> {
         let elsewhere = coordinator.cpu_microseconds_elsewhere() as f64 / 1e6;
         let mut reduction = coordinator.into_reduction();
         let bars = Bars::new(Some(self.environment.interrupted));
-        let compared = compared + reduction.prove(&source, &bars)?;
+        let compared = compared + reduction.verify_same_data(&source, &bars)?;
         drop(bars);
         if self.args.same_data {
             more.insert("compared_rows".to_owned(), compared.into());
