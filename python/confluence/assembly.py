@@ -217,7 +217,15 @@ def open_stores(settings: config.Config) -> list[headwater.Store]:
                 f"expected a store at {path}, found nothing; if it was moved, name its new place: "
                 "--store FOLDER (evaluate, predict) or --set data.stores=FOLDER (train, bench)"
             )
-    return [headwater.Store(path) for path in settings.data.stores]
+    stores = [headwater.Store(path) for path in settings.data.stores]
+    names = [store.metadata()["database"] for store in stores]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise config.ConfigError(
+            f"data.stores: two stores have the name {twice!r}, which their tasks would share; "
+            "prepare one of them from a schema with another name"
+        )
+    return stores
 
 
 class Trained(NamedTuple):

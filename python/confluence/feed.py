@@ -140,6 +140,7 @@ def open_sampler(
         "num_prefetch": run.prefetch,
         "num_threads": run.threads or None,
         "compact": True,
+        "permutations": False,
     }
     arguments |= overrides
     try:

@@ -11,6 +11,13 @@ from headwater._headwater import Cursor
 Path = str | os.PathLike[str]
 
 
+def read_cursor(cursor: Path | bytes | Cursor) -> Cursor:
+    """Returns a cursor from the path of its file or from its bytes."""
+    if isinstance(cursor, bytes):
+        return Cursor.decode(cursor)
+    return cursor if isinstance(cursor, Cursor) else Cursor.read(cursor)
+
+
 class Core(Protocol):
     """The compiled class of a sampler."""
 
@@ -45,11 +52,7 @@ class Streams:
                 differs.
             Corrupt: The cursor is damaged.
         """
-        if isinstance(cursor, bytes):
-            cursor = Cursor.decode(cursor)
-        elif not isinstance(cursor, Cursor):
-            cursor = Cursor.read(cursor)
-        self._core.resume(cursor)
+        self._core.resume(read_cursor(cursor))
 
     def shutdown(self) -> None:
         """Stops the threads; later requests for batches raise SamplerShutdown."""

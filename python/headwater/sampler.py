@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from headwater._headwater import Cursor, Evaluation, InvalidArgument, SamplerCore, key_text
 from headwater._html import table
-from headwater._streams import Path, Streams
+from headwater._streams import Path, Streams, read_cursor
 from headwater.page import Page
 
 Batch = dict[str, npt.NDArray[Any]]
@@ -34,7 +34,8 @@ class Sampler(Streams):
 
     Args:
         db_path: A store that `headwater.prepare` made, as its folder or as a `Store`, or several
-            stores with different names.
+            stores. Stores of one name need aliases: {"eu": "eu.db", "us": "us.db"}. An alias takes
+            the place of the store's name in the names of tasks and relations, and in the plan.
         rank: The number of this process, from 0.
         world_size: The number of processes that share the streams.
         split_ratios: The shares of train, val and test, for tasks that record no split.
@@ -61,6 +62,8 @@ class Sampler(Streams):
         max_hops: The most links between a row and the seed, for walk "breadth".
         neighbor_budget: The most parents, and the most children, that a row brings in, for walk
             "breadth".
+        permutations: Return `col_perm`, `out_perm` and `in_perm`, orders of the cells for models
+            that skip empty tiles of their masks; without them, a batch is smaller and made sooner.
         row_order: The order of `out_perm` and `in_perm`: "walk" or "cuthill-mckee".
         aggregates: Which rows have the store's aggregates of their children as cells: "near" is the
             seed and its parents, "all" the seed and every row reached as a parent, "none" no row.
@@ -86,7 +89,7 @@ class Sampler(Streams):
 
     def __init__(
         self,
-        db_path: Path | Sequence[Path],
+        db_path: Path | Sequence[Path] | Mapping[str, Path],
         rank: int = 0,
         world_size: int = 1,
         split_ratios: tuple[float, float, float] = (0.8, 0.1, 0.1),
@@ -107,6 +110,7 @@ class Sampler(Streams):
         children: Literal["uniform", "latest"] | None = None,
         max_hops: int | None = None,
         neighbor_budget: int | None = None,
+        permutations: bool = True,
         row_order: Literal["walk", "cuthill-mckee"] = "walk",
         aggregates: Literal["none", "near", "all"] = "near",
         visible_until: Any | None = None,
@@ -135,6 +139,7 @@ class Sampler(Streams):
             "children": children,
             "max_hops": max_hops,
             "neighbor_budget": neighbor_budget,
+            "permutations": permutations,
             "row_order": row_order,
             "aggregates": aggregates,
             "visible_until": _latest(visible_until),
@@ -143,9 +148,13 @@ class Sampler(Streams):
             "texts": texts,
             "text_buckets": text_buckets,
         }
+        aliases = list(db_path) if isinstance(db_path, Mapping) else None
+        if isinstance(db_path, Mapping):
+            db_path = list(db_path.values())
         paths = [db_path] if isinstance(db_path, str | os.PathLike) else db_path
         self._paths = [os.fspath(path) for path in paths]
-        self._core: SamplerCore = SamplerCore(self._paths, **self._arguments)
+        self._aliases = aliases
+        self._core: SamplerCore = SamplerCore(self._paths, aliases=aliases, **self._arguments)
         self._stores = self._core.stores()
         self._unread_splits: set[str] = {"train", "val", "test"}
 
@@ -183,13 +192,31 @@ class Sampler(Streams):
         while True:
             yield self.next_train_batch()
 
-    def evaluate(self, split: Split, tasks: Sequence[str] | None = None) -> Evaluation:
+    def evaluate(
+        self,
+        split: Split,
+        tasks: Sequence[str] | None = None,
+        *,
+        cursor: Path | bytes | Cursor | None = None,
+    ) -> Evaluation:
         """Returns batches that have each seed of a split once over all ranks, task by task.
 
         Sequences with a `seq_weight` of 0 pad the last batch of a task. Warns of tasks without a
         seed in the split, and of tasks without a seed for this rank.
+
+        Args:
+            split: The split.
+            tasks: The tasks, in the order of the pass; default: all.
+            cursor: A cursor of such a pass, of its `cursor` or `save_cursor`: the pass goes on
+                after the batches that were taken then, also with another number of ranks.
+
+        Raises:
+            PlanMismatch: The cursor is of another pass; the message names every setting that
+                differs.
         """
-        evaluation = self._core.evaluate(split, None if tasks is None else list(tasks))
+        begin = None if cursor is None else read_cursor(cursor)
+        chosen_tasks = None if tasks is None else list(tasks)
+        evaluation = self._core.evaluate(split, chosen_tasks, begin)
         own = self.own_seed_counts(split)
         names = self.tasks
         chosen = names if tasks is None else [names[self.task_number(t)] for t in tasks]
@@ -325,11 +352,14 @@ class Sampler(Streams):
         return table(repr(self), ["task", *(f"{split} seeds" for split in splits)], rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self._paths, self._arguments, self.cursor())
+        named = dict(zip(self._aliases, self._paths, strict=True)) if self._aliases else None
+        return _restored, (named or self._paths, self._arguments, self.cursor())
 
 
-def _restored(paths: list[str], arguments: dict[str, Any], cursor: bytes) -> Sampler:
-    sampler = Sampler(paths, **arguments)
+def _restored(
+    stores: list[str] | dict[str, str], arguments: dict[str, Any], cursor: bytes
+) -> Sampler:
+    sampler = Sampler(stores, **arguments)
     sampler.resume(cursor)
     return sampler
 

@@ -29,10 +29,12 @@ pub enum CursorKind {
     Reducer = 2,
     /// The token rows of an event sampler.
     Events = 3,
+    /// The batches of a finite pass of a sampler.
+    Evaluation = 4,
 }
 
 impl CursorKind {
-    const ALL: [Self; 3] = [Self::Sampler, Self::Reducer, Self::Events];
+    const ALL: [Self; 4] = [Self::Sampler, Self::Reducer, Self::Events, Self::Evaluation];
 
     /// Returns the name in messages and listings.
     #[must_use]
@@ -41,6 +43,7 @@ impl CursorKind {
             Self::Sampler => "sampler",
             Self::Reducer => "reducer",
             Self::Events => "events",
+            Self::Evaluation => "evaluation",
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use super::Whole;
 use super::arguments::{Argument, in_range, speed_of, split_of};
@@ -109,6 +109,7 @@ pub(super) fn sampler_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     defaults.set_item("default_sequence_length", shape.sequence_length)?;
     defaults.set_item("max_rows", shape.max_rows)?;
     defaults.set_item("compact", shape.compact)?;
+    defaults.set_item("permutations", shape.permutations)?;
     Ok(defaults)
 }
 
@@ -125,7 +126,7 @@ fn staleness(days: u32) -> Result<i64> {
 #[pymethods]
 impl SamplerCore {
     #[new]
-    #[pyo3(signature = (paths, *, rank, world_size, split_ratios, split_seed, seed, num_prefetch, default_batch_size, default_sequence_length, bfs_child_width, max_rows, tasks, task_weights, num_threads, compact, walk, child_widths, children, max_hops, neighbor_budget, row_order, aggregates, visible_until, staleness_days, keep_future_cells, texts, text_buckets))]
+    #[pyo3(signature = (paths, *, rank, world_size, split_ratios, split_seed, seed, num_prefetch, default_batch_size, default_sequence_length, bfs_child_width, max_rows, tasks, task_weights, num_threads, compact, walk, child_widths, children, max_hops, neighbor_budget, row_order, aggregates, visible_until, staleness_days, keep_future_cells, texts, text_buckets, permutations, aliases))]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of headwater.Sampler")]
     fn new(
         py: Python<'_>,
@@ -156,6 +157,8 @@ impl SamplerCore {
         keep_future_cells: &Bound<'_, PyAny>,
         texts: &Bound<'_, PyAny>,
         text_buckets: &Bound<'_, PyAny>,
+        permutations: &Bound<'_, PyAny>,
+        aliases: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let (train, val, test) = Argument("split_ratios", split_ratios).get()?;
         let settings = Settings {
@@ -164,6 +167,7 @@ impl SamplerCore {
                 seed: Argument("split_seed", split_seed).number()?,
                 ratios: SplitRatios::new(train, val, test)?,
             },
+            aliases: Argument("aliases", aliases).get()?,
             tasks: Argument("tasks", tasks).get()?,
             task_weights: Argument("task_weights", task_weights).get()?,
             walk: walk_of(
@@ -187,6 +191,7 @@ impl SamplerCore {
                     .number()?,
                 max_rows: Argument("max_rows", max_rows).number()?,
                 compact: Argument("compact", compact).get()?,
+                permutations: Argument("permutations", permutations).get()?,
                 texts: texts_of(Argument("texts", texts), Argument("text_buckets", text_buckets))?,
             },
         };
@@ -218,14 +223,19 @@ impl SamplerCore {
         Ok((arrays(py, batch)?, Cursor::from(self.0.cursor_at(&snapshot))))
     }
 
-    /// Returns a finite pass over the seeds of a split.
-    #[pyo3(signature = (split, tasks=None))]
+    /// Returns a finite pass over the seeds of a split, or what is left of it after a cursor.
+    #[pyo3(signature = (split, tasks=None, cursor=None))]
     fn evaluate(
         slf: &Bound<'_, Self>,
         split: &str,
         tasks: Option<Vec<String>>,
+        cursor: Option<&Cursor>,
     ) -> PyResult<Evaluation> {
-        let pass = slf.get().0.evaluate(split_of(split)?, tasks.as_deref())?;
+        let (sampler, split) = (&slf.get().0, split_of(split)?);
+        let pass = match cursor {
+            None => sampler.evaluate(split, tasks.as_deref())?,
+            Some(cursor) => sampler.evaluate_from(split, tasks.as_deref(), cursor.as_plan())?,
+        };
         let sampler = slf.clone().unbind();
         Ok(Evaluation { process: pass.process(), pass: Mutex::new(pass), _sampler: sampler })
     }
@@ -327,6 +337,20 @@ pub(super) struct Evaluation {
     _sampler: Py<SamplerCore>,
 }
 
+impl Evaluation {
+    /// Does something with the pass, without the GIL.
+    fn with_pass<T: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut Pass) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        Ok(py.detach(|| {
+            check_owner(self.process)?;
+            f(&mut self.pass.lock().unwrap_or_else(PoisonError::into_inner))
+        })?)
+    }
+}
+
 #[pymethods]
 impl Evaluation {
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -336,18 +360,21 @@ impl Evaluation {
     /// The number of batches that are left.
     #[getter]
     fn remaining(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(py.detach(|| {
-            check_owner(self.process)?;
-            Ok::<_, Error>(self.pass.lock().unwrap_or_else(PoisonError::into_inner).remaining())
-        })?)
+        self.with_pass(py, |pass| Ok(pass.remaining()))
+    }
+
+    /// Returns the cursor after the last batch that was taken.
+    fn cursor<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.with_pass(py, |pass| pass.cursor().encode())?))
+    }
+
+    /// Writes the cursor to a file, completely or not at all.
+    fn save_cursor(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.with_pass(py, |pass| pass.save_cursor(&path))
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let batch = py.detach(|| {
-            check_owner(self.process)?;
-            let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
-            pass.next().transpose()
-        })?;
+        let batch = self.with_pass(py, |pass| pass.next().transpose())?;
         batch.map(|batch| arrays(py, batch)).transpose()
     }
 }

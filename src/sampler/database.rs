@@ -12,6 +12,8 @@ use crate::store::{
 
 /// An open store, with the shape of every table for the walk.
 pub(super) struct Database {
+    /// The name under which it is served.
+    pub name: String,
     pub store: Arc<Store>,
     pub tables: Vec<TableShape>,
     /// The child width of each relation that has one of its own in the settings.
@@ -91,7 +93,7 @@ impl ColumnShape {
 }
 
 impl Database {
-    pub(super) fn new(store: Arc<Store>) -> Result<Self> {
+    pub(super) fn new(name: String, store: Arc<Store>) -> Result<Self> {
         let metadata = store.metadata();
         let column_count = metadata.embedding.column_count;
         if i32::try_from(column_count).is_err() {
@@ -134,7 +136,7 @@ impl Database {
         });
         let summaries = summaries.collect();
         let child_widths = vec![None; metadata.relations.len()];
-        Ok(Self { store, tables, child_widths, summaries, column_count })
+        Ok(Self { name, store, tables, child_widths, summaries, column_count })
     }
 
     /// Returns the summary whose rows are the children through a relation.
@@ -177,10 +179,10 @@ pub(super) fn set_child_widths(
     for (wanted, width) in widths {
         let mut is_known = false;
         for database in &mut *databases {
-            let Database { store, child_widths, .. } = database;
+            let Database { name: served_as, store, child_widths, .. } = database;
             for (relation, of_relation) in child_widths.iter_mut().enumerate() {
                 let name = store.relation_name(relation);
-                let full = format!("{}/{name}", store.metadata().database);
+                let full = format!("{served_as}/{name}");
                 if *wanted != name && *wanted != full {
                     continue;
                 }

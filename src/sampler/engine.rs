@@ -103,8 +103,8 @@ impl Engine {
         let database = &self.databases[task.database];
         let slab = self.buffers.take(self.tensors.bytes, self.tensors.bytes);
         let mut slab = slab.map_err(|error| error.followed_by(", or a smaller max_rows"))?;
-        let compact = self.settings.shape.compact;
-        let places = sequences(&self.tensors, slab.used_mut(), compact, task.heading);
+        let shape = &self.settings.shape;
+        let places = sequences(&self.tensors, slab.used_mut(), shape, task.heading);
         self.threads.install(|| {
             (places.into_par_iter().zip(sources)).try_for_each(|(place, &source)| {
                 let mut scratch = self.take_scratch();

@@ -1,31 +1,67 @@
 //! `Evaluation`: a finite pass over the seeds of a split.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use super::batch::Batch;
 use super::batches::Batches;
 use super::engine::SequenceSource;
-use crate::error::Result;
+use super::stream;
+use crate::durable;
+use crate::error::{Error, ErrorKind, Result};
 use crate::handoff::Pass;
+use crate::plan::{Cursor, CursorKind, Plan};
 
 /// Returns the task and this rank's seeds of the next batch.
 pub(super) type NextSeeds = Box<dyn FnMut() -> Result<Option<(usize, Vec<SequenceSource>)>> + Send>;
 
 /// A finite pass over the seeds of a split, as an iterator of batches.
+///
+/// After a batch that cannot be made, the pass gives no others; its cursor is before that batch.
 pub struct Evaluation {
-    pub(super) pass: Pass<Batches, NextSeeds>,
-    pub(super) remaining: u64,
+    /// The batches, some of them made ahead.
+    made: Pass<Batches, NextSeeds>,
+    batches: Arc<Batches>,
+    /// The place of the caller.
+    consumed: stream::Pass,
+    plan: Plan,
+    has_failed: bool,
 }
 
 impl Evaluation {
+    pub(super) fn new(
+        made: Pass<Batches, NextSeeds>,
+        batches: Arc<Batches>,
+        consumed: stream::Pass,
+        plan: Plan,
+    ) -> Self {
+        Self { made, batches, consumed, plan, has_failed: false }
+    }
+
     /// Returns the process whose threads make the batches; another process cannot continue the pass.
     #[must_use]
     pub fn process(&self) -> u32 {
-        self.pass.process()
+        self.made.process()
     }
 
     /// Returns the number of batches that are left.
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        self.remaining
+        self.consumed.remaining(&self.batches.engine.tasks)
+    }
+
+    /// Returns the cursor after the last batch that was taken, the same on every rank.
+    #[must_use]
+    pub fn cursor(&self) -> Cursor {
+        Cursor::new(CursorKind::Evaluation, self.plan.clone(), self.consumed.position())
+    }
+
+    /// Writes the cursor to a file, completely or not at all.
+    ///
+    /// # Errors
+    /// `Io` when the disk fails.
+    pub fn save_cursor(&self, path: &Path) -> Result<()> {
+        self.cursor().write(&durable::Disk, path)
     }
 }
 
@@ -33,8 +69,19 @@ impl Iterator for Evaluation {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let batch = self.pass.next()?;
-        self.remaining = self.remaining.saturating_sub(1);
+        if self.has_failed {
+            return Some(Err(Error::invalid(
+                "a batch of this pass could not be made; begin another pass at its cursor",
+            )));
+        }
+        let batch = self.made.next()?;
+        match &batch {
+            Ok(_) => {
+                self.consumed.step(&self.batches.engine.tasks);
+            }
+            // A shutdown is told at every call.
+            Err(error) => self.has_failed = error.kind() != ErrorKind::Shutdown,
+        }
         Some(batch)
     }
 }

@@ -90,8 +90,9 @@ impl Sampler {
         speed: Speed,
     ) -> Result<Self> {
         settings.check()?;
-        let mut databases = stores.into_iter().map(Database::new).collect::<Result<Vec<_>>>()?;
-        check_names(&databases)?;
+        let named = names(&stores, settings.aliases.as_deref())?.into_iter().zip(stores);
+        let databases = named.map(|(name, store)| Database::new(name, store));
+        let mut databases = databases.collect::<Result<Vec<_>>>()?;
         let tasks = tasks::tasks(&databases, &settings)?;
         if settings.staleness > 0 {
             tasks.iter().try_for_each(|task| task.check_staleness(&databases))?;
@@ -100,8 +101,7 @@ impl Sampler {
         settings.add_to(&mut plan)?;
         set_child_widths(&mut databases, &settings.child_widths, &mut plan)?;
         for (number, database) in databases.iter().enumerate() {
-            let name = &database.store.metadata().database;
-            plan.add(format!("database/{number}"), name.as_str())?;
+            plan.add(format!("database/{number}"), database.name.as_str())?;
             plan.add(format!("database/{number}/root"), database.store.root().0)?;
         }
         for task in &tasks {
@@ -157,12 +157,39 @@ impl Sampler {
     /// # Errors
     /// `InvalidArgument` when a task is not served by this sampler.
     pub fn evaluate(&self, split: Split, tasks: Option<&[String]>) -> Result<Evaluation> {
-        self.streams.check_alive()?;
+        let pass = self.pass(split, tasks)?;
+        let plan = pass.plan(&self.plan, &self.engine().tasks)?;
+        self.start(pass, plan)
+    }
+
+    /// Returns the rest of a pass, from a cursor of [`Evaluation::cursor`] on, also of one on another
+    /// number of ranks or with another batch size.
+    ///
+    /// # Cost
+    /// The same for every position.
+    ///
+    /// # Errors
+    /// Those of [`Sampler::evaluate`], and `PlanMismatch`, naming every setting that differs.
+    pub fn evaluate_from(
+        &self,
+        split: Split,
+        tasks: Option<&[String]>,
+        cursor: &Cursor,
+    ) -> Result<Evaluation> {
         let mut pass = self.pass(split, tasks)?;
-        let remaining = pass.remaining(&self.engine().tasks);
-        let batches = Arc::clone(&self.batches);
-        let next: NextSeeds = Box::new(move || pass.advance(&batches.engine.tasks));
-        Ok(Evaluation { pass: self.streams.pass(next), remaining })
+        let plan = pass.plan(&self.plan, &self.engine().tasks)?;
+        cursor.check(CursorKind::Evaluation, &plan)?;
+        pass.move_to(cursor.position(), &self.engine().tasks)?;
+        self.start(pass, plan)
+    }
+
+    /// Starts a pass.
+    fn start(&self, pass: Pass, plan: Plan) -> Result<Evaluation> {
+        self.streams.check_alive()?;
+        let (batches, mut ahead) = (Arc::clone(&self.batches), pass.clone());
+        let next: NextSeeds = Box::new(move || ahead.advance(&batches.engine.tasks));
+        let made = self.streams.pass(next);
+        Ok(Evaluation::new(made, Arc::clone(&self.batches), pass, plan))
     }
 
     /// Returns the number of batches in which each seed of a split comes once over all ranks, task by task:
@@ -206,9 +233,8 @@ impl Sampler {
             )));
         }
         chosen.retain(|&task| served[task].count(split) > 0);
-        chosen.reverse();
         let batch_size = u64::from(self.engine().settings.shape.batch_size);
-        Ok(Pass { split, tasks: chosen, taken: 0, batch_size, assignment: self.assignment })
+        Ok(Pass::new(split, chosen, batch_size, self.assignment))
     }
 
     /// Returns the contexts of chosen rows of a task's anchor table at chosen times, as one batch
@@ -356,21 +382,32 @@ fn padded(sources: impl Iterator<Item = SequenceSource>, batch_size: usize) -> V
     sources.chain(std::iter::repeat(SequenceSource::Filler)).take(batch_size).collect()
 }
 
-/// Rejects two databases of one name, and none at all.
-fn check_names(databases: &[Database]) -> Result<()> {
-    if databases.is_empty() {
+/// Returns the names under which the stores are served: the aliases, or their own.
+fn names(stores: &[Arc<Store>], aliases: Option<&[String]>) -> Result<Vec<String>> {
+    if stores.is_empty() {
         return Err(Error::invalid("expected at least one store to sample from, found none"));
     }
-    let name = |database: &Database| database.store.metadata().database.clone();
-    for (place, database) in databases.iter().enumerate() {
-        let other = databases[..place].iter().find(|other| name(other) == name(database));
-        if let Some(other) = other {
+    let own = || stores.iter().map(|store| store.metadata().database.clone()).collect();
+    let names: Vec<String> = aliases.map_or_else(own, <[_]>::to_vec);
+    if names.len() != stores.len() {
+        return Err(Error::invalid(format!(
+            "expected {} aliases, one for each store, found {}",
+            stores.len(),
+            names.len()
+        )));
+    }
+    for (place, name) in names.iter().enumerate() {
+        if aliases.is_some() && (name.is_empty() || name.contains('/')) {
             return Err(Error::invalid(format!(
-                "two stores have the name {:?}; prepare one of them under another name, so that \
-                 their tasks differ",
-                name(other)
+                "expected an alias of at least one character and without \"/\", which ends it in the \
+                 names of tasks, found {name:?}"
+            )));
+        }
+        if names[..place].contains(name) {
+            return Err(Error::invalid(format!(
+                "two stores have the name {name:?}; give the stores aliases, so that their tasks differ"
             )));
         }
     }
-    Ok(())
+    Ok(names)
 }

@@ -4,7 +4,8 @@ use super::aggregates::{SeedRow, write_aggregates};
 use super::calendar::{FEATURES, write_features};
 use super::database::{ColumnShape, Database};
 use super::order::Orders;
-use super::tensors::Tensors;
+use super::settings::Shape;
+use super::tensors::{PERMUTATIONS, Tensors};
 use super::walk::{Edge, Walker};
 use crate::error::Result;
 use crate::store::{ALWAYS_VISIBLE, Cell, Row, is_visible};
@@ -37,9 +38,8 @@ pub(super) struct Sequence<'a> {
     row_hop: &'a mut [u16],
     row_relation: &'a mut [i32],
     row_direction: &'a mut [u8],
-    col_perm: &'a mut [u16],
-    out_perm: &'a mut [u16],
-    in_perm: &'a mut [u16],
+    /// Only where they are asked for.
+    permutations: Option<[&'a mut [u16]; 3]>,
     target_pos: &'a mut i32,
     seq_weight: &'a mut f32,
     obs_time: &'a mut i64,
@@ -65,7 +65,7 @@ pub(super) struct Heading {
 pub(super) fn sequences<'a>(
     tensors: &'a Tensors,
     buffer: &'a mut [u8],
-    compact: bool,
+    shape: &Shape,
     heading: Heading,
 ) -> Vec<Sequence<'a>> {
     let mut carver = tensors.carve(buffer);
@@ -73,7 +73,7 @@ pub(super) fn sequences<'a>(
     let mut column_ids = carver.rows("column_ids");
     let mut seq_row_ids = carver.rows("seq_row_ids");
     let mut numeric_values = carver.rows("numeric_values");
-    let mut times: Box<dyn Iterator<Item = Times<'a>>> = match compact {
+    let mut times: Box<dyn Iterator<Item = Times<'a>>> = match shape.compact {
         true => Box::new(carver.rows("timestamp_us").map(Times::Microseconds)),
         false => Box::new(carver.rows("timestamp_values").map(Times::Features)),
     };
@@ -83,7 +83,7 @@ pub(super) fn sequences<'a>(
     let mut is_null = carver.rows("is_null");
     let mut is_target = carver.rows("is_target");
     let mut is_padding = carver.rows("is_padding");
-    let mut fk_adj: Box<dyn Iterator<Item = Option<&mut [u8]>>> = match compact {
+    let mut fk_adj: Box<dyn Iterator<Item = Option<&mut [u8]>>> = match shape.compact {
         true => Box::new(std::iter::repeat_with(|| None)),
         false => Box::new(carver.rows("fk_adj").map(Some)),
     };
@@ -93,9 +93,8 @@ pub(super) fn sequences<'a>(
     let mut row_hop = carver.rows("row_hop");
     let mut row_relation = carver.rows("row_relation");
     let mut row_direction = carver.rows("row_direction");
-    let mut col_perm = carver.rows("col_perm");
-    let mut out_perm = carver.rows("out_perm");
-    let mut in_perm = carver.rows("in_perm");
+    let mut permutations =
+        shape.permutations.then(|| PERMUTATIONS.map(|name| carver.rows::<u16>(name)));
     let target_pos = carver.whole("target_pos");
     let mut seq_weight = carver.whole("seq_weight").iter_mut();
     let mut obs_time = carver.whole("obs_time").iter_mut();
@@ -125,9 +124,12 @@ pub(super) fn sequences<'a>(
             row_hop: row_hop.next()?,
             row_relation: row_relation.next()?,
             row_direction: row_direction.next()?,
-            col_perm: col_perm.next()?,
-            out_perm: out_perm.next()?,
-            in_perm: in_perm.next()?,
+            permutations: match &mut permutations {
+                Some([column, outgoing, incoming]) => {
+                    Some([column.next()?, outgoing.next()?, incoming.next()?])
+                }
+                None => None,
+            },
             target_pos,
             seq_weight: seq_weight.next()?,
             obs_time: obs_time.next()?,
@@ -154,7 +156,7 @@ impl Sequence<'_> {
     pub(super) fn fill(mut self) {
         self.clear();
         self.is_padding.fill(1);
-        for order in [self.col_perm, self.out_perm, self.in_perm] {
+        for order in self.permutations.into_iter().flatten() {
             order.iter_mut().zip(0..).for_each(|(slot, place)| *slot = place);
         }
     }
@@ -217,12 +219,10 @@ impl Sequence<'_> {
         self.is_target[target.cell] = 1;
         self.is_padding[length..].fill(1);
         self.connect(walker.edges());
-        orders.write(
-            &self.column_ids[..length],
-            &self.seq_row_ids[..length],
-            walker,
-            [self.col_perm, self.out_perm, self.in_perm],
-        );
+        if let Some(permutations) = self.permutations {
+            let (columns, rows) = (&self.column_ids[..length], &self.seq_row_ids[..length]);
+            orders.write(columns, rows, walker, permutations);
+        }
         *self.target_pos = target.cell as i32;
         *self.seq_weight = 1.0;
         *self.obs_time = observation.at;

@@ -59,6 +59,8 @@ pub struct Shape {
     pub max_rows: u32,
     /// Whether times and links come in the compact form, which the device expands.
     pub compact: bool,
+    /// Whether a batch has the orders of its cells: `col_perm`, `out_perm` and `in_perm`.
+    pub permutations: bool,
     /// The place of the texts' vectors.
     pub texts: Texts,
 }
@@ -116,6 +118,9 @@ pub struct Settings {
     pub seed: u64,
     /// The rule that divides the seeds of tasks without recorded splits.
     pub split: SplitRule,
+    /// The names of the stores, in their order, in place of their own (default: their own). They are part
+    /// of the names of the tasks, and so of the order.
+    pub aliases: Option<Vec<String>>,
     /// The tasks to serve, as `task` or `database/task` (default: all).
     pub tasks: Option<Vec<String>>,
     /// The weight of each of `tasks` (default: equal).
@@ -147,6 +152,7 @@ impl Default for Settings {
         Self {
             seed: 42,
             split: SplitRule { seed: 123, ratios: SplitRatios::default() },
+            aliases: None,
             tasks: None,
             task_weights: None,
             walk: Walk::Priority { child_width: CHILD_WIDTH, children: Children::Uniform },
@@ -161,6 +167,7 @@ impl Default for Settings {
                 sequence_length: 1024,
                 max_rows: 208,
                 compact: false,
+                permutations: true,
                 texts: Texts::Batch(Vec::new()),
             },
         }
@@ -222,6 +229,12 @@ impl Settings {
                 "expected the walk by priority, because child_widths names {relation:?}, found the walk \
                  breadth first; change the walk, or remove child_widths"
             )));
+        }
+        if !self.shape.permutations && self.row_order != RowOrder::Walk {
+            return Err(Error::invalid(
+                "row_order: expected \"walk\", because a batch without permutations has no order of \
+                 rows, found \"cuthill-mckee\"; leave it out, or ask for the permutations",
+            ));
         }
         if let (None, Some(weights)) = (&self.tasks, &self.task_weights) {
             return Err(Error::invalid(format!(

@@ -3,7 +3,7 @@
 use super::engine::SequenceSource;
 use super::tasks::Task;
 use crate::error::{Error, Result};
-use crate::plan::{Assignment, Permutation, Position, Schedule, Split};
+use crate::plan::{Assignment, Permutation, Plan, Position, Schedule, Split};
 
 /// A place between two steps of one split's stream.
 ///
@@ -129,23 +129,91 @@ fn past_the_end() -> Error {
     Error::limit("the stream ends at draw 2^64 - 1; start a new run with another random seed")
 }
 
-/// A finite pass over the seeds of one split, task after task.
+/// A place in a finite pass over the seeds of one split, task after task.
+#[derive(Clone)]
 pub(super) struct Pass {
-    pub split: Split,
-    /// The remaining tasks, the next one last.
-    pub tasks: Vec<usize>,
+    split: Split,
+    /// The tasks in their order; each has seeds.
+    tasks: Vec<usize>,
+    /// The number of tasks that are done.
+    done: usize,
     /// The number of the current task's seeds that all ranks together have taken.
-    pub taken: u64,
-    pub batch_size: u64,
-    pub assignment: Assignment,
+    taken: u64,
+    batch_size: u64,
+    assignment: Assignment,
 }
 
 impl Pass {
+    /// Returns the beginning of a pass over tasks that have seeds in the split.
+    pub(super) fn new(
+        split: Split,
+        tasks: Vec<usize>,
+        batch_size: u64,
+        assignment: Assignment,
+    ) -> Self {
+        Self { split, tasks, done: 0, taken: 0, batch_size, assignment }
+    }
+
+    /// Returns the plan of the pass of a sampler that has the plan `of`.
+    pub(super) fn plan(&self, of: &Plan, tasks: &[Task]) -> Result<Plan> {
+        let mut plan = of.clone();
+        plan.add("pass/split", self.split.name())?;
+        for (place, &task) in self.tasks.iter().enumerate() {
+            plan.add(format!("pass/task/{place}"), tasks[task].name.as_str())?;
+        }
+        Ok(plan)
+    }
+
+    /// Returns the counters of a cursor at this place.
+    pub(super) fn position(&self) -> Position {
+        let mut position = Position::new();
+        position.set("tasks", self.done as u64);
+        position.set("seeds", self.taken);
+        position
+    }
+
+    /// Goes to the place of a cursor's counters.
+    pub(super) fn move_to(&mut self, position: &Position, tasks: &[Task]) -> Result<()> {
+        let counter = |name: &str| position.get(name);
+        let (done, taken) = counter("tasks").zip(counter("seeds")).ok_or_else(|| {
+            Error::corrupt(
+                "expected the counters \"tasks\" and \"seeds\" in the cursor's position, found others; \
+                 use a cursor that a pass saved",
+            )
+        })?;
+        let current = usize::try_from(done).ok().and_then(|done| self.tasks.get(done));
+        let seeds = current.map_or(0, |&task| tasks[task].count(self.split));
+        if done > self.tasks.len() as u64 || taken >= seeds.max(1) {
+            return Err(Error::corrupt(format!(
+                "expected a place in {} tasks, found {done} tasks and {taken} of {seeds} seeds of the \
+                 next; use a cursor that a pass saved",
+                self.tasks.len()
+            )));
+        }
+        (self.done, self.taken) = (done as usize, taken);
+        Ok(())
+    }
+
     /// The number of batches that are left.
     pub(super) fn remaining(&self, tasks: &[Task]) -> u64 {
-        let global = self.batch_size.saturating_mul(self.assignment.world());
-        let steps = |&task: &usize| tasks[task].count(self.split).div_ceil(global);
-        self.tasks.iter().map(steps).sum::<u64>() - self.taken / global
+        let left = |(place, &task): (usize, &usize)| {
+            let taken = if place == 0 { self.taken } else { 0 };
+            (tasks[task].count(self.split) - taken).div_ceil(self.global())
+        };
+        self.tasks[self.done..].iter().enumerate().map(left).sum()
+    }
+
+    /// Moves behind the next batch; returns its task and the number of the task's seeds before it.
+    pub(super) fn step(&mut self, tasks: &[Task]) -> Option<(usize, u64)> {
+        let &number = self.tasks.get(self.done)?;
+        let first = self.taken;
+        // Past the last seed is the end, however far.
+        self.taken = self.taken.saturating_add(self.global());
+        if self.taken >= tasks[number].count(self.split) {
+            self.done += 1;
+            self.taken = 0;
+        }
+        Some((number, first))
     }
 
     /// Returns the next step's task and this rank's seeds, padded at the end of a task.
@@ -153,12 +221,12 @@ impl Pass {
         &mut self,
         tasks: &[Task],
     ) -> Result<Option<(usize, Vec<SequenceSource>)>> {
-        let Some(&number) = self.tasks.last() else { return Ok(None) };
+        let Some((number, first)) = self.step(tasks) else { return Ok(None) };
         let task = &tasks[number];
         let count = task.count(self.split);
         let sources = (0..self.batch_size)
             .map(|row| {
-                let ordinal = self.taken + self.assignment.position(0, self.batch_size, row)?;
+                let ordinal = first + self.assignment.position(0, self.batch_size, row)?;
                 Ok(if ordinal < count {
                     SequenceSource::Seed { seed_index: task.seed(self.split, ordinal), epoch: 0 }
                 } else {
@@ -166,13 +234,11 @@ impl Pass {
                 })
             })
             .collect::<Result<_>>()?;
-        // Past the last seed is the end, however far.
-        let global = self.batch_size.saturating_mul(self.assignment.world());
-        self.taken = self.taken.saturating_add(global);
-        if self.taken >= count {
-            self.tasks.pop();
-            self.taken = 0;
-        }
         Ok(Some((number, sources)))
+    }
+
+    /// The number of seeds of a step on all ranks.
+    fn global(&self) -> u64 {
+        self.batch_size.saturating_mul(self.assignment.world())
     }
 }

@@ -41,7 +41,7 @@ impl Task {
         let store = &databases[database].store;
         let task = &store.tasks()[place];
         let metadata = task.metadata();
-        let name = format!("{}/{}", store.metadata().database, metadata.name);
+        let name = format!("{}/{}", databases[database].name, metadata.name);
         let column = store.metadata().target_column(metadata);
         let (cat_emb_start, cat_emb_count) = match column.stats {
             // A model chooses among the categories of the training period.
@@ -187,8 +187,8 @@ pub(super) fn tasks(databases: &[Database], settings: &Settings) -> Result<Vec<T
         .flat_map(|(database, d)| (0..d.store.tasks().len()).map(move |place| (database, place)))
         .collect();
     let name = |&(database, place): &(usize, usize)| {
-        let store = &databases[database].store;
-        format!("{}/{}", store.metadata().database, store.tasks()[place].metadata().name)
+        let Database { name, store, .. } = &databases[database];
+        format!("{name}/{}", store.tasks()[place].metadata().name)
     };
     let mut weights = vec![None; all.len()];
     match &settings.tasks {

@@ -9,6 +9,9 @@ use super::settings::Shape;
 use crate::bytes::ALIGNMENT;
 use crate::tensor::{Dtype, Tensor};
 
+/// The orders of the cells of a sequence: by column, by outgoing and by incoming links.
+pub(super) const PERMUTATIONS: [&str; 3] = ["col_perm", "out_perm", "in_perm"];
+
 /// The layout of all tensors whose size does not depend on the batch's content.
 #[derive(Clone, Debug)]
 pub(super) struct Tensors {
@@ -49,9 +52,11 @@ impl Tensors {
         tensors.add("row_hop", Dtype::UInt16, vec![b, r]);
         tensors.add("row_relation", Dtype::Int32, vec![b, r]);
         tensors.add("row_direction", Dtype::UInt8, vec![b, r]);
-        tensors.add("col_perm", Dtype::UInt16, vec![b, s]);
-        tensors.add("out_perm", Dtype::UInt16, vec![b, s]);
-        tensors.add("in_perm", Dtype::UInt16, vec![b, s]);
+        if shape.permutations {
+            for name in PERMUTATIONS {
+                tensors.add(name, Dtype::UInt16, vec![b, s]);
+            }
+        }
         tensors.add("target_pos", Dtype::Int32, vec![b]);
         tensors.add("seq_weight", Dtype::Float32, vec![b]);
         tensors.add("obs_time", Dtype::Int64, vec![b]);

@@ -30,7 +30,13 @@ impl ContextPicture {
     ) -> Result<Self> {
         // One sequence, with the tensors of the page, and without text vectors: the page shows none,
         // and the store may have none.
-        let shape = Shape { batch_size: 1, compact: false, texts: Texts::Global, ..settings.shape };
+        let shape = Shape {
+            batch_size: 1,
+            compact: false,
+            permutations: true,
+            texts: Texts::Global,
+            ..settings.shape
+        };
         let speed = Speed { threads: Some(1), prefetch: 0 };
         let settings = Settings { shape, ..settings };
         let sampler = Sampler::new(stores, settings, Assignment::new(0, 1)?, speed)?;

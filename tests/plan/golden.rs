@@ -35,6 +35,18 @@ pub(crate) fn typical() -> Cursor {
     )
 }
 
+/// Returns a cursor of a finite pass, in its second task.
+fn pass() -> Cursor {
+    let mut plan = typical_plan();
+    plan.add("pass/split", "test").unwrap();
+    plan.add("pass/task/0", "shop/churn").unwrap();
+    plan.add("pass/task/1", "shop/spend").unwrap();
+    let mut position = Position::new();
+    position.set("seeds", 96);
+    position.set("tasks", 1);
+    Cursor::new(CursorKind::Evaluation, plan, position)
+}
+
 /// Appends the digest of a body.
 pub(crate) fn sealed(mut body: Vec<u8>) -> Vec<u8> {
     let hash = blake3::hash(&body);
@@ -50,6 +62,7 @@ fn good() -> Vec<(&'static str, &'static str, Cursor)> {
     vec![
         ("cursor-v1-empty.cursor", "no setting, no counter", cursor(Plan::new(), &[])),
         ("cursor-v1-typical.cursor", "every kind of setting, half-way through a run", typical()),
+        ("cursor-v1-evaluation.cursor", "a pass in its second task", pass()),
         (
             "cursor-v1-extremes.cursor",
             "names beyond ASCII, the greatest numbers, an empty name",

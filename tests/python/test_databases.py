@@ -1,5 +1,6 @@
 """Several databases in one sampler, and tasks without seeds."""
 
+import pickle
 import subprocess
 import sys
 import warnings
@@ -151,3 +152,21 @@ def test_a_rank_without_seeds_gets_a_warning(with_promises):
     assert "task 'few/promise' has none of its 3 train seeds on this rank" in messages[0]
     assert weights == [1, 1, 1, 0]
     shut(samplers)
+
+
+def test_stores_of_one_name_have_aliases(tmp_path):
+    first, second = (prepared(tmp_path / part, "shop") for part in ("a", "b"))
+    with pytest.raises(headwater.InvalidArgument, match="the name 'shop'|the name \"shop\""):
+        headwater.Sampler([first, second])
+    with headwater.Sampler({"eu": first, "us": second}, default_batch_size=2) as sampler:
+        assert sampler.tasks == ["eu/price", "us/price"]
+        for _ in range(3):
+            sampler.next_train_batch()
+        copy = pickle.loads(pickle.dumps(sampler))
+        expected, found = sampler.next_train_batch(), copy.next_train_batch()
+        assert all(np.array_equal(expected[name], found[name]) for name in expected)
+        copy.shutdown()
+    with pytest.raises(headwater.InvalidArgument, match="alias of at least one character"):
+        headwater.Sampler({"a/b": first})
+    with pytest.raises(headwater.InvalidArgument, match="aliases: "):
+        headwater.Sampler({1: first})

@@ -229,6 +229,33 @@ def test_p6_foreign_and_damaged_cursors_are_refused(store_path, tmp_path):
         assert running.cursor() == cursor
 
 
+def test_a_pass_goes_on_at_its_cursor(store_path, tmp_path):
+    with sampler(store_path, default_batch_size=3) as running:
+        whole = [b["seed_row"][b["seq_weight"] > 0].copy() for b in running.evaluate("train")]
+        first = running.evaluate("train")
+        taken = [next(first)["seed_row"].copy() for _ in range(2)]
+        first.save_cursor(tmp_path / "pass.cursor")
+        assert first.remaining == len(whole) - 2
+        for cursor in (tmp_path / "pass.cursor", first.cursor()):
+            rest = running.evaluate("train", cursor=cursor)
+            assert rest.remaining == len(whole) - 2
+            found = [*taken, *(b["seed_row"][b["seq_weight"] > 0].copy() for b in rest)]
+            assert np.array_equal(np.concatenate(found), np.concatenate(whole))
+        with pytest.raises(headwater.PlanMismatch, match="pass/split"):
+            running.evaluate("test", cursor=first.cursor())
+        with pytest.raises(headwater.PlanMismatch, match="found one of kind sampler"):
+            running.evaluate("train", cursor=running.cursor())
+
+
+def test_a_batch_without_permutations_is_smaller(store_path):
+    with sampler(store_path) as running, sampler(store_path, permutations=False) as fewer:
+        all_, some = running.next_train_batch(), fewer.next_train_batch()
+        assert set(all_) - set(some) == {"col_perm", "out_perm", "in_perm"}
+        assert all(np.array_equal(all_[name], some[name]) for name in some)
+    with pytest.raises(headwater.InvalidArgument, match="row_order: expected .walk."):
+        sampler(store_path, permutations=False, row_order="cuthill-mckee")
+
+
 # JAX warns of every fork, if a test in this process has loaded it.
 @pytest.mark.filterwarnings("ignore:os.fork")
 def test_a_batch_after_shutdown_or_in_a_fork_is_an_error(store_path):

@@ -89,6 +89,7 @@ pub(crate) fn settings(batch_size: impl Strategy<Value = u32>) -> impl Strategy<
             sequence_length,
             max_rows,
             compact,
+            permutations: true,
             texts: Texts::Batch(vec![]),
         },
     );
@@ -102,6 +103,7 @@ pub(crate) fn settings(batch_size: impl Strategy<Value = u32>) -> impl Strategy<
         .prop_map(|(seed, split, walk, keep_future_cells, aggregates, row_order, shape)| Settings {
             seed,
             split,
+            aliases: None,
             tasks: None,
             task_weights: None,
             walk,

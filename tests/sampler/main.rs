@@ -1,5 +1,6 @@
 //! The sampler's promises, over random databases, settings and histories.
 
+mod allocations;
 mod audit;
 mod bad_input;
 mod cases;
@@ -14,6 +15,7 @@ mod f1db_files;
 mod history;
 mod known;
 mod leak;
+mod passes;
 mod perturbed;
 #[path = "../shared/random.rs"]
 mod random;
@@ -93,6 +95,7 @@ fn small(seed: u64) -> Settings {
             sequence_length: one_of(&[16, 25, 40, 100]),
             max_rows: one_of(&[1, 2, 4, 7, 30]),
             compact: false,
+            permutations: true,
             texts: Texts::Batch(vec![]),
         },
         aggregates: Aggregates::ALL[one_of(&[0, 1, 2]) as usize],

@@ -6,6 +6,7 @@ use headwater::ErrorKind;
 use headwater::plan::{Cursor, CursorKind, Position, Split};
 use headwater::sampler::{Aggregates, Settings, Speed};
 
+use crate::allocations::allocated;
 use crate::{PLAIN, random_stores, sampler, sequences, small};
 
 #[test]
@@ -30,6 +31,9 @@ fn p3_resume_costs_the_same_at_any_position() {
     let start = fresh.cursor();
     let (near, at_end) = (cost(&start), cost(&far));
     assert!(at_end < near * 5 + Duration::from_micros(50), "{near:?}, {at_end:?} at step 10^12");
+    // Nor does its memory grow, nor what a resumed sampler keeps.
+    let memory = |cursor: &Cursor| allocated(|| fresh.resume(cursor).unwrap());
+    assert_eq!(memory(&start), memory(&far));
     fresh.next(Split::Train).unwrap();
     assert_eq!(fresh.cursor().position().get("train/step"), Some(1_000_000_000_001));
 }

@@ -119,6 +119,40 @@ fn p6_a_cursor_names_the_database_that_differs() {
 }
 
 #[test]
+fn stores_of_one_name_are_served_under_aliases() {
+    let (_folder, store) = named("one", 1);
+    let (_other, same_name) = named("one", 2);
+    let stores = [store, same_name];
+    let with = |aliases: &[&str]| {
+        let aliases = Some(aliases.iter().map(|&alias| alias.to_owned()).collect());
+        several(&stores, &Settings { aliases, ..settings() }, (0, 1), PLAIN)
+    };
+    let refused = |aliases: &[&str]| with(aliases).err().unwrap().to_string();
+    let error = several(&stores, &settings(), (0, 1), PLAIN).err().unwrap().to_string();
+    assert!(error.contains("two stores have the name \"one\"; give the stores aliases"), "{error}");
+    assert!(refused(&["a", "a"]).contains("two stores have the name \"a\""));
+    assert!(refused(&["a"]).contains("expected 2 aliases, one for each store, found 1"));
+    assert!(refused(&["a", "b/c"]).contains("without \"/\""));
+    assert!(refused(&["a", ""]).contains("at least one character"));
+    let both = with(&["eu", "us"]).unwrap();
+    let (eu, us): (Vec<&str>, Vec<&str>) = both.tasks().partition(|name| name.starts_with("eu/"));
+    assert!(!eu.is_empty() && us.iter().all(|name| name.starts_with("us/")), "{us:?}");
+    let name = |alias: &str| headwater::plan::Setting::from(alias);
+    assert_eq!(both.plan().get("database/0"), Some(&name("eu")));
+    // The alias stands for the store's name: a store prepared under it has the same batches.
+    let (_folder, eu_alone) = named("eu", 1);
+    let alone = Settings { tasks: Some(vec![eu[0].to_owned()]), ..settings() };
+    let prepared = sampler(&eu_alone, &alone, (0, 1), PLAIN).unwrap();
+    let alone = Settings { aliases: Some(vec!["eu".to_owned()]), ..alone };
+    let aliased = sampler(&stores[0], &alone, (0, 1), PLAIN).unwrap();
+    let first = |sampler: &headwater::sampler::Sampler| {
+        let batches = (0..5).map(|_| sequences(&sampler.next(Split::Train).unwrap().0));
+        batches.collect::<Vec<_>>()
+    };
+    assert!(first(&prepared) == first(&aliased));
+}
+
+#[test]
 fn a_task_name_in_two_databases_needs_its_database() {
     let (_folders, stores) = two();
     let name = stores[0].tasks()[0].metadata().name.clone();

@@ -243,6 +243,7 @@ impl BenchArgs {
                 sequence_length: self.sequence_length.unwrap_or(default.shape.sequence_length),
                 max_rows: self.max_rows.unwrap_or(default.shape.max_rows),
                 compact: self.compact,
+                permutations: true,
                 texts: match self.texts {
                     None | Some(TextVectors::Batch) => Texts::Batch(Vec::new()),
                     Some(TextVectors::Global) => Texts::Global,

@@ -1,0 +1,158 @@
+//! Finite passes: every seed once, and a cursor that goes on anywhere, on any number of ranks.
+
+use headwater::ErrorKind;
+use headwater::plan::{Cursor, CursorKind, Position, Split};
+use headwater::sampler::{Evaluation, Sampler, Settings, Shape, Speed};
+
+use crate::{PLAIN, random_stores, sampler, sequences, small, stored, world};
+
+const AHEAD: Speed = Speed { threads: Some(2), prefetch: 5 };
+
+fn settings(batch_size: u32) -> Settings {
+    let settings = small(5);
+    Settings { shape: Shape { batch_size, ..settings.shape }, ..settings }
+}
+
+/// The sequences of the next global batches of a pass, as task and bytes, without the fillers.
+fn items(ranks: &mut [Evaluation], steps: usize) -> Vec<(u32, Vec<u8>)> {
+    let mut items = Vec::new();
+    for _ in 0..steps {
+        let batches: Vec<_> = ranks.iter_mut().filter_map(Iterator::next).collect();
+        if batches.is_empty() {
+            break;
+        }
+        let batches: Vec<_> = batches.into_iter().map(Result::unwrap).collect();
+        assert_eq!(batches.len(), ranks.len(), "all ranks have the same number of batches");
+        let parts: Vec<_> = batches.iter().map(sequences).collect();
+        // The rows go to the ranks in turn.
+        for row in 0..parts[0].len() {
+            for (batch, part) in batches.iter().zip(&parts) {
+                if batch.get::<f32>("seq_weight").unwrap()[row] > 0.0 {
+                    let task = batch.get::<u32>("task_idx").unwrap()[0];
+                    items.push((task, part[row].clone()));
+                }
+            }
+        }
+    }
+    items
+}
+
+fn passes(ranks: &[Sampler], cursor: Option<&Cursor>) -> Vec<Evaluation> {
+    let pass = |rank: &Sampler| match cursor {
+        None => rank.evaluate(Split::Train, None),
+        Some(cursor) => rank.evaluate_from(Split::Train, None, cursor),
+    };
+    ranks.iter().map(|rank| pass(rank).unwrap()).collect()
+}
+
+#[test]
+fn p2_p4_p5_a_pass_goes_on_at_its_cursor_on_any_number_of_ranks() {
+    let (_folder, store) = &random_stores(1)[0];
+    let store = std::slice::from_ref(store);
+    let whole = items(&mut passes(&world(store, &settings(1), 1, PLAIN), None), usize::MAX);
+    let sampler = &world(store, &settings(1), 1, PLAIN)[0];
+    let seeds = (0..sampler.tasks().count()).map(|task| sampler.seed_count(task, Split::Train));
+    assert_eq!(whole.len() as u64, seeds.sum::<u64>());
+    for (world_before, before, world_after, after) in
+        [(1, 3, 1, 3), (2, 3, 3, 2), (3, 1, 1, 5), (1, 7, 2, 2)]
+    {
+        let ranks = world(store, &settings(before), world_before, AHEAD);
+        let steps = passes(&ranks, None)[0].remaining() as usize;
+        for stop in [0, 1, steps / 2, steps - 1, steps] {
+            let mut first = passes(&ranks, None);
+            let mut found = items(&mut first, stop);
+            // What was made ahead does not count, and all ranks have the same cursor.
+            let cursor = stored(&first[0].cursor());
+            assert!(first.iter().all(|pass| pass.cursor() == cursor), "{world_before} ranks");
+            assert_eq!(first[0].remaining() as usize, steps - stop);
+            let ranks = world(store, &settings(after), world_after, AHEAD);
+            let mut rest = passes(&ranks, Some(&cursor));
+            let remaining = rest[0].remaining() as usize;
+            found.extend(items(&mut rest, remaining));
+            assert!(rest[0].next().is_none(), "{remaining} batches were left");
+            assert!(
+                found == whole,
+                "{world_before} x {before} for {stop}, {world_after} x {after}"
+            );
+        }
+    }
+}
+
+#[test]
+fn p6_a_cursor_of_another_pass_is_rejected_by_name() {
+    let stores = random_stores(2);
+    let one = sampler(&stores[0].1, &settings(2), (0, 1), PLAIN).unwrap();
+    let names: Vec<String> = one.tasks().map(str::to_owned).collect();
+    let cursor = one.evaluate(Split::Train, None).unwrap().cursor();
+    let refused = |error: headwater::Error| {
+        assert_eq!(error.kind(), ErrorKind::PlanMismatch, "{error}");
+        error.to_string()
+    };
+    let message = refused(one.evaluate_from(Split::Test, None, &cursor).err().unwrap());
+    assert!(message.contains("\"pass/split\" was \"train\" and is now \"test\""), "{message}");
+    let without_first = one.evaluate_from(Split::Train, Some(&names[1..]), &cursor);
+    let message = refused(without_first.err().unwrap());
+    assert!(message.contains("\"pass/task/0\" was"), "{message}");
+    let message = refused(one.resume(&cursor).unwrap_err());
+    assert!(message.contains("expected a cursor of kind sampler, found one of kind evaluation"));
+    let of_streams = one.evaluate_from(Split::Train, None, &one.cursor());
+    assert!(refused(of_streams.err().unwrap()).contains("found one of kind sampler"));
+    let other = sampler(&stores[1].1, &settings(2), (0, 1), PLAIN).unwrap();
+    let message = refused(other.evaluate_from(Split::Train, None, &cursor).err().unwrap());
+    assert!(message.contains("\"database/0/root\""), "{message}");
+}
+
+#[test]
+fn a_place_beyond_a_pass_is_damage() {
+    let (_folder, store) = &random_stores(1)[0];
+    let one = sampler(store, &settings(2), (0, 1), PLAIN).unwrap();
+    let whole = one.evaluate(Split::Train, None).unwrap().cursor();
+    let served = (0..one.tasks().count()).filter(|&task| one.seed_count(task, Split::Train) > 0);
+    let served: Vec<_> = served.collect();
+    let first = one.seed_count(served[0], Split::Train);
+    let at = |counters: &[(&str, u64)]| {
+        let mut position = Position::new();
+        counters.iter().for_each(|&(name, count)| position.set(name, count));
+        let cursor = Cursor::new(CursorKind::Evaluation, whole.plan().clone(), position);
+        one.evaluate_from(Split::Train, None, &cursor)
+    };
+    let (tasks, end) = (served.len() as u64, [("tasks", served.len() as u64), ("seeds", 0)]);
+    assert_eq!(at(&end).unwrap().count(), 0);
+    assert!(at(&[("tasks", 0), ("seeds", first - 1)]).is_ok());
+    for counters in [
+        &[("tasks", 0), ("seeds", first)][..],
+        &[("tasks", tasks), ("seeds", 1)],
+        &[("tasks", tasks + 1), ("seeds", 0)],
+        &[("tasks", u64::MAX), ("seeds", u64::MAX)],
+        &[("tasks", 0)],
+    ] {
+        let error = at(counters).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{counters:?}: {error}");
+    }
+}
+
+#[test]
+fn batches_without_permutations_are_the_same_otherwise() {
+    let (_folder, store) = &random_stores(1)[0];
+    let with = settings(3);
+    let without = Settings {
+        row_order: headwater::sampler::RowOrder::Walk,
+        shape: Shape { permutations: false, ..with.shape.clone() },
+        ..with.clone()
+    };
+    let with = Settings { row_order: headwater::sampler::RowOrder::Walk, ..with };
+    let all = sampler(store, &with, (0, 1), PLAIN).unwrap();
+    let fewer = sampler(store, &without, (0, 1), PLAIN).unwrap();
+    for _ in 0..10 {
+        let (all, fewer) = (all.next(Split::Train).unwrap().0, fewer.next(Split::Train).unwrap().0);
+        let content = |batch: &headwater::sampler::Batch| {
+            let tensors = batch.tensors().map(|(tensor, bytes)| (tensor.name, bytes.to_vec()));
+            tensors.filter(|(name, _)| !name.ends_with("_perm")).collect::<Vec<_>>()
+        };
+        assert!(content(&all) == content(&fewer));
+        assert!(fewer.tensors().all(|(tensor, _)| !tensor.name.ends_with("_perm")));
+        assert_eq!(all.tensors().count(), fewer.tensors().count() + 3);
+    }
+    // The plan is the same: the form of a batch may change on a resume.
+    fewer.resume(&all.cursor()).unwrap();
+}
