@@ -12,7 +12,7 @@ mod model;
 #[cfg(all(test, shuttle))]
 mod tests;
 
-pub(crate) use slab::{Pool, Slab};
+pub(crate) use slab::{Pool, Slab, room_for_batch};
 pub use streams::Speed;
 #[cfg(feature = "python")]
 pub(crate) use streams::check_owner;

@@ -62,16 +62,25 @@ impl Pool {
 
 impl Buffer {
     fn new(line_count: usize) -> Result<Self> {
-        let mut lines = Vec::new();
-        lines.try_reserve_exact(line_count).map_err(|_| {
-            Error::limit(format!(
-                "cannot allocate {} bytes for a batch; use a smaller batch_size or sequence_length",
-                line_count.saturating_mul(ALIGNMENT)
-            ))
-        })?;
+        let mut lines = room_for_batch(line_count)?;
         lines.resize(line_count, Line::zeroed());
         Ok(Self { lines, used: 0 })
     }
+}
+
+/// Returns an empty vector with room for `count` values of a batch.
+///
+/// # Errors
+/// `LimitExceeded` when the allocation fails.
+pub(crate) fn room_for_batch<T>(count: usize) -> Result<Vec<T>> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(count).map_err(|_| {
+        Error::limit(format!(
+            "cannot allocate {} bytes for a batch; use a smaller batch_size or sequence_length",
+            count.saturating_mul(size_of::<T>())
+        ))
+    })?;
+    Ok(room)
 }
 
 impl Slab {

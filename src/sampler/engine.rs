@@ -19,6 +19,9 @@ use crate::process::pool;
 use crate::random::{Purpose, Stream};
 use crate::store::{ALWAYS_VISIBLE, Cell, SEES_EVERYTHING, Seed};
 
+/// The slices of a sequence may take more memory than a short sequence itself.
+const SEQUENCES_AT_A_TIME: usize = 4096;
+
 /// The source of one sequence of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SequenceSource {
@@ -104,15 +107,19 @@ impl Engine {
         let slab = self.buffers.take(self.tensors.bytes, self.tensors.bytes);
         let mut slab = slab.map_err(|error| error.followed_by(", or a smaller max_rows"))?;
         let shape = &self.settings.shape;
-        let places = sequences(&self.tensors, slab.used_mut(), shape, task.heading);
-        self.threads.install(|| {
-            (places.into_par_iter().zip(sources)).try_for_each(|(place, &source)| {
-                let mut scratch = self.take_scratch();
-                let made = self.make_sequence(task, source, place, &mut scratch);
-                lock(&self.scratch).push(scratch);
-                made
-            })
-        })?;
+        let mut places = sequences(&self.tensors, slab.used_mut(), shape, task.heading);
+        for sources in sources.chunks(SEQUENCES_AT_A_TIME) {
+            let places: Vec<_> = places.by_ref().take(sources.len()).collect();
+            self.threads.install(|| {
+                (places.into_par_iter().zip(sources)).try_for_each(|(place, &source)| {
+                    let mut scratch = self.take_scratch();
+                    let made = self.make_sequence(task, source, place, &mut scratch);
+                    lock(&self.scratch).push(scratch);
+                    made
+                })
+            })?;
+        }
+        drop(places);
         let texts = self.tensors.all.iter().find(|tensor| tensor.name == "text_embed_ids");
         let texts = texts.expect("every batch has texts");
         let bytes = &mut slab.used_mut()[texts.offset..][..texts.bytes()];
@@ -124,7 +131,7 @@ impl Engine {
             }
             Texts::Batch(_) => {
                 let mut table = lock(&self.text_tables).pop().unwrap_or_default();
-                table.number(cells);
+                table.number(cells)?;
                 let gathered = self
                     .threads
                     .install(|| table.gather(&database.store, &self.text_buckets, &self.buffers));

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use crate::durable;
 use crate::error::{Error, Result};
-use crate::handoff::Streams;
+use crate::handoff::{Streams, room_for_batch};
 use crate::plan::{Assignment, Cursor, CursorKind, Plan, Position, Split};
 use crate::store::Store;
 
@@ -254,7 +254,7 @@ impl Sampler {
         }
         let chosen =
             anchors.iter().map(|&(row, obs_time)| SequenceSource::Chosen { row, obs_time });
-        self.engine().make(task, &padded(chosen, batch_size))
+        self.engine().make(task, &padded(chosen, batch_size)?)
     }
 
     /// Returns the sequence of one seed of a task as the first epoch has it, in a batch padded with
@@ -272,7 +272,7 @@ impl Sampler {
         let task = self.task_number(task)?;
         let batch_size = self.engine().settings.shape.batch_size as usize;
         let seed = |&seed_index: &u32| SequenceSource::Seed { seed_index, epoch: 0 };
-        self.engine().make(task, &padded(seeds.iter().map(seed), batch_size))
+        self.engine().make(task, &padded(seeds.iter().map(seed), batch_size)?)
     }
 
     /// Returns the settings that the sampler was made with.
@@ -378,8 +378,13 @@ impl Sampler {
 pub struct Snapshot([Place; 3]);
 
 /// Pads the sources of a batch with fillers, to `batch_size`.
-fn padded(sources: impl Iterator<Item = SequenceSource>, batch_size: usize) -> Vec<SequenceSource> {
-    sources.chain(std::iter::repeat(SequenceSource::Filler)).take(batch_size).collect()
+fn padded(
+    sources: impl Iterator<Item = SequenceSource>,
+    batch_size: usize,
+) -> Result<Vec<SequenceSource>> {
+    let mut all = room_for_batch(batch_size)?;
+    all.extend(sources.chain(std::iter::repeat(SequenceSource::Filler)).take(batch_size));
+    Ok(all)
 }
 
 /// Returns the names under which the stores are served: the aliases, or their own.

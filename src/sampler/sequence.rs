@@ -67,7 +67,7 @@ pub(super) fn sequences<'a>(
     buffer: &'a mut [u8],
     shape: &Shape,
     heading: Heading,
-) -> Vec<Sequence<'a>> {
+) -> impl Iterator<Item = Sequence<'a>> {
     let mut carver = tensors.carve(buffer);
     let mut semantic_types = carver.rows("semantic_types");
     let mut column_ids = carver.rows("column_ids");
@@ -104,7 +104,7 @@ pub(super) fn sequences<'a>(
     carver.whole("task_idx")[0] = heading.task_idx;
     carver.whole("cat_emb_start")[0] = heading.cat_emb_start;
     carver.whole("cat_emb_count")[0] = heading.cat_emb_count;
-    let sequence = |target_pos| {
+    let sequence = move |target_pos| {
         Some(Sequence {
             semantic_types: semantic_types.next()?,
             column_ids: column_ids.next()?,
@@ -137,7 +137,7 @@ pub(super) fn sequences<'a>(
             num_rows: num_rows.next()?,
         })
     };
-    target_pos.iter_mut().map_while(sequence).collect()
+    target_pos.iter_mut().map_while(sequence)
 }
 
 /// The target cell, its place in the seed row, and what the row hides for it.

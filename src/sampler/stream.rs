@@ -3,6 +3,7 @@
 use super::engine::SequenceSource;
 use super::tasks::Task;
 use crate::error::{Error, Result};
+use crate::handoff::room_for_batch;
 use crate::plan::{Assignment, Permutation, Plan, Position, Schedule, Split};
 
 /// A place between two steps of one split's stream.
@@ -102,7 +103,7 @@ impl Steps {
         let count = task.count(self.split);
         let base = place.draws[number];
         let mut shuffle: Option<(u64, Permutation)> = None;
-        let mut sources = Vec::with_capacity(self.batch_size as usize);
+        let mut sources = room_for_batch(self.batch_size as usize)?;
         for row in 0..self.batch_size {
             let draw = base.checked_add(self.assignment.position(0, self.batch_size, row)?);
             let draw = draw.ok_or_else(past_the_end)?;
@@ -224,16 +225,15 @@ impl Pass {
         let Some((number, first)) = self.step(tasks) else { return Ok(None) };
         let task = &tasks[number];
         let count = task.count(self.split);
-        let sources = (0..self.batch_size)
-            .map(|row| {
-                let ordinal = first + self.assignment.position(0, self.batch_size, row)?;
-                Ok(if ordinal < count {
-                    SequenceSource::Seed { seed_index: task.seed(self.split, ordinal), epoch: 0 }
-                } else {
-                    SequenceSource::Filler
-                })
-            })
-            .collect::<Result<_>>()?;
+        let mut sources = room_for_batch(self.batch_size as usize)?;
+        for row in 0..self.batch_size {
+            let ordinal = first + self.assignment.position(0, self.batch_size, row)?;
+            sources.push(if ordinal < count {
+                SequenceSource::Seed { seed_index: task.seed(self.split, ordinal), epoch: 0 }
+            } else {
+                SequenceSource::Filler
+            });
+        }
         Ok(Some((number, sources)))
     }
 

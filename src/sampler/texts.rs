@@ -6,7 +6,7 @@ use half::f16;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::handoff::{Pool, Slab};
+use crate::handoff::{Pool, Slab, room_for_batch};
 use crate::store::Store;
 
 /// The default counts that a batch's texts are padded to, so that there are few shapes.
@@ -45,17 +45,26 @@ pub(super) struct TextTable {
 
 impl TextTable {
     /// Replaces each text (plus one; 0 is none) by its number in the batch, in order of occurrence.
-    pub(super) fn number(&mut self, cells: &mut [u32]) {
+    ///
+    /// # Errors
+    /// `LimitExceeded` when memory runs out.
+    pub(super) fn number(&mut self, cells: &mut [u32]) -> Result<()> {
         let slots = (cells.len() * 2).next_power_of_two();
         // The numbers of earlier batches, and empty slots, are below this batch's base.
         self.base += self.texts.len() as u32;
         if self.slots.len() != slots || self.base as usize + cells.len() > u32::MAX as usize {
-            (self.slots, self.base) = (vec![0; slots], 1);
+            let mut empty = room_for_batch(slots)?;
+            empty.resize(slots, 0);
+            (self.slots, self.base) = (empty, 1);
         }
         self.texts.clear();
+        if self.texts.capacity() < cells.len() {
+            self.texts = room_for_batch(cells.len())?;
+        }
         for cell in cells.iter_mut().filter(|cell| **cell != 0) {
             *cell = self.number_of(*cell - 1);
         }
+        Ok(())
     }
 
     fn number_of(&mut self, text: u32) -> u32 {

@@ -2,6 +2,7 @@
 
 import html.parser
 import json
+import signal
 import subprocess
 import sys
 import tomllib
@@ -121,3 +122,34 @@ def test_a_context_is_drawn_as_a_page(store_path, tmp_path):
     assert parser.open == []
     assert len(set(parser.ids)) == len(parser.ids)
     assert {f"r{row['place']}" for row in shown["rows"]} <= set(parser.ids)
+
+
+def test_a_second_interrupt_ends_work_that_does_not_look(tmp_path):
+    # Such as a call of a function inside DuckDB, which takes a minute for a text of 2 GB.
+    deaf = """
+import time
+from headwater import _cli, _headwater
+def work(arguments):
+    words = iter(["ready", "once"])
+    while True:
+        try:
+            print(next(words), flush=True)
+            time.sleep(60)
+        except KeyboardInterrupt:
+            continue
+_headwater.main = work
+_cli.main()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", deaf], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "once\n"
+        told = "headwater: stopping after the step that runs; Ctrl-C again ends it at once\n"
+        assert process.stderr.readline() == told
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == -signal.SIGINT
+    finally:
+        process.kill()

@@ -155,7 +155,10 @@ def test_a_rank_without_seeds_gets_a_warning(with_promises):
 
 
 def test_stores_of_one_name_have_aliases(tmp_path):
-    first, second = (prepared(tmp_path / part, "shop") for part in ("a", "b"))
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    first, second = (prepared(folder, "shop") for folder in folders)
     with pytest.raises(headwater.InvalidArgument, match="the name 'shop'|the name \"shop\""):
         headwater.Sampler([first, second])
     with headwater.Sampler({"eu": first, "us": second}, default_batch_size=2) as sampler:

@@ -5,6 +5,8 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -471,3 +473,31 @@ def test_a_pass_tells_how_many_batches_are_left(store_path):
 def test_arguments_without_effect_are_refused(store_path, arguments, words):
     with pytest.raises(headwater.InvalidArgument, match=words):
         sampler(store_path, **arguments)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is that of Linux")
+def test_a_batch_too_large_for_the_memory_is_an_error(store_path):
+    # Under each limit a batch is made, or refused; the process never ends.
+    code = f"""
+import resource, headwater
+running = headwater.Sampler({str(store_path)!r}, default_batch_size=200_000,
+    default_sequence_length=16, max_rows=1, compact=True, num_prefetch=0, num_threads=1)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+most = resource.getrlimit(resource.RLIMIT_AS)[1]
+made = refused = 0
+for extra in range(0, 700, 20):
+    resource.setrlimit(resource.RLIMIT_AS, (used + (extra << 20), most))
+    try:
+        running.sample(running.tasks[0], [], [])
+        made += 1
+    except headwater.LimitExceeded as error:
+        assert "use a smaller batch_size" in str(error), error
+        refused += 1
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+print(made, refused)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    made, refused = map(int, done.stdout.split())
+    assert made > 0, done.stdout
+    assert refused > 3, done.stdout
