@@ -140,16 +140,16 @@ def work(arguments):
 _headwater.main = work
 _cli.main()
 """
-    process = subprocess.Popen(
-        [sys.executable, "-c", deaf], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)
-        assert process.stdout.readline() == "once\n"
-        told = "headwater: stopping after the step that runs; Ctrl-C again ends it at once\n"
-        assert process.stderr.readline() == told
-        process.send_signal(signal.SIGINT)
-        assert process.wait(10) == -signal.SIGINT
-    finally:
-        process.kill()
+    command = [sys.executable, "-c", deaf]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.readline() == "once\n"
+            told = "headwater: stopping after the step that runs; Ctrl-C again ends it at once\n"
+            assert process.stderr.readline() == told
+            process.send_signal(signal.SIGINT)
+            assert process.wait(10) == -signal.SIGINT
+        finally:
+            process.kill()
