@@ -45,7 +45,11 @@ TESTS: dict[str, list[list[str]]] = {
     "confluence/loss.py": [_STEPS, [_MODEL, "-k", "losses or null_target or weight_zero or label"]],
     "confluence/optimizer.py": [_STEPS],
     "confluence/step.py": [_STEPS, [_MODEL, "-k", "running_mean or skipped or outputs"]],
-    "confluence/batch.py": [_TWIN, [_MODEL, "-k", "compact or calendar or text_vectors"]],
+    "confluence/batch.py": [
+        ["tests/confluence/test_batch.py"],
+        _TWIN,
+        [_MODEL, "-k", "compact or calendar or text_vectors"],
+    ],
     "confluence/feed.py": [["tests/confluence/test_config.py"], ["tests/confluence/test_feed.py"]],
     "confluence/checkpoint.py": [["tests/confluence/test_checkpoint.py"]],
     "confluence/patience.py": [["tests/confluence/test_patience.py", "-k", "over_after"]],
