@@ -1,9 +1,12 @@
 """What the device gets: the tables of the stores, and batches that point into them."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from confluence import batch, config
+import twin
+from confluence import batch, config, synthetic
 
 
 class FakeStore:
@@ -52,7 +55,10 @@ def two_stores():
     times = {"mean_us": -30.0 * hour, "std_us": 12.0 * hour}
     cell = {"anchor": 1, "target": {"cell": {"column": 1}}}
     one = FakeStore(
-        10, (4, 1, 5, 3), {2: times, 0: {"cat_emb_count": 5}}, [cell, derived(3, {"std_us": 0.0})]
+        10,
+        (4, 1, 5, 3),
+        {2: times, 1: {"std_us": 1.0}, 0: {"cat_emb_count": 5}},
+        [cell, derived(3, {"std_us": 0.0})],
     )
     one_target = derived(1, {"cat_emb_count": 33, "mean_us": 36.5 * hour})
     return one, FakeStore(100, (3, 0, 40, 2), {0: {}}, [one_target])
@@ -73,7 +79,7 @@ def test_the_tables_of_stores_follow_each_other(two_stores):
     # 30 hours before 1970, and 36.5 hours after; the task's column is the second of its store.
     assert list(found.mean_days) == [0, 0, -2, 0, 0, 1, 0]
     assert list(found.mean_milliseconds) == [0, 0, 18 * 3_600_000, 0, 0, 45_000_000, 0]
-    assert list(found.per_deviation) == [0, 0, 2, 0, 0, 0, 0]
+    assert list(found.per_deviation) == [0, 86_400_000_000, 2, 0, 0, 0, 0]
     assert (found.mean_days.dtype, found.per_deviation.dtype) == (np.int32, np.float32)
 
 
@@ -168,3 +174,63 @@ def test_the_texts_of_a_batch_follow_those_of_the_ranks_before(rank, two_stores)
     found = batch.from_sampler(host, vocabulary, 1, rank)
     np.testing.assert_array_equal(found.texts, host["text_embed_ids"] + 6 * rank)
     assert found.text_vectors is host["text_batch_embeddings"]
+    alone = batch.from_sampler(host, vocabulary, 1)
+    np.testing.assert_array_equal(alone.texts, host["text_embed_ids"])
+
+
+def test_a_batch_may_have_one_context(two_stores):
+    vocabulary, _ = batch.vocabulary_and_tables(two_stores, "global")
+    host = host_batch()
+    whole = batch.from_sampler(host, vocabulary, 0)
+    found = batch.from_sampler({name: of[:1] for name, of in host.items()}, vocabulary, 0)
+    for name in batch.Batch._fields:
+        of_all = getattr(whole, name)
+        wanted = of_all if name in batch.REPLICATED | {"text_vectors"} else of_all[:1]
+        np.testing.assert_array_equal(getattr(found, name), wanted, err_msg=name)
+
+
+def test_times_are_positions_up_to_the_bounds_of_each_unit():
+    """Of a minute, an hour and a day: the last millisecond before, and the first one."""
+    bounds = np.concatenate([unit * np.arange(1, 25) for unit in (1_000, 60_000, 3_600_000)])
+    milliseconds = np.concatenate([[0], bounds - 1, bounds])
+    milliseconds = milliseconds[milliseconds < twin.DAY_MILLISECONDS].astype(np.int32)
+    days = np.full_like(milliseconds, 19_783)  # a leap day
+    found = batch._time_features(jnp.asarray(days), jnp.asarray(milliseconds), jnp.asarray(days))
+    wanted = [[*twin._circles(19_783, int(of)), 19_783] for of in milliseconds]
+    np.testing.assert_allclose(found, wanted, atol=2e-6)
+
+
+@pytest.mark.parametrize(("edges", "slots"), [(0, 1), (5, 1), (9, 1), (10, 2), (15, 3)])
+def test_a_row_has_a_slot_for_each_reference_that_it_may_have(edges, slots):
+    data = config.Data(batch_size=2, sequence_length=34, max_rows=5)
+    one = synthetic.batch(data, batch.NUMERICAL, np.random.default_rng(0))
+    of_all = np.resize(one.edges, (2, 15, 2))[:, :edges]
+    one = one._replace(edges=of_all, relations=np.zeros(of_all.shape[:2], np.int32))
+    _, tables = synthetic.vocabulary_and_tables()
+    cells = jax.eval_shape(lambda one, tables: batch.expand(one, tables, 5), one, tables)
+    assert cells.parents.shape == cells.relations.shape == (2, slots, 5)
+
+
+def test_ages_are_those_of_the_twin():
+    """Of cells and of rows: in the future, of a minute, a month, a year, ten years, unknown."""
+    data = config.Data(batch_size=2, sequence_length=34, max_rows=9)
+    one = synthetic.batch(data, batch.NUMERICAL, np.random.default_rng(0))
+    before = np.array([-400, -1, 0, 0, 1, 30, 365, 3_650, 0], np.int32)
+    days = np.where(np.arange(9) == 8, batch.NO_DAY, 20_000 - before)
+    milliseconds = np.array([0, 5, 0, 60_000, 7, 43_200_000, 0, 3, 0], np.int32)
+    hops = np.array([0, 1, 2, 3, 4, 1, 2, 2, 7], np.uint16)
+    one = one._replace(
+        row_days=np.tile(days, (2, 1)).astype(np.int32),
+        row_milliseconds=np.tile(milliseconds, (2, 1)),
+        row_hops=np.tile(hops, (2, 1)),
+        row_directions=np.tile(np.arange(9) % 3, (2, 1)).astype(np.uint8),
+        observed_days=np.array([20_000, batch.NO_DAY], np.int32),
+        observed_milliseconds=np.array([30_000, 0], np.int32),
+    )
+    ages = batch._ages(one, jnp.asarray(one.row_days), jnp.asarray(one.row_milliseconds))
+    features = batch._row_features(one)
+    for b, row in np.ndindex(2, 9):
+        wanted = twin._age(one, b, int(days[row]), int(milliseconds[row]))
+        np.testing.assert_allclose(ages[b, row], wanted, rtol=1e-5, atol=1e-9)
+        wanted = twin._row_features(one, config.Model(), b, row)
+        np.testing.assert_allclose(features[b, row], wanted, rtol=1e-5, atol=1e-9)

@@ -24,7 +24,13 @@ def wild_batch():
     draws = np.random.default_rng(8)
     one = synthetic.batch(DATA, twin.CATEGORICAL, draws)
     vectors = synthetic.vocabulary_and_tables()[1]
-    vectors = vectors._replace(relations=draws.standard_normal((3, 32)).astype(np.float16))
+    column_count = len(vectors.columns)
+    vectors = vectors._replace(
+        relations=draws.standard_normal((3, 32)).astype(np.float16),
+        mean_days=draws.integers(-3_000, 3_000, column_count, np.int32),
+        mean_milliseconds=draws.integers(0, twin.DAY_MILLISECONDS, column_count, np.int32),
+        per_deviation=np.full(column_count, 2e-4, np.float32),
+    )
     shape, rows = one.types.shape, (3, DATA.max_rows)
     child, parent = draws.integers(0, DATA.max_rows, (2, 3, 2 * DATA.max_rows))
     order = np.argsort(child, axis=1, kind="stable")
