@@ -221,6 +221,15 @@ def test_the_narrowest_band_that_holds_the_longest_column_is_chosen(cell_count, 
     assert len(tiling_of(cell_count).methods(attention.COL)[1]) == len(widths) + 1
 
 
+def test_the_longest_column_is_counted_without_padding():
+    columns = np.array([[3, 1, 3, 900, 3, 1], [5, 5, 2, 2, 2, 2], [8, 8, 8, 8, 8, 8]])
+    padding = np.arange(6) >= np.array([[6], [4], [2]])
+    for is_padding, longest in ((padding, 3), (padding[[2, 2, 2]], 2), (padding | True, 0)):
+        cells = tiling_of(6).cells._replace(columns=columns, is_padding=is_padding)
+        order = jnp.argsort(structured._column_keys(cells), axis=1)
+        assert int(structured._longest_run(cells, order)) == longest
+
+
 def test_the_fewest_tiles_that_hold_a_batch_are_chosen():
     """40 cells of 5 rows have 10 slots of 8: a half more, then 2.5 and 5 times as many."""
     for way in (attention.OUT, attention.IN):

@@ -39,7 +39,7 @@ TESTS: dict[str, list[list[str]]] = {
     "confluence/model.py": [_TWIN, ["tests/confluence/test_twin.py", "-k", "norms"], _STEPS],
     "confluence/attention.py": [_TWIN, [_MODEL, "-k", "softmax or summed or structured"]],
     "confluence/structured.py": [
-        [_MODEL, "-k", "narrowest or fewest"],
+        [_MODEL, "-k", "narrowest or fewest or longest"],
         [f"{_TWIN[0]}[{{'attention': 'structured'}}]"],
         [_MODEL, "-k", "structured or order_of_cells"],
     ],
