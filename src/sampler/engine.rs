@@ -124,7 +124,7 @@ impl Engine {
             }
             Texts::Batch(_) => {
                 let mut table = lock(&self.text_tables).pop().unwrap_or_default();
-                table.number(cells);
+                table.number(cells)?;
                 let gathered = self
                     .threads
                     .install(|| table.gather(&database.store, &self.text_buckets, &self.buffers));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use half::f16;
 use rayon::prelude::*;
 
+use crate::bytes::{filled, make_room};
 use crate::error::{Error, Result};
 use crate::handoff::{Pool, Slab};
 use crate::store::Store;
@@ -45,17 +46,24 @@ pub(super) struct TextTable {
 
 impl TextTable {
     /// Replaces each text (plus one; 0 is none) by its number in the batch, in order of occurrence.
-    pub(super) fn number(&mut self, cells: &mut [u32]) {
+    ///
+    /// # Errors
+    /// `LimitExceeded` when there is no memory for the table.
+    pub(super) fn number(&mut self, cells: &mut [u32]) -> Result<()> {
         let slots = (cells.len() * 2).next_power_of_two();
         // The numbers of earlier batches, and empty slots, are below this batch's base.
         self.base += self.texts.len() as u32;
         if self.slots.len() != slots || self.base as usize + cells.len() > u32::MAX as usize {
-            (self.slots, self.base) = (vec![0; slots], 1);
+            self.slots.clear();
+            (self.slots, self.base) = (filled(0, slots)?, 1);
         }
         self.texts.clear();
+        // As many texts as a batch may have.
+        make_room(&mut self.texts, cells.len())?;
         for cell in cells.iter_mut().filter(|cell| **cell != 0) {
             *cell = self.number_of(*cell - 1);
         }
+        Ok(())
     }
 
     fn number_of(&mut self, text: u32) -> u32 {
