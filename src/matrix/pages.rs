@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parquet::errors::{ParquetError, Result as Read};
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::{Error, Result};
@@ -53,7 +53,7 @@ impl PageFile {
 
     /// The same file, whose pages are held to what the footer says of them.
     pub(crate) fn held_to(&self, footer: &ParquetMetaData) -> Self {
-        let columns = footer.row_groups().iter().flat_map(|group| group.columns());
+        let columns = footer.row_groups().iter().flat_map(RowGroupMetaData::columns);
         let mut columns: Vec<_> = columns
             .map(|column| {
                 let start = column.dictionary_page_offset().unwrap_or(i64::MAX);

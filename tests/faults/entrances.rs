@@ -76,7 +76,7 @@ impl Entrance {
         self
     }
 
-    const fn is_refused(mut self) -> Self {
+    const fn refused(mut self) -> Self {
         self.is_refused = true;
         self
     }
@@ -135,18 +135,17 @@ pub(crate) const ENTRANCES: &[Entrance] = &[
         .makes(&["draft.toml"]),
     Entrance::new("schema of parts", HEADWATER, "schema data", parts),
     Entrance::new("schema over a draft", HEADWATER, "schema data --out draft.toml", draft)
-        .is_refused(),
-    Entrance::new("gram over a file", REDUCE, "gram --input x.npy --out g.npy", summary)
-        .is_refused(),
+        .refused(),
+    Entrance::new("gram over a file", REDUCE, "gram --input x.npy --out g.npy", summary).refused(),
     Entrance::new("spool over a job", REDUCE, "gram --input x.npy --chunk-rows 4 --spool S", spool)
-        .is_refused(),
+        .refused(),
     Entrance::new(
         "prepare in a store",
         HEADWATER,
         "prepare data --schema schema.toml --out old/db --dimension 8 --threads 1",
         prepared,
     )
-    .is_refused(),
+    .refused(),
     Entrance::new("schema of Parquet", HEADWATER, "schema x.parquet", parquet),
     Entrance::new("schema of SQLite", HEADWATER, "schema shop.sqlite", sqlite),
     Entrance::new("prepare of CSV", HEADWATER, PREPARE, csv)

@@ -94,15 +94,11 @@ impl<'a> Bench<'a> {
         let (before, after) = (Tree::new(), Tree::new());
         let mut bench = Self { entrance, folder, beside, given, before, after };
         bench.before = bench.found();
-        let whole = bench.run(&bench.command(), bench.none(Target::Files));
+        let whole = bench.run(&bench.command(), no_fault(Target::Files));
         let expected = if entrance.is_refused { End::Error(1) } else { End::Success };
         assert_eq!(whole.end, expected, "{}: {}", entrance.name, whole.message);
         bench.after = bench.found();
         bench
-    }
-
-    fn none(&self, target: Target) -> Fault {
-        Fault { target, first: 0, goes_on: false }
     }
 
     fn command(&self) -> Vec<&'a str> {
@@ -133,7 +129,7 @@ impl<'a> Bench<'a> {
     /// Fails calls of `target` one after the other, at most `count`, evenly spread.
     pub(crate) fn fail_each(&self, target: Target, goes_on: bool, count: u64) -> Figures {
         restore(&self.folder, &self.given);
-        let calls = self.run(&self.command(), self.none(target)).calls;
+        let calls = self.run(&self.command(), no_fault(target)).calls;
         let mut figures = Figures { calls, ..Figures::default() };
         let tries = count.min(calls);
         for number in 0..tries {
@@ -244,7 +240,7 @@ impl<'a> Bench<'a> {
             return None;
         }
         let again: Vec<&str> = self.entrance.again.split(' ').collect();
-        let next = self.run(&again, self.none(Target::Files));
+        let next = self.run(&again, no_fault(Target::Files));
         let is_refused = part(&found, outputs, true) == part(&self.after, outputs, true);
         if next.end != End::Success && !is_refused {
             return Some(format!("the next run ended with {:?}: {}", next.end, next.message));
@@ -260,6 +256,10 @@ impl<'a> Bench<'a> {
         let d = difference(&left, &expected);
         d.map(|d| format!("after the next run {d}"))
     }
+}
+
+fn no_fault(target: Target) -> Fault {
+    Fault { target, first: 0, goes_on: false }
 }
 
 fn ends(path: &Path, extension: &str) -> bool {
