@@ -155,16 +155,17 @@ fn refuse_within_store(out: &Path) -> Result<()> {
     let absolute = std::path::absolute(out).map_err(|e| Error::io(out, "examining", e))?;
     // Links may lead into a store; the last folders may not exist yet.
     let folder = absolute.ancestors().skip(1).find_map(|folder| fs::canonicalize(folder).ok());
-    let stores = folder.iter().flat_map(|folder| folder.ancestors());
-    match stores.into_iter().find(|folder| is_store(folder)) {
-        None => Ok(()),
-        Some(store) => Err(Error::invalid(format!(
-            "{}: expected a folder outside of stores, found one within the store {}; choose a folder \
-             beside it",
-            out.display(),
-            store.display()
-        ))),
+    for store in folder.iter().flat_map(|folder| folder.ancestors()) {
+        if is_store(store)? {
+            return Err(Error::invalid(format!(
+                "{}: expected a folder outside of stores, found one within the store {}; choose a \
+                 folder beside it",
+                out.display(),
+                store.display()
+            )));
+        }
     }
+    Ok(())
 }
 
 fn in_use(path: &Path) -> Error {

@@ -276,15 +276,15 @@ fn a_series_keeps_its_highest_numbers_and_other_files() {
     for number in [9, 10, 999_999_999_999, 1_000_000_000_000, 2] {
         disk.put(&Path::new("ck").join(series().file_name(number)), NEW);
     }
-    series().keep_last(&disk, Path::new("ck"), (1_000_000_000_000, 3)).unwrap();
+    series().keep_last(&disk, Path::new("ck"), (1_000_000_000_000, 3), &[]).unwrap();
     let numbers = series().numbers(&disk, Path::new("ck")).unwrap();
     assert_eq!(numbers, [10, 999_999_999_999, 1_000_000_000_000]);
     let names = file_names(&disk, "ck");
     assert!(foreign.iter().all(|f| names.iter().any(|n| n == f)), "{names:?}");
     assert!(names.iter().any(|n| n == "run-000000000003.cursor"), "a folder stays");
-    series().keep_last(&disk, Path::new("ck"), (1_000_000_000_000, 7)).unwrap();
+    series().keep_last(&disk, Path::new("ck"), (1_000_000_000_000, 7), &[]).unwrap();
     assert_eq!(series().numbers(&disk, Path::new("ck")).unwrap(), numbers);
-    let error = series().keep_last(&disk, Path::new("ck"), (10, 0)).unwrap_err();
+    let error = series().keep_last(&disk, Path::new("ck"), (10, 0), &[]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
 }
 
@@ -295,7 +295,7 @@ fn damaged_files_that_were_passed_over_do_not_count_as_kept() {
         disk.put(&Path::new("ck").join(series().file_name(number)), NEW);
     }
     // 8 and 9 are damaged: somebody went on from 4, and wrote 5.
-    series().keep_last(&disk, Path::new("ck"), (5, 2)).unwrap();
+    series().keep_last(&disk, Path::new("ck"), (5, 2), &[]).unwrap();
     assert_eq!(series().numbers(&disk, Path::new("ck")).unwrap(), [4, 5]);
 }
 
@@ -318,14 +318,14 @@ fn the_newest_file_of_a_series_survives_any_failure() {
                 disk.put(&Path::new("ck").join(series().file_name(number)), NEW);
             }
             disk.break_at(at, breakage);
-            let result = series().keep_last(&disk, Path::new("ck"), (4, 1));
+            let result = series().keep_last(&disk, Path::new("ck"), (4, 1), &[]);
             assert_eq!(result.is_ok(), breakage == Breakage::PowerLoss, "{at}");
             disk.mend();
             for survival in SURVIVALS {
                 let found = disk.after_power_loss(survival);
                 let numbers = series().numbers(&found, Path::new("ck")).unwrap();
                 assert_eq!(numbers.last(), Some(&4), "{breakage:?} at call {at}");
-                series().keep_last(&found, Path::new("ck"), (4, 1)).unwrap();
+                series().keep_last(&found, Path::new("ck"), (4, 1), &[]).unwrap();
                 assert_eq!(series().numbers(&found, Path::new("ck")).unwrap(), [4]);
             }
         }
