@@ -51,6 +51,10 @@ class Mutant:
     name: str
 
     @property
+    def key(self) -> str:
+        return f"{self.file}\t{self.name}"
+
+    @property
     def room(self) -> str:
         return self.file.split("/")[1].removesuffix(".rs")
 
@@ -58,24 +62,23 @@ class Mutant:
 def built() -> tuple[list[Mutant], list[Mutant], dict[str, Path]]:
     """Builds the copy; returns its mutants, those that do not compile, and the test binaries."""
     _copy()
+    record = _HOME / "dropped"
     # What did not compile the last time is not tried again.
-    record = _HOME / "dropped.json"
-    known = {tuple(of) for of in json.loads(record.read_text())} if record.exists() else set()
-    every = _rewritten(set())
-    dropped = {of.number for of in every if (of.file, of.name) in known}
+    dropped = set(record.read_text().splitlines()) if record.exists() else set()
     while True:
-        _rewritten(dropped)
+        record.write_text("\n".join(sorted(dropped)))
+        every = _rewritten(record)
         errors, binaries = _build()
         if not errors:
             break
-        new = set().union(*(_blamed(error) for error in errors)) - dropped
+        blamed = set().union(*(_blamed(error) for error in errors))
+        new = {of.key for of in every if of.number in blamed} - dropped
         print(f"{len(errors)} errors of the compiler, {len(new)} mutants left out", flush=True)
         if not new:
             sys.exit("\n".join(error["rendered"] for error in errors[:20]))
         dropped |= new
-    lost = [of for of in every if of.number in dropped]
-    record.write_text(json.dumps([[of.file, of.name] for of in lost]))
-    return [of for of in every if of.number not in dropped], lost, binaries
+    lost = [of for of in every if of.key in dropped]
+    return [of for of in every if of.key not in dropped], lost, binaries
 
 
 def _copy() -> None:
@@ -93,9 +96,15 @@ def _copy() -> None:
         to.parent.mkdir(parents=True, exist_ok=True)
         if not to.exists() or to.read_bytes() != source.read_bytes():
             shutil.copyfile(source, to)
+    # Files in the place of the folders where proptest keeps failures: what one mutant fails at is
+    # no seed for the next.
+    for folder in ("src", "tests"):
+        (TREE / folder / "proptest-regressions").touch()
     manifest = (ROOT / "Cargo.toml").read_text()
     parts = re.split(r"^(?=\[)", manifest, flags=re.MULTILINE)
     text = "".join(part for part in parts if not part.startswith("[lints")) + _LINTS + _PROFILE
+    # A library of both types has no digest in its name, and would replace the one without mutants.
+    text = text.replace('["rlib", "cdylib"]', '["rlib"]')
     if not (TREE / "Cargo.toml").exists() or (TREE / "Cargo.toml").read_text() != text:
         (TREE / "Cargo.toml").write_text(text)
 
@@ -109,15 +118,13 @@ def _files() -> list[str]:
     return [name for name in names if not name.endswith("tests.rs")]
 
 
-def _rewritten(dropped: set[int]) -> list[Mutant]:
+def _rewritten(dropped: Path) -> list[Mutant]:
     """Writes the files of the copy that have mutants, and returns all mutants."""
-    numbers = _HOME / "dropped"
-    numbers.write_text("\n".join(map(str, sorted(dropped))))
     manifest = str(_REWRITER / "Cargo.toml")
     cargo = ["cargo", "run", "--locked", "--quiet", "--manifest-path", manifest, "--"]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(_HOME / "rewriter")}
     made = subprocess.run(
-        [*cargo, str(ROOT), str(TREE), str(numbers), *_files()],
+        [*cargo, str(ROOT), str(TREE), str(dropped), *_files()],
         env=environment, check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     rows = [line.split("\t") for line in made.stdout.splitlines()]

@@ -253,6 +253,12 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         }
     }
 
+    fn visit_expr_block(&mut self, of: &'ast syn::ExprBlock) {
+        if !is_left_out(&of.attrs) {
+            visit::visit_expr_block(self, of);
+        }
+    }
+
     fn visit_expr_repeat(&mut self, of: &'ast syn::ExprRepeat) {
         // The length is a constant.
         self.visit_expr(&of.expr);
@@ -274,12 +280,12 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     fn visit_macro(&mut self, _: &'ast Macro) {}
 }
 
-/// Whether an item is a test's, or for a build without one of the features.
+/// Whether code is a test's, or for other builds: without one of the features, or not for Unix.
 fn is_left_out(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let is_cfg = attribute.path().is_ident("cfg");
         let of = attribute.meta.require_list().map(|list| list.tokens.to_string());
-        let is_other = of.is_ok_and(|of| of == "test" || of.starts_with("not (feature"));
+        let is_other = of.is_ok_and(|of| of == "test" || of.starts_with("not ("));
         attribute.path().is_ident("test") || (is_cfg && is_other)
     })
 }

@@ -1,8 +1,9 @@
 //! Rewrites copies of Rust files so that each holds all its mutants, each behind a switch.
 //!
 //! `headwater-mutants FROM TO DROPPED FILE ..` reads the files in the folder FROM, writes them to the
-//! folder TO with every mutant but those whose numbers are in the file DROPPED, and prints a line for
-//! each mutant: number, file, line and name, between tabs. Numbers do not depend on what is dropped.
+//! folder TO with all mutants, and prints a line for each: number, file, line and name, between tabs.
+//! Left out are the mutants that the file DROPPED names: a line for each, file and name between tabs.
+//! Numbers do not depend on what is left out.
 //!
 //! Each mutant stands between `/*m17*/` and `/*17m*/`, so that an error of the compiler leads to it.
 
@@ -12,7 +13,6 @@ mod values;
 
 use std::collections::HashSet;
 use std::error::Error;
-use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
 
@@ -27,26 +27,27 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("expected FROM TO DROPPED FILE ..".into());
     };
     let dropped = fs::read_to_string(dropped)?;
-    let dropped: HashSet<usize> =
-        dropped.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
-    let (mut first, mut list) = (0, String::new());
+    let dropped: HashSet<&str> = dropped.lines().collect();
+    let mut first = 0;
     for file in files {
         let text = fs::read_to_string(Path::new(from).join(file))?;
         let found = changes(&text).map_err(|e| format!("{file}: {e}"))?;
+        let mut kept = Vec::new();
         for (number, change) in (first..).zip(&found) {
             let line = text[..change.at.start].matches('\n').count() + 1;
             let (before, after) = &change.words;
-            writeln!(list, "{number}\t{file}\t{line}\t{}: {before} -> {after}", change.function)?;
+            let name = format!("{}: {before} -> {after}", change.function);
+            println!("{number}\t{file}\t{line}\t{name}");
+            if !dropped.contains(format!("{file}\t{name}").as_str()) {
+                kept.push((number, change));
+            }
         }
-        let numbered = (first..).zip(&found).filter(|(number, _)| !dropped.contains(number));
-        let made = with_mutants(&text, &numbered.collect::<Vec<_>>());
-        write_if_new(&Path::new(to).join(file), &made)?;
+        write_if_new(&Path::new(to).join(file), &with_mutants(&text, &kept))?;
         first += found.len();
     }
     let library = fs::read_to_string(Path::new(from).join("src/lib.rs"))?;
     write_if_new(&Path::new(to).join("src/lib.rs"), &format!("{library}\npub mod mutant;\n"))?;
     write_if_new(&Path::new(to).join("src/mutant.rs"), SWITCH)?;
-    print!("{list}");
     Ok(())
 }
 

@@ -14,7 +14,8 @@ static ACTIVE: AtomicU32 = AtomicU32::new(NOT_READ);
 static REACHED: OnceLock<Vec<&'static AtomicU8>> = OnceLock::new();
 
 /// Whether mutant `number` is on.
-#[inline]
+// Inner loops ask, too, and a build that optimises little would make each a call.
+#[inline(always)]
 pub fn on(number: u32) -> bool {
     let active = ACTIVE.load(Relaxed);
     if active == NONE {
