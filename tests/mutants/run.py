@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import os
 import queue
-import re
 import shutil
 import signal
 import subprocess
@@ -27,6 +25,7 @@ import time
 from pathlib import Path
 
 from mutations import Mutant, mutants
+from record import accepted, is_chosen
 
 ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).parent / "survivors.md"
@@ -131,18 +130,7 @@ class Copy:
 def chosen(file: str, share: int) -> list[Mutant]:
     """Returns each `share`-th mutant of a file, by a digest of its name."""
     found = mutants((ROOT / "python" / file).read_text())
-    return [of for of in found if _number(f"{file} {of.name}") % share == 0]
-
-
-def _number(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
-
-
-def accepted() -> dict[tuple[str, str], str]:
-    """Returns the reasons of the survivors that are recorded, by file and name."""
-    lines = RECORD.read_text().splitlines()
-    found = [re.fullmatch(r"- `([^`]+)` `` (.+) ``: (.+)", line) for line in lines]
-    return {(of[1], of[2]): of[3] for of in found if of}
+    return [of for of in found if is_chosen(file, of.name, share)]
 
 
 def _limit(copy: Copy, file: str) -> float:
@@ -166,7 +154,7 @@ def main() -> int:
     for file in files:
         for mutant in chosen(file, arguments.share):
             work.put((file, mutant))
-    count, reasons = work.qsize(), accepted()
+    count, reasons = work.qsize(), accepted(RECORD)
     survivors: list[tuple[str, Mutant]] = []
     print(f"{count} mutants of {len(files)} files", flush=True)
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use headwater::ErrorKind;
-use headwater::durable::{Disk, Series, Storage, commit_folder, replace_folder, write_file};
+use headwater::durable::{Claim, Disk, Series, Storage, commit_folder, replace_folder, write_file};
 
 use crate::simulated_disk::{Breakage, SURVIVALS, SimulatedDisk};
 
@@ -357,4 +357,63 @@ fn the_real_disk_keeps_the_same_promises() {
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().contains("missing/run.cursor is unchanged"), "{error}");
     assert!(write_file(&Disk, Path::new("/"), NEW).is_err());
+}
+
+#[test]
+fn the_real_disk_lists_names_in_order_and_sees_dangling_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut names: Vec<_> = (0..40_u32).map(|n| format!("{:02}", n * 29 % 40)).collect();
+    for name in &names {
+        assert!(!Disk.exists(&folder.path().join(name)).unwrap());
+        fs::write(folder.path().join(name), NEW).unwrap();
+        assert!(Disk.exists(&folder.path().join(name)).unwrap());
+    }
+    assert!(Disk.exists(&folder.path().join("00/below a file")).is_err());
+    names.sort();
+    let listed = Disk.list(folder.path()).unwrap();
+    assert_eq!(listed.iter().map(|entry| entry.name.to_str().unwrap()).collect::<Vec<_>>(), names);
+    #[cfg(unix)]
+    {
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(folder.path().join("nowhere"), &link).unwrap();
+        assert!(Disk.exists(&link).unwrap());
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_socket_or_device_is_never_replaced_by_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("socket");
+    let _socket = std::os::unix::net::UnixListener::bind(&to).unwrap();
+    let error = write_file(&Disk, &to, NEW).unwrap_err();
+    assert!(error.to_string().contains("is not a file; choose another path"), "{error}");
+    assert_eq!(Disk.list(folder.path()).unwrap().len(), 1, "the socket stays, and nothing else");
+}
+
+#[cfg(feature = "prepare")]
+#[test]
+fn the_real_disk_exchanges_two_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let (partial, to) = (folder.path().join("db.partial"), folder.path().join("db"));
+    for (path, bytes) in [(&partial, NEW), (&to, OLD)] {
+        fs::create_dir(path).unwrap();
+        fs::write(path.join("a.bin"), bytes).unwrap();
+    }
+    replace_folder(&Disk, &partial, &to).unwrap();
+    assert_eq!(fs::read(to.join("a.bin")).unwrap(), NEW);
+    assert_eq!(fs::read(partial.join("a.bin")).unwrap(), OLD);
+}
+
+#[test]
+fn a_claim_waits_for_the_end_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Claim::of(folder.path()).unwrap();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| Claim::of(folder.path()));
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        assert!(!second.is_finished(), "the folder is claimed");
+        drop(first);
+        second.join().unwrap().unwrap();
+    });
 }

@@ -144,3 +144,14 @@ fn p6_two_damaged_checkpoints_do_not_push_out_the_good_ones() {
     names.sort();
     assert_eq!(names, [".lock", "fold-000000000008.portion", "fold-000000000009.portion"]);
 }
+
+#[test]
+fn a_job_that_begins_anew_needs_a_folder_without_checkpoints() {
+    let (folder, newest) = two_checkpoints("anew");
+    let error = Checkpoints::new(&folder.0).unwrap().check_empty().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let message = error.to_string();
+    assert!(message.starts_with(&format!("{} exists", newest.display())), "{message}");
+    let made = folder.0.join("of another job/checkpoints");
+    Checkpoints::new(&made).unwrap().check_empty().unwrap();
+}

@@ -371,9 +371,11 @@ impl Derived {
         let known = filter(&self.targets, &known).map_err(arrow_error)?;
         let all = self.summary.summary.clone();
         let is_scaled = |of: &Moments| of.std() > 0.0;
+        let is_boolean = matches!(all, Summary::Boolean { .. });
         let suffices = match self.summarise(&known) {
             Some((all, known)) => is_scaled(&known) || !is_scaled(&all) && known.count() > 0,
-            None => known.logical_null_count() < known.len(),
+            // A count of truths scales nothing, and may be 0.
+            None => is_boolean || known.logical_null_count() < known.len(),
         };
         if !suffices {
             self.summary.summary = all;
