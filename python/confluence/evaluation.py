@@ -88,7 +88,8 @@ def find_tasks(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[
     """Returns the tasks of a sampler, in the order of their numbers.
 
     Raises:
-        ConfigError: No head predicts the type of a task's target, or none of its categories is known.
+        ConfigError: No head predicts the type of a task's target, or training knows none of its
+            categories.
     """
     found = []
     metadata = [store.metadata() for store in stores]
@@ -105,9 +106,9 @@ def find_tasks(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[
             )
         if stats.get("known_count") == 0:
             raise config.ConfigError(
-                f"expected a target with categories known by the end of the training period, found "
-                f"none for task {name!r}; name other tasks in data.tasks, or prepare the store with "
-                "a later statistics_until"
+                "expected a target with categories known by the end of the training period, found "
+                f"none for task {name!r}; name other tasks in data.tasks, or prepare the store "
+                "with a later statistics_until"
             )
         link = task["target"].get("derived", {}).get("link")
         pairs = None if link is None else links.read(stores[store], short, link["negatives"])
