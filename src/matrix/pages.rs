@@ -26,6 +26,9 @@ const PAGE_BYTES_MAX: u64 = 64 << 20;
 /// The bytes of a page for which memory is looked for before the library asks for it.
 const LARGE_PAGE_BYTES: u64 = 1 << 20;
 
+/// The end of a file whose footer is encrypted.
+const ENCRYPTED: [u8; 4] = *b"PARE";
+
 /// The numbers of fields of a header.
 const KIND: i16 = 1;
 const PAGE_BYTES: i16 = 2;
@@ -48,6 +51,15 @@ impl PageFile {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = open_file(path)?;
         let bytes = file.metadata().map_err(|e| Error::io(path, "opening", e))?.len();
+        let mut end = [0; ENCRYPTED.len()];
+        let at = bytes.saturating_sub(end.len() as u64);
+        if file.read_exact_at(&mut end, at).is_ok() && end == ENCRYPTED {
+            return Err(Error::data(format!(
+                "{}: expected a plain Parquet file, found an encrypted one; write it again without \
+                 encryption",
+                path.display()
+            )));
+        }
         Ok(Self { file: Arc::new(file), bytes, columns: Arc::default() })
     }
 

@@ -129,6 +129,19 @@ fn a_truncated_file_is_rejected_without_a_panic() {
 }
 
 /// Columns of the types that the format has, also nested ones, with NULLs and repeated values.
+#[test]
+fn an_encrypted_file_is_told_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    write(&path, &numbers(0, 10));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let end = bytes.len() - 4;
+    bytes[end..].copy_from_slice(b"PARE");
+    std::fs::write(&path, bytes).unwrap();
+    let error = opened(folder.path()).tables().unwrap_err().to_string();
+    assert!(error.contains("found an encrypted one; write it again without encryption"), "{error}");
+}
+
 fn of_all_types(rows: i32) -> RecordBatch {
     let some = |n: i32| (n % 7 != 3).then_some(n);
     let all = || (0..rows).map(some);
