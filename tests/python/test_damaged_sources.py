@@ -124,7 +124,7 @@ def test_p6_the_checksums_of_parquet_pages_are_verified(tmp_path):
         use_dictionary=False,
         write_page_checksum=True,
     )
-    schema = 'name = "d"\n[[table]]\nname = "t"\ncolumns = { n = "numerical" }\n'
+    schema = {"database": "d", "table": [{"name": "t", "columns": {"n": "numerical"}}]}
     headwater.prepare(path, schema, tmp_path / "whole.db")
     whole = bytearray(path.read_bytes())
     at = whole.find(numbers[500].tobytes())
