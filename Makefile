@@ -32,7 +32,7 @@ MAXTEXT := .venv-maxtext
 TORCH_INDEX ?=
 TORCH := .venv-torch
 
-.PHONY: help setup demo check test test-arrayrecord test-maxtext test-torch mutants-python bench lint \
+.PHONY: help setup demo check test test-arrayrecord test-maxtext test-torch mutants-python mutants-rust bench lint \
 	clean-demo
 
 help: ## list what can be made
@@ -122,6 +122,11 @@ test-torch: setup $(TORCH)/.tools ## run the tests of the adaptor for PyTorch ag
 SHARE ?= 6
 mutants-python: setup ## change the Python code in small ways, and list what no test notices; an hour
 	$(BIN)/python tests/mutants/run.py --share $(SHARE)
+
+# A room such as plan; default: all six.
+ROOM ?=
+mutants-rust: $(VENV)/.tools ## change the Rust code of ROOM in small ways, and list what no test notices; an hour
+	$(BIN)/python tests/mutants/rust.py --share $(SHARE) $(ROOM)
 
 bench: setup ## measure; takes minutes and 20 GB in target/bench
 	$(CARGO) bench

@@ -24,9 +24,14 @@ pub(crate) fn reserve<T>(count: usize) -> Result<Vec<T>> {
     Ok(room)
 }
 
+/// Makes room for `count` more values, and for some that may follow; an error when the allocation fails.
+pub(crate) fn make_room<T>(values: &mut Vec<T>, count: usize) -> Result<()> {
+    values.try_reserve(count).map_err(|_| no_memory(count.saturating_mul(size_of::<T>())))
+}
+
 /// Appends `more`; on an error, nothing was appended.
 pub(crate) fn append<T: Copy>(values: &mut Vec<T>, more: &[T]) -> Result<()> {
-    values.try_reserve(more.len()).map_err(|_| no_memory(size_of_val(more)))?;
+    make_room(values, more.len())?;
     values.extend_from_slice(more);
     Ok(())
 }

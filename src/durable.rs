@@ -436,7 +436,8 @@ impl Series {
     /// keeps files of other names.
     ///
     /// Files with higher numbers are removed, too: whoever writes `newest` has passed them over because
-    /// they are damaged, and they must not count in the place of good ones.
+    /// they are damaged, and they must not count in the place of good ones. Files that are `unread`, for an
+    /// error of the disk that may pass, count neither: they stay until `count` others are newer.
     ///
     /// # Errors
     /// `InvalidArgument` when `count` is 0, else `Io`; the newest file stays in any case.
@@ -445,6 +446,7 @@ impl Series {
         storage: &dyn Storage,
         folder: &Path,
         (newest, count): (u64, usize),
+        unread: &[u64],
     ) -> Result<()> {
         if count == 0 {
             return Err(Error::invalid(format!(
@@ -453,10 +455,12 @@ impl Series {
             )));
         }
         let numbers = self.numbers(storage, folder)?;
-        let (good, damaged) = numbers.split_at(numbers.partition_point(|&number| number <= newest));
-        let old = &good[..good.len().saturating_sub(count)];
-        for number in old.iter().chain(damaged) {
-            let path = folder.join(self.file_name(*number));
+        let is_unread = |number: u64| number != newest && unread.contains(&number);
+        let good = numbers.iter().rev().filter(|&&n| n <= newest && !is_unread(n));
+        let oldest = good.take(count).last().copied().unwrap_or(newest);
+        let stays = |n: u64| n >= oldest && (n <= newest || is_unread(n));
+        for number in numbers.into_iter().filter(|&number| !stays(number)) {
+            let path = folder.join(self.file_name(number));
             match storage.remove_file(&path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {
                     return Err(Error::io(&path, "remove", e));

@@ -59,6 +59,27 @@ pub(crate) fn try_read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// ELOOP: a link that leads to itself.
+const LOOP: i32 = if cfg!(target_os = "linux") { 40 } else { 62 };
+
+/// What lies at `path`; `None` when nothing does, or a link that leads nowhere. Unlike with
+/// [`Path::exists`], an error of the disk does not mean that there is nothing.
+pub(crate) fn found_at(path: &Path) -> Result<Option<Metadata>> {
+    match std::fs::metadata(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(e) if e.raw_os_error() == Some(LOOP) => Ok(None),
+        Err(e) => Err(Error::io(path, "examining", e)),
+    }
+}
+
+/// Whether a folder, or a link to one, lies at `path`.
+pub(crate) fn is_folder(path: &Path) -> Result<bool> {
+    Ok(found_at(path)?.is_some_and(|found| found.is_dir()))
+}
+
 /// [`try_open`], with the path in the error.
 pub(crate) fn open_file(path: &Path) -> Result<File> {
     try_open(path).map_err(|e| Error::io(path, "opening", e))

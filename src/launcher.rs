@@ -26,11 +26,14 @@ struct Launcher {
 /// | srun --mpi=pmix | `PMIX_RANK` of `SLURM_STEP_NUM_TASKS` |
 /// | srun --mpi=pmi2, mpiexec.hydra of MPICH and Intel MPI | `PMI_RANK` of `PMI_SIZE` |
 /// | srun --mpi=none | `SLURM_PROCID` of `SLURM_STEP_NUM_TASKS` |
+/// | mpiexec of MVAPICH2 | `MV2_COMM_WORLD_RANK` of `MV2_COMM_WORLD_SIZE` |
+/// | mpiexec of Cray PALS | `PALS_RANKID` of `PMI_SIZE` |
+/// | flux run | `FLUX_TASK_RANK` of `FLUX_JOB_SIZE` |
 /// | torchrun | `RANK` of `WORLD_SIZE`, with `TORCHELASTIC_RUN_ID` |
 ///
 /// A batch script of Slurm has `SLURM_PROCID` and `SLURM_NTASKS` and is one process; only the steps that
 /// srun starts have `SLURM_STEP_NUM_TASKS`.
-const LAUNCHERS: [Launcher; 6] = [
+const LAUNCHERS: [Launcher; 9] = [
     Launcher {
         name: "mpirun",
         rank: "OMPI_COMM_WORLD_RANK",
@@ -43,6 +46,27 @@ const LAUNCHERS: [Launcher; 6] = [
         rank: "JSM_NAMESPACE_RANK",
         size: "JSM_NAMESPACE_SIZE",
         sign: "JSM_NAMESPACE_RANK",
+        starts_mpi: true,
+    },
+    Launcher {
+        name: "mpiexec of MVAPICH2",
+        rank: "MV2_COMM_WORLD_RANK",
+        size: "MV2_COMM_WORLD_SIZE",
+        sign: "MV2_COMM_WORLD_RANK",
+        starts_mpi: true,
+    },
+    Launcher {
+        name: "mpiexec of Cray PALS",
+        rank: "PALS_RANKID",
+        size: "PMI_SIZE",
+        sign: "PALS_RANKID",
+        starts_mpi: true,
+    },
+    Launcher {
+        name: "flux run",
+        rank: "FLUX_TASK_RANK",
+        size: "FLUX_JOB_SIZE",
+        sign: "FLUX_TASK_RANK",
         starts_mpi: true,
     },
     Launcher {
@@ -112,16 +136,21 @@ impl Launched {
     /// `InvalidArgument` when the launcher started several ranks and each is alone: each would do the
     /// work of all.
     pub(crate) fn check_connected(self, world: u32, remedy: &str) -> Result<()> {
-        let Self { launcher, rank, size: Some(size) } = self else { return Ok(()) };
-        if world > 1 || size <= 1 {
+        let Self { launcher: Launcher { name, rank: variable, size: of, sign, .. }, rank, size } =
+            self;
+        // A rank above 0 has others beside it, also where the launcher does not tell how many.
+        if world > 1 || rank == 0 && size.is_none_or(|size| size <= 1) {
             return Ok(());
         }
-        let Launcher { name, rank: variable, size: of, .. } = launcher;
+        let (started, each) = match size {
+            Some(size) => (format!("{rank} of {size}"), format!("each of {size} ranks")),
+            None => (rank.to_string(), "each rank".to_owned()),
+        };
+        let variables =
+            size.map_or_else(|| (*variable).to_owned(), |_| format!("{variable} of {of}"));
         Err(Error::invalid(format!(
-            "expected rank {rank} of {size} that {name} started ({variable} of {of}) to be connected \
-             with the others, found it alone: each of {size} ranks would fold all rows; {remedy}; \
-             to fold alone on purpose, unset {}",
-            launcher.sign
+            "expected rank {started} that {name} started ({variables}) to be connected with the others, \
+             found it alone: {each} would fold all rows; {remedy}; to fold alone on purpose, unset {sign}"
         )))
     }
 }
@@ -156,6 +185,12 @@ mod tests {
             ("mpiexec.hydra or srun --mpi=pmi2", pmi.to_vec()),
             ("mpiexec.hydra or srun --mpi=pmi2", [&STEP[..], &pmi].concat()),
             ("srun without MPI", STEP.to_vec()),
+            (
+                "mpiexec of MVAPICH2",
+                vec![("MV2_COMM_WORLD_RANK", "2"), ("MV2_COMM_WORLD_SIZE", "4")],
+            ),
+            ("mpiexec of Cray PALS", [&pmi[..], &[("PALS_RANKID", "2")]].concat()),
+            ("flux run", [&pmi[..], &[("FLUX_TASK_RANK", "2"), ("FLUX_JOB_SIZE", "4")]].concat()),
             ("torchrun", vec![("RANK", "2"), ("WORLD_SIZE", "4"), ("TORCHELASTIC_RUN_ID", "none")]),
         ] {
             let found = launched(&variables).expect(name);
@@ -185,9 +220,13 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_that_tells_no_size_refuses_nothing() {
+    fn a_rank_above_0_is_refused_alone_also_without_a_size() {
         let found = launched(&[("PMIX_RANK", "3")]).expect("a rank");
         assert_eq!((found.rank, found.size), (3, None));
-        assert!(found.check_connected(1, "").is_ok());
+        assert!(found.check_connected(4, "").is_ok());
+        let alone = found.check_connected(1, "").unwrap_err().to_string();
+        assert!(alone.contains("rank 3 that srun --mpi=pmix started (PMIX_RANK)"), "{alone}");
+        let first = launched(&[("PMIX_RANK", "0")]).expect("a rank");
+        assert!(first.check_connected(1, "").is_ok());
     }
 }

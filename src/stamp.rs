@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::days::Date;
 use crate::error::{Error, Result};
+use crate::files::open_file;
 
 /// The length of a file, when it last changed, and which file of its disk it is.
 ///
@@ -25,6 +26,18 @@ impl Stamp {
     /// Returns the stamp of the file at `path`.
     pub(crate) fn of(path: &Path) -> Result<Self> {
         let metadata = std::fs::metadata(path).map_err(|e| Error::io(path, "looking at", e))?;
+        Ok(Self::from(&metadata))
+    }
+
+    /// Returns the stamp of the file at `path`, which is read from now on.
+    ///
+    /// A store through a memory map changes the time of the file only where it is the first to a clean page:
+    /// so the pages are written to the disk first. File systems in memory (tmpfs) tell of no such store.
+    pub(crate) fn before_reading(path: &Path) -> Result<Self> {
+        let file = open_file(path)?;
+        // Where it fails, as on a disk that is read only, nobody stores either.
+        let _ = file.sync_data();
+        let metadata = file.metadata().map_err(|e| Error::io(path, "looking at", e))?;
         Ok(Self::from(&metadata))
     }
 

@@ -260,7 +260,7 @@ def open_run(
             f"expected the folder of a run, found no config.toml in {out}; name the folder that "
             "was --out of `confluence train`"
         )
-    settings = config.load(out / "config.toml")
+    settings = config.load_run(out)
     if stores:
         data = dataclasses.replace(
             settings.data, stores=tuple(os.fspath(store) for store in stores)

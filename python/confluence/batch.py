@@ -104,7 +104,7 @@ class Cells(NamedTuple):
     rows: jax.Array  # i32 [B, S]
     numbers: jax.Array  # f32 [B, S]
     times: jax.Array  # f32 [B, S, 15]
-    ages: jax.Array  # f32 [B, S, 4]
+    ages: jax.Array  # f32 [B, S, 4], of timestamps
     booleans: jax.Array  # i32 [B, S]
     categories: jax.Array  # i32 [B, S]
     texts: jax.Array  # i32 [B, S]
@@ -235,14 +235,14 @@ def expand(batch: Batch, tables: Tables, row_count: int) -> Cells:
     standard_time = from_mean * tables.per_deviation[columns]
     positions = jnp.arange(columns.shape[1])
     parents, relations = _references(batch, row_count)
-    types, rows = batch.types.astype(jnp.int32), batch.rows.astype(jnp.int32)
+    rows = batch.rows.astype(jnp.int32)
     return Cells(
-        types=types,
+        types=batch.types.astype(jnp.int32),
         columns=columns,
         rows=rows,
         numbers=jnp.asarray(batch.numbers),
         times=_time_features(days, milliseconds, standard_time),
-        ages=jnp.where((types == TIMESTAMP)[..., None], _ages(batch, days, milliseconds), 0),
+        ages=_ages(batch, days, milliseconds),
         booleans=batch.booleans.astype(jnp.int32),
         categories=jnp.asarray(batch.categories),
         texts=jnp.asarray(batch.texts),
@@ -309,9 +309,8 @@ def _calendar(days: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     march_month = (5 * march_day + 2) // 153
     day = march_day - (153 * march_month + 2) // 5
     month = (march_month + 2) % 12
-    # January and February belong to the following calendar year.
-    civil = year + (march_month >= 10)
-    is_leap = (civil % 4 == 0) & ((civil % 100 != 0) | (civil % 400 == 0))
+    # From March on, which is when it matters, this is the year of the calendar, modulo 400.
+    is_leap = (year % 4 == 0) & ((year % 100 != 0) | (year == 0))
     day_of_year = jnp.where(march_month >= 10, march_day - 306, march_day + 59 + is_leap)
     return month, day, day_of_year
 

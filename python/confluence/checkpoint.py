@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import itertools
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +29,8 @@ from headwater._headwater import write_file
 
 # What TensorStore and XLA say of trouble that is not the checkpoint's.
 _NO_DAMAGE = ("RESOURCE_EXHAUSTED", "PERMISSION_DENIED", "UNAVAILABLE", "DEADLINE_EXCEEDED")
+# Of the system's errors, these alone are damage: a file of the checkpoint is not there.
+_ABSENT = (errno.ENOENT, errno.ENOTDIR)
 # The part of a checkpoint that has what belongs to the state.
 _RUN = "run"
 
@@ -165,8 +169,9 @@ class Checkpoints:
                 state = State(*reader.restore(self._folder / str(step) / "state", form))
         except Exception as error:
             orbax_noise.silence()
-            if isinstance(error, MemoryError) or _first_line(error).startswith(_NO_DAMAGE):
-                raise self._read_error(step, _first_line(error)) from None
+            trouble = _passing_trouble(error)
+            if trouble is not None:
+                raise self._read_error(step, trouble) from None
             raise self._damage_error(step, _first_line(error)) from None
         if _digest(state) != self.digest(step):
             raise self._damage_error(step, "its digest does not match its content")
@@ -215,7 +220,7 @@ class Checkpoints:
         except (FileNotFoundError, NotADirectoryError):
             raise self._damage_error(step, "it has no record") from None
         except OSError as error:
-            raise self._read_error(step, error.strerror) from None
+            raise self._read_error(step, error.strerror or _first_line(error)) from None
         except (ValueError, RecursionError):
             raise self._damage_error(step, "its record is no JSON") from None
         if not isinstance(run, dict) or run.pop("seal", None) != _seal(run):
@@ -244,7 +249,8 @@ class Checkpoints:
             for step in good:
                 loss = self._run_record(step)["loss"]
                 path = self._folder / str(step) / "metrics/metrics"
-                if loss is not None and path.exists():
+                if loss is not None:
+                    path.parent.mkdir(exist_ok=True)
                     write_file(path, json.dumps({"loss": loss}).encode())
             for step, error in damaged.items():
                 _warn(f"{error.damage}; it is passed over, and now in {self._move(step)}")
@@ -265,7 +271,7 @@ class Checkpoints:
             "copy of one, start another run in another folder"
         )
 
-    def _read_error(self, step: int, reason: str | None) -> CheckpointError:
+    def _read_error(self, step: int, reason: str) -> CheckpointError:
         return CheckpointError(
             f"cannot read the checkpoint {self._folder / str(step)}: {reason}; it may be whole: "
             "try again when that is mended"
@@ -399,6 +405,24 @@ def _other_data(stores: Sequence[str], ours: Sequence[str], theirs: Sequence[str
     ]
 
 
+def _passing_trouble(error: BaseException) -> str | None:
+    """Returns why a checkpoint that may be whole could not be read; None if it is damaged.
+
+    It may be whole after an error of the system, such as one of the disk, unless a file is missing.
+    """
+    text = str(error)
+    codes = [int(code) for code in re.findall(r"os_error_code='(\d+)'", text)]  # TensorStore's
+    if isinstance(error, OSError) and error.errno is not None:
+        codes.append(error.errno)
+    for code in codes:
+        if code not in _ABSENT:
+            return os.strerror(code)
+    if isinstance(error, MemoryError | TimeoutError) or text.startswith(_NO_DAMAGE):
+        return _first_line(error)
+    cause = error.__cause__ or error.__context__
+    return None if cause is None else _passing_trouble(cause)
+
+
 @contextmanager
 def _intended_options() -> Iterator[None]:
     """Silences what Orbax logs of options that are intended."""
@@ -411,7 +435,7 @@ def _intended_options() -> Iterator[None]:
         log.setLevel(before)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     """Returns the first line of Orbax's message, which may be pages long."""
     lines = str(error).splitlines() or [type(error).__name__]
     return lines[0][:200]

@@ -325,10 +325,11 @@ def _loaded(args: argparse.Namespace) -> Config:
     from confluence import config
 
     defaults = [args.out] if args.resume else [args.start_from] if args.start_from else []
-    of_runs = [run / "config.toml" for run in defaults if (run / "config.toml").exists()]
-    wanted = args.config or next(iter(of_runs), None)
+    of_runs = [run for run in defaults if (run / "config.toml").exists()]
     more = [] if args.members is None else [f"run.members={args.members}"]
-    return config.load(wanted, [*args.settings, *more])
+    if of_runs and args.config is None:
+        return config.load_run(of_runs[0], [*args.settings, *more])
+    return config.load(args.config, [*args.settings, *more])
 
 
 def _steps_to_profile(text: str | None) -> tuple[int, int] | None:

@@ -36,8 +36,8 @@ def inspect(args: argparse.Namespace) -> int:
     """Prints a context, or writes it to a page."""
     from confluence import config, drawing
 
-    of_run = Path(args.config) / "config.toml"
-    settings = config.load(of_run if of_run.exists() else args.config, args.settings)
+    is_run = (Path(args.config) / "config.toml").exists()
+    settings = (config.load_run if is_run else config.load)(args.config, args.settings)
     page = drawing.draw(settings, args.task, args.seed_index)
     if args.html is None:
         print(page)

@@ -72,7 +72,8 @@ class Data:
     # With walk = "priority": the most children that one row brings in through one relation.
     child_width: int = 16
     # Other widths for single relations: { "orders.customer_id" = 2 } brings in two orders of a
-    # customer, 0 none. A relation is named after the referring side, as `headwater inspect` does:
+    # customer, 0 none. For walk = "priority" as well.
+    # A relation is named after the referring side, as `headwater inspect` does:
     # "table.columns", or "database/table.columns" if several stores have it.
     child_widths: Mapping[str, int] = field(default_factory=dict)
     # Which rows have the store's aggregates of their children as cells: "near" is the seed and its
@@ -84,8 +85,9 @@ class Data:
     # Observe each train seed earlier, by a random time of up to this number of days, another one in
     # each epoch: for predictions from older data.
     staleness_days: int = 0
-    # Which children are taken if there are more than the width.
+    # With walk = "priority": which children are taken if there are more than the width.
     children: Literal["uniform", "latest"] = "uniform"
+    # What the other walk alone uses must have its default.
     walk: Literal["priority", "breadth"] = "priority"
     # With walk = "breadth": how many links away from the seed a row may be.
     max_hops: int = 3
@@ -194,6 +196,13 @@ class Config:
         return "\n".join(lines)
 
 
+# The settings of [data] that only one walk uses.
+_OF_WALK = {
+    "priority": ("child_width", "child_widths", "children"),
+    "breadth": ("max_hops", "budget"),
+}
+
+
 def presets() -> list[str]:
     """Returns the names of the presets that `load` takes."""
     files = resources.files("confluence").joinpath("presets").iterdir()
@@ -221,7 +230,19 @@ def load(config: str | os.PathLike[str] | None = None, settings: Sequence[str] =
     Raises:
         ConfigError: A key is unknown, or a value is not valid.
     """
-    return _changed({} if config is None else _read(os.fspath(config)), settings)
+    if config is None:
+        return _changed({}, settings)
+    config = os.fspath(config)
+    return _changed(_read(config), settings, is_written=config not in presets())
+
+
+def load_run(folder: str | os.PathLike[str], settings: Sequence[str] = ()) -> Config:
+    """Returns the configuration of the run in a folder, with single settings changed.
+
+    Raises:
+        ConfigError: A key is unknown, or a value is not valid.
+    """
+    return _changed(_read(os.path.join(folder, "config.toml")), settings, is_written=False)
 
 
 def changed(config: Config, settings: Sequence[str]) -> Config:
@@ -230,16 +251,50 @@ def changed(config: Config, settings: Sequence[str]) -> Config:
     Raises:
         ConfigError: A key is unknown, or a value is not valid.
     """
-    return _changed(config.to_dict(), settings)
+    return _changed(config.to_dict(), settings, is_written=False)
 
 
-def _changed(sections: dict[str, Any], settings: Sequence[str]) -> Config:
+def check_walk(data: Data) -> None:
+    """Refuses a setting of the walk that is not chosen, unless it has its default.
+
+    Raises:
+        ConfigError: The message names the key.
+    """
+    for key in _unused_by(data.walk):
+        found = getattr(data, key)
+        if found != getattr(Data(), key):
+            raise ConfigError(
+                f'expected no data.{key}, because data.walk = "{data.walk}" does not use it, '
+                f"found {found!r}; leave it out"
+            )
+
+
+def _unused_by(walk: str) -> list[str]:
+    """Returns the settings of [data] that other walks use, but not this one."""
+    return [key for other, keys in _OF_WALK.items() if other != walk for key in keys]
+
+
+def _changed(
+    sections: dict[str, Any], settings: Sequence[str], *, is_written: bool = True
+) -> Config:
+    """Returns the configuration of the sections, with single settings changed.
+
+    Unless the sections are as the user has written them, those for another walk than the chosen one
+    have their defaults. Presets have some, and so do runs from before they were refused.
+    """
+    given = set()
     for setting in settings:
         section, key, value = _parsed(setting)
+        given.add((section, key))
         fields = sections.setdefault(section, {})
         # `from_dict` refuses a section that is not a table.
         if isinstance(fields, dict):
             fields[key] = value
+    data = sections.get("data")
+    if not is_written and isinstance(data, dict):
+        for key in _unused_by(data.get("walk", Data.walk)):
+            if ("data", key) not in given:
+                data.pop(key, None)
     return from_dict(sections)
 
 
@@ -268,16 +323,20 @@ def differences(ours: Config, theirs: Mapping[str, Any]) -> list[str]:
     """Returns the settings that make a checkpoint's configuration `theirs` another run's.
 
     `theirs` is a result of `to_dict`. The paths of stores and of the run to start from may differ,
-    and most of `[run]`. A key that `theirs` lacks, since it is older, has its default.
+    and most of `[run]`. A key that `theirs` lacks, since it is older, has its default. What no walk
+    of the two uses does not count: older ones may have any value there.
     """
     defaults = Config().to_dict()
     completed = {
         section: {**fields, **theirs.get(section, {})} for section, fields in defaults.items()
     }
+    walks = (ours.data.walk, completed["data"]["walk"])
+    unused = {f"data.{key}" for key in _unused_by(walks[0]) if key in _unused_by(walks[1])}
     return sorted(
         f"{name} is {our!r}, the checkpoint has {their!r}"
         for name, our, their in _unequal(ours.to_dict(), completed)
         if name != "optimizer.start_from"
+        and name not in unused
         and (not name.startswith("run.") or name in ("run.evaluate_every", "run.evaluate_batches"))
     )
 
@@ -424,6 +483,7 @@ def _check(config: Config) -> None:
                 found = sections[section][key]
                 raise ConfigError(f"expected at least {least} for {section}.{key}, found {found}")
     model, data = config.model, config.data
+    check_walk(data)
     if data.staleness_days > _MOST_STALE_DAYS:
         raise ConfigError(
             f"expected at most {_MOST_STALE_DAYS} (100 years) for data.staleness_days, found "

@@ -88,7 +88,8 @@ def find_tasks(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[
     """Returns the tasks of a sampler, in the order of their numbers.
 
     Raises:
-        ConfigError: No head predicts the type of a task's target.
+        ConfigError: No head predicts the type of a task's target, or training knows none of its
+            categories.
     """
     found = []
     metadata = [store.metadata() for store in stores]
@@ -102,6 +103,12 @@ def find_tasks(names: Sequence[str], stores: Sequence[headwater.Store]) -> list[
             raise config.ConfigError(
                 f"expected a target of the type {', '.join(_KINDS)}, found {stats['type']} for "
                 f"task {name!r}; name other tasks in data.tasks"
+            )
+        if stats.get("known_count") == 0:
+            raise config.ConfigError(
+                "expected a target with categories known by the end of the training period, found "
+                f"none for task {name!r}; name other tasks in data.tasks, or prepare the store "
+                "with a later statistics_until"
             )
         link = task["target"].get("derived", {}).get("link")
         pairs = None if link is None else links.read(stores[store], short, link["negatives"])

@@ -102,7 +102,7 @@ _SAME_NAME = (
     "staleness_days", "texts",
 )  # fmt: skip
 _OTHER_NAME = {"sequence_length": "default_sequence_length"}
-# The settings that only one walk uses.
+# Those that only one walk uses: the sampler refuses others, even with their defaults.
 _OF_WALK = {
     "priority": {"child_width": "bfs_child_width", "children": "children"},
     "breadth": {"max_hops": "max_hops", "budget": "neighbor_budget"},
@@ -115,8 +115,10 @@ def open_sampler(
     """Returns this process's sampler of a run; `overrides` are arguments of `headwater.Sampler`.
 
     Raises:
-        ConfigError: The number of processes does not divide the batch size, or no task has a name.
+        ConfigError: The number of processes does not divide the batch size, no task has a name, or
+            a setting is of the other walk.
     """
+    config.check_walk(data)
     if data.batch_size % processes.count:
         raise config.ConfigError(
             f"expected a data.batch_size that the number of processes divides, found "

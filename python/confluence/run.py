@@ -63,7 +63,7 @@ class Run:
                 f"expected the folder of a run, found no config.toml in {self.path}; name the "
                 "folder that was `out` of the training"
             )
-        self.config: config.Config = config.load(file)
+        self.config: config.Config = config.load_run(self.path)
 
     @property
     def results(self) -> Results | None:

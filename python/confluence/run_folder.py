@@ -72,7 +72,7 @@ def has_ended(out: Path, settings: config.Config) -> bool:
     """
     if not (out / "config.toml").exists():
         return False
-    differing = config.differences(settings, config.load(out / "config.toml").to_dict())
+    differing = config.differences(settings, config.load_run(out).to_dict())
     if differing:
         raise CheckpointError(
             f"{out} holds another run: {'; '.join(differing)}; use the run's own configuration, or "

@@ -47,6 +47,8 @@ def open_source(path: str) -> DuckDbFile:
         connection = duckdb.connect(
             path, read_only=True, config={"threads": 1, "autoinstall_known_extensions": False}
         )
+        # A view may read files, which DuckDB does not lock.
+        connection.execute("SET enable_external_access = false")
     except duckdb.Error as error:
         advice = ""
         if "different configuration" in str(error) or "lock" in str(error).lower():
@@ -184,7 +186,13 @@ class DuckDbFile:
             connection.close()
 
         def fault(error: Exception) -> DataError:
-            return DataError(f"{self.description}: table {table!r}: {error}")
+            advice = ""
+            if isinstance(error, duckdb.PermissionException):
+                advice = (
+                    "; a view may read no files, because other programs may change them meanwhile: "
+                    "write its rows to a table"
+                )
+            return DataError(f"{self.description}: table {table!r}: {error}{advice}")
 
         self._running.add(connection)
         try:

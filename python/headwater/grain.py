@@ -230,8 +230,10 @@ class SamplerIterator(grain.DatasetIterator):  # type: ignore[misc]
                 f"expected a state of the {self._split} split, found one of the {split} split; "
                 "restore it into a dataset of that split"
             )
-        self._taken = self._batches(taken, rows)
+        batches = self._batches(taken, rows)
         self._sampler.resume(cursor)
+        # A cursor that was refused changes nothing.
+        self._taken = batches
 
     def _batches(self, taken: int, rows: int) -> int:
         """Returns how many batches of this dataset the rows are that were taken."""

@@ -238,7 +238,7 @@ class Sampler(Streams):
                 continue
             if count == 0:
                 warnings.warn(_skipped(task, split), stacklevel=2)
-            elif own[task] == 0:
+            elif own[task] == 0 and cursor is None:
                 warnings.warn(
                     f"task {task!r} has none of its {count} {split} seeds on this rank; its "
                     "batches on this rank are padding, with a seq_weight of 0: use fewer ranks, or "

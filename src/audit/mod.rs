@@ -60,7 +60,7 @@ impl Default for Settings {
 /// Refuses a store of events, which has no tasks to audit.
 #[cfg(feature = "cli")]
 pub(crate) fn check_has_tables(path: &Path) -> Result<()> {
-    if StoreKind::of(path).is_ok_and(|kind| kind == StoreKind::Events) {
+    if StoreKind::is_events(path)? {
         return Err(Error::not_ours(format!(
             "{}: expected a store of tables, whose tasks are audited, found a store of events, which has \
              no tasks; audit a store of tables",

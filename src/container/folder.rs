@@ -11,7 +11,7 @@ use super::file::{Container, check_is_file};
 use crate::bytes::Digest;
 use crate::environment::in_default_environment;
 use crate::error::{Context, Error, Result};
-use crate::files::read_file;
+use crate::files::{found_at, read_file};
 
 /// The file that describes all others.
 pub const METADATA_FILE: &str = "metadata.json";
@@ -129,6 +129,21 @@ impl Kind {
         // Damaged metadata are reported by the reader of the usual kind.
         Ok(serde_json::from_slice(&text).map_or(Self::Tables, |head: Head| head.kind))
     }
+
+    /// Whether a store of events lies in the folder `path`. A folder that is no store is none of events:
+    /// its reader reports it.
+    ///
+    /// # Errors
+    /// `Io` when the folder cannot be read.
+    pub fn is_events(path: &Path) -> Result<bool> {
+        match Self::of(path) {
+            Ok(kind) => Ok(kind == Self::Events),
+            Err(error) if error.os_error().is_none_or(|e| e.kind() == ErrorKind::NotFound) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// Reads the bytes of the metadata of the store in the folder `path`.
@@ -144,7 +159,7 @@ pub(crate) fn read_metadata(path: &Path) -> Result<Vec<u8>> {
         )));
     }
     let file = path.join(METADATA_FILE);
-    if !file.exists() {
+    if found_at(&file)?.is_none() {
         return Err(Error::not_ours(format!(
             "{}: not a store: expected a {METADATA_FILE} in the folder, found none; make a store \
              with `headwater prepare`",

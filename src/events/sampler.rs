@@ -236,9 +236,7 @@ impl EventSampler {
     /// `Shutdown`, or `InvalidArgument` when the split has no events, or another thread waits for a batch.
     pub fn seek(&self, split: Split, index: u64) -> Result<()> {
         self.batches.rows.check_count(split)?;
-        let mut places = self.streams.places();
-        places[split as usize] = index;
-        self.streams.move_to(places)
+        self.streams.move_one(split as usize, index)
     }
 
     /// Returns the cursor of what the caller has consumed, without what was made ahead.
@@ -342,7 +340,8 @@ fn counter(split: Split) -> String {
 /// Returns this rank's rows of the next batch.
 type NextRows = Box<dyn FnMut() -> Result<Option<Vec<RowSource>>> + Send>;
 
-/// A finite pass over the items of a split, as an iterator of batches.
+/// A finite pass over the items of a split, as an iterator of batches. It ends at a batch that cannot
+/// be made.
 pub struct EventEvaluation(Pass<Batches, NextRows>);
 
 impl EventEvaluation {
@@ -350,6 +349,15 @@ impl EventEvaluation {
     #[must_use]
     pub fn process(&self) -> u32 {
         self.0.process()
+    }
+
+    /// Waits until the next batch is made, without taking it: an interrupt while waiting consumes
+    /// nothing.
+    ///
+    /// # Errors
+    /// That of making the batch.
+    pub fn wait(&mut self) -> Result<()> {
+        self.0.wait()
     }
 }
 

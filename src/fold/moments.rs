@@ -65,6 +65,13 @@ impl Moments {
         if self.count == 0 { 0.0 } else { self.max }
     }
 
+    /// Whether the values differ by more than the rounding of their sums, and by so much that z-scores of
+    /// other values are of use: their standard deviation is a normal number of 32 bits.
+    pub(crate) fn is_scaled(&self) -> bool {
+        let greatest = self.min().abs().max(self.max().abs());
+        self.std() >= f64::from(f32::MIN_POSITIVE) && self.std() > 8.0 * f64::EPSILON * greatest
+    }
+
     /// Returns the conversion of values to z-scores by these moments.
     #[must_use]
     pub fn z_score(&self) -> ZScore {
@@ -72,7 +79,7 @@ impl Moments {
     }
 }
 
-/// The z-score `(value - mean) / std`; 0 if all values are the same.
+/// The z-score `(value - mean) / std`, at most the greatest number of 32 bits; 0 if all values are the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ZScore {
     /// The mean.
@@ -86,7 +93,8 @@ impl ZScore {
     #[inline]
     #[must_use]
     pub fn of(&self, value: f64) -> f32 {
-        if self.std > 0.0 { ((value - self.mean) / self.std) as f32 } else { 0.0 }
+        let score = if self.std > 0.0 { ((value - self.mean) / self.std) as f32 } else { 0.0 };
+        score.clamp(f32::MIN, f32::MAX)
     }
 
     /// Returns the value of a z-score.
@@ -131,7 +139,7 @@ pub fn rounded_to_width(value: f64, width: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Moments;
+    use super::{Moments, ZScore};
 
     #[test]
     fn moments_are_those_of_the_two_pass_formula() {
@@ -163,6 +171,30 @@ mod tests {
         assert_eq!(shown(&[1.234_567_891, -5.0]), [1.234_568, -5.0]);
         // With values of 1e12, digits below some thousands are lost.
         assert_eq!(shown(&[1e12, 1_234_567.0, 0.0]), [1e12, 1_200_000.0, 0.0]);
+    }
+
+    #[test]
+    fn values_that_are_equal_but_for_rounding_are_no_scale() {
+        let is_scaled = |values: &[f64]| {
+            let mut moments = Moments::default();
+            values.iter().for_each(|&v| moments.push(v));
+            moments.is_scaled()
+        };
+        assert!(!is_scaled(&[]) && !is_scaled(&[5.0]) && !is_scaled(&[5.0, 5.0]));
+        assert!(!is_scaled(&[0.3, 0.1 + 0.2]) && !is_scaled(&[-0.3, -0.1 - 0.2, -0.3]));
+        assert!(!is_scaled(&[0.0, 1e-40, 2e-40]));
+        assert!(
+            is_scaled(&[0.0, 1e-30]) && is_scaled(&[1e9, 1e9 + 1e-4]) && is_scaled(&[-1.0, 1.0])
+        );
+        assert!(is_scaled(&[0.0, 1e300]));
+    }
+
+    #[test]
+    fn z_scores_end_at_the_ends_of_32_bits() {
+        let score = ZScore { mean: -1e308, std: 1e-30 };
+        assert_eq!([score.of(1e308), score.of(1e20)], [f32::MAX; 2]);
+        assert_eq!(ZScore { mean: 1e308, std: 1.0 }.of(-1e308), f32::MIN);
+        assert_eq!(ZScore { mean: 0.0, std: 1.0 }.of(2.5), 2.5);
     }
 
     #[test]

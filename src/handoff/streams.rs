@@ -181,6 +181,14 @@ impl<M: Maker> Streams<M> {
         Ok(())
     }
 
+    /// Continues one stream at `place`; its items made ahead are dropped.
+    pub(crate) fn move_one(&self, number: usize, place: M::Place) -> Result<()> {
+        let mut stream = self.lock_stream(number)?;
+        stream.forget();
+        lock(&self.consumed)[number] = place;
+        Ok(())
+    }
+
     /// Ends the producer threads and wakes waiting consumers, once the items in flight are made.
     ///
     /// Afterwards every call is an error, except those for the places. In a forked child, which has
@@ -205,6 +213,8 @@ impl<M: Maker> Streams<M> {
             maker: Arc::clone(&self.maker),
             next,
             in_flight: InFlight::default(),
+            waiting: None,
+            has_failed: false,
             is_ahead: self.prefetch > 0,
             gate: Arc::clone(&self.gate),
             process: self.process,
@@ -226,11 +236,14 @@ impl<M: Maker> Drop for Streams<M> {
     }
 }
 
-/// A finite pass over items, as an iterator.
+/// A finite pass over items, as an iterator. It ends at an item that cannot be made.
 pub(crate) struct Pass<M: Maker, F> {
     maker: Arc<M>,
     next: F,
     in_flight: InFlight<M::Item, ()>,
+    /// The next item, after a call of `wait` that did not take it.
+    waiting: Option<M::Item>,
+    has_failed: bool,
     /// Whether items are begun ahead of the caller.
     is_ahead: bool,
     gate: Arc<Gate>,
@@ -249,8 +262,43 @@ impl<M: Maker, F> Drop for Pass<M, F> {
         if check_owner(self.process).is_err() {
             // As for the streams: the threads are in another process.
             std::mem::forget(std::mem::take(&mut self.in_flight));
+            std::mem::forget(self.waiting.take());
             std::mem::forget(Arc::clone(&self.maker));
         }
+    }
+}
+
+impl<M: Maker, F: FnMut() -> Result<Option<M::Work>>> Pass<M, F> {
+    /// Waits until the next item is made, without taking it: an interrupt while waiting consumes
+    /// nothing.
+    pub(crate) fn wait(&mut self) -> Result<()> {
+        if self.waiting.is_none() {
+            self.waiting = self.make()?;
+        }
+        Ok(())
+    }
+
+    /// Makes the next item; none at the end.
+    fn make(&mut self) -> Result<Option<M::Item>> {
+        check_owner(self.process)?;
+        if self.gate.is_closed() {
+            return Err(shut_down_error());
+        }
+        if self.has_failed {
+            return Err(Error::invalid(
+                "this pass ended at a batch that could not be made; begin another pass",
+            ));
+        }
+        let Self { maker, next, in_flight, is_ahead, .. } = self;
+        let made = match is_ahead {
+            false => next().and_then(|work| work.map(|work| maker.make(&work)).transpose()),
+            true => {
+                let begun = || Ok(next()?.map(|work| (maker.begin(work), ())));
+                in_flight.next(begun).map(|made| made.map(|(item, ())| item))
+            }
+        };
+        self.has_failed = made.is_err();
+        made
     }
 }
 
@@ -258,20 +306,8 @@ impl<M: Maker, F: FnMut() -> Result<Option<M::Work>>> Iterator for Pass<M, F> {
     type Item = Result<M::Item>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Err(error) = check_owner(self.process) {
-            return Some(Err(error));
-        }
-        if self.gate.is_closed() {
-            return Some(Err(shut_down_error()));
-        }
-        let Self { maker, next, in_flight, is_ahead, .. } = self;
-        match is_ahead {
-            false => next().transpose().map(|work| work.and_then(|work| maker.make(&work))),
-            true => {
-                let begun = || Ok(next()?.map(|work| (maker.begin(work), ())));
-                in_flight.next(begun).map(|made| made.map(|(item, ())| item)).transpose()
-            }
-        }
+        let waiting = self.waiting.take().map(Ok);
+        waiting.or_else(|| self.make().transpose())
     }
 }
 

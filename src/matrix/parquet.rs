@@ -57,6 +57,7 @@ impl Table {
     pub(super) fn open(path: &Path, names: Option<&[String]>) -> Result<Self> {
         let file = PageFile::open(path)?;
         let metadata = readable(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
+        let file = file.held_to(metadata.metadata());
         let schema = metadata.schema();
         let names = match names {
             Some(names) => names.to_vec(),

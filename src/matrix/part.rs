@@ -54,7 +54,7 @@ impl Part {
             return Err(Error::invalid("expected a file, found a folder or a device"))
                 .context(place);
         }
-        let stamp = Stamp::from(&metadata);
+        let stamp = Stamp::before_reading(path)?;
         let map = Map::open(path)?;
         let (form, source) = read_form(path, map.bytes(), format).context(place)?;
         check_columns(form.columns).context(place)?;

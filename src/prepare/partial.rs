@@ -92,16 +92,14 @@ impl Partial {
     pub(super) fn commit(self, out: &Path) -> Result<()> {
         let staging = self.path.join("staging");
         fs::remove_dir_all(&staging).map_err(|e| Error::io(&staging, "removing", e))?;
-        match &self.replaced {
-            None => commit_folder(&Disk, &self.path, out),
-            Some(replaced) if !is_still_at(&replaced.locked, out).unwrap_or(false) => {
-                Err(Error::invalid(format!(
-                    "{} was moved or removed during the preparation; prepare it again",
-                    out.display()
-                )))
-            }
-            Some(_) => replace_folder(&Disk, &self.path, out),
+        let Some(replaced) = &self.replaced else { return commit_folder(&Disk, &self.path, out) };
+        if !is_still_at(&replaced.locked, out).map_err(|e| Error::io(out, "examining", e))? {
+            return Err(Error::invalid(format!(
+                "{} was moved or removed during the preparation; prepare it again",
+                out.display()
+            )));
         }
+        replace_folder(&Disk, &self.path, out)
     }
 }
 
@@ -154,17 +152,22 @@ fn is_still_at(opened: &File, path: &Path) -> io::Result<bool> {
 fn refuse_within_store(out: &Path) -> Result<()> {
     let absolute = std::path::absolute(out).map_err(|e| Error::io(out, "examining", e))?;
     // Links may lead into a store; the last folders may not exist yet.
-    let folder = absolute.ancestors().skip(1).find_map(|folder| fs::canonicalize(folder).ok());
-    let stores = folder.iter().flat_map(|folder| folder.ancestors());
-    match stores.into_iter().find(|folder| is_store(folder)) {
-        None => Ok(()),
-        Some(store) => Err(Error::invalid(format!(
-            "{}: expected a folder outside of stores, found one within the store {}; choose a folder \
-             beside it",
-            out.display(),
-            store.display()
-        ))),
+    let is_missing = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+    let mut folders = absolute.ancestors().skip(1).map(|folder| (folder, fs::canonicalize(folder)));
+    let found = folders.find(|(_, found)| !found.as_ref().is_err_and(is_missing));
+    let folder = found.map(|(folder, found)| found.map_err(|e| Error::io(folder, "examining", e)));
+    let folder = folder.transpose()?;
+    for store in folder.iter().flat_map(|folder| folder.ancestors()) {
+        if is_store(store)? {
+            return Err(Error::invalid(format!(
+                "{}: expected a folder outside of stores, found one within the store {}; choose a \
+                 folder beside it",
+                out.display(),
+                store.display()
+            )));
+        }
     }
+    Ok(())
 }
 
 fn in_use(path: &Path) -> Error {

@@ -1,13 +1,14 @@
 //! A store that a new one replaces.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::container::is_container;
 use crate::durable::try_lock;
 use crate::error::{Error, Result};
 use crate::events::ROW_FILE;
-use crate::files::try_open_folder;
+use crate::files::{found_at, try_open_folder};
 use crate::store::{GRAPH_FILE, METADATA_FILE};
 
 /// A store that a new one replaces; locked, so that no other preparation takes its folder for the
@@ -24,7 +25,7 @@ impl Replaced {
     pub(super) fn find(out: &Path) -> Result<Option<Self>> {
         let metadata = match fs::symlink_metadata(out) {
             Ok(metadata) => metadata,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Error::io(out, "examining", e)),
         };
         if !metadata.is_dir() {
@@ -44,15 +45,28 @@ impl Replaced {
 
 /// Whether a folder is that of a store, also of a damaged one or one of another version, which is a
 /// reason to prepare it again: the first bytes of one file tell.
-pub(super) fn is_store(folder: &Path) -> bool {
-    let is_ours = |name| is_container(&folder.join(name)).unwrap_or(false);
-    folder.join(METADATA_FILE).is_file() && (is_ours(GRAPH_FILE) || is_ours(ROW_FILE))
+///
+/// # Errors
+/// `Io` when the disk cannot tell.
+pub(super) fn is_store(folder: &Path) -> Result<bool> {
+    if !found_at(&folder.join(METADATA_FILE))?.is_some_and(|found| found.is_file()) {
+        return Ok(false);
+    }
+    for name in [GRAPH_FILE, ROW_FILE] {
+        let path = folder.join(name);
+        match is_container(&path) {
+            Ok(false) => {}
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {}
+            found => return found.map_err(|e| Error::io(&path, "opening", e)),
+        }
+    }
+    Ok(false)
 }
 
 /// Checks that a folder is a store, also a damaged one or one of another version, and nothing else.
 fn check_is_store(out: &Path) -> Result<()> {
     let fail = |e| Error::io(out, "listing", e);
-    if !is_store(out) {
+    if !is_store(out)? {
         return Err(refused(out, "a folder that is no store"));
     }
     for entry in fs::read_dir(out).map_err(fail)? {

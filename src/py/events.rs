@@ -227,6 +227,20 @@ pub(super) struct EventPass {
     _events: Py<EventsCore>,
 }
 
+impl EventPass {
+    /// Does something with the pass, without the GIL.
+    fn with_pass<T: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut EventEvaluation) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        Ok(py.detach(|| {
+            check_owner(self.process)?;
+            f(&mut self.pass.lock().unwrap_or_else(PoisonError::into_inner))
+        })?)
+    }
+}
+
 #[pymethods]
 impl EventPass {
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -234,11 +248,10 @@ impl EventPass {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let batch = py.detach(|| {
-            check_owner(self.process)?;
-            let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
-            pass.next().transpose()
-        })?;
+        // Ctrl-C during the wait raises, and the batch stays the next one.
+        self.with_pass(py, EventEvaluation::wait)?;
+        py.check_signals()?;
+        let batch = self.with_pass(py, |pass| pass.next().transpose())?;
         batch.map(|batch| arrays(py, batch)).transpose()
     }
 }

@@ -401,6 +401,9 @@ impl Evaluation {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        // Ctrl-C during the wait raises, and the batch stays the next one.
+        self.with_pass(py, Pass::wait)?;
+        py.check_signals()?;
         let batch = self.with_pass(py, |pass| pass.next().transpose())?;
         batch.map(|batch| arrays(py, batch)).transpose()
     }

@@ -1,9 +1,10 @@
 //! The checkpoints of a fold in a folder: the last two, each complete or absent.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use crate::durable::{Claim, Disk, Series, Storage, write_file};
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, ErrorKind, Result};
 use crate::fold::Statistic;
 
 use super::reduction::Reduction;
@@ -16,6 +17,8 @@ pub struct Checkpoints {
     storage: Box<dyn Storage>,
     folder: PathBuf,
     series: Series,
+    /// The checkpoints that could not be read. Unlike damage, an error of the disk may pass.
+    unread: RefCell<Vec<u64>>,
     _claim: Option<Claim>,
 }
 
@@ -46,7 +49,8 @@ impl Checkpoints {
     #[must_use]
     pub fn on(storage: Box<dyn Storage>, folder: &Path) -> Self {
         let series = Series { prefix: "fold".to_owned(), suffix: ".portion".to_owned() };
-        Self { storage, folder: folder.to_owned(), series, _claim: None }
+        let unread = RefCell::default();
+        Self { storage, folder: folder.to_owned(), series, unread, _claim: None }
     }
 
     /// Checks that the folder has no checkpoints, for a fold that starts from the first row.
@@ -77,7 +81,12 @@ impl Checkpoints {
                     resumed.nodes = nodes;
                     return Ok(resumed);
                 }
-                Err(error) if error.is_unreadable() => resumed.damaged.push(error),
+                Err(error) if error.is_unreadable() => {
+                    if error.kind() == ErrorKind::Io {
+                        self.unread.borrow_mut().push(number);
+                    }
+                    resumed.damaged.push(error);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -86,8 +95,9 @@ impl Checkpoints {
             Some(newest) => Err(Error::new(
                 newest.kind(),
                 format!(
-                    "every checkpoint is damaged; {newest}; without an undamaged copy, remove the \
-                     checkpoints to start from the first row"
+                    "every checkpoint is damaged; {newest}; if it is an error of the disk, which may \
+                     pass, run it again; without an undamaged copy, remove the checkpoints to start from \
+                     the first row"
                 ),
             )),
         }
@@ -100,14 +110,14 @@ impl Checkpoints {
     }
 
     /// Writes a checkpoint of a fold, and removes all but the last two; also damaged ones that
-    /// [`Checkpoints::resume`] has skipped.
+    /// [`Checkpoints::resume`] has skipped. One that could not be read stays until two are newer.
     ///
     /// # Errors
     /// `Io` when the disk reports an error; the earlier checkpoints stay.
     pub fn write<S: Statistic>(&self, reduction: &Reduction<S>) -> Result<()> {
         let newest = reduction.covered_count();
         write_file(&*self.storage, &self.path(newest), &reduction.checkpoint()?)?;
-        self.series.keep_last(&*self.storage, &self.folder, (newest, KEPT))
+        self.series.keep_last(&*self.storage, &self.folder, (newest, KEPT), &self.unread.borrow())
     }
 
     /// Removes all checkpoints, because they may hold wrong sums.

@@ -14,7 +14,7 @@ use super::source::{Source, fold_portion};
 use crate::bytes::{Digest, Envelope, u32_at};
 use crate::durable::{Claim, Disk, Series, write_file};
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::files::{read_file, try_read};
+use crate::files::{found_at, read_file, try_read};
 use crate::fold::{Node, Statistic};
 use crate::plan::{Assignment, Plan};
 use crate::progress::{Progress, Silent};
@@ -104,7 +104,7 @@ impl Spool {
         fs::create_dir_all(folder).map_err(|e| Error::io(folder, "creating", e))?;
         let _claim = Claim::of(folder)?;
         let path = folder.join(DESCRIPTION);
-        if path.exists() {
+        if found_at(&path)?.is_some() {
             return Err(Error::invalid(format!(
                 "{} exists: the folder has a job already; run work and fold, or choose another folder",
                 path.display()

@@ -8,7 +8,7 @@ use super::batches::Batches;
 use super::engine::SequenceSource;
 use super::stream;
 use crate::durable;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::handoff::Pass;
 use crate::plan::{Cursor, CursorKind, Plan};
 
@@ -17,7 +17,7 @@ pub(super) type NextSeeds = Box<dyn FnMut() -> Result<Option<(usize, Vec<Sequenc
 
 /// A finite pass over the seeds of a split, as an iterator of batches.
 ///
-/// After a batch that cannot be made, the pass gives no others; its cursor is before that batch.
+/// The pass ends at a batch that cannot be made; its cursor is before that batch.
 pub struct Evaluation {
     /// The batches, some of them made ahead.
     made: Pass<Batches, NextSeeds>,
@@ -25,7 +25,6 @@ pub struct Evaluation {
     /// The place of the caller.
     consumed: stream::Pass,
     plan: Plan,
-    has_failed: bool,
 }
 
 impl Evaluation {
@@ -35,13 +34,22 @@ impl Evaluation {
         consumed: stream::Pass,
         plan: Plan,
     ) -> Self {
-        Self { made, batches, consumed, plan, has_failed: false }
+        Self { made, batches, consumed, plan }
     }
 
     /// Returns the process whose threads make the batches; another process cannot continue the pass.
     #[must_use]
     pub fn process(&self) -> u32 {
         self.made.process()
+    }
+
+    /// Waits until the next batch is made, without taking it: an interrupt while waiting consumes
+    /// nothing.
+    ///
+    /// # Errors
+    /// That of making the batch.
+    pub fn wait(&mut self) -> Result<()> {
+        self.made.wait()
     }
 
     /// Returns the number of batches that are left.
@@ -69,18 +77,9 @@ impl Iterator for Evaluation {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.has_failed {
-            return Some(Err(Error::invalid(
-                "a batch of this pass could not be made; begin another pass at its cursor",
-            )));
-        }
         let batch = self.made.next()?;
-        match &batch {
-            Ok(_) => {
-                self.consumed.step(&self.batches.engine.tasks);
-            }
-            // A shutdown is told at every call.
-            Err(error) => self.has_failed = error.kind() != ErrorKind::Shutdown,
+        if batch.is_ok() {
+            self.consumed.step(&self.batches.engine.tasks);
         }
         Some(batch)
     }

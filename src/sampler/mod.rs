@@ -214,9 +214,7 @@ impl Sampler {
     pub fn seek(&self, split: Split, step: u64) -> Result<()> {
         self.streams.check_alive()?;
         let steps = self.batches.steps(split as usize)?;
-        let mut places = self.streams.places();
-        places[split as usize] = steps.place_at(step, self.engine().tasks.len())?;
-        self.streams.move_to(places)
+        self.streams.move_one(split as usize, steps.place_at(step, self.engine().tasks.len())?)
     }
 
     /// Returns a pass over the seeds of a split, from its first.
@@ -224,6 +222,12 @@ impl Sampler {
         let served = &self.engine().tasks;
         let mut chosen: Vec<usize> = match tasks {
             None => (0..served.len()).collect(),
+            Some([]) => {
+                return Err(Error::invalid(
+                    "expected at least one task for a pass, found none; name one, or leave them out for \
+                     all",
+                ));
+            }
             Some(names) => {
                 names.iter().map(|name| self.task_number(name)).collect::<Result<_>>()?
             }

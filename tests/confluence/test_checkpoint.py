@@ -1,6 +1,10 @@
 """Checkpoints: damaged and foreign ones are passed over, and take no place of good ones."""
 
+import builtins
+import errno
+import io
 import json
+import os
 import re
 import shutil
 import traceback
@@ -185,6 +189,97 @@ def test_trouble_that_may_pass_is_no_damage(error, tmp_path, monkeypatch):
     check_refused(lambda: newest(folder), "Is a directory")
 
 
+class PassingTrouble:
+    """Reads of one file fail with an error of the system, until they are asked to succeed."""
+
+    def __init__(self, path, number, monkeypatch):
+        self.path, self.number, self.fails = path, number, True
+        real = io.open
+
+        def opened(file, *rest, **more):
+            if self.fails and not isinstance(file, int) and str(file) == str(path):
+                raise OSError(number, os.strerror(number), str(file))
+            return real(file, *rest, **more)
+
+        monkeypatch.setattr(io, "open", opened)
+        monkeypatch.setattr(builtins, "open", opened)
+
+
+# Of the best checkpoint, which only its loss keeps. Orbax's own copy of the loss is the last.
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ESTALE])
+@pytest.mark.parametrize("file", ["run/metadata", "state/_METADATA", "metrics/metrics"])
+def test_a_checkpoint_that_cannot_be_read_now_keeps_its_place(file, number, tmp_path, monkeypatch):
+    folder = tmp_path / "checkpoints"
+    write(folder, {10: 0.5, 15: 1.0, 20: 2.0})
+    trouble = PassingTrouble(folder / "10" / file, number, monkeypatch)
+    if file != "metrics/metrics":
+        calls = [lambda: newest(folder)]
+        if file == "run/metadata":
+            calls += [lambda: Checkpoints(folder).best]
+        calls += [lambda: Checkpoints(folder).restore_chosen("best", state(0), SETTINGS, ROOTS)]
+        for call in calls:
+            with pytest.raises(CheckpointError, match=os.strerror(number)) as refused:
+                call()
+            assert not isinstance(refused.value, DamageError)
+            assert str(refused.value).startswith(f"cannot read the checkpoint {folder / '10'}: ")
+    else:
+        with pytest.raises(OSError, match=os.strerror(number)):
+            Writer(folder, 2)
+    assert Checkpoints(folder).steps == [10, 15, 20]
+    trouble.fails = False
+    assert Checkpoints(folder).best == 10
+    check(newest(folder), 20)
+    write(folder, {25: 3.0, 30: 3.0})
+    assert Checkpoints(folder).steps == [10, 25, 30]
+    assert not (tmp_path / "damaged-checkpoints").exists()
+
+
+def test_a_systems_error_in_a_states_file_is_no_damage(tmp_path):
+    """TensorStore has its own words for the errors of the system."""
+    folder = tmp_path / "checkpoints"
+    write(folder, {10: None, 15: None})
+    for path in (folder / "15/state").glob("**/d/*"):
+        path.unlink()
+        path.symlink_to(path.name)  # a loop of links
+    with pytest.raises(CheckpointError, match="Too many levels of symbolic links") as refused:
+        newest(folder)
+    assert not isinstance(refused.value, DamageError)
+    assert Checkpoints(folder).steps == [10, 15]
+
+
+def wrapped(error):
+    """Returns an error as Orbax may raise it: of its own, because of another."""
+    found = ValueError("cannot restore")
+    found.__cause__ = error
+    return found
+
+
+@pytest.mark.parametrize(
+    ("error", "may_pass"),
+    [
+        (wrapped(OSError(errno.EIO, "of the disk")), True),
+        (wrapped(FileNotFoundError(errno.ENOENT, "no such file")), False),
+        (wrapped(NotADirectoryError(errno.ENOTDIR, "no folder")), False),
+        (wrapped(FileNotFoundError("words alone")), False),
+        (TimeoutError(), True),
+        (wrapped(MemoryError()), True),
+        (ValueError("ABORTED: at its end [os_error_code='116']"), True),
+        (ValueError("NOT_FOUND: at its end [os_error_code='2']"), False),
+        (ValueError("DATA_LOSS: checksum"), False),
+    ],
+)
+def test_errors_that_may_pass_are_told_from_damage(error, may_pass, tmp_path, monkeypatch):
+    write(tmp_path, {10: None})
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(ocp.StandardCheckpointer, "restore", fail)
+    with pytest.raises(CheckpointError) as refused:
+        Checkpoints(tmp_path).read_state(10, state(0))
+    assert isinstance(refused.value, DamageError) != may_pass
+
+
 def test_without_checkpoints_there_is_none(tmp_path):
     for folder in (tmp_path / "none", tmp_path):
         assert Checkpoints(folder).steps == []
@@ -223,12 +318,15 @@ def test_the_newest_and_the_best_are_kept(tmp_path):
     assert Checkpoints(folder).steps == [10, 25, 30]
 
 
-@pytest.mark.parametrize("text", ["{", '{"loss": 0.0}', '{"loss": 1e9}', ""])
+@pytest.mark.parametrize("text", ["{", '{"loss": 0.0}', '{"loss": 1e9}', "", None])
 def test_orbaxs_copy_of_a_loss_is_mended(text, tmp_path):
     folder = tmp_path / "checkpoints"
     write(folder, {5: 0.5, 10: 1.0, 15: 2.0}, keep=9)
-    for step in (10, 15):
-        (folder / str(step) / "metrics/metrics").write_text(text)
+    for step in (5, 10, 15):
+        if text is None:
+            shutil.rmtree(folder / str(step) / "metrics")
+        elif step > 5:
+            (folder / str(step) / "metrics/metrics").write_text(text)
     check(newest(folder), 15)
     write(folder, {20: None, 25: None, 30: None})
     assert Checkpoints(folder).steps == [5, 25, 30]

@@ -80,6 +80,74 @@ def test_only_differences_that_change_the_run_are_named():
     assert config.differences(ours, theirs) == ["data.seed is 42, the checkpoint has 7"]
 
 
+OF_OTHER_WALK = {
+    "child_width": ("breadth", "child_width=4", "4"),
+    "child_widths": ("breadth", 'child_widths={"a.b" = 1}', "{'a.b': 1}"),
+    "children": ("breadth", "children=latest", "'latest'"),
+    "max_hops": ("priority", "max_hops=2", "2"),
+    "budget": ("priority", "budget=2", "2"),
+}
+
+
+@pytest.mark.parametrize("key", OF_OTHER_WALK)
+def test_a_setting_of_the_other_walk_is_refused(key, tiny_config, tmp_path):
+    walk, setting, found = OF_OTHER_WALK[key]
+    message = (
+        f'expected no data.{key}, because data.walk = "{walk}" does not use it, found {found}; '
+        "leave it out"
+    )
+    with pytest.raises(config.ConfigError, match=re.escape(message)):
+        config.load(None, [f"data.walk={walk}", f"data.{setting}"])
+    path = tmp_path / "train.toml"
+    path.write_text(f'[data]\nwalk = "{walk}"\n{setting.replace("latest", repr("latest"))}\n')
+    with pytest.raises(config.ConfigError, match=re.escape(message)):
+        config.load(path)
+    other = config.load(None, [f"data.{setting}", f"data.walk={OTHER_WALK[walk]}"]).data
+    data = dataclasses.replace(tiny_config.data, walk=walk, child_width=16)
+    data = dataclasses.replace(data, **{key: getattr(other, key)})
+    with pytest.raises(config.ConfigError, match=re.escape(message)):
+        feed.open_sampler(data, tiny_config.run, Processes())
+
+
+OTHER_WALK = {"priority": "breadth", "breadth": "priority"}
+
+
+def test_defaults_of_the_other_walk_are_not_refused(tmp_path):
+    for walk in OTHER_WALK:
+        made = config.load(None, [f"data.walk={walk}"])
+        (tmp_path / "c.toml").write_text(made.to_toml())
+        assert config.load(tmp_path / "c.toml") == made
+
+
+@pytest.mark.parametrize("name", config.presets())
+def test_another_walk_takes_nothing_of_a_preset(name):
+    given = ["data.walk=breadth", "data.max_hops=2"]
+    for made in (config.load(name, given), config.changed(config.load(name), given)):
+        found = {key: getattr(made.data, key) for key in ("child_width", "children", "max_hops")}
+        assert found == {"child_width": 16, "children": "uniform", "max_hops": 2}
+    with pytest.raises(config.ConfigError, match=r"expected no data\.child_width"):
+        config.load(name, [*given, "data.child_width=3"])
+
+
+def test_a_run_from_before_another_walk_was_refused_still_resumes(tmp_path):
+    """Its configuration and its checkpoints have what the preset set for the other walk."""
+    settings = config.load("cpu-small")
+    data = dataclasses.replace(settings.data, walk="breadth", budget=5)
+    older = dataclasses.replace(settings, data=data)
+    (tmp_path / "config.toml").write_text(older.to_toml())
+    found = config.load_run(tmp_path)
+    assert (found.data.walk, found.data.budget, found.data.child_width) == ("breadth", 5, 16)
+    assert config.differences(found, older.to_dict()) == []
+    other = config.load_run(tmp_path, ["data.budget=6"])
+    assert config.differences(other, older.to_dict()) == ["data.budget is 6, the checkpoint has 5"]
+    # A setting of a walk that either of the two uses does count.
+    ours = config.load(None, ["data.max_hops=2", "data.walk=breadth"])
+    theirs = config.load(None, ["data.child_width=3"]).to_dict()
+    assert [line.partition(" ")[0] for line in config.differences(ours, theirs)] == [
+        "data.child_width", "data.max_hops", "data.walk"
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -155,7 +223,7 @@ def test_no_setting_of_the_data_is_ignored(demo_store, tmp_path):
         stores=(str(demo_store),), tasks=("churn", "spend"), batch_size=2, sequence_length=40,
         max_rows=12, child_width=3,
     )  # fmt: skip
-    breadth = dataclasses.replace(base, walk="breadth")
+    breadth = dataclasses.replace(base, walk="breadth", child_width=16)
     source = demo_store.parent / "data"
     headwater.prepare(source, source / "schema.toml", tmp_path / "other", dimension=16)
     others = OTHER_DATA | {"stores": {"stores": (str(tmp_path / "other"),)}}
@@ -168,7 +236,8 @@ def test_no_setting_of_the_data_is_ignored(demo_store, tmp_path):
 
     plans = {walk: sampled(data) for walk, data in (("priority", base), ("breadth", breadth))}
     for name, changes in others.items():
-        fingerprint, form = sampled(dataclasses.replace(base, **changes))
+        is_breadth = changes.get("walk") == "breadth"
+        fingerprint, form = sampled(dataclasses.replace(breadth if is_breadth else base, **changes))
         plain, usual = plans["breadth" if name in ("max_hops", "budget") else "priority"]
         if name in ("batch_size", "texts"):
             assert form != usual, name

@@ -68,8 +68,8 @@ def test_p6_a_state_of_another_split_is_refused(events_path):
 
 
 def test_p4_p5_a_counted_stream_ends_after_the_same_rows_with_other_batches(events_path):
-    def iterator(batch_size, batch_count):
-        arguments = {"path": events_path} | SETTINGS | {"batch_size": batch_size}
+    def iterator(batch_size, batch_count, **other):
+        arguments = {"path": events_path} | SETTINGS | {"batch_size": batch_size} | other
         return iter(EventsDataset(arguments, batch_count=batch_count))
 
     whole = [batch["inputs"] for batch in iterator(4, 10)]
@@ -86,6 +86,11 @@ def test_p4_p5_a_counted_stream_ends_after_the_same_rows_with_other_batches(even
     for batch_size, batch_count in [(4, 5), (5, 8)]:
         with pytest.raises(headwater.InvalidArgument, match=f"at most {batch_count} batches"):
             iterator(batch_size, batch_count).set_state(state)
+    # A state that is refused leaves the iterator as it was.
+    other = iterator(4, 10, seed=99)
+    with pytest.raises(headwater.PlanMismatch, match="seed"):
+        other.set_state(state)
+    assert len(list(other)) == 10
 
 
 @pytest.mark.parametrize("batch_count", [-1, 2.5, "3", True])

@@ -1,14 +1,16 @@
 """Metrics against their definitions, computed pair by pair."""
 
 import math
+import re
 import statistics
+import types
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from confluence import metrics
+from confluence import config, evaluation, metrics
 from confluence.batch import BOOLEAN, CATEGORICAL, NUMERICAL, TIMESTAMP
 
 SCORED_PAIRS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30)
@@ -225,3 +227,21 @@ def test_known_numbers_are_shown_as_a_store_shows_them():
     numbers = np.array([0.0, 1.0, 12.5, -7.0, 100_000.0])
     scores = ((metrics.to_scale(numbers, "log") - 3.0) / 1.5).astype(np.float32)
     assert metrics.as_stored(scores, log).tolist() == numbers.tolist()
+
+
+def test_a_task_without_a_known_category_is_refused():
+    def store(known):
+        stats = {"type": "categorical", "cat_emb_start": 0, "cat_emb_count": 3, **known}
+        task = {"name": "kind", "anchor": 0, "target": {"cell": {"column": 0, "hide": []}}}
+        metadata = {
+            "database": "shop",
+            "tables": [{"columns": [{"stats": stats}]}],
+            "tasks": [{**task, "sees_everything": False}],
+        }
+        return types.SimpleNamespace(metadata=lambda: metadata)
+
+    for known in ({}, {"known_count": 2}):
+        (task,) = evaluation.find_tasks(["shop/kind"], [store(known)])
+        assert task.kind == CATEGORICAL
+    with pytest.raises(config.ConfigError, match=re.escape("found none for task 'shop/kind'")):
+        evaluation.find_tasks(["shop/kind"], [store({"known_count": 0})])

@@ -197,6 +197,47 @@ def test_structured_equals_dense_in_values_and_gradients(
             np.testing.assert_allclose(our, slope, rtol=1e-5, atol=2e-5)
 
 
+def tiling_of(cell_count, longest_column=1, tiles_needed=1):
+    """Returns the layout of a context of 5 rows that needs so much; it has no cells."""
+    cells = batch.Cells(*[None] * len(batch.Cells._fields))._replace(
+        rows=np.zeros((1, cell_count)), parents=np.zeros((1, 1, 5))
+    )
+    ways = (attention.OUT, attention.IN)
+    return structured.Tiling(
+        cells, None, None, {way: structured._Tiles(*[np.zeros((1, 1))] * 5) for way in ways},
+        {way: jnp.int32(tiles_needed) for way in ways}, None, None, jnp.int32(longest_column),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cell_count", "widths"),
+    [(192, []), (193, [64]), (385, [64, 128]), (768, [64, 128]), (769, [64, 128, 256])],
+)
+def test_the_narrowest_band_that_holds_the_longest_column_is_chosen(cell_count, widths):
+    for number, width in enumerate(widths):
+        for longest, wanted in ((width, number), (width + 1, number + 1)):
+            chosen, methods = tiling_of(cell_count, longest).methods(attention.COL)
+            assert (int(chosen), len(methods)) == (wanted, len(widths) + 1)
+    assert len(tiling_of(cell_count).methods(attention.COL)[1]) == len(widths) + 1
+
+
+def test_the_longest_column_is_counted_without_padding():
+    columns = np.array([[3, 1, 3, 900, 3, 1], [5, 5, 2, 2, 2, 2], [8, 8, 8, 8, 8, 8]])
+    padding = np.arange(6) >= np.array([[6], [4], [2]])
+    for is_padding, longest in ((padding, 3), (padding[[2, 2, 2]], 2), (padding | True, 0)):
+        cells = tiling_of(6).cells._replace(columns=columns, is_padding=is_padding)
+        order = jnp.argsort(structured._column_keys(cells), axis=1)
+        assert int(structured._longest_run(cells, order)) == longest
+
+
+def test_the_fewest_tiles_that_hold_a_batch_are_chosen():
+    """40 cells of 5 rows have 10 slots of 8: a half more, then 2.5 and 5 times as many."""
+    for way in (attention.OUT, attention.IN):
+        for needed, wanted in {1: 0, 15: 0, 16: 1, 25: 1, 26: 2, 50: 2, 51: 3}.items():
+            chosen, methods = tiling_of(40, tiles_needed=needed).methods(way)
+            assert (int(chosen), len(methods)) == (wanted, 4)
+
+
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
 def test_rows_are_summed_alike_with_the_method_of_each_device(monkeypatch, backend):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)

@@ -46,6 +46,39 @@ fn examine(path: &Path, whole: &[Vec<u8>], what: &str) {
 }
 
 #[test]
+fn p5_a_pass_ends_at_a_batch_that_cannot_be_made() {
+    let (_folder, store) =
+        store_of(&pings(12, 8), "split = { train = 0.6, val = 0.1, test = 0.3 }");
+    let settings = EventSettings { batch_size: 1, sequence_length: 96, ..EventSettings::default() };
+    let path = store.path().to_owned();
+    let count = sampler(&store, &settings, 0, 1).evaluate(Split::Train).unwrap().count();
+    drop(store);
+    let (mut ended, mut unharmed) = (0, 0);
+    for (name, bytes) in files(&path) {
+        let mut damaged = bytes.clone();
+        let last = damaged.len() - 1;
+        damaged[last / 2] ^= 1;
+        fs::write(path.join(&name), &damaged).unwrap();
+        if let Ok(store) = EventStore::open(&path) {
+            let one = sampler(&Arc::new(store), &settings, 0, 1);
+            let mut pass = one.evaluate(Split::Train).unwrap();
+            let good = pass.by_ref().take(count).take_while(Result::is_ok).count();
+            if good < count {
+                ended += 1;
+                for _ in 0..3 {
+                    let error = pass.next().expect("no end without a word").err().unwrap();
+                    assert!(error.to_string().contains("begin another pass"), "{name}: {error}");
+                }
+            } else {
+                unharmed += 1;
+            }
+        }
+        fs::write(path.join(&name), &bytes).unwrap();
+    }
+    assert!(ended > 0, "no damage was read, {unharmed} stores are as good as whole");
+}
+
+#[test]
 fn p6_no_silent_change_of_an_event_store() {
     let (_folder, store) =
         store_of(&pings(12, 8), "split = { train = 0.6, val = 0.1, test = 0.3 }");

@@ -37,7 +37,9 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
 }
 
 # Functions of which the order of the arguments does not matter.
-_SYMMETRIC = ("apply_updates", "clip", "compare_digest", "max", "maximum", "min", "minimum")
+_SYMMETRIC = (
+    "apply_updates", "clip", "compare_digest", "max", "maximum", "min", "minimum", "swapaxes"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

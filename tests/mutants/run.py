@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import os
 import queue
-import re
 import shutil
 import signal
 import subprocess
@@ -27,6 +25,7 @@ import time
 from pathlib import Path
 
 from mutations import Mutant, mutants
+from record import accepted, is_chosen
 
 ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).parent / "survivors.md"
@@ -39,13 +38,18 @@ TESTS: dict[str, list[list[str]]] = {
     "confluence/model.py": [_TWIN, ["tests/confluence/test_twin.py", "-k", "norms"], _STEPS],
     "confluence/attention.py": [_TWIN, [_MODEL, "-k", "softmax or summed or structured"]],
     "confluence/structured.py": [
+        [_MODEL, "-k", "narrowest or fewest or longest"],
         [f"{_TWIN[0]}[{{'attention': 'structured'}}]"],
         [_MODEL, "-k", "structured or order_of_cells"],
     ],
     "confluence/loss.py": [_STEPS, [_MODEL, "-k", "losses or null_target or weight_zero or label"]],
     "confluence/optimizer.py": [_STEPS],
     "confluence/step.py": [_STEPS, [_MODEL, "-k", "running_mean or skipped or outputs"]],
-    "confluence/batch.py": [_TWIN, [_MODEL, "-k", "compact or calendar or text_vectors"]],
+    "confluence/batch.py": [
+        ["tests/confluence/test_batch.py"],
+        _TWIN,
+        [_MODEL, "-k", "compact or calendar or text_vectors"],
+    ],
     "confluence/feed.py": [["tests/confluence/test_config.py"], ["tests/confluence/test_feed.py"]],
     "confluence/checkpoint.py": [["tests/confluence/test_checkpoint.py"]],
     "confluence/patience.py": [["tests/confluence/test_patience.py", "-k", "over_after"]],
@@ -126,18 +130,7 @@ class Copy:
 def chosen(file: str, share: int) -> list[Mutant]:
     """Returns each `share`-th mutant of a file, by a digest of its name."""
     found = mutants((ROOT / "python" / file).read_text())
-    return [of for of in found if _number(f"{file} {of.name}") % share == 0]
-
-
-def _number(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
-
-
-def accepted() -> dict[tuple[str, str], str]:
-    """Returns the reasons of the survivors that are recorded, by file and name."""
-    lines = RECORD.read_text().splitlines()
-    found = [re.fullmatch(r"- `([^`]+)` `` (.+) ``: (.+)", line) for line in lines]
-    return {(of[1], of[2]): of[3] for of in found if of}
+    return [of for of in found if is_chosen(file, of.name, share)]
 
 
 def _limit(copy: Copy, file: str) -> float:
@@ -161,7 +154,7 @@ def main() -> int:
     for file in files:
         for mutant in chosen(file, arguments.share):
             work.put((file, mutant))
-    count, reasons = work.qsize(), accepted()
+    count, reasons = work.qsize(), accepted(RECORD)
     survivors: list[tuple[str, Mutant]] = []
     print(f"{count} mutants of {len(files)} files", flush=True)
 

@@ -114,12 +114,31 @@ fn a_cursor_that_is_too_long_is_neither_written_nor_read() {
     let longest = (1 << 20) - 69;
     let bytes = with_text_bytes(longest).encode().unwrap();
     assert_eq!(Cursor::decode(&bytes).unwrap(), with_text_bytes(longest));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("longest.cursor");
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(Cursor::read(&path).unwrap(), with_text_bytes(longest));
     let error = with_text_bytes(longest + 1).encode().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::LimitExceeded, "{error}");
     let mut longer = bytes;
     longer.push(0);
+    std::fs::write(&path, &longer).unwrap();
+    assert_eq!(Cursor::read(&path).unwrap_err().kind(), ErrorKind::LimitExceeded);
     let error = Cursor::decode(&sealed(longer)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::LimitExceeded, "{error}");
+}
+
+#[test]
+fn a_plan_that_is_too_long_is_not_written() {
+    let plan_of = |text_bytes: usize| {
+        let mut plan = Plan::new();
+        plan.add("a", "x".repeat(text_bytes).as_str()).unwrap();
+        plan.encode()
+    };
+    // As above, without the count of the counters.
+    let longest = (1 << 20) - 61;
+    assert_eq!(plan_of(longest).unwrap().len(), 1 << 20);
+    assert_eq!(plan_of(longest + 1).unwrap_err().kind(), ErrorKind::LimitExceeded);
 }
 
 #[test]

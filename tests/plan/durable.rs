@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use headwater::ErrorKind;
-use headwater::durable::{Disk, Series, Storage, commit_folder, replace_folder, write_file};
+use headwater::durable::{Claim, Disk, Series, Storage, commit_folder, replace_folder, write_file};
 
 use crate::simulated_disk::{Breakage, SURVIVALS, SimulatedDisk};
 
@@ -276,15 +276,15 @@ fn a_series_keeps_its_highest_numbers_and_other_files() {
     for number in [9, 10, 999_999_999_999, 1_000_000_000_000, 2] {
         disk.put(&Path::new("ck").join(series().file_name(number)), NEW);
     }
-    series().keep_last(&disk, Path::new("ck"), (1_000_000_000_000, 3)).unwrap();
+    series().keep_last(&disk, Path::new("ck"), (1_000_000_000_000, 3), &[]).unwrap();
     let numbers = series().numbers(&disk, Path::new("ck")).unwrap();
     assert_eq!(numbers, [10, 999_999_999_999, 1_000_000_000_000]);
     let names = file_names(&disk, "ck");
     assert!(foreign.iter().all(|f| names.iter().any(|n| n == f)), "{names:?}");
     assert!(names.iter().any(|n| n == "run-000000000003.cursor"), "a folder stays");
-    series().keep_last(&disk, Path::new("ck"), (1_000_000_000_000, 7)).unwrap();
+    series().keep_last(&disk, Path::new("ck"), (1_000_000_000_000, 7), &[]).unwrap();
     assert_eq!(series().numbers(&disk, Path::new("ck")).unwrap(), numbers);
-    let error = series().keep_last(&disk, Path::new("ck"), (10, 0)).unwrap_err();
+    let error = series().keep_last(&disk, Path::new("ck"), (10, 0), &[]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
 }
 
@@ -295,7 +295,7 @@ fn damaged_files_that_were_passed_over_do_not_count_as_kept() {
         disk.put(&Path::new("ck").join(series().file_name(number)), NEW);
     }
     // 8 and 9 are damaged: somebody went on from 4, and wrote 5.
-    series().keep_last(&disk, Path::new("ck"), (5, 2)).unwrap();
+    series().keep_last(&disk, Path::new("ck"), (5, 2), &[]).unwrap();
     assert_eq!(series().numbers(&disk, Path::new("ck")).unwrap(), [4, 5]);
 }
 
@@ -318,14 +318,14 @@ fn the_newest_file_of_a_series_survives_any_failure() {
                 disk.put(&Path::new("ck").join(series().file_name(number)), NEW);
             }
             disk.break_at(at, breakage);
-            let result = series().keep_last(&disk, Path::new("ck"), (4, 1));
+            let result = series().keep_last(&disk, Path::new("ck"), (4, 1), &[]);
             assert_eq!(result.is_ok(), breakage == Breakage::PowerLoss, "{at}");
             disk.mend();
             for survival in SURVIVALS {
                 let found = disk.after_power_loss(survival);
                 let numbers = series().numbers(&found, Path::new("ck")).unwrap();
                 assert_eq!(numbers.last(), Some(&4), "{breakage:?} at call {at}");
-                series().keep_last(&found, Path::new("ck"), (4, 1)).unwrap();
+                series().keep_last(&found, Path::new("ck"), (4, 1), &[]).unwrap();
                 assert_eq!(series().numbers(&found, Path::new("ck")).unwrap(), [4]);
             }
         }
@@ -357,4 +357,63 @@ fn the_real_disk_keeps_the_same_promises() {
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().contains("missing/run.cursor is unchanged"), "{error}");
     assert!(write_file(&Disk, Path::new("/"), NEW).is_err());
+}
+
+#[test]
+fn the_real_disk_lists_names_in_order_and_sees_dangling_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut names: Vec<_> = (0..40_u32).map(|n| format!("{:02}", n * 29 % 40)).collect();
+    for name in &names {
+        assert!(!Disk.exists(&folder.path().join(name)).unwrap());
+        fs::write(folder.path().join(name), NEW).unwrap();
+        assert!(Disk.exists(&folder.path().join(name)).unwrap());
+    }
+    assert!(Disk.exists(&folder.path().join("00/below a file")).is_err());
+    names.sort();
+    let listed = Disk.list(folder.path()).unwrap();
+    assert_eq!(listed.iter().map(|entry| entry.name.to_str().unwrap()).collect::<Vec<_>>(), names);
+    #[cfg(unix)]
+    {
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(folder.path().join("nowhere"), &link).unwrap();
+        assert!(Disk.exists(&link).unwrap());
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_socket_or_device_is_never_replaced_by_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("socket");
+    let _socket = std::os::unix::net::UnixListener::bind(&to).unwrap();
+    let error = write_file(&Disk, &to, NEW).unwrap_err();
+    assert!(error.to_string().contains("is not a file; choose another path"), "{error}");
+    assert_eq!(Disk.list(folder.path()).unwrap().len(), 1, "the socket stays, and nothing else");
+}
+
+#[cfg(feature = "prepare")]
+#[test]
+fn the_real_disk_exchanges_two_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let (partial, to) = (folder.path().join("db.partial"), folder.path().join("db"));
+    for (path, bytes) in [(&partial, NEW), (&to, OLD)] {
+        fs::create_dir(path).unwrap();
+        fs::write(path.join("a.bin"), bytes).unwrap();
+    }
+    replace_folder(&Disk, &partial, &to).unwrap();
+    assert_eq!(fs::read(to.join("a.bin")).unwrap(), NEW);
+    assert_eq!(fs::read(partial.join("a.bin")).unwrap(), OLD);
+}
+
+#[test]
+fn a_claim_waits_for_the_end_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Claim::of(folder.path()).unwrap();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| Claim::of(folder.path()));
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        assert!(!second.is_finished(), "the folder is claimed");
+        drop(first);
+        second.join().unwrap().unwrap();
+    });
 }

@@ -178,3 +178,42 @@ fn p1_golden_values_of_the_schedule() {
     let last = u64::MAX - 9..=u64::MAX;
     assert_eq!(tasks(u64::MAX, Split::Val, &rounded, &mut last.into_iter()), "0111100000");
 }
+
+/// The expected shares come from a program in another language, too.
+#[test]
+fn p1_golden_shares_of_rounded_weights() {
+    let golden: [(&[f64], &[u64]); 6] = [
+        (&[1.1, 1022.9], &[1, 1023]),
+        (&[3.7003, 2.3001, 1.9, 0.7701, 1.1307], &[387, 240, 199, 80, 118]),
+        // Slots are added to the first of equals,
+        (&[1.0, 1.0, 1.0, 1.0, 0.010_001], &[256, 255, 255, 255, 3]),
+        // and taken from it.
+        (&[1.413, 1.0, 1.0, 1.0, 1.0, 1e-6, 1e-6, 1e-6], &[267, 188, 188, 189, 189, 1, 1, 1]),
+        (&[300.0, 200.0, 1e-3, 1e-3, 1e-3, 3.7], &[609, 406, 1, 1, 1, 6]),
+        (&[1017.6, 2.05, 2.55, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3], &[1016, 1, 1, 1, 1, 1, 1, 1, 1]),
+    ];
+    for (weights, expected) in golden {
+        let schedule = Schedule::new(1, Split::Train, weights).unwrap();
+        let shares: Vec<_> = (0..weights.len()).map(|task| schedule.share(task)).collect();
+        assert_eq!(shares, expected, "{weights:?}");
+    }
+}
+
+#[test]
+fn tasks_of_weight_zero_do_not_lengthen_a_block() {
+    let length = |weights: &[f64]| Schedule::new(1, Split::Train, weights).unwrap().block_length();
+    assert_eq!(length(&[2.0, 0.0, 0.0, 1.0, 0.0]), 3);
+    let mut full = vec![1.0; 1024];
+    full[0] = 2.0;
+    assert_eq!(length(&full), 1024, "as many unequal tasks as a block has slots");
+}
+
+#[test]
+fn p3_counts_before_the_steps_of_two_blocks_are_those_of_a_replay() {
+    let schedule = Schedule::new(42, Split::Train, &[0.5, 0.3, 0.2]).unwrap();
+    let mut counts = [0; 3];
+    for step in 0..25 {
+        assert_eq!([0, 1, 2].map(|task| schedule.count_before(task, step)), counts);
+        counts[schedule.task_at(step)] += 1;
+    }
+}

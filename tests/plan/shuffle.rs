@@ -28,6 +28,7 @@ proptest! {
         count in 1_u64 << 30..=COUNT_MAX, seed: u64, from: prop::sample::Index,
     ) {
         let p = shuffle(count, seed);
+        prop_assert_eq!(p.count(), count);
         let from = from.index((count - 2000) as usize) as u64;
         let mut items: Vec<u64> = (from..from + 2000).map(|position| p.at(position)).collect();
         prop_assert!(items.iter().all(|&item| item < count));

@@ -334,17 +334,23 @@ fn targets_that_cannot_be_predicted_are_rejected() {
 
 #[test]
 fn targets_that_the_train_split_cannot_scale_are_rejected() {
-    let seeds = "customer,at,y,part\n1,2020-04-01,0,train\n1,2020-04-02,2e-150,train\n\
+    let seeds = "customer,at,y,part\n1,2020-04-01,0,train\n1,2020-04-02,2e-30,train\n\
                  2,2020-04-02,1e150,test\n";
     assert_eq!(
         with_data("seeds.csv", SEEDS, seeds),
         "task \"churn\": column \"y\": the z-score of 1e150 in row 3 does not fit 32 bits \
-         (standard deviation of the train split: 1e-150); correct the value, or scale the targets"
+         (standard deviation of the train split: 1e-30); correct the value, or scale the targets"
     );
     for (from, to, found) in [
         (
             "2.5,train",
             "0.5,train",
+            "its 2 targets are all equal or nearly equal, and those of other splits differ",
+        ),
+        (
+            "0.5,train\n2,2020-04-02,1.5,test\n",
+            "0.3,train\n2,2020-04-02,1.5,test\n\
+          1,2020-04-02,0.30000000000000004,train\n#",
             "its 2 targets are all equal or nearly equal, and those of other splits differ",
         ),
         (

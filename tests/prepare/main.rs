@@ -10,6 +10,7 @@ mod f1db;
 mod f1db_files;
 mod full_disk;
 mod key_types;
+mod later;
 mod limits;
 mod openings;
 mod page;

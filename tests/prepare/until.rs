@@ -204,7 +204,7 @@ fn p7_without_a_recorded_split_the_store_says_that_statistics_are_of_all_rows() 
 }
 
 #[test]
-fn a_column_that_training_cannot_scale_has_the_statistics_of_all_rows_and_a_remark() {
+fn a_column_that_training_cannot_scale_has_a_remark() {
     let clinic = clinic("south east");
     let schema = SCHEMA.replace(
         "database = \"clinic\"",

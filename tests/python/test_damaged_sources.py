@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -110,3 +111,32 @@ def test_a_changed_file_is_refused(tmp_path):
     with pytest.raises(headwater.DataError, match=r"t\.csv: expected a file that nobody changes"):
         headwater.prepare(path, schema, tmp_path / "db", dimension=8, progress=append)
     assert not (tmp_path / "db").exists()
+
+
+def test_p6_the_checksums_of_parquet_pages_are_verified(tmp_path):
+    """A bit of a value that decodes as well as any other."""
+    path = tmp_path / "t.parquet"
+    numbers = np.arange(1000.0)
+    pyarrow.parquet.write_table(
+        pyarrow.table({"n": numbers}),
+        path,
+        compression="none",
+        use_dictionary=False,
+        write_page_checksum=True,
+    )
+    schema = 'name = "d"\n[[table]]\nname = "t"\ncolumns = { n = "numerical" }\n'
+    headwater.prepare(path, schema, tmp_path / "whole.db")
+    whole = bytearray(path.read_bytes())
+    at = whole.find(numbers[500].tobytes())
+    assert at > 0
+    whole[at + 6] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(headwater.DataError, match="t.parquet"):
+        headwater.prepare(path, schema, tmp_path / "damaged.db")
+    reduce = [sys.executable, "-c", "from headwater._cli import reduce; exit(reduce())", "moments"]
+    done = subprocess.run(
+        [*reduce, "--input", path, "--out", tmp_path / "m.json"], capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert "t.parquet" in done.stderr
+    assert not (tmp_path / "m.json").exists()

@@ -272,3 +272,17 @@ def test_a_view_may_call_what_depends_on_the_data_alone(make, tmp_path):
     columns = {"n": "numerical", "m": "numerical", "now()": "text", "place": "numerical"}
     assert prepared(path, columns | {"day": "timestamp"}, tmp_path / "v", table="v").root
     assert prepared(path, {"n": "numerical", "m": "numerical"}, tmp_path / "t").root
+
+
+@pytest.mark.parametrize("rows", ["read_csv('{}')", "'{}'", "read_text('{}')", "glob('{}')"])
+def test_p6_a_view_that_reads_files_is_refused(make, tmp_path, rows):
+    """DuckDB locks its own file alone: another program may change the others between two reads."""
+    other = tmp_path / "other.csv"
+    other.write_text("n\n1\n2\n")
+    path = make(f"""
+        CREATE TABLE t AS SELECT range AS n FROM range(9);
+        CREATE VIEW v AS SELECT * FROM {rows.format(other)}
+    """)
+    with pytest.raises(headwater.DataError, match="table 'v': .*a view may read no files"):
+        prepared(path, {"n": "numerical"}, tmp_path / "v", table="v")
+    assert prepared(path, {"n": "numerical"}, tmp_path / "t").root

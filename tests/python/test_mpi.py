@@ -451,6 +451,9 @@ LAUNCHERS = {
     "srun --mpi=pmix": {**STEP, "PMIX_RANK": "1"},
     "srun --mpi=pmi2": {**STEP, "PMI_RANK": "1", "PMI_SIZE": "4"},
     "mpiexec.hydra": {"PMI_RANK": "1", "PMI_SIZE": "4"},
+    "MVAPICH2": {"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "4"},
+    "PALS": {"PALS_RANKID": "1", "PMI_RANK": "1", "PMI_SIZE": "4"},
+    "flux": {"FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "4"},
     "jsrun": {"JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "4"},
     "torchrun": {"RANK": "1", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "none"},
 }

@@ -429,6 +429,30 @@ def test_invalid_input_is_named(tmp_path, matrix):
     assert "nowhere" in told.stderr
 
 
+def test_p6_rows_that_a_memory_map_changes_between_ranks_are_refused(tmp_path):
+    """The writer has the pages of the file in its memory all the time, as `np.memmap` does."""
+    x, spool = tmp_path / "x.npy", tmp_path / "spool"
+    rows = np.lib.format.open_memmap(x, "w+", np.float64, (40_000, 8))
+    rows[:] = 1
+    rows.flush()
+    before = x.stat().st_ctime_ns
+    time.sleep(0.05)
+    rows[0, 0] = 1
+    if x.stat().st_ctime_ns == before:
+        pytest.skip("this file system does not tell of stores through a memory map")
+    # The pages that were stored to are not clean any more.
+    rows[:] = 1
+    job = ["gram", "--input", x, "--chunk-rows", 100, "--block-chunks", 4]
+    assert reduce(*job, "--spool", spool).returncode == 0
+    done("work", "--spool", spool, "--rank", 0, "--of", 2)
+    time.sleep(0.05)
+    rows[7777, 3] = 7
+    done("work", "--spool", spool, "--rank", 1, "--of", 2)
+    fold = reduce("fold", "--spool", spool, "--out", tmp_path / "s.npy")
+    assert "another version of" in fold.stderr
+    assert not (tmp_path / "s.npy").exists()
+
+
 def test_p6_rows_that_change_between_ranks_or_before_a_resume_are_refused(tmp_path, matrix):
     """A change that no sample of the file shows, with the time of writing set back."""
     x, spool, checkpoints = tmp_path / "x.npy", tmp_path / "spool", tmp_path / "checkpoints"

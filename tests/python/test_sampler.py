@@ -320,6 +320,36 @@ def test_p8_ctrl_c_during_the_wait_consumes_no_batch(store_path, ahead):
     assert lost <= 1
 
 
+@pytest.mark.parametrize("prefetch", [0, 3])
+def test_p8_an_interrupt_loses_no_batch_of_a_pass(store_path, prefetch):
+    running = sampler(
+        store_path,
+        num_prefetch=prefetch,
+        num_threads=1,
+        default_batch_size=512,
+        default_sequence_length=1024,
+        max_rows=208,
+    )
+    lost = 0
+    for _ in range(10):
+        evaluation = running.evaluate("train")
+        taken, before = 0, evaluation.remaining
+        timer = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
+        timer.start()
+        try:
+            while True:
+                next(evaluation, None)
+                taken += 1
+        except KeyboardInterrupt:
+            lost += before - evaluation.remaining - min(taken, before)
+        timer.join()
+    # Python may raise KeyboardInterrupt between the return of the call and the next line.
+    assert lost <= 1, lost
+    with pytest.raises(headwater.InvalidArgument, match="at least one task for a pass, found none"):
+        running.evaluate("train", [])
+    running.shutdown()
+
+
 # JAX warns of every fork, if a test in this process has loaded it.
 @pytest.mark.filterwarnings("ignore:os.fork")
 def test_a_forked_child_can_close_the_sampler_of_its_parent(store_path):

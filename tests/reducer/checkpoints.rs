@@ -75,6 +75,40 @@ fn p6_checkpoints_with_read_errors_are_skipped() {
     assert!(error.to_string().contains("every checkpoint is damaged; reading"), "{error}");
 }
 
+/// The error of a read may pass, unlike damage.
+#[cfg(target_os = "linux")]
+#[test]
+fn p6_a_checkpoint_with_a_read_error_stays_until_two_are_newer() {
+    let (folder, newest) = two_checkpoints("passing");
+    let aside = folder.0.join("aside");
+    fs::rename(&newest, &aside).unwrap();
+    std::os::unix::fs::symlink(BROKEN, &newest).unwrap();
+    let (job, data, mut again) = (job(10, 1), rows(10), reduction(&job(10, 1)));
+    let checkpoints = Checkpoints::new(&folder.0).unwrap();
+    assert_eq!(checkpoints.resume(&mut again).unwrap().damaged.len(), 1);
+    let mut write = |chunks: std::ops::Range<u64>| {
+        again.receive(&portion(&job, &data, chunks)).unwrap();
+        checkpoints.write(&again).unwrap();
+        let names = fs::read_dir(&folder.0).unwrap().map(|e| e.unwrap().file_name());
+        let names = names.filter_map(|name| name.into_string().ok());
+        let numbers = names.filter_map(|name| name.get(5..17)?.parse().ok());
+        let mut numbers: Vec<u64> = numbers.collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    assert_eq!(write(4..5), [4, 5, 8]);
+    // The error passes, and the rest of the run is lost.
+    fs::remove_file(&newest).unwrap();
+    fs::copy(&aside, &newest).unwrap();
+    let mut last = reduction(&job);
+    let other = Checkpoints::on(Box::new(headwater::durable::Disk), &folder.0);
+    assert_eq!(other.resume(&mut last).unwrap().damaged.len(), 0);
+    assert_eq!(last.covered_count(), 8);
+    // It does not count in the place of a good one.
+    assert_eq!(write(5..9), [5, 8, 9]);
+    assert_eq!(write(9..10), [9, 10]);
+}
+
 #[cfg(unix)]
 #[test]
 fn p6_an_unopenable_checkpoint_is_not_reported_as_damaged() {
@@ -109,4 +143,15 @@ fn p6_two_damaged_checkpoints_do_not_push_out_the_good_ones() {
         fs::read_dir(&folder.0).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, [".lock", "fold-000000000008.portion", "fold-000000000009.portion"]);
+}
+
+#[test]
+fn a_job_that_begins_anew_needs_a_folder_without_checkpoints() {
+    let (folder, newest) = two_checkpoints("anew");
+    let error = Checkpoints::new(&folder.0).unwrap().check_empty().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let message = error.to_string();
+    assert!(message.starts_with(&format!("{} exists", newest.display())), "{message}");
+    let made = folder.0.join("of another job/checkpoints");
+    Checkpoints::new(&made).unwrap().check_empty().unwrap();
 }

@@ -183,3 +183,13 @@ fn p6_invalid_portions_are_rejected_despite_a_valid_digest() {
         assert!(error.to_string().contains(words), "{at}: {error}");
     }
 }
+
+#[test]
+fn the_last_chunk_covers_its_few_rows_alone() {
+    let (job, data) = (job(10, 3), rows(10));
+    let mut done = reduction(&job);
+    for (chunks, covered) in [(1..2, 3), (2..3, 6), (3..4, 7), (0..1, 10)] {
+        done.receive(&portion(&job, &data, chunks)).unwrap();
+        assert_eq!(done.covered_rows(), covered);
+    }
+}

@@ -255,3 +255,25 @@ fn out_of_memory_on_receive_fails_the_job_without_retrying() {
     assert_eq!(error.kind(), ErrorKind::LimitExceeded);
     assert!(error.to_string().contains("rank 0: there is no memory"), "{error}");
 }
+
+#[test]
+fn ranks_that_neither_joined_nor_died_are_absent() {
+    let mut team = Team::new(3, 0);
+    let coordinator = &mut team.coordinator;
+    coordinator.lose(0, 1);
+    assert!(coordinator.has_heard_of(3) && !coordinator.has_heard_of(4));
+    assert_eq!(coordinator.absent(5).collect::<Vec<_>>(), [3, 4]);
+    let alone = Team::going_on(reduction(&job(CHUNKS, 1)), 0, 0).coordinator;
+    assert!(alone.has_heard_of(0) && !alone.has_heard_of(1));
+    assert_eq!(alone.absent(2).collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
+fn a_hundred_damaged_messages_are_asked_for_again_and_no_more() {
+    let mut team = Team::new(1, 0);
+    for _ in 0..100 {
+        team.coordinator.hear(0, 0, b"noise").unwrap();
+    }
+    let error = team.coordinator.hear(0, 0, b"noise").unwrap_err();
+    assert!(error.to_string().contains("100 messages arrived damaged"), "{error}");
+}

@@ -129,6 +129,27 @@ fn p3_seek_goes_to_the_batch_that_a_run_without_a_cursor_comes_to() {
 }
 
 #[test]
+fn p8_seek_leaves_the_other_splits_alone() {
+    let (_folder, store) = &random_stores(1)[0];
+    for speed in [PLAIN, Speed { threads: Some(2), prefetch: 2 }] {
+        let seeking = sampler(store, &small(5), (0, 1), speed).unwrap();
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| {
+                for step in 1..=400 {
+                    let (_, snapshot) = seeking.next(Split::Val).unwrap();
+                    let found = seeking.cursor_at(&snapshot).position().get("val/step");
+                    assert_eq!(found, Some(step), "no step is done twice");
+                }
+            });
+            while !reading.is_finished() {
+                // Another split is never in the way.
+                seeking.seek(Split::Train, 7).unwrap();
+            }
+        });
+    }
+}
+
+#[test]
 fn a_pass_has_as_many_batches_as_an_epoch() {
     let (_folder, store) = &random_stores(1)[0];
     for (rank, world) in [(0, 1), (2, 3)] {

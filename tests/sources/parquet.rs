@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use ::parquet::arrow::ArrowWriter;
 use ::parquet::basic::{BrotliLevel, Compression, Encoding, GzipLevel, ZstdLevel};
-use ::parquet::file::properties::{WriterProperties, WriterVersion};
+use ::parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use arrow_array::types::{Float64Type, Int32Type};
 use arrow_array::{
     ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray,
@@ -129,6 +129,19 @@ fn a_truncated_file_is_rejected_without_a_panic() {
 }
 
 /// Columns of the types that the format has, also nested ones, with NULLs and repeated values.
+#[test]
+fn an_encrypted_file_is_told_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    write(&path, &numbers(0, 10));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let end = bytes.len() - 4;
+    bytes[end..].copy_from_slice(b"PARE");
+    std::fs::write(&path, bytes).unwrap();
+    let error = opened(folder.path()).tables().unwrap_err().to_string();
+    assert!(error.contains("found an encrypted one; write it again without encryption"), "{error}");
+}
+
 fn of_all_types(rows: i32) -> RecordBatch {
     let some = |n: i32| (n % 7 != 3).then_some(n);
     let all = || (0..rows).map(some);
@@ -242,6 +255,38 @@ fn damaged_bytes_are_told_and_never_a_panic() {
         }
     }
     assert!(told > 3000, "{told}");
+}
+
+/// A page of 2 MB, whose header claims 128 MiB for it: the most that the bytes of its number can say.
+#[test]
+fn a_page_that_claims_more_than_its_column_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..300_000).map(|n| n % 7)));
+    let batch = RecordBatch::try_from_iter([("x", numbers)]).unwrap();
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_dictionary_enabled(false)
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_data_page_row_count_limit(300_000)
+        .set_data_page_size_limit(8 << 20)
+        .set_write_batch_size(300_000);
+    let file = File::create(&path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties.build())).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    assert_eq!(read_or_told(&path), Ok(300_000));
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The first page follows the magic: a field for its kind, and one for its bytes, in four groups.
+    assert_eq!(bytes[4..7], [0x15, 0, 0x15]);
+    assert!(bytes[7..10].iter().all(|byte| *byte >= 0x80) && bytes[10] < 0x80);
+    bytes[7..11].copy_from_slice(&[0xfe, 0xff, 0xff, 0x7f]);
+    std::fs::write(&path, &bytes).unwrap();
+    let told = read_or_told(&path).unwrap_err();
+    assert!(
+        told.contains("a page claims 134217727 bytes, and its column has at most 67108864"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -239,6 +239,26 @@ fn a_source_keeps_its_state_while_others_commit() {
 }
 
 #[test]
+fn p6_a_file_that_a_copy_overwrites_is_refused() {
+    for journal in ["wal", "delete"] {
+        let (folder, source) = database(&format!("PRAGMA journal_mode = {journal}; {BALANCED}"));
+        drop(source);
+        let path = folder.path().join("shop.db");
+        // The last connection that closes leaves an empty WAL.
+        drop(Connection::open(&path).unwrap());
+        let source = opened(&path);
+        assert_eq!(total(&*source, "a", "x"), 0);
+        // In place, as `rsync --inplace` writes, without a word to SQLite.
+        let bytes = std::fs::read(&path).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        std::io::Write::write_all(&mut file, &bytes).unwrap();
+        let error = rows(&*source, "b", &["y"]).err().unwrap_or_else(|| panic!("{journal}"));
+        assert!(error.to_string().contains("a later time of change"), "{journal}: {error}");
+    }
+}
+
+#[test]
 fn tables_are_read_by_turns() {
     let (_folder, source) = database(BALANCED);
     let read = |table: &str, column: &str| source.read(table, &[column.to_owned()]).unwrap();

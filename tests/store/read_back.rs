@@ -22,3 +22,11 @@ proptest! {
         twin::compare(&database, &store);
     }
 }
+
+/// No target of `true` or `false` of this database is known by the end of training.
+#[test]
+fn p7_truths_after_training_are_not_counted_where_none_is_known() {
+    let database = random::database(16_797_684_413_191_590_664, 3, 29);
+    let (_folder, store) = store_of(&database, &[7]);
+    twin::compare(&database, &store);
+}

@@ -9,7 +9,7 @@ use headwater::store::{
 };
 
 use crate::database::{Database, Value};
-use crate::twin::{known_by_then, moments, parents, times, z_score};
+use crate::twin::{known_by_then, parents, scaling, statistics_until, times, z_score};
 use crate::{DIMENSION, plain_vector};
 
 const DAY: i64 = 86_400_000_000;
@@ -82,7 +82,8 @@ fn columns<'a>(database: &'a Database, summary: &Summary, table: &'a Table) -> V
             continue;
         }
         let known = table.columns[name].known.as_ref();
-        let scale = moments(known_by_then(database, table, known, values).iter());
+        let counted = known_by_then(database, table, known, values);
+        let scale = scaling(&counted, statistics_until(database).is_some());
         let numbers = |rows: &[usize]| -> Vec<f64> {
             let known = rows.iter().filter_map(|&row| match values[row] {
                 Value::Number(number) => Some(number),

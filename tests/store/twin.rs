@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use headwater::prepare::schema::{Aggregate, Known, Reference, Table, Window};
 use headwater::store::{
-    ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE, SEES_EVERYTHING,
+    ALWAYS_VISIBLE, Cell, ColumnMetadata, ColumnStats, NEVER_VISIBLE, SEES_EVERYTHING, Scale,
     SemanticType, Store, fixed_point,
 };
 
@@ -28,8 +28,42 @@ pub(crate) fn moments<'a>(values: impl Iterator<Item = &'a Value>) -> (f64, f64)
     if count == 0.0 { (0.0, 0.0) } else { (mean, (squares / count).sqrt()) }
 }
 
-pub(crate) fn z_score(value: f64, (mean, std): (f64, f64)) -> f32 {
-    if std == 0.0 { 0.0 } else { ((value - mean) / std) as f32 }
+/// How a column's numbers become z-scores: whether from their logarithms, less a mean, over a deviation.
+pub(crate) type Scaling = (bool, f64, f64);
+
+/// Returns the scaling by the values that count; `is_restricted` if others of the column may not.
+pub(crate) fn scaling(counted: &[Value], is_restricted: bool) -> Scaling {
+    let (mean, std) = moments(counted.iter());
+    if !is_restricted || is_wide(counted) {
+        return (false, mean, std);
+    }
+    let least = numbers(counted).into_iter().min_by(f64::total_cmp).unwrap_or(0.0);
+    (true, logarithm(least), 1.0)
+}
+
+/// Whether values differ by more than rounding, and by a normal number of 32 bits.
+fn is_wide(values: &[Value]) -> bool {
+    let greatest = numbers(values).into_iter().fold(0.0, |greatest: f64, n| greatest.max(n.abs()));
+    let std = moments(values.iter()).1;
+    std > 8.0 * f64::EPSILON * greatest && std >= f64::from(f32::MIN_POSITIVE)
+}
+
+fn numbers(values: &[Value]) -> Vec<f64> {
+    let number = |value: &Value| match value {
+        Value::Number(number) => Some(*number),
+        Value::Integer(integer) | Value::Time(integer) => Some(*integer as f64),
+        _ => None,
+    };
+    values.iter().filter_map(number).collect()
+}
+
+fn logarithm(value: f64) -> f64 {
+    if value < 0.0 { -libm::log1p(-value) } else { libm::log1p(value) }
+}
+
+pub(crate) fn z_score(value: f64, (is_log, mean, std): Scaling) -> f32 {
+    let place = if is_log { logarithm(value) } else { value };
+    if std == 0.0 { 0.0 } else { ((place - mean) / std) as f32 }
 }
 
 /// The text of a key of several columns; none where a part is NULL.
@@ -223,7 +257,7 @@ fn compare_rows(
         let counted = known_by_then(database, schema, of_schema.known.as_ref(), values);
         let nulls = values.iter().filter(|value| **value == Value::Null).count();
         assert_eq!(metadata.null_count, nulls as u64);
-        check_statistics(store, values, metadata, &counted);
+        check_statistics(store, values, metadata, &counted, statistics_until(database));
         for (row, value) in values.iter().enumerate() {
             let record = table.row(row as u32).unwrap();
             let cell = record.cell(column);
@@ -239,7 +273,7 @@ fn compare_rows(
 }
 
 /// The last observation of the train split that ends first; none without a recorded split.
-fn statistics_until(database: &Database) -> Option<i64> {
+pub(crate) fn statistics_until(database: &Database) -> Option<i64> {
     let end = |task: &headwater::prepare::schema::Task| {
         let source =
             task.derived.as_ref().filter(|derived| derived.split.is_some())?.source.as_ref()?;
@@ -252,8 +286,7 @@ fn statistics_until(database: &Database) -> Option<i64> {
     database.schema.tasks.iter().filter_map(end).min()
 }
 
-/// The values of a column that were known at the end of training, and NULL in place of the others; all
-/// values, if those cannot scale the column.
+/// The values of a column that were known at the end of training, and NULL in place of the others.
 pub(crate) fn known_by_then(
     database: &Database,
     table: &Table,
@@ -267,22 +300,9 @@ pub(crate) fn known_by_then(
             && known_time(database, table, known, row) <= until
             && !matches!(values[row], Value::Time(time) if time > until)
     };
-    let counted: Vec<Value> = (0..values.len())
+    (0..values.len())
         .map(|row| if is_known(row) { values[row].clone() } else { Value::Null })
-        .collect();
-    if suffices(&counted, values) { counted } else { values.to_vec() }
-}
-
-/// Whether the known values can scale a column.
-fn suffices(counted: &[Value], values: &[Value]) -> bool {
-    let is_wide = |values: &[Value]| moments(values.iter()).1 > 0.0;
-    let has_any = |values: &[Value]| values.iter().any(|value| *value != Value::Null);
-    let is_number =
-        |value: &Value| matches!(value, Value::Number(_) | Value::Integer(_) | Value::Time(_));
-    match values.iter().any(is_number) {
-        true => has_any(counted) && (is_wide(counted) || !is_wide(values)),
-        false => has_any(counted) || values.iter().any(|value| matches!(value, Value::Truth(_))),
-    }
+        .collect()
 }
 
 /// The number of the first target among the columns.
@@ -291,12 +311,29 @@ fn first_target(store: &Store) -> u32 {
 }
 
 /// `counted` are the values that the statistics are of: those known by the end of training, or a target's
-/// train split.
-fn check_statistics(store: &Store, values: &[Value], column: &ColumnMetadata, counted: &[Value]) {
-    let expected = moments(counted.iter());
+/// train split. Those known by `until` may have no scale.
+fn check_statistics(
+    store: &Store,
+    values: &[Value],
+    column: &ColumnMetadata,
+    counted: &[Value],
+    until: Option<i64>,
+) {
     match column.stats {
-        ColumnStats::Numerical { mean, std, .. } => assert_eq!((mean, std), expected),
+        ColumnStats::Numerical { ref scale, mean, std, .. } => {
+            let expected = scaling(counted, until.is_some());
+            assert_eq!((*scale == Scale::Log, mean, std), expected);
+            assert_ne!(scale.is_linear(), expected.0);
+        }
         ColumnStats::Timestamp { mean_us, std_us, min_us, max_us } => {
+            let (mean, std) = moments(counted.iter());
+            let expected = match until {
+                Some(until) if !is_wide(counted) => {
+                    let is_known = counted.iter().any(|value| *value != Value::Null);
+                    (if is_known { mean } else { until as f64 }, 365.25 * 86_400e6)
+                }
+                _ => (mean, std),
+            };
             assert_eq!((mean_us, std_us), expected);
             // Of a table's column the span of all values.
             let spanned = if column.index < first_target(store) { values } else { counted };
@@ -316,7 +353,6 @@ fn check_statistics(store: &Store, values: &[Value], column: &ColumnMetadata, co
                 values.iter().filter_map(Value::text).collect()
             };
             let (all, known) = (names(values), names(counted));
-            let known = if known.is_empty() { all.clone() } else { known };
             let later = all.difference(&known);
             let found =
                 (0..cat_emb_count).map(|place| store.category(cat_emb_start + place).unwrap());
@@ -332,11 +368,11 @@ fn compare_cell(store: &Store, column: &ColumnMetadata, value: &Value, cell: Cel
     let expected = match (&column.stats, value) {
         (_, Value::Null) => Cell::Null,
         (ColumnStats::Identifier, _) => Cell::Identifier,
-        (ColumnStats::Numerical { mean, std, .. }, Value::Number(number)) => {
-            Cell::Numerical(z_score(*number, (*mean, *std)))
+        (ColumnStats::Numerical { scale, mean, std, .. }, Value::Number(number)) => {
+            Cell::Numerical(z_score(*number, (*scale == Scale::Log, *mean, *std)))
         }
-        (ColumnStats::Numerical { mean, std, .. }, Value::Integer(number)) => {
-            Cell::Numerical(z_score(*number as f64, (*mean, *std)))
+        (ColumnStats::Numerical { scale, mean, std, .. }, Value::Integer(number)) => {
+            Cell::Numerical(z_score(*number as f64, (*scale == Scale::Log, *mean, *std)))
         }
         (ColumnStats::Timestamp { .. }, Value::Time(time)) => Cell::Timestamp(*time),
         (ColumnStats::Boolean { .. }, Value::Truth(truth)) => Cell::Boolean(*truth),
@@ -502,23 +538,26 @@ fn compare_tasks(database: &Database, store: &Store) {
         let train: Vec<_> =
             (0..rows).filter(|&row| split(database, schema, row) == "train").collect();
         let observed = database.column(source, "at");
-        let until = statistics_until(database).unwrap_or(i64::MAX);
-        let by_then = |&row: &usize| !matches!(observed[row], Value::Time(time) if time > until);
+        let until = statistics_until(database);
+        let by_then = |&row: &usize| !matches!(observed[row], Value::Time(time) if until.is_some_and(|until| time > until));
         let of_target = |rows: Vec<usize>| -> Vec<Value> {
             rows.into_iter().map(|row| targets[row].clone()).collect()
         };
         let counted = match derived.split {
             Some(_) => of_target(train),
             None => {
-                let (known, all) =
-                    (of_target((0..rows).filter(by_then).collect()), targets.to_vec());
-                if suffices(&known, &all) { known } else { all }
+                let known = of_target((0..rows).filter(by_then).collect());
+                let has_any = |values: &[Value]| values.iter().any(|v| matches!(v, Value::Word(_)));
+                // Without any category known, all of the target are.
+                if has_any(&known) || !has_any(targets) { known } else { targets.to_vec() }
             }
         };
+        // A train split that cannot scale the target is an error.
+        let until = until.filter(|_| derived.split.is_none());
         let nulls = if derived.split.is_none() { targets } else { &counted[..] };
         let nulls = nulls.iter().filter(|value| **value == Value::Null).count();
         assert_eq!(column.null_count, nulls as u64);
-        check_statistics(store, targets, column, &counted);
+        check_statistics(store, targets, column, &counted, until);
         assert_eq!(task.metadata().seed_count as usize, rows);
         for (row, target) in targets.iter().enumerate() {
             let seed = task.seed(anchor, row as u32).unwrap();

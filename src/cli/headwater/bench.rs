@@ -117,7 +117,7 @@ struct EventsMeasured {
 impl BenchArgs {
     pub(super) fn run(self, hooks: &Hooks<'_>) -> Result<()> {
         let started = Instant::now();
-        if Kind::of(&self.store).is_ok_and(|kind| kind == Kind::Events) {
+        if Kind::is_events(&self.store)? {
             return self.run_events(started, hooks);
         }
         let store = Arc::new(Store::open(&self.store)?);

@@ -1,5 +1,6 @@
 //! `headwater demo-data`: writes a deterministic shop as CSV files.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -17,13 +18,21 @@ pub(super) struct DemoDataArgs {
 }
 
 pub(super) fn run(args: &DemoDataArgs) -> Result<()> {
-    if std::fs::read_dir(&args.folder).is_ok_and(|mut entries| entries.next().is_some()) {
+    let is_empty = match std::fs::read_dir(&args.folder) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(e) if e.kind() == ErrorKind::NotFound => true,
+        Err(e) => return Err(Error::io(&args.folder, "listing", e)),
+    };
+    if !is_empty {
         return Err(Error::invalid(format!(
             "expected a new or an empty folder, found files in {}; choose another folder",
             args.folder.display()
         )));
     }
-    let data = demo_data(&args.folder)?;
+    let data = demo_data(&args.folder).inspect_err(|_| {
+        // Half a shop would have the next run refused. That error matters less than the first.
+        let _ = std::fs::remove_dir_all(&args.folder);
+    })?;
     let mut output = Output::new();
     let folder = args.folder.display();
     output.line(&format!(

@@ -16,7 +16,7 @@ use crate::view::words::{bytes, count, plural};
 use crate::view::{ContextPicture, RowView, TaskView, time_text, time_words};
 
 pub(super) fn run(args: &InspectArgs) -> Result<()> {
-    if Kind::of(&args.store).is_ok_and(|kind| kind == Kind::Events) {
+    if Kind::is_events(&args.store)? {
         return inspect_events::run(args);
     }
     if args.token_row.is_some() {

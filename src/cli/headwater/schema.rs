@@ -9,6 +9,7 @@ use crate::cli::output::Output;
 use crate::cli::progress::Bars;
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, Result};
+use crate::files::found_at;
 use crate::prepare::draft;
 use crate::prepare::source;
 use crate::progress::Progress;
@@ -35,7 +36,9 @@ pub(super) struct SchemaArgs {
 }
 
 pub(super) fn run(args: &SchemaArgs, hooks: &Hooks<'_>) -> Result<()> {
-    if let Some(path) = args.out.as_deref().filter(|path| path.exists()) {
+    if let Some(path) = &args.out
+        && found_at(path)?.is_some()
+    {
         return Err(Error::invalid(format!(
             "{} is there already and may contain corrections; remove it, or choose another file",
             path.display()

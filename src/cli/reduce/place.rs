@@ -1,10 +1,11 @@
 //! Checks the path of a result: its folder exists, and the result overwrites none of its inputs.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::files::try_read;
+use crate::files::{found_at, is_folder, try_read};
 
 /// The files of a result.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub(super) fn check_out<'a>(
     }
     check_file(out, &json, inputs)?;
     // The user named `out`, so it may be overwritten, but did not name the .json beside it.
-    if json == out || !json.exists() || is_earlier_summary(&json, kind) {
+    if json == out || found_at(&json)?.is_none() || is_earlier_summary(&json, kind) {
         return Ok(());
     }
     Err(Error::invalid(format!(
@@ -98,14 +99,17 @@ pub(super) fn check_file<'a>(
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    if !folder.is_dir() {
+    if !is_folder(folder)? {
         return Err(Error::invalid(format!(
             "--out {}: expected the folder {} to exist; create it first",
             out.display(),
             folder.display()
         )));
     }
-    let Ok(metadata) = fs::symlink_metadata(file) else { return Ok(()) };
+    let metadata = match fs::symlink_metadata(file) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        found => found.map_err(|e| Error::io(file, "examining", e))?,
+    };
     if !metadata.is_file() {
         return Err(Error::invalid(format!(
             "--out {}: expected a file or nothing at {}, found something else; choose another name",

@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, UInt32Array};
 use super::numbers::Numbers;
 use crate::days::DAY_US;
 use crate::error::{Context, Error, Result};
-use crate::fold::Moments;
+use crate::fold::{Moments, ZScore};
 use crate::prepare::schema::{Column, Limits, TimeUnit, Written};
 use crate::prepare::values::{BadValues, Values};
 use crate::store::SemanticType;
@@ -32,8 +32,16 @@ pub(in crate::prepare) struct ColumnSummary {
 pub(in crate::prepare) enum Summary {
     Identifier,
     Numerical(Numbers),
-    Timestamp { moments: Moments, min: i64, max: i64 },
-    Boolean { true_count: u64 },
+    Timestamp {
+        moments: Moments,
+        min: i64,
+        max: i64,
+        /// Until when times have a part in the moments; `None` if all have.
+        until: Option<i64>,
+    },
+    Boolean {
+        true_count: u64,
+    },
     Categorical(Dictionary),
     Text,
 }
@@ -63,11 +71,11 @@ impl Dictionary {
         self.names.len()
     }
 
-    /// Says which categories statistics may know: those with `codes`. Without any, all are known.
+    /// Says which categories statistics may know: those with `codes`.
     pub(super) fn know(&mut self, codes: impl Iterator<Item = u32>) {
         let mut known = vec![false; self.names.len()];
         codes.for_each(|code| known[code as usize] = true);
-        self.known = known.contains(&true).then_some(known);
+        self.known = Some(known);
     }
 
     /// Returns the number of categories that statistics may know.
@@ -90,13 +98,66 @@ impl Dictionary {
     }
 }
 
+/// The standard deviation of times of which training knows none or one: a year, in microseconds.
+const YEAR_US: f64 = 31_557_600e6;
+
+impl Summary {
+    /// Whether there are no values, or no categories that statistics may know.
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Self::Numerical(numbers) => numbers.is_empty(),
+            Self::Timestamp { moments, .. } => moments.count() == 0,
+            Self::Categorical(dictionary) => dictionary.known_count() == 0,
+            Self::Identifier | Self::Boolean { .. } | Self::Text => false,
+        }
+    }
+
+    /// Whether these values, of all those of the column, are too few or too equal to scale the others.
+    pub(super) fn cannot_scale(&self, all: &Self) -> bool {
+        let is_scaled = match self {
+            Self::Numerical(numbers) => numbers.is_scaled(),
+            Self::Timestamp { moments, .. } => moments.is_scaled(),
+            _ => !self.is_empty(),
+        };
+        let is_one_value = match all {
+            Self::Numerical(numbers) => numbers.is_one_number(),
+            Self::Timestamp { moments, .. } => moments.min() == moments.max(),
+            _ => false,
+        };
+        !is_scaled && !all.is_empty() && (self.is_empty() || !is_one_value)
+    }
+
+    /// Says that these are the values known at `until`, so that they may have no scale.
+    pub(super) fn restrict(&mut self, time: i64) {
+        match self {
+            Self::Numerical(numbers) => numbers.restrict(),
+            Self::Timestamp { until, .. } => *until = Some(time),
+            _ => {}
+        }
+    }
+}
+
+/// Returns the conversion of times to z-scores. Times of the training period that have no scale have the
+/// distance from them, or from its end, in years.
+pub(super) fn time_z_score(moments: &Moments, until: Option<i64>) -> ZScore {
+    match until {
+        Some(until) if !moments.is_scaled() => {
+            let mean = if moments.count() == 0 { until as f64 } else { moments.mean() };
+            ZScore { mean, std: YEAR_US }
+        }
+        _ => moments.z_score(),
+    }
+}
+
 impl ColumnSummary {
     pub(in crate::prepare) fn new(name: &str, column: Column) -> Self {
         let moments = Moments::default();
         let summary = match column.semantic {
             SemanticType::Identifier | SemanticType::Ignored => Summary::Identifier,
             SemanticType::Numerical => Summary::Numerical(Numbers::new(column.scale)),
-            SemanticType::Timestamp => Summary::Timestamp { moments, min: i64::MAX, max: i64::MIN },
+            SemanticType::Timestamp => {
+                Summary::Timestamp { moments, min: i64::MAX, max: i64::MIN, until: None }
+            }
             SemanticType::Boolean => Summary::Boolean { true_count: 0 },
             SemanticType::Categorical => Summary::Categorical(Dictionary::default()),
             SemanticType::Text => Summary::Text,
@@ -128,7 +189,7 @@ impl ColumnSummary {
                 numbers.iter().flatten().for_each(|number| summary.push(number));
                 Arc::new(numbers.clone())
             }
-            (Summary::Timestamp { moments, min, max }, Values::Times(times)) => {
+            (Summary::Timestamp { moments, min, max, .. }, Values::Times(times)) => {
                 for time in times.iter().flatten() {
                     moments.push(time as f64);
                     (*min, *max) = ((*min).min(time), (*max).max(time));

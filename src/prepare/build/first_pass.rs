@@ -21,6 +21,7 @@ use super::keys::{
 };
 use super::links::{Links, Parents};
 use super::texts::Texts;
+use crate::bytes::{make_room, reserve};
 use crate::container::{ContainerWriter, StringsWriter};
 use crate::error::{Error, Result};
 use crate::panics::panic_message;
@@ -298,16 +299,18 @@ impl<'a> Ingest<'a> {
         for (place, indexes) in places.into_iter().zip(texts.intern(&columns)?) {
             staged[place] = Arc::new(indexes);
         }
-        self.references.par_iter_mut().for_each(|reference| {
+        self.references.par_iter_mut().try_for_each(|reference| {
             let columns = key_columns(&reference.places, &key_texts);
             let keys = key_digests(&columns, batch.num_rows());
-            reference.links.extend(&keys, &columns, reference.index);
-        });
+            reference.links.extend(&keys, &columns, reference.index)
+        })?;
         if let Some(Values::Times(times)) = self.time_place.map(|place| &values[place]) {
+            make_room(&mut self.times, times.len())?;
             self.times.extend(times.iter().map(|time| time.unwrap_or(ALWAYS_VISIBLE)));
         }
         for (&place, known) in self.known_places.iter().zip(&mut self.known_times) {
             if let Values::Times(times) = &values[place] {
+                make_room(known, times.len())?;
                 known.extend(times.iter().map(|time| time.unwrap_or(NEVER_VISIBLE)));
             }
         }
@@ -324,6 +327,7 @@ impl<'a> Ingest<'a> {
         values: &[Values],
     ) -> Result<()> {
         let rows = values.first().map_or(0, Values::len);
+        make_room(&mut self.identities, rows)?;
         let mut text = String::new();
         for (place, key) in self.keys.iter_mut().enumerate() {
             let columns = key_columns(&key.places, key_texts);
@@ -375,9 +379,11 @@ impl<'a> Ingest<'a> {
         }
         if let Some(strings) = self.strings.take() {
             strings.finish(&mut self.file, "keys")?;
-            let mut order: Vec<(u64, u32)> = self.identities.iter().copied().zip(0..).collect();
+            let mut order: Vec<(u64, u32)> = reserve(self.identities.len())?;
+            order.extend(self.identities.iter().copied().zip(0..));
             order.par_sort_unstable();
-            let rows: Vec<u32> = order.into_iter().map(|(_, row)| row).collect();
+            let mut rows: Vec<u32> = reserve(order.len())?;
+            rows.extend(order.into_iter().map(|(_, row)| row));
             self.file.section("by_identity", &rows)?;
         }
         self.file.section("identities", &self.identities)?;

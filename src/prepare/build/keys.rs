@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use arrow_array::{Array, StringViewArray};
 
+use crate::bytes::{append, filled};
 use crate::error::{Error, Result};
 
 /// The first 16 bytes of the BLAKE3 digest of a key's text. Equal digests mean equal keys.
@@ -106,11 +107,11 @@ impl KeyIndex {
         let row = self.next_row()?;
         let slot = self.slot(digest);
         let found = row_of(self.slots[slot]);
-        self.digests.push(digest);
+        append(&mut self.digests, &[digest])?;
         if found.is_none() {
             self.slots[slot] = slot_of(digest, row);
             if self.digests.len() * 3 > self.slots.len() * 2 {
-                self.grow();
+                self.grow()?;
             }
         }
         Ok(found)
@@ -119,8 +120,7 @@ impl KeyIndex {
     /// Adds a row without a key.
     pub(in crate::prepare) fn push_null(&mut self) -> Result<()> {
         self.next_row()?;
-        self.digests.push(NULL_KEY);
-        Ok(())
+        append(&mut self.digests, &[NULL_KEY])
     }
 
     /// Returns the entry of `digest`, adding it if it is new, and whether it is new.
@@ -157,9 +157,9 @@ impl KeyIndex {
         }
     }
 
-    fn grow(&mut self) {
-        let old = std::mem::take(&mut self.slots);
-        self.slots = vec![EMPTY; old.len() * 2];
+    fn grow(&mut self) -> Result<()> {
+        let slots = filled(EMPTY, self.slots.len() * 2)?;
+        let old = std::mem::replace(&mut self.slots, slots);
         let mask = self.slots.len() - 1;
         for slot in old.into_iter().filter(|&slot| slot != EMPTY) {
             let mut place = first_slot(self.digests[slot as u32 as usize], mask);
@@ -168,6 +168,7 @@ impl KeyIndex {
             }
             self.slots[place] = slot;
         }
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The layout of a table's records: the offset of each value.
 
-use super::columns::{ColumnSummary, Summary};
+use super::columns::{ColumnSummary, Summary, time_z_score};
 use crate::error::{Error, Result};
 use crate::prepare::schema::Known;
 use crate::store::{ColumnMetadata, ColumnStats, KnownMetadata};
@@ -98,12 +98,15 @@ pub(super) fn column_metadata(
     let stats = match &summary.summary {
         Summary::Identifier => ColumnStats::Identifier,
         Summary::Numerical(numbers) => numbers.stats(),
-        Summary::Timestamp { moments, min, max } => ColumnStats::Timestamp {
-            mean_us: moments.mean(),
-            std_us: moments.std(),
-            min_us: if moments.count() == 0 { 0 } else { *min },
-            max_us: if moments.count() == 0 { 0 } else { *max },
-        },
+        Summary::Timestamp { moments, min, max, until } => {
+            let (z_score, is_empty) = (time_z_score(moments, *until), min > max);
+            ColumnStats::Timestamp {
+                mean_us: z_score.mean,
+                std_us: z_score.std,
+                min_us: if is_empty { 0 } else { *min },
+                max_us: if is_empty { 0 } else { *max },
+            }
+        }
         Summary::Boolean { true_count } => ColumnStats::Boolean { true_count: *true_count },
         Summary::Categorical(dictionary) => {
             let cat_emb_start = *category_count;

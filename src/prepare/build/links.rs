@@ -6,6 +6,7 @@ use arrow_array::StringViewArray;
 use rayon::prelude::*;
 
 use super::keys::{KeyDigest, KeyIndex, NULL_KEY, PARTIAL_KEY, write_key};
+use crate::bytes::{append, filled, make_room, reserve};
 use crate::container::ContainerWriter;
 use crate::error::{Error, Result};
 use crate::prepare::schema::{Limits, Reference};
@@ -46,25 +47,25 @@ impl Links {
         keys: &[KeyDigest],
         columns: &[&StringViewArray],
         index: Option<&KeyIndex>,
-    ) {
+    ) -> Result<()> {
         match (self, index) {
             (Self::Rows(parents), Some(index)) => {
-                parents.extend(keys, index, |row, text| _ = write_key(columns, row, text));
+                parents.extend(keys, index, |row, text| _ = write_key(columns, row, text))
             }
             (Self::Rows(_), None) => unreachable!("links are rows because there is an index"),
-            (Self::Keys(all), _) => all.extend_from_slice(keys),
+            (Self::Keys(all), _) => append(all, keys),
         }
     }
 
     /// Resolves the links, after all tables have been read.
-    pub(super) fn resolve(self, index: &KeyIndex) -> Parents {
+    pub(super) fn resolve(self, index: &KeyIndex) -> Result<Parents> {
         match self {
-            Self::Rows(parents) => parents,
+            Self::Rows(parents) => Ok(parents),
             Self::Keys(keys) => {
                 let mut parents = Parents::default();
                 // The texts of these keys were not kept.
-                keys.chunks(8192).for_each(|keys| parents.extend(keys, index, |_, _| ()));
-                parents
+                keys.chunks(8192).try_for_each(|keys| parents.extend(keys, index, |_, _| ()))?;
+                Ok(parents)
             }
         }
     }
@@ -86,8 +87,9 @@ impl Parents {
         keys: &[KeyDigest],
         index: &KeyIndex,
         write_text: impl Fn(usize, &mut String),
-    ) {
+    ) -> Result<()> {
         index.warm(keys);
+        make_room(&mut self.rows, keys.len())?;
         for (row, &key) in keys.iter().enumerate() {
             let parent = match (key, index.find(key)) {
                 (NULL_KEY, _) => {
@@ -116,6 +118,7 @@ impl Parents {
             };
             self.rows.push(parent);
         }
+        Ok(())
     }
 
     /// Returns the parent of each row of `range` as the store keeps it.
@@ -156,13 +159,15 @@ pub(super) fn column_times(mut times: Vec<i64>, delay_us: i64) -> Vec<i64> {
 
 /// Returns the time of each row from its parent: [`ALWAYS_VISIBLE`] without a parent or without a
 /// time of the parent, and [`NEVER_VISIBLE`] if the parent is missing.
-pub(super) fn inherited_times(parents: &Parents, times: &[i64], delay_us: i64) -> Vec<i64> {
+pub(super) fn inherited_times(parents: &Parents, times: &[i64], delay_us: i64) -> Result<Vec<i64>> {
     let time_of = |&parent: &u32| match times.get(parent as usize) {
         None if parent == MISSING_PARENT => NEVER_VISIBLE,
         None | Some(&ALWAYS_VISIBLE) => ALWAYS_VISIBLE,
         Some(&time) => known_from(time, delay_us),
     };
-    parents.rows.iter().map(time_of).collect()
+    let mut inherited = reserve(parents.rows.len())?;
+    inherited.extend(parents.rows.iter().map(time_of));
+    Ok(inherited)
 }
 
 /// Writes the lists of children of relation `index` to the graph; returns the children of all parents.
@@ -176,15 +181,16 @@ pub(super) fn write_children(
     order: Option<&[u32]>,
     times: Option<&[i64]>,
 ) -> Result<Vec<u32>> {
-    let mut offsets = vec![0_u32; parent_rows as usize + 1];
+    let mut offsets = filled(0_u32, parent_rows as usize + 1)?;
     for &parent in parents.rows.iter().filter(|&&parent| is_row(parent)) {
         offsets[parent as usize + 1] += 1;
     }
     for parent in 0..parent_rows as usize {
         offsets[parent + 1] += offsets[parent];
     }
-    let mut children = vec![0_u32; parents.link_count as usize];
-    let mut next = offsets[..parent_rows as usize].to_vec();
+    let mut children = filled(0_u32, parents.link_count as usize)?;
+    let mut next = Vec::new();
+    append(&mut next, &offsets[..parent_rows as usize])?;
     let mut place = |row: u32| {
         let parent = parents.rows[row as usize];
         if is_row(parent) {
@@ -216,17 +222,18 @@ pub(super) fn write_no_children(
     parent_rows: u32,
 ) -> Result<Vec<u32>> {
     let children: Vec<u32> = Vec::new();
-    graph.section(&format!("{index}.offsets"), &vec![0_u32; parent_rows as usize + 1])?;
+    graph.section(&format!("{index}.offsets"), &filled(0_u32, parent_rows as usize + 1)?)?;
     graph.section(&format!("{index}.children"), &children)?;
     Ok(children)
 }
 
 /// Returns the rows by (time, row); `None` if they are in that order already.
-pub(super) fn time_order(times: &[i64]) -> Option<Vec<u32>> {
+pub(super) fn time_order(times: &[i64]) -> Result<Option<Vec<u32>>> {
     if times.is_sorted() {
-        return None;
+        return Ok(None);
     }
-    let mut order: Vec<u32> = (0..times.len() as u32).collect();
+    let mut order: Vec<u32> = reserve(times.len())?;
+    order.extend(0..times.len() as u32);
     order.par_sort_unstable_by_key(|&row| (times[row as usize], row));
-    Some(order)
+    Ok(Some(order))
 }

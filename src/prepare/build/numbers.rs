@@ -20,17 +20,25 @@ pub(in crate::prepare) struct Numbers {
     min: f64,
     max: f64,
     sample: Sample,
+    /// Whether these are the numbers of the training period alone.
+    is_restricted: bool,
 }
 
 impl Numbers {
     pub(super) fn new(scale: ScaleName) -> Self {
         let (moments, sample) = (Moments::default(), Sample::default());
-        Self { moments, scale, min: f64::INFINITY, max: f64::NEG_INFINITY, sample }
+        let (min, max) = (f64::INFINITY, f64::NEG_INFINITY);
+        Self { moments, scale, min, max, sample, is_restricted: false }
     }
 
     /// Returns an empty summary on the same scale.
     pub(super) fn emptied(&self) -> Self {
         Self::new(self.scale)
+    }
+
+    /// Says that other numbers of the column have no part in the statistics, so that these may have no scale.
+    pub(super) fn restrict(&mut self) {
+        self.is_restricted = true;
     }
 
     pub(super) fn push(&mut self, number: f64) {
@@ -44,6 +52,12 @@ impl Numbers {
 
     /// Returns the conversion of the numbers to z-scores.
     pub(super) fn scorer(&self) -> Scorer {
+        if self.is_restricted && !self.is_scaled() {
+            // Logarithms are the scale that needs no numbers and makes none absurd. The known numbers, which
+            // are all but equal, are at 0, as those of a constant are.
+            let mean = Scale::Log.of(self.range().0);
+            return Scorer { scale: Scale::Log, z_score: ZScore { mean, std: 1.0 } };
+        }
         match self.scale {
             ScaleName::Linear => Scorer { scale: Scale::Linear, z_score: self.moments.z_score() },
             ScaleName::Log => Scorer { scale: Scale::Log, z_score: self.moments.z_score() },
@@ -65,9 +79,16 @@ impl Numbers {
         self.min > self.max
     }
 
-    /// Whether the numbers differ, so that they have a scale.
+    pub(super) fn is_one_number(&self) -> bool {
+        self.min == self.max
+    }
+
+    /// Whether the numbers differ by more than rounding, so that they have a scale.
     pub(super) fn is_scaled(&self) -> bool {
-        self.min < self.max && (self.scale == ScaleName::Rank || self.moments.std() > 0.0)
+        match self.scale {
+            ScaleName::Linear | ScaleName::Log => self.moments.is_scaled(),
+            ScaleName::Rank => self.min < self.max,
+        }
     }
 
     /// Returns the minimum and the maximum; 0 of no numbers.

@@ -227,8 +227,9 @@ impl<'a> Preparation<'a> {
                 .context(|| format!("table {:?}", schema.tables[place].name))?;
         }
         self.statistics_until = statistics_until(schema, derived_tasks)?;
-        self.restrict_statistics(&mut ingested, derived_tasks, &second.times)?;
-        self.use_target_statistics(&mut ingested, derived_tasks);
+        let mut unscaled = self.restrict_statistics(&mut ingested, derived_tasks, &second.times)?;
+        self.use_target_statistics(&mut ingested, derived_tasks, &mut unscaled);
+        self.remarks.extend(self.unscaled_remark(&unscaled));
         self.options.progress.begin("writing rows and links", Some(rows));
         let columns = self.place_columns(&ingested)?;
         let mut written: Vec<_> = schema.tables.iter().map(|_| None).collect();
@@ -257,15 +258,16 @@ impl<'a> Preparation<'a> {
         Ok(tables)
     }
 
-    /// Takes what was not known by the end of training out of the statistics.
+    /// Takes what was not known by the end of training out of the statistics. Returns the names of the
+    /// columns and targets of which too little was known to scale them.
     fn restrict_statistics(
         &mut self,
         ingested: &mut [Ingested],
         derived_tasks: &mut HashMap<String, Derived>,
         times: &[Option<Vec<i64>>],
-    ) -> Result<()> {
-        let Some(until) = &self.statistics_until else { return Ok(()) };
+    ) -> Result<Vec<String>> {
         let mut all_unscaled = Vec::new();
+        let Some(until) = &self.statistics_until else { return Ok(all_unscaled) };
         for task in &self.schema.tasks {
             let (Some(of), Some(read)) = (&task.derived, derived_tasks.get_mut(&task.name)) else {
                 continue;
@@ -283,22 +285,22 @@ impl<'a> Preparation<'a> {
             let unscaled = restrict(read, until.time_us, &dated)
                 .context(|| format!("table {:?}", table.name))?;
             read.known_times = known_times;
-            let is_label = |name: &String| {
-                self.schema.labelled_task(table).is_some_and(|task| task.target == *name)
-            };
-            let unscaled = unscaled.iter().filter(|name| !is_label(name));
-            all_unscaled.extend(unscaled.map(|name| format!("{}.{name}", table.name)));
+            all_unscaled.extend(unscaled.iter().map(|name| column_of(table, name)));
             self.options.progress.advance(u64::from(read.row_count))?;
         }
-        if !all_unscaled.is_empty() {
-            self.remarks.push(format!(
-                "until {} too little is known to scale {}, so their statistics are those of all rows: {}",
-                text_of_time(until.time_us),
-                counted(all_unscaled.len() as u64, "column"),
-                listed(all_unscaled.iter().map(String::as_str))
-            ));
-        }
-        Ok(())
+        Ok(all_unscaled)
+    }
+
+    /// Returns a remark about the columns that the training period cannot scale.
+    fn unscaled_remark(&self, unscaled: &[String]) -> Option<String> {
+        let until = self.statistics_until.as_ref().filter(|_| !unscaled.is_empty())?;
+        Some(format!(
+            "until {} too little is known to scale {}, so a model sees logarithms of their numbers \
+             and their times in years, and knows none of their categories, or all of a target: {}",
+            text_of_time(until.time_us),
+            counted(unscaled.len() as u64, "column"),
+            listed(unscaled.iter().map(String::as_str))
+        ))
     }
 
     /// Writes the summaries as further tables, in the schema's order.
@@ -341,24 +343,27 @@ impl<'a> Preparation<'a> {
     }
 
     /// Gives labels the statistics of their task's targets, so that both have one scale, which no
-    /// row after the train split changes where splits are recorded.
+    /// row after the train split changes where splits are recorded. Takes them from `unscaled`.
     fn use_target_statistics(
         &self,
         ingested: &mut [Ingested],
         derived_tasks: &HashMap<String, Derived>,
+        unscaled: &mut Vec<String>,
     ) {
         for (read, table) in ingested.iter_mut().zip(&self.schema.tables) {
             let Some(task) = self.schema.labelled_task(table) else { continue };
             let targets = table.labels_of.as_ref().and_then(|name| derived_tasks.get(name));
             let column = read.columns.iter_mut().find(|column| column.name == task.target);
-            // Labels of a later train split are no part of an earlier training.
+            // Labels of a later train split are no part of an earlier training, but a scale where that has none.
             let is_later = |targets: &&Derived| {
                 let until = self.statistics_until.as_ref().map(|until| until.time_us);
                 targets.train_end().zip(until).is_some_and(|(end, until)| end > until)
             };
-            let targets = targets.filter(|targets| !is_later(targets));
+            let name = column_of(table, &task.target);
+            let targets = targets.filter(|targets| !is_later(targets) || unscaled.contains(&name));
             if let (Some(column), Some(targets)) = (column, targets) {
                 column.summary = targets.summary.summary.clone();
+                unscaled.retain(|column| *column != name);
             }
         }
     }
@@ -559,6 +564,11 @@ impl<'a> Preparation<'a> {
             remarks: self.remarks,
         })
     }
+}
+
+/// Returns the name of a column among those of all tables.
+fn column_of(table: &Table, name: &str) -> String {
+    format!("{}.{name}", table.name)
 }
 
 fn undated_remarks(table: &TableMetadata, undated: Undated) -> Vec<String> {

@@ -217,7 +217,8 @@ pub(super) fn encode_target(
         Encoder::Numerical(scorer) => {
             for (row, number) in array.as_primitive::<Float64Type>().iter().enumerate() {
                 let value = number.map_or(0.0, |n| scorer.score(n));
-                if !value.is_finite() {
+                // The ends of 32 bits stand for all that lies beyond, and a label must be right.
+                if value.abs() == f32::MAX {
                     return Err(Error::data(format!(
                         "column {:?}: the z-score of {:e} in row {} does not fit 32 bits (standard \
                          deviation of the train split: {:e}); correct the value, or scale the \

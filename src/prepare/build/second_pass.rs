@@ -106,7 +106,7 @@ impl SecondPass<'_> {
         fs::remove_file(&read.staged).map_err(|e| Error::io(&read.staged, "removing", e))?;
         let file = read.file.finish()?;
 
-        let order = times.as_deref().and_then(links::time_order);
+        let order = times.as_deref().map(links::time_order).transpose()?.flatten();
         let is_of_pairs = self.schema.is_of_pairs(table);
         let mut relations = Vec::new();
         for (number, (reference, parents)) in table.references.iter().zip(parents).enumerate() {
@@ -222,7 +222,7 @@ impl SecondPass<'_> {
                     reference.to
                 ))
             })?;
-            let parents = links.resolve(index);
+            let parents = links.resolve(index)?;
             parents.check(reference, &self.schema.limits)?;
             Ok(parents)
         };
@@ -246,7 +246,7 @@ impl SecondPass<'_> {
         let parent_times = time_parent(self.schema, place).and_then(|p| self.times[p].as_ref());
         let parent_times = parent_times.ok_or_else(without_time)?;
         let through = through(table, time)?;
-        Ok(Some(links::inherited_times(&parents[through], parent_times, delay_us)))
+        links::inherited_times(&parents[through], parent_times, delay_us).map(Some)
     }
 
     /// Returns where the store keeps the times of the rows of table `place`.

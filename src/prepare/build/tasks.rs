@@ -312,56 +312,40 @@ impl Derived {
             self.splits.iter().map(|&split| Some(split == Split::Train)).collect();
         let train = filter(&self.targets, &train).map_err(arrow_error)?;
         self.summary.null_count = train.logical_null_count() as u64;
-        let scale = self.summarise(&train);
-        let has_any = |of: &ArrayRef| of.logical_null_count() < of.len();
-        let is_categorical = matches!(self.summary.summary, Summary::Categorical(_));
-        match scale {
-            Some((all, train)) => self.check_scale(&all, &train, predict),
-            // Without any, all categories would count as known.
-            None if is_categorical && !has_any(&train) && has_any(&self.targets) => {
-                Err(Error::data(format!(
-                    "the train split has no target {:?}, and other splits have some; correct the splits, or \
-                 remove the task",
-                    self.summary.name
-                )))
-            }
-            None => Ok(()),
-        }
+        let all = self.summarise(&train);
+        self.check_scale(&all, train.len() - train.logical_null_count(), predict)
     }
 
-    /// Makes the statistics of some targets those of the task. Returns the moments of numbers and times
-    /// before and after.
-    fn summarise(&mut self, train: &ArrayRef) -> Option<(Moments, Moments)> {
+    /// Makes the statistics of some targets those of the task. Returns those before.
+    fn summarise(&mut self, train: &ArrayRef) -> Summary {
+        let all = self.summary.summary.clone();
         match &mut self.summary.summary {
             Summary::Numerical(numbers) => {
-                let empty = numbers.emptied();
-                let all = std::mem::replace(numbers, empty);
+                *numbers = numbers.emptied();
                 let targets = train.as_primitive::<Float64Type>();
                 targets.iter().flatten().for_each(|target| numbers.push(target));
-                Some((all.moments, numbers.moments))
             }
-            Summary::Timestamp { moments, min, max } => {
-                let all = std::mem::take(moments);
+            Summary::Timestamp { moments, min, max, .. } => {
+                *moments = Moments::default();
                 let targets = train.as_primitive::<Int64Type>();
                 targets.iter().flatten().for_each(|target| moments.push(target as f64));
                 *min = targets.iter().flatten().min().unwrap_or(i64::MAX);
                 *max = targets.iter().flatten().max().unwrap_or(i64::MIN);
-                Some((all, *moments))
             }
             Summary::Boolean { true_count } => {
                 *true_count = train.as_boolean().true_count() as u64;
-                None
             }
             Summary::Categorical(dictionary) => {
                 dictionary.know(train.as_primitive::<UInt32Type>().iter().flatten());
-                None
             }
-            _ => None,
+            Summary::Identifier | Summary::Text => {}
         }
+        all
     }
 
     /// Makes the statistics, where no split is recorded, those of the targets that are observed by `until`
-    /// or have no time. Returns whether these have a scale; if not, the statistics stay those of all.
+    /// or have no time. Returns whether these can scale all targets, or have a category; without any, all
+    /// categories stay.
     pub(super) fn restrict(&mut self, until: i64) -> Result<bool> {
         if !self.splits.is_empty() {
             return Ok(true);
@@ -369,23 +353,24 @@ impl Derived {
         let is_known = |&time: &i64| Some(time == SEES_EVERYTHING || time <= until);
         let known: BooleanArray = self.obs_times.iter().map(is_known).collect();
         let known = filter(&self.targets, &known).map_err(arrow_error)?;
-        let all = self.summary.summary.clone();
-        let is_scaled = |of: &Moments| of.std() > 0.0;
-        let suffices = match self.summarise(&known) {
-            Some((all, known)) => is_scaled(&known) || !is_scaled(&all) && known.count() > 0,
-            None => known.logical_null_count() < known.len(),
-        };
-        if !suffices {
+        let all = self.summarise(&known);
+        let is_scaled = !self.summary.summary.cannot_scale(&all);
+        if !is_scaled && matches!(all, Summary::Categorical(_)) {
+            // Its train seeds, by hash, are of all times; without a category they could learn nothing.
             self.summary.summary = all;
+        } else {
+            self.summary.summary.restrict(until);
         }
-        Ok(suffices)
+        Ok(is_scaled)
     }
 
-    /// Checks that the train split can scale the targets: otherwise all would have the same score.
-    fn check_scale(&self, all: &Moments, train: &Moments, predict: Option<&Predict>) -> Result<()> {
+    /// Checks that the `count` targets of the train split can scale `all` targets: otherwise all would have
+    /// the same score, or be of categories that nothing predicts.
+    fn check_scale(&self, all: &Summary, count: usize, predict: Option<&Predict>) -> Result<()> {
         let first = self.obs_times.iter().min();
-        if let (Some(predict), Some(&first), false) =
-            (predict, first, self.splits.contains(&Split::Train))
+        let has_scale = matches!(all, Summary::Numerical(_) | Summary::Timestamp { .. });
+        if let (Some(predict), Some(&first), false, true) =
+            (predict, first, self.splits.contains(&Split::Train), has_scale)
         {
             return Err(Error::data(format!(
                 "expected a train_until after the first answers, found {:?}, by which no answer is known: the \
@@ -395,11 +380,18 @@ impl Derived {
                 predict.horizon
             )));
         }
-        let is_one_number = all.count() == 0 || all.min() == all.max();
-        let found = match train.count() {
-            0 if all.count() == 0 => return Ok(()),
+        if !self.summary.summary.cannot_scale(all) {
+            return Ok(());
+        }
+        if !has_scale {
+            return Err(Error::data(format!(
+                "the train split has no target {:?}, and other splits have some; correct the splits, or \
+                 remove the task",
+                self.summary.name
+            )));
+        }
+        let found = match count {
             0 => "it has no target, and other splits have some".to_owned(),
-            _ if train.std() > 0.0 || is_one_number => return Ok(()),
             count => format!(
                 "its {count} targets are all equal or nearly equal, and those of other splits \
                  differ"

@@ -2,7 +2,8 @@
 //!
 //! Mean, standard deviation, quantiles and categories of a column tell a model about every row that they
 //! are made of. So rows of the validation and test years have no part in them, where there is a period
-//! of training: up to the time in the schema, or to the end of the earliest recorded train split.
+//! of training: up to the time in the schema, or to the end of the earliest recorded train split. Where
+//! too little was known by then to scale a column, it has a fixed scale, which depends on no later row.
 
 use std::collections::HashMap;
 
@@ -44,7 +45,7 @@ pub(super) struct DatedTable<'a> {
 }
 
 /// Takes what was known later than `until` out of the statistics of a table. Returns the columns of which
-/// too little was known to scale them, which keep the statistics of all rows.
+/// too little was known to scale them.
 ///
 /// # Cost
 /// Reads the staging file once more.
@@ -68,7 +69,7 @@ pub(super) fn restrict(
     }
     let mut unscaled = Vec::new();
     for (column, restricted) in read.columns.iter_mut().zip(columns) {
-        if !restricted.statistics.replace(&mut column.summary) {
+        if !restricted.statistics.replace(&mut column.summary, until) {
             unscaled.push(column.name.clone());
         }
     }
@@ -150,34 +151,25 @@ impl<'a> Restricted<'a> {
 }
 
 impl Statistics {
-    /// Puts these statistics in the place of those of all rows; false if only those have a scale.
-    fn replace(self, all: &mut Summary) -> bool {
-        match (self, all) {
-            (Self::Numbers(known), Summary::Numerical(all)) => {
-                let suffices = known.is_scaled() || !all.is_scaled() && !known.is_empty();
-                if suffices {
-                    *all = known;
-                }
-                suffices || all.is_empty()
-            }
+    /// Puts these statistics in the place of those of all rows; false if they cannot scale all rows.
+    fn replace(self, all: &mut Summary, until: i64) -> bool {
+        let known = match (self, &*all) {
+            (Self::Numbers(known), _) => Summary::Numerical(known),
             // The least and the greatest time stay: they say of which times the data are.
-            (Self::Times(known), Summary::Timestamp { moments, .. }) => {
-                let suffices = known.std() > 0.0 || moments.std() == 0.0 && known.count() > 0;
-                if suffices {
-                    *moments = known;
-                }
-                suffices || moments.count() == 0
+            (Self::Times(moments), &Summary::Timestamp { min, max, .. }) => {
+                Summary::Timestamp { moments, min, max, until: None }
             }
-            (Self::True(count), Summary::Boolean { true_count }) => {
-                *true_count = count;
-                true
-            }
+            (Self::True(true_count), _) => Summary::Boolean { true_count },
             (Self::Codes(codes), Summary::Categorical(dictionary)) => {
-                let suffices = !codes.is_empty() || dictionary.len() == 0;
+                let mut dictionary = dictionary.clone();
                 dictionary.know(codes.into_iter());
-                suffices
+                Summary::Categorical(dictionary)
             }
-            _ => true,
-        }
+            _ => return true,
+        };
+        let is_scaled = !known.cannot_scale(all);
+        *all = known;
+        all.restrict(until);
+        is_scaled
     }
 }

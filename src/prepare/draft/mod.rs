@@ -30,6 +30,7 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::prepare::schema::{Limits, Schema, Table};
 use crate::prepare::source::{Source, SourceTable};
+use crate::process::pool;
 use name_tokens::{key_rank, may_number_rows, names_rows, names_same_table, shared_prefix, tokens};
 use profile::{Keep, Profile, Storage, profile};
 use subject::{Notes, Place, Subject};
@@ -80,6 +81,15 @@ const VIEW: &str = "it is a view: its copies of cells of other tables could reve
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn draft(
+    source: &dyn Source,
+    name: &str,
+    progress: &(dyn Fn(&str) -> Result<()> + Sync),
+) -> Result<Draft> {
+    // The threads that come by themselves panic where none can be started.
+    pool(None)?.install(|| draft_on_threads(source, name, progress))
+}
+
+fn draft_on_threads(
     source: &dyn Source,
     name: &str,
     progress: &(dyn Fn(&str) -> Result<()> + Sync),

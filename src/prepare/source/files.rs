@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::parts::{Format, Parts};
 use super::{Batches, Source, SourceColumn, SourceTable, positions};
 use crate::error::{Context, Error, Result};
+use crate::files::is_folder;
 use crate::prepare::names::did_you_mean;
 
 /// A source whose tables are files.
@@ -28,7 +29,8 @@ impl Files {
         let mut tables = BTreeMap::new();
         let mut places: BTreeMap<String, PathBuf> = BTreeMap::new();
         for entry in visible_entries(path)? {
-            let found = if entry.is_dir() { table_folder(&entry)? } else { table_file(&entry)? };
+            let found =
+                if is_folder(&entry)? { table_folder(&entry)? } else { table_file(&entry)? };
             let Some((name, file)) = found else { continue };
             tables.insert(name.clone(), file);
             if let Some(earlier) = places.insert(name.clone(), entry.clone()) {
@@ -63,7 +65,7 @@ impl Files {
                 path.display()
             )));
         }
-        let mut parts = table_files(&visible_entries(folder)?);
+        let mut parts = table_files(&visible_entries(folder)?)?;
         parts.retain(|(_, part)| matches(name.as_bytes(), name_of(part)));
         let parts = Parts::new(parts)?.ok_or_else(|| {
             Error::data(format!(
@@ -158,13 +160,17 @@ fn visible_entries(path: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Returns the table files among the entries of a folder, each with its format.
-fn table_files(entries: &[PathBuf]) -> Vec<(Format, PathBuf)> {
-    let file = |path: &PathBuf| {
-        let (format, _) = Format::of(name_of(path))?;
+fn table_files(entries: &[PathBuf]) -> Result<Vec<(Format, PathBuf)>> {
+    let mut files = Vec::new();
+    for path in entries {
         // A pipe, or a link to nothing, is told when it is opened.
-        (!path.is_dir()).then(|| (format, path.clone()))
-    };
-    entries.iter().filter_map(file).collect()
+        if let Some((format, _)) = Format::of(name_of(path))
+            && !is_folder(path)?
+        {
+            files.push((format, path.clone()));
+        }
+    }
+    Ok(files)
 }
 
 /// Returns the table in a file, by the file's ending.
@@ -186,8 +192,11 @@ fn table_folder(path: &Path) -> Result<Option<(String, Parts)>> {
         )));
     }
     entries.retain(|entry| !name_of(entry).starts_with(b"_"));
-    let parts = table_files(&entries);
-    for folder in entries.iter().filter(|entry| entry.is_dir()) {
+    let parts = table_files(&entries)?;
+    for folder in &entries {
+        if !is_folder(folder)? {
+            continue;
+        }
         if name_of(folder).contains(&b'=') {
             return Err(Error::data(format!(
                 "{}: expected files, found a folder that gives a column of its files by its name; \
@@ -199,7 +208,7 @@ fn table_folder(path: &Path) -> Result<Option<(String, Parts)>> {
                 path.display()
             )));
         }
-        if !parts.is_empty() && !table_files(&visible_entries(folder)?).is_empty() {
+        if !parts.is_empty() && !table_files(&visible_entries(folder)?)?.is_empty() {
             return Err(Error::data(format!(
                 "{}: expected the parts of a table in one folder, found more files in a folder \
                  within; move them to {}, or away",

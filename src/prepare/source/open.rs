@@ -7,7 +7,7 @@ use super::Source;
 use super::files::{self, Files};
 use super::sqlite::{self, Sqlite};
 use crate::error::{Error, Result};
-use crate::files::open_file;
+use crate::files::{found_at, open_file};
 
 /// The first bytes of a DuckDB file are a checksum; its magic follows.
 const DUCKDB_MAGIC: (usize, &[u8]) = (8, b"DUCK");
@@ -130,7 +130,8 @@ pub fn database_name(path: &Path) -> String {
         false => Some(path),
     };
     let file = file.unwrap_or(Path::new("."));
-    let absolute = std::fs::canonicalize(file).ok();
+    // Also where the disk does not tell what the links are.
+    let absolute = std::fs::canonicalize(file).or_else(|_| std::path::absolute(file)).ok();
     let stem = file.file_stem().or_else(|| absolute.as_deref()?.file_stem());
     let is_general = |name: &str| GENERAL.iter().any(|general| general.eq_ignore_ascii_case(name));
     let around =
@@ -146,7 +147,7 @@ fn database(path: &Path) -> Result<Option<Database>> {
     if path.to_str().is_some_and(|text| postgres_parts(text).is_some()) {
         return Ok(Some(Database::Postgres));
     }
-    if !path.is_file() {
+    if !found_at(path)?.is_some_and(|found| found.is_file()) {
         return Ok(None);
     }
     let (offset, magic) = DUCKDB_MAGIC;

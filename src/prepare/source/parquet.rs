@@ -41,6 +41,7 @@ pub(super) fn read(path: &Path, indices: Vec<usize>) -> Result<Batches> {
         let metadata = with_views(&metadata).unwrap_or(metadata);
         let mask = ProjectionMask::roots(metadata.parquet_schema(), indices.iter().copied());
         let rows = batch_rows(&metadata, &mask);
+        let file = file.held_to(metadata.metadata());
         ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
             .with_projection(mask)
             .with_batch_size(rows)

@@ -65,7 +65,7 @@ impl Parts {
     /// # Errors
     /// `Io` when the file cannot be examined.
     pub(super) fn one(format: Format, file: PathBuf) -> Result<Self> {
-        let version = Stamp::of(&file)?;
+        let version = Stamp::before_reading(&file)?;
         Ok(Self { format, files: vec![(file, version)] })
     }
 
@@ -83,8 +83,9 @@ impl Parts {
                 first.display()
             )));
         }
-        let with_version =
-            |(_, file): (Format, PathBuf)| Stamp::of(&file).map(|version| (file, version));
+        let with_version = |(_, file): (Format, PathBuf)| {
+            Stamp::before_reading(&file).map(|version| (file, version))
+        };
         let files = files.into_iter().map(with_version).collect::<Result<_>>()?;
         Ok(Some(Self { format, files }))
     }

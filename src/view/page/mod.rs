@@ -17,7 +17,7 @@ use std::path::Path;
 
 use crate::durable::{Disk, write_file};
 use crate::error::{Error, Result};
-use crate::files::try_open;
+use crate::files::{found_at, try_open};
 use crate::sampler::{Context, Sampler};
 use crate::store::{METADATA_FILE, Store};
 use crate::view::context::ContextView;
@@ -44,7 +44,7 @@ pub(super) fn check_page(path: &Path, mark: &str) -> Result<()> {
         }
         _ => {}
     }
-    if path.with_file_name(METADATA_FILE).exists() {
+    if found_at(&path.with_file_name(METADATA_FILE))?.is_some() {
         return Err(Error::invalid(format!(
             "{} lies in a store, which must hold no other files; choose another path",
             path.display()

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::partition::{Sorted, SortedEvent};
+use crate::bytes::{append, make_room};
 use crate::container::{ContainerWriter, FileMetadata, StringsWriter};
 use crate::error::{Error, Result};
 use crate::events::{
@@ -91,7 +92,7 @@ impl RowWriter {
                     self.first_row(partition, &event)?
                 }
             };
-            self.open.insert(open).push(&event);
+            self.open.insert(open).push(&event)?;
         }
         Ok(())
     }
@@ -196,19 +197,24 @@ impl Open {
             && !(new_head && self.head_count == u16::MAX)
     }
 
-    fn push(&mut self, event: &SortedEvent<'_>) {
-        let head = self.head(event).unwrap_or_else(|| {
-            self.heads.extend_from_slice(event.head);
-            self.numbers.insert(event.head.to_vec(), self.head_count);
-            self.head_count += 1;
-            self.head_count - 1
-        });
+    fn push(&mut self, event: &SortedEvent<'_>) -> Result<()> {
+        let head = match self.head(event) {
+            Some(head) => head,
+            None => {
+                append(&mut self.heads, event.head)?;
+                self.numbers.insert(event.head.to_vec(), self.head_count);
+                self.head_count += 1;
+                self.head_count - 1
+            }
+        };
         if self.last_head.as_ref().is_none_or(|(last, _)| *last != head) {
             self.last_head = Some((head, event.head.to_vec()));
         }
+        make_room(&mut self.events, FRONT_BYTES + event.value.len())?;
         self.events.extend_from_slice(&event.time.to_le_bytes());
         self.events.extend_from_slice(&head.to_le_bytes());
         self.events.extend_from_slice(event.value);
         self.count += 1;
+        Ok(())
     }
 }

@@ -1,5 +1,8 @@
 //! Counts distinct values by their hashes.
 
+use crate::bytes::make_room;
+use crate::error::Result;
+
 /// Which distinct values of a column are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::prepare) enum Keep {
@@ -30,6 +33,11 @@ impl Distinct {
     pub(super) fn new(keep: Keep) -> Self {
         let (hashes, settled, bound) = (Vec::new(), 0, u64::MAX);
         Self { hashes, keep, settled, repeats: false, overflowed: false, bound }
+    }
+
+    /// Makes room for `count` values that are added next.
+    pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
+        make_room(&mut self.hashes, count)
     }
 
     pub(super) fn add(&mut self, hash: u64) {

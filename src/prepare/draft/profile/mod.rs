@@ -205,6 +205,7 @@ impl Profile {
     }
 
     fn add(&mut self, array: &ArrayRef) -> Result<()> {
+        self.values.make_room(array.len())?;
         self.rows += array.len() as u64;
         let nulls = array.logical_null_count();
         self.nulls += nulls as u64;

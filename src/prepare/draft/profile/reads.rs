@@ -52,6 +52,7 @@ pub(in crate::prepare::draft) fn unique_lists(
                 .filter(|(c, _)| list.contains(c))
                 .map(|(_, h)| h)
                 .collect();
+            distinct.make_room(batch.num_rows())?;
             for row in 0..batch.num_rows() {
                 distinct.add(parts.iter().fold(0, |hash, part| mix(hash ^ part[row])));
             }

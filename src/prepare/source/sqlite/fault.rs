@@ -17,6 +17,8 @@ pub(super) fn fault(path: &Path, error: &rusqlite::Error) -> Error {
              wait until that has committed, or end it, and run this again ({error})",
             PATIENCE.as_secs()
         ),
+        // What SQLite says of it may have found no memory, either.
+        Some(ErrorCode::OutOfMemory) => format!("it cannot allocate memory ({error})"),
         _ => error.to_string(),
     };
     Error::data(format!("SQLite file {}: {words}", path.display()))

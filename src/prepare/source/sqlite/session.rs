@@ -10,7 +10,8 @@
 //! Otherwise one connection remains, which has one state by itself.
 //!
 //! A lock of POSIX is lost when the process closes the file elsewhere, and a copy over the file asks for
-//! none. So with a rollback journal, a file that has changed all the same is refused.
+//! none. So with a rollback journal, and with a WAL that is empty when the transactions begin, a file that has
+//! changed all the same is refused: while they last, no process writes pages of an empty WAL to the file.
 //!
 //! A statement cannot leave the thread of its connection. Each thread therefore makes a batch of any of its
 //! statements when one is wanted, so that rows of several tables can be read by turns.
@@ -41,7 +42,7 @@ const BATCHES_AHEAD: usize = 2;
 pub(super) struct Session {
     path: PathBuf,
     threads: Vec<Sender<Request>>,
-    /// The version of the file; none with a WAL, from which pages come into the file at any time.
+    /// The version of the file; none with a WAL that has pages, which come into the file at any time.
     version: Option<Stamp>,
     /// The number of the next read.
     next: AtomicU64,
@@ -66,7 +67,7 @@ impl Session {
         let mode = |row: &Row<'_>| row.get::<_, String>(0);
         let mode = connections[0].0.query_row("PRAGMA journal_mode", [], mode);
         let version = match mode.map_err(|e| fault(path, &e))?.as_str() {
-            "wal" => None,
+            "wal" if has_pages(&wal_of(path)) => None,
             _ => Some(Stamp::of(path)?),
         };
         let mut threads = Vec::new();
@@ -179,6 +180,17 @@ fn prepare<'a>(
         return Err(Error::data("the read transaction ended early; run this again"));
     }
     connection.prepare(&stream.query.sql).map_err(|e| stream.fault(&e, varying))
+}
+
+/// The path of the WAL beside a file.
+fn wal_of(path: &Path) -> PathBuf {
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    wal.into()
+}
+
+fn has_pages(wal: &Path) -> bool {
+    std::fs::metadata(wal).is_ok_and(|wal| wal.len() > 0)
 }
 
 fn panicked(path: &Path) -> Error {

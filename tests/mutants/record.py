@@ -1,0 +1,20 @@
+"""The record of survivors with their reasons, and the choice of a share of all mutants."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+
+def accepted(record: Path) -> dict[tuple[str, str], str]:
+    """Returns the reasons of the survivors that are recorded, by file and name."""
+    lines = record.read_text().splitlines()
+    found = [re.fullmatch(r"- `([^`]+)` `` (.+) ``: (.+)", line) for line in lines]
+    return {(of[1], of[2]): of[3] for of in found if of}
+
+
+def is_chosen(file: str, name: str, share: int) -> bool:
+    """Returns whether a mutant is among each `share`-th, by a digest of its name."""
+    digest = hashlib.blake2b(f"{file} {name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % share == 0
