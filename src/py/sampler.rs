@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 use crate::handoff::check_owner;
 use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
-    Aggregates, BUDGET, Batch, CHILD_WIDTH, Children, Evaluation as Pass, MAX_HOPS, Masks, RowOrder,
-    STALENESS_DAYS_MAX, Sampler, Settings, Shape, Snapshot, Texts, Walk,
+    Aggregates, BUDGET, Batch, CHILD_WIDTH, Children, Evaluation as Pass, MAX_HOPS, Masks,
+    RowOrder, STALENESS_DAYS_MAX, Sampler, Settings, Shape, Snapshot, Texts, Walk,
 };
 use crate::store::Store;
 use crate::view::ContextPicture;
