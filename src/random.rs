@@ -35,6 +35,8 @@ pub enum Purpose {
     Audit = 9,
     /// The contexts of a token row.
     EventContext = 10,
+    /// The cells of a sequence that are masked.
+    MaskedCell = 11,
 }
 
 /// The words that belong to one (seed, purpose, identity).

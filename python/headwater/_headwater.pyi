@@ -223,6 +223,9 @@ class SamplerCore:
         texts: str,
         text_buckets: Sequence[int] | None,
         permutations: bool,
+        mask_share: float,
+        mask_most: int | None,
+        mask_texts: bool | None,
         aliases: list[str] | None,
     ) -> SamplerCore: ...
     def next(self, split: str) -> dict[str, npt.NDArray[Any]]: ...

@@ -73,6 +73,13 @@ class Sampler(Streams):
             this number of days, another one in each epoch: for predictions from older data.
         keep_future_cells: Keep timestamp cells that are later than the observation time; default:
             they are NULL.
+        mask_share: The share of cells to mask beside the target, for pretraining: `is_masked` marks
+            them, and `masked_pos` lists them. Their values stay in place as labels, which the model
+            must not read. Never masked are padding, NULL, identifiers and the time of a row, nor
+            anything in the rows of `sample`.
+        mask_most: M, the most masked cells of a sequence, the first ones; default: what a sequence
+            exceeds once in some 30,000 times.
+        mask_texts: Mask texts, too; default: True.
         compact: Return `timestamp_us` in place of `timestamp_values`, and no `fk_adj`.
         texts: "batch" puts the text vectors into the batch; with "global", the caller looks them up
             in `text_embeddings`.
@@ -111,6 +118,9 @@ class Sampler(Streams):
         max_hops: int | None = None,
         neighbor_budget: int | None = None,
         permutations: bool = True,
+        mask_share: float = 0.0,
+        mask_most: int | None = None,
+        mask_texts: bool | None = None,
         row_order: Literal["walk", "cuthill-mckee"] = "walk",
         aggregates: Literal["none", "near", "all"] = "near",
         visible_until: Any | None = None,
@@ -140,6 +150,9 @@ class Sampler(Streams):
             "max_hops": max_hops,
             "neighbor_budget": neighbor_budget,
             "permutations": permutations,
+            "mask_share": mask_share,
+            "mask_most": mask_most,
+            "mask_texts": mask_texts,
             "row_order": row_order,
             "aggregates": aggregates,
             "visible_until": _latest(visible_until),

@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 use crate::handoff::check_owner;
 use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
-    Aggregates, BUDGET, Batch, CHILD_WIDTH, Children, Evaluation as Pass, MAX_HOPS, RowOrder,
-    STALENESS_DAYS_MAX, Sampler, Settings, Shape, Snapshot, Texts, Walk,
+    Aggregates, BUDGET, Batch, CHILD_WIDTH, Children, Evaluation as Pass, MAX_HOPS, Masks,
+    RowOrder, STALENESS_DAYS_MAX, Sampler, Settings, Shape, Snapshot, Texts, Walk,
 };
 use crate::store::Store;
 use crate::view::ContextPicture;
@@ -81,6 +81,23 @@ fn texts_of(texts: Argument<'_, '_>, buckets: Argument<'_, '_>) -> PyResult<Text
     Ok(Texts::Global)
 }
 
+fn masks_of(
+    share: Argument<'_, '_>,
+    most: Argument<'_, '_>,
+    texts: Argument<'_, '_>,
+    sequence_length: u32,
+) -> PyResult<Option<Masks>> {
+    let parts: f64 = share.get()?;
+    if parts == 0.0 {
+        most.unused_by("a mask_share of 0")?;
+        texts.unused_by("a mask_share of 0")?;
+        return Ok(None);
+    }
+    let masks = Masks::new(parts, most.optional_number()?, sequence_length)?;
+    let texts: Option<bool> = texts.get()?;
+    Ok(Some(Masks { texts: texts.unwrap_or(true), ..masks }))
+}
+
 fn child_widths_of(child_widths: Argument<'_, '_>) -> PyResult<Vec<(String, u32)>> {
     let widths: BTreeMap<String, Whole> = child_widths.get()?;
     let widths = widths.into_iter().map(|(relation, Whole(width))| {
@@ -126,7 +143,7 @@ fn staleness(days: u32) -> Result<i64> {
 #[pymethods]
 impl SamplerCore {
     #[new]
-    #[pyo3(signature = (paths, *, rank, world_size, split_ratios, split_seed, seed, num_prefetch, default_batch_size, default_sequence_length, bfs_child_width, max_rows, tasks, task_weights, num_threads, compact, walk, child_widths, children, max_hops, neighbor_budget, row_order, aggregates, visible_until, staleness_days, keep_future_cells, texts, text_buckets, permutations, aliases))]
+    #[pyo3(signature = (paths, *, rank, world_size, split_ratios, split_seed, seed, num_prefetch, default_batch_size, default_sequence_length, bfs_child_width, max_rows, tasks, task_weights, num_threads, compact, walk, child_widths, children, max_hops, neighbor_budget, row_order, aggregates, visible_until, staleness_days, keep_future_cells, texts, text_buckets, permutations, mask_share, mask_most, mask_texts, aliases))]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of headwater.Sampler")]
     fn new(
         py: Python<'_>,
@@ -158,9 +175,14 @@ impl SamplerCore {
         texts: &Bound<'_, PyAny>,
         text_buckets: &Bound<'_, PyAny>,
         permutations: &Bound<'_, PyAny>,
+        mask_share: &Bound<'_, PyAny>,
+        mask_most: &Bound<'_, PyAny>,
+        mask_texts: &Bound<'_, PyAny>,
         aliases: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let (train, val, test) = Argument("split_ratios", split_ratios).get()?;
+        let sequence_length =
+            Argument("default_sequence_length", default_sequence_length).number()?;
         let settings = Settings {
             seed: Argument("seed", seed).number()?,
             split: SplitRule {
@@ -185,10 +207,15 @@ impl SamplerCore {
             keep_future_cells: Argument("keep_future_cells", keep_future_cells).get()?,
             row_order: Argument("row_order", row_order)
                 .one_of(&[("walk", RowOrder::Walk), ("cuthill-mckee", RowOrder::CuthillMckee)])?,
+            masks: masks_of(
+                Argument("mask_share", mask_share),
+                Argument("mask_most", mask_most),
+                Argument("mask_texts", mask_texts),
+                sequence_length,
+            )?,
             shape: Shape {
                 batch_size: Argument("default_batch_size", default_batch_size).number()?,
-                sequence_length: Argument("default_sequence_length", default_sequence_length)
-                    .number()?,
+                sequence_length,
                 max_rows: Argument("max_rows", max_rows).number()?,
                 compact: Argument("compact", compact).get()?,
                 permutations: Argument("permutations", permutations).get()?,

@@ -7,7 +7,7 @@ use crate::fold::ZScore;
 use crate::plan::Plan;
 use crate::store::{
     AggregateMetadata, AggregateValue, ColumnMetadata, ColumnStats, KnownMetadata, Relation,
-    SemanticType, Store, TableMetadata,
+    SemanticType, Store, TableMetadata, TimeMetadata,
 };
 
 /// An open store, with the shape of every table for the walk.
@@ -74,6 +74,9 @@ pub(super) struct ColumnShape {
     pub column_id: i32,
     /// The z-score of a timestamp column.
     pub time: ZScore,
+    /// Whether its cells may be masked: no model predicts an identifier, and the time of a row is told by
+    /// other tensors.
+    pub may_be_masked: bool,
 }
 
 impl ColumnShape {
@@ -82,13 +85,24 @@ impl ColumnShape {
             ColumnStats::Timestamp { mean_us, std_us, .. } => ZScore { mean: mean_us, std: std_us },
             _ => ZScore { mean: 0.0, std: 0.0 },
         };
-        Self { semantic: column.semantic() as i8, column_id: column.index as i32, time }
+        let semantic = column.semantic();
+        Self {
+            semantic: semantic as i8,
+            column_id: column.index as i32,
+            time,
+            may_be_masked: semantic != SemanticType::Identifier,
+        }
     }
 
     /// Returns the shape of a number that is no column of the store.
     fn number(index: u32) -> Self {
         let time = ZScore { mean: 0.0, std: 0.0 };
-        Self { semantic: SemanticType::Numerical as i8, column_id: index as i32, time }
+        Self {
+            semantic: SemanticType::Numerical as i8,
+            column_id: index as i32,
+            time,
+            may_be_masked: true,
+        }
     }
 }
 
@@ -109,6 +123,11 @@ impl Database {
                 aggregates: Vec::new(),
             })
             .collect();
+        for (shape, table) in tables.iter_mut().zip(&metadata.tables) {
+            if let Some(TimeMetadata::Column { column, .. }) = table.time {
+                shape.columns[column as usize].may_be_masked = false;
+            }
+        }
         for (index, relation) in (0..).zip(&metadata.relations) {
             let (child, parent) = (relation.child, relation.parent);
             tables[child as usize].parents.push(TableRelation { index, table: parent });

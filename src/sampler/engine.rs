@@ -84,7 +84,7 @@ impl Engine {
                 rows_max: shape.max_rows as usize,
                 aggregates: settings.aggregates,
             },
-            tensors: Arc::new(Tensors::new(shape, references_max)),
+            tensors: Arc::new(Tensors::new(shape, settings.masks, references_max)),
             text_buckets,
             threads: pool(threads)?,
             buffers: Arc::default(),
@@ -106,8 +106,8 @@ impl Engine {
         let database = &self.databases[task.database];
         let slab = self.buffers.take(self.tensors.bytes, self.tensors.bytes);
         let mut slab = slab.map_err(|error| error.followed_by(", or a smaller max_rows"))?;
-        let shape = &self.settings.shape;
-        let mut places = sequences(&self.tensors, slab.used_mut(), shape, task.heading);
+        let settings = &self.settings;
+        let mut places = sequences(&self.tensors, slab.used_mut(), settings, task.heading);
         for sources in sources.chunks(SEQUENCES_AT_A_TIME) {
             let places: Vec<_> = places.by_ref().take(sources.len()).collect();
             self.threads.install(|| {
@@ -171,7 +171,22 @@ impl Engine {
         let target = task.target(&self.databases, target);
         let keep_future = self.settings.keep_future_cells;
         let (walker, orders) = (&scratch.walker, &mut scratch.orders);
-        place.write(database, walker, target, observation, keep_future, orders)
+        let masked = self.settings.masks.zip(self.mask_words(task, source));
+        place.write(database, walker, target, (observation, keep_future), masked, orders)
+    }
+
+    /// Returns the words that decide which cells of a seed's sequence are masked; those of a row that the
+    /// caller chose are all seen.
+    fn mask_words(&self, task: &Task, source: SequenceSource) -> Option<Stream> {
+        match source {
+            SequenceSource::Seed { seed_index, epoch }
+            | SequenceSource::TrainSeed { seed_index, epoch } => Some(Stream::new(
+                self.settings.seed,
+                Purpose::MaskedCell,
+                [task.identity, epoch, u64::from(seed_index)],
+            )),
+            SequenceSource::Chosen { .. } | SequenceSource::Filler => None,
+        }
     }
 
     /// Collects the context of a source that is not a filler; returns its seed and its observation.

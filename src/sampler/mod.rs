@@ -10,6 +10,7 @@ mod context;
 mod database;
 mod engine;
 mod evaluation;
+mod masks;
 mod order;
 mod sequence;
 mod settings;
@@ -36,6 +37,7 @@ pub use crate::tensor::{Dtype, Tensor};
 pub use batch::Batch;
 pub use context::{AggregateCell, Context, Link, Neighbours, Unseen, WhyUnseen};
 pub use evaluation::Evaluation;
+pub use masks::Masks;
 pub use settings::{Aggregates, Children, RowOrder, Settings, Shape, Texts, Walk};
 #[cfg(feature = "python")]
 pub(crate) use settings::{BUDGET, CHILD_WIDTH, MAX_HOPS, STALENESS_DAYS_MAX};

@@ -3,15 +3,14 @@
 use super::aggregates::{SeedRow, write_aggregates};
 use super::calendar::{FEATURES, write_features};
 use super::database::{ColumnShape, Database};
+use super::masks::{MaskSlices, Masks};
 use super::order::Orders;
-use super::settings::Shape;
-use super::tensors::{PERMUTATIONS, Tensors};
+use super::settings::Settings;
+use super::tensors::{NO_PLACE, PERMUTATIONS, Tensors};
 use super::walk::{Edge, Walker};
 use crate::error::Result;
+use crate::random::Stream;
 use crate::store::{ALWAYS_VISIBLE, Cell, Row, is_visible};
-
-/// Fills the unused edges.
-const NO_PLACE: u16 = u16::MAX;
 
 /// The direction in which a row was reached, in `row_direction`; 0 for the seed.
 const BY_PARENT: u8 = 1;
@@ -40,6 +39,8 @@ pub(super) struct Sequence<'a> {
     row_direction: &'a mut [u8],
     /// Only where they are asked for.
     permutations: Option<[&'a mut [u16]; 3]>,
+    /// Only where cells are masked.
+    masks: Option<MaskSlices<'a>>,
     target_pos: &'a mut i32,
     seq_weight: &'a mut f32,
     obs_time: &'a mut i64,
@@ -65,9 +66,10 @@ pub(super) struct Heading {
 pub(super) fn sequences<'a>(
     tensors: &'a Tensors,
     buffer: &'a mut [u8],
-    shape: &Shape,
+    settings: &Settings,
     heading: Heading,
 ) -> impl Iterator<Item = Sequence<'a>> {
+    let shape = &settings.shape;
     let mut carver = tensors.carve(buffer);
     let mut semantic_types = carver.rows("semantic_types");
     let mut column_ids = carver.rows("column_ids");
@@ -95,6 +97,8 @@ pub(super) fn sequences<'a>(
     let mut row_direction = carver.rows("row_direction");
     let mut permutations =
         shape.permutations.then(|| PERMUTATIONS.map(|name| carver.rows::<u16>(name)));
+    let mut masks = (settings.masks)
+        .map(|_| (carver.rows::<u8>("is_masked"), carver.rows::<u16>("masked_pos")));
     let target_pos = carver.whole("target_pos");
     let mut seq_weight = carver.whole("seq_weight").iter_mut();
     let mut obs_time = carver.whole("obs_time").iter_mut();
@@ -127,6 +131,12 @@ pub(super) fn sequences<'a>(
             permutations: match &mut permutations {
                 Some([column, outgoing, incoming]) => {
                     Some([column.next()?, outgoing.next()?, incoming.next()?])
+                }
+                None => None,
+            },
+            masks: match &mut masks {
+                Some((cells, places)) => {
+                    Some(MaskSlices { is_masked: cells.next()?, masked_pos: places.next()? })
                 }
                 None => None,
             },
@@ -168,8 +178,8 @@ impl Sequence<'_> {
         database: &Database,
         walker: &Walker,
         target: Target<'_>,
-        observation: Observation,
-        keep_future: bool,
+        (observation, keep_future): (Observation, bool),
+        masked: Option<(Masks, Stream)>,
         orders: &mut Orders,
     ) -> Result<()> {
         self.clear();
@@ -217,6 +227,14 @@ impl Sequence<'_> {
             length = next;
         }
         self.is_target[target.cell] = 1;
+        match (&mut self.masks, masked) {
+            (Some(slices), Some((masks, words))) => {
+                slices.is_masked[target.cell] = 0;
+                slices.choose(&self.semantic_types[..length], masks, words);
+            }
+            (Some(slices), None) => slices.clear(),
+            (None, _) => {}
+        }
         self.is_padding[length..].fill(1);
         self.connect(walker.edges());
         if let Some(permutations) = self.permutations {
@@ -250,6 +268,9 @@ impl Sequence<'_> {
         if let Some(matrix) = &mut self.fk_adj {
             matrix.fill(0);
         }
+        if let Some(masks) = &mut self.masks {
+            masks.clear();
+        }
         self.fk_edges.fill(NO_PLACE);
         self.fk_relations.fill(0);
         self.row_time.fill(0);
@@ -266,6 +287,9 @@ impl Sequence<'_> {
     fn put(&mut self, at: usize, shape: &ColumnShape, cell: Cell) {
         self.semantic_types[at] = shape.semantic;
         self.column_ids[at] = shape.column_id;
+        if let Some(masks) = &mut self.masks {
+            masks.is_masked[at] = u8::from(shape.may_be_masked && cell != Cell::Null);
+        }
         match cell {
             Cell::Null => self.is_null[at] = 1,
             Cell::Identifier => {}

@@ -4,6 +4,8 @@ use crate::days::DAY_US;
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Split, SplitRatios, SplitRule};
 
+use super::masks::Masks;
+
 /// The version of the sequence that `FORMAT.md` describes; it is part of every plan.
 const SEQUENCE_VERSION: u64 = 3;
 
@@ -143,6 +145,8 @@ pub struct Settings {
     pub keep_future_cells: bool,
     /// The order of `out_perm` and `in_perm`.
     pub row_order: RowOrder,
+    /// Which cells are masked beside the target (default: none).
+    pub masks: Option<Masks>,
     /// The shape of a batch.
     pub shape: Shape,
 }
@@ -162,6 +166,7 @@ impl Default for Settings {
             staleness: 0,
             keep_future_cells: false,
             row_order: RowOrder::Walk,
+            masks: None,
             shape: Shape {
                 batch_size: 32,
                 sequence_length: 1024,
@@ -230,6 +235,7 @@ impl Settings {
                  breadth first; change the walk, or remove child_widths"
             )));
         }
+        self.masks.map_or(Ok(()), Masks::check)?;
         if !self.shape.permutations && self.row_order != RowOrder::Walk {
             return Err(Error::invalid(
                 "row_order: expected \"walk\", because a batch without permutations has no order of \
@@ -279,6 +285,9 @@ impl Settings {
         plan.add("keep_future_cells", self.keep_future_cells)?;
         let by_walk = self.row_order == RowOrder::Walk;
         plan.add("row_order", if by_walk { "walk" } else { "cuthill-mckee" })?;
+        if let Some(masks) = &self.masks {
+            masks.add_to(plan)?;
+        }
         plan.add("sequence_length", u64::from(self.shape.sequence_length))?;
         plan.add("max_rows", u64::from(self.shape.max_rows))
     }

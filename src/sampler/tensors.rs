@@ -5,9 +5,13 @@ use std::slice::ChunksExactMut;
 use bytemuck::Pod;
 
 use super::calendar::FEATURES;
+use super::masks::Masks;
 use super::settings::Shape;
 use crate::bytes::ALIGNMENT;
 use crate::tensor::{Dtype, Tensor};
+
+/// Fills the unused places of edges and of masked cells.
+pub(super) const NO_PLACE: u16 = u16::MAX;
 
 /// The orders of the cells of a sequence: by column, by outgoing and by incoming links.
 pub(super) const PERMUTATIONS: [&str; 3] = ["col_perm", "out_perm", "in_perm"];
@@ -23,7 +27,7 @@ pub(super) struct Tensors {
 impl Tensors {
     /// Returns the tensors of batches of a shape, for databases whose tables have at most
     /// `references_max` references.
-    pub(super) fn new(shape: &Shape, references_max: usize) -> Self {
+    pub(super) fn new(shape: &Shape, masks: Option<Masks>, references_max: usize) -> Self {
         let [b, s, r] =
             [shape.batch_size, shape.sequence_length, shape.max_rows].map(|n| n as usize);
         let mut tensors = Self { all: Vec::new(), bytes: 0 };
@@ -56,6 +60,10 @@ impl Tensors {
             for name in PERMUTATIONS {
                 tensors.add(name, Dtype::UInt16, vec![b, s]);
             }
+        }
+        if let Some(masks) = masks {
+            tensors.add("is_masked", Dtype::UInt8, vec![b, s]);
+            tensors.add("masked_pos", Dtype::UInt16, vec![b, usize::from(masks.most)]);
         }
         tensors.add("target_pos", Dtype::Int32, vec![b]);
         tensors.add("seq_weight", Dtype::Float32, vec![b]);

@@ -531,3 +531,49 @@ print(made, refused)
     made, refused = map(int, done.stdout.split())
     assert made > 0, done.stdout
     assert refused > 3, done.stdout
+
+
+def test_masked_cells_are_marked_and_listed(store_path):
+    settings = {"mask_share": 0.3, "default_batch_size": 8}
+    with sampler(store_path, **settings) as running, sampler(store_path, default_batch_size=8) as p:
+        seen = 0
+        for _ in range(5):
+            batch, plain = running.next_train_batch(), p.next_train_batch()
+            assert all(np.array_equal(batch[name], plain[name]) for name in plain)
+            masked = batch["is_masked"] == 1
+            assert not (
+                masked & (batch["is_null"] | batch["is_padding"] | batch["is_target"])
+            ).any()
+            assert not (masked & (batch["semantic_types"] == 0)).any()
+            for row, places in enumerate(batch["masked_pos"]):
+                listed = places[places != 65535]
+                assert np.array_equal(listed, np.flatnonzero(masked[row])[: len(places)])
+                seen += len(listed)
+        assert seen > 200
+        assert set(batch) - set(plain) == {"is_masked", "masked_pos"}
+        chosen = running.sample(running.tasks[0], [], [])
+        assert not chosen["is_masked"].any()
+        with pytest.raises(headwater.PlanMismatch, match="mask_share"):
+            running.resume(p.cursor())
+    with sampler(store_path, mask_share=0.5, mask_texts=False, mask_most=3) as running:
+        batch = running.next_train_batch()
+        assert batch["masked_pos"].shape == (4, 3)
+        assert not ((batch["is_masked"] == 1) & (batch["semantic_types"] == 5)).any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mask_share": 1.0}, "mask_share: expected a share"),
+        ({"mask_share": -0.1}, "mask_share: expected a share"),
+        ({"mask_share": float("nan")}, "mask_share: expected a share"),
+        ({"mask_share": "a"}, "mask_share"),
+        ({"mask_most": 3}, "mask_most: expected none, because a mask_share of 0"),
+        ({"mask_texts": True}, "mask_texts: expected none, because a mask_share of 0"),
+        ({"mask_share": 0.1, "mask_most": 0}, "mask_most: expected more than 0"),
+        ({"mask_share": 0.1, "mask_most": 70000}, "mask_most is 70000, which is out of range"),
+    ],
+)
+def test_masks_that_make_no_sense_are_refused(store_path, arguments, message):
+    with pytest.raises(headwater.InvalidArgument, match=message):
+        sampler(store_path, **arguments)

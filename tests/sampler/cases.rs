@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use headwater::plan::{Split, SplitRatios, SplitRule};
 use headwater::sampler::{
-    Aggregates, Children, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk,
+    Aggregates, Children, Masks, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk,
 };
 use headwater::store::Store;
 use proptest::prelude::*;
@@ -99,21 +99,26 @@ pub(crate) fn settings(batch_size: impl Strategy<Value = u32>) -> impl Strategy<
     });
     let row_order = select(vec![RowOrder::Walk, RowOrder::CuthillMckee]);
     let seed = any::<u64>().no_shrink();
-    (seed, split, walk(), any::<bool>(), select(Aggregates::ALL.to_vec()), row_order, shape)
-        .prop_map(|(seed, split, walk, keep_future_cells, aggregates, row_order, shape)| Settings {
-            seed,
-            split,
-            aliases: None,
-            tasks: None,
-            task_weights: None,
-            walk,
-            child_widths: vec![],
-            aggregates,
-            visible_until: None,
-            staleness: 0,
-            keep_future_cells,
-            row_order,
-            shape,
+    let masks = proptest::option::weighted(0.4, (0.01_f64..0.99, proptest::option::of(1_u16..30)));
+    (seed, split, walk(), any::<bool>(), select(Aggregates::ALL.to_vec()), row_order, masks, shape)
+        .prop_map(|(seed, split, walk, keep_future_cells, aggregates, row_order, masks, shape)| {
+            Settings {
+                seed,
+                split,
+                aliases: None,
+                tasks: None,
+                task_weights: None,
+                walk,
+                child_widths: vec![],
+                aggregates,
+                visible_until: None,
+                staleness: 0,
+                keep_future_cells,
+                row_order,
+                masks: masks
+                    .map(|(share, most)| Masks::new(share, most, shape.sequence_length).unwrap()),
+                shape,
+            }
         })
 }
 

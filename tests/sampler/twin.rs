@@ -9,7 +9,7 @@ use headwater::random::{Purpose, Stream, name_identity};
 use headwater::sampler::{Aggregates, Batch, Children, Settings, Walk};
 use headwater::store::{
     AggregateMetadata, AggregateValue, Cell, ColumnMetadata, ColumnStats, SEES_EVERYTHING, Scale,
-    Seed, Store, TargetMetadata, is_visible,
+    Seed, Store, TargetMetadata, TimeMetadata, is_visible,
 };
 
 use crate::summaries::{Asked, Place, summary_of};
@@ -586,6 +586,45 @@ fn check_orders(batch: &Batch, sequence: usize, length: usize, cells: &[Expected
     }
 }
 
+/// Masked are the first cells that may be and whose 16 bits of the sequence's words are below the share.
+fn check_masks(
+    store: &Store,
+    settings: &Settings,
+    batch: &Batch,
+    sequence: usize,
+    (task, index): (&str, u32),
+    cells: &[Expected<'_>],
+) {
+    let Some(masks) = settings.masks else {
+        assert!(batch.get::<u8>("is_masked").is_none() && batch.get::<u16>("masked_pos").is_none());
+        return;
+    };
+    let times: Vec<u32> = (store.metadata().tables.iter())
+        .filter_map(|table| match table.time {
+            Some(TimeMetadata::Column { column, .. }) => Some(table.columns[column as usize].index),
+            _ => None,
+        })
+        .collect();
+    let identity = [name_identity(task), 0, u64::from(index)];
+    let words = Stream::new(settings.seed, Purpose::MaskedCell, identity);
+    let may_be = |at: usize| {
+        let Expected { column, cell, is_target, .. } = &cells[at];
+        let is_told = *cell == Cell::Null || *cell == Cell::Identifier || *is_target;
+        let is_out = times.contains(&column.index) || !masks.texts && matches!(cell, Cell::Text(_));
+        !is_told && !is_out
+    };
+    let part_of_word = |at: usize| (words.word(at as u64 / 4) >> (16 * (at % 4))) % 65_536;
+    let share = u64::from(masks.share);
+    let chosen = (0..cells.len()).filter(|&at| may_be(at) && part_of_word(at) < share);
+    let most = usize::from(masks.most);
+    let mut expected: Vec<u16> = chosen.take(most).map(|at| at as u16).collect();
+    let length = settings.shape.sequence_length as usize;
+    let marks = (0..length).map(|at| u8::from(expected.contains(&(at as u16))));
+    assert!(marks.eq(part::<u8>(batch, "is_masked", sequence, length).iter().copied()));
+    expected.resize(most, u16::MAX);
+    assert_eq!(part::<u16>(batch, "masked_pos", sequence, most), expected);
+}
+
 /// Returns the seeds of a split, in the order of the store, each read by itself.
 pub(crate) fn seeds_of(store: &Store, settings: &Settings, task: usize, split: Split) -> Vec<u32> {
     let stored = &store.tasks()[task];
@@ -676,6 +715,7 @@ fn check_sequence(
     assert_eq!(batch.get::<i64>("obs_time").unwrap()[sequence], seed.obs_time);
     assert_eq!(batch.get::<f32>("seq_weight").unwrap()[sequence], 1.0);
     assert_eq!(batch.get::<i32>("num_rows").unwrap()[sequence] as usize, rows.len());
+    check_masks(&store, settings, batch, sequence, (name, index), &cells);
     let target = cells.iter().position(|cell| cell.is_target).unwrap();
     assert_eq!(batch.get::<i32>("target_pos").unwrap()[sequence] as usize, target);
     rows.len()

@@ -1,0 +1,99 @@
+//! Cells that are masked beside the target, for a model that learns to predict them.
+
+use super::tensors::NO_PLACE;
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+use crate::random::Stream;
+use crate::store::SemanticType;
+
+/// A share is a whole number of these.
+const PARTS: f64 = 65_536.0;
+
+/// Which cells of a sequence are masked beside its target.
+///
+/// Every cell has the same chance, but for those that tell nothing (padding, NULL), that no model
+/// predicts (identifiers), or that other tensors tell (the column of the row's own time).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Masks {
+    /// Of 65,536 cells so many are masked.
+    pub share: u16,
+    /// The most masked cells of a sequence; the first ones stay.
+    pub most: u16,
+    /// Whether texts are masked, too.
+    pub texts: bool,
+}
+
+impl Masks {
+    /// Returns masks of a share of the cells, texts among them.
+    ///
+    /// `most` is by default what a sequence of `sequence_length` cells exceeds once in some 30,000 times.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a share that is not above 0 and below 1.
+    pub fn new(share: f64, most: Option<u16>, sequence_length: u32) -> Result<Self> {
+        let parts = (share * PARTS).round();
+        if !(1.0..PARTS).contains(&parts) {
+            return Err(Error::invalid(format!(
+                "mask_share: expected a share of 1/65536 to 65535/65536, found {share}; 0 masks no cell \
+                 but the target"
+            )));
+        }
+        let cells = f64::from(sequence_length);
+        let share = parts / PARTS;
+        let usual = share * cells + 4.0 * (share * (1.0 - share) * cells).sqrt();
+        let most = most.unwrap_or(usual.ceil().min(cells) as u16);
+        Ok(Self { share: parts as u16, most, texts: true })
+    }
+
+    /// Rejects masks of no cell.
+    pub(super) fn check(self) -> Result<()> {
+        for (name, number) in [("mask_share", self.share), ("mask_most", self.most)] {
+            if number == 0 {
+                return Err(Error::invalid(format!(
+                    "{name}: expected more than 0, found 0; to mask no cell but the target, leave the masks \
+                     out"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the settings to a plan.
+    pub(super) fn add_to(self, plan: &mut Plan) -> Result<()> {
+        plan.add("mask_share", u64::from(self.share))?;
+        plan.add("mask_most", u64::from(self.most))?;
+        plan.add("mask_texts", self.texts)
+    }
+}
+
+/// The masks of one sequence in the tensors of a batch.
+pub(super) struct MaskSlices<'a> {
+    /// While a sequence is written, the cells that may be masked; then those that are.
+    pub is_masked: &'a mut [u8],
+    pub masked_pos: &'a mut [u16],
+}
+
+impl MaskSlices<'_> {
+    /// Clears the masks.
+    pub(super) fn clear(&mut self) {
+        self.is_masked.fill(0);
+        self.masked_pos.fill(NO_PLACE);
+    }
+
+    /// Chooses among the first cells that may be masked, by their types and by the sequence's words.
+    pub(super) fn choose(&mut self, semantic_types: &[i8], masks: Masks, mut words: Stream) {
+        let mut places = self.masked_pos.iter_mut();
+        let mut word = 0;
+        for (at, (cell, &semantic)) in (0..).zip(self.is_masked.iter_mut().zip(semantic_types)) {
+            word = if at % 4 == 0 { words.next_u64() } else { word >> 16 };
+            let may_be = *cell == 1 && (masks.texts || semantic != SemanticType::Text as i8);
+            *cell = 0;
+            if may_be
+                && (word as u16) < masks.share
+                && let Some(place) = places.next()
+            {
+                (*cell, *place) = (1, at);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Cells that are masked beside the target; the twin has the rule, the random cases ranks and resumes.
+
+use headwater::ErrorKind;
+use headwater::plan::Split;
+use headwater::sampler::{Batch, Masks, Settings};
+
+use crate::{PLAIN, random_stores, sampler, small};
+
+fn masked(share: f64) -> Settings {
+    let settings = Settings { masks: None, ..small(5) };
+    let length = settings.shape.sequence_length;
+    Settings { masks: Some(Masks::new(share, Some(u16::MAX), length).unwrap()), ..settings }
+}
+
+fn content(batch: &Batch) -> Vec<(&'static str, Vec<u8>)> {
+    batch.tensors().map(|(tensor, bytes)| (tensor.name, bytes.to_vec())).collect()
+}
+
+#[test]
+fn masks_change_no_other_tensor_and_without_them_nothing_changes() {
+    let (_folder, store) = &random_stores(1)[0];
+    let plain = Settings { masks: None, ..masked(0.5) };
+    let plain = sampler(store, &plain, (0, 1), PLAIN).unwrap();
+    let masking = sampler(store, &masked(0.5), (0, 1), PLAIN).unwrap();
+    assert!(plain.plan().iter().all(|(name, _)| !name.starts_with("mask")));
+    for _ in 0..20 {
+        let (expected, found) =
+            (plain.next(Split::Train).unwrap().0, masking.next(Split::Train).unwrap().0);
+        let (masks, others): (Vec<_>, Vec<_>) =
+            content(&found).into_iter().partition(|(name, _)| name.contains("mask"));
+        assert!(others == content(&expected), "the labels stay in place");
+        assert_eq!(masks.len(), 2);
+    }
+}
+
+#[test]
+fn the_share_of_masked_cells_is_that_of_the_settings() {
+    let stores = random_stores(8);
+    for share in [0.05, 0.15, 0.7] {
+        let (mut all, mut chosen) = (0, 0);
+        for (_folder, store) in &stores {
+            let (some, whole) = (
+                sampler(store, &masked(share), (0, 1), PLAIN),
+                sampler(store, &masked(65_535.0 / 65_536.0), (0, 1), PLAIN),
+            );
+            let (some, whole) = (some.unwrap(), whole.unwrap());
+            for _ in 0..400 {
+                let count = |batch: &Batch| {
+                    batch.get::<u8>("is_masked").unwrap().iter().filter(|&&cell| cell == 1).count()
+                };
+                chosen += count(&some.next(Split::Train).unwrap().0);
+                all += count(&whole.next(Split::Train).unwrap().0);
+            }
+        }
+        let (all, chosen) = (all as f64, chosen as f64);
+        assert!(all > 1e5, "{all} cells");
+        let deviation = (all * share * (1.0 - share)).sqrt();
+        assert!((chosen - all * share).abs() < 5.0 * deviation, "{chosen} of {all} for {share}");
+    }
+}
+
+#[test]
+fn rows_that_the_caller_chose_are_seen_whole() {
+    let (_folder, store) = &random_stores(1)[0];
+    let masking = sampler(store, &masked(0.9), (0, 1), PLAIN).unwrap();
+    let task = masking.tasks().next().unwrap().to_owned();
+    let batch = masking.sample(&task, &[(0, i64::MAX - 2)]).unwrap();
+    assert!(batch.get::<u8>("is_masked").unwrap().iter().all(|&cell| cell == 0));
+    assert!(batch.get::<u16>("masked_pos").unwrap().iter().all(|&place| place == u16::MAX));
+}
+
+#[test]
+fn p6_a_cursor_without_masks_is_rejected_by_their_share() {
+    let (_folder, store) = &random_stores(1)[0];
+    let plain = Settings { masks: None, ..masked(0.5) };
+    let cursor = sampler(store, &plain, (0, 1), PLAIN).unwrap().cursor();
+    let masking = sampler(store, &masked(0.5), (0, 1), PLAIN).unwrap();
+    let error = masking.resume(&cursor).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PlanMismatch);
+    assert!(error.to_string().contains("\"mask_share\" was not there and is now 32768"), "{error}");
+}
+
+#[test]
+fn masks_of_no_cell_or_of_all_are_rejected() {
+    for share in [0.0, -0.1, 1.0, 1.5, f64::NAN, f64::INFINITY, 1e-6] {
+        let error = Masks::new(share, None, 64).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains("mask_share: expected a share of"), "{error}");
+    }
+    let (_folder, store) = &random_stores(1)[0];
+    let half = masked(0.5).masks.unwrap();
+    for (masks, name) in
+        [(Masks { most: 0, ..half }, "mask_most"), (Masks { share: 0, ..half }, "mask_share")]
+    {
+        let settings = Settings { masks: Some(masks), ..masked(0.5) };
+        let error = sampler(store, &settings, (0, 1), PLAIN).err().unwrap();
+        assert!(error.to_string().contains(&format!("{name}: expected more than 0")), "{error}");
+    }
+}
+
+#[test]
+fn the_default_of_most_is_rarely_exceeded() {
+    assert_eq!(Masks::new(0.15, None, 1024).unwrap().most, 200);
+    assert_eq!(Masks::new(0.15, None, 64).unwrap().most, 22);
+    assert_eq!(Masks::new(0.9, None, 16).unwrap().most, 16);
+}
