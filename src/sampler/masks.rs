@@ -1,10 +1,12 @@
 //! Cells that are masked beside the target, for a model that learns to predict them.
 
-use super::tensors::NO_PLACE;
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::random::Stream;
 use crate::store::SemanticType;
+
+/// Follows the places of the masked cells.
+const NO_PLACE: u16 = u16::MAX;
 
 /// A share is a whole number of these.
 const PARTS: f64 = 65_536.0;

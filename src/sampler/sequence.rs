@@ -6,11 +6,14 @@ use super::database::{ColumnShape, Database};
 use super::masks::{MaskSlices, Masks};
 use super::order::Orders;
 use super::settings::Settings;
-use super::tensors::{NO_PLACE, PERMUTATIONS, Tensors};
+use super::tensors::{PERMUTATIONS, Tensors};
 use super::walk::{Edge, Walker};
 use crate::error::Result;
 use crate::random::Stream;
 use crate::store::{ALWAYS_VISIBLE, Cell, Row, is_visible};
+
+/// Fills the unused edges.
+const NO_PLACE: u16 = u16::MAX;
 
 /// The direction in which a row was reached, in `row_direction`; 0 for the seed.
 const BY_PARENT: u8 = 1;

@@ -10,9 +10,6 @@ use super::settings::Shape;
 use crate::bytes::ALIGNMENT;
 use crate::tensor::{Dtype, Tensor};
 
-/// Fills the unused places of edges and of masked cells.
-pub(super) const NO_PLACE: u16 = u16::MAX;
-
 /// The orders of the cells of a sequence: by column, by outgoing and by incoming links.
 pub(super) const PERMUTATIONS: [&str; 3] = ["col_perm", "out_perm", "in_perm"];
 

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use headwater::plan::{Assignment, Cursor, Split, SplitRatios, SplitRule};
 use headwater::random::{Purpose, Stream};
 use headwater::sampler::{
-    Aggregates, Batch, Children, Masks, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk,
+    Aggregates, Batch, Children, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk,
 };
 use headwater::store::Store;
 
@@ -85,17 +85,15 @@ fn small(seed: u64) -> Settings {
         0 => Walk::Priority { child_width, children },
         _ => Walk::Breadth { max_hops, budget },
     };
-    let sequence_length = one_of(&[16, 25, 40, 100]);
     Settings {
         seed,
         split: SplitRule { seed: 3, ratios: SplitRatios::new(0.6, 0.2, 0.2).unwrap() },
         walk,
         keep_future_cells: one_of(&[0, 0, 1]) == 1,
-        masks: masks(&mut one_of, sequence_length),
         row_order: [RowOrder::Walk, RowOrder::CuthillMckee][one_of(&[0, 1]) as usize],
         shape: Shape {
             batch_size: one_of(&[1, 2, 3, 5]),
-            sequence_length,
+            sequence_length: one_of(&[16, 25, 40, 100]),
             max_rows: one_of(&[1, 2, 4, 7, 30]),
             compact: false,
             permutations: true,
@@ -106,15 +104,6 @@ fn small(seed: u64) -> Settings {
             [one_of(&[0, 1, 2, 3]) as usize],
         ..Settings::default()
     }
-}
-
-/// Returns masks half of the time: of few or many cells, with or without texts.
-fn masks(one_of: &mut impl FnMut(&[u32]) -> u32, sequence_length: u32) -> Option<Masks> {
-    let share = [0.0, 0.0, 0.15, 0.5, 0.9][one_of(&[0, 1, 2, 3, 4]) as usize];
-    let most = [None, Some(3), Some(40)][one_of(&[0, 1, 2]) as usize];
-    let texts = one_of(&[0, 1]) == 1;
-    let masks = (share > 0.0).then(|| Masks::new(share, most, sequence_length).unwrap());
-    masks.map(|masks| Masks { texts, ..masks })
 }
 
 /// Makes every batch on request, on one thread.

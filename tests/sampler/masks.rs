@@ -2,14 +2,16 @@
 
 use headwater::ErrorKind;
 use headwater::plan::Split;
-use headwater::sampler::{Batch, Masks, Settings};
+use headwater::sampler::{Batch, Masks, Settings, Shape};
 
 use crate::{PLAIN, random_stores, sampler, small};
 
 fn masked(share: f64) -> Settings {
-    let settings = Settings { masks: None, ..small(5) };
-    let length = settings.shape.sequence_length;
-    Settings { masks: Some(Masks::new(share, Some(u16::MAX), length).unwrap()), ..settings }
+    let settings = small(5);
+    let shape =
+        Shape { batch_size: 5, sequence_length: 100, max_rows: 30, ..settings.shape.clone() };
+    let masks = Some(Masks::new(share, Some(u16::MAX), shape.sequence_length).unwrap());
+    Settings { masks, shape, ..settings }
 }
 
 fn content(batch: &Batch) -> Vec<(&'static str, Vec<u8>)> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use headwater::plan::Split;
 use headwater::random::{Purpose, Stream, name_identity};
-use headwater::sampler::{Aggregates, Batch, Children, Settings, Walk};
+use headwater::sampler::{Aggregates, Batch, Children, Masks, Settings, Walk};
 use headwater::store::{
     AggregateMetadata, AggregateValue, Cell, ColumnMetadata, ColumnStats, SEES_EVERYTHING, Scale,
     Seed, Store, TargetMetadata, TimeMetadata, is_visible,
@@ -653,12 +653,24 @@ fn with_some_widths(mut settings: Settings, store: &Store) -> Settings {
     settings
 }
 
+/// Settings that mask few or many cells, with or without texts, half of the time.
+fn with_some_masks(settings: Settings) -> Settings {
+    let mut random = Stream::new(settings.seed, Purpose::Split, [0x3a5c, 0, 0]);
+    let mut one_of = |count: u64| random.below(count) as usize;
+    let share = [0.0, 0.0, 0.0, 0.15, 0.5, 0.9][one_of(6)];
+    let most = [None, Some(3), Some(40)][one_of(3)];
+    let texts = one_of(2) == 1;
+    let length = settings.shape.sequence_length;
+    let masks = (share > 0.0).then(|| Masks::new(share, most, length).unwrap());
+    Settings { masks: masks.map(|masks| Masks { texts, ..masks }), ..settings }
+}
+
 #[test]
 fn every_sequence_equals_that_of_the_plain_twin() {
-    let (mut cut, mut links, mut contexts, mut aggregates) = (0, 0, 0, 0);
+    let (mut cut, mut links, mut contexts, mut aggregates, mut masked) = (0, 0, 0, 0, 0);
     for number in 0..60 {
         let (_folder, store) = random_store(number);
-        let settings = with_some_widths(small(number), &store);
+        let settings = with_some_masks(with_some_widths(small(number), &store));
         let Ok(sampler) = sampler(&store, &settings, (0, 1), PLAIN) else { continue };
         for (task, name) in sampler.tasks().enumerate() {
             if sampler.seed_count(task, Split::Train) == 0 {
@@ -676,6 +688,7 @@ fn every_sequence_equals_that_of_the_plain_twin() {
                     let rows =
                         check_sequence(&store, &settings, task, name, &batch, sequence, index);
                     contexts += 1;
+                    masked += usize::from(settings.masks.is_some());
                     aggregates += aggregates_of(&store, anchor).count();
                     links += rows;
                     cut += usize::from(rows == settings.shape.max_rows as usize);
@@ -688,7 +701,7 @@ fn every_sequence_equals_that_of_the_plain_twin() {
         }
     }
     assert!(contexts > 500 && links > 1500 && cut > 50, "{contexts} {links} {cut}");
-    assert!(aggregates > 1000, "{aggregates}");
+    assert!(aggregates > 1000 && masked > 100, "{aggregates} {masked}");
 }
 
 fn check_sequence(

@@ -38,7 +38,7 @@ const FLOORS: [&[&str]; 10] = [
 
 /// What rooms of one floor may use of each other: `store` the split of `plan` and the z-score of
 /// `fold`, `matrix` the rows of `fold`.
-const NEIGHBOURS: [(&str, &str); 20] = [
+const NEIGHBOURS: [(&str, &str); 21] = [
     ("store", "plan"),
     ("store", "fold"),
     ("matrix", "fold"),
@@ -48,6 +48,7 @@ const NEIGHBOURS: [(&str, &str); 20] = [
     ("launcher", "error"),
     ("stamp", "error"),
     ("stamp", "days"),
+    ("stamp", "files"),
     ("durable", "error"),
     ("bytes", "error"),
     ("map", "error"),
