@@ -48,7 +48,12 @@ fn the_share_of_masked_cells_is_that_of_the_settings() {
             let (some, whole) = (some.unwrap(), whole.unwrap());
             for _ in 0..400 {
                 let count = |batch: &Batch| {
-                    batch.get::<u8>("is_masked").unwrap().iter().filter(|&&cell| cell == 1).count()
+                    batch
+                        .get::<u8>("is_masked")
+                        .unwrap()
+                        .iter()
+                        .map(|&cell| u64::from(cell))
+                        .sum::<u64>()
                 };
                 chosen += count(&some.next(Split::Train).unwrap().0);
                 all += count(&whole.next(Split::Train).unwrap().0);

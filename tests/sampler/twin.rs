@@ -728,7 +728,7 @@ fn check_sequence(
     assert_eq!(batch.get::<i64>("obs_time").unwrap()[sequence], seed.obs_time);
     assert_eq!(batch.get::<f32>("seq_weight").unwrap()[sequence], 1.0);
     assert_eq!(batch.get::<i32>("num_rows").unwrap()[sequence] as usize, rows.len());
-    check_masks(&store, settings, batch, sequence, (name, index), &cells);
+    check_masks(store, settings, batch, sequence, (name, index), &cells);
     let target = cells.iter().position(|cell| cell.is_target).unwrap();
     assert_eq!(batch.get::<i32>("target_pos").unwrap()[sequence] as usize, target);
     rows.len()
