@@ -76,6 +76,7 @@ pub(crate) fn found_at(path: &Path) -> Result<Option<Metadata>> {
 }
 
 /// Whether a folder, or a link to one, lies at `path`.
+#[cfg(any(feature = "prepare", feature = "reduce"))]
 pub(crate) fn is_folder(path: &Path) -> Result<bool> {
     Ok(found_at(path)?.is_some_and(|found| found.is_dir()))
 }

@@ -67,6 +67,7 @@ impl Moments {
 
     /// Whether the values differ by more than the rounding of their sums, and by so much that z-scores of
     /// other values are of use: their standard deviation is a normal number of 32 bits.
+    #[cfg(any(test, feature = "prepare"))]
     pub(crate) fn is_scaled(&self) -> bool {
         let greatest = self.min().abs().max(self.max().abs());
         self.std() >= f64::from(f32::MIN_POSITIVE) && self.std() > 8.0 * f64::EPSILON * greatest
