@@ -18,3 +18,12 @@ def is_chosen(file: str, name: str, share: int) -> bool:
     """Returns whether a mutant is among each `share`-th, by a digest of its name."""
     digest = hashlib.blake2b(f"{file} {name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") % share == 0
+
+
+def report(tried: int, survived: int, new: int) -> int:
+    """Prints what came of the mutants; returns the exit status, 1 if survivors are not recorded."""
+    print(
+        f"{tried} mutants: {tried - survived} noticed, {survived - new} known to survive, "
+        f"{new} survived"
+    )
+    return 1 if new else 0

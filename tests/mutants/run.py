@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 
 from mutations import Mutant, mutants
-from record import accepted, is_chosen
+from record import accepted, is_chosen, report
 
 ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).parent / "survivors.md"
@@ -190,11 +190,7 @@ def main() -> int:
                 job.join()
             return 130
     new = [of for of in survivors if (of[0], of[1].name) not in reasons]
-    print(
-        f"{count} mutants: {count - len(survivors)} noticed, {len(survivors) - len(new)} known to "
-        f"survive, {len(new)} survived"
-    )
-    return 1 if new else 0
+    return report(count, len(survivors), len(new))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from record import accepted, is_chosen
+from record import accepted, is_chosen, report
 from rust_tree import ROOMS, TREE, Mutant, built
 
 _Item = TypeVar("_Item")
@@ -224,11 +224,7 @@ def main() -> int:
             print("stopped", flush=True)
             return 130
     new = [of for of in survivors if (of.file, of.name) not in reasons]
-    print(
-        f"{len(chosen)} mutants: {len(chosen) - len(survivors)} noticed, "
-        f"{len(survivors) - len(new)} known to survive, {len(new)} survived"
-    )
-    return 1 if new else 0
+    return report(len(chosen), len(survivors), len(new))
 
 
 if __name__ == "__main__":

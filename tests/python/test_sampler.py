@@ -290,9 +290,8 @@ def test_a_batch_after_shutdown_or_in_a_fork_is_an_error(store_path):
     running.cursor()
 
 
-@pytest.mark.parametrize("ahead", [0, 3])
-def test_p8_ctrl_c_during_the_wait_consumes_no_batch(store_path, ahead):
-    running = sampler(
+def with_slow_batches(store_path, ahead):
+    return sampler(
         store_path,
         num_prefetch=ahead,
         num_threads=1,
@@ -301,53 +300,65 @@ def test_p8_ctrl_c_during_the_wait_consumes_no_batch(store_path, ahead):
         max_rows=208,
     )
 
+
+def until_interrupted(step):
+    """Repeats a step until Ctrl-C, which comes soon, and returns how often it was done."""
+    done = 0
+    timer = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
+    timer.start()
+    try:
+        while True:
+            step()
+            done += 1
+    except KeyboardInterrupt:
+        pass
+    timer.join()
+    return done
+
+
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_p8_ctrl_c_during_the_wait_consumes_no_batch(store_path, ahead):
+    running = with_slow_batches(store_path, ahead)
+
     def position():
         return headwater.Cursor.decode(running.cursor()).position["train/step"]
 
     lost = 0
     for _ in range(10):
-        taken, before = 0, position()
-        timer = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
-        timer.start()
-        try:
-            while True:
-                running.next_train_batch()
-                taken += 1
-        except KeyboardInterrupt:
-            lost += position() - before - taken
-        timer.join()
+        before = position()
+        taken = until_interrupted(running.next_train_batch)
+        lost += position() - before - taken
     # Python may raise KeyboardInterrupt between the return of the call and the next line.
     assert lost <= 1
 
 
-@pytest.mark.parametrize("prefetch", [0, 3])
-def test_p8_an_interrupt_loses_no_batch_of_a_pass(store_path, prefetch):
-    running = sampler(
-        store_path,
-        num_prefetch=prefetch,
-        num_threads=1,
-        default_batch_size=512,
-        default_sequence_length=1024,
-        max_rows=208,
-    )
-    lost = 0
-    for _ in range(10):
-        evaluation = running.evaluate("train")
-        taken, before = 0, evaluation.remaining
-        timer = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
-        timer.start()
-        try:
-            while True:
-                next(evaluation, None)
-                taken += 1
-        except KeyboardInterrupt:
-            lost += before - evaluation.remaining - min(taken, before)
-        timer.join()
+@pytest.mark.parametrize("ahead", [0, 3])
+def test_p8_ctrl_c_consumes_no_batch_of_a_pass(store_path, ahead):
+    running = with_slow_batches(store_path, ahead)
+    # As many passes as an interrupt needs to come in the middle of one.
+    passes = [running.evaluate("train")]
+    given = [passes[-1].remaining]
+
+    def step():
+        if passes[-1].remaining == 0:
+            passes.append(running.evaluate("train"))
+            given.append(passes[-1].remaining)
+        next(passes[-1])
+
+    taken = sum(until_interrupted(step) for _ in range(10))
+    consumed = sum(given) - sum(one.remaining for one in passes)
     # Python may raise KeyboardInterrupt between the return of the call and the next line.
-    assert lost <= 1, lost
-    with pytest.raises(headwater.InvalidArgument, match="at least one task for a pass, found none"):
-        running.evaluate("train", [])
+    assert 0 <= consumed - taken <= 1, (consumed, taken)
+    assert taken > 20
     running.shutdown()
+
+
+def test_a_pass_without_tasks_is_refused(store_path):
+    with (
+        sampler(store_path) as running,
+        pytest.raises(headwater.InvalidArgument, match="at least one task for a pass, found none"),
+    ):
+        running.evaluate("train", [])
 
 
 # JAX warns of every fork, if a test in this process has loaded it.
