@@ -295,8 +295,9 @@ impl<'a> Preparation<'a> {
     fn unscaled_remark(&self, unscaled: &[String]) -> Option<String> {
         let until = self.statistics_until.as_ref().filter(|_| !unscaled.is_empty())?;
         Some(format!(
-            "until {} too little is known to scale {}, so a model sees logarithms of their numbers \
-             and their times in years, and knows none of their categories, or all of a target: {}",
+            "until {} too little is known to scale {}, so a model sees logarithms of their numbers, \
+             their times in years, and none of their categories (all of them, if the column is a target): \
+             {}",
             text_of_time(until.time_us),
             counted(unscaled.len() as u64, "column"),
             listed(unscaled.iter().map(String::as_str))
