@@ -49,9 +49,17 @@ class Sampler(Streams):
         bfs_child_width: The most children that a row brings in through one relation, for walk
             "priority"; default: 16.
         max_rows: R, the most rows of a context.
-        tasks: The tasks to serve, as "task" or "database/task"; default: all. A task without a seed
-            in a split is skipped there, with a warning.
-        task_weights: How often each of `tasks` is served, relative to the others; default: equally.
+        tasks: The tasks to serve, as "task" or "database/task"; default: all, and none if `pools`
+            are given. A task without a seed in a split is skipped there, with a warning.
+        pools: Tables whose rows are seeds without a target, as "table" or "database/table": to
+            learn from masked cells, or to encode rows. Each row is observed at its own time, or all
+            at the time that a mapping gives: {"orders": None, "customers": "2024-06-01"}. Rows that
+            do not exist then are no seeds. A pool is served like a task, as "pool:orders", after
+            the tasks; its splits go by the rows' keys. Its batches have no target: `target_pos` is
+            -1, and `target_stype` 255.
+        task_weights: How often each of `tasks` and then of `pools` is served, relative to the
+            others; default: equally.
+        require_label: Leave out the seeds of tasks whose target is NULL.
         walk: "priority" (parents first, then children hop by hop), or "breadth" (breadth first).
         child_widths: Another `bfs_child_width` for single relations, as {"orders.customer_id": 2};
             0 brings in no children. "table.columns" is the table that has the reference, and its
@@ -109,7 +117,9 @@ class Sampler(Streams):
         bfs_child_width: int | None = None,
         max_rows: int = 208,
         tasks: Sequence[str] | None = None,
+        pools: Sequence[str] | Mapping[str, Any] = (),
         task_weights: Sequence[float] | None = None,
+        require_label: bool = False,
         num_threads: int | None = None,
         compact: bool = False,
         walk: Literal["priority", "breadth"] = "priority",
@@ -141,7 +151,9 @@ class Sampler(Streams):
             "bfs_child_width": bfs_child_width,
             "max_rows": max_rows,
             "tasks": tasks,
+            "pools": _pools(pools),
             "task_weights": task_weights,
+            "require_label": require_label,
             "num_threads": num_threads,
             "compact": compact,
             "walk": walk,
@@ -155,7 +167,7 @@ class Sampler(Streams):
             "mask_texts": mask_texts,
             "row_order": row_order,
             "aggregates": aggregates,
-            "visible_until": _latest(visible_until),
+            "visible_until": _time("visible_until", visible_until),
             "staleness_days": staleness_days,
             "keep_future_cells": keep_future_cells,
             "texts": texts,
@@ -167,7 +179,11 @@ class Sampler(Streams):
         paths = [db_path] if isinstance(db_path, str | os.PathLike) else db_path
         self._paths = [os.fspath(path) for path in paths]
         self._aliases = aliases
-        self._core: SamplerCore = SamplerCore(self._paths, aliases=aliases, **self._arguments)
+        self._core: SamplerCore = SamplerCore(
+            self._paths,
+            aliases=aliases,
+            **(self._arguments | {"pools": list(self._arguments["pools"].items())}),
+        )
         self._stores = self._core.stores()
         self._unread_splits: set[str] = {"train", "val", "test"}
 
@@ -407,11 +423,22 @@ def micros(time: Any) -> int:
         raise InvalidArgument(f"expected an observation time, found {time!r}: {error}") from None
 
 
-def _latest(visible_until: Any | None) -> int | None:
+def _time(what: str, time: Any | None) -> int | None:
     try:
-        return None if visible_until is None else micros(visible_until)
+        return None if time is None else micros(time)
     except InvalidArgument as error:
-        raise InvalidArgument(f"visible_until: {error}") from None
+        raise InvalidArgument(f"{what}: {error}") from None
+
+
+def _pools(pools: Sequence[str] | Mapping[str, Any]) -> dict[str, int | None]:
+    """Returns the tables of pools, each with the time at which its rows are observed."""
+    if isinstance(pools, str):
+        raise InvalidArgument(f"pools: expected a list of tables, found {pools!r}; say [{pools!r}]")
+    if isinstance(pools, Mapping):
+        return {table: _time(f"pools[{table!r}]", time) for table, time in pools.items()}
+    if len(set(pools)) < len(pools):
+        raise InvalidArgument(f"pools: expected each table once, found {list(pools)}")
+    return dict.fromkeys(pools)
 
 
 def _without_zone(time: Any) -> Any:

@@ -140,7 +140,7 @@ pub fn rounded_to_width(value: f64, width: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Moments, ZScore};
+    use super::{Moments, ZScore, rounded_to_width};
 
     #[test]
     fn moments_are_those_of_the_two_pass_formula() {
@@ -172,6 +172,23 @@ mod tests {
         assert_eq!(shown(&[1.234_567_891, -5.0]), [1.234_568, -5.0]);
         // With values of 1e12, digits below some thousands are lost.
         assert_eq!(shown(&[1e12, 1_234_567.0, 0.0]), [1e12, 1_200_000.0, 0.0]);
+    }
+
+    #[test]
+    fn an_error_is_half_a_step_of_the_score_and_a_step_of_the_sums() {
+        let score = ZScore { mean: 1e6, std: 2.0 };
+        let expected = 2.5 * f64::from(f32::EPSILON) + (1e6 + 5.0 + 1e6) * f64::EPSILON;
+        assert!((score.error(2.5) / expected - 1.0).abs() < 1e-9);
+        let sums_alone = ZScore { mean: 3.0, std: 0.0 };
+        assert_eq!(sums_alone.error(2.5), 6.0 * f64::EPSILON);
+    }
+
+    #[test]
+    fn rounding_to_a_width_is_that_of_printed_digits_up_to_one() {
+        let rounded = |value, width| rounded_to_width(value, width);
+        assert_eq!([rounded(2.5, 1.0), rounded(3.5, 0.9)], [2.0, 4.0]);
+        assert_eq!([rounded(25.0, 9.0), rounded(-17.0, 10.0)], [30.0, -20.0]);
+        assert_eq!(rounded(-0.0, 0.1).to_bits(), 0);
     }
 
     #[test]

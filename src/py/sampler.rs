@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::handoff::check_owner;
 use crate::plan::{Assignment, Split, SplitRatios, SplitRule};
 use crate::sampler::{
-    Aggregates, BUDGET, Batch, CHILD_WIDTH, Children, Evaluation as Pass, MAX_HOPS, Masks,
+    Aggregates, BUDGET, Batch, CHILD_WIDTH, Children, Evaluation as Pass, MAX_HOPS, Masks, Pool,
     RowOrder, STALENESS_DAYS_MAX, Sampler, Settings, Shape, Snapshot, Texts, Walk,
 };
 use crate::store::Store;
@@ -98,6 +98,11 @@ fn masks_of(
     Ok(Some(Masks { texts: texts.unwrap_or(true), ..masks }))
 }
 
+fn pools_of(pools: Argument<'_, '_>) -> PyResult<Vec<Pool>> {
+    let pools: Vec<(String, Option<i64>)> = pools.get()?;
+    Ok(pools.into_iter().map(|(table, obs_time)| Pool { table, obs_time }).collect())
+}
+
 fn child_widths_of(child_widths: Argument<'_, '_>) -> PyResult<Vec<(String, u32)>> {
     let widths: BTreeMap<String, Whole> = child_widths.get()?;
     let widths = widths.into_iter().map(|(relation, Whole(width))| {
@@ -143,7 +148,7 @@ fn staleness(days: u32) -> Result<i64> {
 #[pymethods]
 impl SamplerCore {
     #[new]
-    #[pyo3(signature = (paths, *, rank, world_size, split_ratios, split_seed, seed, num_prefetch, default_batch_size, default_sequence_length, bfs_child_width, max_rows, tasks, task_weights, num_threads, compact, walk, child_widths, children, max_hops, neighbor_budget, row_order, aggregates, visible_until, staleness_days, keep_future_cells, texts, text_buckets, permutations, mask_share, mask_most, mask_texts, aliases))]
+    #[pyo3(signature = (paths, *, rank, world_size, split_ratios, split_seed, seed, num_prefetch, default_batch_size, default_sequence_length, bfs_child_width, max_rows, tasks, pools, task_weights, require_label, num_threads, compact, walk, child_widths, children, max_hops, neighbor_budget, row_order, aggregates, visible_until, staleness_days, keep_future_cells, texts, text_buckets, permutations, mask_share, mask_most, mask_texts, aliases))]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of headwater.Sampler")]
     fn new(
         py: Python<'_>,
@@ -159,7 +164,9 @@ impl SamplerCore {
         bfs_child_width: &Bound<'_, PyAny>,
         max_rows: &Bound<'_, PyAny>,
         tasks: &Bound<'_, PyAny>,
+        pools: &Bound<'_, PyAny>,
         task_weights: &Bound<'_, PyAny>,
+        require_label: &Bound<'_, PyAny>,
         num_threads: &Bound<'_, PyAny>,
         compact: &Bound<'_, PyAny>,
         walk: &Bound<'_, PyAny>,
@@ -191,7 +198,9 @@ impl SamplerCore {
             },
             aliases: Argument("aliases", aliases).get()?,
             tasks: Argument("tasks", tasks).get()?,
+            pools: pools_of(Argument("pools", pools))?,
             task_weights: Argument("task_weights", task_weights).get()?,
+            require_label: Argument("require_label", require_label).get()?,
             walk: walk_of(
                 Argument("walk", walk),
                 Argument("bfs_child_width", bfs_child_width),

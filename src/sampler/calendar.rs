@@ -72,6 +72,7 @@ mod tests {
                     let expected = |s, m, h| [s, m, h, weekday, day, month, day_of_year];
                     assert_eq!(places(at(0)), expected(0, 0, 0), "{year}-{month}-{day}");
                     assert_eq!(places(at(86_400) - 1), expected(59, 59, 23));
+                    assert_eq!(places(at(23 * 3600)), expected(0, 0, 23));
                     day_number += 1;
                     weekday = (weekday + 1) % 7;
                     day_of_year += 1;

@@ -22,9 +22,10 @@ pub struct Context {
     pub obs_time: i64,
     /// The split that the seed belongs to.
     pub split: Split,
-    /// The target: the value to predict.
+    /// The target: the value to predict; NULL for a pool, which has none.
     pub target: Cell,
-    /// The target's column in the seed row; none for a derived task, whose target is an extra cell.
+    /// The target's column in the seed row; none for a derived task, whose target is an extra cell, and for
+    /// a pool.
     pub target_column: Option<u32>,
     /// The rows in the order of the walk, the seed first.
     pub rows: Vec<Visit>,
@@ -122,9 +123,10 @@ impl Sampler {
         let walker = &scratch.walker;
         let hidden = &task.hidden[..];
         let (links, neighbours) = links_and_neighbours(database, walker, sees_until, hidden)?;
-        let target_column = match task.stored(&engine.databases).metadata().target {
-            TargetMetadata::Cell { column, .. } => Some(column),
-            TargetMetadata::Derived { .. } => None,
+        let target = task.stored(&engine.databases).map(|task| &task.metadata().target);
+        let target_column = match target {
+            Some(TargetMetadata::Cell { column, .. }) => Some(*column),
+            Some(TargetMetadata::Derived { .. }) | None => None,
         };
         let keep_future = engine.settings.keep_future_cells;
         let mut unseen = Vec::new();
@@ -143,7 +145,7 @@ impl Sampler {
             task: task.name.clone(),
             database: task.database,
             obs_time: at,
-            split: task.split_of(seed_index),
+            split: task.split_of(seed_index)?,
             target: seed.target,
             target_column,
             unseen,

@@ -164,14 +164,14 @@ impl Database {
     }
 
     /// Returns the most references that a row of a context has: those of its table and, for a seed of
-    /// any task, to the summaries that are of no parent.
-    pub(super) fn references_max(&self) -> usize {
+    /// any task or of the tables `anchors`, to the summaries that are of no parent.
+    pub(super) fn references_max(&self, anchors: impl Iterator<Item = u32>) -> usize {
         let metadata = self.store.metadata();
         let of_table = |table: usize| self.tables[table].parents.len();
         let of_rows = (0..self.tables.len()).map(of_table);
         let to_summaries = metadata.global_summaries().count();
-        let of_seeds =
-            metadata.tasks.iter().map(|task| of_table(task.anchor as usize) + to_summaries);
+        let anchors = metadata.tasks.iter().map(|task| task.anchor).chain(anchors);
+        let of_seeds = anchors.map(|table| of_table(table as usize) + to_summaries);
         of_rows.chain(of_seeds).max().unwrap_or(0)
     }
 

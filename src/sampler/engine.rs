@@ -71,7 +71,11 @@ impl Engine {
                 shape.batch_size, shape.sequence_length
             ))
         })?;
-        let references_max = databases.iter().map(Database::references_max).max().unwrap_or(0);
+        let references_max = databases.iter().enumerate().map(|(number, database)| {
+            let own = tasks.iter().filter(|task| task.database == number);
+            database.references_max(own.map(|task| task.anchor))
+        });
+        let references_max = references_max.max().unwrap_or(0);
         let text_buckets = match &shape.texts {
             Texts::Batch(given) => buckets(given, cell_count)?,
             Texts::Global => Vec::new(),
@@ -197,8 +201,6 @@ impl Engine {
         scratch: &mut Scratch,
     ) -> Result<(Seed, Observation)> {
         let database = &self.databases[task.database];
-        let stored = task.stored(&self.databases);
-        let table = stored.metadata().anchor;
         let stream = |purpose, [a, b]: [u64; 2]| {
             Stream::new(self.settings.seed, purpose, [task.identity, a, b])
         };
@@ -206,7 +208,7 @@ impl Engine {
         let (seed, mut random) = match source {
             SequenceSource::Seed { seed_index, epoch }
             | SequenceSource::TrainSeed { seed_index, epoch } => {
-                let seed = stored.seed(&database.store.tables()[table as usize], seed_index)?;
+                let seed = task.seed(&self.databases, seed_index)?;
                 let identity = [epoch, u64::from(seed_index)];
                 let obs_time = match source {
                     SequenceSource::TrainSeed { .. } => {
@@ -225,11 +227,11 @@ impl Engine {
             }
             SequenceSource::Filler => unreachable!("a filler has no context"),
         };
-        let observation =
-            Observation { at: seed.obs_time, sees_until: stored.sees_until(seed.obs_time) };
+        let sees_until = task.sees_until(&self.databases, seed.obs_time);
+        let observation = Observation { at: seed.obs_time, sees_until };
         let target = task.target(&self.databases, seed.target);
         let start = Start {
-            table,
+            table: task.anchor,
             row: seed.row,
             obs_time: observation.sees_until,
             extra_cells: usize::from(target.own.is_some()),

@@ -11,7 +11,9 @@ mod database;
 mod engine;
 mod evaluation;
 mod masks;
+mod names;
 mod order;
+mod pools;
 mod sequence;
 mod settings;
 mod stream;
@@ -38,6 +40,7 @@ pub use batch::Batch;
 pub use context::{AggregateCell, Context, Link, Neighbours, Unseen, WhyUnseen};
 pub use evaluation::Evaluation;
 pub use masks::Masks;
+pub use pools::Pool;
 pub use settings::{Aggregates, Children, RowOrder, Settings, Shape, Texts, Walk};
 #[cfg(feature = "python")]
 pub(crate) use settings::{BUDGET, CHILD_WIDTH, MAX_HOPS, STALENESS_DAYS_MAX};
@@ -106,9 +109,7 @@ impl Sampler {
             plan.add(format!("database/{number}"), database.name.as_str())?;
             plan.add(format!("database/{number}/root"), database.store.root().0)?;
         }
-        for task in &tasks {
-            plan.add(format!("task/{}", task.name), task.weight.to_string().as_str())?;
-        }
+        tasks.iter().try_for_each(|task| task.add_to(&mut plan))?;
         let steps =
             |split| Steps::new(split, &tasks, settings.seed, settings.shape.batch_size, assignment);
         let steps = [steps(Split::Train)?, steps(Split::Val)?, steps(Split::Test)?];
@@ -292,9 +293,8 @@ impl Sampler {
     /// # Errors
     /// `InvalidArgument` for an unknown task or key.
     pub fn find_anchors(&self, task: &str, keys: &[String]) -> Result<Vec<u32>> {
-        let task = &self.engine().tasks[self.task_number(task)?];
-        let store = &self.engine().databases[task.database].store;
-        let anchor = &store.tables()[store.tasks()[task.place].metadata().anchor as usize];
+        let Engine { databases, tasks, .. } = self.engine();
+        let anchor = tasks[self.task_number(task)?].table(databases);
         keys.iter().map(|key| anchor.require(key)).collect()
     }
 
@@ -303,7 +303,7 @@ impl Sampler {
     /// # Errors
     /// `InvalidArgument` when no task has the name, or several have.
     pub fn task_number(&self, wanted: &str) -> Result<usize> {
-        tasks::find(wanted, &self.tasks().collect::<Vec<_>>())
+        names::find("task", wanted, &self.tasks().collect::<Vec<_>>())
     }
 
     /// Returns the cursor of what the caller has consumed, without what was made ahead.
@@ -344,7 +344,8 @@ impl Sampler {
         self.streams.move_to([place(Split::Train)?, place(Split::Val)?, place(Split::Test)?])
     }
 
-    /// Returns the names of the tasks, as `database/task`, in the order of `task_idx`.
+    /// Returns the names of the tasks, as `database/task`, and of the pools, as `database/pool:table`, in
+    /// the order of `task_idx`.
     pub fn tasks(&self) -> impl Iterator<Item = &str> {
         self.engine().tasks.iter().map(|task| task.name.as_str())
     }

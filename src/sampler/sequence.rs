@@ -15,6 +15,9 @@ use crate::store::{ALWAYS_VISIBLE, Cell, Row, is_visible};
 /// Fills the unused edges.
 const NO_PLACE: u16 = u16::MAX;
 
+/// The place of the target in a sequence without one.
+const NO_TARGET: i32 = -1;
+
 /// The direction in which a row was reached, in `row_direction`; 0 for the seed.
 const BY_PARENT: u8 = 1;
 const BY_CHILD: u8 = 2;
@@ -156,8 +159,8 @@ pub(super) fn sequences<'a>(
 /// The target cell, its place in the seed row, and what the row hides for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target<'a> {
-    /// The place of its cell in the seed row.
-    pub cell: usize,
+    /// The place of its cell in the seed row; none for a pool, which has no target.
+    pub cell: Option<usize>,
     /// The cell itself, for a derived task; else it is a cell of the table.
     pub own: Option<(ColumnShape, Cell)>,
     /// The columns of the table that the seed hides.
@@ -205,7 +208,7 @@ impl Sequence<'_> {
             let end = (length + shape.columns.len() + usize::from(own.is_some())).min(cells_max);
             let columns = shape.columns.iter().enumerate();
             for (at, (column, shape)) in (length..end).zip(columns) {
-                let is_target = place == 0 && at == target.cell;
+                let is_target = place == 0 && Some(at) == target.cell;
                 let is_hidden = place == 0 && target.hidden.contains(&(column as u32));
                 let cell = match (is_target, is_known && !is_hidden) {
                     (true, _) => record.cell(column),
@@ -214,8 +217,8 @@ impl Sequence<'_> {
                 };
                 self.put(at, shape, cell);
             }
-            if let Some((shape, cell)) = own {
-                self.put(target.cell, &shape, cell);
+            if let Some((at, (shape, cell))) = target.cell.zip(own) {
+                self.put(at, &shape, cell);
             }
             let mut next = end;
             if visit.has_aggregates {
@@ -229,10 +232,14 @@ impl Sequence<'_> {
             self.seq_row_ids[length..next].fill(place as u16);
             length = next;
         }
-        self.is_target[target.cell] = 1;
+        if let Some(at) = target.cell {
+            self.is_target[at] = 1;
+            if let Some(masks) = &mut self.masks {
+                masks.is_masked[at] = 0;
+            }
+        }
         match (&mut self.masks, masked) {
             (Some(slices), Some((masks, words))) => {
-                slices.is_masked[target.cell] = 0;
                 slices.choose(&self.semantic_types[..length], masks, words);
             }
             (Some(slices), None) => slices.clear(),
@@ -244,7 +251,7 @@ impl Sequence<'_> {
             let (columns, rows) = (&self.column_ids[..length], &self.seq_row_ids[..length]);
             orders.write(columns, rows, walker, permutations);
         }
-        *self.target_pos = target.cell as i32;
+        *self.target_pos = target.cell.map_or(NO_TARGET, |at| at as i32);
         *self.seq_weight = 1.0;
         *self.obs_time = observation.at;
         *self.seed_row = visits[0].row;

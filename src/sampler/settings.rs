@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::plan::{Plan, Split, SplitRatios, SplitRule};
 
 use super::masks::Masks;
+use super::pools::Pool;
 
 /// The version of the sequence that `FORMAT.md` describes; it is part of every plan.
 const SEQUENCE_VERSION: u64 = 3;
@@ -123,10 +124,14 @@ pub struct Settings {
     /// The names of the stores, in their order, in place of their own (default: their own). They are part
     /// of the names of the tasks, and so of the order.
     pub aliases: Option<Vec<String>>,
-    /// The tasks to serve, as `task` or `database/task` (default: all).
+    /// The tasks to serve, as `task` or `database/task` (default: all, and none where there are pools).
     pub tasks: Option<Vec<String>>,
-    /// The weight of each of `tasks` (default: equal).
+    /// The tables whose rows are served as seeds without a target, after the tasks (default: none).
+    pub pools: Vec<Pool>,
+    /// The weight of each of `tasks`, then of each of `pools` (default: equal).
     pub task_weights: Option<Vec<f64>>,
+    /// Whether seeds whose target is NULL are left out.
+    pub require_label: bool,
     /// The walk that collects a context.
     pub walk: Walk,
     /// The child widths of single relations, in place of the walk's. A relation is written as
@@ -158,7 +163,9 @@ impl Default for Settings {
             split: SplitRule { seed: 123, ratios: SplitRatios::default() },
             aliases: None,
             tasks: None,
+            pools: Vec::new(),
             task_weights: None,
+            require_label: false,
             walk: Walk::Priority { child_width: CHILD_WIDTH, children: Children::Uniform },
             child_widths: Vec::new(),
             aggregates: Aggregates::Near,
@@ -242,7 +249,9 @@ impl Settings {
                  rows, found \"cuthill-mckee\"; leave it out, or ask for the permutations",
             ));
         }
-        if let (None, Some(weights)) = (&self.tasks, &self.task_weights) {
+        if let (None, true, Some(weights)) =
+            (&self.tasks, self.pools.is_empty(), &self.task_weights)
+        {
             return Err(Error::invalid(format!(
                 "expected task names with the {} task weights, found none; name the tasks too",
                 weights.len()
@@ -287,6 +296,9 @@ impl Settings {
         plan.add("row_order", if by_walk { "walk" } else { "cuthill-mckee" })?;
         if let Some(masks) = &self.masks {
             masks.add_to(plan)?;
+        }
+        if self.require_label {
+            plan.add("require_label", true)?;
         }
         plan.add("sequence_length", u64::from(self.shape.sequence_length))?;
         plan.add("max_rows", u64::from(self.shape.max_rows))

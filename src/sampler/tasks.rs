@@ -3,24 +3,29 @@
 use rayon::prelude::*;
 
 use super::database::{ColumnShape, Database};
+use super::names::find;
+use super::pools::{RowSeeds, row_seeds};
 use super::sequence::{Heading, Target};
 use super::settings::Settings;
 use super::subset::Subset;
 use crate::error::{Context, Error, Result};
-use crate::plan::{Permutation, Split, SplitRule};
+use crate::plan::{Permutation, Plan, Split, SplitRule};
 use crate::random::{Purpose, name_identity};
-use crate::store::{Cell, ColumnStats, TargetMetadata, Task as StoreTask};
+use crate::store::{Cell, ColumnStats, Seed, Table, TargetMetadata, Task as StoreTask};
 
 /// How many words of a subset one piece of parallel work fills.
 const WORDS_AT_A_TIME: usize = 256;
 
-/// A task of one of the databases.
+/// The type of a target in batches that have none.
+const NO_TYPE: u8 = u8::MAX;
+
+/// What a sampler serves under one name: a task of one of the databases, or a pool.
 pub(super) struct Task {
     /// Its database among the sampler's.
     pub database: usize,
-    /// Its place among that database's tasks.
-    pub place: usize,
-    /// `database/task`.
+    /// The table of its seed rows.
+    pub anchor: u32,
+    /// `database/task`, or `database/pool:table`.
     pub name: String,
     pub weight: f64,
     pub heading: Heading,
@@ -29,19 +34,28 @@ pub(super) struct Task {
     pub hidden: Vec<u32>,
     /// The identity of the name, part of the random words of its draws.
     pub identity: u64,
+    seeds: Seeds,
     subsets: [Subset; 3],
 }
 
+/// The seeds of a task.
+enum Seeds {
+    /// Those of a task of the store, by its place.
+    Stored(usize),
+    /// Rows of the anchor.
+    Rows(RowSeeds),
+}
+
 impl Task {
-    fn new(
+    /// Returns a task of a store.
+    fn of_store(
         databases: &[Database],
         (database, place): (usize, usize),
-        rule: &SplitRule,
+        settings: &Settings,
     ) -> Result<Self> {
-        let store = &databases[database].store;
+        let Database { name, store, .. } = &databases[database];
         let task = &store.tasks()[place];
         let metadata = task.metadata();
-        let name = format!("{}/{}", databases[database].name, metadata.name);
         let column = store.metadata().target_column(metadata);
         let (cat_emb_start, cat_emb_count) = match column.stats {
             // A model chooses among the categories of the training period.
@@ -50,33 +64,100 @@ impl Task {
             }
             _ => (0, 0),
         };
-        let heading = Heading {
-            target_stype: column.semantic() as u8,
-            task_idx: 0,
-            cat_emb_start,
-            cat_emb_count,
+        let target_stype = column.semantic() as u8;
+        let anchor = &store.tables()[metadata.anchor as usize];
+        let by_key = Splitter { rule: &settings.split, name: &metadata.name, anchor };
+        let split_of = |index: u32| -> Result<Option<Split>> {
+            if settings.require_label && task.seed(anchor, index)?.target == Cell::Null {
+                return Ok(None);
+            }
+            let (row, recorded) = task.anchor_and_split(index)?;
+            recorded.map_or_else(|| by_key.split_of(row), Ok).map(Some)
         };
-        let subsets =
-            divide(&databases[database], task, rule).context(|| format!("task {name:?}"))?;
-        let identity = name_identity(&name);
+        let name = format!("{name}/{}", metadata.name);
+        let subsets = divide(metadata.seed_count, split_of).context(|| format!("task {name:?}"))?;
         let hidden = match &metadata.target {
             TargetMetadata::Cell { column, hide } => [&[*column], &hide[..]].concat(),
             TargetMetadata::Derived { .. } => Vec::new(),
         };
-        Ok(Self { database, place, name, weight: 1.0, heading, hidden, identity, subsets })
+        Ok(Self {
+            database,
+            anchor: metadata.anchor,
+            identity: name_identity(&name),
+            name,
+            weight: 1.0,
+            heading: Heading { target_stype, task_idx: 0, cat_emb_start, cat_emb_count },
+            hidden,
+            seeds: Seeds::Stored(place),
+            subsets,
+        })
+    }
+
+    /// Returns the pool of a table's rows.
+    fn of_rows(
+        databases: &[Database],
+        database: usize,
+        rows: RowSeeds,
+        rule: &SplitRule,
+    ) -> Result<Self> {
+        let Database { name, store, .. } = &databases[database];
+        let anchor = &store.tables()[rows.table as usize];
+        let own_name = format!("pool:{}", anchor.metadata().name);
+        let by_key = Splitter { rule, name: &own_name, anchor };
+        let split_of = |row: u32| -> Result<Option<Split>> {
+            rows.seed(anchor, row)?.map(|_| by_key.split_of(row)).transpose()
+        };
+        let name = format!("{name}/{own_name}");
+        let subsets = divide(anchor.row_count(), split_of).context(|| format!("{name:?}"))?;
+        if subsets.iter().all(|subset| subset.count() == 0) {
+            return Err(Error::invalid(format!(
+                "pools: expected rows of {:?} that exist at their observation time, found none among {}; \
+                 name another table, or another time",
+                anchor.metadata().name,
+                anchor.row_count()
+            )));
+        }
+        Ok(Self {
+            database,
+            anchor: rows.table,
+            identity: name_identity(&name),
+            name,
+            weight: 1.0,
+            heading: Heading {
+                target_stype: NO_TYPE,
+                task_idx: 0,
+                cat_emb_start: 0,
+                cat_emb_count: 0,
+            },
+            hidden: Vec::new(),
+            seeds: Seeds::Rows(rows),
+            subsets,
+        })
+    }
+
+    /// Adds the weight to a plan, and when the rows of a pool are observed.
+    pub(super) fn add_to(&self, plan: &mut Plan) -> Result<()> {
+        plan.add(format!("task/{}", self.name), self.weight.to_string().as_str())?;
+        match &self.seeds {
+            Seeds::Rows(RowSeeds { obs_time: Some(at), .. }) => {
+                plan.add(format!("observed/{}", self.name), at.to_string().as_str())
+            }
+            Seeds::Rows(RowSeeds { obs_time: None, .. }) | Seeds::Stored(_) => Ok(()),
+        }
     }
 
     /// Checks that seeds of the task can be observed earlier.
     pub(super) fn check_staleness(&self, databases: &[Database]) -> Result<()> {
-        let task = databases[self.database].store.tasks()[self.place].metadata();
-        let found = match task.target {
-            TargetMetadata::Cell { .. } => {
+        let metadata = self.stored(databases).map(StoreTask::metadata);
+        let found = match metadata.map(|task| (&task.target, task.sees_everything)) {
+            None => "whose rows are observed at a time of their own",
+            Some((TargetMetadata::Cell { .. }, _)) => {
                 "which predicts a cell of the seed row, and no context has that row before its time"
             }
-            TargetMetadata::Derived { .. } if task.sees_everything => {
+            Some((TargetMetadata::Derived { .. }, true)) => {
                 "whose seeds may have no observation time"
             }
-            TargetMetadata::Derived { .. } => return Ok(()),
+            Some((TargetMetadata::Derived { .. }, false)) => return Ok(()),
         };
         Err(Error::invalid(format!(
             "staleness: expected tasks with targets from a table of their own and an observation time \
@@ -91,14 +172,30 @@ impl Task {
     }
 
     /// Returns the `seed_index` at `ordinal` of a split, in the order of the store.
-    pub(super) fn seed(&self, split: Split, ordinal: u64) -> u32 {
+    pub(super) fn seed_index(&self, split: Split, ordinal: u64) -> u32 {
         self.subsets[split as usize].at(ordinal)
     }
 
     /// Returns the split of a seed of the task.
-    pub(super) fn split_of(&self, seed_index: u32) -> Split {
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a seed that is left out.
+    pub(super) fn split_of(&self, seed_index: u32) -> Result<Split> {
         let is_in = |split: &Split| self.subsets[*split as usize].contains(seed_index);
-        Split::ALL.into_iter().find(is_in).expect("every seed is in some split")
+        Split::ALL.into_iter().find(is_in).ok_or_else(|| self.left_out(seed_index))
+    }
+
+    /// The error of a seed that is in no split.
+    fn left_out(&self, seed_index: u32) -> Error {
+        let why = match self.seeds {
+            Seeds::Stored(_) => "its target is NULL",
+            Seeds::Rows(_) => "the row does not exist at its observation time",
+        };
+        Error::invalid(format!(
+            "task {:?}: expected a seed of train, val or test, found seed_index {seed_index}, which is left \
+             out because {why}; choose another",
+            self.name
+        ))
     }
 
     /// Returns the order of an epoch's seeds in a split that has some.
@@ -107,22 +204,52 @@ impl Task {
         Permutation::new(self.count(split), seed, Purpose::Permutation, identity)
     }
 
-    /// Returns the task of the store.
-    pub(super) fn stored<'a>(&self, databases: &'a [Database]) -> &'a StoreTask {
-        &databases[self.database].store.tasks()[self.place]
+    /// Returns the task of the store; none for a pool.
+    pub(super) fn stored<'a>(&self, databases: &'a [Database]) -> Option<&'a StoreTask> {
+        match self.seeds {
+            Seeds::Stored(place) => Some(&databases[self.database].store.tasks()[place]),
+            Seeds::Rows(_) => None,
+        }
+    }
+
+    /// Returns the table of the seed rows.
+    pub(super) fn table<'a>(&self, databases: &'a [Database]) -> &'a Table {
+        &databases[self.database].store.tables()[self.anchor as usize]
+    }
+
+    /// Returns a seed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is no such seed, `Corrupt` when damaged.
+    pub(super) fn seed(&self, databases: &[Database], seed_index: u32) -> Result<Seed> {
+        let table = self.table(databases);
+        match &self.seeds {
+            Seeds::Stored(place) => {
+                databases[self.database].store.tasks()[*place].seed(table, seed_index)
+            }
+            Seeds::Rows(rows) => {
+                rows.seed(table, seed_index)?.ok_or_else(|| self.left_out(seed_index))
+            }
+        }
+    }
+
+    /// Returns the last time of which rows are visible to a seed that is observed at `obs_time`.
+    pub(super) fn sees_until(&self, databases: &[Database], obs_time: i64) -> i64 {
+        self.stored(databases).map_or(obs_time, |task| task.sees_until(obs_time))
     }
 
     /// Returns the place of a seed's target, whose value is `cell`.
     pub(super) fn target(&self, databases: &[Database], cell: Cell) -> Target<'_> {
-        let (metadata, hidden) = (self.stored(databases).metadata(), &self.hidden[..]);
-        match &metadata.target {
-            TargetMetadata::Cell { column, .. } => {
-                Target { cell: *column as usize, own: None, hidden }
+        let hidden = &self.hidden[..];
+        match self.stored(databases).map(|task| &task.metadata().target) {
+            None => Target { cell: None, own: None, hidden },
+            Some(TargetMetadata::Cell { column, .. }) => {
+                Target { cell: Some(*column as usize), own: None, hidden }
             }
-            TargetMetadata::Derived { column, .. } => {
-                let table = &databases[self.database].tables[metadata.anchor as usize];
+            Some(TargetMetadata::Derived { column, .. }) => {
+                let table = &databases[self.database].tables[self.anchor as usize];
                 Target {
-                    cell: table.columns.len(),
+                    cell: Some(table.columns.len()),
                     own: Some((ColumnShape::of(column), cell)),
                     hidden,
                 }
@@ -132,7 +259,7 @@ impl Task {
 
     /// Rejects a task whose target lies past the end of every sequence.
     fn check_fits(&self, databases: &[Database], sequence_length: u32) -> Result<()> {
-        let target = self.target(databases, Cell::Null).cell;
+        let Some(target) = self.target(databases, Cell::Null).cell else { return Ok(()) };
         if target < sequence_length as usize {
             return Ok(());
         }
@@ -145,22 +272,29 @@ impl Task {
     }
 }
 
-/// Divides the seeds of a task into the three splits.
+/// Splits rows by their keys.
+struct Splitter<'a> {
+    rule: &'a SplitRule,
+    /// The name whose identity is part of the hash.
+    name: &'a str,
+    anchor: &'a Table,
+}
+
+impl Splitter<'_> {
+    fn split_of(&self, row: u32) -> Result<Split> {
+        Ok(self.rule.split_of(name_identity(self.name), self.anchor.identity(row)?))
+    }
+}
+
+/// Divides the seeds of a task into the three splits; those that `split_of` gives none are left out.
 ///
 /// # Cost
 /// A hash for each seed whose split is not recorded, in parallel.
-fn divide(database: &Database, task: &StoreTask, rule: &SplitRule) -> Result<[Subset; 3]> {
-    let metadata = task.metadata();
-    let anchor = &database.store.tables()[metadata.anchor as usize];
-    let identity = name_identity(&metadata.name);
-    let split_of = |index: u32| -> Result<Split> {
-        let (row, recorded) = task.anchor_and_split(index)?;
-        match recorded {
-            Some(split) => Ok(split),
-            None => Ok(rule.split_of(identity, anchor.identity(row)?)),
-        }
-    };
-    let word_count = (metadata.seed_count as usize).div_ceil(64);
+fn divide(
+    seed_count: u32,
+    split_of: impl Fn(u32) -> Result<Option<Split>> + Sync,
+) -> Result<[Subset; 3]> {
+    let word_count = (seed_count as usize).div_ceil(64);
     let mut words: [Vec<u64>; 3] = Default::default();
     words.iter_mut().for_each(|words| words.resize(word_count, 0));
     let [train, val, test] = &mut words;
@@ -169,80 +303,81 @@ fn divide(database: &Database, task: &StoreTask, rule: &SplitRule) -> Result<[Su
         .zip(val.par_chunks_mut(WORDS_AT_A_TIME))
         .zip(test.par_chunks_mut(WORDS_AT_A_TIME));
     pieces.enumerate().try_for_each(|(piece, ((train, val), test))| {
-        let mut splits = [train, val, test];
+        let splits = [train, val, test];
         let first = piece * WORDS_AT_A_TIME * 64;
-        let last = (first + splits[0].len() * 64).min(metadata.seed_count as usize);
+        let last = (first + splits[0].len() * 64).min(seed_count as usize);
         for seed in first..last {
-            let words = &mut splits[split_of(seed as u32)? as usize];
-            words[(seed - first) / 64] |= 1 << (seed % 64);
+            if let Some(split) = split_of(seed as u32)? {
+                splits[split as usize][(seed - first) / 64] |= 1 << (seed % 64);
+            }
         }
         Ok(())
     })?;
     Ok(words.map(Subset::new))
 }
 
-/// Returns the tasks that `settings` name, in the order of the databases and their tasks.
+/// Returns the tasks that `settings` name, in the order of the databases and their tasks, then the pools.
 pub(super) fn tasks(databases: &[Database], settings: &Settings) -> Result<Vec<Task>> {
-    let all: Vec<(usize, usize)> = (databases.iter().enumerate())
-        .flat_map(|(database, d)| (0..d.store.tasks().len()).map(move |place| (database, place)))
-        .collect();
-    let name = |&(database, place): &(usize, usize)| {
-        let Database { name, store, .. } = &databases[database];
-        format!("{name}/{}", store.tasks()[place].metadata().name)
-    };
-    let mut weights = vec![None; all.len()];
-    match &settings.tasks {
-        None => weights.fill(Some(1.0)),
-        Some(wanted) => {
-            let given = settings.task_weights.as_deref();
-            if let Some(given) = given.filter(|given| given.len() != wanted.len()) {
-                return Err(Error::invalid(format!(
-                    "expected {} task weights, one for each task, found {}; give one for each, or none",
-                    wanted.len(),
-                    given.len()
-                )));
-            }
-            let names: Vec<String> = all.iter().map(name).collect();
-            for (number, wanted) in wanted.iter().enumerate() {
-                let place = find(wanted, &names)?;
-                let weight = given.map_or(1.0, |given| given[number]);
-                if weights[place].replace(weight).is_some() {
-                    return Err(Error::invalid(format!(
-                        "task {wanted:?} is named twice; name each task once"
-                    )));
-                }
-            }
-        }
+    let wanted = settings.tasks.as_deref();
+    // Somebody who names pools alone wants pools alone.
+    let wanted = wanted.or((!settings.pools.is_empty()).then_some(&[]));
+    let pools = row_seeds(databases, &settings.pools, settings.visible_until)?;
+    let given = settings.task_weights.as_deref();
+    let named = wanted.map_or(0, <[_]>::len);
+    if let Some(given) = given.filter(|given| given.len() != named + pools.len()) {
+        return Err(Error::invalid(format!(
+            "expected {} task weights, one for each task and then for each pool, found {}; give one for \
+             each, or none",
+            named + pools.len(),
+            given.len()
+        )));
     }
+    let weight = |number: usize| given.map_or(1.0, |given| given[number]);
     let mut tasks = Vec::new();
-    for (place, weight) in all.into_iter().zip(weights).filter_map(|(p, w)| Some((p, w?))) {
-        let mut task = Task::new(databases, place, &settings.split)?;
+    for (place, number) in places(databases, wanted)? {
+        let task = Task::of_store(databases, place, settings)?;
         task.check_fits(databases, settings.shape.sequence_length)?;
-        (task.weight, task.heading.task_idx) = (weight, tasks.len() as u32);
-        tasks.push(task);
+        tasks.push(Task { weight: number.map_or(1.0, weight), ..task });
+    }
+    for (database, rows, number) in pools {
+        let pool = Task::of_rows(databases, database, rows, &settings.split)?;
+        tasks.push(Task { weight: weight(named + number), ..pool });
+    }
+    for (number, task) in tasks.iter_mut().enumerate() {
+        task.heading.task_idx = number as u32;
     }
     if tasks.is_empty() {
         return Err(Error::invalid(
-            "there is no task to serve; name one, or prepare a store whose schema has tasks",
+            "there is no task to serve; name one or a pool, or prepare a store whose schema has tasks",
         ));
     }
     Ok(tasks)
 }
 
-/// Returns the place of the task called `wanted`, short (`churn`) or full (`shop/churn`), among the
-/// full `names`.
-///
-/// # Errors
-/// `InvalidArgument` when no task has the name, or several have.
-pub(super) fn find(wanted: &str, names: &[impl AsRef<str>]) -> Result<usize> {
-    let has_name =
-        |name: &str| name == wanted || name.split_once('/').is_some_and(|(_, task)| task == wanted);
-    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-    let found: Vec<usize> = (0..names.len()).filter(|&place| has_name(names[place])).collect();
-    let (what, candidates) = match found[..] {
-        [place] => return Ok(place),
-        [] => ("no task is called", names),
-        _ => ("several tasks are called", found.into_iter().map(|place| names[place]).collect()),
+/// A task of a store as database and place, and its place among those that are named.
+type Place = ((usize, usize), Option<usize>);
+
+/// Returns the tasks that are `wanted`, in the order of the databases and their tasks.
+fn places(databases: &[Database], wanted: Option<&[String]>) -> Result<Vec<Place>> {
+    let all = (databases.iter().enumerate())
+        .flat_map(|(database, d)| (0..d.store.tasks().len()).map(move |place| (database, place)));
+    let all: Vec<(usize, usize)> = all.collect();
+    let Some(wanted) = wanted else {
+        return Ok(all.into_iter().map(|place| (place, None)).collect());
     };
-    Err(Error::invalid(format!("{what} {wanted:?}; name one of {}", candidates.join(", "))))
+    let name = |&(database, place): &(usize, usize)| {
+        let Database { name, store, .. } = &databases[database];
+        format!("{name}/{}", store.tasks()[place].metadata().name)
+    };
+    let names: Vec<String> = all.iter().map(name).collect();
+    let mut numbers = vec![None; all.len()];
+    for (number, wanted) in wanted.iter().enumerate() {
+        if numbers[find("task", wanted, &names)?].replace(number).is_some() {
+            return Err(Error::invalid(format!(
+                "task {wanted:?} is named twice; name each task once"
+            )));
+        }
+    }
+    let named = all.into_iter().zip(numbers);
+    Ok(named.filter(|(_, number)| number.is_some()).collect())
 }

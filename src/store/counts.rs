@@ -24,7 +24,7 @@ pub(crate) fn count_of(number: f32) -> u64 {
 }
 
 /// Returns the seconds whose cell has this number, as far as 32 bits tell.
-#[cfg(feature = "prepare")]
+#[cfg(feature = "cli")]
 pub(crate) fn seconds_of(number: f32) -> u64 {
     inverse(number, SECONDS_SCALE)
 }

@@ -71,7 +71,8 @@ pub(crate) struct ContextView {
     pub seed_index: u32,
     pub obs_time: Option<String>,
     pub split: &'static str,
-    pub target: String,
+    /// The column of the target; a pool has none.
+    pub target: Option<String>,
     pub value: Option<String>,
     pub cell_count: usize,
     /// The hidden rows that the walk reached; the neighbours of the rows also count those that it did
@@ -97,7 +98,7 @@ impl ContextView {
             seed_index,
             obs_time: (!sees_everything).then(|| time_text(context.obs_time)),
             split: context.split.name(),
-            target: column.map_or_else(String::new, |column| column.name.clone()),
+            target: column.map(|column| column.name.clone()),
             value: match column {
                 Some(column) => cell_text(store, column, context.target)?,
                 None => None,
@@ -129,13 +130,15 @@ impl ContextView {
 
     /// Returns the context as a tree of lines.
     pub(crate) fn text(&self) -> String {
-        let value = self.value.as_deref().unwrap_or("NULL");
+        let target = match &self.target {
+            Some(column) => format!("{column} = {}", self.value.as_deref().unwrap_or("NULL")),
+            None => "none, a row of a pool".to_owned(),
+        };
         let mut text = format!(
-            "task {}, seed_index {}: {}\ntarget {} = {value}\n{}\n\n{}\n",
+            "task {}, seed_index {}: {}\ntarget {target}\n{}\n\n{}\n",
             self.task,
             self.seed_index,
             self.when(),
-            self.target,
             self.size(),
             self.rows[0].line(),
         );

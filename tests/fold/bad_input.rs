@@ -5,7 +5,7 @@ use headwater::fold::columns::NumberedRows;
 use headwater::fold::gram::{COLUMNS_MAX, Chunk, Kernel};
 use headwater::fold::{
     ColumnMoments, Cross, Distinct, End, ExponentHistogram, Gram, Histogram, Node, Rows, Statistic,
-    TopRows,
+    TopRows, Tree,
 };
 
 #[track_caller]
@@ -108,6 +108,47 @@ fn a_product_with_nulls_is_refused() {
 }
 
 #[test]
+fn a_cross_product_of_other_columns_is_refused_and_its_bytes_have_one_length() {
+    let values = [1.0; 30];
+    let rows = |columns| Chunk::of(Rows::new(values.as_slice(), 4, columns, columns).unwrap());
+    let cross = Cross::new(3, 5).unwrap();
+    let leaf = cross.leaf(&(rows(3), rows(5))).unwrap();
+    assert_eq!((cross.partial_bytes(), cross.encode(&leaf).len()), (15 * 8, 15 * 8));
+    assert!(cross.decode(&cross.encode(&leaf)).is_ok());
+    let words = "expected 120 bytes of sums, found 64";
+    refused(cross.decode(&[0; 64]).map(|_| ()), ErrorKind::Corrupt, words);
+    let invalid = ErrorKind::InvalidArgument;
+    let words = "expected 3 columns on the left, found 5";
+    refused(cross.leaf(&(rows(5), rows(5))), invalid, words);
+    let words = "expected 5 columns on the right, found 3";
+    refused(cross.leaf(&(rows(3), rows(3))), invalid, words);
+}
+
+#[test]
+fn the_whole_of_a_fold_that_is_not_complete_is_refused() {
+    let gram = Gram::new(2).unwrap();
+    let rows = Rows::new([1.0, 2.0].as_slice(), 1, 2, 2).unwrap();
+    let mut tree = Tree::new(2);
+    tree.insert(Node::leaf(1).unwrap(), gram.leaf(&Chunk::of(rows)).unwrap()).unwrap();
+    let words = "the fold is not complete: chunk 0 is missing";
+    refused(tree.whole().map(|_| ()), ErrorKind::InvalidArgument, words);
+    tree.insert(Node::leaf(0).unwrap(), gram.leaf(&Chunk::of(rows)).unwrap()).unwrap();
+    assert_eq!(tree.whole().unwrap().unwrap().values(), [2.0, 4.0, 8.0]);
+}
+
+#[test]
+fn p6_any_number_of_foreign_nans_is_found_in_sums() {
+    let gram = Gram::new(3).unwrap();
+    let foreign = (f64::NAN.to_bits() | 1).to_le_bytes();
+    for count in 1..=6 {
+        let sums = (0..6).map(|at| if at < count { foreign } else { [0; 8] });
+        let found = gram.decode(&sums.collect::<Vec<_>>().concat()).map(|_| ());
+        let words = "sum 0 is a NaN with bits that no fold writes";
+        refused(found, ErrorKind::Corrupt, words);
+    }
+}
+
+#[test]
 fn invalid_arguments_of_column_statistics_are_refused() {
     let (invalid, limit) = (ErrorKind::InvalidArgument, ErrorKind::LimitExceeded);
     let none = "expected at least 1 column, found 0";
@@ -131,7 +172,10 @@ fn invalid_arguments_of_column_statistics_are_refused() {
         let words = format!("expected a precision from 4 to 18, found {precision}");
         refused(Distinct::new(1, precision), invalid, &words);
     }
-    assert!(Distinct::new(usize::MAX, 14).is_err() && Distinct::new(1025, 18).is_err());
+    assert!(Distinct::new(usize::MAX, 14).is_err() && Distinct::new(1024, 18).is_ok());
+    let words = "expected at most 268435456 registers, found 268697600; take fewer columns or a lower \
+                 precision";
+    refused(Distinct::new(1025, 18), limit, words);
     let words = "expected a column number below 2, found 2; columns count from 0";
     refused(TopRows::new(2, 2, 1, End::Largest), invalid, words);
     let words = "expected at least one row to keep, found 0";
@@ -224,4 +268,21 @@ fn every_processor_has_the_scalar_kernel() {
     let kernels: Vec<Kernel> = Kernel::available().collect();
     assert_eq!(kernels.last(), Some(&Kernel::Scalar));
     assert_eq!(Gram::new(3).unwrap().kernel(), kernels[0]);
+}
+
+#[test]
+fn the_first_number_that_is_not_finite_is_found_beside_nulls() {
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    let values = [1.0, nan, 2.0, 3.0, nan, -inf, 4.0, 5.0, inf];
+    let found = |nulls: [usize; 3]| {
+        let nulls: Vec<bool> = (0..9).map(|at| nulls.contains(&at)).collect();
+        let rows = Rows::new(values.as_slice(), 3, 3, 3).unwrap().with_nulls(&nulls).unwrap();
+        rows.first_nonfinite().map(|(row, column, value)| (row, column, value.to_string()))
+    };
+    let at = |row, column, value: &str| Some((row, column, value.to_owned()));
+    assert_eq!(found([1, 4, 5]), at(2, 2, "inf"));
+    assert_eq!(found([1, 4, 8]), at(1, 2, "-inf"));
+    assert_eq!(found([4, 5, 8]), at(0, 1, "NaN"));
+    let rows = Rows::new([0.0; 0].as_slice(), 0, 3, 3).unwrap();
+    assert_eq!(rows.first_nonfinite(), None);
 }

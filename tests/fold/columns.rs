@@ -1,10 +1,11 @@
 //! The statistics of columns: the bytes of the twin whatever the chunks, the order and the threads.
 
-use headwater::fold::columns::NumberedRows;
+use headwater::fold::columns::{ColumnSummary, NumberedRows};
+use headwater::fold::gram::Chunk;
 use headwater::fold::statistic::leaves;
 use headwater::fold::{
-    ColumnMoments, Distinct, End, ExponentHistogram, Histogram, Node, Partial, Rows, Statistic,
-    TopRows, Tree,
+    ColumnMoments, Distinct, End, ExponentHistogram, Gram, Histogram, Node, Partial, Rows,
+    Statistic, TopRows, Tree,
 };
 use headwater::random::{Purpose, Stream};
 use proptest::prelude::*;
@@ -282,5 +283,167 @@ fn distinct_estimates_are_within_the_theoretical_error() {
             let near = (found - expected).abs() <= 4.0 * error * expected;
             assert!(near, "precision {precision}: {found} for {count}");
         }
+    }
+}
+
+/// One bin may hold another's count in an example where both are equal; here none are.
+#[test]
+fn every_count_of_a_column_is_its_own() {
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    let values = [-1.0, 0.5, 0.5, 5.0, 5.0, inf, nan, nan, nan, nan, 0.0, 0.0, 0.0, 0.0, 0.0];
+    let nulls: Vec<bool> = (0..values.len()).map(|row| row >= 10).collect();
+    let rows =
+        Rows::new(values.as_slice(), values.len(), 1, 1).unwrap().with_nulls(&nulls).unwrap();
+    let histogram = Histogram::new(vec![vec![0.0, 1.0]]).unwrap();
+    let counts = histogram.leaf(&rows).unwrap();
+    let column = histogram.columns(&counts).next().unwrap();
+    assert_eq!((column.below, column.between, column.above), (1, &[2][..], 3));
+    assert_eq!((column.nans, column.nulls), (4, 5));
+    assert_eq!(histogram.edges(), [[0.0, 1.0]]);
+    assert_eq!(ExponentHistogram::new(7).unwrap().column_count(), 7);
+    assert_eq!(Distinct::new(7, 4).unwrap().column_count(), 7);
+    assert_eq!(TopRows::new(7, 5, 1, End::Largest).unwrap().column(), 5);
+}
+
+fn summary_of(shift: f64, values: &[f64]) -> ColumnSummary {
+    let moments = ColumnMoments::new(vec![shift]).unwrap();
+    let rows = Rows::new(values, values.len(), 1, 1).unwrap();
+    moments.summaries(&moments.leaf(&rows).unwrap())[0]
+}
+
+#[test]
+fn a_summary_of_one_number_or_of_equal_ones_is_known_beside_infinities() {
+    let inf = f64::INFINITY;
+    let one = summary_of(0.0, &[5.0]);
+    assert_eq!((one.finite, one.mean, one.variance, one.is_lost()), (1, 5.0, 0.0, false));
+    // Beside an infinity, one number far from the shift has no digits of its variance.
+    let far = summary_of(0.0, &[1e9, inf]);
+    assert_eq!((far.finite, far.mean), (1, 1e9));
+    assert!(far.variance.is_nan() && far.is_lost());
+    for values in [[-inf, 5.0, 5.0], [inf, 5.0, 5.0]] {
+        let equal = summary_of(5.0, &values);
+        assert_eq!((equal.mean, equal.variance, equal.is_lost()), (5.0, 0.0, false));
+    }
+    let spread = summary_of(2.0, &[inf, 1.0, 2.0, 3.0]);
+    assert!((spread.variance - 2.0 / 3.0).abs() < 1e-12);
+    // These differ, though their squares are too small for sums.
+    let small = summary_of(0.0, &[-1e-200, 1e-200]);
+    assert!(small.variance.is_nan() && small.is_lost());
+    // The sums about a shift so far away keep the digits of the mean alone.
+    let values: Vec<f64> = (0..1000).map(|n| 1e7 + f64::from(n % 5)).collect();
+    let lost = summary_of(0.0, &values);
+    assert!((lost.mean - 1e7 - 2.0).abs() < 1e-6);
+    assert!(lost.skewness.is_nan() && lost.kurtosis.is_nan() && lost.is_lost());
+}
+
+#[test]
+fn a_shift_is_the_lower_median_of_any_count_of_numbers() {
+    for count in 1..=9_u32 {
+        let values: Vec<f64> = (0..count).map(|n| f64::from(n * 4 % count.max(5))).collect();
+        let mut sorted = values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let rows = Rows::new(values.as_slice(), values.len(), 1, 1).unwrap();
+        let median = sorted[(sorted.len() - 1) / 2];
+        assert_eq!(ColumnMoments::near(&rows).unwrap().shifts(), [median], "{values:?}");
+    }
+}
+
+/// The number whose hash is `word`: the hash is a bijection.
+fn preimage(mut word: u64) -> f64 {
+    // The inverses of SplitMix64's factors, and of its shifted exclusive ors.
+    let unshifted = |word: u64, by: u32| word ^ word >> by ^ word >> (2 * by);
+    word = unshifted(word, 31).wrapping_mul(0x3196_42b2_d24d_8ec3);
+    word = unshifted(word, 27).wrapping_mul(0x96de_1b17_3f11_9089);
+    f64::from_bits(unshifted(word, 30).wrapping_sub(0x9e37_79b9_7f4a_7c15))
+}
+
+/// A register is one more than the zeros between the index and the next one, up to all of them.
+#[test]
+fn a_register_counts_every_number_of_zeros() {
+    for precision in [4, 14, 18] {
+        let distinct = Distinct::new(1, precision).unwrap();
+        let index = 5_u64;
+        let mut seen = 0;
+        for zeros in 0..=64 - precision {
+            let rest = if zeros == 64 - precision { 0 } else { 1 << (63 - precision - zeros) };
+            let value = preimage(index << (64 - precision) | rest);
+            // -0 and the many NaNs have the hashes of others.
+            if value.is_nan() || value == 0.0 {
+                continue;
+            }
+            let leaf = distinct.leaf(&Rows::new([value].as_slice(), 1, 1, 1).unwrap()).unwrap();
+            let mut expected = vec![0; 1 << precision];
+            expected[index as usize] = zeros as u8 + 1;
+            assert_eq!(distinct.encode(&leaf), expected, "{zeros} zeros");
+            seen += 1;
+        }
+        assert!(seen > 40);
+    }
+}
+
+/// Ertl's formula with its two series written out, for registers that rows hardly ever have.
+#[test]
+fn estimates_are_those_of_the_formula() {
+    let distinct = Distinct::new(1, 4).unwrap();
+    // tau(x) = (1 - x - sum over k of (1 - x^(1 / 2^k))^2 / 2^k) / 3
+    let tau = |x: f64| {
+        let term = |k: i32| (1.0 - x.powf(0.5_f64.powi(k))).powi(2) * 0.5_f64.powi(k);
+        (1.0 - x - (1..100).map(term).sum::<f64>()) / 3.0
+    };
+    let mut random = Stream::new(3, Purpose::Demo, [10, 0, 0]);
+    for saturated in 1..16 {
+        let registers: Vec<u8> = (0..16)
+            .map(|at| if at < saturated { 61 } else { 1 + random.below(60) as u8 })
+            .collect();
+        let count =
+            |value: u8| registers.iter().filter(|&&register| register == value).count() as f64;
+        let full = 16.0 * tau(1.0 - count(61) / 16.0);
+        let terms = (1..=60).map(|value| count(value) * 0.5_f64.powi(i32::from(value)));
+        let z = terms.sum::<f64>() + full * 0.5_f64.powi(60);
+        let expected = 16.0 * 16.0 / (2.0 * std::f64::consts::LN_2 * z);
+        let found = distinct.estimates(&distinct.decode(&registers).unwrap())[0];
+        assert!((found / expected - 1.0).abs() < 1e-9, "{saturated}: {found} {expected}");
+    }
+}
+
+#[test]
+fn p6_partials_of_other_bits_are_told_apart() {
+    let rows = |values: &'static [f64]| Rows::new(values, values.len(), 1, 1).unwrap();
+    let (one, other) = (rows(&[1.0, 2.0]), rows(&[1.0, 3.0]));
+    fn differ<S: Statistic>(statistic: &S, one: &S::Chunk<'_>, other: &S::Chunk<'_>) {
+        let (one, other) = (statistic.leaf(one).unwrap(), statistic.leaf(other).unwrap());
+        assert!(!one.same_bits(&other) && one.same_bits(&one));
+    }
+    differ(&ColumnMoments::new(vec![0.0]).unwrap(), &one, &other);
+    differ(&Histogram::new(vec![vec![2.5]]).unwrap(), &one, &other);
+    differ(&ExponentHistogram::new(1).unwrap(), &one, &rows(&[1.0, 4.0]));
+    differ(&Distinct::new(1, 14).unwrap(), &one, &other);
+    let top = TopRows::new(1, 0, 2, End::Largest).unwrap();
+    let numbered = |rows| NumberedRows { first: 0, rows };
+    differ(&top, &numbered(one), &numbered(other));
+    let sides = |values: &'static [f64]| Chunk::of(Rows::new(values, 1, 2, 2).unwrap());
+    differ(&Gram::new(2).unwrap(), &sides(&[1.0, 2.0]), &sides(&[1.0, 3.0]));
+    // The same sums of another number of rows.
+    let moments = ColumnMoments::new(vec![0.0]).unwrap();
+    let with_count = |count: u64| {
+        let words = [count, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        moments.decode(&words.map(u64::to_le_bytes).concat()).unwrap()
+    };
+    assert!(!with_count(5).same_bits(&with_count(6)));
+}
+
+#[test]
+fn p6_each_column_of_a_partial_has_the_counts_of_its_rows() {
+    let bytes = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
+    let histogram = Histogram::new(vec![vec![0.0]; 2]).unwrap();
+    let exponents = ExponentHistogram::new(2).unwrap();
+    let bins = exponents.partial_bytes() / 16;
+    for [first, second] in [[3, 3], [3, 2], [2, 3]] {
+        let counts = histogram.decode(&bytes(&[first, 0, 0, 0, second, 0, 0, 0])).unwrap();
+        assert_eq!(histogram.fits_rows(&counts, 3), first == second);
+        let mut words = vec![0; 2 * bins];
+        (words[5], words[bins + 5]) = (first, second);
+        let counts = exponents.decode(&bytes(&words)).unwrap();
+        assert_eq!(exponents.fits_rows(&counts, 3), first == second);
     }
 }

@@ -83,6 +83,18 @@ fn p1_every_stride_has_the_bits_of_the_twin() {
     }
 }
 
+/// Several blocks of rows, of which the last one ends with the values.
+#[test]
+fn p1_rows_apart_end_with_their_values_in_the_last_block() {
+    let (count, columns, stride) = (700, 3, 7);
+    let numbers = Numbers::new(Dtype::F64, Kind::Ordinary, 3, (count - 1) * stride + columns);
+    let expected = twin::gram(&Matrix::new(&numbers, count, columns, stride));
+    for speed in speeds() {
+        let found = leaf(columns, &speed, numbers.rows(count, columns, stride));
+        assert_eq!(bits(found.values()), expected, "{speed:?}");
+    }
+}
+
 /// Some large ones, of which the twin makes some elements.
 #[test]
 fn p1_large_widths_have_the_same_bits_everywhere() {

@@ -1,5 +1,6 @@
 //! P1 of the tree: whatever comes when, the whole is the one that plain recursion folds.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use headwater::fold::statistic::Incoming;
@@ -214,6 +215,51 @@ proptest! {
     }
 }
 
+/// A story that records how many siblings it is merged with.
+struct Counted<'a>(Story, &'a RefCell<Vec<(String, usize)>>);
+
+impl Incoming<Story> for Counted<'_> {
+    fn has_bits_of(&self, present: &Story) -> bool {
+        self.0 == *present
+    }
+
+    fn join(self, siblings: Vec<(Node, Story)>, spent: &mut Vec<Story>) -> Result<Story> {
+        self.1.borrow_mut().push((self.0.0.clone(), siblings.len()));
+        self.0.join(siblings, spent)
+    }
+}
+
+proptest! {
+    /// Only a node without a sibling needs memory of its own, and it takes that before the tree changes.
+    #[test]
+    fn nodes_without_a_sibling_are_kept_before_others_are_merged(
+        count in 1_u64..40,
+        there in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        come in prop::collection::vec(any::<prop::sample::Index>(), 2..12),
+    ) {
+        let all = all_nodes(count);
+        let mut one_by_one = Tree::new(count);
+        for pick in there {
+            insert(&mut one_by_one, *pick.get(&all));
+        }
+        let mut together = one_by_one.clone();
+        let (alone, joined) = (RefCell::new(vec![]), RefCell::new(vec![]));
+        let nodes: Vec<Node> = come.iter().map(|pick| *pick.get(&all)).collect();
+        for &node in &nodes {
+            one_by_one.insert(node, Counted(story(node.chunks()), &alone)).unwrap();
+        }
+        let incoming = nodes.iter().map(|&node| (node, Counted(story(node.chunks()), &joined)));
+        together.insert_all(incoming.collect()).unwrap();
+        prop_assert!(together.nodes().eq(one_by_one.nodes()));
+        let (mut alone, joined) = (alone.into_inner(), joined.into_inner());
+        let kept = joined.iter().take_while(|(_, siblings)| *siblings == 0).count();
+        prop_assert!(joined[kept..].iter().all(|(_, siblings)| *siblings > 0), "{:?}", joined);
+        // Apart from that they come in their order.
+        alone.sort_by_key(|(_, siblings)| *siblings > 0);
+        prop_assert_eq!(joined, alone);
+    }
+}
+
 #[test]
 fn p6_insert_all_takes_all_nodes_or_none() {
     let node = |level, index| Node::new(level, index).unwrap();
@@ -254,6 +300,7 @@ fn nodes_past_the_end_and_incomplete_folds_are_refused() {
         "expected a node within the 13 chunks of the fold, found the node of chunks 12 to 15"
     );
     insert(&mut tree, Node::new(3, 0).unwrap());
+    assert_eq!(tree.chunk_count(), 13);
     let error = tree.clone().finish().unwrap_err();
     assert_eq!(error.to_string(), "the fold is not complete: chunks 8 to 12 are missing");
     insert(&mut tree, Node::new(2, 2).unwrap());

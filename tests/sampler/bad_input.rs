@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use headwater::ErrorKind;
-use headwater::plan::{Assignment, Split, SplitRatios};
-use headwater::sampler::{Sampler, Settings, Speed, Texts, Walk};
+use headwater::plan::{Assignment, Cursor, Split, SplitRatios};
+use headwater::sampler::{Children, Sampler, Settings, Speed, Texts, Walk};
+use headwater::store::{RelationMetadata, Store, TargetMetadata};
 
-use crate::{PLAIN, random_stores, sampler, small};
+use crate::{PLAIN, random_stores, sampler, sequences, small};
 
 #[test]
 fn invalid_settings_are_rejected() {
@@ -28,6 +29,26 @@ fn invalid_settings_are_rejected() {
         refused(&|s| s.walk = Walk::Breadth { max_hops: 1, budget: 0 }).contains("a budget of 1")
     );
     assert!(refused(&|s| s.shape.sequence_length = 1).contains("use longer sequences"));
+    for time in [i64::MIN, i64::MIN + 1, i64::MAX - 1, i64::MAX] {
+        assert!(refused(&|s| s.visible_until = Some(time)).contains(&time.to_string()));
+    }
+    let wide = Walk::Priority { child_width: 1, children: Children::Uniform };
+    let relation = store.relation_name(0);
+    let widths = |width| vec![(relation.clone(), width)];
+    let change = |s: &mut Settings| (s.walk, s.child_widths) = (wide, widths(65_536));
+    assert!(refused(&change).contains("a child width of 0 to 65535"));
+    assert!(refused(&|s| s.shape.texts = Texts::Batch(vec![9, 0])).contains("at least 1, found 0"));
+    // The ends of the ranges are in them.
+    for change in [
+        (&|s: &mut Settings| s.visible_until = Some(i64::MIN + 2)) as &dyn Fn(&mut Settings),
+        &|s| s.visible_until = Some(i64::MAX - 2),
+        &|s| (s.walk, s.child_widths) = (wide, widths(65_535)),
+        &|s| (s.shape.sequence_length, s.shape.max_rows) = (65_535, 65_535),
+    ] {
+        let mut settings = small(1);
+        change(&mut settings);
+        assert!(sampler(store, &settings, (0, 1), PLAIN).is_ok(), "{settings:?}");
+    }
     assert!(refused(&|s| s.tasks = Some(vec!["nonsense".into()])).contains("name one of random/"));
     assert!(refused(&|s| s.tasks = Some(vec![])).contains("there is no task to serve"));
     assert!(refused(&|s| s.task_weights = Some(vec![1.0])).contains("name the tasks too"));
@@ -39,6 +60,15 @@ fn invalid_settings_are_rejected() {
     let twice = vec![Arc::clone(store), Arc::clone(store)];
     let error = Sampler::new(twice, small(1), Assignment::new(0, 1).unwrap(), PLAIN);
     assert!(error.err().unwrap().to_string().contains("two stores have the name"));
+}
+
+#[test]
+fn the_default_settings_are_those_of_the_documents() {
+    let Settings { seed, split, shape, walk, .. } = Settings::default();
+    assert_eq!((seed, split.seed), (42, 123));
+    assert_eq!((shape.batch_size, shape.sequence_length, shape.max_rows), (32, 1024, 208));
+    assert!(!shape.compact && shape.permutations);
+    assert_eq!(walk, Walk::Priority { child_width: 16, children: Children::Uniform });
 }
 
 #[test]
@@ -157,4 +187,165 @@ fn resuming_ends_producers_that_wait_for_train() {
         done.send(()).unwrap();
     });
     ended.recv_timeout(Duration::from_secs(50)).expect("resuming hangs");
+}
+
+#[test]
+fn after_the_end_every_call_is_an_error_but_those_for_the_cursor() {
+    let (_folder, store) = &random_stores(1)[0];
+    let sampler = sampler(store, &small(1), (0, 1), PLAIN).unwrap();
+    let task = sampler.tasks().next().unwrap().to_owned();
+    let before = sampler.cursor();
+    sampler.shutdown();
+    let ended = |error: headwater::Error| assert_eq!(error.kind(), ErrorKind::Shutdown, "{error}");
+    ended(sampler.next(Split::Train).err().unwrap());
+    ended(sampler.wait(Split::Train).unwrap_err());
+    ended(sampler.evaluate(Split::Train, None).err().unwrap());
+    ended(sampler.seek(Split::Train, 3).unwrap_err());
+    ended(sampler.sample(&task, &[(0, 5)]).err().unwrap());
+    ended(sampler.batch_of_seed(&task, 0).err().unwrap());
+    ended(sampler.resume(&before).unwrap_err());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.cursor");
+    sampler.save_cursor(&path).unwrap();
+    assert_eq!(Cursor::read(&path).unwrap().encode().unwrap(), before.encode().unwrap());
+}
+
+#[test]
+fn waiting_takes_no_batch() {
+    let (_folder, store) = &random_stores(1)[0];
+    let speed = Speed { threads: Some(1), prefetch: 2 };
+    let [waits, other] = [0, 1].map(|_| sampler(store, &small(1), (0, 1), speed).unwrap());
+    for _ in 0..5 {
+        waits.wait(Split::Train).unwrap();
+        let before = waits.cursor().encode().unwrap();
+        waits.wait(Split::Train).unwrap();
+        assert_eq!(waits.cursor().encode().unwrap(), before);
+        let [one, two] = [&waits, &other].map(|of| of.next(Split::Train).unwrap().0);
+        assert!(sequences(&one) == sequences(&two));
+    }
+    // The wait itself tells of a split without seeds.
+    let mut settings = small(1);
+    settings.split.ratios = SplitRatios::new(1.0, 0.0, 0.0).unwrap();
+    let hashed =
+        store.tasks().iter().map(|task| task.metadata()).find(|task| {
+            !matches!(task.target, TargetMetadata::Derived { recorded_split: true, .. })
+        });
+    settings.tasks = Some(vec![hashed.unwrap().name.clone()]);
+    let sampler = sampler(store, &settings, (0, 1), PLAIN).unwrap();
+    assert!(sampler.wait(Split::Val).unwrap_err().to_string().contains("no task has a seed"));
+}
+
+#[test]
+fn anchors_are_found_by_their_keys_and_ranks_share_the_seeds() {
+    let (_folder, store) = &random_stores(1)[0];
+    let sampler = sampler(store, &small(1), (0, 1), PLAIN).unwrap();
+    let keyed = store
+        .tasks()
+        .iter()
+        .find(|task| !store.tables()[task.metadata().anchor as usize].metadata().key.is_empty());
+    let task = keyed.unwrap().metadata();
+    let anchor = &store.tables()[task.anchor as usize];
+    let rows: Vec<u32> = (0..anchor.row_count()).rev().take(5).collect();
+    let keys: Vec<String> = rows.iter().map(|&row| anchor.key(row).unwrap().to_owned()).collect();
+    assert_eq!(sampler.find_anchors(&task.name, &keys).unwrap(), rows);
+    let missing = sampler.find_anchors(&task.name, &["no such key".to_owned()]);
+    assert_eq!(missing.unwrap_err().kind(), ErrorKind::InvalidArgument);
+    for number in 0..sampler.tasks().count() {
+        let own: Vec<u64> = (0..3)
+            .map(|rank| {
+                let sampler = crate::sampler(store, &small(1), (rank, 3), PLAIN).unwrap();
+                sampler.own_seed_count(number, Split::Train)
+            })
+            .collect();
+        assert_eq!(own.iter().sum::<u64>(), sampler.seed_count(number, Split::Train));
+        assert!(own[0] >= own[1] && own[1] >= own[2] && own[0] - own[2] <= 1);
+    }
+}
+
+/// The greatest batch for each shape is accepted, and one more sequence is not.
+#[test]
+fn batches_beyond_their_limit_of_bytes_are_rejected() {
+    let (_folder, store) = &random_stores(1)[0];
+    let references = references_of(store);
+    let tasks = Some(vec![store.tasks()[0].metadata().name.clone()]);
+    let made = |batch_size: u64, sequence_length: u32, max_rows: u32| {
+        let mut settings = Settings { tasks: tasks.clone(), masks: None, ..small(1) };
+        settings.shape.batch_size = u32::try_from(batch_size).unwrap();
+        (settings.shape.sequence_length, settings.shape.max_rows) = (sequence_length, max_rows);
+        sampler(store, &settings, (0, 1), PLAIN)
+    };
+    for (cells, rows) in [(16, 1500), (20, 3000), (40, 1200), (17, 65_535)] {
+        let (s, r) = (u64::from(cells), u64::from(rows));
+        let most = (1 << 47) / (s * 128 + r * (15 + r + 8 * references as u64));
+        assert!(made(most, cells, rows).is_ok(), "{most} of {cells} cells and {rows} rows");
+        let error = made(most + 1, cells, rows).err().expect("too many bytes");
+        assert_eq!(error.kind(), ErrorKind::LimitExceeded);
+        assert!(error.to_string().contains("at most 2^47 bytes"), "{error}");
+    }
+}
+
+/// The most references of a row, counted from the metadata.
+fn references_of(store: &Store) -> usize {
+    let metadata = store.metadata();
+    let count = |table: u32| {
+        let of_table = |relation: &&RelationMetadata| relation.child == table;
+        metadata.relations.iter().filter(of_table).count()
+    };
+    let relations = store.relations().len();
+    let global = metadata.summaries.iter().filter(|of| of.relation as usize >= relations).count();
+    let of_rows = (0..metadata.tables.len() as u32).map(count);
+    let of_seeds = metadata.tasks.iter().map(|task| count(task.anchor) + global);
+    of_rows.chain(of_seeds).max().unwrap_or(0)
+}
+
+#[test]
+fn a_batch_has_room_for_the_references_of_every_row() {
+    let stores = random_stores(12);
+    let mut found = std::collections::BTreeSet::new();
+    for pair in stores.chunks(2) {
+        let room = |stores: &[&Arc<Store>], aliases: Vec<String>| {
+            let settings = Settings { aliases: Some(aliases), ..small(3) };
+            let stores: Vec<_> = stores.iter().map(|store| Arc::clone(store)).collect();
+            let batch = crate::several(&stores, &settings, (0, 1), PLAIN).ok()?;
+            let (batch, _) = batch.next(Split::Train).ok()?;
+            let edges = batch.get::<i32>("fk_relations").unwrap().len();
+            Some(edges / (settings.shape.batch_size * settings.shape.max_rows) as usize)
+        };
+        let (one, two) = (&pair[0].1, &pair[1].1);
+        let most = [one, two].map(|store| references_of(store).max(1));
+        for (alone, most) in [one, two].into_iter().zip(most) {
+            if let Some(room) = room(&[alone], vec!["one".into()]) {
+                assert_eq!(room, most);
+                found.insert(room);
+            }
+        }
+        if let Some(room) = room(&[one, two], vec!["one".into(), "two".into()]) {
+            assert_eq!(room, most[0].max(most[1]));
+        }
+    }
+    assert!(found.len() > 1, "{found:?}");
+}
+
+#[test]
+fn child_widths_name_a_relation_short_or_in_full_and_are_part_of_the_plan() {
+    let (_folder, store) = &random_stores(1)[0];
+    let walk = Walk::Priority { child_width: 3, children: Children::Uniform };
+    let with = |name: String| {
+        let settings = Settings { walk, child_widths: vec![(name, 2)], ..small(1) };
+        sampler(store, &settings, (0, 1), PLAIN)
+    };
+    let plain = sampler(store, &Settings { walk, ..small(1) }, (0, 1), PLAIN).unwrap();
+    let short = store.relation_name(0);
+    let full = format!("{}/{short}", store.metadata().database);
+    for name in [short.clone(), full.clone()] {
+        let cursor = with(name).unwrap().cursor();
+        let error = plain.resume(&cursor).unwrap_err().to_string();
+        assert!(error.contains(&format!("\"child_width/{full} -> ")), "{error}");
+    }
+    for unknown in ["no.such".to_owned(), format!("other/{short}")] {
+        let error = with(unknown).err().unwrap().to_string();
+        for relation in 0..store.relations().len() {
+            assert!(error.contains(&store.relation_name(relation)), "{error}");
+        }
+    }
 }

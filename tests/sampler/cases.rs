@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use headwater::plan::{Split, SplitRatios, SplitRule};
 use headwater::sampler::{
-    Aggregates, Children, Masks, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk,
+    Aggregates, Children, Masks, Pool, RowOrder, Sampler, Settings, Shape, Speed, Texts, Walk,
 };
-use headwater::store::Store;
+use headwater::store::{SEES_EVERYTHING, Store, TableMetadata};
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::twin::Served;
 use crate::{PLAIN, random, several, stores, world};
 
 /// The origin of a database: a random seed, the number of tables, and the most rows of a table.
@@ -33,15 +34,21 @@ impl fmt::Debug for Case {
 }
 
 impl Case {
-    /// Returns none when no task has a train seed, or a target is past the end of every sequence.
-    fn new(rows_of: Vec<RowsOf>, settings: Settings) -> Option<Self> {
+    /// Returns none when no task has a train seed, or a target is past the end of every sequence. With
+    /// pools, each other table is one.
+    fn new(rows_of: Vec<RowsOf>, settings: Settings, has_pools: bool) -> Option<Self> {
         let opened = rows_of.iter().enumerate().map(|(number, &(seed, tables, rows))| {
             let mut database = random::database(seed, tables, rows);
             database.schema.database = format!("random {number}");
             stores::store_of(&database, &[usize::MAX])
         });
         let (folders, stores) = opened.map(|(folder, store)| (folder, Arc::new(store))).unzip();
-        let case = Self { rows_of, settings, stores, _folders: folders };
+        let mut case = Self { rows_of, settings, stores, _folders: folders };
+        if has_pools {
+            let names = case.plain_tasks()?;
+            case.settings.tasks = Some(names);
+            case.settings.pools = pools_of(&case.stores);
+        }
         let sampler = several(&case.stores, &case.settings, (0, 1), PLAIN).ok()?;
         has_seeds(&sampler, Split::Train).then_some(case)
     }
@@ -64,11 +71,43 @@ impl Case {
         several(&self.stores, settings, (0, 1), speed).unwrap()
     }
 
-    /// Returns the store of each task, and the task's place in it.
-    pub(crate) fn tasks(&self) -> Vec<(&Store, usize)> {
-        let of_store = |store| (0..Store::tasks(store).len()).map(move |place| (store, place));
-        self.stores.iter().flat_map(|store| of_store(store)).collect()
+    /// Returns the names of all tasks.
+    fn plain_tasks(&self) -> Option<Vec<String>> {
+        let sampler = several(&self.stores, &self.settings, (0, 1), PLAIN).ok()?;
+        Some(sampler.tasks().map(str::to_owned).collect())
     }
+
+    /// Returns what is served, each with its store.
+    pub(crate) fn tasks(&self) -> Vec<(&Store, Served)> {
+        let of_store = |store: &'_ Arc<Store>| (0..store.tasks().len()).map(Served::Task);
+        let mut all: Vec<(&Store, Served)> = Vec::new();
+        for store in &self.stores {
+            all.extend(of_store(store).map(|task| (&**store, task)));
+        }
+        for pool in &self.settings.pools {
+            let (database, table) = pool.table.split_once('/').unwrap();
+            let is_it = |store: &&Arc<Store>| store.metadata().database == database;
+            let store = self.stores.iter().find(is_it).unwrap();
+            let place = store.tables().iter().position(|of| of.metadata().name == table).unwrap();
+            all.push((store, Served::Pool(place, pool.obs_time)));
+        }
+        all
+    }
+}
+
+/// Returns each other table as a pool, in their order.
+fn pools_of(stores: &[Arc<Store>]) -> Vec<Pool> {
+    let of_store = |store: &Arc<Store>| {
+        let database = store.metadata().database.clone();
+        let pool = |table: &TableMetadata| Pool {
+            table: format!("{database}/{}", table.name),
+            obs_time: table.time.is_none().then_some(SEES_EVERYTHING),
+        };
+        // Summaries follow the other tables.
+        let count = store.metadata().tables.len() - store.metadata().summaries.len();
+        store.metadata().tables[..count].iter().step_by(2).map(pool).collect::<Vec<_>>()
+    };
+    stores.iter().flat_map(of_store).collect()
 }
 
 pub(crate) fn has_seeds(sampler: &Sampler, split: Split) -> bool {
@@ -78,8 +117,11 @@ pub(crate) fn has_seeds(sampler: &Sampler, split: Split) -> bool {
 /// Any case with batches of this size.
 pub(crate) fn case(batch_size: impl Strategy<Value = u32>) -> impl Strategy<Value = Case> {
     let rows_of = (any::<u64>().no_shrink(), 1_usize..=4, 1_usize..=60);
-    (prop::collection::vec(rows_of, 1..=2), settings(batch_size))
-        .prop_filter_map("nothing to train on", |(rows_of, settings)| Case::new(rows_of, settings))
+    let has_pools = prop::bool::weighted(0.4);
+    (prop::collection::vec(rows_of, 1..=2), settings(batch_size), has_pools)
+        .prop_filter_map("nothing to train on", |(rows_of, settings, has_pools)| {
+            Case::new(rows_of, settings, has_pools)
+        })
 }
 
 pub(crate) fn settings(batch_size: impl Strategy<Value = u32>) -> impl Strategy<Value = Settings> {
@@ -100,14 +142,18 @@ pub(crate) fn settings(batch_size: impl Strategy<Value = u32>) -> impl Strategy<
     let row_order = select(vec![RowOrder::Walk, RowOrder::CuthillMckee]);
     let seed = any::<u64>().no_shrink();
     let masks = proptest::option::weighted(0.4, (0.01_f64..0.99, proptest::option::of(1_u16..30)));
-    (seed, split, walk(), any::<bool>(), select(Aggregates::ALL.to_vec()), row_order, masks, shape)
-        .prop_map(|(seed, split, walk, keep_future_cells, aggregates, row_order, masks, shape)| {
+    let booleans = (any::<bool>(), any::<bool>());
+    (seed, split, walk(), booleans, select(Aggregates::ALL.to_vec()), row_order, masks, shape)
+        .prop_map(|(seed, split, walk, booleans, aggregates, row_order, masks, shape)| {
+            let (keep_future_cells, require_label) = booleans;
             Settings {
                 seed,
                 split,
                 aliases: None,
                 tasks: None,
+                pools: vec![],
                 task_weights: None,
+                require_label,
                 walk,
                 child_widths: vec![],
                 aggregates,

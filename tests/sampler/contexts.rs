@@ -1,10 +1,14 @@
 //! A context agrees with its batch, and counts the hidden neighbours of each row.
 
+use headwater::ErrorKind;
 use headwater::plan::Split;
-use headwater::sampler::{Context, Link, Neighbours, Sampler, Settings, Visit, Walk};
-use headwater::store::{Seed, Store, Task, is_visible};
+use headwater::sampler::{
+    Context, Link, Neighbours, Sampler, Settings, Unseen, Visit, Walk, WhyUnseen,
+};
+use headwater::store::{Cell, Seed, Store, Task, is_visible};
 
 use crate::summaries::{Asked, summary_of};
+use crate::twin::Served;
 use crate::{PLAIN, random_store, sampler, sequences, small};
 
 /// Finds the neighbours of a context's rows by reading every row of every table.
@@ -15,8 +19,8 @@ fn plain_links_and_neighbours(store: &Store, context: &Context) -> (Vec<Link>, V
     let (_, name) = context.task.split_once('/').unwrap();
     let task = store.tasks().iter().position(|task| task.metadata().name == name).unwrap();
     let Context { obs_time, target, .. } = *context;
-    let asked =
-        Asked::of(store, task, &Seed { row: context.rows[0].row, obs_time, target, split: None });
+    let seed = Seed { row: context.rows[0].row, obs_time, target, split: None };
+    let asked = Asked::of(store, Served::Task(task), &seed);
     for (place, visit) in (0..).zip(&context.rows) {
         if !sees(visit.table, visit.row) {
             continue;
@@ -103,6 +107,78 @@ fn check(sampler: &Sampler, store: &Store, task: &str, seed_index: u32) -> Conte
     let weights = batch.get::<f32>("seq_weight").unwrap();
     assert!(weights[0] == 1.0 && weights[1..].iter().all(|&weight| weight == 0.0));
     context
+}
+
+/// Checks the unseen cells and the aggregates of a context against the store and the batch; returns how
+/// many there are.
+fn check_cells(sampler: &Sampler, store: &Store, task: usize, seed_index: u32) -> [usize; 3] {
+    let metadata = store.tasks()[task].metadata();
+    let context = sampler.context(&metadata.name, seed_index).unwrap();
+    let batch = sampler.batch_of_seed(&metadata.name, seed_index).unwrap();
+    let length = sampler.settings().shape.sequence_length as usize;
+    let is_null = &batch.get::<u8>("is_null").unwrap()[..length];
+    let Context { obs_time, target, .. } = context;
+    let seed = Seed { row: context.rows[0].row, obs_time, target, split: None };
+    let hidden = Asked::of(store, Served::Task(task), &seed).hidden;
+    let is_derived = context.target_column.is_none();
+    assert_eq!(context.task, format!("{}/{}", store.metadata().database, metadata.name));
+    let (mut at, mut counts) = (0, [0; 3]);
+    for (place, visit) in (0..).zip(&context.rows) {
+        let table = &store.tables()[visit.table as usize];
+        let record = table.row(visit.row).unwrap();
+        for column in 0..table.metadata().columns.len() as u32 {
+            let is_it = |unseen: &&Unseen| (unseen.place, unseen.column) == (place, column);
+            let why = context.unseen.iter().find(is_it).map(|unseen| unseen.why);
+            let is_hidden = place == 0 && hidden.contains(&column);
+            let has_value = record.cell(column as usize) != Cell::Null;
+            if place == 0 && context.target_column == Some(column) {
+                assert_eq!(why, None, "the target");
+            } else if is_hidden && has_value {
+                assert_eq!(why, Some(WhyUnseen::HiddenByTask));
+                counts[0] += 1;
+            } else if at < length {
+                let is_unseen = has_value && is_null[at] == 1;
+                assert_eq!(why, is_unseen.then_some(WhyUnseen::KnownLater));
+                counts[1] += usize::from(is_unseen);
+            }
+            at += 1;
+        }
+        at += usize::from(place == 0 && is_derived);
+        for own in context.aggregates.iter().filter(|own| own.place == place) {
+            if at < length {
+                let index = store.metadata().aggregates[own.aggregate as usize].index;
+                assert_eq!(batch.get::<i32>("column_ids").unwrap()[at], index as i32);
+                let number = batch.get::<f32>("numeric_values").unwrap()[at];
+                let in_batch = if is_null[at] == 1 { Cell::Null } else { Cell::Numerical(number) };
+                assert_eq!(own.cell, in_batch);
+                counts[2] += 1;
+            }
+            at += 1;
+        }
+    }
+    assert_eq!(context.cell_count, at);
+    let padding = batch.get::<u8>("is_padding").unwrap()[..length].iter();
+    assert_eq!(padding.filter(|&&is| is == 0).count(), at.min(length));
+    counts
+}
+
+#[test]
+fn a_context_tells_what_the_batch_hides_and_adds() {
+    let mut counts = [0; 3];
+    for seed in 0..60 {
+        let (_folder, store) = random_store(seed);
+        let Ok(sampler) = sampler(&store, &small(seed), (0, 1), PLAIN) else { continue };
+        for (number, task) in store.tasks().iter().enumerate() {
+            for seed_index in 0..task.metadata().seed_count.min(8) {
+                let found = check_cells(&sampler, &store, number, seed_index);
+                counts.iter_mut().zip(found).for_each(|(sum, found)| *sum += found);
+            }
+        }
+        sampler.shutdown();
+        let name = &store.tasks()[0].metadata().name;
+        assert_eq!(sampler.context(name, 0).unwrap_err().kind(), ErrorKind::Shutdown);
+    }
+    assert!(counts.iter().all(|&count| count > 100), "{counts:?}");
 }
 
 #[test]

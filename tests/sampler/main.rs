@@ -18,11 +18,13 @@ mod leak;
 mod masks;
 mod passes;
 mod perturbed;
+mod pools;
 #[path = "../shared/random.rs"]
 mod random;
 mod resume;
 mod same_bits;
 mod several_databases;
+mod staleness;
 #[path = "../shared/stores.rs"]
 mod stores;
 mod summaries;

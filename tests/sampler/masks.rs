@@ -2,6 +2,7 @@
 
 use headwater::ErrorKind;
 use headwater::plan::Split;
+use headwater::random::{Purpose, Stream, name_identity};
 use headwater::sampler::{Batch, Masks, Settings, Shape};
 
 use crate::{PLAIN, random_stores, sampler, small};
@@ -110,4 +111,51 @@ fn the_default_of_most_is_rarely_exceeded() {
     assert_eq!(Masks::new(0.15, None, 1024).unwrap().most, 200);
     assert_eq!(Masks::new(0.15, None, 64).unwrap().most, 22);
     assert_eq!(Masks::new(0.9, None, 16).unwrap().most, 16);
+}
+
+/// A cell is masked when its 16 bits are below the share, not at it.
+#[test]
+fn a_cell_at_the_share_is_not_masked_and_one_below_is() {
+    let (_folder, store) = &random_stores(1)[0];
+    let all = Settings { masks: Masks::new(65_535.0 / 65_536.0, None, 100).ok(), ..masked(0.5) };
+    let task = sampler(store, &all, (0, 1), PLAIN).unwrap().tasks().next().unwrap().to_owned();
+    let identity = [name_identity(&task), 0, 3];
+    let words = Stream::new(all.seed, Purpose::MaskedCell, identity);
+    let is_masked = |share: u16| {
+        let masks = Masks { share, most: u16::MAX, texts: true };
+        let settings = Settings { masks: Some(masks), ..masked(0.5) };
+        let sampler = sampler(store, &settings, (0, 1), PLAIN).unwrap();
+        let batch = sampler.batch_of_seed(&task, 3).unwrap();
+        batch.get::<u8>("is_masked").unwrap()[..100].to_vec()
+    };
+    let may_be = is_masked(u16::MAX);
+    let mut tried = 0;
+    for at in (0..100).filter(|&at| may_be[at] == 1).take(8) {
+        let part = (words.word(at as u64 / 4) >> (16 * (at % 4))) as u16;
+        if (1..u16::MAX).contains(&part) {
+            assert_eq!((is_masked(part)[at], is_masked(part + 1)[at]), (0, 1));
+            tried += 1;
+        }
+    }
+    assert!(tried > 2);
+}
+
+#[test]
+fn p6_a_cursor_of_other_masks_is_rejected_by_what_differs() {
+    let (_folder, store) = &random_stores(1)[0];
+    let masks = masked(0.5).masks.unwrap();
+    assert!(masks.texts, "texts are masked by default");
+    let with = |masks| {
+        let settings = Settings { masks: Some(masks), ..masked(0.5) };
+        sampler(store, &settings, (0, 1), PLAIN).unwrap()
+    };
+    let cursor = with(masks).cursor();
+    for (other, name) in [
+        (Masks { most: 5, ..masks }, "mask_most"),
+        (Masks { texts: false, ..masks }, "mask_texts"),
+        (Masks { share: 5, ..masks }, "mask_share"),
+    ] {
+        let error = with(other).resume(&cursor).unwrap_err().to_string();
+        assert!(error.contains(&format!("1 setting differs: {name:?}")), "{error}");
+    }
 }

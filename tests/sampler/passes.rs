@@ -2,7 +2,7 @@
 
 use headwater::ErrorKind;
 use headwater::plan::{Cursor, CursorKind, Position, Split};
-use headwater::sampler::{Evaluation, Sampler, Settings, Shape, Speed};
+use headwater::sampler::{Evaluation, Sampler, Settings, Shape, Speed, Texts};
 
 use crate::{PLAIN, random_stores, sampler, sequences, small, stored, world};
 
@@ -155,4 +155,121 @@ fn batches_without_permutations_are_the_same_otherwise() {
     }
     // The plan is the same: the form of a batch may change on a resume.
     fewer.resume(&all.cursor()).unwrap();
+}
+
+#[test]
+fn a_filler_is_padding_alone_in_any_order() {
+    let (_folder, store) = &random_stores(1)[0];
+    let sampler = sampler(store, &settings(7), (0, 1), PLAIN).unwrap();
+    let length = sampler.settings().shape.sequence_length as usize;
+    let places: Vec<u16> = (0..length as u16).collect();
+    let mut fillers = 0;
+    for batch in sampler.evaluate(Split::Train, None).unwrap() {
+        let batch = batch.unwrap();
+        let weights = batch.get::<f32>("seq_weight").unwrap();
+        for (at, _) in weights.iter().enumerate().filter(|(_, weight)| **weight == 0.0) {
+            let cells = at * length..(at + 1) * length;
+            let is_padding = &batch.get::<u8>("is_padding").unwrap()[cells.clone()];
+            assert!(is_padding.iter().all(|&is| is == 1));
+            for order in ["col_perm", "out_perm", "in_perm"] {
+                assert_eq!(batch.get::<u16>(order).unwrap()[cells.clone()], places);
+            }
+            let numbers = [
+                batch.get::<i64>("obs_time").unwrap()[at],
+                batch.get::<u32>("seed_row").unwrap()[at].into(),
+                batch.get::<i32>("target_pos").unwrap()[at].into(),
+                batch.get::<i32>("num_rows").unwrap()[at].into(),
+            ];
+            assert_eq!(numbers, [0; 4]);
+            fillers += 1;
+        }
+    }
+    assert!(fillers > 0);
+}
+
+#[test]
+fn a_task_named_twice_and_other_weights_are_rejected() {
+    let (_folder, store) = &random_stores(1)[0];
+    let names: Vec<String> = store.tasks().iter().map(|t| t.metadata().name.clone()).collect();
+    let with = |weights: [f64; 2]| {
+        let settings = Settings {
+            tasks: Some(names[..2].to_vec()),
+            task_weights: Some(weights.to_vec()),
+            ..settings(2)
+        };
+        sampler(store, &settings, (0, 1), PLAIN).unwrap()
+    };
+    let sampler = with([1.0, 1.0]);
+    for twice in [vec![&names[0], &names[0]], vec![&names[0], &names[1], &names[0]]] {
+        let twice: Vec<String> = twice.into_iter().cloned().collect();
+        let error = sampler.evaluate(Split::Train, Some(&twice)).err().unwrap();
+        assert!(error.to_string().contains("is named twice"), "{error}");
+    }
+    let error = with([1.0, 2.0]).resume(&sampler.cursor()).unwrap_err().to_string();
+    let name = format!("task/{}/{}", store.metadata().database, names[1]);
+    assert!(error.contains(&format!("{name:?} was \"1\" and is now \"2\"")), "{error}");
+}
+
+/// The least bucket that holds the texts, in whatever order they are given.
+#[test]
+fn a_batch_has_the_bucket_that_its_texts_just_fill() {
+    let mut compared = 0;
+    for (_folder, store) in &random_stores(6) {
+        let first = |buckets| {
+            let settings = settings(3);
+            let shape =
+                Shape { texts: Texts::Batch(buckets), sequence_length: 100, ..settings.shape };
+            let sampler = sampler(store, &Settings { shape, ..settings }, (0, 1), PLAIN).ok()?;
+            sampler.next(Split::Train).ok().map(|(batch, _)| batch)
+        };
+        let Some(batch) = first(vec![300]) else { continue };
+        let cells = batch.get::<i8>("semantic_types").unwrap().iter();
+        let cells = cells.zip(batch.get::<u8>("is_null").unwrap());
+        let texts = cells.zip(batch.get::<u32>("text_embed_ids").unwrap());
+        let of_texts = texts.filter(|((kind, is_null), _)| **kind == 5 && **is_null == 0);
+        let count = of_texts.map(|(_, text)| text + 1).max().unwrap_or(0);
+        if count > 1 {
+            for buckets in [vec![300, count], vec![count - 1, 300, count, 300]] {
+                let batch = first(buckets).unwrap();
+                let texts = batch.tensors().find(|(of, _)| of.name == "text_batch_embeddings");
+                assert_eq!(texts.unwrap().0.shape[0], count as usize);
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared > 1, "{compared}");
+}
+
+/// With all texts on the device, a batch has the number of each in the store.
+#[test]
+fn texts_of_the_store_have_the_vectors_of_the_batch() {
+    let mut compared = 0;
+    for (_folder, store) in &random_stores(6) {
+        let form = |texts| {
+            let settings = settings(3);
+            let shape = Shape { texts, sequence_length: 100, ..settings.shape };
+            sampler(store, &Settings { shape, ..settings }, (0, 1), PLAIN)
+        };
+        let (Ok(own), Ok(global)) = (form(Texts::Batch(vec![])), form(Texts::Global)) else {
+            continue;
+        };
+        for _ in 0..10 {
+            let [own, global] = [&own, &global].map(|of| of.next(Split::Train).unwrap().0);
+            assert!(global.get::<u16>("text_batch_embeddings").is_none());
+            assert!(global.bytes() < own.bytes());
+            let vectors = own.get::<u16>("text_batch_embeddings").unwrap();
+            let width = store.metadata().embedding.dimension as usize;
+            let cells = own.get::<i8>("semantic_types").unwrap().iter();
+            let cells = cells.zip(own.get::<u8>("is_null").unwrap()).enumerate();
+            for (at, _) in cells.filter(|(_, (kind, is_null))| **kind == 5 && **is_null == 0) {
+                let [own, text] =
+                    [&own, &global].map(|of| of.get::<u32>("text_embed_ids").unwrap()[at]);
+                let expected = store.text_embedding(text).unwrap().unwrap();
+                let found = &vectors[own as usize * width..][..width];
+                assert!(expected.iter().map(|x| x.to_bits()).eq(found.iter().copied()));
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 100, "{compared}");
 }

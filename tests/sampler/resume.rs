@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use headwater::ErrorKind;
-use headwater::plan::{Cursor, CursorKind, Position, Split};
-use headwater::sampler::{Aggregates, Settings, Speed};
+use headwater::plan::{Cursor, CursorKind, Position, Setting, Split, SplitRatios, SplitRule};
+use headwater::sampler::{Aggregates, Children, RowOrder, Settings, Shape, Speed, Walk};
 
 use crate::allocations::allocated;
 use crate::{PLAIN, random_stores, sampler, sequences, small};
@@ -165,4 +165,56 @@ fn a_pass_has_as_many_batches_as_an_epoch() {
             assert_eq!(found, expected);
         }
     }
+}
+
+/// Every setting that determines the sequence is in the plan, whichever walk has it.
+#[test]
+fn p6_each_setting_of_the_sequence_is_rejected_by_its_name() {
+    let (_folder, store) = &random_stores(1)[0];
+    let walk = |child_width, children| Walk::Priority { child_width, children };
+    let breadth = |max_hops, budget| Walk::Breadth { max_hops, budget };
+    let base = Settings {
+        walk: walk(3, Children::Uniform),
+        row_order: RowOrder::Walk,
+        visible_until: None,
+        ..small(2)
+    };
+    let wide = Settings { walk: breadth(2, 4), ..base.clone() };
+    let cursor = |settings: &Settings| sampler(store, settings, (0, 1), PLAIN).unwrap().cursor();
+    let other_ratios = SplitRule { ratios: SplitRatios::new(0.5, 0.2, 0.3).unwrap(), ..base.split };
+    let more_rows = Shape { max_rows: base.shape.max_rows + 1, ..base.shape.clone() };
+    for (from, to, name) in [
+        (
+            &base,
+            Settings { walk: walk(4, Children::Uniform), ..base.clone() },
+            "\"child_width\" was 3",
+        ),
+        (
+            &base,
+            Settings { walk: walk(3, Children::Latest), ..base.clone() },
+            "\"uniform\" and is now \"latest\"",
+        ),
+        (&base, wide.clone(), "\"walk\" was \"priority\" and is now \"breadth\""),
+        (&wide, Settings { walk: breadth(3, 4), ..base.clone() }, "\"max_hops\" was 2"),
+        (&wide, Settings { walk: breadth(2, 5), ..base.clone() }, "\"budget\" was 4"),
+        (
+            &base,
+            Settings { row_order: RowOrder::CuthillMckee, ..base.clone() },
+            "\"walk\" and is now \"cuthill-mckee\"",
+        ),
+        (
+            &base,
+            Settings { split: other_ratios, ..base.clone() },
+            "\"split_ratios/train\" was 600 and is now 500",
+        ),
+        (&base, Settings { shape: more_rows, ..base.clone() }, "\"max_rows\""),
+    ] {
+        let cursor = cursor(from);
+        let error = sampler(store, &to, (0, 1), PLAIN).unwrap().resume(&cursor).unwrap_err();
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    let plan = sampler(store, &base, (0, 1), PLAIN).unwrap().plan().clone();
+    let of = |name: &str| plan.iter().find(|(own, _)| *own == name).map(|(_, setting)| setting);
+    assert_eq!(of("sampler"), Some(&Setting::from(3_u64)));
+    assert_eq!(of("staleness"), None);
 }

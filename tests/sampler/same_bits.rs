@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headwater::plan::Split;
-use headwater::sampler::{Aggregates, Batch, Sampler, Settings, Speed};
+use headwater::sampler::{Aggregates, Batch, Masks, Pool, Sampler, Settings, Speed};
 use headwater::store::Store;
 use proptest::prelude::*;
 
@@ -40,13 +40,9 @@ fn counted(seeds: impl IntoIterator<Item = SeedName>) -> BTreeMap<SeedName, u64>
 
 /// Returns the seeds of a task in a split, each read by itself.
 fn expected_seeds(case: &Case, task: usize, split: Split) -> BTreeMap<SeedName, u64> {
-    let (store, place) = case.tasks()[task];
-    let stored = &store.tasks()[place];
-    let anchor = &store.tables()[stored.metadata().anchor as usize];
-    counted(twin::seeds_of(store, &case.settings, place, split).into_iter().map(|index| {
-        let seed = stored.seed(anchor, index).unwrap();
-        (task as u32, seed.row, seed.obs_time)
-    }))
+    let (store, served) = case.tasks()[task];
+    let seeds = twin::seeds_of(store, &case.settings, served, split);
+    counted(seeds.into_iter().map(|(_, seed)| (task as u32, seed.row, seed.obs_time)))
 }
 
 fn differ_by_one_at_most(counts: &[usize]) -> bool {
@@ -110,7 +106,9 @@ proptest! {
             found.map(|(task, name)| (task, name.to_owned())).unwrap()
         };
         let (task, name) = first_task(&case.plain());
-        let settings = Settings { tasks: Some(vec![name]), ..case.settings.clone() };
+        let mut settings = case.settings.clone();
+        settings.pools.retain(|pool| name.replace("/pool:", "/") == pool.table);
+        settings.tasks = Some(if settings.pools.is_empty() { vec![name] } else { vec![] });
         let ranks = world(&case.stores, &settings, ranks, PLAIN);
         let count = ranks[0].seed_count(0, Split::Train) as usize;
         let global = settings.shape.batch_size as usize * ranks.len();
@@ -180,6 +178,24 @@ fn p1_golden_digests_of_streams() {
         "c8a7e0f104314ba3",
     ];
     assert_eq!(digests, expected);
+    let masked = |seed| {
+        let settings = with(seed);
+        let masks = Masks::new(0.3, None, settings.shape.sequence_length).unwrap();
+        Settings { masks: Some(masks), ..settings }
+    };
+    let expected = ["5e9dcda5ae62620d", "25976886f5eae2d9"];
+    assert_eq!([1, 2].map(|seed| digest(&masked(seed))), expected);
+    let pooled = |seed| Settings {
+        tasks: Some(vec![store.tasks()[0].metadata().name.clone()]),
+        pools: vec![
+            Pool { table: "orders".into(), obs_time: None },
+            Pool { table: "remarks".into(), obs_time: Some(3_000_000_000_000) },
+        ],
+        require_label: true,
+        ..masked(seed)
+    };
+    let expected = ["3ae983141fde7900", "31230b366ed2140a"];
+    assert_eq!([1, 2].map(|seed| digest(&pooled(seed))), expected);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use headwater::sampler::{Children, Settings, Shape, Walk};
 use headwater::store::{NEVER_VISIBLE, Seed, Store, SummaryMetadata, TargetMetadata};
 
 use crate::database::{Database, Value};
+use crate::twin::Served;
 use crate::{PLAIN, sampler, stores};
 
 /// A table and a row of it.
@@ -20,15 +21,14 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) fn of(store: &Store, task: usize, seed: &Seed) -> Self {
-        let metadata = store.tasks()[task].metadata();
-        let hidden = match &metadata.target {
-            TargetMetadata::Cell { column, hide } => {
+    pub(crate) fn of(store: &Store, served: Served, seed: &Seed) -> Self {
+        let hidden = match served.target(store) {
+            Some(TargetMetadata::Cell { column, hide }) => {
                 hide.iter().copied().chain([*column]).collect()
             }
-            TargetMetadata::Derived { .. } => vec![],
+            Some(TargetMetadata::Derived { .. }) | None => vec![],
         };
-        Self { seed: (metadata.anchor as usize, seed.row), obs_time: seed.obs_time, hidden }
+        Self { seed: (served.anchor(store), seed.row), obs_time: seed.obs_time, hidden }
     }
 
     /// Whether a row of a summary is known: its period has ended by the observation and, where the

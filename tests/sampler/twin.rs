@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use headwater::plan::Split;
 use headwater::random::{Purpose, Stream, name_identity};
-use headwater::sampler::{Aggregates, Batch, Children, Masks, Settings, Walk};
+use headwater::sampler::{Aggregates, Batch, Children, Masks, Pool, Settings, Walk};
 use headwater::store::{
     AggregateMetadata, AggregateValue, Cell, ColumnMetadata, ColumnStats, SEES_EVERYTHING, Scale,
     Seed, Store, TargetMetadata, TimeMetadata, is_visible,
@@ -199,19 +199,88 @@ impl Twin<'_> {
     }
 }
 
+/// What a sampler serves.
+#[derive(Clone, Copy)]
+pub(crate) enum Served {
+    /// A task of the store.
+    Task(usize),
+    /// The rows of a table, all observed at a time or each at its own.
+    Pool(usize, Option<i64>),
+}
+
+impl Served {
+    pub(crate) fn target(self, store: &Store) -> Option<&TargetMetadata> {
+        match self {
+            Self::Task(task) => Some(&store.tasks()[task].metadata().target),
+            Self::Pool(..) => None,
+        }
+    }
+
+    pub(crate) fn anchor(self, store: &Store) -> usize {
+        match self {
+            Self::Task(task) => store.tasks()[task].metadata().anchor as usize,
+            Self::Pool(table, _) => table,
+        }
+    }
+
+    /// The name whose identity is part of the split's hash.
+    fn name(self, store: &Store) -> String {
+        match self {
+            Self::Task(task) => store.tasks()[task].metadata().name.clone(),
+            Self::Pool(table, _) => format!("pool:{}", store.tables()[table].metadata().name),
+        }
+    }
+
+    /// The seeds by their numbers, without those that are left out.
+    fn seeds(self, store: &Store, settings: &Settings) -> Vec<(u32, Seed)> {
+        let anchor = &store.tables()[self.anchor(store)];
+        let until = settings.visible_until.unwrap_or(i64::MAX);
+        let mut seeds = Vec::new();
+        match self {
+            Self::Task(task) => {
+                let task = &store.tasks()[task];
+                for index in 0..task.metadata().seed_count {
+                    let seed = task.seed(anchor, index).unwrap();
+                    if seed.target != Cell::Null || !settings.require_label {
+                        seeds.push((index, seed));
+                    }
+                }
+            }
+            Self::Pool(_, given) => {
+                for row in 0..anchor.row_count() {
+                    let time = anchor.row(row).unwrap().time();
+                    let has_time = time != i64::MIN && time < i64::MAX - 1;
+                    let obs_time = given.or(has_time.then_some(time));
+                    let seed = obs_time.map(|obs_time| Seed {
+                        row,
+                        obs_time,
+                        target: Cell::Null,
+                        split: None,
+                    });
+                    let exists = |seed: &Seed| time == i64::MIN || time <= seed.obs_time.min(until);
+                    seeds.extend(seed.filter(exists).map(|seed| (row, seed)));
+                }
+            }
+        }
+        for (_, seed) in &mut seeds {
+            seed.obs_time = seed.obs_time.min(until);
+        }
+        seeds
+    }
+}
+
 /// The rows of the context of a seed, and how the walk reached each.
 fn context(
     store: &Store,
     settings: &Settings,
-    task: usize,
+    served: Served,
     seed: &Seed,
     random: Stream,
 ) -> (Vec<Place>, Vec<Reached>) {
-    let metadata = store.tasks()[task].metadata();
-    let is_derived = matches!(metadata.target, TargetMetadata::Derived { .. });
+    let is_derived = matches!(served.target(store), Some(TargetMetadata::Derived { .. }));
     let mut twin = Twin {
         store,
-        asked: Asked::of(store, task, seed),
+        asked: Asked::of(store, served, seed),
         cells_max: settings.shape.sequence_length as usize,
         rows_max: settings.shape.max_rows as usize,
         random,
@@ -221,7 +290,7 @@ fn context(
         aggregates: settings.aggregates,
         parents: vec![],
     };
-    let start = (metadata.anchor as usize, seed.row);
+    let start = (served.anchor(store), seed.row);
     twin.enter(start, SEED);
     // Before it came to exist a row has no links.
     if is_visible(twin.time(start), seed.obs_time) {
@@ -247,18 +316,18 @@ struct Expected<'a> {
 fn cells<'a>(
     store: &'a Store,
     settings: &Settings,
-    task: usize,
+    served: Served,
     seed: &Seed,
     (rows, reached): (&[Place], &[Reached]),
 ) -> Vec<Expected<'a>> {
-    let asked = Asked::of(store, task, seed);
-    let task = &store.tasks()[task];
+    let asked = Asked::of(store, served, seed);
+    let target = served.target(store);
     let mut cells = Vec::new();
     for (number, &(table, row)) in rows.iter().enumerate() {
         let record = store.tables()[table].row(row).unwrap();
         for (place, column) in store.tables()[table].metadata().columns.iter().enumerate() {
             let is_target = number == 0
-                && matches!(task.metadata().target, TargetMetadata::Cell { column, .. } if column as usize == place);
+                && matches!(target, Some(TargetMetadata::Cell { column, .. }) if *column as usize == place);
             let mut cell = record.cell(place);
             let is_hidden = number == 0 && asked.hidden.contains(&(place as u32));
             let is_later =
@@ -271,7 +340,7 @@ fn cells<'a>(
             }
             cells.push(Expected { row: number, column: Cow::Borrowed(column), cell, is_target });
         }
-        if let (0, TargetMetadata::Derived { column, .. }) = (number, &task.metadata().target) {
+        if let (0, Some(TargetMetadata::Derived { column, .. })) = (number, target) {
             let (column, cell) = (Cow::Borrowed(column), seed.target);
             cells.push(Expected { row: 0, column, cell, is_target: true });
         }
@@ -626,17 +695,22 @@ fn check_masks(
 }
 
 /// Returns the seeds of a split, in the order of the store, each read by itself.
-pub(crate) fn seeds_of(store: &Store, settings: &Settings, task: usize, split: Split) -> Vec<u32> {
-    let stored = &store.tasks()[task];
-    let anchor = &store.tables()[stored.metadata().anchor as usize];
-    let split_of = |index: u32| {
-        let seed = stored.seed(anchor, index).unwrap();
+pub(crate) fn seeds_of(
+    store: &Store,
+    settings: &Settings,
+    served: Served,
+    split: Split,
+) -> Vec<(u32, Seed)> {
+    let anchor = &store.tables()[served.anchor(store)];
+    let split_of = |seed: &Seed| {
         seed.split.unwrap_or_else(|| {
             let identity = anchor.identity(seed.row).unwrap();
-            settings.split.split_of(name_identity(&stored.metadata().name), identity)
+            settings.split.split_of(name_identity(&served.name(store)), identity)
         })
     };
-    (0..stored.metadata().seed_count).filter(|&index| split_of(index) == split).collect()
+    let mut seeds = served.seeds(store, settings);
+    seeds.retain(|(_, seed)| split_of(seed) == split);
+    seeds
 }
 
 /// Settings that name the widths of some relations, half of the time.
@@ -665,29 +739,66 @@ fn with_some_masks(settings: Settings) -> Settings {
     Settings { masks: masks.map(|masks| Masks { texts, ..masks }), ..settings }
 }
 
+/// Settings with all tasks, with or without those whose label is not known, and with pools of some tables.
+fn with_some_pools(settings: Settings, store: &Store) -> Settings {
+    let mut random = Stream::new(settings.seed, Purpose::Split, [0x900f, 0, 0]);
+    let mut pools = Vec::new();
+    let is_summary = |number: usize| {
+        store.metadata().summaries.iter().any(|summary| summary.table as usize == number)
+    };
+    for (number, table) in store.metadata().tables.iter().enumerate() {
+        // Most times of the random stores lie around here.
+        let obs_time =
+            [None, Some(1_000_000_000_000_000), Some(i64::MAX)][random.below(3) as usize];
+        if random.below(2) == 1
+            && !is_summary(number)
+            && (table.time.is_some() || obs_time.is_some())
+        {
+            pools.push(Pool { table: table.name.clone(), obs_time });
+        }
+    }
+    let tasks = store.tasks().iter().map(|task| task.metadata().name.clone()).collect();
+    Settings { tasks: Some(tasks), pools, require_label: random.below(2) == 1, ..settings }
+}
+
 #[test]
 fn every_sequence_equals_that_of_the_plain_twin() {
     let (mut cut, mut links, mut contexts, mut aggregates, mut masked) = (0, 0, 0, 0, 0);
+    let mut of_pools = 0;
     for number in 0..60 {
         let (_folder, store) = random_store(number);
         let settings = with_some_masks(with_some_widths(small(number), &store));
+        let settings = with_some_pools(settings, &store);
         let Ok(sampler) = sampler(&store, &settings, (0, 1), PLAIN) else { continue };
-        for (task, name) in sampler.tasks().enumerate() {
-            if sampler.seed_count(task, Split::Train) == 0 {
+        let tasks = (0..store.tasks().len()).map(Served::Task);
+        let mut pools: Vec<_> = (settings.pools.iter())
+            .map(|pool| {
+                let is_it = |table: &headwater::store::Table| table.metadata().name == pool.table;
+                (store.tables().iter().position(is_it).unwrap(), pool.obs_time)
+            })
+            .collect();
+        pools.sort_by_key(|&(table, _)| table);
+        let pools = pools.into_iter().map(|(table, obs_time)| Served::Pool(table, obs_time));
+        let all: Vec<_> = tasks.chain(pools).collect();
+        assert_eq!(all.len(), sampler.tasks().count());
+        for (task, (name, &served)) in sampler.tasks().zip(&all).enumerate() {
+            assert_eq!(name.split_once('/').unwrap().1, served.name(&store));
+            let seeds = seeds_of(&store, &settings, served, Split::Train);
+            assert_eq!(seeds.len() as u64, sampler.seed_count(task, Split::Train));
+            if seeds.is_empty() {
                 continue;
             }
-            let seeds = seeds_of(&store, &settings, task, Split::Train);
-            assert_eq!(seeds.len() as u64, sampler.seed_count(task, Split::Train));
             let names = [name.to_owned()];
             let batches = sampler.evaluate(Split::Train, Some(&names)).unwrap();
-            let anchor = store.tasks()[task].metadata().anchor as usize;
+            let anchor = served.anchor(&store);
             let each = settings.shape.batch_size as usize;
             for (batch, seeds) in batches.zip(seeds.chunks(each)) {
                 let batch = batch.unwrap();
-                for (sequence, &index) in seeds.iter().enumerate() {
+                for (sequence, seed) in seeds.iter().enumerate() {
                     let rows =
-                        check_sequence(&store, &settings, task, name, &batch, sequence, index);
+                        check_sequence(&store, &settings, (served, name), &batch, sequence, seed);
                     contexts += 1;
+                    of_pools += usize::from(matches!(served, Served::Pool(..)));
                     masked += usize::from(settings.masks.is_some());
                     aggregates += aggregates_of(&store, anchor).count();
                     links += rows;
@@ -701,35 +812,35 @@ fn every_sequence_equals_that_of_the_plain_twin() {
         }
     }
     assert!(contexts > 500 && links > 1500 && cut > 50, "{contexts} {links} {cut}");
-    assert!(aggregates > 1000 && masked > 100, "{aggregates} {masked}");
+    assert!(
+        aggregates > 1000 && masked > 100 && of_pools > 100,
+        "{aggregates} {masked} {of_pools}"
+    );
 }
 
 fn check_sequence(
     store: &Arc<Store>,
     settings: &Settings,
-    task: usize,
-    name: &str,
+    (served, name): (Served, &str),
     batch: &Batch,
     sequence: usize,
-    index: u32,
+    (index, seed): &(u32, Seed),
 ) -> usize {
-    let stored = &store.tasks()[task];
-    let anchor = &store.tables()[stored.metadata().anchor as usize];
-    let seed = stored.seed(anchor, index).unwrap();
-    let until = settings.visible_until.unwrap_or(i64::MAX);
-    let seed = Seed { obs_time: seed.obs_time.min(until), ..seed };
     let random =
-        Stream::new(settings.seed, Purpose::Walk, [name_identity(name), 0, u64::from(index)]);
-    let (rows, reached) = context(store, settings, task, &seed, random);
-    let cells = cells(store, settings, task, &seed, (&rows, &reached));
-    let asked = Asked::of(store, task, &seed);
+        Stream::new(settings.seed, Purpose::Walk, [name_identity(name), 0, u64::from(*index)]);
+    let (rows, reached) = context(store, settings, served, seed, random);
+    let cells = cells(store, settings, served, seed, (&rows, &reached));
+    let asked = Asked::of(store, served, seed);
     check(store, settings, batch, sequence, &asked, (&rows, &reached), &cells);
     assert_eq!(batch.get::<u32>("seed_row").unwrap()[sequence], seed.row);
     assert_eq!(batch.get::<i64>("obs_time").unwrap()[sequence], seed.obs_time);
     assert_eq!(batch.get::<f32>("seq_weight").unwrap()[sequence], 1.0);
     assert_eq!(batch.get::<i32>("num_rows").unwrap()[sequence] as usize, rows.len());
-    check_masks(store, settings, batch, sequence, (name, index), &cells);
-    let target = cells.iter().position(|cell| cell.is_target).unwrap();
-    assert_eq!(batch.get::<i32>("target_pos").unwrap()[sequence] as usize, target);
+    check_masks(store, settings, batch, sequence, (name, *index), &cells);
+    let target = cells.iter().position(|cell| cell.is_target).map_or(-1, |at| at as i32);
+    assert_eq!(batch.get::<i32>("target_pos").unwrap()[sequence], target);
+    let has_target = matches!(served, Served::Task(_));
+    assert_eq!(target >= 0, has_target);
+    assert_eq!(batch.get::<u8>("target_stype").unwrap()[0] < 255, has_target);
     rows.len()
 }

@@ -33,7 +33,7 @@ impl DrawnCell {
     pub(super) fn of(at: usize, view: CellView, sequence: &Sequence<'_>, is_hidden: bool) -> Self {
         let state = match &view.value {
             _ if at >= sequence.length => State::Cut,
-            _ if at == sequence.target => State::Target,
+            _ if Some(at) == sequence.target => State::Target,
             None => State::Null,
             Some(_) if sequence.is_null[at] == 1 && is_hidden => State::Hidden,
             Some(_) if sequence.is_null[at] == 1 => State::Later,

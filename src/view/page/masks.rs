@@ -175,7 +175,7 @@ impl Mask {
             );
         }
         svg.push_str(&axes(length, scale));
-        let target = order.iter().position(|&cell| usize::from(cell) == sequence.target);
+        let target = order.iter().position(|&cell| Some(usize::from(cell)) == sequence.target);
         if let Some(target) = target {
             let at = AXIS + target * scale + scale / 2;
             let (tip, end) = (whole - MARK + 1, whole - 1);
@@ -265,10 +265,12 @@ pub(super) fn bar(sequence: &Sequence<'_>, names: &[String]) -> String {
             run.cells
         );
     }
-    let _ = write!(
-        svg,
-        "<rect class=\"target\" x=\"{}\" y=\"0\" width=\"1\" height=\"20\"><title>the target</title></rect>",
-        sequence.target
-    );
+    if let Some(at) = sequence.target {
+        let _ = write!(
+            svg,
+            "<rect class=\"target\" x=\"{at}\" y=\"0\" width=\"1\" height=\"20\"><title>the target\
+             </title></rect>"
+        );
+    }
     svg + "</svg>"
 }

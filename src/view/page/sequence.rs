@@ -18,8 +18,8 @@ pub(super) struct Sequence<'a> {
     pub in_perm: &'a [u16],
     /// The number of cells before the padding.
     pub length: usize,
-    /// The place of the target.
-    pub target: usize,
+    /// The place of the target, if there is one.
+    pub target: Option<usize>,
 }
 
 impl<'a> Sequence<'a> {
@@ -39,7 +39,7 @@ impl<'a> Sequence<'a> {
             out_perm: tensor(batch, "out_perm")?,
             in_perm: tensor(batch, "in_perm")?,
             length: is_padding.iter().position(|&is| is == 1).unwrap_or(is_padding.len()),
-            target: target_pos[0] as usize,
+            target: usize::try_from(target_pos[0]).ok(),
         })
     }
 

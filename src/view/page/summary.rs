@@ -13,12 +13,14 @@ use crate::view::words::{count, plural};
 
 /// Returns the label, which the model does not see.
 pub(super) fn target(store: &Store, context: &Context, view: &ContextView) -> String {
-    let semantic = target_column(store, context).map(|column| column.semantic().to_string());
+    let Some(column) = target_column(store, context) else {
+        return "<b>none</b><span>a row of a pool</span>".to_owned();
+    };
     let value = view.value.as_deref().unwrap_or("NULL");
     format!(
         "<b>{}</b> <small>{}</small><span title=\"{}\">{}</span>",
-        escape(&view.target),
-        semantic.unwrap_or_default(),
+        escape(&column.name),
+        column.semantic(),
         escape(value),
         shortened(value)
     )

@@ -1,0 +1,98 @@
+"""Pools: the rows of a table as seeds without a target."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import headwater
+
+
+def sampler(store_path, **settings):
+    return headwater.Sampler(store_path, default_batch_size=4, **settings)
+
+
+def test_a_pool_alone_serves_its_rows_once_without_a_target(store_path):
+    with sampler(store_path, pools=["orders"], mask_share=0.15) as running:
+        assert running.tasks == ["shop/pool:orders"]
+        rows = []
+        for split in ("train", "val", "test"):
+            for batch in running.evaluate(split):
+                assert (batch["target_pos"][batch["seq_weight"] > 0] == -1).all()
+                assert batch["target_stype"][0] == 255
+                assert not batch["is_target"].any()
+                rows.extend(batch["seed_row"][batch["seq_weight"] > 0])
+        metadata = running.database_metadata()
+        count = next(t["row_count"] for t in metadata["tables"] if t["name"] == "orders")
+        assert sorted(rows) == list(range(count))
+        assert any(running.next_train_batch()["is_masked"].any() for _ in range(5))
+
+
+def test_tasks_and_pools_share_a_stream_by_their_weights(store_path):
+    settings = {
+        "tasks": ["price"],
+        "pools": {"orders": None, "customers": "2100-01-01"},
+        "task_weights": [1, 2, 1],
+    }
+    with sampler(store_path, **settings) as running:
+        # Pools come in the order of the tables.
+        assert running.tasks == ["shop/price", "shop/pool:customers", "shop/pool:orders"]
+        names = [running.tasks[running.next_train_batch()["task_idx"][0]] for _ in range(40)]
+        assert names.count("shop/pool:orders") == 20
+        restored = pickle.loads(pickle.dumps(running))
+        with restored:
+            one, two = running.next_train_batch(), restored.next_train_batch()
+            assert all(np.array_equal(one[name], two[name]) for name in one)
+        later = settings | {"pools": {"orders": None, "customers": "2100-01-02"}}
+        with (
+            sampler(store_path, **later) as other,
+            pytest.raises(headwater.PlanMismatch, match="observed/shop/pool:customers"),
+        ):
+            other.resume(running.cursor())
+
+
+def test_a_pool_encodes_chosen_rows_and_is_drawn(store_path):
+    with sampler(store_path, pools=["orders"]) as running:
+        batch = running.sample("pool:orders", [1, 2], ["2100-01-01"] * 2)
+        assert (batch["seq_weight"] == [1, 1, 0, 0]).all()
+        page = running.draw("pool:orders", 0)
+        assert "target none, a row of a pool" in str(page)
+        assert "a row of a pool" in page.html
+
+
+def test_labels_can_be_required(store_path):
+    with sampler(store_path) as every, sampler(store_path, require_label=True) as labelled:
+        assert every.tasks == labelled.tasks
+        for split in ("train", "val", "test"):
+            counts, all_counts = labelled.seed_counts(split), every.seed_counts(split)
+            assert all(counts[task] <= all_counts[task] for task in counts)
+        with pytest.raises(headwater.PlanMismatch, match="require_label"):
+            labelled.resume(every.cursor())
+
+
+def test_other_tasks_stay_out_where_pools_are_named(store_path):
+    with sampler(store_path, pools=["orders"]) as alone, sampler(store_path) as tasks:
+        assert [*tasks.tasks, *alone.tasks] == ["shop/price", "shop/pool:orders"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"pools": "orders"}, "expected a list of tables, found 'orders'; say"),
+        ({"pools": ["orders", "orders"]}, "expected each table once"),
+        ({"pools": ["order"]}, 'no table is called "order"; name one of shop/customers'),
+        ({"pools": ["customers"]}, 'a time at which the rows of "customers" are observed'),
+        ({"pools": {"orders": "soon"}}, "pools\\['orders'\\]: expected an observation time"),
+        ({"pools": {"orders": "1900-01-01"}}, 'expected rows of "orders" that exist'),
+        ({"pools": ["orders"], "task_weights": [1, 2]}, "expected 1 task weights"),
+        ({"pools": ["orders"], "staleness_days": 1}, "observed at a time of their own"),
+        ({"tasks": []}, "there is no task to serve"),
+        ({"require_label": "yes"}, "require_label"),
+    ],
+)
+def test_pools_that_cannot_be_are_refused(store_path, arguments, message):
+    with warnings.catch_warnings(), pytest.raises(headwater.InvalidArgument, match=message):
+        sampler(store_path, **arguments)
