@@ -1,0 +1,56 @@
+"""Masked cells against a plain twin, written from the two FORMAT.md pages alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import headwater
+from event_twin import Stream
+from name_identity import name_identity
+
+MASKED_CELL = 11
+IDENTIFIER, TEXT = 0, 5
+NO_PLACE = 65535
+
+
+def expected_masks(batch, row, settings, task, times):
+    """Returns the places of the masked cells of a sequence in the first epoch."""
+    identity = (name_identity(task), 0, int(batch["seed_row"][row]))
+    words = Stream(settings["seed"], MASKED_CELL, identity)
+    share = round(settings["mask_share"] * 65536)
+    places, word = [], 0
+    for at in range(batch["is_null"].shape[1]):
+        word = words.word() if at % 4 == 0 else word >> 16
+        kind = batch["semantic_types"][row, at]
+        told = ["is_padding", "is_null", "is_target"]
+        may_be = not any(batch[name][row, at] for name in told) and kind != IDENTIFIER
+        may_be &= settings["mask_texts"] or kind != TEXT
+        may_be &= batch["column_ids"][row, at] not in times
+        if may_be and (word & 0xFFFF) < share:
+            places.append(at)
+    return places[: settings["mask_most"]]
+
+
+@pytest.mark.parametrize("texts", [True, False])
+@pytest.mark.parametrize(("share", "most"), [(0.15, 40), (0.6, 5)])
+def test_masks_are_those_of_the_twin(store_path, texts, share, most):
+    settings = {"seed": 7, "mask_share": share, "mask_most": most, "mask_texts": texts}
+    seen = 0
+    with headwater.Sampler(
+        store_path, tasks=["price"], pools=["orders"], default_batch_size=8, max_rows=16,
+        default_sequence_length=64, **settings,
+    ) as sampler:  # fmt: skip
+        tables = sampler.database_metadata()["tables"]
+        in_columns = [t for t in tables if t["time"] and "column" in t["time"]]
+        times = {t["columns"][t["time"]["column"]["column"]]["index"] for t in in_columns}
+        assert times
+        for task in sampler.tasks:
+            for _, batch in zip(range(12), sampler.evaluate("val", [task]), strict=False):
+                for row in np.flatnonzero(batch["seq_weight"]):
+                    places = expected_masks(batch, row, settings, task, times)
+                    listed = places + [NO_PLACE] * (most - len(places))
+                    assert batch["masked_pos"][row].tolist() == listed
+                    assert np.flatnonzero(batch["is_masked"][row]).tolist() == places
+                    seen += len(places)
+    assert seen > 200
