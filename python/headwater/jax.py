@@ -1,10 +1,10 @@
-"""Batches as JAX arrays, and Gram matrices of arrays sharded over devices: `pip install jax`."""
+"""Batches and masks as JAX arrays, Gram matrices of sharded arrays: `pip install jax`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,49 @@ def arrays(batch: Mapping[str, npt.NDArray[Any]]) -> dict[str, jax.Array | npt.N
         else array
         for name, array in batch.items()
     }
+
+
+class AttentionMasks(NamedTuple):
+    """Which cells attend to which, bool [B, S, S]: True at (b, i, j) if cell i attends to j."""
+
+    # Cells of the same column.
+    column: jax.Array
+    # Cells of the same row.
+    feature: jax.Array
+    # Cells of rows that refer to the cell's row, or that it refers to.
+    neighbor: jax.Array
+
+
+def attention_masks(batch: Mapping[str, jax.Array | npt.NDArray[Any]]) -> AttentionMasks:
+    """Returns the three masks of relational attention for a batch, made on its device.
+
+    Padding attends to nothing and nothing to it, but each cell attends to itself in every mask: a
+    row of a mask without any True would make a softmax NaN. It takes batches in both forms, may be
+    called within `jax.jit`, and suits `jax.nn.dot_product_attention(..., mask=mask[:, None])`.
+
+    Example:
+        >>> masks = attention_masks(arrays(sampler.next_train_batch()))  # doctest: +SKIP
+    """
+    rows = jnp.asarray(batch["seq_row_ids"]).astype(jnp.int32)
+    columns = jnp.asarray(batch["column_ids"])
+    edges = jnp.asarray(batch["fk_edges"]).astype(jnp.int32)
+    is_cell = jnp.asarray(batch["is_padding"]) == 0
+    most_rows = batch["row_hop"].shape[1]
+
+    def linked(edges: jax.Array, rows: jax.Array) -> jax.Array:
+        matrix = jnp.zeros((most_rows, most_rows), bool)
+        # Unused edges have rows out of range, which are dropped.
+        matrix = matrix.at[edges[:, 0], edges[:, 1]].set(True, mode="drop")
+        return (matrix | matrix.T)[rows][:, rows]
+
+    both = is_cell[:, :, None] & is_cell[:, None, :]
+    itself = jnp.eye(rows.shape[1], dtype=bool)
+    masks = (
+        columns[:, :, None] == columns[:, None, :],
+        rows[:, :, None] == rows[:, None, :],
+        jax.vmap(linked)(edges, rows),
+    )
+    return AttentionMasks(*(mask & both | itself for mask in masks))
 
 
 def gram(

@@ -1,9 +1,9 @@
-"""A PyTorch dataset over a sampler: `pip install torch`."""
+"""A PyTorch dataset over a sampler, and masks of its batches: `pip install torch`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,48 @@ def _tensor(array: npt.NDArray[Any]) -> torch.Tensor:
     """Returns an array as a tensor of the same memory, or as a copy in a wider type."""
     wider = _WIDER.get(array.dtype.name)
     return torch.from_numpy(alias(array) if wider is None else array.astype(wider))
+
+
+class AttentionMasks(NamedTuple):
+    """Which cells attend to which, bool [B, S, S]: True at (b, i, j) if cell i attends to j."""
+
+    # Cells of the same column.
+    column: torch.Tensor
+    # Cells of the same row.
+    feature: torch.Tensor
+    # Cells of rows that refer to the cell's row, or that it refers to.
+    neighbor: torch.Tensor
+
+
+def attention_masks(batch: Mapping[str, torch.Tensor]) -> AttentionMasks:
+    """Returns the three masks of relational attention for a batch, made on its device.
+
+    Padding attends to nothing and nothing to it, but each cell attends to itself in every mask: a
+    row of a mask without any True would make a softmax NaN. It takes batches in both forms, and
+    suits `scaled_dot_product_attention(..., attn_mask=mask[:, None])`.
+
+    Example:
+        >>> masks = attention_masks(next(iter(SamplerDataset(sampler))))  # doctest: +SKIP
+    """
+    rows, columns = batch["seq_row_ids"].long(), batch["column_ids"]
+    edges, is_cell = batch["fk_edges"].long(), batch["is_padding"] == 0
+    count, most_rows = len(rows), batch["row_hop"].shape[1]
+    # Unused edges have rows out of range: they get one of their own, which no cell has.
+    child, parent = edges.clamp(max=most_rows).unbind(dim=2)
+    sequence = torch.arange(count, device=rows.device)[:, None]
+    matrix = torch.zeros(
+        (count, most_rows + 1, most_rows + 1), dtype=torch.bool, device=rows.device
+    )
+    matrix[sequence, child, parent] = True
+    matrix |= matrix.transpose(1, 2).clone()
+    both = is_cell[:, :, None] & is_cell[:, None, :]
+    itself = torch.eye(rows.shape[1], dtype=torch.bool, device=rows.device)
+    masks = (
+        columns[:, :, None] == columns[:, None, :],
+        rows[:, :, None] == rows[:, None, :],
+        matrix[sequence[:, :, None], rows[:, :, None], rows[:, None, :]],
+    )
+    return AttentionMasks(*(mask & both | itself for mask in masks))
 
 
 class SamplerDataset(torch.utils.data.IterableDataset):  # type: ignore[misc]

@@ -5,13 +5,14 @@ import pytest
 
 import headwater
 from pings import SCHEMA, pings, write_csv
+from plain_masks import plain_masks
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 loaders = pytest.importorskip(
     "torchdata.stateful_dataloader", reason="torchdata is not installed, which has the loader"
 )
 
-from headwater.torch import SamplerDataset, _tensor  # noqa: E402
+from headwater.torch import SamplerDataset, _tensor, attention_masks  # noqa: E402
 
 # The warning is about torchdata's use of PyTorch.
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
@@ -116,3 +117,19 @@ def test_p2_the_loader_restores_the_position_of_token_rows(tmp_path):
         restored = loader(events)
         restored.load_state_dict(state)
         assert all(map(same, take(restored, 2), tail))
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_attention_masks_are_those_of_plain_loops(store_path, compact):
+    settings = {"compact": compact, "default_sequence_length": 32, "max_rows": 7}
+    with sampler(store_path, **settings) as running:
+        for _, batch in zip(range(3), running.evaluate("val"), strict=False):
+            tensors = {name: _tensor(array) for name, array in batch.items()}
+            found = attention_masks(tensors)
+            for name, expected in plain_masks(batch).items():
+                assert np.array_equal(getattr(found, name).numpy(), expected), name
+            x = torch.randn(4, 2, 32, 8)
+            attended = torch.nn.functional.scaled_dot_product_attention(
+                x, x, x, attn_mask=found.neighbor[:, None]
+            )
+            assert attended.isfinite().all()
