@@ -8,6 +8,9 @@ use crate::store::SemanticType;
 /// Follows the places of the masked cells.
 const NO_PLACE: u16 = u16::MAX;
 
+/// A word decides on this many cells.
+const LANES: usize = 4;
+
 /// A share is a whole number of these.
 const PARTS: f64 = 65_536.0;
 
@@ -84,18 +87,27 @@ impl MaskSlices<'_> {
 
     /// Chooses among the first cells that may be masked, by their types and by the sequence's words.
     pub(super) fn choose(&mut self, semantic_types: &[i8], masks: Masks, mut words: Stream) {
-        let mut places = self.masked_pos.iter_mut();
-        let mut word = 0;
-        for (at, (cell, &semantic)) in (0..).zip(self.is_masked.iter_mut().zip(semantic_types)) {
-            word = if at % 4 == 0 { words.next_u64() } else { word >> 16 };
-            let may_be = *cell == 1 && (masks.texts || semantic != SemanticType::Text as i8);
-            *cell = 0;
-            if may_be
-                && (word as u16) < masks.share
-                && let Some(place) = places.next()
-            {
-                (*cell, *place) = (1, at);
+        let (cells, places) = (&mut *self.is_masked, &mut *self.masked_pos);
+        let mut count = 0;
+        let groups = cells.chunks_mut(LANES).zip(semantic_types.chunks(LANES));
+        // The counter comes second, so that it does not overflow past the greatest place.
+        for ((cells, types), first) in groups.zip((0..).step_by(LANES)) {
+            let word = words.next_u64();
+            for ((lane, cell), &semantic) in (0..).zip(cells).zip(types) {
+                let may_be = *cell == 1 && (masks.texts || semantic != SemanticType::Text as i8);
+                let is_below = ((word >> (16 * lane)) as u16) < masks.share;
+                let Some(place) = places.get_mut(count) else {
+                    *cell = 0;
+                    continue;
+                };
+                // Written without a branch, which would be guessed wrong as often as a cell is masked.
+                let is_masked = may_be && is_below;
+                (*cell, *place) = (u8::from(is_masked), first + lane);
+                count += usize::from(is_masked);
             }
+        }
+        if let Some(unused) = places.get_mut(count) {
+            *unused = NO_PLACE;
         }
     }
 }

@@ -77,6 +77,15 @@ impl Case {
         Some(sampler.tasks().map(str::to_owned).collect())
     }
 
+    /// Returns the settings that serve one task or pool alone.
+    pub(crate) fn settings_of(&self, name: &str) -> Settings {
+        let mut settings = self.settings.clone();
+        settings.pools.retain(|pool| name.replace("/pool:", "/") == pool.table);
+        settings.tasks =
+            Some(if settings.pools.is_empty() { vec![name.to_owned()] } else { vec![] });
+        settings
+    }
+
     /// Returns what is served, each with its store.
     pub(crate) fn tasks(&self) -> Vec<(&Store, Served)> {
         let of_store = |store: &'_ Arc<Store>| (0..store.tasks().len()).map(Served::Task);

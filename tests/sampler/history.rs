@@ -135,9 +135,7 @@ proptest! {
             cursor = Some(stored(&ranks[0].cursor()));
         }
         for (task, drawn) in drawn {
-            let mut settings = case.settings.clone();
-            settings.tasks = Some(vec![task.clone()]);
-            let alone = case.alone(&settings, PLAIN);
+            let alone = case.alone(&case.settings_of(&task), PLAIN);
             for (draw, found) in drawn.iter().enumerate() {
                 let expected = sequences(&alone.next(Split::Train).unwrap().0);
                 prop_assert!(found == &expected[0], "draw {} of {}", draw, task);

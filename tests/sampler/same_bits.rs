@@ -106,9 +106,7 @@ proptest! {
             found.map(|(task, name)| (task, name.to_owned())).unwrap()
         };
         let (task, name) = first_task(&case.plain());
-        let mut settings = case.settings.clone();
-        settings.pools.retain(|pool| name.replace("/pool:", "/") == pool.table);
-        settings.tasks = Some(if settings.pools.is_empty() { vec![name] } else { vec![] });
+        let settings = case.settings_of(&name);
         let ranks = world(&case.stores, &settings, ranks, PLAIN);
         let count = ranks[0].seed_count(0, Split::Train) as usize;
         let global = settings.shape.batch_size as usize * ranks.len();
