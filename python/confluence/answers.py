@@ -114,9 +114,18 @@ def check_file(out: Path) -> None:
         raise ConfigError(
             f"{out}: Parquet needs pyarrow; install it (pip install pyarrow), or choose a .csv file"
         )
-    if out.exists():
-        raise ConfigError(f"{out} is there already; remove it, or choose another file")
+    check_new(out)
     check_parent(out)
+
+
+def check_new(out: Path) -> None:
+    """Checks that no file is lost by writing one of this name.
+
+    Raises:
+        ConfigError: There is a file already.
+    """
+    if out.is_file():
+        raise ConfigError(f"{out} is there already; remove it, or choose another file")
 
 
 def check_parent(out: Path) -> None:

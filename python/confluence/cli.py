@@ -83,6 +83,11 @@ def _main(arguments: Sequence[str] | None) -> int:
     expected = (ConfigError, CheckpointError, JoinError, TrainingError, headwater.HeadwaterError)
     try:
         return int(args.run(args))
+    except BrokenPipeError:
+        # Who reads the output wants no more of it: `confluence predict ... | head`. What is left in
+        # the buffer would be written at the exit, and fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (*expected, OSError) as error:
         StatusLine().end()
         print(f"confluence: {error}", file=sys.stderr)

@@ -62,6 +62,7 @@ def predict(args: argparse.Namespace) -> int:
 
     _check_options(args)
     if args.out is not None:
+        answers.check_new(args.out)
         answers.check_parent(args.out)
     listed = None if args.seeds is None else prediction.read_seeds(args.seeds)
     with assembly.open_run(args.run_folder, args.checkpoint, args.store) as (parts, trained):

@@ -83,8 +83,8 @@ class Sampler(Streams):
             they are NULL.
         mask_share: The share of cells to mask beside the target, for pretraining: `is_masked` marks
             them, and `masked_pos` lists them. Their values stay in place as labels, which the model
-            must not read. Never masked are padding, NULL, identifiers and the time of a row, nor
-            anything in the rows of `sample`.
+            must not read. It is a share of the cells that can be masked: padding, NULL, identifiers
+            and the time of a row never are, nor is anything in the rows of `sample`.
         mask_most: M, the most masked cells of a sequence, the first ones; default: what a sequence
             exceeds once in some 30,000 times.
         mask_texts: Mask texts, too; default: True.
@@ -117,7 +117,7 @@ class Sampler(Streams):
         bfs_child_width: int | None = None,
         max_rows: int = 208,
         tasks: Sequence[str] | None = None,
-        pools: Sequence[str] | Mapping[str, Any] = (),
+        pools: Sequence[str] | Mapping[str, Any] | None = None,
         task_weights: Sequence[float] | None = None,
         require_label: bool = False,
         num_threads: int | None = None,
@@ -150,7 +150,7 @@ class Sampler(Streams):
             "default_sequence_length": default_sequence_length,
             "bfs_child_width": bfs_child_width,
             "max_rows": max_rows,
-            "tasks": tasks,
+            "tasks": _names("tasks", tasks),
             "pools": _pools(pools),
             "task_weights": task_weights,
             "require_label": require_label,
@@ -290,6 +290,11 @@ class Sampler(Streams):
             obs_times: The observation time of each context: a time that NumPy reads as
                 `datetime64`, an integer of microseconds since 1970, or None to see every row.
         """
+        for what, given in (("keys", keys), ("obs_times", obs_times)):
+            if isinstance(given, str | bytes):
+                raise InvalidArgument(
+                    f"{what}: expected one for each context, found {given!r}; say [{given!r}]"
+                )
         times = [_SEES_EVERYTHING if time is None else micros(time) for time in list(obs_times)]
         if len(times) != len(keys):
             raise InvalidArgument(
@@ -430,15 +435,25 @@ def _time(what: str, time: Any | None) -> int | None:
         raise InvalidArgument(f"{what}: {error}") from None
 
 
-def _pools(pools: Sequence[str] | Mapping[str, Any]) -> dict[str, int | None]:
+def _names(what: str, names: Sequence[str] | None) -> list[str] | None:
+    """Returns names as a list; a name by itself is no list of its letters."""
+    if names is None:
+        return None
+    if isinstance(names, str):
+        raise InvalidArgument(f"{what}: expected a list of names, found {names!r}; say [{names!r}]")
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgument(f"{what}: expected a list of names, found {names!r}")
+    return list(names)
+
+
+def _pools(pools: Sequence[str] | Mapping[str, Any] | None) -> dict[str, int | None]:
     """Returns the tables of pools, each with the time at which its rows are observed."""
-    if isinstance(pools, str):
-        raise InvalidArgument(f"pools: expected a list of tables, found {pools!r}; say [{pools!r}]")
     if isinstance(pools, Mapping):
         return {table: _time(f"pools[{table!r}]", time) for table, time in pools.items()}
-    if len(set(pools)) < len(pools):
-        raise InvalidArgument(f"pools: expected each table once, found {list(pools)}")
-    return dict.fromkeys(pools)
+    names = _names("pools", pools) or []
+    if len(set(names)) < len(names):
+        raise InvalidArgument(f"pools: expected each table once, found {names}")
+    return dict.fromkeys(names)
 
 
 def _without_zone(time: Any) -> Any:

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::settings::{PLAN_BYTES_MAX, Plan, bincode_configuration};
 use crate::bytes::Envelope;
 use crate::durable::{self, Storage};
-use crate::files::open_file;
+use crate::files::{open_file, try_open};
 use crate::{Context, Error, Result};
 
 const ENVELOPE: Envelope = Envelope {
@@ -202,8 +202,10 @@ impl Cursor {
     /// Writes the cursor to a file, completely or not at all.
     ///
     /// # Errors
-    /// Those of [`encode`](Self::encode) and of [`durable::write_file`].
+    /// Those of [`encode`](Self::encode) and of [`durable::write_file`], and `InvalidArgument` when the place
+    /// has a file that is no cursor.
     pub fn write(&self, storage: &dyn Storage, path: &Path) -> Result<()> {
+        check_replaceable(path)?;
         durable::write_file(storage, path, &self.encode()?)
     }
 
@@ -220,4 +222,23 @@ impl Cursor {
             .map_err(|e| Error::io(path, "read", e))?;
         Self::decode(&bytes).context(|| path.display())
     }
+}
+
+/// Rejects a place with a file that is no cursor: a name given by mistake costs nobody a file.
+fn check_replaceable(path: &Path) -> Result<()> {
+    // What is no file is told by the write.
+    if !path.is_file() {
+        return Ok(());
+    }
+    let mut beginning = Vec::new();
+    try_open(path)
+        .and_then(|file| file.take(ENVELOPE.magic.len() as u64).read_to_end(&mut beginning))
+        .map_err(|e| Error::io(path, "reading what is there already", e))?;
+    if beginning.is_empty() || beginning == ENVELOPE.magic {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{} is there already and is no cursor; choose another name, or remove that file",
+        path.display()
+    )))
 }

@@ -39,8 +39,7 @@ impl Masks {
         let parts = (share * PARTS).round();
         if !(1.0..PARTS).contains(&parts) {
             return Err(Error::invalid(format!(
-                "mask_share: expected a share of 1/65536 to 65535/65536, found {share}; 0 masks no cell \
-                 but the target"
+                "mask_share: expected a share of the cells above 0 and below 1, found {share}; 0 masks none"
             )));
         }
         let cells = f64::from(sequence_length);

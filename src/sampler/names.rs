@@ -20,5 +20,10 @@ pub(super) fn find(what: &str, wanted: &str, names: &[impl AsRef<str>]) -> Resul
             found.into_iter().map(|place| names[place]).collect(),
         ),
     };
-    Err(Error::invalid(format!("{found} {wanted:?}; name one of {}", candidates.join(", "))))
+    let hint = if what == "task" && wanted.contains("pool:") {
+        "; a pool is there once its table is among the pools"
+    } else {
+        ""
+    };
+    Err(Error::invalid(format!("{found} {wanted:?}; name one of {}{hint}", candidates.join(", "))))
 }

@@ -2,6 +2,9 @@
 
 import csv
 import io
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -277,3 +280,23 @@ def test_predict_agrees_with_evaluate_on_the_seeds_of_a_split(tiny, demo_store, 
         wanted = np.array([float(line["prediction"]) for line in own])
         assert np.ptp(wanted) > 0.01 * abs(wanted).max()
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_predictions_replace_no_file(whole, tmp_path):
+    path = seeds_file(tmp_path, [("1", "2022-01-01")])
+    kept = path.read_text()
+    shown = command("predict", whole, "--task", "churn", "--seeds", path, "--out", path)
+    assert shown.returncode == 1
+    assert f"{path} is there already; remove it, or choose another file" in shown.stderr
+    assert path.read_text() == kept
+
+
+def test_a_reader_that_stops_early_is_no_error(whole):
+    program = Path(sys.executable).parent / "confluence"
+    line = [program, "predict", whole, "--task", "churn", "--at", "2022-01-01"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout.readline().startswith(b"key")
+        running.stdout.close()
+        told = running.stderr.read()
+        assert running.wait() == 0, told
+        assert b"pipe" not in told

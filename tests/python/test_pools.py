@@ -81,7 +81,7 @@ def test_other_tasks_stay_out_where_pools_are_named(store_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"pools": "orders"}, "expected a list of tables, found 'orders'; say"),
+        ({"pools": "orders"}, "expected a list of names, found 'orders'; say"),
         ({"pools": ["orders", "orders"]}, "expected each table once"),
         ({"pools": ["order"]}, 'no table is called "order"; name one of shop/customers'),
         ({"pools": ["customers"]}, 'a time at which the rows of "customers" are observed'),
@@ -89,6 +89,10 @@ def test_other_tasks_stay_out_where_pools_are_named(store_path):
         ({"pools": {"orders": "1900-01-01"}}, 'expected rows of "orders" that exist'),
         ({"pools": ["orders"], "task_weights": [1, 2]}, "expected 1 task weights"),
         ({"pools": ["orders"], "staleness_days": 1}, "observed at a time of their own"),
+        ({"pools": [("orders", 1)]}, "pools: expected a list of names, found"),
+        ({"pools": 3}, "pools: expected a list of names, found 3"),
+        ({"tasks": "price"}, "tasks: expected a list of names, found 'price'; say"),
+        ({"tasks": ["pool:orders"]}, "a pool is there once its table is among the pools"),
         ({"tasks": []}, "there is no task to serve"),
         ({"require_label": "yes"}, "require_label"),
     ],

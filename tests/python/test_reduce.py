@@ -280,6 +280,27 @@ def test_p6_a_changed_job_of_a_spool_is_refused_and_nothing_is_written(tmp_path,
     done("fold", "--spool", spool, "--out", out)
 
 
+@pytest.mark.parametrize("statistic", ["gram", "moments"])
+@pytest.mark.parametrize("name", ["mine.csv", "mine.npy", "mine.json"])
+def test_a_result_overwrites_no_file_except_an_earlier_result(tmp_path, matrix, statistic, name):
+    out = tmp_path / name
+    if statistic == "gram" and name == "mine.json":
+        return  # Refused by its name.
+    fold = [statistic, "--input", tmp_path / "x.npy", "--out", out]
+    written = {"gram": out, "moments": out if name == "mine.json" else None}[statistic]
+    written = written or out.with_name(f"{name}.json" if name == "mine.csv" else "mine.json")
+    written.write_text("a,b")
+    refused = reduce(*fold)
+    assert refused.returncode == 1, refused.stderr
+    assert f"would overwrite {written}, which is not an earlier" in refused.stderr
+    assert written.read_text() == "a,b"
+    # An empty file is nobody's work, and an earlier result is replaced.
+    written.write_text("")
+    for _ in range(2):
+        assert reduce(*fold).returncode == 0
+        assert written.stat().st_size > 3
+
+
 def test_a_result_overwrites_no_json_except_an_earlier_summary(tmp_path, matrix):
     fold = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
     beside = tmp_path / "g.json"

@@ -588,3 +588,33 @@ def test_masked_cells_are_marked_and_listed(store_path):
 def test_masks_that_make_no_sense_are_refused(store_path, arguments, message):
     with pytest.raises(headwater.InvalidArgument, match=message):
         sampler(store_path, **arguments)
+
+
+def test_a_cursor_replaces_no_file_but_a_cursor(store_path, tmp_path):
+    notes = tmp_path / "notes.csv"
+    notes.write_text("a,b\n")
+    with sampler(store_path) as running:
+        with pytest.raises(headwater.InvalidArgument, match="is there already and is no cursor"):
+            running.save_cursor(notes)
+        assert notes.read_text() == "a,b\n"
+        empty = tmp_path / "empty"
+        empty.touch()
+        for path in (empty, empty, tmp_path / "new", tmp_path / "new"):
+            running.next_train_batch()
+            running.save_cursor(path)
+            assert path.read_bytes() == running.cursor()
+
+
+@pytest.mark.parametrize(
+    ("keys", "times", "message"),
+    [
+        ("12", ["2024-01-01"] * 2, "keys: expected one for each context, found '12'"),
+        ([1, 2], "2024-01-01", "obs_times: expected one for each context, found '2024-01-01'"),
+    ],
+)
+def test_a_word_is_no_list_of_its_letters(store_path, keys, times, message):
+    with (
+        sampler(store_path) as running,
+        pytest.raises(headwater.InvalidArgument, match=message),
+    ):
+        running.sample(running.tasks[0], keys, times)

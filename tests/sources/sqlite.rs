@@ -1,5 +1,5 @@
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
@@ -104,6 +104,43 @@ fn a_reader_that_is_dropped_early_ends_its_thread() {
     assert_eq!(stream.next().unwrap().unwrap().num_rows(), 8192);
     drop(stream);
     assert_eq!(rows(&*source, "t", &["v"]).unwrap().len(), 100_000);
+}
+
+/// A file that a source has let go can be written at once; while it reads, it cannot.
+#[test]
+fn a_dropped_source_has_let_go_of_its_file() {
+    let (folder, source) = database(BALANCED);
+    let path = folder.path().join("shop.db");
+    let commits = || {
+        let writer = Connection::open(&path).unwrap();
+        writer.busy_timeout(Duration::ZERO).unwrap();
+        writer.execute_batch("UPDATE a SET x = x + 1").is_ok()
+    };
+    assert!(!commits());
+    drop(source);
+    assert!(commits());
+    for _ in 0..30 {
+        let source = opened(&path);
+        let mut stream = source.read("a", &["x".into()]).unwrap();
+        assert!(stream.next().unwrap().is_ok());
+        drop(source);
+        assert!(!commits(), "the read goes on");
+        drop(stream);
+        assert!(commits());
+    }
+}
+
+#[test]
+fn a_source_that_is_dropped_in_a_long_query_ends_at_once() {
+    let (_folder, source) = database(
+        "CREATE VIEW endless AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+           SELECT max(i) AS i FROM n;",
+    );
+    let stream = source.read("endless", &["i".into()]).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let start = Instant::now();
+    drop((source, stream));
+    assert!(start.elapsed() < Duration::from_secs(5));
 }
 
 #[test]

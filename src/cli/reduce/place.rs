@@ -29,8 +29,8 @@ pub(super) fn json_of(out: &Path) -> PathBuf {
 /// Checks the path of a result, and of the .json beside it, before the fold starts.
 ///
 /// # Errors
-/// As [`check_file`], and `InvalidArgument` when a matrix has the extension .json, and when the .json
-/// beside it exists and is not the summary of an earlier result of this kind.
+/// As [`check_file`], and `InvalidArgument` when a matrix has the extension .json, and when one of the
+/// two files exists and is not of an earlier result of this kind.
 pub(super) fn check_out<'a>(
     out: &Path,
     inputs: impl Iterator<Item = &'a Path> + Clone,
@@ -49,16 +49,22 @@ pub(super) fn check_out<'a>(
         check_file(out, out, inputs.clone())?;
     }
     check_file(out, &json, inputs)?;
-    // The user named `out`, so it may be overwritten, but did not name the .json beside it.
-    if json == out || found_at(&json)?.is_none() || is_earlier_summary(&json, kind) {
+    if is_earlier_summary(&json, kind) {
         return Ok(());
     }
-    Err(Error::invalid(format!(
-        "--out {}: the summary would overwrite {}, which is not an earlier summary of this kind; \
-         choose another name, or remove that file",
-        out.display(),
-        json.display()
-    )))
+    // Without its summary, nothing tells that a file is a result.
+    for (what, file) in [("result", out), ("summary", &json)] {
+        let is_written = kind == Kind::Matrix || file == json;
+        if is_written && found_at(file)?.is_some_and(|found| found.len() > 0) {
+            return Err(Error::invalid(format!(
+                "--out {}: the {what} would overwrite {}, which is not an earlier {what} of this kind; \
+                 choose another name, or remove that file",
+                out.display(),
+                file.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a .json is the summary of an earlier result.

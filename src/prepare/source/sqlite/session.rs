@@ -18,12 +18,14 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use rusqlite::{Connection, OpenFlags, Row, Statement};
+use rusqlite::{Connection, InterruptHandle, OpenFlags, Row, Statement};
 
 use super::fault::{PATIENCE, fault};
 use super::rows::Stream;
@@ -38,14 +40,27 @@ const CONNECTIONS: usize = 4;
 /// The batches of each read that are made ahead.
 const BATCHES_AHEAD: usize = 2;
 
+/// The pause between two interrupts of a thread that is to end.
+const INTERRUPT_EVERY: Duration = Duration::from_millis(1);
+
 /// The connections of a source.
 pub(super) struct Session {
     path: PathBuf,
-    threads: Vec<Sender<Request>>,
+    readers: Vec<Arc<Reader>>,
     /// The version of the file; none with a WAL that has pages, which come into the file at any time.
     version: Option<Stamp>,
     /// The number of the next read.
     next: AtomicU64,
+}
+
+/// A connection, in a thread of its own. The last that drops it waits until the file is let go.
+struct Reader {
+    /// None when nothing more is asked for, which ends the thread.
+    requests: Option<Sender<Request>>,
+    interrupt: InterruptHandle,
+    thread: Option<JoinHandle<()>>,
+    /// The process of the thread: a forked child has none.
+    process: u32,
 }
 
 /// What the thread of a connection is asked for.
@@ -70,16 +85,22 @@ impl Session {
             "wal" if has_pages(&wal_of(path)) => None,
             _ => Some(Stamp::of(path)?),
         };
-        let mut threads = Vec::new();
+        let mut readers = Vec::new();
         for (connection, varying) in connections {
             let (sender, requests) = channel();
-            std::thread::Builder::new()
+            let interrupt = connection.get_interrupt_handle();
+            let thread = std::thread::Builder::new()
                 .name("headwater-sqlite".into())
                 .spawn(move || serve(&connection, &varying, requests))
                 .map_err(|e| Error::io(path, "starting a thread to read", e))?;
-            threads.push(sender);
+            readers.push(Arc::new(Reader {
+                requests: Some(sender),
+                interrupt,
+                thread: Some(thread),
+                process: std::process::id(),
+            }));
         }
-        Ok(Self { path: path.to_owned(), threads, version, next: AtomicU64::new(0) })
+        Ok(Self { path: path.to_owned(), readers, version, next: AtomicU64::new(0) })
     }
 
     /// Returns what `read` returns on a connection.
@@ -93,7 +114,7 @@ impl Session {
             let _ = sender.send(read(connection));
         }));
         // The thread has ended if it does not take the request; then there is no answer, either.
-        let _ = self.threads[0].send(request);
+        let _ = self.readers[0].send(request);
         answer.recv().map_err(|_| panicked(&self.path))
     }
 
@@ -101,15 +122,37 @@ impl Session {
     pub(super) fn stream(&self, stream: Stream) -> Result<Batches> {
         self.version.map_or(Ok(()), |version| version.check(&self.path))?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let thread = self.threads[number as usize % self.threads.len()].clone();
+        let reader = Arc::clone(&self.readers[number as usize % self.readers.len()]);
         let (sender, batches) = channel();
         let requests = std::iter::once(Request::Open(number, stream, sender))
             .chain((0..BATCHES_AHEAD).map(|_| Request::Next(number)));
         for request in requests {
-            thread.send(request).map_err(|_| panicked(&self.path))?;
+            reader.send(request).map_err(|()| panicked(&self.path))?;
         }
         let (path, version) = (self.path.clone(), self.version);
-        Ok(Box::new(Rows { path, version, thread, number, batches, has_ended: false }))
+        Ok(Box::new(Rows { path, version, reader, number, batches, has_ended: false }))
+    }
+}
+
+impl Reader {
+    /// Asks the thread for something; fails if it has ended.
+    fn send(&self, request: Request) -> std::result::Result<(), ()> {
+        self.requests.as_ref().and_then(|requests| requests.send(request).ok()).ok_or(())
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.requests = None;
+        let Some(thread) = self.thread.take().filter(|_| self.process == std::process::id()) else {
+            return;
+        };
+        // Nobody waits for what it still reads, which may take long.
+        while !thread.is_finished() {
+            self.interrupt.interrupt();
+            std::thread::sleep(INTERRUPT_EVERY);
+        }
+        let _ = thread.join();
     }
 }
 
@@ -117,7 +160,7 @@ impl Session {
 struct Rows {
     path: PathBuf,
     version: Option<Stamp>,
-    thread: Sender<Request>,
+    reader: Arc<Reader>,
     number: u64,
     batches: Receiver<Result<Option<RecordBatch>>>,
     has_ended: bool,
@@ -134,7 +177,7 @@ impl Iterator for Rows {
         self.has_ended = !matches!(batch, Ok(Some(_)));
         if !self.has_ended {
             // If the thread has ended, the next batch is the error.
-            let _ = self.thread.send(Request::Next(self.number));
+            let _ = self.reader.send(Request::Next(self.number));
         } else if let Some(Err(changed)) = self.version.map(|version| version.check(&self.path)) {
             return Some(Err(changed));
         }
@@ -145,7 +188,7 @@ impl Iterator for Rows {
 impl Drop for Rows {
     fn drop(&mut self) {
         // If the thread has ended, so has the read.
-        let _ = self.thread.send(Request::Close(self.number));
+        let _ = self.reader.send(Request::Close(self.number));
     }
 }
 
