@@ -1,11 +1,11 @@
 //! Checks the path of a result: its folder exists, and the result overwrites none of its inputs.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::files::{found_at, is_folder, try_read};
+use crate::files::{found_at, is_folder, try_open, try_read};
 
 /// The files of a result.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,10 +52,10 @@ pub(super) fn check_out<'a>(
     if is_earlier_summary(&json, kind) {
         return Ok(());
     }
-    // Without its summary, nothing tells that a file is a result.
     for (what, file) in [("result", out), ("summary", &json)] {
         let is_written = kind == Kind::Matrix || file == json;
-        if is_written && found_at(file)?.is_some_and(|found| found.len() > 0) {
+        // A result whose summary was not written is still an array.
+        if is_written && found_at(file)?.is_some_and(|found| found.len() > 0) && !is_array(file)? {
             return Err(Error::invalid(format!(
                 "--out {}: the {what} would overwrite {}, which is not an earlier {what} of this kind; \
                  choose another name, or remove that file",
@@ -65,6 +65,16 @@ pub(super) fn check_out<'a>(
         }
     }
     Ok(())
+}
+
+/// Whether a file begins as an array of NumPy.
+fn is_array(file: &Path) -> Result<bool> {
+    const MAGIC: &[u8] = b"\x93NUMPY";
+    let mut beginning = Vec::new();
+    try_open(file)
+        .and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut beginning))
+        .map_err(|e| Error::io(file, "reading", e))?;
+    Ok(beginning == MAGIC)
 }
 
 /// Whether a .json is the summary of an earlier result.
