@@ -64,7 +64,7 @@ def test_evaluate_and_predict_take_the_mean_of_the_members(pair, tmp_path):
     (tmp_path / "seeds.csv").write_text("key,at\n1,2022-01-01\n7,2022-01-01\n")
 
     def predicted(folder):
-        out = tmp_path / "predictions.csv"
+        out = tmp_path / f"{folder.name}.csv"
         options = ["--task", "churn", "--seeds", tmp_path / "seeds.csv", "--out", out]
         finished = confluence("predict", folder, *options)
         assert finished.returncode == 0, finished.stderr
