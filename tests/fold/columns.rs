@@ -395,8 +395,8 @@ fn estimates_are_those_of_the_formula() {
         let registers: Vec<u8> = (0..16)
             .map(|at| if at < saturated { 61 } else { 1 + random.below(60) as u8 })
             .collect();
-        let count =
-            |value: u8| registers.iter().filter(|&&register| register == value).count() as f64;
+        let is_it = |value: u8| registers.iter().map(move |&register| u8::from(register == value));
+        let count = |value: u8| is_it(value).map(f64::from).sum::<f64>();
         let full = 16.0 * tau(1.0 - count(61) / 16.0);
         let terms = (1..=60).map(|value| count(value) * 0.5_f64.powi(i32::from(value)));
         let z = terms.sum::<f64>() + full * 0.5_f64.powi(60);
@@ -406,14 +406,15 @@ fn estimates_are_those_of_the_formula() {
     }
 }
 
+fn differ<S: Statistic>(statistic: &S, one: &S::Chunk<'_>, other: &S::Chunk<'_>) {
+    let (one, other) = (statistic.leaf(one).unwrap(), statistic.leaf(other).unwrap());
+    assert!(!one.same_bits(&other) && one.same_bits(&one));
+}
+
 #[test]
 fn p6_partials_of_other_bits_are_told_apart() {
     let rows = |values: &'static [f64]| Rows::new(values, values.len(), 1, 1).unwrap();
     let (one, other) = (rows(&[1.0, 2.0]), rows(&[1.0, 3.0]));
-    fn differ<S: Statistic>(statistic: &S, one: &S::Chunk<'_>, other: &S::Chunk<'_>) {
-        let (one, other) = (statistic.leaf(one).unwrap(), statistic.leaf(other).unwrap());
-        assert!(!one.same_bits(&other) && one.same_bits(&one));
-    }
     differ(&ColumnMoments::new(vec![0.0]).unwrap(), &one, &other);
     differ(&Histogram::new(vec![vec![2.5]]).unwrap(), &one, &other);
     differ(&ExponentHistogram::new(1).unwrap(), &one, &rows(&[1.0, 4.0]));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use headwater::ErrorKind;
 use headwater::plan::{Assignment, Cursor, Split, SplitRatios};
 use headwater::sampler::{Children, Sampler, Settings, Speed, Texts, Walk};
-use headwater::store::{RelationMetadata, Store, TargetMetadata};
+use headwater::store::{RelationMetadata, Store, TargetMetadata, Task};
 
 use crate::{PLAIN, random_stores, sampler, sequences, small};
 
@@ -227,7 +227,7 @@ fn waiting_takes_no_batch() {
     let mut settings = small(1);
     settings.split.ratios = SplitRatios::new(1.0, 0.0, 0.0).unwrap();
     let hashed =
-        store.tasks().iter().map(|task| task.metadata()).find(|task| {
+        store.tasks().iter().map(Task::metadata).find(|task| {
             !matches!(task.target, TargetMetadata::Derived { recorded_split: true, .. })
         });
     settings.tasks = Some(vec![hashed.unwrap().name.clone()]);
