@@ -46,6 +46,16 @@ pub(crate) fn try_open_folder(path: &Path) -> io::Result<File> {
     if folder.metadata()?.is_dir() { Ok(folder) } else { Err(io::ErrorKind::NotADirectory.into()) }
 }
 
+/// Reads at most `count` bytes from the beginning of the file at `path`.
+///
+/// # Errors
+/// As [`try_open`].
+pub(crate) fn try_read_beginning(path: &Path, count: usize) -> io::Result<Vec<u8>> {
+    let mut beginning = Vec::with_capacity(count);
+    try_open(path)?.take(count as u64).read_to_end(&mut beginning)?;
+    Ok(beginning)
+}
+
 /// Reads the file at `path`, as [`std::fs::read`] does.
 ///
 /// # Errors

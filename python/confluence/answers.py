@@ -119,12 +119,12 @@ def check_file(out: Path) -> None:
 
 
 def check_new(out: Path) -> None:
-    """Checks that no file is lost by writing one of this name.
+    """Checks that there is no file or folder of this name.
 
     Raises:
-        ConfigError: There is a file already.
+        ConfigError: There is one.
     """
-    if out.is_file():
+    if out.is_file() or out.is_dir():
         raise ConfigError(f"{out} is there already; remove it, or choose another file")
 
 

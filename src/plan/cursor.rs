@@ -7,7 +7,7 @@ use std::path::Path;
 use super::settings::{PLAN_BYTES_MAX, Plan, bincode_configuration};
 use crate::bytes::Envelope;
 use crate::durable::{self, Storage};
-use crate::files::{open_file, try_open};
+use crate::files::{open_file, try_read_beginning};
 use crate::{Context, Error, Result};
 
 const ENVELOPE: Envelope = Envelope {
@@ -224,16 +224,14 @@ impl Cursor {
     }
 }
 
-/// Rejects a place with a file that is no cursor: a name given by mistake costs nobody a file.
+/// Rejects a path with a file that is no cursor, which the write would replace.
 fn check_replaceable(path: &Path) -> Result<()> {
-    // What is no file is told by the write.
+    // The write itself rejects a folder or a device.
     if !path.is_file() {
         return Ok(());
     }
-    let mut beginning = Vec::new();
-    try_open(path)
-        .and_then(|file| file.take(ENVELOPE.magic.len() as u64).read_to_end(&mut beginning))
-        .map_err(|e| Error::io(path, "reading what is there already", e))?;
+    let beginning = try_read_beginning(path, ENVELOPE.magic.len())
+        .map_err(|e| Error::io(path, "reading the file that is there already", e))?;
     if beginning.is_empty() || beginning == ENVELOPE.magic {
         return Ok(());
     }

@@ -21,7 +21,7 @@ pub(super) fn find(what: &str, wanted: &str, names: &[impl AsRef<str>]) -> Resul
         ),
     };
     let hint = if what == "task" && wanted.contains("pool:") {
-        "; a pool is there once its table is among the pools"
+        "; to serve a pool, name its table in pools"
     } else {
         ""
     };

@@ -66,7 +66,8 @@ impl Task {
         };
         let target_stype = column.semantic() as u8;
         let anchor = &store.tables()[metadata.anchor as usize];
-        let by_key = Splitter { rule: &settings.split, name: &metadata.name, anchor };
+        let identity = name_identity(&metadata.name);
+        let by_key = Splitter { rule: &settings.split, identity, anchor };
         let split_of = |index: u32| -> Result<Option<Split>> {
             if settings.require_label && task.seed(anchor, index)?.target == Cell::Null {
                 return Ok(None);
@@ -103,7 +104,7 @@ impl Task {
         let Database { name, store, .. } = &databases[database];
         let anchor = &store.tables()[rows.table as usize];
         let own_name = format!("pool:{}", anchor.metadata().name);
-        let by_key = Splitter { rule, name: &own_name, anchor };
+        let by_key = Splitter { rule, identity: name_identity(&own_name), anchor };
         let split_of = |row: u32| -> Result<Option<Split>> {
             rows.seed(anchor, row)?.map(|_| by_key.split_of(row)).transpose()
         };
@@ -275,14 +276,14 @@ impl Task {
 /// Splits rows by their keys.
 struct Splitter<'a> {
     rule: &'a SplitRule,
-    /// The name whose identity is part of the hash.
-    name: &'a str,
+    /// The identity of the task's name, which is part of the hash.
+    identity: u64,
     anchor: &'a Table,
 }
 
 impl Splitter<'_> {
     fn split_of(&self, row: u32) -> Result<Split> {
-        Ok(self.rule.split_of(name_identity(self.name), self.anchor.identity(row)?))
+        Ok(self.rule.split_of(self.identity, self.anchor.identity(row)?))
     }
 }
 

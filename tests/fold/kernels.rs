@@ -83,9 +83,9 @@ fn p1_every_stride_has_the_bits_of_the_twin() {
     }
 }
 
-/// Several blocks of rows, of which the last one ends with the values.
+/// Several blocks of rows; the values end with the last row, before its stride does.
 #[test]
-fn p1_rows_apart_end_with_their_values_in_the_last_block() {
+fn p1_a_stride_needs_no_values_after_the_last_row() {
     let (count, columns, stride) = (700, 3, 7);
     let numbers = Numbers::new(Dtype::F64, Kind::Ordinary, 3, (count - 1) * stride + columns);
     let expected = twin::gram(&Matrix::new(&numbers, count, columns, stride));

@@ -92,7 +92,7 @@ def test_other_tasks_stay_out_where_pools_are_named(store_path):
         ({"pools": [("orders", 1)]}, "pools: expected a list of names, found"),
         ({"pools": 3}, "pools: expected a list of names, found 3"),
         ({"tasks": "price"}, "tasks: expected a list of names, found 'price'; say"),
-        ({"tasks": ["pool:orders"]}, "a pool is there once its table is among the pools"),
+        ({"tasks": ["pool:orders"]}, "to serve a pool, name its table in pools"),
         ({"tasks": []}, "there is no task to serve"),
         ({"require_label": "yes"}, "require_label"),
     ],

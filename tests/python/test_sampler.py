@@ -612,7 +612,7 @@ def test_a_cursor_replaces_no_file_but_a_cursor(store_path, tmp_path):
         ([1, 2], "2024-01-01", "obs_times: expected one for each context, found '2024-01-01'"),
     ],
 )
-def test_a_word_is_no_list_of_its_letters(store_path, keys, times, message):
+def test_a_string_is_refused_as_a_list_of_keys_or_times(store_path, keys, times, message):
     with (
         sampler(store_path) as running,
         pytest.raises(headwater.InvalidArgument, match=message),

@@ -35,7 +35,7 @@ impl fmt::Debug for Case {
 
 impl Case {
     /// Returns none when no task has a train seed, or a target is past the end of every sequence. With
-    /// pools, each other table is one.
+    /// pools, each table that a task is about is one.
     fn new(rows_of: Vec<RowsOf>, settings: Settings, has_pools: bool) -> Option<Self> {
         let opened = rows_of.iter().enumerate().map(|(number, &(seed, tables, rows))| {
             let mut database = random::database(seed, tables, rows);
@@ -104,7 +104,8 @@ impl Case {
     }
 }
 
-/// Returns each other table as a pool, in their order.
+/// Returns the tables that tasks are about as pools, in their order: another one may change how many links
+/// a batch has room for.
 fn pools_of(stores: &[Arc<Store>]) -> Vec<Pool> {
     let of_store = |store: &Arc<Store>| {
         let database = store.metadata().database.clone();
@@ -112,9 +113,9 @@ fn pools_of(stores: &[Arc<Store>]) -> Vec<Pool> {
             table: format!("{database}/{}", table.name),
             obs_time: table.time.is_none().then_some(SEES_EVERYTHING),
         };
-        // Summaries follow the other tables.
-        let count = store.metadata().tables.len() - store.metadata().summaries.len();
-        store.metadata().tables[..count].iter().step_by(2).map(pool).collect::<Vec<_>>()
+        let has_task = |number: u32| store.metadata().tasks.iter().any(|of| of.anchor == number);
+        let tables = (0..).zip(&store.metadata().tables);
+        tables.filter(|(number, _)| has_task(*number)).map(|(_, of)| pool(of)).collect::<Vec<_>>()
     };
     stores.iter().flat_map(of_store).collect()
 }

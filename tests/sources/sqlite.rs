@@ -106,9 +106,9 @@ fn a_reader_that_is_dropped_early_ends_its_thread() {
     assert_eq!(rows(&*source, "t", &["v"]).unwrap().len(), 100_000);
 }
 
-/// A file that a source has let go can be written at once; while it reads, it cannot.
+/// Another process can commit as soon as a source and its rows are dropped, and not before.
 #[test]
-fn a_dropped_source_has_let_go_of_its_file() {
+fn a_dropped_source_has_closed_its_file() {
     let (folder, source) = database(BALANCED);
     let path = folder.path().join("shop.db");
     let commits = || {

@@ -1,11 +1,11 @@
 //! Checks the path of a result: its folder exists, and the result overwrites none of its inputs.
 
 use std::fs;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::files::{found_at, is_folder, try_open, try_read};
+use crate::files::{found_at, is_folder, try_read, try_read_beginning};
 
 /// The files of a result.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,11 +70,8 @@ pub(super) fn check_out<'a>(
 /// Whether a file begins as an array of NumPy.
 fn is_array(file: &Path) -> Result<bool> {
     const MAGIC: &[u8] = b"\x93NUMPY";
-    let mut beginning = Vec::new();
-    try_open(file)
-        .and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut beginning))
-        .map_err(|e| Error::io(file, "reading", e))?;
-    Ok(beginning == MAGIC)
+    let beginning = try_read_beginning(file, MAGIC.len());
+    Ok(beginning.map_err(|e| Error::io(file, "reading", e))? == MAGIC)
 }
 
 /// Whether a .json is the summary of an earlier result.

@@ -53,9 +53,9 @@ pub(super) struct Session {
     next: AtomicU64,
 }
 
-/// A connection, in a thread of its own. The last that drops it waits until the file is let go.
+/// A connection, in a thread of its own. Dropping it waits until the thread has closed the file.
 struct Reader {
-    /// None when nothing more is asked for, which ends the thread.
+    /// None once the reader is dropped, which ends the thread.
     requests: Option<Sender<Request>>,
     interrupt: InterruptHandle,
     thread: Option<JoinHandle<()>>,
