@@ -44,6 +44,26 @@ impl Date {
     }
 }
 
+/// Returns a time in microseconds since 1970 as text, in UTC: `2023-09-10 00:00:00`, then a fraction unless
+/// it is 0.
+pub(crate) fn time_text(time_us: i64) -> String {
+    let date = Date::of(time_us.div_euclid(DAY_US));
+    let year = match date.year {
+        year @ 0..=9999 => format!("{year:04}"),
+        year => format!("{year:+05}"),
+    };
+    let of_day = time_us.rem_euclid(DAY_US);
+    let (seconds, micros) = (of_day / 1_000_000, of_day % 1_000_000);
+    let fraction = match micros {
+        0 => String::new(),
+        _ if micros % 1000 == 0 => format!(".{:03}", micros / 1000),
+        _ => format!(".{micros:06}"),
+    };
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let (month, day) = (date.month + 1, date.day + 1);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}{fraction}")
+}
+
 /// Returns the first day of a month, counted from 1970-01-01; `month` counts from January of year 0.
 pub(crate) fn first_day(month: i64) -> i64 {
     let (year, month_from_march) = ((month - 2).div_euclid(12), (month - 2).rem_euclid(12));
@@ -69,5 +89,21 @@ mod tests {
             assert_ne!(Date::of(first_day(month) - 1).month, date.month);
         }
         assert_eq!((first_day(1970 * 12), weekday(0)), (0, 3));
+    }
+
+    #[test]
+    fn a_time_has_its_text() {
+        for (time_us, text) in [
+            (0, "1970-01-01 00:00:00"),
+            (-1, "1969-12-31 23:59:59.999999"),
+            (1_694_304_000_500_000, "2023-09-10 00:00:00.500"),
+            (951_827_696_000_007, "2000-02-29 12:34:56.000007"),
+            (253_402_300_800_000_000, "+10000-01-01 00:00:00"),
+            (-62_167_219_200_000_001, "-0001-12-31 23:59:59.999999"),
+            (i64::MAX, "+294247-01-10 04:00:54.775807"),
+            (i64::MIN, "-290308-12-21 19:59:05.224192"),
+        ] {
+            assert_eq!(time_text(time_us), text);
+        }
     }
 }

@@ -107,7 +107,8 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     options.open(path)
 }
 
-fn not_a_file(found: &Metadata) -> io::Error {
+/// Returns the error about something that is no file.
+pub(crate) fn not_a_file(found: &Metadata) -> io::Error {
     let (what, remedy) = match found.is_dir() {
         true => ("a folder", "name a file"),
         false => (special(found), "write its content to a file, and name that"),

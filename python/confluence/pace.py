@@ -76,8 +76,8 @@ class Pace(NamedTuple):
             f"{speed.predict_seconds:.2g} s for a batch of an evaluation, "
             f"{speed.compile_seconds:.0f} s to compile.",
             f"On this machine {self.steps} steps are {self.epochs:.2g} epochs (at most "
-            f"{_MOST_EPOCHS}, or {_STEPS_OF_FEW_SEEDS} steps), about {self.minutes:.2g} minutes "
-            "in all.",
+            f"{_MOST_EPOCHS}, or {_STEPS_OF_FEW_SEEDS} steps if they are more), about "
+            f"{self.minutes:.2g} minutes in all.",
         ]
         if self.epochs < 1:
             lines.append(

@@ -21,17 +21,34 @@ from confluence.checkpoint import CheckpointError
 from confluence.parallel import Processes
 from headwater._headwater import Claim, InvalidArgument, write_file
 
+# What a run writes beside its configuration.
+_WRITTEN = (
+    "checkpoints",
+    "metrics.jsonl",
+    "profile",
+    "report.html",
+    "results.json",
+    "versions.json",
+)
+
 
 def check_folder(out: Path, *, resume: bool) -> None:
     """Checks that a run can start in the folder, or resume.
 
     Raises:
-        ConfigError: The folder holds another run, or none although `resume` is set.
+        ConfigError: The folder holds another run, files that a run would replace, or none
+            although `resume` is set.
     """
     if not resume and (out / "config.toml").exists():
         raise config.ConfigError(
             f"{out} already holds a run; continue it with --resume (from Python: resume=True), or "
             "name another folder"
+        )
+    taken = [] if resume else sorted(name for name in _WRITTEN if (out / name).exists())
+    if taken:
+        raise config.ConfigError(
+            f"expected a folder without files that a run writes, found {', '.join(taken)} in "
+            f"{out}, and no config.toml; name another folder"
         )
     if resume and not (out / "config.toml").exists():
         raise config.ConfigError(

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bytes::Digest;
 use crate::error::{Context, Error, Result};
+use crate::files::not_a_file;
 use crate::map::Map;
 use crate::stamp::Stamp;
 
@@ -51,8 +52,7 @@ impl Part {
         let metadata = std::fs::metadata(path).map_err(|e| Error::io(path, "opening", e))?;
         let place = || path.display().to_string();
         if !metadata.is_file() {
-            return Err(Error::invalid("expected a file, found a folder or a device"))
-                .context(place);
+            return Err(Error::invalid(not_a_file(&metadata).to_string())).context(place);
         }
         let stamp = Stamp::before_reading(path)?;
         let map = Map::open(path)?;

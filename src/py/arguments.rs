@@ -112,8 +112,12 @@ pub(super) fn thread_count(name: &str, given: Option<Whole>) -> Result<Option<us
 
 /// Converts a number to `T`.
 pub(super) fn in_range<T: TryFrom<i128>>(name: &str, number: i128) -> Result<T> {
-    T::try_from(number)
-        .map_err(|_| Error::invalid(format!("{name} is {number}, which is out of range")))
+    T::try_from(number).map_err(|_| {
+        let is_signed = T::try_from(-1).is_ok();
+        let most = (1_i128 << (8 * size_of::<T>() - usize::from(is_signed))) - 1;
+        let least = if is_signed { -most - 1 } else { 0 };
+        Error::invalid(format!("{name}: expected a number from {least} to {most}, found {number}"))
+    })
 }
 
 /// Returns the speed settings of a sampler.

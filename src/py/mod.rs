@@ -101,7 +101,8 @@ impl<'py> FromPyObject<'_, 'py> for Whole {
             Ok(number) => Ok(Self(number)),
             Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => {
                 let number = object.str()?;
-                Err(Error::invalid(format!("the number {number} is out of range")).into())
+                Err(Error::invalid(format!("expected a number within 128 bits, found {number}"))
+                    .into())
             }
             Err(error) => Err(error),
         }

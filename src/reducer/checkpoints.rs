@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::durable::{Claim, Disk, Series, Storage, write_file};
 use crate::error::{Context, Error, ErrorKind, Result};
+use crate::files::found_at;
 use crate::fold::Statistic;
 
 use super::reduction::Reduction;
@@ -38,6 +39,12 @@ impl Checkpoints {
     /// `InvalidArgument` when another process has locked the folder, `Io` when the folder cannot be
     /// created.
     pub fn new(folder: &Path) -> Result<Self> {
+        if found_at(folder)?.is_some_and(|found| !found.is_dir()) {
+            return Err(Error::invalid(format!(
+                "expected a folder for checkpoints, found a file: {}; name another place",
+                folder.display()
+            )));
+        }
         std::fs::create_dir_all(folder).map_err(|e| Error::io(folder, "making", e))?;
         let own = Self { _claim: Some(Claim::of(folder)?), ..Self::on(Box::new(Disk), folder) };
         own.series.remove_abandoned(&*own.storage, folder)?;

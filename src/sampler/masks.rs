@@ -62,9 +62,22 @@ impl Masks {
         Ok(())
     }
 
+    /// Returns the share as the shortest decimal that stands for it.
+    fn share_text(self) -> String {
+        let share = f64::from(self.share) / PARTS;
+        let is_it = |text: &String| {
+            text.parse().is_ok_and(|read: f64| (read * PARTS).round() == f64::from(self.share))
+        };
+        // Five digits tell all shares apart.
+        (1..5)
+            .map(|digits| format!("{share:.digits$}"))
+            .find(is_it)
+            .unwrap_or(format!("{share:.5}"))
+    }
+
     /// Adds the settings to a plan.
     pub(super) fn add_to(self, plan: &mut Plan) -> Result<()> {
-        plan.add("mask_share", u64::from(self.share))?;
+        plan.add("mask_share", self.share_text().as_str())?;
         plan.add("mask_most", u64::from(self.most))?;
         plan.add("mask_texts", self.texts)
     }

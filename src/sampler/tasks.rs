@@ -8,6 +8,7 @@ use super::pools::{RowSeeds, row_seeds};
 use super::sequence::{Heading, Target};
 use super::settings::Settings;
 use super::subset::Subset;
+use crate::days::time_text;
 use crate::error::{Context, Error, Result};
 use crate::plan::{Permutation, Plan, Split, SplitRule};
 use crate::random::{Purpose, name_identity};
@@ -141,7 +142,7 @@ impl Task {
         plan.add(format!("task/{}", self.name), self.weight.to_string().as_str())?;
         match &self.seeds {
             Seeds::Rows(RowSeeds { obs_time: Some(at), .. }) => {
-                plan.add(format!("observed/{}", self.name), at.to_string().as_str())
+                plan.add(format!("observed/{}", self.name), time_text(*at).as_str())
             }
             Seeds::Rows(RowSeeds { obs_time: None, .. }) | Seeds::Stored(_) => Ok(()),
         }

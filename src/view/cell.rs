@@ -1,9 +1,9 @@
 //! A cell, a row's name and a time as text.
 
-use arrow_array::temporal_conversions::timestamp_us_to_datetime;
 use serde::Serialize;
 
 use super::words::plural;
+use crate::days;
 use crate::error::Result;
 use crate::store::{
     AggregateMetadata, AggregateValue, Cell, ColumnMetadata, NEVER_VISIBLE, SemanticType, Store,
@@ -107,10 +107,7 @@ pub(crate) fn time_text(time_us: i64) -> String {
     if time_us == NEVER_VISIBLE {
         return "never".to_owned();
     }
-    match timestamp_us_to_datetime(time_us) {
-        Some(time) => time.to_string(),
-        None => format!("{time_us} us"),
-    }
+    days::time_text(time_us)
 }
 
 #[cfg(test)]

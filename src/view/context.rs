@@ -75,6 +75,8 @@ pub(crate) struct ContextView {
     pub target: Option<String>,
     pub value: Option<String>,
     pub cell_count: usize,
+    /// How many of them come after the end of the sequence.
+    pub cut_count: usize,
     /// The hidden rows that the walk reached; the neighbours of the rows also count those that it did
     /// not reach.
     pub hidden_count: u64,
@@ -104,6 +106,7 @@ impl ContextView {
                 None => None,
             },
             cell_count: context.cell_count,
+            cut_count: context.cell_count.saturating_sub(sequence_length as usize),
             hidden_count: context.hidden_count,
             rows: rows
                 .map(|(place, row)| ContextRow::of(store, context, (place, row), &mut room))
@@ -120,8 +123,12 @@ impl ContextView {
     }
 
     pub(crate) fn size(&self) -> String {
+        let cut = match self.cut_count {
+            0 => String::new(),
+            cut => format!(", {} of them {CUT}", count(cut as u64)),
+        };
         format!(
-            "{} and {} in the context; {} came to exist later",
+            "{} and {} in the context{cut}; {} came to exist later",
             plural(self.rows.len() as u64, "row"),
             plural(self.cell_count as u64, "cell"),
             plural(self.hidden_count, "row"),

@@ -209,6 +209,21 @@ def test_resuming_another_run_names_what_differs(whole, tiny):
     assert "expected the folder of a run, found no config.toml in" in finished.stderr
 
 
+def test_files_that_a_run_would_replace_are_refused(tiny, tmp_path):
+    for name in ("results.json", "metrics.jsonl"):
+        (tmp_path / name).write_text("mine")
+    (tmp_path / "notes.txt").write_text("no file of a run")
+    finished = run(tiny, tmp_path)
+    assert finished.returncode == 1
+    message = (
+        f"expected a folder without files that a run writes, found metrics.jsonl, results.json in "
+        f"{tmp_path}, and no config.toml; name another folder"
+    )
+    assert message in finished.stderr
+    assert (tmp_path / "results.json").read_text() == "mine"
+    assert len(list(tmp_path.iterdir())) == 3
+
+
 def test_a_checkpoint_of_other_data_is_refused(whole, tiny, tmp_path, tiny_config):
     found = checkpoint.Checkpoints(whole / "checkpoints")
     [store] = tiny_config.data.stores

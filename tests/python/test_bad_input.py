@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 
@@ -289,3 +290,17 @@ def test_results_of_different_names_do_not_replace_each_other(tmp_path, rows):
     for statistic, out in [("gram", "g.npy"), ("cross", "g.npy"), ("moments", "d.json")]:
         other = ["--with", tmp_path / "x.npy"] if statistic == "cross" else []
         reduced(statistic, *x, *other, "--out", tmp_path / out)
+
+
+def test_a_file_in_place_of_the_folder_of_checkpoints_is_named(tmp_path, rows):
+    (tmp_path / "mine").write_text("mine")
+    arguments = ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"]
+    command = as_ranks(None, [*arguments, "--checkpoint-dir", tmp_path / "mine"])
+    refused(command, 1, f"expected a folder for checkpoints, found a file: {tmp_path / 'mine'}")
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_a_pipe_in_place_of_rows_is_named(tmp_path):
+    os.mkfifo(tmp_path / "x.npy")
+    command = as_ranks(None, ["gram", "--input", tmp_path / "x.npy", "--out", tmp_path / "g.npy"])
+    refused(command, 1, "expected a file, found a pipe; write its content to a file")

@@ -43,6 +43,16 @@ def test_the_command_prepares_verifies_and_inspects_a_store(
     assert json.loads(done.stdout)["key"] == "3"
 
 
+def test_a_number_below_zero_is_a_key_or_out_of_range(store_path):
+    task = headwater.Store(store_path).metadata()["tasks"][0]["name"]
+    done = run("inspect", store_path, "--task", task, "--seed-index", "-1")
+    assert done.returncode == 2
+    assert "'-1' for '--seed-index <N>': -1 is not in 0..=4294967295" in done.stderr
+    done = run("inspect", store_path, "--table", "orders", "--row", "-1")
+    assert done.returncode == 1
+    assert 'no row of table "orders" has the key "-1"' in done.stderr
+
+
 def test_force_replaces_a_store_and_tables_select(tmp_path, shop_folder, schema_file, store_path):
     out = tmp_path / "db"
     arguments = ["prepare", shop_folder, "--schema", schema_file, "--out", out, "--dimension"]

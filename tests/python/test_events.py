@@ -262,7 +262,9 @@ def test_tokens_are_decoded_as_they_were_prepared(payments_path):
         ):
             with pytest.raises(headwater.DataError, match=re.escape(message)):
                 events.decode(wrong)
-        with pytest.raises(ValueError, match="token is 70000, which is out of range"):
+        with pytest.raises(
+            ValueError, match="token: expected a number from 0 to 65535, found 70000"
+        ):
             events.decode([70_000])
 
 
@@ -466,7 +468,7 @@ def test_an_invalid_event_schema_is_rejected_with_a_remedy(tmp_path, change, mes
         ({"sequence_length": 47}, "sequence_length: expected 48 to 32768 tokens, found 47"),
         ({"batch_size": 0}, "batch_size: expected at least 1 row"),
         ({"dtype": "int64"}, 'expected dtype to be "int32" or "uint16", found "int64"'),
-        ({"seed": -1}, "seed is -1, which is out of range"),
+        ({"seed": -1}, "seed: expected a number from 0 to 18446744073709551615, found -1"),
         ({"rank": 2, "world_size": 2}, "rank 2 of 2"),
     ],
 )

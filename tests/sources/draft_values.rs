@@ -106,6 +106,32 @@ fn texts_for_null_among_numbers_and_times_get_a_note() {
 }
 
 #[test]
+fn a_few_texts_among_numbers_or_times_get_a_note() {
+    let rows = csv("id,price,day,cost,plan", 90, |i| {
+        let price = if i == 7 { "EUR 5".to_owned() } else { format!("{i}.5") };
+        let day = if i < 2 { "soon".to_owned() } else { format!("2020-01-{:02}", i % 28 + 1) };
+        // A fifth is too many.
+        let cost = if i % 5 == 0 { format!("about {i}") } else { format!("{i}.5") };
+        let plan =
+            if i == 3 { "9999-12-31".to_owned() } else { format!("2020-02-{:02}", i % 28 + 1) };
+        format!("{i},{price},{day},{cost},{plan}")
+    });
+    let folder = folder(&[("things.csv", &rows)]);
+    let text = drafted(&*opened(folder.path())).render();
+    for line in [
+        "price = \"text\" # 1 value is the text \"EUR 5\"; the others are numbers: correct those \
+         fields to use the column as numerical\n",
+        "day = \"text\" # 2 values are texts such as \"soon\"; the others are times: correct \
+         those fields to use the column as a time\n",
+        "cost = \"text\"\n",
+        "plan = \"timestamp\" # 9999-12-31 is among the times; clear it where it stands for none: as \
+         the time of a row, it hides the row until then\n",
+    ] {
+        assert!(text.contains(line), "{line}\nis not in\n{text}");
+    }
+}
+
+#[test]
 fn integers_in_the_range_of_times_get_a_note() {
     let rows = csv("id,hired,seen_first,size", 90, |i| {
         format!("{i},{},{},{}", 1_500_000_000 + i, 1_500_000_000_000 + i, 600_000_000 + i)

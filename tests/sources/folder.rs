@@ -50,6 +50,33 @@ fn a_path_without_tables_is_rejected() {
 }
 
 #[test]
+fn a_store_and_a_workbook_in_place_of_tables_are_named() {
+    let dir = folder(&[
+        ("db/metadata.json", b"{}"),
+        ("office/sales.xlsx", b"PK"),
+        ("bare/a.csv", b"id,name\n"),
+        ("bare/b.csv", b"id\n"),
+    ]);
+    let refused = |name: &str| {
+        let found = open(&dir.path().join(name))
+            .and_then(|source| headwater::prepare::draft::draft(&*source, "x", &|_| Ok(())));
+        message(found, ErrorKind::Data, dir.path())
+    };
+    assert_eq!(
+        refused("db"),
+        "expected a source, found the store DIR/db; name what the store was prepared from, or look at \
+         the store with headwater inspect DIR/db"
+    );
+    let sheets = "found DIR/office/sales.xlsx: save each of its sheets as NAME.csv";
+    assert!(refused("office").ends_with(sheets), "{}", refused("office"));
+    assert_eq!(
+        refused("bare"),
+        "folder DIR/bare has no table with rows and a usable column: \"a\": it has no rows, \"b\": it \
+         has no rows"
+    );
+}
+
+#[test]
 fn two_files_of_one_name_are_rejected() {
     let folder = folder(&[("t.csv", b"x\n1\n"), ("t.parquet", b"")]);
     assert_eq!(

@@ -13,7 +13,7 @@ pub(super) struct InspectArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) table: Option<String>,
     /// Show the row of that table with this key (a composite key as 1|2) or this number (as #5).
-    #[arg(long, value_name = "KEY", requires = "table")]
+    #[arg(long, value_name = "KEY", requires = "table", allow_negative_numbers = true)]
     pub(super) row: Option<String>,
     /// Show the context of one seed of this task, with the sampler's default settings.
     #[arg(
@@ -25,11 +25,23 @@ pub(super) struct InspectArgs {
     )]
     pub(super) task: Option<String>,
     /// The number of the seed in the task, counted from 0.
-    #[arg(long, alias = "item", value_name = "N", requires = "task")]
+    #[arg(
+        long,
+        alias = "item",
+        value_name = "N",
+        requires = "task",
+        allow_negative_numbers = true
+    )]
     pub(super) seed_index: Option<u32>,
     /// Of a store of events: show this token row of the stream of a split, counted from 0, with the
     /// sampler's default settings.
-    #[arg(long, value_name = "N", conflicts_with = "table", group = "drawn")]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "table",
+        group = "drawn",
+        allow_negative_numbers = true
+    )]
     pub(super) token_row: Option<u64>,
     /// The tokens of the token row (default: 1024, or as many as the store's longest event needs).
     #[arg(long, value_name = "N", requires = "token_row")]

@@ -21,6 +21,7 @@ use super::texts::Texts;
 use super::until::{DatedTable, restrict, statistics_until};
 use crate::bytes::Digest;
 use crate::container::{ContainerWriter, StringsWriter};
+use crate::days::time_text;
 use crate::error::{Context, Error, Result};
 use crate::prepare::names::{counted, listed};
 use crate::prepare::options::{Options, Report};
@@ -28,7 +29,6 @@ use crate::prepare::schema::{
     CellTask, DerivedTask, Predict, Reference, Schema, Table, Task, What,
 };
 use crate::prepare::source::{Batches, Source};
-use crate::prepare::values::text_of_time;
 use crate::store::{
     AggregateMetadata, CATEGORY_FILE, COLUMN_FILE, ColumnMetadata, EmbeddingMetadata,
     FORMAT_VERSION, FileMetadata, GRAPH_FILE, METADATA_FILE, Metadata, RelationMetadata,
@@ -298,7 +298,7 @@ impl<'a> Preparation<'a> {
             "until {} too little is known to scale {}, so a model sees logarithms of their numbers, \
              their times in years, and none of their categories (all of them, if the column is a target): \
              {}",
-            text_of_time(until.time_us),
+            time_text(until.time_us),
             counted(unscaled.len() as u64, "column"),
             listed(unscaled.iter().map(String::as_str))
         ))

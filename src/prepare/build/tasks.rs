@@ -13,13 +13,14 @@ use super::keys::{KeyFaults, KeyIndex, digest, write_key};
 use super::layout::column_metadata;
 use super::records::encode_target;
 use crate::container::ContainerWriter;
+use crate::days::time_text;
 use crate::error::{Error, Result};
 use crate::fold::Moments;
 use crate::plan::Split;
 use crate::prepare::names::counted;
 use crate::prepare::schema::{DerivedTask, Limits, Predict, Task};
 use crate::prepare::source::Batches;
-use crate::prepare::values::{Values, arrow_error, text_of_time, to_texts};
+use crate::prepare::values::{Values, arrow_error, to_texts};
 use crate::store::{ColumnMetadata, FileMetadata, SEES_EVERYTHING, task_file};
 
 /// The seeds of a derived task, all in memory: they are few compared to the rows of the database.
@@ -282,8 +283,8 @@ impl Derived {
         Some(format!(
             "{field} = {date:?} leaves a split without seeds: they are observed from {} to {}; choose \
              {field} between these times, one horizon ({}) after the first at least",
-            text_of_time(*first),
-            text_of_time(*last),
+            time_text(*first),
+            time_text(*last),
             predict.horizon
         ))
     }
@@ -376,7 +377,7 @@ impl Derived {
                 "expected a train_until after the first answers, found {:?}, by which no answer is known: the \
                  first seed is observed at {}, and its horizon is {}; choose a later train_until",
                 predict.train_until,
-                text_of_time(first),
+                time_text(first),
                 predict.horizon
             )));
         }

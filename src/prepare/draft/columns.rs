@@ -5,12 +5,16 @@ use indexmap::IndexMap;
 use super::name_tokens::names_rows;
 use super::profile::{Profile, Storage};
 use super::subject::{ChosenTime, Notes, Origin, Place, Subject};
+use crate::days::time_text;
 use crate::prepare::names::counted;
 use crate::prepare::schema::{Column, Limits, ScaleName, TimeUnit};
 use crate::store::SemanticType;
 
 /// The reason for which a column named like a key is not a reference.
 const UNLINKED: &str = "named like a key, but no table found with these keys";
+
+/// A column is one of numbers or times if at most this part of its values is something else: a tenth.
+const OTHERS_SHARE: u64 = 10;
 
 /// Returns the columns of a table, with a note for each guess that is not obvious.
 pub(super) fn columns(
@@ -84,7 +88,7 @@ pub(super) fn guess(subject: &Subject, column: usize, limits: &Limits) -> (Colum
         return with(SemanticType::Ignored, "always NULL".into());
     }
     if profile.all(profile.times) {
-        return plain(SemanticType::Timestamp);
+        return (SemanticType::Timestamp.into(), odd_times(profile));
     }
     if profile.all(profile.booleans) {
         return plain(SemanticType::Boolean);
@@ -171,19 +175,40 @@ fn unreadable_values(profile: &Profile) -> Option<String> {
     }
     // Digits with a leading zero stay texts in any case.
     let numbers = if profile.coded == 0 { profile.numbers } else { 0 };
-    let others = [("numbers", "numerical", numbers), ("times", "a time", profile.times)];
-    let marker = profile.marker?;
-    let (kind, semantic, _) = others
+    let readable = [("numbers", "numerical", numbers), ("times", "a time", profile.times)];
+    let only_markers = profile.markers == profile.others;
+    let are_few = only_markers || profile.others * OTHERS_SHARE <= profile.present();
+    let (kind, semantic, _) = readable
         .into_iter()
-        .find(|&(.., count)| count > 0 && profile.all(profile.markers + count))?;
-    let found = match profile.markers {
-        1 => format!("1 value is the text {marker:?}"),
-        markers => format!("{markers} values are texts such as {marker:?}"),
+        .find(|&(.., count)| count > 0 && profile.all(profile.others + count) && are_few)?;
+    let found = |text: &str| match profile.others {
+        1 => format!("1 value is the text {text:?}"),
+        others => format!("{others} values are texts such as {text:?}"),
     };
-    Some(format!(
-        "{found}; the others are {kind}: in CSV only an empty field is NULL; clear those fields to \
-         use the column as {semantic}"
-    ))
+    Some(match profile.marker.filter(|_| only_markers) {
+        Some(marker) => format!(
+            "{}; the others are {kind}: in CSV only an empty field is NULL; clear those fields to \
+             use the column as {semantic}",
+            found(marker)
+        ),
+        None => format!(
+            "{}; the others are {kind}: correct those fields to use the column as {semantic}",
+            found(profile.other.as_deref()?)
+        ),
+    })
+}
+
+/// Returns a note about times that stand for none, as 9999-12-31 does for an end that is not known.
+fn odd_times(profile: &Profile) -> Option<String> {
+    // The years 1000 and 2500, in microseconds since 1970.
+    let sensible = -30_610_224_000_000_000..16_725_225_600_000_000;
+    let (first, last) = profile.time_range?;
+    let odd = [last, first].into_iter().find(|time| !sensible.contains(time))?;
+    let hides =
+        if odd == last { ": as the time of a row, it hides the row until then" } else { "" };
+    let shown = time_text(odd);
+    let shown = shown.strip_suffix(" 00:00:00").unwrap_or(&shown);
+    Some(format!("{shown} is among the times; clear it where it stands for none{hides}"))
 }
 
 /// Returns the number of distinct values if they are few and repeat.

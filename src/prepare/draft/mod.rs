@@ -28,6 +28,7 @@ mod times;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
+use crate::prepare::names::shortened;
 use crate::prepare::schema::{Limits, Schema, Table};
 use crate::prepare::source::{Source, SourceTable};
 use crate::process::pool;
@@ -100,9 +101,12 @@ fn draft_on_threads(
     let mut left_out = leave_out(&mut subjects);
     left_out.extend(views.into_iter().map(|view| (view, VIEW)));
     if subjects.is_empty() {
+        let why = |(table, reason): (String, &str)| format!("{table:?}: {reason}");
+        let reasons: Vec<_> = left_out.into_iter().map(why).collect();
         return Err(Error::data(format!(
-            "{} has no table with rows and a usable column",
-            source.describe()
+            "{} has no table with rows and a usable column: {}",
+            source.describe(),
+            shortened(&reasons)
         )));
     }
     let mut notes = Notes::new();

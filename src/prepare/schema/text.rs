@@ -149,6 +149,12 @@ pub(super) fn explain(text: &str, error: &toml::de::Error) -> String {
     let Some(span) = error.span() else { return in_plain_words(&message, &Place::default()) };
     let before = text.get(..span.start).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
+    // Under a wrong header, the fields of one section meet those of the section before it.
+    if message == "duplicate key"
+        && let Some((line, message)) = wrong_header(text)
+    {
+        return format!("line {line}, column 1: {message}");
+    }
     let own = before.rsplit('\n').next().unwrap_or_default();
     let column = own.chars().count() + 1;
     let place = Place {
@@ -179,12 +185,11 @@ fn last_word(text: &str) -> &str {
 
 /// Returns the table, task, aggregate or summary in which a line lies: `table "orders"`.
 pub(super) fn section(text: &str, line: usize) -> Option<String> {
-    let is_header = |line: &&str| line.trim_start().starts_with("[[") && !line.contains('.');
+    let is_header = |line: &&str| line.trim_start().starts_with('[') && !line.contains('.');
     let lines: Vec<&str> = text.lines().collect();
     let start = lines.get(..line)?.iter().rposition(is_header)?;
-    let header = lines[start].trim().trim_start_matches("[[").split(']').next()?;
-    let kind =
-        ["table", "task", "aggregate", "summary"].into_iter().find(|kind| *kind == header)?;
+    let header = lines[start].trim().strip_prefix("[[")?.split(']').next()?;
+    let kind = MANY.into_iter().find(|kind| *kind == header)?;
     let name_field = if matches!(kind, "table" | "task") { "name" } else { "table" };
     let mut own = lines[start + 1..].iter().take_while(|line| !is_header(line));
     let name = own.find_map(|line| {
@@ -319,7 +324,6 @@ fn expected_and_remedy(expected: &str, found: &str, place: &Place<'_>) -> (Strin
 
 /// Returns the message about brackets of a section: some may be there several times, others once.
 fn wrong_brackets(message: &str, line: &str) -> Option<String> {
-    const MANY: [&str; 4] = ["table", "task", "aggregate", "summary"];
     const ONE: [&str; 10] = [
         "limits",
         "events",
@@ -345,12 +349,50 @@ fn wrong_brackets(message: &str, line: &str) -> Option<String> {
         ));
     }
     let is_list = message.ends_with("expected a sequence");
-    (!is_double && MANY.contains(&name) && is_list).then(|| {
-        format!(
-            "expected [[{name}]] in double brackets, because there may be several, found [{name}]; write \
-             [[{name}]]"
-        )
+    (!is_double && MANY.contains(&name) && is_list).then(|| single_brackets(name))
+}
+
+/// The sections of a schema that there may be several of, in double brackets.
+const MANY: [&str; 4] = ["table", "task", "aggregate", "summary"];
+/// The sections of a schema, as they are written.
+const HEADERS: [&str; 6] =
+    ["[[table]]", "[[task]]", "[[aggregate]]", "[[summary]]", "[limits]", "[events]"];
+
+fn single_brackets(name: &str) -> String {
+    format!(
+        "expected [[{name}]] in double brackets, because there may be several, found [{name}]; write \
+         [[{name}]]"
+    )
+}
+
+/// Returns the number of the first header that names no section or has the wrong brackets, and what is
+/// wrong with it.
+fn wrong_header(text: &str) -> Option<(usize, String)> {
+    let names = HEADERS.map(|header| header.trim_matches(['[', ']']));
+    text.lines().zip(1..).find_map(|(line, number)| {
+        let line = line.trim();
+        let header = line.strip_prefix('[')?;
+        let inner = header.trim_start_matches('[').split(']').next()?.trim();
+        let section = inner.split('.').next()?.trim();
+        let message = if !names.contains(&section) {
+            unknown_section(line, suggest(section, names.into_iter()))
+        } else if MANY.contains(&inner) && !header.starts_with('[') {
+            single_brackets(inner)
+        } else {
+            return None;
+        };
+        Some((number, message))
     })
+}
+
+/// Returns the message about a header of no section, with the section that is meant.
+fn unknown_section(line: &str, near: Option<&str>) -> String {
+    let is_near = |header: &&&str| Some(header.trim_matches(['[', ']'])) == near;
+    let remedy = HEADERS
+        .iter()
+        .find(is_near)
+        .map_or_else(|| "remove it".to_owned(), |header| format!("write {header}"));
+    format!("expected one of the sections {}, found {line}; {remedy}", HEADERS.join(", "))
 }
 
 /// Returns the message about a name that serde does not know, with the nearest that it knows.
@@ -373,23 +415,10 @@ fn unknown_name(message: &str, place: &Place<'_>) -> String {
         };
     }
     if place.line.starts_with('[') && place.line.contains(unknown) {
-        let sections =
-            ["[[table]]", "[[task]]", "[[aggregate]]", "[[summary]]", "[limits]", "[events]"];
-        let bare = |section: &&&str| Some(section.trim_matches(['[', ']'])) == near;
-        let remedy = match sections.iter().find(bare) {
-            Some(section) => format!("write {section}"),
-            None => match near {
-                Some(near) => format!("did you mean {near:?}?"),
-                None => "remove it".to_owned(),
-            },
-        };
         if known.contains(&"database") {
-            return format!(
-                "expected one of the sections {}, found {}; {remedy}",
-                sections.join(", "),
-                place.line
-            );
+            return unknown_section(place.line, near);
         }
+        let remedy = near.map_or("remove it".to_owned(), |near| format!("did you mean {near:?}?"));
         let known: Vec<_> = known.iter().map(|name| format!("{name:?}")).collect();
         return format!(
             "expected a section with one of the names {}, found {}; {remedy}",

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::parts::{Format, Parts};
 use super::{Batches, Source, SourceColumn, SourceTable, positions};
 use crate::error::{Context, Error, Result};
-use crate::files::is_folder;
+use crate::files::{found_at, is_folder};
 use crate::prepare::names::did_you_mean;
 
 /// A source whose tables are files.
@@ -42,11 +42,7 @@ impl Files {
             }
         }
         if tables.is_empty() {
-            return Err(Error::data(format!(
-                "folder {} holds no table; expected NAME.csv, NAME.csv.gz, NAME.csv.zst, \
-                 NAME.parquet, NAME.arrayrecord, or a sub-folder of such files",
-                path.display()
-            )));
+            return Err(no_table(path)?);
         }
         Ok(Self { description: format!("folder {}", path.display()), tables })
     }
@@ -177,6 +173,29 @@ fn table_files(entries: &[PathBuf]) -> Result<Vec<(Format, PathBuf)>> {
 fn table_file(path: &Path) -> Result<Option<(String, Parts)>> {
     let Some((format, stem)) = Format::of(name_of(path)) else { return Ok(None) };
     Ok(Some((table_name(path, stem)?, Parts::one(format, path.to_owned())?)))
+}
+
+/// Returns the error about a folder without a table file.
+fn no_table(path: &Path) -> Result<Error> {
+    let shown = path.display();
+    if found_at(&path.join("metadata.json"))?.is_some() {
+        return Ok(Error::data(format!(
+            "expected a source, found the store {shown}; name what the store was prepared from, or look at \
+             the store with headwater inspect {shown}"
+        )));
+    }
+    let is_workbook = |entry: &PathBuf| {
+        let known = ["xlsx", "xls", "ods"];
+        entry.extension().is_some_and(|of| known.iter().any(|known| of.eq_ignore_ascii_case(known)))
+    };
+    let workbook = visible_entries(path)?.into_iter().find(is_workbook);
+    let found = workbook.map_or_else(String::new, |of| {
+        format!(", found {}: save each of its sheets as NAME.csv", of.display())
+    });
+    Ok(Error::data(format!(
+        "folder {shown} holds no table; expected NAME.csv, NAME.csv.gz, NAME.csv.zst, NAME.parquet, \
+         NAME.arrayrecord, or a sub-folder of such files{found}"
+    )))
 }
 
 /// Returns the table whose parts lie in a folder; `None` if it has no table file.

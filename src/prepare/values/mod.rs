@@ -6,7 +6,6 @@ mod text;
 
 use arrow_array::builder::BooleanBuilder;
 use arrow_array::cast::AsArray;
-use arrow_array::temporal_conversions::timestamp_us_to_datetime;
 use arrow_array::timezone::Tz;
 use arrow_array::types::{
     Float64Type, Int64Type, TimestampMicrosecondType, TimestampNanosecondType,
@@ -251,14 +250,6 @@ fn times(array: &ArrayRef, column: &Column) -> Normalised<Int64Array> {
 pub(super) fn time_of_text(text: &str) -> Option<i64> {
     let utc: Tz = "+00:00".parse().ok()?;
     Some(string_to_datetime(&utc, text).ok()?.timestamp_micros())
-}
-
-/// Returns a time as text, in UTC.
-pub(super) fn text_of_time(micros: i64) -> String {
-    match timestamp_us_to_datetime(micros) {
-        Some(time) => time.to_string(),
-        None => format!("{micros} us"),
-    }
 }
 
 /// Returns the error about integers without a unit, with the units that they could have.

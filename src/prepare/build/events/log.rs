@@ -1,6 +1,5 @@
 //! Reads whose event each row is, and when it was; spills what the codec's reader makes of the rest.
 
-use arrow_array::temporal_conversions::timestamp_us_to_datetime;
 use arrow_array::{Array, Int64Array, StringViewArray};
 
 use super::categories::Category;
@@ -8,6 +7,7 @@ use super::columns::{Columns, Rows};
 use super::dropped::{Notes, Reason};
 use super::layout::Layout;
 use super::seen::{FieldsSeen, Seen};
+use crate::days::time_text;
 use crate::error::Result;
 use crate::events::TIME_END_SECONDS;
 use crate::prepare::build::keys::{KeyDigest, digest, write_key};
@@ -115,12 +115,6 @@ impl Keys {
             Err(_) => Names::Joined(joined),
         }
     }
-}
-
-fn time_text(time_us: i64) -> String {
-    let text =
-        timestamp_us_to_datetime(time_us).map(|time| time.format("%Y-%m-%d %H:%M:%S").to_string());
-    text.unwrap_or_else(|| format!("{time_us} microseconds since 1970"))
 }
 
 /// The events of some rows.

@@ -29,6 +29,9 @@ use crate::prepare::values::to_texts;
 /// The longest mean length of texts that may identify rows, in bytes; longer ones are prose.
 const LONGEST_KEY: f64 = 64.0;
 
+/// The characters of a text that a note shows.
+const SHOWN: usize = 40;
+
 /// The type in which a source stores the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Storage {
@@ -90,6 +93,9 @@ pub(super) struct Profile {
     /// How many values are texts that some writers use for NULL, and the first of them.
     pub markers: u64,
     pub marker: Option<&'static str>,
+    /// How many texts are neither numbers nor points in time, and the first of them.
+    pub others: u64,
+    pub other: Option<String>,
     /// How many values have a leading zero or sign that a number would lose.
     pub coded: u64,
     /// The least and the greatest integer.
@@ -132,6 +138,8 @@ impl Profile {
             comma_numbers: 0,
             markers: 0,
             marker: None,
+            others: 0,
+            other: None,
             coded: 0,
             range: None,
             ascending: true,
@@ -308,7 +316,11 @@ impl Profile {
             self.booleans += u64::from(is_boolean_text(trimmed));
             match time(trimmed, &utc) {
                 Some(time) => self.add_time(time),
-                None => self.odd_dates += u64::from(is_odd_date(trimmed)),
+                None => {
+                    self.odd_dates += u64::from(is_odd_date(trimmed));
+                    self.others += 1;
+                    self.other.get_or_insert_with(|| trimmed.chars().take(SHOWN).collect());
+                }
             }
         }
     }

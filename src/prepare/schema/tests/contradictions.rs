@@ -133,6 +133,12 @@ const BAD: &[(&str, &str, &str)] = &[
          [[summary]], [limits], [events], found [[tasks]]; write [[task]]",
     ),
     (
+        "cell = { table = \"results\", column = \"won\" }",
+        "[task]\nname = \"x\"",
+        "line 37, column 1: expected [[task]] in double brackets, because there may be several, found \
+         [task]; write [[task]]",
+    ),
+    (
         "\n[[table]]\nname = \"races\"",
         "limits = { categories = \"many\" }\n[[table]]\nname = \"races\"",
         "line 3, column 25: categories: expected a whole number from 0 to 4294967295, found string \"many\"; write it \
@@ -638,4 +644,37 @@ fn every_contradiction_has_its_message() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Under a wrong header, fields of two sections meet in one, further down.
+#[test]
+fn a_wrong_header_is_named_where_it_stands() {
+    let table = |header: &str| format!("{header}\nname = \"a\"\n[table.columns]\nx = \"text\"\n");
+    let task = |header: &str| {
+        format!("{header}\nname = \"b\"\n[task.cell]\ntable = \"a\"\ncolumn = \"x\"\n")
+    };
+    let sections = "[[table]], [[task]], [[aggregate]], [[summary]], [limits], [events]";
+    for (parts, line, message) in [
+        (
+            [table("[[tables]]"), table("[[table]]")],
+            2,
+            format!("expected one of the sections {sections}, found [[tables]]; write [[table]]"),
+        ),
+        (
+            [table("[[table]]"), table("[[rows]]")],
+            6,
+            format!("expected one of the sections {sections}, found [[rows]]; remove it"),
+        ),
+        (
+            [task("[[task]]"), task("[task]")],
+            7,
+            "expected [[task]] in double brackets, because there may be several, found [task]; write \
+             [[task]]"
+                .to_owned(),
+        ),
+    ] {
+        let text = format!("database = \"x\"\n{}{}", parts[0], parts[1]);
+        let found = Schema::parse(&text).unwrap_err().to_string();
+        assert_eq!(found, format!("line {line}, column 1: {message}"));
+    }
 }
