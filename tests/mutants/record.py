@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from pathlib import Path
 
 
@@ -12,6 +13,18 @@ def accepted(record: Path) -> dict[tuple[str, str], str]:
     lines = record.read_text().splitlines()
     found = [re.fullmatch(r"- `([^`]+)` `` (.+) ``: (.+)", line) for line in lines]
     return {(of[1], of[2]): of[3] for of in found if of}
+
+
+def check(record: Path, names: set[tuple[str, str]]) -> None:
+    """Ends the program if the record has a change of these files that there no longer is."""
+    files = {file for file, _ in names}
+    gone = [of for of in accepted(record) if of[0] in files and of not in names]
+    if gone:
+        sys.exit(
+            "\n".join(
+                f"remove from {record.name}, for it is no change: {' '.join(of)}" for of in gone
+            )
+        )
 
 
 def is_chosen(file: str, name: str, share: int) -> bool:

@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 
 from mutations import Mutant, mutants
-from record import accepted, is_chosen, report
+from record import accepted, check, is_chosen, report
 
 ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).parent / "survivors.md"
@@ -154,6 +154,7 @@ def main() -> int:
     for file in files:
         for mutant in chosen(file, arguments.share):
             work.put((file, mutant))
+    check(RECORD, {(file, of.name) for file in files for of in chosen(file, 1)})
     count, reasons = work.qsize(), accepted(RECORD)
     survivors: list[tuple[str, Mutant]] = []
     print(f"{count} mutants of {len(files)} files", flush=True)

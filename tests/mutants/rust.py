@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from record import accepted, is_chosen, report
+from record import accepted, check, is_chosen, report
 from rust_tree import ROOMS, TREE, Mutant, built
 
 _Item = TypeVar("_Item")
@@ -199,6 +199,7 @@ def main() -> int:
     ]
     lost = [of for of in lost if of.room in rooms]
     print(f"{len(chosen)} mutants of {', '.join(rooms)}; {len(lost)} do not compile", flush=True)
+    check(RECORD, {(of.file, of.name) for of in mutants + lost if of.room in rooms})
     reasons = accepted(RECORD)
     survivors: list[Mutant] = []
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_MAX, _MEMORY_MAX))
