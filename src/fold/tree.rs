@@ -161,8 +161,8 @@ impl<P: Partial> Tree<P> {
         }
     }
 
-    /// Returns the nodes, without partials, that can cover, be covered by, or merge with one of
-    /// `incoming`. The insertion changes no others, and there may be many.
+    /// Returns the nodes, without partials, that can cover, or merge with, one of `incoming`. Others do not
+    /// decide which of those find a sibling, and there may be many.
     fn outline_near(&self, incoming: impl Iterator<Item = Node>) -> Tree<()> {
         let top = self.chunk_count.checked_ilog2().unwrap_or(0);
         let mut near = BTreeMap::new();
@@ -170,9 +170,7 @@ impl<P: Partial> Tree<P> {
             near.insert(node.chunks().start, (*node, ()));
         };
         for mut node in incoming {
-            let chunks = node.chunks();
-            self.covering(chunks.start).map(&mut add);
-            self.nodes.range(chunks).for_each(|(_, node)| add(node));
+            self.covering(node.chunks().start).map(&mut add);
             while node.level() < top {
                 self.get(node.sibling()).map(&mut add);
                 node = node.parent();

@@ -32,3 +32,18 @@ pub(crate) fn seconds_of(number: f32) -> u64 {
 fn inverse(number: f32, scale: f64) -> u64 {
     (libm::exp2(f64::from(number) * scale) - 1.0).round() as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_seconds_are_read_back() {
+        assert_eq!((of_count(255), of_seconds(65_535)), (1.0, 1.0));
+        for n in [0, 1, 2, 7, 100, 12_345, 86_400] {
+            assert_eq!(count_of(of_count(n)), n);
+            #[cfg(feature = "cli")]
+            assert_eq!(seconds_of(of_seconds(n)), n);
+        }
+    }
+}

@@ -219,7 +219,7 @@ fn row_time(metadata: &TableMetadata) -> Result<Option<RowTime>> {
     Ok(Some(time))
 }
 
-/// Checks that every cell of a table lies inside its records.
+/// Checks that every cell of a table, and the time of a row, lies inside its records.
 pub(super) fn check_layout(metadata: &TableMetadata) -> Result<()> {
     let stride = u64::from(metadata.stride);
     let mut boolean_bits = metadata.columns.len() as u64;
@@ -246,7 +246,7 @@ pub(super) fn check_layout(metadata: &TableMetadata) -> Result<()> {
     if u64::from(metadata.null_offset) + boolean_bits.div_ceil(8) > stride {
         return Err(wrong(metadata, "its null bits lie outside the record"));
     }
-    Ok(())
+    row_time(metadata).map(|_| ())
 }
 
 fn wrong(metadata: &TableMetadata, what: &str) -> Error {

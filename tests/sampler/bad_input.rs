@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use headwater::ErrorKind;
 use headwater::plan::{Assignment, Cursor, Split, SplitRatios};
-use headwater::sampler::{Children, Sampler, Settings, Speed, Texts, Walk};
+use headwater::sampler::{Children, Sampler, Settings, Shape, Speed, Texts, Walk};
 use headwater::store::{RelationMetadata, Store, TargetMetadata, Task};
 
+use crate::database::{Database, Value};
 use crate::{PLAIN, random_stores, sampler, sequences, small};
 
 #[test]
@@ -195,15 +196,19 @@ fn after_the_end_every_call_is_an_error_but_those_for_the_cursor() {
     let sampler = sampler(store, &small(1), (0, 1), PLAIN).unwrap();
     let task = sampler.tasks().next().unwrap().to_owned();
     let before = sampler.cursor();
+    let foreign = crate::sampler(store, &small(2), (0, 1), PLAIN).unwrap().cursor();
     sampler.shutdown();
     let ended = |error: headwater::Error| assert_eq!(error.kind(), ErrorKind::Shutdown, "{error}");
     ended(sampler.next(Split::Train).err().unwrap());
     ended(sampler.wait(Split::Train).unwrap_err());
     ended(sampler.evaluate(Split::Train, None).err().unwrap());
+    // Also what would be an error anyway.
     ended(sampler.seek(Split::Train, 3).unwrap_err());
+    ended(sampler.seek(Split::Train, u64::MAX).unwrap_err());
     ended(sampler.sample(&task, &[(0, 5)]).err().unwrap());
     ended(sampler.batch_of_seed(&task, 0).err().unwrap());
     ended(sampler.resume(&before).unwrap_err());
+    ended(sampler.resume(&foreign).unwrap_err());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("my.cursor");
     sampler.save_cursor(&path).unwrap();
@@ -284,6 +289,52 @@ fn batches_beyond_their_limit_of_bytes_are_rejected() {
     }
 }
 
+/// A first table whose rows have the most references, and no seeds.
+const LINKS: &str = r#"
+database = "net"
+
+[[table]]
+name = "links"
+key = "id"
+columns = { id = "identifier", a = "identifier", b = "identifier" }
+references = [{ columns = "a", to = "nodes" }, { columns = "b", to = "nodes" }]
+
+[[table]]
+name = "nodes"
+key = "id"
+columns = { id = "identifier", big = "boolean" }
+
+[[task]]
+name = "big"
+cell = { table = "nodes", column = "big" }
+sees_everything = true
+"#;
+
+#[test]
+fn rows_without_seeds_count_and_a_batch_of_the_very_limit_is_accepted() {
+    let integers = |values: [i64; 4]| values.map(Value::Integer).to_vec();
+    let links = vec![
+        ("id", integers([1, 2, 3, 4])),
+        ("a", integers([1, 2, 3, 4])),
+        ("b", integers([2, 3, 4, 1])),
+    ];
+    let big = (0..4).map(|id| Value::Truth(id % 2 == 0)).collect();
+    let nodes = vec![("id", integers([1, 2, 3, 4])), ("big", big)];
+    let tables = [("links", links), ("nodes", nodes)];
+    let (_folder, store) = crate::stores::store_of(&Database::new(LINKS, tables), &[usize::MAX]);
+    let store = Arc::new(store);
+    assert_eq!(references_of(&store), 2);
+    let with = |batch_size, sequence_length, max_rows| {
+        let shape = Shape { batch_size, sequence_length, max_rows, ..small(1).shape };
+        sampler(&store, &Settings { shape, masks: None, ..small(1) }, (0, 1), PLAIN)
+    };
+    let batch = with(1, 16, 8).unwrap().batch_of_seed("big", 0).unwrap();
+    assert_eq!(batch.get::<i32>("fk_relations").unwrap().len(), 8 * 2);
+    // 2^18 (6507 * 128 + 23137 (15 + 23137 + 8 * 2)) bytes are 2^47.
+    assert!(with(1 << 18, 6507, 23_137).is_ok());
+    assert!(with(1 << 18, 6507, 23_138).is_err());
+}
+
 /// The most references of a row, counted from the metadata.
 fn references_of(store: &Store) -> usize {
     let metadata = store.metadata();
@@ -344,8 +395,7 @@ fn child_widths_name_a_relation_short_or_in_full_and_are_part_of_the_plan() {
     }
     for unknown in ["no.such".to_owned(), format!("other/{short}")] {
         let error = with(unknown).err().unwrap().to_string();
-        for relation in 0..store.relations().len() {
-            assert!(error.contains(&store.relation_name(relation)), "{error}");
-        }
+        let all: Vec<_> = (0..store.relations().len()).map(|of| store.relation_name(of)).collect();
+        assert!(error.ends_with(&format!("name one of {}", all.join(", "))), "{error}");
     }
 }

@@ -85,7 +85,10 @@ fn p6_a_cursor_without_masks_is_rejected_by_their_share() {
     let masking = sampler(store, &masked(0.5), (0, 1), PLAIN).unwrap();
     let error = masking.resume(&cursor).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PlanMismatch);
-    assert!(error.to_string().contains("\"mask_share\" was not there and is now \"0.5\""), "{error}");
+    assert!(
+        error.to_string().contains("\"mask_share\" was not there and is now \"0.5\""),
+        "{error}"
+    );
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! A walk draws its children uniformly.
+//! A walk draws its children uniformly, and many seeds are divided into the splits once.
 
 use std::sync::Arc;
 
+use headwater::plan::Split;
 use headwater::sampler::{Children, Settings, Shape, Walk};
 
 use crate::database::{Database, Value};
@@ -91,4 +92,15 @@ fn every_visible_child_is_equally_likely() {
         let (chosen, first) = (chi_square(&chosen, WIDTH), chi_square(&first, 1));
         assert!(chosen < BOUND && first < BOUND, "{walk:?}: {chosen}, of the first {first}");
     }
+}
+
+#[test]
+fn each_of_many_seeds_is_served_in_its_split() {
+    let (_folder, store) = stores::store_of(&family(), &[usize::MAX]);
+    let sampler = sampler(&Arc::new(store), &Settings::default(), (0, 1), PLAIN).unwrap();
+    let mut expected = [0_u64; 3];
+    for seed in 0..SEEDS {
+        expected[sampler.context("next", seed).unwrap().split as usize] += 1;
+    }
+    assert_eq!(Split::ALL.map(|split| sampler.seed_count(0, split)), expected);
 }

@@ -6,7 +6,7 @@ use headwater::ErrorKind;
 use headwater::prepare::schema::Summary;
 use headwater::store::{
     AggregateValue, ColumnStats, KnownMetadata, LinkMetadata, METADATA_FILE, Metadata, Period,
-    Store, TargetMetadata, TimeMetadata,
+    Scale, Store, TargetMetadata, TimeMetadata,
 };
 
 use crate::database::Database;
@@ -18,15 +18,24 @@ fn refused(edit: impl FnOnce(&mut Metadata)) -> String {
 }
 
 fn refused_of(database: &Database, edit: impl FnOnce(&mut Metadata)) -> String {
+    let (folder, opened) = edited(database, edit);
+    let error = opened.err().expect("this must be refused");
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    error.to_string().replace(&folder.path().join("store").display().to_string(), "DB")
+}
+
+/// Opens a store after its metadata are edited and sealed again.
+fn edited(
+    database: &Database,
+    edit: impl FnOnce(&mut Metadata),
+) -> (tempfile::TempDir, headwater::Result<Store>) {
     let (folder, store) = store_of(database, &[5]);
     let mut metadata = store.metadata().clone();
     drop(store);
     edit(&mut metadata);
     let path = folder.path().join("store");
     fs::write(path.join(METADATA_FILE), metadata.encode().unwrap()).unwrap();
-    let error = Store::open(&path).err().expect("this must be refused");
-    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
-    error.to_string().replace(&path.display().to_string(), "DB")
+    (folder, Store::open(&path))
 }
 
 fn wrong(what: &str) -> String {
@@ -76,6 +85,71 @@ fn p6_wrong_columns_and_categories_are_rejected() {
         bits,
         format!("{layout}its null bits lie outside the record; prepare the store again")
     );
+}
+
+#[test]
+fn p6_wrong_places_in_a_record_are_rejected() {
+    let layout =
+        |what| format!("DB/metadata.json: the layout of table {what}; prepare the store again");
+    let with = |after_the_last: u32| {
+        move |m: &mut Metadata| {
+            let bits = 8 * (m.tables[0].stride - m.tables[0].null_offset);
+            m.tables[0].columns[2].offset = bits - 1 + after_the_last;
+        }
+    };
+    assert!(edited(&tiny::database(), with(0)).1.is_ok());
+    let bit = refused(with(1));
+    assert_eq!(bit, layout("\"customers\" is wrong: its null bits lie outside the record"));
+    // A boolean.
+    let column = TimeMetadata::Column { column: 2, delay_us: 0 };
+    let kind = refused(|m| m.tables[0].time = Some(column));
+    assert_eq!(kind, layout("\"customers\" is wrong: its time is not a timestamp column"));
+    let with = |before_the_end: u32| {
+        move |m: &mut Metadata| {
+            let stride = m.tables[1].stride;
+            match &mut m.tables[1].time {
+                Some(TimeMetadata::Inherited { offset, .. }) => *offset = stride - before_the_end,
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    assert!(edited(&tiny::database(), with(8)).1.is_ok());
+    let time = refused(with(7));
+    assert_eq!(time, layout("\"orders\" is wrong: its time lies outside the record"));
+}
+
+#[test]
+fn p6_more_known_categories_than_there_are_are_rejected() {
+    let known = |more: u32| {
+        move |m: &mut Metadata| match &mut m.tables[0].columns[3].stats {
+            ColumnStats::Categorical { cat_emb_count, known_count, .. } => {
+                *known_count = Some(*cat_emb_count + more);
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let (_folder, all) = edited(&tiny::database(), known(0));
+    assert!(all.is_ok(), "all are known");
+    let more = refused(known(1));
+    assert_eq!(more, wrong("column \"city\": expected at most 2 known categories, found more"));
+}
+
+#[test]
+fn p6_scales_that_cannot_be_read_are_rejected() {
+    let with = |quantiles: Vec<f64>| {
+        move |m: &mut Metadata| match &mut m.tables[1].columns[1].stats {
+            ColumnStats::Numerical { scale, .. } => *scale = Scale::Rank { quantiles },
+            other => panic!("{other:?}"),
+        }
+    };
+    let (_folder, sound) = edited(&tiny::database(), with(vec![1.0, 1.0, 2.0]));
+    assert!(sound.is_ok());
+    for quantiles in [vec![], vec![1.0], vec![2.0, 1.0]] {
+        assert_eq!(
+            refused(with(quantiles)),
+            wrong("the quantiles of a column are not in ascending order")
+        );
+    }
 }
 
 #[test]
@@ -172,6 +246,15 @@ fn p6_wrong_relations_tasks_and_paths_are_rejected() {
     assert_eq!(refused(|m| m.relations[0].parent = 3), nowhere);
     assert_eq!(refused(|m| m.relations[0].child = u32::MAX), nowhere);
     assert_eq!(refused(|m| m.relations[0].parent_offset = u32::MAX), nowhere);
+    let last = |m: &mut Metadata| {
+        m.relations[0].parent_offset = m.tables[m.relations[0].child as usize].stride - 4;
+    };
+    assert!(edited(&tiny::database(), last).1.is_ok(), "the last four bytes of a record");
+    let beyond = |m: &mut Metadata| {
+        last(m);
+        m.relations[0].parent_offset += 1;
+    };
+    assert_eq!(refused(beyond), nowhere);
     let task = wrong("task \"vip\" names a table, a column or seeds that do not exist");
     assert_eq!(refused(|m| m.tasks[0].anchor = 3), task);
     assert_eq!(refused(|m| m.tasks[0].seed_count += 1), task);

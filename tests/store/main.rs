@@ -1,5 +1,6 @@
 //! Stores: values read back, damage rejected, bytes a function of the data alone.
 
+mod accessors;
 mod crafted;
 mod damage;
 #[path = "../shared/database.rs"]
